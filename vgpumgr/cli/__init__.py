@@ -1,0 +1,1 @@
+"""The command line: thin, one file per family; the one place that prints."""

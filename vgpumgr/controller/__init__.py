@@ -1,0 +1,1 @@
+"""Use cases. Returns frozen results and never prints: this is the Python API."""

@@ -1,0 +1,93 @@
+"""Identifiers as types: each `parse_…` gives the canonical form or raises BadName. Never a bare str past this point."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import uuid as uuid_module
+from typing import TYPE_CHECKING, NewType
+
+from vgpumgr.errors import BadName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PciAddress = NewType("PciAddress", str)  # dddd:bb:ss.f, lower case, as sysfs writes it
+GpuUuid = NewType("GpuUuid", str)  # GPU-8-4-4-4-12, as NVML and /proc/driver/nvidia write it
+HostName = NewType("HostName", str)  # the inventory's name of a host
+VmName = NewType("VmName", str)  # libvirt's domain name
+VmUuid = NewType("VmUuid", str)  # lower case, dashed
+MdevUuid = NewType("MdevUuid", str)  # lower case, dashed
+Slot = NewType("Slot", str)  # [A-Za-z0-9_-]{1,16}
+
+DEFAULT_SLOT = Slot("vgpu0")
+
+_PCI = re.compile(r"(?:([0-9a-f]{4}|[0-9a-f]{8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
+_GPU = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_SLOT = re.compile(r"[A-Za-z0-9_-]{1,16}")
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
+
+
+def parse_pci_address(text: str) -> PciAddress:
+    """Read a PCI address; the domain may be missing (0000), or have eight digits as nvidia-smi prints it."""
+    found = _PCI.fullmatch(text.strip().lower())
+    if found is None:
+        raise BadName(f"not a PCI address: {text!r}", hint="write it as 0000:41:00.0")
+    domain, bus, device, function = found.groups(default="0000")
+    if len(domain) == 8:
+        if not domain.startswith("0000"):
+            # Real domains above ffff exist (VMD); sysfs then prints them with more than four digits.
+            return PciAddress(f"{domain.lstrip('0'):0>4}:{bus}:{device}.{function}")
+        domain = domain[4:]
+    return PciAddress(f"{domain}:{bus}:{device}.{function}")
+
+
+def parse_gpu_uuid(text: str) -> GpuUuid:
+    if _GPU.fullmatch(text.strip()) is None:
+        raise BadName(f"not a GPU UUID: {text!r}", hint="write it as `nvidia-smi -L` prints it: GPU-8a6f…")
+    return GpuUuid("GPU-" + text.strip()[4:].lower())
+
+
+def parse_host_name(text: str) -> HostName:
+    if _HOST.fullmatch(text) is None:
+        raise BadName(f"not a host name: {text!r}")
+    return HostName(text)
+
+
+def parse_vm_name(text: str) -> VmName:
+    """Any name that libvirt accepts: not empty, no slash, no control character."""
+    if not text or "/" in text or any(ord(character) < 32 or ord(character) == 127 for character in text):
+        raise BadName(f"not a VM name: {text!r}")
+    return VmName(text)
+
+
+def parse_uuid(text: str) -> VmUuid:
+    try:
+        return VmUuid(str(uuid_module.UUID(text)))
+    except ValueError as error:
+        raise BadName(f"not a UUID: {text!r}") from error
+
+
+def parse_slot(text: str) -> Slot:
+    if _SLOT.fullmatch(text) is None:
+        raise BadName(f"not a slot name: {text!r}", hint="1 to 16 of A-Z a-z 0-9 _ -, for example vgpu0")
+    return Slot(text)
+
+
+def compute_mdev_uuid(vm: VmUuid, slot: Slot, generation: int) -> MdevUuid:
+    """The vGPU's UUID, the same for a retry, a second controller or a restore: uuid5(VM's uuid, "vgpumgr:SLOT:GENERATION")."""
+    return MdevUuid(str(uuid_module.uuid5(uuid_module.UUID(vm), f"vgpumgr:{slot}:{generation}")))
+
+
+def nearest(wrong: str, valid: Iterable[str]) -> str | None:
+    """The valid name most like the wrong one, or None where none is alike."""
+    folded = {name.lower(): name for name in sorted(valid, reverse=True)}
+    found = difflib.get_close_matches(wrong.lower(), sorted(folded), n=1, cutoff=0.6)
+    return folded[found[0]] if found else None
+
+
+def slot_order(slot: Slot) -> tuple[str, int, str]:
+    """Sort key: vgpu2 before vgpu10."""
+    stem = slot.rstrip("0123456789")
+    digits = slot[len(stem) :]
+    return stem, int(digits) if digits else -1, slot

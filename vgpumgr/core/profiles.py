@@ -1,0 +1,128 @@
+"""What a person may ask for: the profile grammar, and the ways to ask as values.
+
+A profile is written in three spellings: `4Q` (any board that has it), `A40-4Q` (that board), `NVIDIA A40-4Q` (the driver's
+name). The grammar of a type name is BOARD-SIZE SERIES [SUFFIX], BOARD-SLICES-SIZE SERIES for MIG-backed types; SIZE is in
+GB, 0 standing for 512 MB; the series are A, B, C and Q (NVIDIA's vGPU user guide; vgpu-device-manager v0.5.0).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from vgpumgr.errors import BadName
+
+_TYPE = re.compile(
+    r"(?P<board>[A-Za-z0-9]+(?:-[A-Za-z]+)?)-(?:(?P<slices>[1-9])-)?(?P<size>\d{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?"
+)
+_SHORT = re.compile(r"(?:(?P<slices>[1-9])-)?(?P<size>\d{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeName:
+    """A parsed type name. `short` is what follows the board: 4Q, 1-5CME. `slices` is None for time-sliced types."""
+
+    board: str
+    slices: int | None
+    size_gb: int
+    series: str
+    suffix: str
+
+    @property
+    def short(self) -> str:
+        slices = f"{self.slices}-" if self.slices is not None else ""
+        return f"{slices}{self.size_gb}{self.series}{self.suffix}"
+
+    @property
+    def text(self) -> str:
+        return f"{self.board}-{self.short}"
+
+    @property
+    def nominal_mib(self) -> int:
+        """Framebuffer as the name says it, in MiB; the host's own figure stands above it."""
+        return self.size_gb * 1024 or 512
+
+
+def last_word(driver_name: str) -> str:
+    """`NVIDIA A40-4Q` → `A40-4Q`: what we call `type_name` everywhere."""
+    words = driver_name.split()
+    return words[-1] if words else driver_name
+
+
+def parse_type_name(text: str) -> TypeName:
+    """Read the driver's name, or its last word. Raises BadName."""
+    found = _TYPE.fullmatch(last_word(text))
+    if found is None:
+        raise BadName(f"not a vGPU type name: {text!r}")
+    slices = found["slices"]
+    return TypeName(
+        board=found["board"],
+        slices=int(slices) if slices else None,
+        size_gb=int(found["size"]),
+        series=found["series"],
+        suffix=found["suffix"] or "",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A way to ask: a profile. `board` is None for the short spelling. `text` is what was written."""
+
+    board: str | None
+    short: str
+    text: str
+
+
+def parse_profile(text: str) -> Profile:
+    """Read `4Q`, `A40-4Q` or `NVIDIA A40-4Q`. Raises BadName."""
+    words = text.split()
+    last = words[-1] if words else ""
+    short = _SHORT.fullmatch(last)
+    if short is not None and len(words) == 1:
+        return Profile(board=None, short=short[0], text=last)
+    if _TYPE.fullmatch(last) is None:
+        raise BadName(
+            f"not a profile: {text!r}",
+            hint="write it as 4Q, A40-4Q or 'NVIDIA A40-4Q'; `vgpumgr profiles` lists what the hosts have",
+        )
+    name = parse_type_name(last)
+    return Profile(board=name.board, short=name.short, text=" ".join(words))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a slot wants, as it was asked. Exactly one of the ways to ask is set; the others are None.
+
+    Only `profile` can be served today; the others are grammar that the inventory accepts (and reports as findings).
+    gpu and fgpu are shares of one board, memory is in MiB.
+    """
+
+    profile: Profile | None = None
+    mig_profile: str | None = None
+    gpu_memory_mib: int | None = None
+    gpu: str | None = None
+    fgpu: str | None = None
+    series: str | None = None
+
+
+def same_wish(one: Wish, other: Wish) -> bool:
+    """Whether two wishes ask for the same thing: spelling of the driver's prefix aside."""
+    return _key(one) == _key(other)
+
+
+def _key(wish: Wish) -> tuple[object, ...]:
+    profile = (wish.profile.board, wish.profile.short) if wish.profile else None
+    return profile, wish.mig_profile, wish.gpu_memory_mib, wish.gpu, wish.fgpu, wish.series
+
+
+def describe(wish: Wish) -> str:
+    """The wish as its option: `--profile 4Q`."""
+    if wish.profile is not None:
+        return f"--profile {wish.profile.text}"
+    if wish.mig_profile is not None:
+        return f"--mig-profile {wish.mig_profile}"
+    if wish.gpu_memory_mib is not None:
+        return f"--gpu-memory {wish.gpu_memory_mib}M"
+    if wish.gpu is not None:
+        return f"--gpu {wish.gpu}"
+    return f"--fgpu {wish.fgpu}"

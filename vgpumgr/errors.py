@@ -1,0 +1,263 @@
+"""Every error vgpumgr raises on purpose.
+
+    VgpumgrError(message, hint, details)                exit  outcome
+    ├── ConfigError                                       2   usage
+    │   ├── InventoryError(problems)
+    │   └── TemplateError
+    ├── RequestError                                      2   usage
+    │   ├── UsageError · BadName · Declined(1, failed)
+    │   ├── UnknownHost · UnknownVm · AmbiguousVm · UnknownGpu · UnknownProfile · UnknownSlot
+    │   ├── NoCapacity                                    5   no_capacity
+    │   └── ConflictingClaim                              5   refused
+    ├── RefusedPlan                                       5   refused
+    │   └── InUse · ForeignDevice · SavedImage · NamedInSnapshot · Unsure
+    ├── HostError(host)                                   4   unreached
+    │   ├── Unreachable(stage) · HostKeyRefused · AuthenticationFailed · HostDeadline
+    │   ├── ProgramFailed · LedgerBroken
+    │   ├── SysfsRefused(path, errno)                     1   failed
+    │   ├── HypervisorError(code)                         1   failed
+    │   └── Busy(owner) · LeaseLost                       6   busy
+    ├── ApplyError                                        1   failed
+    │   └── StalePlan(6, busy) · PartialApply · NotConverged
+    └── LabError                                          1   failed
+
+The message says what and where; `hint` says what to do now and comes last, near the prompt. `details` holds one line
+per candidate or problem. A library's exception is translated in the one module that imports the library, `raise … from`.
+`transient` marks what the same command may well get past when it is run again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class VgpumgrError(Exception):
+    """Root of all. `exit_code` and `outcome` are part of the contract that scripts rely on (docs/exit-codes.md)."""
+
+    exit_code = 1
+    outcome = "failed"
+    transient = False
+
+    def __init__(self, message: str, *, hint: str | None = None, details: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = tuple(details)
+
+
+class ConfigError(VgpumgrError):
+    exit_code = 2
+    outcome = "usage"
+
+
+class InventoryError(ConfigError):
+    """The inventory has problems; each detail is one, with file:line."""
+
+
+class TemplateError(ConfigError):
+    """A template is missing, broken, or wants a value that it was not given."""
+
+
+class RequestError(VgpumgrError):
+    exit_code = 2
+    outcome = "usage"
+
+
+class UsageError(RequestError):
+    """Options that do not go together, or a question that could not be asked."""
+
+
+class BadName(RequestError):
+    """Text that is not a valid name of its kind (PCI address, slot, profile …)."""
+
+
+class Declined(RequestError):
+    """The person said no."""
+
+    exit_code = 1
+    outcome = "failed"
+
+
+class UnknownHost(RequestError):
+    """No such host in the inventory."""
+
+
+class UnknownVm(RequestError):
+    """No host has such a VM. Exit 4 (set by the raiser) while some host could not be asked."""
+
+
+class AmbiguousVm(RequestError):
+    """More than one host has a VM of that name."""
+
+
+class UnknownGpu(RequestError):
+    """The VM's host has no such GPU."""
+
+
+class UnknownProfile(RequestError):
+    """No board has such a profile."""
+
+
+class UnknownSlot(RequestError):
+    """The VM has no claim in that slot, or several and none was named."""
+
+
+class NoCapacity(RequestError):
+    """Well asked, but no GPU of the VM's host can take it; each detail is one GPU's reason."""
+
+    exit_code = 5
+    outcome = "no_capacity"
+
+
+class ConflictingClaim(RequestError):
+    """The slot is already claimed with another wish, here or in the inventory."""
+
+    exit_code = 5
+    outcome = "refused"
+
+
+class RefusedPlan(VgpumgrError):
+    """A guard said no."""
+
+    exit_code = 5
+    outcome = "refused"
+
+
+class InUse(RefusedPlan):
+    """Something holds the vGPU, or it cannot be told that nothing does."""
+
+
+class ForeignDevice(RefusedPlan):
+    """The step would touch a device that no ledger entry names."""
+
+
+class SavedImage(RefusedPlan):
+    """The VM has a managed-save image, whose own XML would win at the next start."""
+
+
+class NamedInSnapshot(RefusedPlan):
+    """A snapshot of the VM names the device."""
+
+
+class Unsure(RefusedPlan):
+    """The ledger says planned, and evidence does not show whose the hardware is."""
+
+
+class HostError(VgpumgrError):
+    """One host could not be reached or read. `host` is the inventory name."""
+
+    exit_code = 4
+    outcome = "unreached"
+
+    def __init__(self, host: str, message: str, *, hint: str | None = None, details: Iterable[str] = ()) -> None:
+        super().__init__(f"{host}: {message}", hint=hint, details=details)
+        self.host = host
+
+
+class Unreachable(HostError):
+    """`stage` is where it ended: dns, tcp, banner, kex, auth, program or libvirt."""
+
+    transient = True
+
+    def __init__(
+        self, host: str, stage: str, message: str, *, hint: str | None = None, details: Iterable[str] = ()
+    ) -> None:
+        super().__init__(host, f"{stage}: {message}", hint=hint, details=details)
+        self.stage = stage
+
+
+class HostKeyRefused(Unreachable):
+    """The host's key is unknown or not the one in known_hosts."""
+
+    transient = False
+
+
+class AuthenticationFailed(Unreachable):
+    transient = False
+
+
+class HostDeadline(Unreachable):
+    """A stage did not end within its deadline."""
+
+
+class ProgramFailed(HostError):
+    """The host program did not start, ended early, or spoke something else than the protocol."""
+
+
+class LedgerBroken(HostError):
+    """The host's ledger cannot be read, so nothing there may be changed."""
+
+
+class SysfsRefused(HostError):
+    """The kernel or driver refused a write; `errno_name` is its symbolic errno."""
+
+    exit_code = 1
+    outcome = "failed"
+
+    def __init__(  # noqa: D107 -- the fields are the class's meaning
+        self,
+        host: str,
+        message: str,
+        *,
+        path: str,
+        errno_name: str,
+        hint: str | None = None,
+        details: Iterable[str] = (),
+    ) -> None:
+        super().__init__(host, message, hint=hint, details=details)
+        self.path = path
+        self.errno_name = errno_name
+
+
+class HypervisorError(HostError):
+    """libvirt refused; `code` is its VIR_ERR_ number."""
+
+    exit_code = 1
+    outcome = "failed"
+
+    def __init__(self, host: str, message: str, *, code: int, hint: str | None = None) -> None:
+        super().__init__(host, message, hint=hint)
+        self.code = code
+
+
+class Busy(HostError):
+    """Another run holds the host's lock."""
+
+    exit_code = 6
+    outcome = "busy"
+    transient = True
+
+
+class LeaseLost(HostError):
+    """The host's lock is no longer ours (we were stopped, or the connection died), so nothing more was written."""
+
+    exit_code = 6
+    outcome = "busy"
+    transient = True
+
+
+class ApplyError(VgpumgrError):
+    """A plan could not be carried out whole."""
+
+
+class StalePlan(ApplyError):
+    """The host changed between the plan and the step."""
+
+    exit_code = 6
+    outcome = "busy"
+    transient = True
+
+
+class PartialApply(ApplyError):
+    """Some steps were done and could not be taken back; the same command again goes on from there."""
+
+
+class NotConverged(ApplyError):
+    """All steps were done, and yet what is observed is not what was planned."""
+
+
+class LabError(VgpumgrError):
+    """The simulated hosts could not do what was asked."""

@@ -1,0 +1,191 @@
+"""What the controller and the host program say to each other: the one module that both sides know.
+
+The host program prints one greeting line, MAGIC followed by a JSON object (Hello); then each request is one JSON line on
+its stdin and each answer one JSON line on its stdout, in order. A request is {"id": n, "do": VERB, …}; an answer is
+{"id": n, "ok": {…}} or {"id": n, "err": {"kind": KIND, "message": text, …}}.
+
+    do        fields                          ok
+    observe   wait_s                          Snapshot (under the shared lock, which is given back at once)
+    lock      by, wait_s                      Snapshot (under the exclusive lock, which is kept)
+    execute   step, deadline_s                {"entry": LedgerEntry | null, "vgpu": VgpuFact | null, "note": text | null}
+    ping                                      {}
+    unlock    gpus (list of GPU UUIDs)        Snapshot of these GPUs only; then the lock is given back
+
+Every key of every object is always there; what is unknown is null and has a row in Snapshot["unknown"] saying why.
+Python 3.9: this file runs on the hypervisor.
+"""
+
+from typing import Dict, List, Optional, TypedDict
+
+PROTOCOL = 1
+MAGIC = "VGPUMGR/1 "
+LEASE_S = 30.0  # without a line from the lock's owner for so long, the host program gives the lock back and ends
+MAX_LINE_BYTES = 16 * 1024 * 1024
+LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
+LEDGER_VERSION = 1
+LOCK_PATH = "/root"
+
+# frameworks (how the driver offers vGPUs)
+MDEV_PF = "mdev-pf"  # pre-Ampere: mdev types on the physical function
+MDEV_VF = "mdev-vf"  # Ampere and later on older kernels: mdev types on each SR-IOV virtual function
+VENDOR_VFIO = "vendor-vfio"  # kernels where the driver dropped mdev: nvidia/current_vgpu_type on each VF
+
+# kinds of err
+LOCKED = "Locked"  # owner
+NOT_LOCKED = "NotLocked"
+CHANGED = "Changed"  # expected, found: nothing was written
+SYSFS_REFUSED = "SysfsRefused"  # path, errno, read_back
+DEADLINE = "Deadline"  # path: the write had not returned in time; it may still happen
+LEDGER_BROKEN = "LedgerBroken"  # path
+NOT_ROOT = "NotRoot"
+BAD_REQUEST = "BadRequest"
+INTERNAL = "Internal"
+
+
+class Hello(TypedDict):
+    protocol: int
+    pid: int
+    euid: int
+    python: str
+    boot: str
+
+
+class TypeFact(TypedDict):
+    """One vGPU type of one GPU. `name` is the driver's whole name, `max` per GPU in equal-size mode."""
+
+    id: int
+    name: str
+    max: Optional[int]
+    framebuffer_mib: Optional[int]
+
+
+class CreatableFact(TypedDict):
+    """What one parent would take now; `available` is how many (mdev's available_instances; 1 on a vendor-vfio VF)."""
+
+    id: int
+    name: str
+    available: int
+
+
+class VgpuFact(TypedDict):
+    """A vGPU that exists. `vfio` are the /dev/vfio paths a holder would have open; `uuid` is null on vendor-vfio."""
+
+    uuid: Optional[str]
+    type_id: Optional[int]
+    type_name: Optional[str]
+    placement_id: Optional[int]
+    vfio: List[str]
+
+
+class ParentFact(TypedDict):
+    """A PCI function that vGPUs are made on: the PF (mdev-pf, vf_index null, many vGPUs) or a VF (at most one)."""
+
+    pci: str
+    vf_index: Optional[int]
+    driver: Optional[str]
+    creatable: Optional[List[CreatableFact]]
+    vgpus: List[VgpuFact]
+
+
+class GpuFact(TypedDict):
+    """A physical function. `framework` is null where neither mdev nor nvidia/ directories are there (VFs off)."""
+
+    pci: str
+    uuid: Optional[str]
+    name: Optional[str]
+    pci_id: str
+    framework: Optional[str]
+    mode: Optional[str]
+    numa_node: Optional[int]
+    vfs_total: Optional[int]
+    vfs: Optional[int]
+    framebuffer_mib: Optional[int]
+    types: Optional[List[TypeFact]]
+    parents: List[ParentFact]
+
+
+class HandleFact(TypedDict):
+    """A process that has a /dev/vfio path open; VM name and uuid as its command line gives them."""
+
+    path: str
+    pid: int
+    command: str
+    vm_name: Optional[str]
+    vm_uuid: Optional[str]
+
+
+class ActiveFact(TypedDict):
+    """One row of NVML's active list (running VMs only)."""
+
+    gpu: str
+    instance: int
+    vm_uuid: Optional[str]
+    vm_name: Optional[str]
+    uuid: Optional[str]
+    vf: Optional[str]
+    type_id: Optional[int]
+
+
+class LedgerEntry(TypedDict):
+    """Our ownership of one vGPU, written before the hardware is touched. state: planned, made or leaving."""
+
+    vm_uuid: str
+    vm_name: str
+    slot: str
+    generation: int
+    gpu_uuid: str
+    gpu: str
+    vf_index: Optional[int]
+    parent: str
+    uuid: Optional[str]
+    type_id: int
+    type_name: str
+    placement_id: Optional[int]
+    mig: Optional[str]
+    boot: str
+    state: str
+
+
+class UnknownFact(TypedDict):
+    what: str
+    why: str
+
+
+class Snapshot(TypedDict):
+    """Facts about one host, read afresh. `handles` and `active` null means: cannot tell, so everything is in use."""
+
+    protocol: int
+    boot: str
+    machine: Optional[str]
+    hostname: str
+    versions: Dict[str, Optional[str]]
+    gpus: List[GpuFact]
+    handles: Optional[List[HandleFact]]
+    active: Optional[List[ActiveFact]]
+    ledger: Optional[List[LedgerEntry]]
+    unknown: List[UnknownFact]
+
+
+class Step(TypedDict):
+    """One change of hardware and ledger. All that the ledger entry holds, and what must be found first.
+
+    verb create_vgpu: expect "empty" (no vGPU there, no other entry) or "same" (a vGPU of this type and uuid is there
+    and is to be entered as ours). verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
+    entry is left).
+    """
+
+    verb: str
+    vm: str
+    vm_name: str
+    slot: str
+    generation: int
+    gpu: str
+    gpu_pci: str
+    vf: Optional[int]
+    parent: str
+    uuid: Optional[str]
+    type_id: int
+    type_name: str
+    placement_id: Optional[int]
+    mig: Optional[str]
+    expect: str

@@ -1,0 +1,81 @@
+"""The driver state of one simulated host, as plain data: what /sys, NVML and nvidia-smi all show.
+
+Only vgpumgr.lab.driver changes it, under one lock; everything else reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeSpec:
+    """One vGPU type of a board. `name` is the driver's whole name; sizes are nominal MiB; `max_instances` per GPU."""
+
+    id: int
+    name: str
+    series: str
+    framebuffer_mib: int
+    max_instances: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardSpec:
+    """A board: `name` is what NVML and /proc say (NVIDIA A40), `code` the type names' first part (A40)."""
+
+    name: str
+    code: str
+    pci_device_id: int
+    framebuffer_mib: int
+    vfs: int
+    types: tuple[TypeSpec, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Vgpu:
+    """A vGPU that exists. `uuid` is None on vendor-vfio; `instance` is NVML's handle; `group` the IOMMU group number.
+
+    `holder_*` are set while a (simulated) VM holds it: it is then on NVML's active list and cannot be removed.
+    """
+
+    type: TypeSpec
+    uuid: str | None
+    vf: int | None
+    instance: int
+    group: int
+    holder_uuid: str | None = None
+    holder_name: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Gpu:
+    """A physical function. `vfs_on` says whether SR-IOV is enabled (always False on mdev-pf)."""
+
+    pci: str
+    uuid: str
+    board: BoardSpec
+    framework: str
+    numa_node: int
+    vfs_on: bool
+    first_group: int
+    vgpus: list[Vgpu] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class HostState:
+    """Everything the driver of one host knows. `faults` are names such as create-eio."""
+
+    name: str
+    driver_version: str
+    machine_id: str
+    boot_id: str
+    gpus: list[Gpu]
+    faults: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmSpec:
+    name: str
+    uuid: str
+    machine: str = "q35"
+    memory_mib: int = 64

@@ -1,0 +1,43 @@
+"""Files that travel with the package: templates, the type catalogue, the host program's source. Text in, no meaning.
+
+In a wheel the templates lie in vgpumgr/_data/templates; in a checkout (editable install) in templates/ beside the package.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpumgr.errors import TemplateError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+
+def template_text(name: str) -> str:
+    """The text of templates/NAME. Raises TemplateError where there is none."""
+    for folder in (_package() / "_data" / "templates", Path(__file__).resolve().parent.parent / "templates"):
+        file = folder / name
+        if file.is_file():
+            return file.read_text(encoding="utf-8")
+    raise TemplateError(f"no template {name!r} in this installation", hint="install vgpumgr again")
+
+
+def catalogue_text() -> str:
+    """vgpu-types.csv: the vGPU types of NVIDIA's boards, gathered from public sources (named in its last column)."""
+    return (_package() / "data" / "vgpu-types.csv").read_text(encoding="utf-8")
+
+
+def host_sources() -> dict[str, bytes]:
+    """The host program's modules as {"vgpumgr_host/NAME.py": source}; it imports itself under that name on the host."""
+    folder = _package() / "host"
+    return {
+        f"vgpumgr_host/{file.name}": file.read_bytes()
+        for file in sorted(folder.iterdir(), key=lambda item: item.name)
+        if file.name.endswith(".py")
+    }
+
+
+def _package() -> Traversable:
+    return resources.files("vgpumgr")
