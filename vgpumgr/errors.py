@@ -197,7 +197,7 @@ class SysfsRefused(HostError):
     exit_code = 1
     outcome = "failed"
 
-    def __init__(  # noqa: D107 -- the fields are the class's meaning
+    def __init__(
         self,
         host: str,
         message: str,
