@@ -1,0 +1,71 @@
+"""NVIDIA's vGPU types as the public sources list them: what exists anywhere, for names and hints.
+
+The catalogue never decides what a host can do: ids, sizes and maxima come from the host itself.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.core.profiles import Profile
+
+from vgpumgr.core import profiles
+from vgpumgr.errors import BadName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueType:
+    """One row. framebuffer_mib and max_per_gpu (equal-size mode) are None where no public source says them."""
+
+    board_name: str
+    name: profiles.TypeName
+    framebuffer_mib: int | None
+    max_per_gpu: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    types: tuple[CatalogueType, ...]
+    _by_text: Mapping[str, CatalogueType] = field(repr=False)
+
+    def find(self, type_name: str) -> CatalogueType | None:
+        """By the last word of the driver's name: A40-4Q."""
+        return self._by_text.get(type_name)
+
+    def names_board_type(self, profile: Profile) -> bool:
+        """Whether a profile written with its board is a type that NVIDIA has."""
+        return profile.board is not None and f"{profile.board}-{profile.short}" in self._by_text
+
+    def boards(self) -> tuple[str, ...]:
+        return tuple(sorted({row.name.board for row in self.types}))
+
+    def board_code(self, name: str) -> str | None:
+        """`NVIDIA A40` or `A40` → `A40`."""
+        for row in self.types:
+            if name in (row.board_name, row.name.board):
+                return row.name.board
+        return None
+
+
+def parse(text: str) -> Catalogue:
+    """Read vgpu-types.csv. Rows whose name is outside the grammar are left out."""
+    rows: list[CatalogueType] = []
+    for row in csv.DictReader(text.splitlines()):
+        try:
+            name = profiles.parse_type_name(row["type_name"])
+        except BadName:
+            continue
+        rows.append(
+            CatalogueType(
+                board_name=row["gpu"],
+                name=name,
+                framebuffer_mib=int(row["fb_mb"]) if row["fb_mb"] else None,
+                max_per_gpu=int(row["max_per_gpu"]) if row["max_per_gpu"] else None,
+            )
+        )
+    return Catalogue(types=tuple(rows), _by_text={row.name.text: row for row in rows})
