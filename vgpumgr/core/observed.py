@@ -1,0 +1,105 @@
+"""Everything that was read about one host, joined: the host program's facts and libvirt's domains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from vgpumgr.core.domain_xml import Domain
+    from vgpumgr.core.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
+    from vgpumgr.core.snapshot import HostSnapshot, LedgerEntry, Vgpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something a person should know; it never changes the exit code. `kind` is one word for scripts."""
+
+    kind: str
+    host: HostName | None
+    vm: str | None
+    slot: Slot | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """`libvirt_version` as libvirt counts: 9000000 is 9.0.0."""
+
+    snapshot: HostSnapshot
+    domains: tuple[Domain, ...]
+    libvirt_version: int
+
+    def domain(self, uuid: VmUuid) -> Domain | None:
+        return next((domain for domain in self.domains if domain.uuid == uuid), None)
+
+    def entries(self, vm: VmUuid, slot: Slot | None = None) -> tuple[LedgerEntry, ...]:
+        """The ledger's entries of a VM, oldest generation first."""
+        found = [entry for entry in self.snapshot.ledger or () if entry.vm_uuid == vm and slot in (None, entry.slot)]
+        return tuple(sorted(found, key=lambda entry: (entry.slot, entry.generation)))
+
+
+class Device(Protocol):
+    """What names a vGPU to libvirt: a ledger entry, a binding, or the vGPU itself."""
+
+    @property
+    def uuid(self) -> MdevUuid | None: ...
+    @property
+    def parent(self) -> PciAddress: ...
+
+
+def is_device(device: Device, uuid: MdevUuid | None, pci: PciAddress | None) -> bool:
+    """Whether an mdev UUID or a PCI address, as XML or NVML gives it, is this vGPU."""
+    return uuid == device.uuid if device.uuid is not None else pci == device.parent
+
+
+def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: VmUuid | None = None) -> tuple[str, ...]:
+    """Who has a vGPU, in words; empty means that all evidence was read and nobody has.
+
+    `vgpu` is the hardware, None where it is gone. `letting_go` is the domain whose *inactive* XML is about to lose the
+    device: only what runs there counts. Cannot tell is a holder like any other: a line that says what could not be read.
+    """
+    snapshot = view.snapshot
+    found: list[str] = []
+    for domain in view.domains:
+        if domain.problem is not None:
+            found.append(f"cannot tell: VM {domain.name}: {domain.problem}")
+        elif any(is_device(device, item.uuid, item.pci) for item in domain.live or ()):
+            found.append(f"VM {domain.name} is running with it")
+        elif domain.uuid != letting_go and any(is_device(device, item.uuid, item.pci) for item in domain.inactive):
+            found.append(f"VM {domain.name} has it in its definition")
+    if vgpu is None:
+        return tuple(found)
+    if snapshot.handles is None:
+        found.append(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")
+    for handle in snapshot.handles or ():
+        if handle.path in vgpu.vfio:
+            who = f"VM {handle.vm_name}" if handle.vm_name else handle.command
+            found.append(f"{who} holds {handle.path} open (pid {handle.pid})")
+    if snapshot.active is None:
+        found.append(f"cannot tell: NVML's active vGPUs: {why_unknown(snapshot, 'active')}")
+    found.extend(
+        f"NVML lists it as active for VM {active.vm_name or active.vm_uuid or '?'}"
+        for active in snapshot.active or ()
+        if is_device(device, active.uuid, active.vf)
+    )
+    return tuple(found)
+
+
+def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
+    """The one name that a table shows: the VM that runs with the vGPU, else whoever holds it open."""
+    for domain in view.domains:
+        if any(is_device(vgpu, item.uuid, item.pci) for item in domain.live or ()):
+            return domain.name
+    for handle in view.snapshot.handles or ():
+        if handle.path in vgpu.vfio:
+            return handle.vm_name or f"{handle.command} ({handle.pid})"
+    for active in view.snapshot.active or ():
+        if is_device(vgpu, active.uuid, active.vf):
+            return active.vm_name or active.vm_uuid
+    return None
+
+
+def why_unknown(snapshot: HostSnapshot, what: str) -> str:
+    """The host program's own reason for an unknown."""
+    return next((row.why for row in snapshot.unknown if row.what == what), "not read")

@@ -1,0 +1,281 @@
+"""Which GPU and which parent take a new vGPU, or why each GPU cannot: equal-size, time-sliced GPUs.
+
+A place is taken by hardware that is there (anybody's) and by a ledger entry whose hardware is gone: it comes back to the
+same place. The driver's own list of what is creatable has the last word; the rules here only explain it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from vgpumgr.core import snapshot as observed
+from vgpumgr.core.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.names import PciAddress
+    from vgpumgr.core.profiles import Profile
+    from vgpumgr.core.snapshot import Gpu, HostSnapshot, Parent, VgpuType
+
+SPREAD = "spread"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """`ordinal` of `maximum`: how many vGPUs the GPU holds with this one, and of how many. `why`: the policy's reason."""
+
+    gpu: Gpu
+    parent: Parent
+    type: VgpuType
+    ordinal: int
+    maximum: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPlace:
+    """Why each GPU could not: (PCI address, board, reason), and what would fit there now.
+
+    `unknown_profile` is set where no GPU has a type of that name at all.
+    """
+
+    reasons: tuple[tuple[PciAddress, str, str], ...]
+    fits: tuple[str, ...]
+    unknown_profile: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupant:
+    """What takes room on a GPU: a vGPU that exists, or an entry that will come back. `owner` names the VM, `?` if none."""
+
+    type: VgpuType | None
+    type_name: str
+    owner: str
+    parent: PciAddress
+    there: bool
+
+
+def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
+    """Everything that takes room on a GPU, existing first."""
+    kinds = gpu.types or {}
+    found: list[Occupant] = []
+    for vgpu in gpu.vgpus:
+        entry = snapshot.entry_of(gpu, vgpu)
+        found.append(
+            Occupant(
+                type=kinds.get(vgpu.type_id) if vgpu.type_id is not None else None,
+                type_name=vgpu.type_name or "?",
+                owner=entry.vm_name if entry else "foreign",
+                parent=vgpu.parent,
+                there=True,
+            )
+        )
+    for entry in snapshot.ledger or ():
+        if entry.gpu_uuid == gpu.uuid and entry.state != "leaving" and snapshot.vgpu_of(entry) is None:
+            kind = kinds.get(entry.type_id)
+            found.append(
+                Occupant(type=kind, type_name=entry.type_name, owner=entry.vm_name, parent=entry.parent, there=False)
+            )
+    return tuple(found)
+
+
+def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
+    """The GPU's type that a profile names. A short profile is any board's; equal names go to the lowest id."""
+    for kind in (gpu.types or {}).values():
+        if (
+            kind.parsed is not None
+            and kind.parsed.short == profile.short
+            and profile.board in (None, kind.parsed.board)
+        ):
+            return kind
+    return None
+
+
+def place(
+    snapshot: HostSnapshot, profile: Profile, *, policy: str = SPREAD, among: Sequence[Gpu] | None = None
+) -> Placed | NoPlace:
+    """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
+
+    `among` limits the choice to these GPUs. The only policy built is spread: the GPU with the smallest share given away,
+    the lowest PCI address among equals; on it the first free parent.
+    """
+    if policy != SPREAD:
+        raise ValueError(f"policy {policy!r} is not built")
+    gpus = sorted(snapshot.gpus if among is None else among, key=lambda gpu: gpu.pci)
+    candidates: list[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]] = []
+    reasons: list[tuple[PciAddress, str, str]] = []
+    for gpu in gpus:
+        verdict = _candidate(snapshot, gpu, profile)
+        if isinstance(verdict, str):
+            reasons.append((gpu.pci, gpu.board or gpu.name or "?", verdict))
+        else:
+            parent, kind = verdict
+            candidates.append((share_given(snapshot, gpu), gpu.pci, gpu, parent, kind))
+    if not candidates:
+        return NoPlace(
+            reasons=tuple(reasons),
+            fits=_alternatives(snapshot, gpus, profile),
+            unknown_profile=not any(find_type(gpu, profile) for gpu in gpus)
+            and all(gpu.types is not None for gpu in gpus),
+        )
+    candidates.sort(key=lambda row: row[:2])
+    _, _, gpu, parent, kind = candidates[0]
+    return Placed(
+        gpu=gpu,
+        parent=parent,
+        type=kind,
+        ordinal=len(occupants(snapshot, gpu)) + 1,
+        maximum=kind.max,
+        why=_why(candidates),
+    )
+
+
+def share_given(snapshot: HostSnapshot, gpu: Gpu) -> Fraction:
+    """How much of a GPU is given away, by the maxima of what is on it: 3 of 12 is a quarter.
+
+    Never by MiB: a board's real framebuffer is smaller than its nominal one.
+    """
+    total = Fraction(0)
+    for occupant in occupants(snapshot, gpu):
+        maximum = occupant.type.max if occupant.type else None
+        total += Fraction(1, maximum) if maximum else Fraction(1)
+    return total
+
+
+def may_create(snapshot: HostSnapshot, gpu: Gpu, parent: Parent, kind: VgpuType) -> str | None:
+    """Why this very parent cannot take the type now; None when it can."""
+    problem = unfit(gpu)
+    if problem:
+        return problem
+    there = occupants(snapshot, gpu)
+    size = _size_conflict(there, kind)
+    if size:
+        return size
+    if kind.max is not None and len(there) >= kind.max:
+        return f"full: {len(there)} of {kind.max} ({_owners(there)})"
+    if parent.vf_index is not None:
+        taken = next((occupant for occupant in there if occupant.parent == parent.pci), None)
+        if taken is not None:
+            return f"{parent.pci} is taken ({taken.type_name}, {taken.owner})"
+    if parent.creatable is None:
+        return f"what {parent.pci} would take could not be read"
+    reserved = sum(1 for occupant in there if not occupant.there) if parent.vf_index is None else 0
+    if parent.creatable.get(kind.id, 0) <= reserved:
+        return f"the driver offers no {kind.type_name} on {parent.pci} now (likely another size, or full)"
+    return None
+
+
+def unfit(gpu: Gpu) -> str | None:
+    """Why nothing can be made on a GPU, whatever was asked; None when something can."""
+    if gpu.framework is None:
+        return f"offers no vGPUs: SR-IOV is off or the vGPU driver is not loaded (/usr/lib/nvidia/sriov-manage -e {gpu.pci})"
+    if gpu.uuid is None:
+        return "its GPU UUID cannot be read, so nothing is written to it"
+    if gpu.mode not in (observed.EQUAL_SIZE, None):
+        return f"is in {gpu.mode} mode, which is not served yet"
+    if not gpu.types:
+        return "its vGPU types cannot be read"
+    return None
+
+
+def _candidate(snapshot: HostSnapshot, gpu: Gpu, profile: Profile) -> tuple[Parent, VgpuType] | str:
+    problem = unfit(gpu)
+    if problem:
+        return problem
+    kind = find_type(gpu, profile)
+    if kind is None:
+        return f"has no {profile.short if profile.board in (None, gpu.board) else profile.text}"
+    verdict = "has no virtual function"
+    for parent in gpu.parents:
+        refusal = may_create(snapshot, gpu, parent, kind)
+        if refusal is None:
+            return parent, kind
+        if parent.vf_index is None or " is taken " not in refusal:
+            verdict = refusal
+    return verdict if " is taken " not in verdict else f"every virtual function is taken ({len(gpu.parents)})"
+
+
+def _size_conflict(there: Sequence[Occupant], kind: VgpuType) -> str | None:
+    others = [occupant for occupant in there if occupant.type is None or occupant.type.size_mib != kind.size_mib]
+    if not others:
+        return None
+    first = others[0]
+    if first.type is None:
+        return f"holds {first.type_name} ({_owners(others)}), whose size is unknown"
+    return (
+        f"holds {first.type.short} ({_owners(others)}): equal-size mode takes only "
+        f"{_gib(first.type.size_mib)} types until it is empty"
+    )
+
+
+def _owners(there: Sequence[Occupant]) -> str:
+    names = sorted(dict.fromkeys(occupant.owner for occupant in there))
+    return " ".join(names) if len(names) <= 3 else f"{' '.join(names[:2])} … {names[-1]}"
+
+
+def _gib(mib: int | None) -> str:
+    if mib is None:
+        return "?"
+    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
+
+
+def _why(candidates: Sequence[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]]) -> str:
+    if len(candidates) == 1:
+        return "the only GPU that can"
+    if candidates[0][0] == candidates[1][0]:
+        return f"spread: the first of {len(candidates)} GPUs that are equally empty"
+    word = "emptier" if len(candidates) == 2 else "emptiest"
+    return f"spread: the {word} of {len(candidates)} GPUs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A type that a GPU would take now, and how many more of it."""
+
+    gpu: Gpu
+    type: VgpuType
+    left: int | None
+
+
+def fits(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Fit, ...]:
+    """Every type that would be placed on a GPU now."""
+    found: list[Fit] = []
+    there = len(occupants(snapshot, gpu))
+    for kind in (gpu.types or {}).values():
+        open_parents = [parent for parent in gpu.parents if may_create(snapshot, gpu, parent, kind) is None]
+        if open_parents:
+            offered = sum((parent.creatable or {}).get(kind.id, 0) for parent in open_parents)
+            found.append(Fit(gpu=gpu, type=kind, left=offered if kind.max is None else min(offered, kind.max - there)))
+    return tuple(found)
+
+
+def _alternatives(snapshot: HostSnapshot, gpus: Sequence[Gpu], profile: Profile) -> tuple[str, ...]:
+    """Per GPU the type that fits now and is nearest to what was asked: the same series, the next size up."""
+    found: list[str] = []
+    wanted_series = profile.short.rstrip("4")[-1:]
+    digits = "".join(character for character in profile.short.rpartition("-")[2] if character.isdigit())
+    wanted_size = int(digits or 0)
+    for gpu in gpus:
+        rows = [fit for fit in fits(snapshot, gpu) if fit.type.parsed is not None]
+        rows.sort(key=lambda fit: _distance(fit.type, wanted_series, wanted_size))
+        if rows:
+            left = "" if rows[0].left is None else f" ({rows[0].left} left)"
+            found.append(f"{rows[0].type.type_name} on {gpu.pci}{left}")
+    return tuple(found)
+
+
+def _distance(kind: VgpuType, series: str, size: int) -> tuple[bool, bool, int, int]:
+    parsed = kind.parsed
+    assert parsed is not None
+    return parsed.series != series, parsed.size_gb < size, abs(parsed.size_gb - size), kind.id
+
+
+def nearest_profile(snapshot: HostSnapshot, profile: Profile) -> str | None:
+    """The profile of this host that is most like one it does not have."""
+    kinds = [kind for gpu in snapshot.gpus for kind in (gpu.types or {}).values()]
+    if profile.board is None:
+        return nearest(profile.short, {kind.short for kind in kinds})
+    return nearest(profile.text, {kind.type_name for kind in kinds})
