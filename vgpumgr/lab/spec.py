@@ -1,0 +1,109 @@
+"""What a lab consists of: hosts, boards, VMs and what its inventory declares, as frozen values."""
+
+from __future__ import annotations
+
+import uuid as uuid_module
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from vgpumgr.errors import LabError
+from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.lab.model import ForeignSpec, Gpu, HostState, VmSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.lab.model import BoardSpec
+
+FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
+
+# Branch → a full version of it, as the driver prints it. 16 = R535, 17 = R550, 18 = R570, 19 = R580, 20 = R595.
+DRIVERS = {"535": "535.247.02", "550": "550.163.02", "570": "570.172.07", "580": "580.105.06", "595": "595.45.04"}
+
+# slot → wish as the inventory writes it: {"vgpu0": {"profile": "4Q"}}
+Slots: TypeAlias = "Mapping[str, Mapping[str, str]]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSpec:
+    """One physical function of a host, at its address."""
+
+    pci: str
+    uuid: str
+    board: BoardSpec
+    framework: str
+    numa_node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSpec:
+    """One simulated host. `framework` is what its GPUs have where a board does not decide otherwise."""
+
+    name: str
+    machine_id: str
+    driver_version: str
+    framework: str
+    gpus: tuple[GpuSpec, ...]
+    foreign: tuple[ForeignSpec, ...] = ()
+    vms: tuple[VmSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSpec:
+    """A lab. `declared` is what its inventory declares: host → VM → slot → wish."""
+
+    name: str
+    hosts: tuple[HostSpec, ...]
+    declared: Mapping[str, Mapping[str, Slots]] = field(default_factory=dict)
+
+    def host(self, name: str) -> HostSpec:
+        """The host of that name. Raises LabError."""
+        found = next((host for host in self.hosts if host.name == name), None)
+        if found is None:
+            raise LabError(
+                f"the lab has no host {name!r}", hint="write one of: " + " ".join(host.name for host in self.hosts)
+            )
+        return found
+
+
+def lab_uuid(fleet: str, *parts: str) -> str:
+    """The same UUID for the same thing of the same lab, every time it comes up."""
+    return str(uuid_module.uuid5(uuid_module.NAMESPACE_URL, "/".join(("urn:vgpumgr:lab", fleet, *parts))))
+
+
+def host_state(host: HostSpec, *, boot_id: str) -> HostState:
+    """The driver's state on a freshly installed host: no vGPU yet; Driver.make_foreign() makes the foreign ones."""
+    gpus: list[Gpu] = []
+    group, vfio = 20, 0  # the numbers below are a machine's own devices, which the lab does not show
+    for gpu in host.gpus:
+        gpus.append(
+            Gpu(
+                pci=gpu.pci,
+                uuid=gpu.uuid,
+                board=gpu.board,
+                framework=gpu.framework,
+                numa_node=gpu.numa_node,
+                vfs_on=False,
+                first_group=group,
+                first_vfio=vfio,
+            )
+        )
+        group += 1 + gpu.board.vfs
+        vfio += gpu.board.vfs
+    return HostState(
+        name=host.name,
+        driver_version=host.driver_version,
+        machine_id=host.machine_id,
+        boot_id=boot_id,
+        gpus=gpus,
+        foreign=host.foreign,
+    )
+
+
+def load_spec(name_or_path: str) -> FleetSpec:
+    """A built-in spec by name, or a YAML file. Raises LabError that says what is wrong, where, and what to write."""
+    from vgpumgr.lab import fleets, spec_reader
+
+    if name_or_path in fleets.BUILTIN:
+        return spec_reader.fleet(name_or_path, fleets.BUILTIN[name_or_path], f"built-in spec {name_or_path}")
+    return spec_reader.read_file(name_or_path)

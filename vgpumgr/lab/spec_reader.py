@@ -1,0 +1,327 @@
+"""A lab spec from plain data: a built-in's, or a YAML file's of the same shape.
+
+    hosts:                                   # or a list of such mappings, each with its `name`
+      kvm01:
+        driver: 570                          # a branch, or the whole version
+        framework: mdev-vf                   # mdev-vf or vendor-vfio; boards without SR-IOV are mdev-pf whatever it says
+        numa: 0                              # of boards that do not say; without it by the bus
+        boards: [A40, {board: A40, pci: "0000:81:00.0", numa: 1, framework: mdev-vf}]     # or {A40: 2}
+        vms: ["vm[01:30]", {name: db, machine: pc, memory_mib: 128, ours: false}]
+        foreign: [{gpu: 1, vf: 0, type: A40-4Q, vm: db}]         # gpu: index or address
+    declared: {kvm01: {vm01: {vgpu0: {profile: 4Q}}}}
+
+Each mistake is a LabError with the file and the place in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from vgpumgr.core.names import parse_host_name, parse_pci_address, parse_slot, parse_uuid, parse_vm_name
+from vgpumgr.core.profiles import parse_profile
+from vgpumgr.errors import BadName, LabError
+from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.lab import boards
+from vgpumgr.lab.model import ForeignSpec, VmSpec
+from vgpumgr.lab.spec import DRIVERS, FRAMEWORKS, FleetSpec, GpuSpec, HostSpec, lab_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from vgpumgr.lab.model import BoardSpec
+
+Name = TypeVar("Name")
+
+_BUSES = ("41", "81", "c1", "01", "21", "61", "a1", "e1")  # where cards sit that do not say; from 80 up NUMA node 1
+_RANGE = re.compile(r"(?P<head>[^\[\]]*)\[(?P<first>\d+):(?P<last>\d+)\](?P<tail>[^\[\]]*)")
+_DRIVER = re.compile(r"(\d{3})(?:\.\d+){1,2}")
+_FIRST_VENDOR_VFIO = 580  # the branch from which the lab takes vendor-vfio where the spec names no framework
+
+
+def read_file(path: str) -> FleetSpec:
+    """Read a YAML spec."""
+    import yaml
+
+    from vgpumgr.lab.fleets import BUILTIN
+
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabError(
+            f"no spec {path!r}: {getattr(error, 'strerror', None) or error}",
+            hint=f"name a YAML file, or one of: {' '.join(BUILTIN)}",
+        ) from error
+    try:
+        # CSafeLoader is as safe as SafeLoader, and quicker.
+        data = yaml.load(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise LabError(
+            f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}", hint="correct that line"
+        ) from error
+    return fleet(file.stem, data, path)
+
+
+def fleet(name: str, data: Any, where: str) -> FleetSpec:
+    """A spec from data. `where` names the source in errors."""
+    top = _mapping(data, where, ("hosts", "declared"))
+    hosts = []
+    for host_name, host, place in _named(top.get("hosts"), f"{where}: hosts"):
+        hosts.append(_host(name, host_name, host, place))
+    if not hosts:
+        raise LabError(f"{where}: no hosts", hint="write `hosts: {kvm01: {boards: [A40]}}`")
+    _unique((host.name for host in hosts), f"{where}: hosts")
+    _unique((vm.name for host in hosts for vm in host.vms), f"{where}: vms")
+    return FleetSpec(
+        name=name, hosts=tuple(hosts), declared=_declared(top.get("declared"), hosts, f"{where}: declared")
+    )
+
+
+def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
+    keys = ("name", "driver", "driver_version", "framework", "boards", "numa", "numa_node", "foreign", "vms")
+    host = _mapping(data, where, keys)
+    _read(parse_host_name, name, where)
+    version = _driver(host.get("driver", host.get("driver_version", "570")), f"{where}.driver")
+    branch = int(version.partition(".")[0])
+    framework = host.get("framework", VENDOR_VFIO if branch >= _FIRST_VENDOR_VFIO else MDEV_VF)
+    if framework not in FRAMEWORKS:
+        raise LabError(
+            f"{where}.framework: no framework {framework!r}", hint=f"write framework: {' or '.join(FRAMEWORKS)}"
+        )
+    gpus = _gpus(fleet_name, name, host, framework, where)
+    vms = tuple(
+        vm
+        for index, item in enumerate(_vm_items(host.get("vms", []), f"{where}.vms"))
+        for vm in _vms(fleet_name, name, item, f"{where}.vms[{index}]")
+    )
+    foreign = []
+    for index, item in enumerate(_list(host.get("foreign", []), f"{where}.foreign")):
+        place = f"{where}.foreign[{index}]"
+        foreign.append(_foreign(item, place, fleet_name=fleet_name, host_name=name, gpus=gpus, vms=vms))
+    _unique((f"{item.gpu} VF {item.vf}" for item in foreign if item.vf is not None), f"{where}.foreign")
+    return HostSpec(
+        name=name,
+        machine_id=lab_uuid(fleet_name, name, "machine-id").replace("-", ""),
+        driver_version=version,
+        framework=framework if any(gpu.framework != MDEV_PF for gpu in gpus) else MDEV_PF,
+        gpus=gpus,
+        foreign=tuple(foreign),
+        vms=vms,
+    )
+
+
+def _driver(value: Any, where: str) -> str:
+    text = str(value).removeprefix("r").removeprefix("R")
+    if text in DRIVERS:
+        return DRIVERS[text]
+    if _DRIVER.fullmatch(text) is None:
+        raise LabError(
+            f"{where}: not a driver version: {value!r}", hint=f"write a branch ({' '.join(DRIVERS)}) or 570.172.07"
+        )
+    return text
+
+
+def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: str, where: str) -> tuple[GpuSpec, ...]:
+    items = host.get("boards", [])
+    if isinstance(items, Mapping):
+        items = [code for code, count in items.items() for _ in range(_count(count, f"{where}.boards.{code}"))]
+    gpus: list[GpuSpec] = []
+    free = list(_BUSES)
+    for index, item in enumerate(_list(items, f"{where}.boards")):
+        place = f"{where}.boards[{index}]"
+        data = _mapping(
+            {"board": item} if isinstance(item, str) else item,
+            place,
+            ("board", "pci", "numa", "numa_node", "framework"),
+        )
+        board = boards.board(str(data.get("board", "")), place)
+        if "pci" in data:
+            pci = _read(parse_pci_address, data["pci"], f"{place}.pci")
+            if not pci.endswith(":00.0"):
+                raise LabError(f"{place}.pci: {pci} is no card's own address", hint="write it as 0000:41:00.0")
+        elif free:
+            pci = _read(parse_pci_address, f"0000:{free[0]}:00.0", place)
+        else:
+            raise LabError(f"{place}: the lab has only {len(_BUSES)} addresses of its own", hint="add `pci:`")
+        free = [bus for bus in free if f":{bus}:" not in pci]
+        numa = data.get("numa", data.get("numa_node", host.get("numa", host.get("numa_node"))))
+        gpus.append(
+            GpuSpec(
+                pci=pci,
+                uuid="GPU-" + lab_uuid(fleet_name, host_name, pci),
+                board=board,
+                framework=_framework(data.get("framework", framework), board, "framework" in data, place),
+                numa_node=int(int(pci.split(":")[1], 16) >= 0x80) if numa is None else _number(numa, f"{place}.numa"),
+            )
+        )
+    if not gpus:
+        raise LabError(f"{where}: no boards", hint="write boards: [A40]; the lab has " + " ".join(boards.board_codes()))
+    _unique((gpu.pci for gpu in gpus), f"{where}.boards")
+    return tuple(gpus)
+
+
+def _framework(wanted: Any, board: BoardSpec, stated: bool, where: str) -> str:
+    """A board without SR-IOV is mdev-pf; one with it is what was asked, unless that cannot be."""
+    valid = (MDEV_VF, VENDOR_VFIO) if board.vfs else (MDEV_PF,)
+    if not board.vfs and not stated:
+        return MDEV_PF
+    if wanted not in valid:
+        raise LabError(f"{where}: {board.code} cannot be {wanted!r}", hint=f"write framework: {' or '.join(valid)}")
+    return str(wanted)
+
+
+def _vm_items(value: Any, where: str) -> list[Any]:
+    """A count is short for that many: vms: 3 → vm01, vm02, vm03."""
+    if isinstance(value, int):
+        return [f"vm[01:{_number(value, where):02}]"] if value else []
+    return _list(value, where)
+
+
+def _vms(fleet_name: str, host_name: str, item: Any, where: str) -> Iterable[VmSpec]:
+    data = _mapping(
+        {"name": item} if isinstance(item, str) else item, where, ("name", "uuid", "machine", "memory_mib", "ours")
+    )
+    machine = data.get("machine", "q35")
+    if machine not in ("q35", "pc"):
+        raise LabError(f"{where}.machine: {machine!r} is no machine type of the lab", hint="write q35 or pc")
+    ours = data.get("ours", True)
+    if not isinstance(ours, bool):
+        raise LabError(f"{where}.ours: not true or false: {ours!r}", hint="write ours: false")
+    for name in _expand(str(data.get("name", ""))):
+        yield VmSpec(
+            name=_read(parse_vm_name, name, f"{where}.name"),
+            uuid=_read(parse_uuid, data.get("uuid", lab_uuid(fleet_name, host_name, name)), f"{where}.uuid"),
+            machine=machine,
+            memory_mib=_number(data.get("memory_mib", 64), f"{where}.memory_mib"),
+            ours=ours,
+        )
+
+
+def _expand(text: str) -> list[str]:
+    """`vm[01:03]` → vm01 vm02 vm03, as Ansible's host ranges."""
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        return [text]
+    width = len(found["first"])
+    numbers = range(int(found["first"]), int(found["last"]) + 1)
+    return [f"{found['head']}{number:0{width}}{found['tail']}" for number in numbers]
+
+
+def _foreign(
+    item: Any,
+    where: str,
+    *,
+    fleet_name: str,
+    host_name: str,
+    gpus: tuple[GpuSpec, ...],
+    vms: tuple[VmSpec, ...],
+) -> ForeignSpec:
+    data = _mapping(item, where, ("gpu", "vf", "type", "uuid", "vm"))
+    wanted = data.get("gpu", 0)
+    by_name = {str(index): gpu for index, gpu in enumerate(gpus)} | {gpu.pci: gpu for gpu in gpus}
+    gpu = by_name.get(str(wanted).lower())
+    if gpu is None:
+        raise LabError(f"{where}.gpu: the host has no GPU {wanted!r}", hint="write one of: " + " ".join(by_name))
+    vf: int | None = None
+    if gpu.framework != MDEV_PF:
+        vf = _number(data.get("vf", 0), f"{where}.vf")
+        if vf >= gpu.board.vfs:
+            raise LabError(f"{where}.vf: {gpu.board.code} has no VF {vf}", hint=f"write 0 to {gpu.board.vfs - 1}")
+    vm = data.get("vm")
+    if vm is not None and vm not in {known.name for known in vms}:
+        raise LabError(f"{where}.vm: the host has no VM {vm!r}", hint="add it to the host's vms")
+    made_up = lab_uuid(fleet_name, host_name, "foreign", gpu.pci, str(vf), str(vm))
+    return ForeignSpec(
+        gpu=gpu.pci,
+        vf=vf,
+        type_id=boards.type_of(gpu.board, str(data.get("type", "")), f"{where}.type").id,
+        uuid=None if gpu.framework == VENDOR_VFIO else _read(parse_uuid, data.get("uuid", made_up), f"{where}.uuid"),
+        vm=vm,
+    )
+
+
+def _declared(data: Any, hosts: list[HostSpec], where: str) -> dict[str, dict[str, dict[str, dict[str, str]]]]:
+    """Host → VM → slot → {"profile": …}, each name known and each profile one that the host has."""
+    known = {host.name: host for host in hosts}
+    declared: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
+    for host_name, vms in _mapping(data or {}, where, tuple(known)).items():
+        host = known[host_name]
+        names = tuple(vm.name for vm in host.vms)
+        for vm, slots in _mapping(vms, f"{where}.{host_name}", names).items():
+            for slot, wish in _mapping(slots, f"{where}.{host_name}.{vm}", None).items():
+                place = f"{where}.{host_name}.{vm}.{slot}"
+                _read(parse_slot, slot, place)
+                text = str(_mapping(wish, place, ("profile",)).get("profile", ""))
+                _known_profile(text, host, place)
+                declared.setdefault(host_name, {}).setdefault(vm, {})[slot] = {"profile": text}
+    return declared
+
+
+def _known_profile(text: str, host: HostSpec, where: str) -> None:
+    profile = _read(parse_profile, text, where)
+    names = sorted({kind.name.split()[-1] for gpu in host.gpus for kind in gpu.board.types})
+    wanted = f"{profile.board}-{profile.short}" if profile.board else f"-{profile.short}"
+    if not any(name == wanted if profile.board else name.endswith(wanted) for name in names):
+        raise LabError(f"{where}: no board of {host.name} has {text!r}", hint="write one of: " + " ".join(names))
+
+
+# plain data
+
+
+def _mapping(value: Any, where: str, keys: tuple[str, ...] | None) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise LabError(f"{where}: not a mapping: {value!r}", hint=f"keys: {' '.join(keys or ())}")
+    for key in value:
+        if not isinstance(key, str) or (keys is not None and key not in keys):
+            raise LabError(f"{where}: unknown key {key!r}", hint=f"write one of: {' '.join(keys or ())}")
+    return value
+
+
+def _named(value: Any, where: str) -> Iterable[tuple[str, Any, str]]:
+    """Hosts as a mapping by name, or as a list of mappings that hold their names: (name, data, place)."""
+    if isinstance(value, Mapping):
+        for name, data in value.items():
+            yield str(name), data, f"{where}.{name}"
+        return
+    for index, data in enumerate(_list(value or [], where)):
+        if not isinstance(data, Mapping) or "name" not in data:
+            raise LabError(f"{where}[{index}]: no name", hint="write {name: kvm01, boards: [A40]}")
+        yield str(data["name"]), data, f"{where}[{index}]"
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise LabError(f"{where}: not a list: {value!r}", hint="write [one, two]")
+    return value
+
+
+def _number(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise LabError(f"{where}: not a number: {value!r}", hint="write 0, 1, 2 …")
+    return value
+
+
+def _count(value: Any, where: str) -> int:
+    if _number(value, where) == 0:
+        raise LabError(f"{where}: none of it", hint="write 1, 2 …, or leave the board out")
+    return int(value)
+
+
+def _unique(names: Iterable[str], where: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise LabError(f"{where}: {name} is there twice", hint="give each its own name or address")
+        seen.add(name)
+
+
+def _read(parse: Callable[[str], Name], text: Any, where: str) -> Name:
+    try:
+        return parse(str(text))
+    except BadName as error:
+        raise LabError(f"{where}: {error.message}", hint=error.hint or "correct it") from error
