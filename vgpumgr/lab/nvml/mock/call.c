@@ -1,0 +1,191 @@
+/* What every call does first and last: the lock, the count of nvmlInit, the reading, the errors that the lab injects. */
+#include "lab.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Handles are 1-based numbers that look like no pointer; NULL stays invalid. */
+#define HANDLE_BASE 0x4e560000U
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static unsigned int init_count;
+static struct lab_state current;
+
+/* Ours to free when the library goes, so that leak checkers see only true leaks. */
+__attribute__((destructor)) static void forget(void)
+{
+    lab_state_free(&current);
+}
+
+static nvmlReturn_t refresh(void)
+{
+    const char *path = getenv(LAB_PATH_VARIABLE);
+
+    lab_state_free(&current);
+    return lab_state_read(path != NULL && *path != '\0' ? path : LAB_DEFAULT_PATH, &current);
+}
+
+static bool concerns(const struct lab_fail *fail, const char *function)
+{
+    if (fail->function == NULL)
+        return false;
+    return strcmp(fail->function, "*") == 0 || strcmp(fail->function, function) == 0;
+}
+
+static nvmlReturn_t failure(const char *function)
+{
+    for (size_t i = 0; i < current.fail_count; i++) {
+        if (current.fails[i].pci == NULL && concerns(&current.fails[i], function))
+            return (nvmlReturn_t)current.fails[i].code;
+    }
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t lab_failure_on(const struct lab_state *state, const char *function, const struct lab_gpu *gpu)
+{
+    for (size_t i = 0; i < state->fail_count; i++) {
+        const struct lab_fail *fail = &state->fails[i];
+
+        if (fail->pci != NULL && strcmp(fail->pci, gpu->pci) == 0 && concerns(fail, function))
+            return (nvmlReturn_t)fail->code;
+    }
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t lab_enter_init(const char *function)
+{
+    nvmlReturn_t result;
+
+    pthread_mutex_lock(&mutex);
+    result = refresh();
+    return result == NVML_SUCCESS ? failure(function) : result;
+}
+
+nvmlReturn_t lab_enter(const char *function, const struct lab_state **state)
+{
+    nvmlReturn_t result;
+
+    pthread_mutex_lock(&mutex);
+    if (init_count == 0)
+        return NVML_ERROR_UNINITIALIZED;
+    result = refresh();
+    if (result != NVML_SUCCESS)
+        return result;
+    *state = &current;
+    return failure(function);
+}
+
+nvmlReturn_t lab_enter_type(const char *function, nvmlVgpuTypeId_t id, const struct lab_type **type)
+{
+    nvmlReturn_t result;
+
+    pthread_mutex_lock(&mutex);
+    if (init_count == 0)
+        return NVML_ERROR_UNINITIALIZED;
+    result = current.text == NULL ? refresh() : NVML_SUCCESS;
+    if (result == NVML_SUCCESS)
+        result = failure(function);
+    if (result != NVML_SUCCESS)
+        return result;
+    *type = lab_find_type(&current, id);
+    return *type != NULL ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t lab_enter_device(const char *function, nvmlDevice_t device, const struct lab_state **state,
+                              const struct lab_gpu **gpu)
+{
+    const uintptr_t index = (uintptr_t)device - HANDLE_BASE - 1;
+    const nvmlReturn_t result = lab_enter(function, state);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    if (device == NULL || index >= (*state)->gpu_count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *gpu = &(*state)->gpus[index];
+    return lab_failure_on(*state, function, *gpu);
+}
+
+nvmlReturn_t lab_enter_vgpu(const char *function, nvmlVgpuInstance_t instance, const struct lab_state **state,
+                            const struct lab_vgpu **vgpu)
+{
+    const nvmlReturn_t result = lab_enter(function, state);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    if (instance == 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (size_t i = 0; i < (*state)->vgpu_count; i++) {
+        *vgpu = &(*state)->vgpus[i];
+        /* NVML knows a vGPU only while a VM holds it. */
+        if ((*vgpu)->instance == (long long)instance && (*vgpu)->vm_uuid != NULL)
+            return lab_failure_on(*state, function, &(*state)->gpus[(*vgpu)->gpu]);
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t lab_leave(nvmlReturn_t result)
+{
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+void lab_count_init(void)
+{
+    init_count++;
+}
+
+nvmlReturn_t lab_count_shutdown(void)
+{
+    nvmlReturn_t result = NVML_SUCCESS;
+
+    pthread_mutex_lock(&mutex);
+    if (init_count == 0)
+        result = NVML_ERROR_UNINITIALIZED;
+    else if (--init_count == 0)
+        lab_state_free(&current);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+nvmlDevice_t lab_handle_of(const struct lab_gpu *gpu)
+{
+    return (nvmlDevice_t)(HANDLE_BASE + 1 + (uintptr_t)gpu->index);
+}
+
+const struct lab_type *lab_find_type(const struct lab_state *state, long long id)
+{
+    for (size_t i = 0; i < state->type_count; i++) {
+        if (state->types[i].id == id)
+            return &state->types[i];
+    }
+    return NULL;
+}
+
+nvmlReturn_t lab_put_text(const char *text, char *buffer, unsigned int size)
+{
+    if (buffer == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (text == NULL)
+        return NVML_ERROR_NOT_SUPPORTED;
+    if (strlen(text) >= size)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    memcpy(buffer, text, strlen(text) + 1);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t lab_put_number(long long number, unsigned int *out)
+{
+    if (out == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (number < 0)
+        return NVML_ERROR_NOT_SUPPORTED;
+    *out = (unsigned int)number;
+    return NVML_SUCCESS;
+}
+
+unsigned int lab_branch(const struct lab_state *state)
+{
+    return (unsigned int)strtoul(state->driver.version, NULL, 10);
+}

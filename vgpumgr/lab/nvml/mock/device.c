@@ -1,0 +1,334 @@
+/* The physical GPUs: finding them, what they are, and their lists of types and vGPUs. */
+#include "lab.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct address {
+    unsigned int domain;
+    unsigned int bus;
+    unsigned int slot;
+    unsigned int function;
+};
+
+/* The three forms that nvmlDeviceGetHandleByPciBusId takes; all numbers are hexadecimal. */
+static bool parse_address(const char *text, struct address *address)
+{
+    int used = 0;
+
+    memset(address, 0, sizeof(*address));
+    if (sscanf(text, "%x:%x:%x.%x%n", &address->domain, &address->bus, &address->slot, &address->function, &used) == 4)
+        return text[used] == '\0';
+    address->function = 0;
+    if (sscanf(text, "%x:%x:%x%n", &address->domain, &address->bus, &address->slot, &used) == 3)
+        return text[used] == '\0';
+    address->domain = 0;
+    if (sscanf(text, "%x:%x.%x%n", &address->bus, &address->slot, &address->function, &used) == 3)
+        return text[used] == '\0';
+    return false;
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
+{
+    const struct lab_state *state = NULL;
+    nvmlReturn_t result = lab_enter(__func__, &state);
+
+    if (result == NVML_SUCCESS)
+        result = lab_put_number((long long)state->gpu_count, deviceCount);
+    return lab_leave(result);
+}
+
+/* A GPU that has fallen off the bus gives no handle either. */
+static nvmlReturn_t give_handle(const struct lab_state *state, const char *function, const struct lab_gpu *gpu,
+                                nvmlDevice_t *device)
+{
+    const nvmlReturn_t result = lab_failure_on(state, function, gpu);
+
+    if (result == NVML_SUCCESS)
+        *device = lab_handle_of(gpu);
+    return result;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+{
+    const struct lab_state *state = NULL;
+    nvmlReturn_t result = lab_enter(__func__, &state);
+
+    if (result == NVML_SUCCESS && (device == NULL || index >= state->gpu_count))
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS)
+        result = give_handle(state, __func__, &state->gpus[index], device);
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t *device)
+{
+    const struct lab_state *state = NULL;
+    nvmlReturn_t result = lab_enter(__func__, &state);
+    struct address wanted;
+    struct address found;
+
+    if (result != NVML_SUCCESS)
+        return lab_leave(result);
+    if (pciBusId == NULL || device == NULL || !parse_address(pciBusId, &wanted))
+        return lab_leave(NVML_ERROR_INVALID_ARGUMENT);
+    for (size_t i = 0; i < state->gpu_count; i++) {
+        if (parse_address(state->gpus[i].pci, &found) && memcmp(&wanted, &found, sizeof(found)) == 0)
+            return lab_leave(give_handle(state, __func__, &state->gpus[i], device));
+    }
+    return lab_leave(NVML_ERROR_NOT_FOUND);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    const struct lab_state *state = NULL;
+    nvmlReturn_t result = lab_enter(__func__, &state);
+
+    if (result != NVML_SUCCESS)
+        return lab_leave(result);
+    if (uuid == NULL || device == NULL || (strncmp(uuid, "GPU-", 4) != 0 && strncmp(uuid, "MIG-", 4) != 0))
+        return lab_leave(NVML_ERROR_INVALID_ARGUMENT);
+    for (size_t i = 0; i < state->gpu_count; i++) {
+        if (strcmp(uuid, state->gpus[i].uuid) == 0)
+            return lab_leave(give_handle(state, __func__, &state->gpus[i], device));
+    }
+    return lab_leave(NVML_ERROR_NOT_FOUND);
+}
+
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+
+    if (result == NVML_SUCCESS)
+        result = lab_put_text(gpu->name, name, length);
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+
+    if (result == NVML_SUCCESS)
+        result = lab_put_text(gpu->uuid, uuid, length);
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+
+    if (result == NVML_SUCCESS)
+        result = lab_put_number(gpu->index, index);
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+    struct address at;
+
+    if (result == NVML_SUCCESS && pci == NULL)
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS && !parse_address(gpu->pci, &at))
+        result = NVML_ERROR_UNKNOWN;
+    if (result == NVML_SUCCESS) {
+        memset(pci, 0, sizeof(*pci));
+        pci->domain = at.domain;
+        pci->bus = at.bus;
+        pci->device = at.slot;
+        pci->pciDeviceId = (unsigned int)gpu->device;
+        pci->pciSubSystemId = (unsigned int)gpu->subsystem;
+        /* NVML's own formats, which have function 0 in them; the legacy form has room for four digits of domain. */
+        snprintf(pci->busId, sizeof(pci->busId), NVML_DEVICE_PCI_BUS_ID_FMT, at.domain, at.bus & 0xff, at.slot & 0xff);
+        snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), NVML_DEVICE_PCI_BUS_ID_LEGACY_FMT, at.domain & 0xffff,
+                 at.bus & 0xff, at.slot & 0xff);
+    }
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+
+    if (result == NVML_SUCCESS && memory == NULL)
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS) {
+        memory->total = (unsigned long long)gpu->fb_mib * LAB_MIB;
+        memory->used = (unsigned long long)gpu->used_mib * LAB_MIB;
+        memory->free = memory->total - memory->used;
+    }
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+
+    if (result == NVML_SUCCESS && memory == NULL)
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS && memory->version != nvmlMemory_v2)
+        result = NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (result == NVML_SUCCESS) {
+        memory->total = (unsigned long long)gpu->fb_mib * LAB_MIB;
+        memory->reserved = 0;
+        memory->used = (unsigned long long)gpu->used_mib * LAB_MIB;
+        memory->free = memory->total - memory->used;
+    }
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, nvmlGpuVirtualizationMode_t *pVirtualMode)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+
+    if (result == NVML_SUCCESS && pVirtualMode == NULL)
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS)
+        *pVirtualMode = NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU;
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetHostVgpuMode(nvmlDevice_t device, nvmlHostVgpuMode_t *pHostVgpuMode)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+
+    if (result == NVML_SUCCESS && pHostVgpuMode == NULL)
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS)
+        *pHostVgpuMode = gpu->sriov > 0 ? NVML_HOST_VGPU_MODE_SRIOV : NVML_HOST_VGPU_MODE_NON_SRIOV;
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+
+    if (result == NVML_SUCCESS && (currentMode == NULL || pendingMode == NULL))
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS)
+        result = lab_put_number(gpu->mig, currentMode);
+    if (result == NVML_SUCCESS)
+        *pendingMode = *currentMode;
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetVgpuHeterogeneousMode(nvmlDevice_t device, nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+
+    if (result == NVML_SUCCESS && lab_branch(state) < 550)
+        result = NVML_ERROR_FUNCTION_NOT_FOUND;
+    if (result == NVML_SUCCESS && pHeterogeneousMode == NULL)
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS && pHeterogeneousMode->version != nvmlVgpuHeterogeneousMode_v1)
+        result = NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (result == NVML_SUCCESS)
+        result = lab_put_number(gpu->hetero, &pHeterogeneousMode->mode);
+    return lab_leave(result);
+}
+
+/* NVML's two-call protocol: a list too short is refused, with the length that it must have. */
+struct list {
+    unsigned int room;
+    unsigned int needed;
+    unsigned int *items;
+};
+
+static nvmlReturn_t begin_list(struct list *list, const unsigned int *count, unsigned int *items)
+{
+    if (count == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    list->room = items != NULL ? *count : 0;
+    list->needed = 0;
+    list->items = items;
+    return *count > 0 && items == NULL ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS;
+}
+
+static void add_to_list(struct list *list, long long item)
+{
+    if (list->needed < list->room)
+        list->items[list->needed] = (unsigned int)item;
+    list->needed++;
+}
+
+static nvmlReturn_t end_list(const struct list *list, unsigned int *count)
+{
+    *count = list->needed;
+    return list->needed > list->room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+static nvmlReturn_t list_types(const struct lab_state *state, const struct lab_gpu *gpu, bool only_creatable,
+                               unsigned int *count, nvmlVgpuTypeId_t *ids)
+{
+    struct list list;
+    const nvmlReturn_t result = begin_list(&list, count, ids);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    for (size_t i = 0; i < state->type_count; i++) {
+        if (state->types[i].gpu == gpu->index && (!only_creatable || state->types[i].creatable > 0))
+            add_to_list(&list, state->types[i].id);
+    }
+    return end_list(&list, count);
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+
+    if (result == NVML_SUCCESS)
+        result = list_types(state, gpu, false, vgpuCount, vgpuTypeIds);
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetCreatableVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+
+    if (result == NVML_SUCCESS)
+        result = list_types(state, gpu, true, vgpuCount, vgpuTypeIds);
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuInstance_t *vgpuInstances)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+    struct list list;
+
+    if (result == NVML_SUCCESS)
+        result = begin_list(&list, vgpuCount, vgpuInstances);
+    if (result != NVML_SUCCESS)
+        return lab_leave(result);
+    for (size_t i = 0; i < state->vgpu_count; i++) {
+        /* A vGPU that exists and that no VM holds is not active. */
+        if (state->vgpus[i].gpu == gpu->index && state->vgpus[i].vm_uuid != NULL)
+            add_to_list(&list, state->vgpus[i].instance);
+    }
+    return lab_leave(end_list(&list, vgpuCount));
+}

@@ -1,0 +1,128 @@
+/*
+ * The mock's inside: one snapshot of the simulated driver's state, and what every exported function does first and last.
+ *
+ * The state is a text (written by vgpumgr/lab/nvml/state.py, which describes it) that is read again at each call, so that
+ * NVML shows what sysfs and nvidia-smi show. Only what never changes while a driver is loaded (the types) is answered from
+ * the last reading. One mutex is held from lab_enter… to lab_leave, so a snapshot lives as long as the call.
+ */
+#ifndef VGPUMGR_LAB_H
+#define VGPUMGR_LAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Only NVML's own functions are exported; the library is compiled with -fvisibility=hidden. */
+#pragma GCC visibility push(default)
+#include "nvml.h"
+#pragma GCC visibility pop
+
+#define LAB_DEFAULT_PATH "/sys/kernel/debug/nvlab/nvml"
+#define LAB_PATH_VARIABLE "VGPUMGR_LAB_NVML"
+#define LAB_MIB (1024ULL * 1024ULL)
+#define LAB_ABSENT (-1LL) /* a number that the state does not give: not supported */
+
+struct lab_driver {
+    const char *version;
+    const char *nvml;
+};
+
+struct lab_gpu {
+    long long index;
+    const char *pci; /* dddd:bb:ss.f, as sysfs writes it */
+    const char *uuid;
+    const char *name;
+    long long device;
+    long long subsystem;
+    long long fb_mib;
+    long long used_mib;
+    long long sriov;
+    long long hetero;
+    long long mig;
+};
+
+struct lab_type {
+    long long gpu;
+    long long id;
+    const char *name;
+    const char *type_class;
+    const char *license;
+    long long fb_mib;
+    long long max;
+    long long per_vm;
+    long long creatable;
+    long long device;
+    long long subsystem;
+    long long heads;
+    long long width;
+    long long height;
+    long long frl;
+    long long gi_profile;
+};
+
+struct lab_vgpu {
+    long long gpu;
+    long long instance;
+    long long type;
+    const char *uuid;
+    const char *mdev;    /* NULL on vendor-vfio */
+    const char *vm_uuid; /* NULL while no VM holds it: then it is not on the active list */
+    const char *vm_name;
+    const char *guest_driver; /* NULL while no NVIDIA driver runs in the guest */
+    long long licence;        /* NVML_GRID_LICENSE_STATE_* */
+    long long fb_used_mib;
+    long long ecc;
+};
+
+struct lab_fail {
+    const char *function; /* or "*" */
+    const char *pci;      /* NULL: wherever */
+    long long code;
+};
+
+struct lab_state {
+    char *text; /* owns all strings */
+    struct lab_driver driver;
+    struct lab_gpu *gpus;
+    size_t gpu_count;
+    struct lab_type *types;
+    size_t type_count;
+    struct lab_vgpu *vgpus;
+    size_t vgpu_count;
+    struct lab_fail *fails;
+    size_t fail_count;
+};
+
+/* Read and parse the file. On any error nothing is left to free, and *state is empty. */
+nvmlReturn_t lab_state_read(const char *path, struct lab_state *state);
+void lab_state_free(struct lab_state *state);
+
+/*
+ * Begin a call: takes the mutex and reads the state. lab_leave must follow whatever was returned.
+ * _init needs no earlier nvmlInit; _types answers from the last reading; _device and _vgpu look their subject up too.
+ */
+nvmlReturn_t lab_enter_init(const char *function);
+nvmlReturn_t lab_enter(const char *function, const struct lab_state **state);
+nvmlReturn_t lab_enter_type(const char *function, nvmlVgpuTypeId_t id, const struct lab_type **type);
+nvmlReturn_t lab_enter_device(const char *function, nvmlDevice_t device, const struct lab_state **state,
+                              const struct lab_gpu **gpu);
+nvmlReturn_t lab_enter_vgpu(const char *function, nvmlVgpuInstance_t instance, const struct lab_state **state,
+                            const struct lab_vgpu **vgpu);
+nvmlReturn_t lab_leave(nvmlReturn_t result);
+
+void lab_count_init(void);
+nvmlReturn_t lab_count_shutdown(void);
+
+/* The error that a `fail` line wants of this function on this GPU, or NVML_SUCCESS. */
+nvmlReturn_t lab_failure_on(const struct lab_state *state, const char *function, const struct lab_gpu *gpu);
+
+nvmlDevice_t lab_handle_of(const struct lab_gpu *gpu);
+const struct lab_type *lab_find_type(const struct lab_state *state, long long id);
+
+/* Copy text into a caller's buffer of `size` bytes. */
+nvmlReturn_t lab_put_text(const char *text, char *buffer, unsigned int size);
+/* Store a number in *out; absent numbers are NVML_ERROR_NOT_SUPPORTED. */
+nvmlReturn_t lab_put_number(long long number, unsigned int *out);
+/* R550 for 550.54.14: functions of later branches are NVML_ERROR_FUNCTION_NOT_FOUND on earlier ones. */
+unsigned int lab_branch(const struct lab_state *state);
+
+#endif

@@ -1,0 +1,294 @@
+/* Reads the state text into a lab_state: lines of `word key=value …`, values %-escaped. Unknown words and keys are skipped. */
+#include "lab.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FIRST_LINE "nvlab 1"
+#define LAST_LINE "end"
+#define READ_TRIES 5
+
+enum kind { TEXT, NUMBER };
+
+struct field {
+    const char *key;
+    enum kind kind;
+    size_t offset;
+};
+
+#define TEXT_OF(type, member) {#member, TEXT, offsetof(struct type, member)}
+#define NUMBER_OF(type, member) {#member, NUMBER, offsetof(struct type, member)}
+#define END_OF_FIELDS {NULL, TEXT, 0}
+
+static const struct field driver_fields[] = {
+    TEXT_OF(lab_driver, version),
+    TEXT_OF(lab_driver, nvml),
+    END_OF_FIELDS,
+};
+
+static const struct field gpu_fields[] = {
+    NUMBER_OF(lab_gpu, index),  TEXT_OF(lab_gpu, pci),         TEXT_OF(lab_gpu, uuid),
+    TEXT_OF(lab_gpu, name),     NUMBER_OF(lab_gpu, device),    NUMBER_OF(lab_gpu, subsystem),
+    NUMBER_OF(lab_gpu, fb_mib), NUMBER_OF(lab_gpu, used_mib),  NUMBER_OF(lab_gpu, sriov),
+    NUMBER_OF(lab_gpu, hetero), NUMBER_OF(lab_gpu, mig),       END_OF_FIELDS,
+};
+
+static const struct field type_fields[] = {
+    NUMBER_OF(lab_type, gpu),       NUMBER_OF(lab_type, id),
+    TEXT_OF(lab_type, name),        {"class", TEXT, offsetof(struct lab_type, type_class)},
+    TEXT_OF(lab_type, license),     NUMBER_OF(lab_type, fb_mib),
+    NUMBER_OF(lab_type, max),       NUMBER_OF(lab_type, per_vm),
+    NUMBER_OF(lab_type, creatable), NUMBER_OF(lab_type, device),
+    NUMBER_OF(lab_type, subsystem), NUMBER_OF(lab_type, heads),
+    NUMBER_OF(lab_type, width),     NUMBER_OF(lab_type, height),
+    NUMBER_OF(lab_type, frl),       NUMBER_OF(lab_type, gi_profile),
+    END_OF_FIELDS,
+};
+
+static const struct field vgpu_fields[] = {
+    NUMBER_OF(lab_vgpu, gpu),         NUMBER_OF(lab_vgpu, instance),   NUMBER_OF(lab_vgpu, type),
+    TEXT_OF(lab_vgpu, uuid),          TEXT_OF(lab_vgpu, mdev),         TEXT_OF(lab_vgpu, vm_uuid),
+    TEXT_OF(lab_vgpu, vm_name),       TEXT_OF(lab_vgpu, guest_driver), NUMBER_OF(lab_vgpu, licence),
+    NUMBER_OF(lab_vgpu, fb_used_mib), NUMBER_OF(lab_vgpu, ecc),        END_OF_FIELDS,
+};
+
+static const struct field fail_fields[] = {
+    TEXT_OF(lab_fail, function),
+    TEXT_OF(lab_fail, pci),
+    NUMBER_OF(lab_fail, code),
+    END_OF_FIELDS,
+};
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return -1;
+}
+
+/* In place: what comes out is never longer. */
+static void unescape(char *text)
+{
+    char *to = text;
+
+    for (const char *from = text; *from != '\0'; to++) {
+        if (from[0] == '%' && hex_digit(from[1]) >= 0 && hex_digit(from[2]) >= 0) {
+            *to = (char)(hex_digit(from[1]) * 16 + hex_digit(from[2]));
+            from += 3;
+        } else {
+            *to = *from++;
+        }
+    }
+    *to = '\0';
+}
+
+static void clear_fields(const struct field *fields, void *item)
+{
+    for (const struct field *field = fields; field->key != NULL; field++) {
+        char *at = (char *)item + field->offset;
+
+        if (field->kind == TEXT)
+            *(const char **)(void *)at = NULL;
+        else
+            *(long long *)(void *)at = LAB_ABSENT;
+    }
+}
+
+/* Fill one item from the rest of its line. */
+static void parse_fields(const struct field *fields, void *item, char **rest)
+{
+    char *token;
+
+    clear_fields(fields, item);
+    while ((token = strtok_r(NULL, " ", rest)) != NULL) {
+        char *value = strchr(token, '=');
+
+        if (value == NULL)
+            continue;
+        *value++ = '\0';
+        for (const struct field *field = fields; field->key != NULL; field++) {
+            char *at = (char *)item + field->offset;
+
+            if (strcmp(field->key, token) != 0)
+                continue;
+            if (field->kind == TEXT) {
+                unescape(value);
+                *(const char **)(void *)at = value;
+            } else {
+                *(long long *)(void *)at = strtoll(value, NULL, 0);
+            }
+        }
+    }
+}
+
+/* One more item at the end of the array that the pointer at `array` owns; NULL when there is no memory. */
+static void *grow(void *array, size_t *count, size_t size)
+{
+    void *items;
+    void *bigger;
+
+    memcpy(&items, array, sizeof(items)); /* pointers of any type: copied, not aliased */
+    bigger = realloc(items, (*count + 1) * size);
+    if (bigger == NULL)
+        return NULL;
+    memcpy(array, &bigger, sizeof(bigger));
+    return (char *)bigger + size * (*count)++;
+}
+
+static bool parse_line(char *line, struct lab_state *state)
+{
+    char *rest = NULL;
+    const char *word = strtok_r(line, " ", &rest);
+    const struct field *fields;
+    void *item;
+
+    if (word == NULL)
+        return true;
+    if (strcmp(word, "driver") == 0) {
+        fields = driver_fields;
+        item = &state->driver;
+    } else if (strcmp(word, "gpu") == 0) {
+        fields = gpu_fields;
+        item = grow(&state->gpus, &state->gpu_count, sizeof(*state->gpus));
+    } else if (strcmp(word, "type") == 0) {
+        fields = type_fields;
+        item = grow(&state->types, &state->type_count, sizeof(*state->types));
+    } else if (strcmp(word, "vgpu") == 0) {
+        fields = vgpu_fields;
+        item = grow(&state->vgpus, &state->vgpu_count, sizeof(*state->vgpus));
+    } else if (strcmp(word, "fail") == 0) {
+        fields = fail_fields;
+        item = grow(&state->fails, &state->fail_count, sizeof(*state->fails));
+    } else {
+        return true;
+    }
+    if (item == NULL)
+        return false;
+    parse_fields(fields, item, &rest);
+    return true;
+}
+
+/* What later code takes for granted: texts that are there, and references that lead somewhere. */
+static bool is_whole(const struct lab_state *state)
+{
+    if (state->driver.version == NULL || state->driver.nvml == NULL)
+        return false;
+    for (size_t i = 0; i < state->gpu_count; i++) {
+        const struct lab_gpu *gpu = &state->gpus[i];
+
+        if (gpu->index != (long long)i || gpu->pci == NULL || gpu->uuid == NULL || gpu->name == NULL)
+            return false;
+    }
+    for (size_t i = 0; i < state->type_count; i++) {
+        const struct lab_type *type = &state->types[i];
+
+        if (type->gpu < 0 || type->gpu >= (long long)state->gpu_count || type->name == NULL)
+            return false;
+    }
+    for (size_t i = 0; i < state->vgpu_count; i++) {
+        const struct lab_vgpu *vgpu = &state->vgpus[i];
+
+        if (vgpu->gpu < 0 || vgpu->gpu >= (long long)state->gpu_count || vgpu->uuid == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* The whole file as a string in *text, to be freed. */
+static nvmlReturn_t read_text(const char *path, char **text)
+{
+    size_t size = 128 * 1024; /* one FUSE read: what a real state needs */
+    size_t used = 0;
+    char *buffer = malloc(size);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || buffer == NULL) {
+        const int why = errno;
+
+        free(buffer);
+        if (fd >= 0)
+            close(fd);
+        if (fd >= 0)
+            return NVML_ERROR_MEMORY;
+        return why == EACCES || why == EPERM ? NVML_ERROR_NO_PERMISSION : NVML_ERROR_DRIVER_NOT_LOADED;
+    }
+    for (;;) {
+        ssize_t got;
+
+        if (used + 1 == size) {
+            char *bigger = realloc(buffer, size * 2);
+
+            if (bigger == NULL) {
+                free(buffer);
+                close(fd);
+                return NVML_ERROR_MEMORY;
+            }
+            buffer = bigger;
+            size *= 2;
+        }
+        got = read(fd, buffer + used, size - used - 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            free(buffer);
+            close(fd);
+            return NVML_ERROR_DRIVER_NOT_LOADED;
+        }
+        if (got == 0)
+            break;
+        used += (size_t)got;
+    }
+    close(fd);
+    buffer[used] = '\0';
+    *text = buffer;
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t parse_text(char *text, struct lab_state *state)
+{
+    char *rest = NULL;
+    char *line = strtok_r(text, "\n", &rest);
+    bool ended = false;
+
+    if (line == NULL || strcmp(line, FIRST_LINE) != 0)
+        return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    while ((line = strtok_r(NULL, "\n", &rest)) != NULL) {
+        ended = strcmp(line, LAST_LINE) == 0;
+        if (!parse_line(line, state))
+            return NVML_ERROR_MEMORY;
+    }
+    return ended && is_whole(state) ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
+}
+
+nvmlReturn_t lab_state_read(const char *path, struct lab_state *state)
+{
+    nvmlReturn_t result = NVML_ERROR_UNKNOWN;
+
+    /* A read without its last line was torn by a change: look again. */
+    for (int tries = 0; tries < READ_TRIES && result == NVML_ERROR_UNKNOWN; tries++) {
+        memset(state, 0, sizeof(*state));
+        result = read_text(path, &state->text);
+        if (result == NVML_SUCCESS)
+            result = parse_text(state->text, state);
+        if (result != NVML_SUCCESS)
+            lab_state_free(state);
+    }
+    return result;
+}
+
+void lab_state_free(struct lab_state *state)
+{
+    free(state->text);
+    free(state->gpus);
+    free(state->types);
+    free(state->vgpus);
+    free(state->fails);
+    memset(state, 0, sizeof(*state));
+}

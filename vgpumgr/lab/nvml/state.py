@@ -1,0 +1,185 @@
+"""The driver's state as the lines that the mock libnvidia-ml.so.1 and the simulated nvidia-smi read.
+
+One state stands behind sysfs, NVML and nvidia-smi; this is its form for the last two, served at
+/sys/kernel/debug/nvlab/nvml in a simulated host. A line is a word and `key=value` tokens:
+
+    nvlab 1
+    driver version=570.133.10 nvml=12.570.133.10
+    gpu index=0 pci=0000:41:00.0 uuid=GPU-… name=NVIDIA%20A40 device=0x223510de fb_mib=49152 used_mib=0 sriov=1 hetero=0
+    type gpu=0 id=560 name=NVIDIA%20A40-4Q class=Quadro fb_mib=4096 max=12 creatable=1 …
+    vgpu gpu=0 instance=3251634213 type=560 uuid=… mdev=… vm_uuid=… vm_name=…
+    fail function=nvmlDeviceGetName code=15 pci=0000:41:00.0
+    end
+
+Blanks, `%`, control characters and what is not ASCII are %-escaped; a key that is not there means *not supported* or
+*not known*. `end` is last, so a reader can tell a torn read. Some values are the lab's own choice where no public source
+has them: the subsystem ids, `per_vm`, and a GPU without any use of its own memory.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vgpumgr.lab.model import Gpu, HostState, TypeSpec, Vgpu
+
+VERSION = 1
+STATE_PATH = "/sys/kernel/debug/nvlab/nvml"
+PATH_VARIABLE = "VGPUMGR_LAB_NVML"  # names another file, for tests
+
+_NVIDIA = 0x10DE
+_SAFE = "!\"#$&'()*+,/:;<=>?@[\\]^_`{|}~"  # with letters, digits and _.-~: all of printable ASCII but blank and %
+_DRIVER_NOT_LOADED = 9
+_GPU_IS_LOST = 15
+# Boards that can be cut into GPU instances (MIG user guide): A30, A100, A800, Hopper, B200-class, RTX PRO.
+_MIG = re.compile(r"A30$|A100|A800|H\d|GH\d|B\d|GB\d|DC|RTXPRO")
+# What nvidia-smi prints as class and "GRID License", by series.
+_CLASS = {"Q": "Quadro", "A": "NVS", "B": "NVS", "C": "Compute"}
+_LICENSE = {
+    "Q": "Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0",
+    "A": "GRID-Virtual-Apps,3.0",
+    "B": "GRID-Virtual-PC,2.0;Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0",
+    "C": "NVIDIA-vComputeServer,9.0;Quadro-Virtual-DWS,5.0",
+}
+
+
+class DriverView(Protocol):
+    """What is read of the simulated driver."""
+
+    @property
+    def state(self) -> HostState: ...
+
+    def creatable(self, gpu: Gpu, /) -> Iterable[int]:
+        """The ids of the types that could be created on this GPU now."""
+        ...
+
+
+def nvml_text(driver: DriverView) -> str:
+    """All that NVML and nvidia-smi show of this host, in one read."""
+    lines = [f"nvlab {VERSION}", *_lines(driver), "end"]
+    return "\n".join(lines) + "\n"
+
+
+def escape(value: str) -> str:
+    """A value as one blank-free ASCII token; urllib.parse.unquote and the C reader take it back."""
+    return quote(value, safe=_SAFE, errors="surrogateescape")
+
+
+def _lines(driver: DriverView) -> Iterator[str]:
+    state = driver.state
+    yield _line("driver", version=state.driver_version, nvml=_nvml_version(state.driver_version))
+    # NVML numbers GPUs in the order of their PCI addresses.
+    for index, gpu in enumerate(sorted(state.gpus, key=lambda item: item.pci)):
+        yield _gpu_line(index, gpu)
+        creatable = frozenset(driver.creatable(gpu))
+        for kind in gpu.board.types:
+            yield _type_line(index, gpu, kind, creatable=kind.id in creatable)
+        for vgpu in gpu.vgpus:
+            yield _vgpu_line(index, gpu, vgpu, boot_id=state.boot_id)
+    for fault in sorted(state.faults):
+        yield from _fail_lines(fault)
+
+
+def _gpu_line(index: int, gpu: Gpu) -> str:
+    in_use_mib = sum(vgpu.type.framebuffer_mib for vgpu in gpu.vgpus if vgpu.holder_uuid)
+    on_vfs = gpu.board.vfs > 0
+    return _line(
+        "gpu",
+        index=index,
+        pci=gpu.pci,
+        uuid=gpu.uuid,
+        name=gpu.board.name,
+        device=hex(gpu.board.pci_device_id << 16 | _NVIDIA),
+        subsystem=hex(_NVIDIA),
+        fb_mib=gpu.board.framebuffer_mib,
+        used_mib=min(in_use_mib, gpu.board.framebuffer_mib),
+        sriov=int(on_vfs),
+        # Mixed-size mode exists on SR-IOV boards only (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED.
+        hetero=0 if on_vfs else None,
+        mig=0 if _MIG.match(gpu.board.code) else None,
+    )
+
+
+def _type_line(index: int, gpu: Gpu, kind: TypeSpec, *, creatable: bool) -> str:
+    heads, width, height = _display(kind)
+    return _line(
+        "type",
+        gpu=index,
+        id=kind.id,
+        name=kind.name,
+        **{"class": _CLASS.get(kind.series, "NVS")},
+        fb_mib=kind.framebuffer_mib,
+        max=kind.max_instances,
+        per_vm=16 if kind.series in "QC" else 1,
+        creatable=int(creatable),
+        device=hex(gpu.board.pci_device_id << 16 | _NVIDIA),
+        subsystem=hex((kind.id & 0xFFFF) << 16 | _NVIDIA),
+        heads=heads,
+        width=width,
+        height=height,
+        frl=45 if kind.series == "B" else 60,
+        license=_LICENSE.get(kind.series, ""),
+    )
+
+
+def _display(kind: TypeSpec) -> tuple[int, int, int]:
+    """Heads, and the largest resolution of one head (vGPU user guide, appendix A)."""
+    match kind.series:
+        case "A":
+            return 1, 1280, 1024
+        case "C":
+            return 1, 4096, 2160
+        case "B":
+            return 4, 5120, 2880
+        case _:
+            return (4, 7680, 4320) if kind.framebuffer_mib >= 2048 else (4, 5120, 2880)
+
+
+def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str) -> str:
+    # The driver's own UUID of a vGPU is another one than the mdev's, and is new with each creation.
+    own = uuid.uuid5(uuid.NAMESPACE_OID, f"{gpu.uuid}:{boot_id}:{vgpu.instance}")
+    return _line(
+        "vgpu",
+        gpu=index,
+        instance=vgpu.instance,
+        type=vgpu.type.id,
+        uuid=str(own),
+        mdev=vgpu.uuid,
+        vm_uuid=vgpu.holder_uuid,
+        vm_name=vgpu.holder_name,
+    )
+
+
+def _fail_lines(fault: str) -> Iterator[str]:
+    """`nvml-down` · `gpu-lost:PCI` · `nvml:FUNCTION:CODE[:PCI]` (FUNCTION may be `*`); other faults are not NVML's."""
+    kind, _, rest = fault.partition(":")
+    if fault == "nvml-down":
+        for function in ("nvmlInit_v2", "nvmlInitWithFlags"):
+            yield _line("fail", function=function, code=_DRIVER_NOT_LOADED)
+    elif kind == "gpu-lost":
+        yield _line("fail", function="*", code=_GPU_IS_LOST, pci=rest)
+    elif kind == "nvml":
+        function, code, *pci = rest.split(":", 2)
+        full = function if function == "*" or function.startswith("nvml") else f"nvml{function}"
+        yield _line("fail", function=full, code=int(code), pci=pci[0] if pci else None)
+
+
+def _nvml_version(driver_version: str) -> str:
+    """NVML's version is CUDA's major number and the driver's version; CUDA 13 came with R580."""
+    return f"{13 if driver_branch(driver_version) >= 580 else 12}.{driver_version}"
+
+
+def driver_branch(driver_version: str) -> int:
+    """570 for 570.133.10; 0 where the version does not start with a number."""
+    head = driver_version.split(".", 1)[0]
+    return int(head) if head.isdecimal() else 0
+
+
+def _line(word: str, **fields: str | int | None) -> str:
+    tokens = (f"{key}={escape(str(value))}" for key, value in fields.items() if value is not None)
+    return " ".join((word, *tokens))
