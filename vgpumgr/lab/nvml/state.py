@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import re
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from vgpumgr.lab.model import Gpu, HostState, TypeSpec, Vgpu
 
@@ -34,6 +36,7 @@ PATH_VARIABLE = "VGPUMGR_LAB_NVML"  # names another file, for tests
 
 _NVIDIA = 0x10DE
 _SAFE = "!\"#$&'()*+,/:;<=>?@[\\]^_`{|}~"  # with letters, digits and _.-~: all of printable ASCII but blank and %
+_PCI = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _DRIVER_NOT_LOADED = 9
 _GPU_IS_LOST = 15
 # Boards that can be cut into GPU instances (MIG user guide): A30, A100, A800, Hopper, B200-class, RTX PRO.
@@ -49,18 +52,28 @@ _LICENSE = {
 
 
 class DriverView(Protocol):
-    """What is read of the simulated driver."""
+    """What is read of vgpumgr.lab.driver.Driver."""
 
-    @property
-    def state(self) -> HostState: ...
+    def reading(self) -> AbstractContextManager[HostState]:
+        """The state, which stands still inside the `with`."""
+        ...
 
-    def creatable(self, gpu: Gpu, /) -> Iterable[int]:
+    def creatable(self, gpu_pci: str) -> tuple[int, ...]:
         """The ids of the types that could be created on this GPU now."""
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InjectedError:
+    """An error that an NVML function (or `*`) is to return: everywhere, or on the GPU of one PCI address."""
+
+    function: str
+    code: int
+    pci: str | None = None
+
+
 def nvml_text(driver: DriverView) -> str:
-    """All that NVML and nvidia-smi show of this host, in one read."""
+    """All that NVML and nvidia-smi show of this host, at one moment."""
     lines = [f"nvlab {VERSION}", *_lines(driver), "end"]
     return "\n".join(lines) + "\n"
 
@@ -70,19 +83,36 @@ def escape(value: str) -> str:
     return quote(value, safe=_SAFE, errors="surrogateescape")
 
 
+def parse_fault(name: str) -> tuple[InjectedError, ...] | None:
+    """What a fault of a host means for NVML, or None where it is none of these:
+
+    `nvml-down` (no driver) · `gpu-lost:PCI` · `nvml:FUNCTION:CODE[:PCI]`, for example `nvml:DeviceGetActiveVgpus:999`.
+    """
+    if name == "nvml-down":
+        inits = ("nvmlInit_v2", "nvmlInitWithFlags")
+        return tuple(InjectedError(function=function, code=_DRIVER_NOT_LOADED) for function in inits)
+    if found := re.fullmatch(rf"gpu-lost:({_PCI})", name):
+        return (InjectedError(function="*", code=_GPU_IS_LOST, pci=found[1]),)
+    if found := re.fullmatch(rf"nvml:(\*|\w+):(\d{{1,3}})(?::({_PCI}))?", name):
+        function = found[1] if found[1].startswith(("nvml", "*")) else f"nvml{found[1]}"
+        return (InjectedError(function=function, code=int(found[2]), pci=found[3]),)
+    return None
+
+
 def _lines(driver: DriverView) -> Iterator[str]:
-    state = driver.state
-    yield _line("driver", version=state.driver_version, nvml=_nvml_version(state.driver_version))
-    # NVML numbers GPUs in the order of their PCI addresses.
-    for index, gpu in enumerate(sorted(state.gpus, key=lambda item: item.pci)):
-        yield _gpu_line(index, gpu)
-        creatable = frozenset(driver.creatable(gpu))
-        for kind in gpu.board.types:
-            yield _type_line(index, gpu, kind, creatable=kind.id in creatable)
-        for vgpu in gpu.vgpus:
-            yield _vgpu_line(index, gpu, vgpu, boot_id=state.boot_id)
-    for fault in sorted(state.faults):
-        yield from _fail_lines(fault)
+    with driver.reading() as state:
+        yield _line("driver", version=state.driver_version, nvml=_nvml_version(state.driver_version))
+        # NVML numbers GPUs in the order of their PCI addresses.
+        for index, gpu in enumerate(sorted(state.gpus, key=lambda item: item.pci)):
+            yield _gpu_line(index, gpu)
+            creatable = frozenset(driver.creatable(gpu.pci))
+            for kind in gpu.board.types:
+                yield _type_line(index, gpu, kind, creatable=kind.id in creatable)
+            for vgpu in gpu.vgpus:
+                yield _vgpu_line(index, gpu, vgpu, boot_id=state.boot_id)
+        for fault in sorted(state.faults):
+            for error in parse_fault(fault) or ():
+                yield _line("fail", function=error.function, code=error.code, pci=error.pci)
 
 
 def _gpu_line(index: int, gpu: Gpu) -> str:
@@ -150,23 +180,10 @@ def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str) -> str:
         type=vgpu.type.id,
         uuid=str(own),
         mdev=vgpu.uuid,
+        placement=vgpu.placement_id,
         vm_uuid=vgpu.holder_uuid,
         vm_name=vgpu.holder_name,
     )
-
-
-def _fail_lines(fault: str) -> Iterator[str]:
-    """`nvml-down` · `gpu-lost:PCI` · `nvml:FUNCTION:CODE[:PCI]` (FUNCTION may be `*`); other faults are not NVML's."""
-    kind, _, rest = fault.partition(":")
-    if fault == "nvml-down":
-        for function in ("nvmlInit_v2", "nvmlInitWithFlags"):
-            yield _line("fail", function=function, code=_DRIVER_NOT_LOADED)
-    elif kind == "gpu-lost":
-        yield _line("fail", function="*", code=_GPU_IS_LOST, pci=rest)
-    elif kind == "nvml":
-        function, code, *pci = rest.split(":", 2)
-        full = function if function == "*" or function.startswith("nvml") else f"nvml{function}"
-        yield _line("fail", function=full, code=int(code), pci=pci[0] if pci else None)
 
 
 def _nvml_version(driver_version: str) -> str:

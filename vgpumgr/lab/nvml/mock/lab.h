@@ -56,7 +56,6 @@ struct lab_type {
     long long width;
     long long height;
     long long frl;
-    long long gi_profile;
 };
 
 struct lab_vgpu {
@@ -67,6 +66,7 @@ struct lab_vgpu {
     const char *mdev;    /* NULL on vendor-vfio */
     const char *vm_uuid; /* NULL while no VM holds it: then it is not on the active list */
     const char *vm_name;
+    long long placement; /* equal-size mode reports one from Ada on */
     const char *guest_driver; /* NULL while no NVIDIA driver runs in the guest */
     long long licence;        /* NVML_GRID_LICENSE_STATE_* */
     long long fb_used_mib;

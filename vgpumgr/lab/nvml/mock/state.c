@@ -44,15 +44,15 @@ static const struct field type_fields[] = {
     NUMBER_OF(lab_type, creatable), NUMBER_OF(lab_type, device),
     NUMBER_OF(lab_type, subsystem), NUMBER_OF(lab_type, heads),
     NUMBER_OF(lab_type, width),     NUMBER_OF(lab_type, height),
-    NUMBER_OF(lab_type, frl),       NUMBER_OF(lab_type, gi_profile),
-    END_OF_FIELDS,
+    NUMBER_OF(lab_type, frl),       END_OF_FIELDS,
 };
 
 static const struct field vgpu_fields[] = {
     NUMBER_OF(lab_vgpu, gpu),         NUMBER_OF(lab_vgpu, instance),   NUMBER_OF(lab_vgpu, type),
     TEXT_OF(lab_vgpu, uuid),          TEXT_OF(lab_vgpu, mdev),         TEXT_OF(lab_vgpu, vm_uuid),
     TEXT_OF(lab_vgpu, vm_name),       TEXT_OF(lab_vgpu, guest_driver), NUMBER_OF(lab_vgpu, licence),
-    NUMBER_OF(lab_vgpu, fb_used_mib), NUMBER_OF(lab_vgpu, ecc),        END_OF_FIELDS,
+    NUMBER_OF(lab_vgpu, fb_used_mib), NUMBER_OF(lab_vgpu, ecc),        NUMBER_OF(lab_vgpu, placement),
+    END_OF_FIELDS,
 };
 
 static const struct field fail_fields[] = {

@@ -144,8 +144,7 @@ nvmlReturn_t nvmlVgpuTypeGetGpuInstanceProfileId(nvmlVgpuTypeId_t vgpuTypeId, un
     if (result == NVML_SUCCESS && gpuInstanceProfileId == NULL)
         result = NVML_ERROR_INVALID_ARGUMENT;
     if (result == NVML_SUCCESS)
-        *gpuInstanceProfileId =
-            type->gi_profile < 0 ? INVALID_GPU_INSTANCE_PROFILE_ID : (unsigned int)type->gi_profile;
+        *gpuInstanceProfileId = INVALID_GPU_INSTANCE_PROFILE_ID; /* all the lab's types are time-sliced */
     return lab_leave(result);
 }
 
@@ -235,7 +234,8 @@ nvmlReturn_t nvmlVgpuInstanceGetPlacementId(nvmlVgpuInstance_t vgpuInstance, nvm
     if (result == NVML_SUCCESS && pPlacement->version != nvmlVgpuPlacementId_v1)
         result = NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (result == NVML_SUCCESS)
-        pPlacement->placementId = NVML_INVALID_VGPU_PLACEMENT_ID; /* mixed-size mode is off */
+        pPlacement->placementId =
+            vgpu->placement < 0 ? NVML_INVALID_VGPU_PLACEMENT_ID : (unsigned int)vgpu->placement;
     return lab_leave(result);
 }
 
