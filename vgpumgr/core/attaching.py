@@ -1,0 +1,338 @@
+"""(desired, observed) → the steps that bring one slot of one VM from what is to what was asked, or the guard that says no.
+
+Every artefact is compared apart: claim, ledger entry, hardware, hostdev. So the same function makes the first attach, the
+repeated one (no steps), and the one after a kill at any instant (the missing steps).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core import changes, claims, detaching, domain_xml, names, placement, profiles, snapshot
+from vgpumgr.core import plan as plans
+from vgpumgr.core.changes import VgpuSpec
+from vgpumgr.core.observed import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.claims import Claim
+    from vgpumgr.core.domain_xml import Domain, Saved
+    from vgpumgr.core.names import MdevUuid, Slot, VmUuid
+    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.profiles import Wish
+    from vgpumgr.core.snapshot import Gpu, LedgerEntry, Parent
+
+VFIO_UNMANAGED_SINCE = 9_007_000  # libvirt 9.7 starts a VF that stays bound to nvidia; 9.0 refuses (libvirt, tried)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachRequest:
+    """`by` and `at` go into the claim. `gpus` None means any GPU of the host."""
+
+    vm: VmUuid
+    slot: Slot
+    wish: Wish
+    origin: str
+    by: str
+    at: str
+    policy: str
+    replace: bool = False
+    gpus: tuple[str, ...] | None = None
+
+
+def plan_attach(view: HostView, request: AttachRequest, saved: Saved) -> Plan:
+    """What brings the slot to the wish. Raises RequestError or RefusedPlan; changes nothing."""
+    domain = plans.find_domain(view, request.vm)
+    _guard_attach(view, domain, saved)
+    claim = domain.claim(request.slot)
+    _guard_claim(view, domain, request, claim)
+    entries = view.entries(domain.uuid, request.slot)
+    keeping = _kept_entry(request, claim, entries)
+    placed: placement.Placed | None = None
+    if keeping is not None:
+        target = plans.spec_of_entry(keeping)
+        expect = _expect(view, keeping)
+    else:
+        generation = max([entry.generation for entry in entries] + ([claim.generation] if claim else []), default=0)
+        reuse = _pending_place(view, request, domain, claim) if not entries else None
+        if reuse is not None:
+            target, placed = reuse
+        else:
+            placed = _place(view, request, domain)
+            target = _new_spec(domain, request.slot, generation + 1, placed)
+        expect = changes.EMPTY
+    steps = _attach_steps(view, domain, request, target, expect)
+    old = [entry for entry in entries if entry.generation != target.generation]
+    steps += detaching.destroy_steps(view, domain, old)
+    return plans.Plan(
+        vm=domain,
+        slot=request.slot,
+        steps=tuple(steps),
+        findings=attach_findings(view, domain, request.slot, target),
+        fingerprint=plans.fingerprint(view, domain),
+        placed=placed,
+        target=target,
+    )
+
+
+def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
+    """What a person should know of an attached slot, now and each time it is shown."""
+    found: list[Finding] = []
+    if target.uuid is None and view.libvirt_version < VFIO_UNMANAGED_SINCE:
+        found.append(
+            Finding(
+                kind="will-not-start",
+                host=view.snapshot.host,
+                vm=domain.name,
+                slot=slot,
+                text=f"{domain.name} will not start on libvirt {version_text(view.libvirt_version)}, needs 9.7 or newer: "
+                f"older ones refuse a virtual function that stays bound to nvidia",
+            )
+        )
+    return tuple(found)
+
+
+def version_text(number: int) -> str:
+    """9000000 → 9.0.0, as libvirt counts."""
+    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def no_capacity(
+    view: HostView, domain: Domain, profile: profiles.Profile, verdict: placement.NoPlace
+) -> errors.NoCapacity:
+    """The error for a person: every GPU with its reason, and what would fit."""
+    width = max((len(board) for _, board, _ in verdict.reasons), default=0)
+    lines = [f"{pci}  {board:<{width}}  {reason}" for pci, board, reason in verdict.reasons]
+    host = view.snapshot.host
+    if not verdict.reasons:
+        return errors.NoCapacity(f"{host} has no NVIDIA GPU for {domain.name}", hint=f"vgpumgr discover {host}")
+    fits = f"fits now: {'; '.join(verdict.fits)}. `vgpumgr profiles --fits`" if verdict.fits else None
+    return errors.NoCapacity(f"no GPU of {host} can take {profile.text} for {domain.name}", details=lines, hint=fits)
+
+
+def _guard_attach(view: HostView, domain: Domain, saved: Saved) -> None:
+    detaching.guard_ledger(view)
+    if domain.problem is not None:
+        raise errors.Unsure(f"{domain.name} cannot be read: {domain.problem}", hint="look at it with `virsh dumpxml`")
+    if not domain.persistent:
+        raise errors.RefusedPlan(
+            f"{domain.name} is transient: it has no definition that a vGPU could be put into",
+            hint="define it first (`virsh define`)",
+        )
+    if domain.managed_save or saved.image is not None:
+        raise detaching.saved_image(domain)
+
+
+def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: Claim | None) -> None:
+    """Whether what is claimed already lets this wish in."""
+    detaching.guard_claim_readable(domain)
+    if claim is not None and domain.copied:
+        raise errors.ConflictingClaim(
+            f"{domain.name} carries a copy of another VM's claim and hostdev (it is a clone or a restore)",
+            hint=f"vgpumgr detach {domain.name} takes the copy out (the other VM keeps its vGPU); then attach again",
+        )
+    if claim is not None and claim.state == claims.LEAVING:
+        raise errors.ConflictingClaim(
+            f"a detach of {domain.name} slot {request.slot} has begun and not ended",
+            hint=f"vgpumgr detach {domain.name} --slot {request.slot} finishes it",
+        )
+    if claim is not None and view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
+        if not request.replace:
+            raise errors.ConflictingClaim(
+                f"{domain.name} slot {request.slot} is bound on another host (machine-id {claim.binding.host})",
+                hint="--replace makes a new vGPU here; the other host's stays until it is detached there",
+            )
+    elif claim is not None and not _serves(claim, request) and not request.replace:
+        raise errors.ConflictingClaim(
+            f"{domain.name} slot {request.slot} already asks {profiles.describe(claim.wish)}"
+            f" ({claim.binding.type_name} on {claim.binding.parent})",
+            hint=f"another slot (--slot), or --replace to exchange it, or vgpumgr detach {domain.name} first",
+        )
+    taken = [device for device in domain.inactive if device.slot == request.slot]
+    if taken and claim is None and not view.entries(domain.uuid, request.slot):
+        raise errors.ConflictingClaim(
+            f"{domain.name} already has a device with the alias {taken[0].alias}, and no claim of ours for it",
+            hint=f"use another --slot, or take that device out (virsh edit {domain.name})",
+        )
+
+
+def _serves(claim: Claim, request: AttachRequest) -> bool:
+    if not profiles.same_wish(claim.wish, request.wish):
+        return False
+    return request.gpus is None or claim.binding.gpu_uuid in request.gpus
+
+
+def _kept_entry(request: AttachRequest, claim: Claim | None, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
+    """The newest ledger entry, where it is what the wish asks for: then its vGPU is the target, at its generation."""
+    usable = [entry for entry in entries if entry.state != "leaving"]
+    if not usable or (claim is not None and claim.generation > usable[-1].generation):
+        return None
+    entry = usable[-1]
+    profile = request.wish.profile
+    assert profile is not None
+    name = profiles.parse_type_name(entry.type_name)
+    fitting = name.short == profile.short and profile.board in (None, name.board)
+    if fitting and (request.gpus is None or entry.gpu_uuid in request.gpus):
+        return entry
+    if not request.replace:
+        raise errors.ConflictingClaim(
+            f"the host's ledger holds {entry.type_name} on {entry.parent} for {entry.vm_name} slot {entry.slot}",
+            hint=f"--replace exchanges it, vgpumgr detach {entry.vm_name} --slot {entry.slot} frees it",
+        )
+    return None
+
+
+def _expect(view: HostView, entry: LedgerEntry) -> str | None:
+    """What stands between a kept entry and a vGPU that is made: None, same or empty. Raises on drift."""
+    vgpu = view.snapshot.vgpu_of(entry)
+    if vgpu is None:
+        gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
+        if gpu is None:
+            raise errors.Unsure(
+                f"the vGPU of {entry.vm_name} slot {entry.slot} was on GPU {entry.gpu} ({entry.gpu_uuid}), "
+                f"which {view.snapshot.host} does not show",
+                hint="bring the GPU back, or --replace to place the vGPU on another one",
+            )
+        blocker = next((item for item in gpu.vgpus if item.parent == entry.parent), None)
+        if blocker is not None and blocker.vf_index is not None:
+            raise errors.Unsure(
+                f"drift: the ledger has {entry.type_name} for {entry.vm_name} on {entry.parent}, and {blocker.type_name} "
+                f"({blocker.uuid or blocker.parent}) is there",
+                hint="free that virtual function, or --replace to place the vGPU anew",
+            )
+        return changes.EMPTY
+    if vgpu.type_id != entry.type_id:
+        raise errors.Unsure(
+            f"drift: the ledger has {entry.type_name} for {entry.vm_name} on {entry.parent}, "
+            f"and the hardware shows {vgpu.type_name or vgpu.type_id}",
+            hint="free that vGPU by hand, or --replace to place a new one",
+        )
+    return changes.SAME if entry.state == "planned" else None
+
+
+def _pending_place(
+    view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None
+) -> tuple[VgpuSpec, placement.Placed] | None:
+    """The place a claim without a ledger entry was bound to, while it is still free; it reserves nothing by itself."""
+    if claim is None or not _serves(claim, request) or claim.binding.host != view.snapshot.machine:
+        return None
+    gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
+    parent = next((item for item in gpu.parents if item.pci == claim.binding.parent), None) if gpu else None
+    kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
+    if gpu is None or parent is None or kind is None or placement.may_create(view.snapshot, gpu, parent, kind):
+        return None
+    if claim.binding.uuid is not None and _uuid_exists(view, claim.binding.uuid):
+        return None
+    placed = placement.Placed(
+        gpu=gpu,
+        parent=parent,
+        type=kind,
+        ordinal=len(placement.occupants(view.snapshot, gpu)) + 1,
+        maximum=kind.max,
+        why="the place its claim already names",
+    )
+    return _new_spec(domain, claim.slot, claim.generation, placed), placed
+
+
+def _uuid_exists(view: HostView, uuid: MdevUuid) -> bool:
+    return any(vgpu.uuid == uuid for gpu in view.snapshot.gpus for vgpu in gpu.vgpus)
+
+
+def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.Placed:
+    profile = request.wish.profile
+    assert profile is not None
+    among = None
+    if request.gpus is not None:
+        among = [gpu for gpu in view.snapshot.gpus if gpu.uuid in request.gpus]
+    verdict = placement.place(view.snapshot, profile, policy=request.policy, among=among)
+    if isinstance(verdict, placement.Placed):
+        return verdict
+    raise no_capacity(view, domain, profile, verdict)
+
+
+def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Placed) -> VgpuSpec:
+    gpu: Gpu = placed.gpu
+    parent: Parent = placed.parent
+    assert gpu.uuid is not None
+    mdev = gpu.framework != snapshot.VENDOR_VFIO
+    return VgpuSpec(
+        vm=domain.uuid,
+        vm_name=domain.name,
+        slot=slot,
+        generation=generation,
+        gpu_uuid=gpu.uuid,
+        gpu=gpu.pci,
+        vf_index=parent.vf_index,
+        parent=parent.pci,
+        uuid=names.compute_mdev_uuid(domain.uuid, slot, generation) if mdev else None,
+        type_id=placed.type.id,
+        type_name=placed.type.type_name,
+    )
+
+
+def _attach_steps(
+    view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec, expect: str | None
+) -> list[changes.Step]:
+    claim = domain.claim(request.slot)
+    machine = view.snapshot.machine
+    if machine is None:
+        raise errors.Unsure(
+            f"{view.snapshot.host} has no machine-id, which a claim names its host by",
+            hint="systemd-machine-id-setup on that host",
+        )
+    binding = claims.Binding(
+        host=machine,
+        gpu_uuid=target.gpu_uuid,
+        parent=target.parent,
+        vf_index=target.vf_index,
+        type_name=target.type_name,
+        type_id=target.type_id,
+        uuid=target.uuid,
+    )
+    bound = claims.Claim(
+        slot=request.slot,
+        generation=target.generation,
+        origin=request.origin,
+        state=claims.BOUND,
+        by=request.by,
+        at=request.at,
+        wish=request.wish,
+        binding=binding,
+    )
+    served = claim is not None and _same_binding(claim, bound)
+    wanted = domain_xml.wanted_hostdev(request.slot, binding)
+    mine = [device for device in domain.inactive if device.slot == request.slot]
+    stale = [device for device in mine if not device.same_device(wanted)]
+    there = any(device.same_device(wanted) for device in domain.inactive)
+    if served and claim is not None and claim.state == claims.BOUND and expect is None and there and not stale:
+        return []
+    steps: list[changes.Step] = []
+    pending = replace(bound, state=claims.PENDING)
+    if not (served and claim is not None and claim.state in (claims.PENDING, claims.BOUND)):
+        steps.append(changes.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=pending, before=claim))
+        current = pending
+    else:
+        assert claim is not None
+        current = claim
+    if expect is not None:
+        steps.append(changes.CreateVgpu(host=view.snapshot.host, vgpu=target, expect=expect))
+    steps += [
+        changes.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device) for device in stale
+    ]
+    if not there:
+        steps.append(changes.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted))
+    if current.state != claims.BOUND:
+        steps.append(changes.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
+    return steps
+
+
+def _same_binding(claim: Claim, bound: Claim) -> bool:
+    return (
+        claim.generation == bound.generation
+        and claim.binding == bound.binding
+        and profiles.same_wish(claim.wish, bound.wish)
+    )

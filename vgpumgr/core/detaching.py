@@ -1,0 +1,183 @@
+"""What frees slots: claim leaving, hostdev out, vGPU destroyed, claim gone; and the guards against freeing what is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core import changes, claims, observed
+from vgpumgr.core import plan as plans
+from vgpumgr.core.observed import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.domain_xml import Domain, Hostdev, Saved
+    from vgpumgr.core.names import Slot, VmUuid
+    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.snapshot import LedgerEntry, Vgpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachRequest:
+    """`by` and `at` go into the leaving claim. keep_snapshots frees a device although snapshots name it."""
+
+    vm: VmUuid
+    slots: tuple[Slot, ...]
+    by: str
+    at: str
+    keep_snapshots: bool = False
+
+
+def plan_detach(view: HostView, request: DetachRequest, saved: Saved) -> Plan:
+    """The steps that free the slots; none where nothing of ours is there. Raises RefusedPlan; changes nothing."""
+    domain = plans.find_domain(view, request.vm)
+    guard_ledger(view)
+    if domain.managed_save or saved.image is not None:
+        raise saved_image(domain)
+    guard_claim_readable(domain)
+    steps: list[changes.Step] = []
+    findings: list[Finding] = []
+    for slot in request.slots:
+        findings += _guard_snapshots(view, domain, slot, saved, request)
+        steps += _free_slot(view, domain, slot, request)
+    return plans.Plan(
+        vm=domain,
+        slot=request.slots[0] if len(request.slots) == 1 else None,
+        steps=tuple(steps),
+        findings=tuple(findings),
+        fingerprint=plans.fingerprint(view, domain),
+    )
+
+
+def _free_slot(view: HostView, domain: Domain, slot: Slot, request: DetachRequest) -> list[changes.Step]:
+    claim = domain.claim(slot)
+    # A copied claim names another VM's vGPU: only this domain's own document is cleaned.
+    entries = () if domain.copied else view.entries(domain.uuid, slot)
+    destroy = destroy_steps(view, domain, entries)
+    _guard_live(domain, slot)
+    steps: list[changes.Step] = []
+    current = claim
+    if claim is not None and claim.state != claims.LEAVING and not domain.copied:
+        current = replace(claim, state=claims.LEAVING, by=request.by, at=request.at)
+        steps.append(changes.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=current, before=claim))
+    steps += [
+        changes.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=device)
+        for device in domain.inactive
+        if device.slot == slot or _is_one_of(_devices(view, domain, slot), device)
+    ]
+    steps += destroy
+    if current is not None:
+        steps.append(changes.DropClaim(vm=domain.uuid, vm_name=domain.name, before=current))
+    return steps
+
+
+def _devices(view: HostView, domain: Domain, slot: Slot) -> list[observed.Device]:
+    """Everything that a slot's ledger entries and claim name."""
+    claim = domain.claim(slot)
+    return [*view.entries(domain.uuid, slot), *([claim.binding] if claim else [])]
+
+
+def _is_one_of(devices: Sequence[observed.Device], hostdev: Hostdev) -> bool:
+    return any(observed.is_device(device, hostdev.uuid, hostdev.pci) for device in devices)
+
+
+def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, saved: Saved, request: DetachRequest) -> list[Finding]:
+    if saved.problem is not None and not request.keep_snapshots:
+        raise errors.NamedInSnapshot(
+            f"the snapshots of {domain.name} cannot be read: {saved.problem}",
+            hint="look at `virsh snapshot-list`; cannot tell means in use (--keep-snapshots goes on all the same)",
+        )
+    devices = _devices(view, domain, slot)
+    naming = [
+        name
+        for name, hostdevs in saved.snapshots
+        if any(hostdev.slot == slot or _is_one_of(devices, hostdev) for hostdev in hostdevs)
+    ]
+    if not naming:
+        return []
+    if not request.keep_snapshots:
+        raise errors.NamedInSnapshot(
+            f"{domain.name} slot {slot} is named in snapshots ({', '.join(naming)}): "
+            "reverting to one would bring back a device that is gone",
+            hint=f"virsh snapshot-delete {domain.name} {naming[0]}, or --keep-snapshots to free it all the same",
+        )
+    text = f"snapshots that name the freed vGPU and can no longer be started: {', '.join(naming)}"
+    return [Finding(kind="unusable-snapshot", host=view.snapshot.host, vm=domain.name, slot=slot, text=text)]
+
+
+def destroy_steps(view: HostView, domain: Domain, entries: Sequence[LedgerEntry]) -> list[changes.Step]:
+    """Steps that free entries of ours, whose hostdev goes in the same plan. Raises where something holds one."""
+    steps: list[changes.Step] = []
+    for entry in entries:
+        vgpu = view.snapshot.vgpu_of(entry)
+        _guard_in_use(view, domain, entry, vgpu)
+        steps.append(
+            changes.DestroyVgpu(
+                host=view.snapshot.host,
+                vgpu=plans.spec_of_entry(entry),
+                expect=changes.PRESENT if vgpu is not None else changes.ABSENT,
+            )
+        )
+    return steps
+
+
+def _guard_in_use(view: HostView, domain: Domain, entry: LedgerEntry, vgpu: Vgpu | None) -> None:
+    if vgpu is not None and vgpu.type_id != entry.type_id:
+        raise errors.Unsure(
+            f"drift: the ledger has {entry.type_name} for {domain.name} on {entry.parent}, and the hardware shows "
+            f"{vgpu.type_name or vgpu.type_id}",
+            hint="that vGPU may be somebody else's: free it by hand, then detach again",
+        )
+    if vgpu is not None and entry.state == "planned":
+        evidence = observed.holders(view, entry, vgpu)
+        if evidence:
+            raise errors.Unsure(
+                f"unsure: the ledger says planned for {entry.type_name} on {entry.parent}, and something has it",
+                details=evidence,
+                hint=f"vgpumgr attach {domain.name} with the same profile takes it over, then detach",
+            )
+    held = observed.holders(view, entry, vgpu, letting_go=domain.uuid)
+    if held:
+        raise errors.InUse(
+            f"{entry.type_name} on {entry.parent} ({domain.name} slot {entry.slot}) is in use",
+            details=held,
+            hint=f"shut {domain.name} down first; nothing in use is ever taken away",
+        )
+
+
+def _guard_live(domain: Domain, slot: Slot) -> None:
+    if any(device.slot == slot for device in domain.live or ()):
+        raise errors.InUse(
+            f"{domain.name} is running with the vGPU of slot {slot}",
+            hint=f"shut {domain.name} down first; nothing in use is ever taken away",
+        )
+
+
+def guard_ledger(view: HostView) -> None:
+    """Nothing is changed on a host whose ledger cannot be read. Raises LedgerBroken."""
+    if view.snapshot.ledger is None:
+        raise errors.LedgerBroken(
+            view.snapshot.host,
+            f"the ledger cannot be read: {observed.why_unknown(view.snapshot, 'ledger')}",
+            hint="nothing is changed there until /var/lib/vgpumgr/ledger.json can be read; restore it from a backup",
+        )
+
+
+def guard_claim_readable(domain: Domain) -> None:
+    """Raises Unsure where our metadata element is there and cannot be understood."""
+    if domain.claim_problem is not None:
+        raise errors.Unsure(
+            f"the claim of {domain.name} cannot be read: {domain.claim_problem}",
+            hint=f"look at it: virsh metadata {domain.name} --uri {claims.NAMESPACE} --config",
+        )
+
+
+def saved_image(domain: Domain) -> errors.SavedImage:
+    """The refusal for a VM whose managed-save image holds a definition of its own."""
+    return errors.SavedImage(
+        f"{domain.name} has a managed-save image, whose own definition would win at the next start",
+        hint=f"start {domain.name}, or drop the image: virsh managedsave-remove {domain.name}",
+    )

@@ -1,0 +1,64 @@
+"""Everything that is rendered, from templates/: jinja2's one importer. Autoescape on, an undefined value is an error."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import jinja2
+
+from vgpumgr import resources
+from vgpumgr.core import claims
+from vgpumgr.errors import TemplateError
+
+if TYPE_CHECKING:
+    from vgpumgr.core.domain_xml import Hostdev
+
+
+def render_hostdev(device: Hostdev) -> str:
+    """The <hostdev> that libvirt is passed for a vGPU."""
+    if device.pci is None:
+        return _render("hostdev-mdev.xml.j2", device=device)
+    domain, bus, rest = device.pci.split(":")
+    slot, function = rest.split(".")
+    return _render("hostdev-pci.xml.j2", device=device, domain=domain, bus=bus, slot=slot, function=function)
+
+
+def render_claims(document: claims.ClaimDocument, *, stored: bool) -> str:
+    """The claim document: as libvirt stores it, or as virDomainSetMetadata wants it passed.
+
+    Raises TemplateError where it would be larger than claims.MAX_BYTES.
+    """
+    rows = [
+        {
+            "claim": claim,
+            "ask": claims.ask_attributes(claim.wish),
+            "binding": claims.binding_attributes(claim.binding),
+        }
+        for claim in document.claims
+    ]
+    prefix = f"{claims.KEY}:" if stored else ""
+    text = _render("claim.xml.j2", document=document, rows=rows, prefix=prefix, namespace=claims.NAMESPACE)
+    if len(text.encode()) > claims.MAX_BYTES:
+        raise TemplateError(
+            f"the claims of VM {document.vm} would take more than {claims.MAX_BYTES} bytes of its metadata",
+            hint="a VM cannot have so many slots",
+        )
+    return text
+
+
+def _render(name: str, **values: object) -> str:
+    try:
+        return _environment().get_template(name).render(values)
+    except jinja2.TemplateError as error:
+        raise TemplateError(f"template {name}: {error}", hint="install vgpumgr again") from error
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(resources.template_text),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=False,
+    )
