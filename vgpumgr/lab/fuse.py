@@ -1,0 +1,87 @@
+"""The tree as a file system: the one importer of mfusepy."""
+
+# ruff: noqa: ARG002 -- mfusepy calls its operations with fixed arguments, needed or not
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+import mfusepy
+
+if TYPE_CHECKING:
+    import threading
+
+    from vgpumgr.lab.tree import Tree
+
+# Names are kept by the kernel for so long, but everything about them (getattr, open, readlink, list) is asked each time,
+# and answered ENOENT for what is gone. Names that are not there are never kept (libfuse's default), so what appears is
+# seen at once.
+_ENTRY_TIMEOUT_S = 3600
+_THREADS = 128  # each blocked removal keeps one
+
+
+class _Operations:
+    """mfusepy's callbacks: path in, OSError out. What is not here is refused by the kernel with ENOSYS."""
+
+    use_ns = True
+
+    def __init__(self, tree: Tree, ready: threading.Event | None) -> None:
+        self._tree = tree
+        self._ready = ready
+
+    def init(self, path: str) -> None:
+        if self._ready is not None:
+            self._ready.set()
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
+        node = self._tree.node(path)
+        return {"st_mode": node.mode, "st_size": node.size, "st_nlink": 2 if stat.S_ISDIR(node.mode) else 1}
+
+    def access(self, path: str, mode: int) -> int:
+        self._tree.node(path)
+        return 0
+
+    def readdir(self, path: str, fh: int) -> list[str]:
+        return [".", "..", *self._tree.readdir(path)]
+
+    def readlink(self, path: str) -> str:
+        return self._tree.readlink(path)
+
+    def open(self, path: str, flags: int) -> int:
+        self._tree.open(path, flags)
+        return 0
+
+    def create(self, path: str, mode: int, fi: Any = None) -> int:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        return self._tree.read(path)[offset : offset + size]
+
+    def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
+        return self._tree.write(path, data)
+
+    def truncate(self, path: str, length: int, fh: int | None = None) -> int:
+        self._tree.truncate(path)
+        return 0
+
+
+def mount(tree: Tree, mountpoint: str, *, ready: threading.Event | None = None, foreground: bool = True) -> None:
+    """Mount the tree and serve it until it is unmounted (`umount`, or the end of its mount namespace).
+
+    `ready` is set when the kernel speaks to it. Not in the foreground: goes to a child process, and returns at once.
+    Raises RuntimeError where FUSE refuses (no /dev/fuse, no such directory).
+    """
+    mfusepy.FUSE(
+        _Operations(tree, ready),
+        mountpoint,
+        foreground=foreground,
+        fsname="vgpumgr-lab",
+        allow_other=True,
+        direct_io=True,
+        entry_timeout=_ENTRY_TIMEOUT_S,
+        attr_timeout=0,
+        max_threads=_THREADS,
+    )
