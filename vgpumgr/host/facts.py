@@ -1,0 +1,242 @@
+"""Facts about the host: everything that Snapshot holds, read afresh. Nothing here writes.
+
+One file that cannot be read makes one fact null and one row of `unknown`; it never hides the rest.
+"""
+
+import sys
+from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Sequence
+
+from . import gpu, ledger, mdev, pci
+from .files import Root, Unknowns, read_all
+from .nvml import NvmlGpu, NvmlReport, Wanted, read_nvml
+from .protocol import (
+    MDEV_PF,
+    MDEV_VF,
+    PROTOCOL,
+    VENDOR_VFIO,
+    ActiveFact,
+    GpuFact,
+    HandleFact,
+    LedgerEntry,
+    Snapshot,
+)
+from .refusal import Refusal
+from .vfio import Unreadable, open_handles
+
+
+class _Seen(NamedTuple):
+    """One GPU, before NVML was asked."""
+
+    card: pci.Card
+    what: str
+    information: pci.Information
+    offer: gpu.Offer
+
+
+def observe(root: Root, load_nvml: Callable[[], Any], only: Optional[Collection[str]] = None) -> Snapshot:
+    """The host's facts; `only` these GPU UUIDs where given. To be called under the host's lock."""
+    unknown = Unknowns()
+    entries = _ledger(root, unknown)
+    seen = _see(root, unknown, only)
+    report = read_nvml(load_nvml, [_wanted(each) for each in seen], unknown)
+    if report.failure is not None:
+        unknown.add("nvml", report.failure)
+    gpus = [_gpu_fact(root, each, report, entries or [], unknown) for each in seen]
+    handles = _handles(root, unknown)
+    return {
+        "protocol": PROTOCOL,
+        "boot": boot_id(root, unknown),
+        "machine": _line(root, "/etc/machine-id", "machine", unknown),
+        "hostname": _line(root, "/proc/sys/kernel/hostname", "hostname", unknown) or "",
+        "versions": _versions(root, report, unknown),
+        "gpus": gpus,
+        "handles": handles,
+        "active": _active(seen, report, handles or [], gpus, unknown),
+        "ledger": entries,
+        "unknown": unknown.rows,
+    }
+
+
+def boot_id(root: Root, unknown: Unknowns) -> str:
+    """This boot's own id; empty (and noted) where it cannot be read."""
+    return _line(root, "/proc/sys/kernel/random/boot_id", "boot", unknown) or ""
+
+
+def _line(root: Root, path: str, what: str, unknown: Unknowns) -> Optional[str]:
+    try:
+        return read_all(root.path(path)).decode("utf-8", "replace").strip() or None
+    except OSError as error:
+        unknown.failed(what, error)
+        return None
+
+
+def _ledger(root: Root, unknown: Unknowns) -> Optional[List[LedgerEntry]]:
+    try:
+        return ledger.read_ledger(root).facts()
+    except Refusal as refusal:
+        unknown.add("ledger", refusal.message)
+        return None
+
+
+def _versions(root: Root, report: NvmlReport, unknown: Unknowns) -> Dict[str, Optional[str]]:
+    driver: Optional[str] = None
+    try:
+        driver = read_all(root.path("/sys/module/nvidia/version")).decode("utf-8", "replace").strip()
+    except OSError:
+        banner = _line(root, "/proc/driver/nvidia/version", "versions.driver", unknown) or ""
+        driver = parse_driver_banner(banner)
+    return {
+        "kernel": _line(root, "/proc/sys/kernel/osrelease", "versions.kernel", unknown),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "driver": driver,
+        "nvml": report.version,
+    }
+
+
+def parse_driver_banner(text: str) -> Optional[str]:
+    """The version in `NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.10  Fri …`."""
+    for line in text.splitlines():
+        if line.startswith("NVRM version:"):
+            for word in line.split():
+                if word[0].isdigit() and "." in word and word.replace(".", "").isdigit():
+                    return word
+    return None
+
+
+def _see(root: Root, unknown: Unknowns, only: Optional[Collection[str]]) -> List[_Seen]:
+    seen: List[_Seen] = []
+    mdevs: Optional[Sequence[mdev.Mdev]] = None
+    why_no_mdevs = ""
+    try:
+        mdevs = mdev.find_mdevs(root)
+    except OSError as error:
+        why_no_mdevs = "cannot list the mediated devices: {}".format(error)
+    for card in pci.find_cards(root, unknown):
+        what = "gpus[{}]".format(len(seen))
+        information = _information(root, card)
+        if only is not None and information.uuid not in only:
+            continue
+        seen.append(
+            _Seen(
+                card,
+                what,
+                information,
+                _offer(root, card, mdevs, why_no_mdevs=why_no_mdevs, unknown=unknown, what=what),
+            )
+        )
+    return seen
+
+
+def _information(root: Root, card: pci.Card) -> pci.Information:
+    try:
+        return pci.read_information(root, card.pci)
+    except OSError:  # the driver does not have this GPU; NVML may, else the row is written then
+        return pci.Information(uuid=None, model=None)
+
+
+def _offer(
+    root: Root,
+    card: pci.Card,
+    mdevs: Optional[Sequence[mdev.Mdev]],
+    *,
+    why_no_mdevs: str,
+    unknown: Unknowns,
+    what: str,
+) -> gpu.Offer:
+    framework = gpu.find_framework(root, card, unknown, what)
+    if framework == VENDOR_VFIO:
+        return gpu.read_vendor_offer(root, card, unknown, what)
+    if framework in (MDEV_PF, MDEV_VF):
+        if mdevs is not None:
+            return gpu.read_mdev_offer(root, card, framework, mdevs, unknown=unknown, what=what)
+        # Parents without their vGPUs would look empty: better none at all.
+        unknown.add(what + ".framework", why_no_mdevs)
+    return gpu.Offer(framework=None, types={}, parents=[])
+
+
+def _wanted(seen: _Seen) -> Wanted:
+    offers = seen.offer.framework is not None
+    return Wanted(pci=seen.card.pci, what=seen.what, types=seen.offer.framework == VENDOR_VFIO, active=offers)
+
+
+def _gpu_fact(
+    root: Root, seen: _Seen, report: NvmlReport, entries: Sequence[LedgerEntry], unknown: Unknowns
+) -> GpuFact:
+    card, what = seen.card, seen.what
+    nvml = report.gpus.get(card.pci, NvmlGpu())
+    uuid = seen.information.uuid or nvml.uuid
+    name = seen.information.model or nvml.name
+    for key, value in (("uuid", uuid), ("name", name)):
+        if value is None:
+            unknown.add("{}.{}".format(what, key), "/proc/driver/nvidia/gpus/{} does not tell it".format(card.pci))
+    if report.failure is not None:
+        for key in ("mode", "framebuffer_mib"):
+            unknown.add("{}.{}".format(what, key), report.failure)
+    types = None
+    if seen.offer.framework is not None:
+        types = gpu.unify_types(seen.offer.types, nvml.types)
+        known = {fact["id"]: fact for fact in types}
+        ours = [entry for entry in entries if entry["gpu_uuid"] == uuid]
+        gpu.name_vgpus(seen.offer.parents, known, ours, unknown, what)
+    return {
+        "pci": card.pci,
+        "uuid": uuid,
+        "name": name,
+        "pci_id": card.pci_id,
+        "framework": seen.offer.framework,
+        "mode": nvml.mode,
+        "numa_node": gpu.numa_node(root, card, unknown, what),
+        "vfs_total": gpu.sriov_totalvfs(root, card, unknown, what),
+        "vfs": len(card.vfs),
+        "framebuffer_mib": nvml.framebuffer_mib,
+        "types": types,
+        "parents": seen.offer.parents,
+    }
+
+
+def _handles(root: Root, unknown: Unknowns) -> Optional[List[HandleFact]]:
+    try:
+        return open_handles(root)
+    except Unreadable as error:
+        unknown.add("handles", str(error))
+        return None
+
+
+def _active(
+    seen: Sequence[_Seen],
+    report: NvmlReport,
+    handles: Sequence[HandleFact],
+    gpus: Sequence[GpuFact],
+    unknown: Unknowns,
+) -> Optional[List[ActiveFact]]:
+    """All GPUs' running vGPUs; null as soon as one that holds vGPUs does not tell, for then it cannot be told."""
+    if report.failure is not None:
+        unknown.add("active", report.failure)
+        return None
+    rows: List[ActiveFact] = []
+    for each, fact in zip(seen, gpus):  # noqa: B905 -- strict= is Python 3.10's; one fact is made of each
+        active = report.gpus[each.card.pci].active
+        if active is not None:
+            rows.extend(active)
+        elif any(parent["vgpus"] for parent in fact["parents"]):
+            unknown.add("active", "NVML does not tell what runs on {}, which holds vGPUs".format(each.card.pci))
+            return None
+    names = {handle["vm_uuid"]: handle["vm_name"] for handle in handles if handle["vm_uuid"]}
+    for row in rows:
+        row["vm_name"] = names.get(row["vm_uuid"] or "")
+        row["vf"] = _vf_of(row, handles, gpus)
+    return rows
+
+
+def _vf_of(row: ActiveFact, handles: Sequence[HandleFact], gpus: Sequence[GpuFact]) -> Optional[str]:
+    """The VF that a running VM uses: NVML names the VM, and the VM has the VF's /dev/vfio path open."""
+    paths = {handle["path"] for handle in handles if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"]}
+    found = [
+        parent["pci"]
+        for fact in gpus
+        if fact["pci"] == row["gpu"] and fact["framework"] != MDEV_PF
+        for parent in fact["parents"]
+        for vgpu in parent["vgpus"]
+        if paths.intersection(vgpu["vfio"])
+    ]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,101 @@
+"""Reading small files below one root, with as few system calls as there can be.
+
+Every path of the host program goes through a Root, so that the same program runs on a directory that only looks like a
+host. Files are read relative to an open directory where many of them lie together: on a host whose /sys is slow (FUSE,
+or a kernel with thousands of functions) walking the path costs more than the read.
+"""
+
+import os
+from contextlib import contextmanager
+from typing import Iterator, List, Optional, Set, Tuple, Union
+
+from .protocol import UnknownFact  # noqa: TC001 -- one import more is cheaper than typing's machinery on 3.9
+from .refusal import reason
+
+_READ = os.O_RDONLY | os.O_CLOEXEC
+_LIST = _READ | os.O_DIRECTORY
+_CHUNK = 64 * 1024  # more than a page, which is the most that a sysfs file holds
+
+
+class Root:
+    """Where the host's file system begins: "/" in earnest."""
+
+    def __init__(self, top: "Union[str, os.PathLike[str]]" = "/") -> None:
+        self.top = os.fspath(top).rstrip("/")
+
+    def path(self, absolute: str) -> str:
+        """The real path of `absolute`, which begins with a slash."""
+        return self.top + absolute if self.top else absolute
+
+
+class Unknowns:
+    """The rows that say which facts are null, and why."""
+
+    def __init__(self) -> None:
+        self.rows: List[UnknownFact] = []
+
+    def add(self, what: str, why: str) -> None:
+        self.rows.append({"what": what, "why": why})
+
+    def failed(self, what: str, error: OSError) -> None:
+        """Note that a file could not be read."""
+        where = " ({})".format(error.filename) if isinstance(error.filename, str) else ""
+        self.add(what, reason(error) + where)
+
+
+@contextmanager
+def directory(path: str, dir_fd: Optional[int] = None) -> Iterator[int]:
+    """An open directory, for reads relative to it."""
+    descriptor = os.open(path, _LIST, dir_fd=dir_fd)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def names_in(path: str, dir_fd: Optional[int] = None) -> List[str]:
+    """The names in a directory, in no order."""
+    with directory(path, dir_fd) as descriptor:
+        return os.listdir(descriptor)
+
+
+def read(path: str, dir_fd: Optional[int] = None) -> str:
+    """A sysfs file's text without white space at its ends. One read: such a file is given whole, or cut at a page."""
+    descriptor = os.open(path, _READ, dir_fd=dir_fd)
+    try:
+        return os.read(descriptor, _CHUNK).decode("utf-8", "replace").strip()
+    finally:
+        os.close(descriptor)
+
+
+def read_all(path: str, dir_fd: Optional[int] = None) -> bytes:
+    """A file's bytes, however many reads it takes (files in /proc come in pieces)."""
+    descriptor = os.open(path, _READ, dir_fd=dir_fd)
+    try:
+        pieces: List[bytes] = []
+        while True:
+            piece = os.read(descriptor, _CHUNK)
+            if not piece:
+                return b"".join(pieces)
+            pieces.append(piece)
+    finally:
+        os.close(descriptor)
+
+
+def link_name(path: str, dir_fd: Optional[int] = None) -> str:
+    """The last part of what a link points to: how sysfs names drivers, groups and functions."""
+    return os.path.basename(os.readlink(path, dir_fd=dir_fd))
+
+
+def link_parent_and_name(path: str, dir_fd: Optional[int] = None) -> Tuple[str, str]:
+    """The last two parts of what a link points to: ("0000:41:00.4", the mdev's uuid)."""
+    target = os.readlink(path, dir_fd=dir_fd)
+    return os.path.basename(os.path.dirname(target)), os.path.basename(target)
+
+
+def optional_names(path: str, dir_fd: Optional[int] = None) -> Optional[Set[str]]:
+    """The names in a directory, or None where there is no such directory."""
+    try:
+        return set(names_in(path, dir_fd))
+    except (FileNotFoundError, NotADirectoryError):
+        return None

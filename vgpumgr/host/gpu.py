@@ -1,0 +1,222 @@
+"""One GPU as a fact: its framework, its types, and each function that vGPUs are made on."""
+
+from typing import Dict, List, NamedTuple, Optional, Sequence
+
+from . import mdev, vendor
+from .files import Root, Unknowns, directory, link_name, names_in, optional_names, read
+from .mdev import Catalogue, Mdev
+from .pci import DEVICES, Card
+from .protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO, CreatableFact, LedgerEntry, ParentFact, TypeFact, VgpuFact
+from .vfio import device_paths
+
+NVIDIA_DRIVER = "nvidia"
+
+
+class Offer(NamedTuple):
+    """How a GPU offers vGPUs: its framework (null where it offers none), its types, its parents."""
+
+    framework: Optional[str]
+    types: Dict[int, TypeFact]
+    parents: List[ParentFact]
+
+
+def find_framework(root: Root, card: Card, unknown: Unknowns, what: str) -> Optional[str]:
+    """Judged by this GPU's own directories, never by the host's kernel or distribution."""
+    try:
+        for vf in card.vfs.values():
+            # The first VF that shows anything decides: VFs come up one by one, and some may not be there yet.
+            path = root.path("{}/{}".format(DEVICES, vf))
+            names = optional_names(path) or ()
+            if mdev.TYPES in names:
+                return MDEV_VF
+            if "nvidia" in names and "current_vgpu_type" in (optional_names(path + "/nvidia") or ()):
+                return VENDOR_VFIO
+        # With SR-IOV on, the physical function keeps the directory and nothing in it.
+        if mdev.TYPES in card.names and names_in(root.path("{}/{}/{}".format(DEVICES, card.pci, mdev.TYPES))):
+            return MDEV_PF
+    except OSError as error:
+        unknown.failed(what + ".framework", error)
+        return None
+    unknown.add(what + ".framework", _why_none(root, card))
+    return None
+
+
+def _why_none(root: Root, card: Card) -> str:
+    if card.driver != NVIDIA_DRIVER:
+        return "the GPU is bound to {}, not to nvidia".format(card.driver or "no driver")
+    if card.vfs:
+        return (
+            "SR-IOV is on, but no virtual function has mdev types or nvidia/current_vgpu_type: "
+            "the vGPU driver is not loaded, or still at it"
+        )
+    if sriov_totalvfs(root, card, Unknowns(), ""):
+        return "SR-IOV is off; run /usr/lib/nvidia/sriov-manage -e {}".format(card.pci)
+    return "no SR-IOV and no mdev types: the driver here is not NVIDIA's vGPU host driver"
+
+
+def sriov_totalvfs(root: Root, card: Card, unknown: Unknowns, what: str) -> Optional[int]:
+    """How many VFs the GPU can have; 0 where it has no SR-IOV."""
+    if "sriov_totalvfs" not in card.names:
+        return 0
+    return _number(root, card, "sriov_totalvfs", unknown, what + ".vfs_total")
+
+
+def numa_node(root: Root, card: Card, unknown: Unknowns, what: str) -> Optional[int]:
+    """The NUMA node; null on a machine that has none, where sysfs says -1."""
+    if "numa_node" not in card.names:
+        return None
+    node = _number(root, card, "numa_node", unknown, what + ".numa_node")
+    return None if node is None or node < 0 else node
+
+
+def _number(root: Root, card: Card, name: str, unknown: Unknowns, what: str) -> Optional[int]:
+    try:
+        return int(read(root.path("{}/{}/{}".format(DEVICES, card.pci, name))))
+    except OSError as error:
+        unknown.failed(what, error)
+    except ValueError as error:
+        unknown.add(what, str(error))
+    return None
+
+
+def read_mdev_offer(
+    root: Root, card: Card, framework: str, mdevs: Sequence[Mdev], *, unknown: Unknowns, what: str
+) -> Offer:
+    """The GPU's types and parents where vGPUs are mdevs."""
+    catalogue = Catalogue(unknown, what)
+    indexed: Dict[Optional[int], str] = {None: card.pci} if framework == MDEV_PF else dict(card.vfs.items())
+    parents: List[ParentFact] = []
+    for index, pci in indexed.items():
+        here = "{}.parents[{}]".format(what, len(parents))
+        held = [each for each in mdevs if each.parent == pci]
+        driver, creatable = None, None
+        try:
+            with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
+                driver = _driver(function)
+                creatable = mdev.read_creatable(function, catalogue, offers=framework == MDEV_PF or not held)
+        except OSError as error:
+            unknown.failed(here + ".creatable", error)
+        except ValueError as error:
+            unknown.add(here + ".creatable", str(error))
+        vgpus: List[VgpuFact] = []
+        for each in held:
+            known = catalogue.types.get(each.type_id) if each.type_id is not None else None
+            row = "{}.vgpus[{}]".format(here, len(vgpus))
+            if known is None:
+                unknown.add(row + ".type_name", "its parent lists no such type")
+            vgpus.append(mdev.read_vgpu(root, each, known["name"] if known else None, unknown, row))
+        parents.append({"pci": pci, "vf_index": index, "driver": driver, "creatable": creatable, "vgpus": vgpus})
+    return Offer(framework=framework, types=catalogue.types, parents=parents)
+
+
+def _driver(function: int) -> Optional[str]:
+    try:
+        return link_name("driver", function)
+    except FileNotFoundError:
+        return None
+
+
+def read_vendor_offer(root: Root, card: Card, unknown: Unknowns, what: str) -> Offer:
+    """The GPU's types, as far as its VFs list them, and its VFs; names of vGPUs are put in by `name_vgpus`."""
+    types: Dict[int, TypeFact] = {}
+    parents: List[ParentFact] = []
+    for index, pci in card.vfs.items():
+        here = "{}.parents[{}]".format(what, len(parents))
+        parent: ParentFact = {"pci": pci, "vf_index": index, "driver": None, "creatable": None, "vgpus": []}
+        parents.append(parent)
+        try:
+            with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
+                parent["driver"] = _driver(function)
+                _read_vendor_function(function, parent, types, unknown, here)
+        except OSError as error:
+            unknown.failed(here, error)
+    return Offer(framework=VENDOR_VFIO, types=types, parents=parents)
+
+
+def _read_vendor_function(
+    function: int, parent: ParentFact, types: Dict[int, TypeFact], unknown: Unknowns, here: str
+) -> None:
+    current: Optional[int] = None
+    try:
+        current = vendor.read_current(function)
+    except FileNotFoundError as error:
+        # The driver has not set this VF up (yet): nothing can be on it, and nothing can be made.
+        unknown.failed(here + ".creatable", error)
+        return
+    except OSError as error:
+        unknown.failed(here + ".vgpus[0].type_id", error)
+    except ValueError as error:
+        unknown.add(here + ".vgpus[0].type_id", str(error))
+    if current != 0:  # a type is set, or it cannot be told: then something may be there
+        parent["vgpus"] = [read_vendor_vgpu(function, current, None, unknown, here + ".vgpus[0]")]
+    if current is None:
+        return
+    if current:
+        parent["creatable"] = []
+        return
+    try:
+        offered = vendor.read_creatable(function)
+    except OSError as error:
+        unknown.failed(here + ".creatable", error)
+        return
+    parent["creatable"] = [_creatable(type_id, name) for type_id, name in sorted(offered.items())]
+    for type_id, name in offered.items():
+        types.setdefault(type_id, {"id": type_id, "name": name, "max": None, "framebuffer_mib": None})
+
+
+def _creatable(type_id: int, name: str) -> CreatableFact:
+    return {"id": type_id, "name": name, "available": 1}
+
+
+def read_vendor_vgpu(
+    function: int, type_id: Optional[int], type_name: Optional[str], unknown: Unknowns, what: str
+) -> VgpuFact:
+    """The vGPU on a VF (an open directory)."""
+    paths: List[str] = []
+    try:
+        paths = device_paths(function)
+    except OSError as error:
+        unknown.failed(what + ".vfio", error)
+    else:
+        if not paths:
+            unknown.add(what + ".vfio", "the function has neither an iommu_group nor a vfio-dev entry")
+    return {
+        "uuid": None,
+        "type_id": type_id,
+        "type_name": type_name,
+        "placement_id": mdev.read_placement(function, unknown, what),
+        "vfio": paths,
+    }
+
+
+def name_vgpus(
+    parents: Sequence[ParentFact],
+    types: Dict[int, TypeFact],
+    entries: Sequence[LedgerEntry],
+    unknown: Unknowns,
+    what: str,
+) -> None:
+    """Put names to vGPUs on VFs: a type that is set is listed by no VF that holds it, so others must know it.
+
+    Siblings and NVML are in `types`; then the ledger's entries of this GPU.
+    """
+    for at, parent in enumerate(parents):
+        for vgpu in parent["vgpus"]:
+            type_id = vgpu["type_id"]
+            if type_id is None or vgpu["type_name"] is not None:
+                continue
+            known = types.get(type_id)
+            ours = [entry["type_name"] for entry in entries if entry["type_id"] == type_id]
+            vgpu["type_name"] = known["name"] if known is not None else ours[0] if ours else None
+            if vgpu["type_name"] is None:
+                unknown.add("{}.parents[{}].vgpus[0].type_name".format(what, at), "no function lists the type any more")
+
+
+def unify_types(listed: Dict[int, TypeFact], supported: Optional[Sequence[TypeFact]]) -> List[TypeFact]:
+    """The types that functions list and those that NVML says the GPU supports; NVML's figures fill gaps."""
+    union = dict(listed)
+    for fact in supported or ():
+        here = union.get(fact["id"])
+        if here is None or here["max"] is None or here["framebuffer_mib"] is None:
+            union[fact["id"]] = fact
+    return [union[type_id] for type_id in sorted(union)]

@@ -1,0 +1,177 @@
+"""The ledger: which vGPUs of this host are ours, written before the hardware is touched.
+
+A file that is there and cannot be understood is never overwritten: it may be another version's, and it is the only
+record of what is whose. Keys that this version does not know stay as they are.
+"""
+
+import json
+import os
+from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Tuple
+
+from .files import Root, read_all
+from .protocol import LEDGER_BROKEN, LEDGER_PATH, LEDGER_VERSION, LedgerEntry
+from .refusal import Refusal, reason
+
+STATES = ("planned", "made", "leaving")
+
+_TEXT = ("vm_uuid", "vm_name", "slot", "gpu_uuid", "gpu", "parent", "type_name", "boot", "state")
+_NUMBER = ("generation", "type_id")
+_OPTIONAL_TEXT = ("uuid", "mig")
+_OPTIONAL_NUMBER = ("vf_index", "placement_id")
+
+Entry = Dict[str, Any]  # a LedgerEntry, and whatever keys a later version put beside
+
+
+class Ledger(NamedTuple):
+    """The file's whole document; entries in the order in which they were made."""
+
+    document: Dict[str, Any]
+    entries: Tuple[Entry, ...]
+
+    def facts(self) -> List[LedgerEntry]:
+        """The entries with the protocol's keys only."""
+        return [entry_fact(entry) for entry in self.entries]
+
+    def with_entries(self, entries: Tuple[Entry, ...]) -> "Ledger":
+        return Ledger(document=self.document, entries=entries)
+
+
+def entry_fact(entry: Mapping[str, Any]) -> LedgerEntry:
+    return {
+        "vm_uuid": entry["vm_uuid"],
+        "vm_name": entry["vm_name"],
+        "slot": entry["slot"],
+        "generation": entry["generation"],
+        "gpu_uuid": entry["gpu_uuid"],
+        "gpu": entry["gpu"],
+        "vf_index": entry["vf_index"],
+        "parent": entry["parent"],
+        "uuid": entry["uuid"],
+        "type_id": entry["type_id"],
+        "type_name": entry["type_name"],
+        "placement_id": entry["placement_id"],
+        "mig": entry["mig"],
+        "boot": entry["boot"],
+        "state": entry["state"],
+    }
+
+
+def identity(entry: Mapping[str, Any]) -> Tuple[str, str, int]:
+    """What makes an entry the one that a step means."""
+    return entry["vm_uuid"], entry["slot"], entry["generation"]
+
+
+def read_ledger(root: Root) -> Ledger:
+    """The ledger; an empty one where there is no file. Raises Refusal(LedgerBroken)."""
+    path = root.path(LEDGER_PATH)
+    try:
+        text = read_all(path)
+    except FileNotFoundError:
+        return Ledger(document={"version": LEDGER_VERSION, "settings": {}, "entries": []}, entries=())
+    except OSError as error:
+        _broken(reason(error))
+    return parse_ledger(text)
+
+
+def parse_ledger(text: bytes) -> Ledger:
+    """Read and check the whole file. Raises Refusal(LedgerBroken) with the first thing that is wrong."""
+    try:
+        document = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        _broken("not JSON: {}".format(error))
+    if not isinstance(document, dict):
+        _broken("not an object")
+    version = document.get("version")
+    if not _is_number(version):
+        _broken("no version")
+    if version != LEDGER_VERSION:
+        _broken("its version is {}, and this program knows {}".format(version, LEDGER_VERSION))
+    if not isinstance(document.get("settings"), dict):
+        _broken("settings is not an object")
+    entries = document.get("entries")
+    if not isinstance(entries, list):
+        _broken("entries is not a list")
+    seen = set()
+    for number, entry in enumerate(entries):
+        problem = _problem(entry)
+        if problem:
+            _broken("entries[{}]: {}".format(number, problem))
+        if identity(entry) in seen:
+            _broken("entries[{}]: the same vm, slot and generation a second time".format(number))
+        seen.add(identity(entry))
+    return Ledger(document=document, entries=tuple(entries))
+
+
+def _problem(entry: object) -> str:
+    if not isinstance(entry, dict):
+        return "not an object"
+    checks = (
+        (_TEXT, _is_text, "a text"),
+        (_NUMBER, _is_number, "a number"),
+        (_OPTIONAL_TEXT, lambda value: value is None or _is_text(value), "a text or null"),
+        (_OPTIONAL_NUMBER, lambda value: value is None or _is_number(value), "a number or null"),
+    )
+    for keys, check, wanted in checks:
+        for key in keys:
+            if key not in entry:
+                return "{} is missing".format(key)
+            if not check(entry[key]):
+                return "{} is not {}".format(key, wanted)
+    if entry["state"] not in STATES:
+        return "state is none of {}".format(", ".join(STATES))
+    return ""
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _broken(why: str) -> NoReturn:
+    raise Refusal(LEDGER_BROKEN, "the ledger {} cannot be used: {}".format(LEDGER_PATH, why), path=LEDGER_PATH)
+
+
+def write_ledger(root: Root, ledger: Ledger) -> None:
+    """Put the ledger on disk so that at every instant either the old or the new one is there, whole and durable."""
+    document = dict(ledger.document)
+    document["entries"] = list(ledger.entries)
+    text = json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8") + b"\n"
+    path = root.path(LEDGER_PATH)
+    folder = os.path.dirname(path)
+    _make_folder(folder)
+    # The lock makes us the only writer, so one fixed name does, and what a killed run left is simply overwritten.
+    temporary = path + ".new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+        rest = memoryview(text)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(temporary, path)
+    _sync_folder(folder)
+
+
+def _make_folder(folder: str) -> None:
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        _make_folder(os.path.dirname(folder))
+        os.mkdir(folder, 0o700)
+    os.chmod(folder, 0o700)
+    _sync_folder(os.path.dirname(folder))
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

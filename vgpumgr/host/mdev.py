@@ -1,0 +1,164 @@
+"""vGPUs as mediated devices: types on a parent function, instances on the mdev bus."""
+
+import errno
+import os
+import re
+from typing import Dict, List, NamedTuple, Optional
+
+from .files import Root, Unknowns, directory, link_name, link_parent_and_name, names_in, read
+from .protocol import CreatableFact, TypeFact, VgpuFact
+from .vfio import device_paths
+
+BUS = "/sys/bus/mdev/devices"
+TYPES = "mdev_supported_types"
+NO_PLACEMENT = (errno.ENXIO, errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
+
+_TYPE = re.compile(r"nvidia-(\d+)")
+_FRAMEBUFFER = re.compile(r"framebuffer=(\d+)([MG]?)")
+_MAX = re.compile(r"max_instance=(\d+)")
+
+
+class Mdev(NamedTuple):
+    """One mediated device: where it is and what it is. `type_id` is None for another vendor's or an unread type."""
+
+    uuid: str
+    parent: str
+    type_id: Optional[int]
+
+
+class Description(NamedTuple):
+    framebuffer_mib: Optional[int]
+    max_instance: Optional[int]
+
+
+def type_directory(type_id: int) -> str:
+    """Where a parent keeps a type: mdev_supported_types/nvidia-558."""
+    return "{}/nvidia-{}".format(TYPES, type_id)
+
+
+def parse_type_directory(name: str) -> Optional[int]:
+    found = _TYPE.fullmatch(name)
+    return int(found[1]) if found is not None else None
+
+
+def parse_description(text: str) -> Description:
+    """Read `num_heads=4, frl_config=45, framebuffer=1024M, max_resolution=5120x2880, max_instance=16`."""
+    framebuffer = _FRAMEBUFFER.search(text)
+    most = _MAX.search(text)
+    size = None
+    if framebuffer is not None:
+        size = int(framebuffer[1]) * (1024 if framebuffer[2] == "G" else 1)
+    return Description(framebuffer_mib=size, max_instance=int(most[1]) if most is not None else None)
+
+
+def parse_placement(text: str) -> Optional[int]:
+    """A placement id; None for `Not Applicable` and the like."""
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def find_mdevs(root: Root) -> List[Mdev]:
+    """Every mediated device of the host. No bus at all is no devices. Raises OSError."""
+    try:
+        names = names_in(root.path(BUS))
+    except FileNotFoundError:
+        return []
+    found = []
+    with directory(root.path(BUS)) as bus:
+        for name in sorted(names):
+            try:
+                parent, _ = link_parent_and_name(name, bus)
+            except FileNotFoundError:  # removed while we looked
+                continue
+            try:
+                type_id = parse_type_directory(link_name(name + "/mdev_type", bus))
+            except OSError:
+                type_id = None
+            found.append(Mdev(uuid=name.lower(), parent=parent, type_id=type_id))
+    return found
+
+
+def read_vgpu(root: Root, mdev: Mdev, type_name: Optional[str], unknown: Unknowns, what: str) -> VgpuFact:
+    """One mediated device as a fact; what cannot be read of it is null and noted."""
+    paths: List[str] = []
+    placement = None
+    try:
+        with directory(root.path("{}/{}".format(BUS, mdev.uuid))) as device:
+            try:
+                paths = device_paths(device)
+            except OSError as error:
+                unknown.failed(what + ".vfio", error)
+            else:
+                if not paths:
+                    unknown.add(what + ".vfio", "the device has neither an iommu_group nor a vfio-dev entry")
+            placement = read_placement(device, unknown, what)
+    except OSError as error:
+        unknown.failed(what, error)
+    return {
+        "uuid": mdev.uuid,
+        "type_id": mdev.type_id,
+        "type_name": type_name,
+        "placement_id": placement,
+        "vfio": paths,
+    }
+
+
+def read_placement(device: int, unknown: Unknowns, what: str) -> Optional[int]:
+    """nvidia/placement_id; drivers and modes without placements have no such file or answer ENXIO."""
+    try:
+        return parse_placement(read("nvidia/placement_id", device))
+    except OSError as error:
+        if error.errno not in NO_PLACEMENT:
+            unknown.failed(what + ".placement_id", error)
+        return None
+
+
+class Catalogue:
+    """The types of one GPU, read once each though every one of its VFs shows them."""
+
+    def __init__(self, unknown: Unknowns, what: str) -> None:
+        self._unknown = unknown
+        self._what = what
+        self.types: Dict[int, TypeFact] = {}
+
+    def learn(self, parent: int, type_id: int) -> TypeFact:
+        """The type, read from this parent (an open directory) when it is seen for the first time. Raises OSError."""
+        known = self.types.get(type_id)
+        if known is not None:
+            return known
+        folder = type_directory(type_id)
+        name = read(folder + "/name", parent)
+        description = Description(None, None)
+        what = "{}.types[{}]".format(self._what, type_id)
+        try:
+            description = parse_description(read(folder + "/description", parent))
+        except OSError as error:
+            self._unknown.failed(what, error)
+        else:
+            if None in description:
+                self._unknown.add(what, "the description names no framebuffer or no max_instance")
+        fact: TypeFact = {
+            "id": type_id,
+            "name": name,
+            "max": description.max_instance,
+            "framebuffer_mib": description.framebuffer_mib,
+        }
+        self.types[type_id] = fact
+        return fact
+
+
+def read_creatable(parent: int, catalogue: Catalogue, *, offers: bool) -> List[CreatableFact]:
+    """What the parent (an open directory) would take now. Raises OSError.
+
+    `offers` False: a VF that holds a vGPU takes no other, so its types are only learnt, not asked.
+    """
+    creatable: List[CreatableFact] = []
+    with directory(TYPES, parent) as types:
+        ids = sorted(filter(None, map(parse_type_directory, os.listdir(types))))
+        for type_id in ids:
+            fact = catalogue.learn(parent, type_id)
+            if not offers:
+                continue
+            available = int(read("nvidia-{}/available_instances".format(type_id), types))
+            if available > 0:
+                creatable.append({"id": type_id, "name": fact["name"], "available": available})
+    return creatable

@@ -1,0 +1,183 @@
+"""What only the driver's library knows: modes, memory, the types of a GPU whose sysfs does not list them, who runs.
+
+Through pynvml (nvidia-ml-py), which travels with this program and is imported on first use; it loads the host's own
+libnvidia-ml.so.1. The library is opened and shut down within one call of `read_nvml`: an open NVML client blocks
+sriov-manage, so it must never outlive the host's lock.
+"""
+
+import importlib
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+
+from .files import Unknowns
+from .protocol import ActiveFact, TypeFact
+
+EQUAL_SIZE = "equal-size"
+MIXED_SIZE = "mixed-size"
+MIG = "mig"
+
+_MIB = 1024 * 1024
+_VM_ID_IS_UUID = 1  # NVML_VGPU_VM_ID_UUID
+
+
+class Wanted(NamedTuple):
+    """A GPU to ask about: its address, its place in the snapshot (`gpus[0]`), and which lists are of use."""
+
+    pci: str
+    what: str
+    types: bool
+    active: bool
+
+
+class NvmlGpu(NamedTuple):
+    """Null (and noted) is what could not be read; `active` and `types` are null also where they were not wanted."""
+
+    uuid: Optional[str] = None
+    name: Optional[str] = None
+    framebuffer_mib: Optional[int] = None
+    mode: Optional[str] = None
+    types: Optional[List[TypeFact]] = None
+    active: Optional[List[ActiveFact]] = None
+
+
+class NvmlReport(NamedTuple):
+    """`version` is NVML's own; `failure` says why nothing at all could be read."""
+
+    version: Optional[str]
+    failure: Optional[str]
+    gpus: Dict[str, NvmlGpu]
+
+
+def load_pynvml() -> Any:
+    """The binding. Raises ImportError where it did not travel along."""
+    return importlib.import_module("pynvml")
+
+
+def read_nvml(load: Callable[[], Any], wanted: Sequence[Wanted], unknown: Unknowns) -> NvmlReport:
+    """Open NVML, ask about each GPU, shut it down. Never raises: a host without NVML has other facts to tell."""
+    try:
+        library = load()
+    except Exception as error:  # noqa: BLE001 -- an import can fail in any way, and says nothing about the rest
+        return NvmlReport(version=None, failure="{}: {}".format(type(error).__name__, error), gpus={})
+    try:
+        library.nvmlInit()
+    except library.NVMLError as error:
+        return NvmlReport(version=None, failure="NVML: {}".format(error), gpus={})
+    try:
+        reader = _Reader(library, unknown)
+        version = reader.ask("versions.nvml", library.nvmlSystemGetNVMLVersion)
+        return NvmlReport(version=_text(version), failure=None, gpus={gpu.pci: reader.gpu(gpu) for gpu in wanted})
+    finally:
+        try:
+            library.nvmlShutdown()
+        except library.NVMLError as error:
+            unknown.add("nvml", "shutting down: {}".format(error))
+
+
+def _text(value: Any) -> Optional[str]:
+    """Older bindings give bytes."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return None if value is None else str(value)
+
+
+class _Reader:
+    """One opened NVML. Each question that fails leaves a row and null."""
+
+    def __init__(self, library: Any, unknown: Unknowns) -> None:
+        self._nvml = library
+        self._unknown = unknown
+
+    def ask(self, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except self._nvml.NVMLError as error:
+            self._unknown.add(what, "NVML: {}".format(error))
+            return None
+
+    def gpu(self, wanted: Wanted) -> NvmlGpu:
+        handle = self.ask(wanted.what + ".nvml", self._nvml.nvmlDeviceGetHandleByPciBusId, wanted.pci)
+        if handle is None:
+            return NvmlGpu()
+        memory = self.ask(wanted.what + ".framebuffer_mib", self._nvml.nvmlDeviceGetMemoryInfo, handle)
+        return NvmlGpu(
+            uuid=_text(self.ask(wanted.what + ".uuid", self._nvml.nvmlDeviceGetUUID, handle)),
+            name=_text(self.ask(wanted.what + ".name", self._nvml.nvmlDeviceGetName, handle)),
+            framebuffer_mib=None if memory is None else int(memory.total) // _MIB,
+            mode=self._mode(handle, wanted.what),
+            types=self._types(handle, wanted.what) if wanted.types else None,
+            active=self._active(handle, wanted) if wanted.active else None,
+        )
+
+    def _mode(self, handle: Any, what: str) -> Optional[str]:
+        """MIG stands above mixed-size, which a GPU in MIG mode does not have."""
+        mig = self._setting(what, lambda: self._nvml.nvmlDeviceGetMigMode(handle)[0])
+        if mig is None:
+            return None
+        if mig:
+            return MIG
+        mixed = self._setting(what, lambda: self._nvml.nvmlDeviceGetVgpuHeterogeneousMode(handle))
+        if mixed is None:
+            return None
+        return MIXED_SIZE if mixed else EQUAL_SIZE
+
+    def _setting(self, what: str, call: Callable[[], int]) -> Optional[int]:
+        """A setting; 0 where the GPU has no such setting or the driver is older than it."""
+        try:
+            return int(call())
+        except self._nvml.NVMLError as error:
+            if getattr(error, "value", None) in (
+                self._nvml.NVML_ERROR_NOT_SUPPORTED,
+                self._nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+            ):
+                return 0
+            self._unknown.add(what + ".mode", "NVML: {}".format(error))
+            return None
+
+    def _types(self, handle: Any, what: str) -> Optional[List[TypeFact]]:
+        ids = self.ask(what + ".types", self._nvml.nvmlDeviceGetSupportedVgpus, handle)
+        if ids is None:
+            return None
+        return [fact for fact in (self._type(handle, int(type_id), what) for type_id in sorted(ids)) if fact]
+
+    def _type(self, handle: Any, type_id: int, what: str) -> Optional[TypeFact]:
+        row = "{}.types[{}]".format(what, type_id)
+        name = _text(self.ask(row, self._nvml.nvmlVgpuTypeGetName, type_id))
+        if name is None:
+            return None
+        size = self.ask(row + ".framebuffer_mib", self._nvml.nvmlVgpuTypeGetFramebufferSize, type_id)
+        most = self.ask(row + ".max", self._nvml.nvmlVgpuTypeGetMaxInstances, handle, type_id)
+        return {
+            "id": type_id,
+            "name": name,
+            "max": None if most is None else int(most),
+            "framebuffer_mib": None if size is None else int(size) // _MIB,
+        }
+
+    def _active(self, handle: Any, wanted: Wanted) -> Optional[List[ActiveFact]]:
+        instances = self.ask(wanted.what + ".active", self._nvml.nvmlDeviceGetActiveVgpus, handle)
+        if instances is None:
+            return None
+        return [self._running(int(instance), wanted) for instance in instances]
+
+    def _running(self, instance: int, wanted: Wanted) -> ActiveFact:
+        what = "active[{}]".format(instance)
+        vm = self.ask(what + ".vm_uuid", self._nvml.nvmlVgpuInstanceGetVmID, instance)
+        mdev = _text(self._quietly(self._nvml.nvmlVgpuInstanceGetMdevUUID, instance))
+        type_id = self.ask(what + ".type_id", self._nvml.nvmlVgpuInstanceGetType, instance)
+        vm_uuid = _text(vm[0]) if vm is not None and vm[1] == _VM_ID_IS_UUID else None
+        return {
+            "gpu": wanted.pci,
+            "instance": instance,
+            "vm_uuid": vm_uuid.lower() if vm_uuid else None,
+            "vm_name": None,
+            "uuid": mdev.lower() if mdev else None,
+            "vf": None,
+            "type_id": None if type_id is None else int(type_id),
+        }
+
+    def _quietly(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """For what does not exist everywhere: a vGPU without mdev has no mdev UUID, and that is not a failure."""
+        try:
+            return call(*arguments)
+        except self._nvml.NVMLError:
+            return None

@@ -1,0 +1,104 @@
+"""NVIDIA's GPUs among the PCI functions, as sysfs shows them, and who they are as /proc/driver/nvidia says it."""
+
+import os
+import re
+from typing import Dict, FrozenSet, List, NamedTuple, Optional, Set
+
+from .files import Root, Unknowns, directory, link_name, names_in, read, read_all
+
+DEVICES = "/sys/bus/pci/devices"
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+
+_VENDOR = "0x10de"
+_CLASSES = ("0x0300", "0x0302")  # VGA-compatible, 3D controller
+_VIRTFN = re.compile(r"virtfn(\d+)")
+
+
+class Card(NamedTuple):
+    """A physical function. `names` are the entries of its directory, `vfs` the addresses of its virtual functions."""
+
+    pci: str
+    pci_id: str
+    names: FrozenSet[str]
+    driver: Optional[str]
+    vfs: Dict[int, str]
+
+
+class Information(NamedTuple):
+    """What /proc/driver/nvidia/gpus/ADDRESS/information says."""
+
+    uuid: Optional[str]
+    model: Optional[str]
+
+
+def find_cards(root: Root, unknown: Unknowns) -> List[Card]:
+    """Every GPU of the host that is not a virtual function, in the order of their addresses."""
+    try:
+        addresses = sorted(names_in(root.path(DEVICES)), key=_order)
+    except OSError as error:
+        unknown.failed("gpus", error)
+        return []
+    cards: List[Card] = []
+    virtual: Set[str] = set()
+    with directory(root.path(DEVICES)) as devices:
+        for address in addresses:
+            if address in virtual:  # its physical function came first and named it: nothing to read
+                continue
+            try:
+                card = _read_card(devices, address)
+            except OSError as error:
+                unknown.failed("pci[{}]".format(address), error)
+                continue
+            if card is not None:
+                cards.append(card)
+                virtual.update(card.vfs.values())
+    return cards
+
+
+def _order(address: str) -> "tuple[int, str]":
+    return len(address), address  # a domain above ffff has more digits
+
+
+def _read_card(devices: int, address: str) -> Optional[Card]:
+    if read(address + "/vendor", devices) != _VENDOR or read(address + "/class", devices)[:6] not in _CLASSES:
+        return None
+    with directory(address, devices) as function:
+        names = frozenset(os.listdir(function))
+        if "physfn" in names:
+            return None
+        vfs = {}
+        for name in names:
+            found = _VIRTFN.fullmatch(name)
+            if found is not None:
+                vfs[int(found[1])] = link_name(name, function)
+        driver = link_name("driver", function) if "driver" in names else None
+        device = read("device", function)
+    return Card(
+        pci=address,
+        pci_id="{}:{}".format(_VENDOR[2:], device[2:].lower()),
+        names=names,
+        driver=driver,
+        vfs=dict(sorted(vfs.items())),
+    )
+
+
+def read_information(root: Root, address: str) -> Information:
+    """Who the GPU at this address is. Raises OSError, also where the driver does not have it."""
+    text = read_all(root.path("/proc/driver/nvidia/gpus/{}/information".format(address))).decode("utf-8", "replace")
+    return parse_information(text)
+
+
+def parse_information(text: str) -> Information:
+    """Read lines such as `Model:  NVIDIA A40` and `GPU UUID:  GPU-9f…`; the driver prints question marks for no UUID."""
+    found: Dict[str, str] = {}
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        if colon and value.strip():
+            found[key.strip()] = value.strip()
+    uuid = found.get("GPU UUID", "")
+    return Information(
+        uuid="GPU-" + uuid[4:].lower()
+        if re.fullmatch(r"GPU-[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", uuid)
+        else None,
+        model=found.get("Model"),
+    )

@@ -1,0 +1,159 @@
+"""The host program's two ways to run: answering the controller's requests, and pumping libvirt's bytes.
+
+`main` reads descriptor 0 directly. Whoever loads this program from its stdin must therefore have read it to the last
+byte with os.read, and nothing beyond it.
+"""
+
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from typing import NoReturn, Optional, Sequence
+
+from .facts import boot_id
+from .files import Root, Unknowns
+from .nvml import load_pynvml
+from .protocol import BAD_REQUEST, LEASE_S, MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
+from .refusal import PeerGone
+from .server import Server
+
+EXIT_LEASE = 3  # the exclusive lock's owner was silent for too long
+
+_CHUNK = 64 * 1024
+
+
+def main() -> NoReturn:
+    """What the loader calls."""
+    sys.exit(run())
+
+
+def run(argv: Optional[Sequence[str]] = None, stdin: int = 0, stdout: int = 1) -> int:
+    """Run as the controller started us: `argv[1]` is "pump" or absent. Returns the exit status."""
+    arguments = sys.argv if argv is None else argv
+    # Ended at once by the kernel, lock and all, even in the middle of a call into a driver.
+    for number in (signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    if len(arguments) > 1 and arguments[1] == "pump":
+        from .pump import run_pump
+
+        return run_pump(Root(), stdin, stdout)
+    if stdout == 1:
+        # What a library prints must not come between our lines.
+        stdout = os.dup(1)
+        os.dup2(2, 1)
+    # The binding is large, and its import only needs time: let it pass while the first request is under way.
+    threading.Thread(target=_import_quietly, daemon=True).start()
+    channel = Channel(stdin, stdout)
+    return serve(Server(gone=channel.hung_up), channel)
+
+
+def _import_quietly() -> None:
+    try:
+        load_pynvml()
+    except Exception:  # noqa: BLE001 -- the first request that needs it will say so
+        return
+
+
+def greeting(root: Root) -> bytes:
+    hello: Hello = {
+        "protocol": PROTOCOL,
+        "pid": os.getpid(),
+        "euid": os.geteuid(),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "boot": boot_id(root, Unknowns()),
+    }
+    return (MAGIC + json.dumps(hello, separators=(",", ":")) + "\n").encode("ascii")
+
+
+class Silence(Exception):
+    """No line came, or none could be delivered, in the time that there was."""
+
+
+class TooLong(Exception):
+    """A line went over MAX_LINE_BYTES."""
+
+
+class Channel:
+    """Lines from one descriptor, answers to another, each with a deadline."""
+
+    def __init__(self, stdin: int, stdout: int) -> None:
+        self._in = stdin
+        self._out = stdout
+        self._buffer = bytearray()
+        os.set_blocking(stdout, False)  # a controller that is stopped must not hold us, and our lock, in a write
+
+    def hung_up(self, seconds: float) -> bool:
+        """Wait for so long at most; True as soon as the other end has closed its side. Reads nothing."""
+        poll = select.poll()
+        poll.register(self._in, select.POLLRDHUP)
+        return bool(poll.poll(seconds * 1000))
+
+    def receive(self, within_s: Optional[float]) -> Optional[bytes]:
+        """The next line, None at the end of input. Raises Silence, TooLong."""
+        until = None if within_s is None else time.monotonic() + within_s
+        scanned = 0
+        while True:
+            end = self._buffer.find(b"\n", scanned)
+            if end >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                return line
+            scanned = len(self._buffer)
+            if scanned > MAX_LINE_BYTES:
+                raise TooLong
+            _wait(self._in, select.POLLIN, until)
+            try:
+                piece = os.read(self._in, _CHUNK)
+            except BlockingIOError:
+                continue
+            if not piece:
+                return None
+            self._buffer += piece
+
+    def send(self, line: bytes, within_s: float) -> None:
+        """Deliver a line. Raises Silence, OSError where nobody reads any more."""
+        until = time.monotonic() + within_s
+        rest = memoryview(line)
+        while rest:
+            try:
+                rest = rest[os.write(self._out, rest) :]
+            except BlockingIOError:
+                _wait(self._out, select.POLLOUT, until)
+
+
+def _wait(descriptor: int, event: int, until: Optional[float]) -> None:
+    poll = select.poll()
+    poll.register(descriptor, event)
+    while True:
+        left = None if until is None else max(0.0, until - time.monotonic())
+        if poll.poll(None if left is None else left * 1000):
+            return
+        if left is not None and left <= 0:
+            raise Silence
+
+
+def serve(server: Server, channel: Channel, *, lease_s: float = LEASE_S, root: Optional[Root] = None) -> int:
+    """Greet, then answer line by line until the input ends. Returns the exit status; the lock is given back by then."""
+    try:
+        channel.send(greeting(root or Root()), lease_s)
+        while True:
+            line = channel.receive(lease_s if server.locked else None)
+            if line is None:
+                return 0
+            channel.send(server.answer(line), lease_s)
+    except TooLong:
+        refusal = {
+            "id": None,
+            "err": {"kind": BAD_REQUEST, "message": "the line is longer than {} bytes".format(MAX_LINE_BYTES)},
+        }
+        channel.send(json.dumps(refusal).encode("ascii") + b"\n", lease_s)
+        return 1
+    except Silence:
+        return EXIT_LEASE
+    except (PeerGone, BrokenPipeError, ConnectionError):
+        return 0
+    finally:
+        server.close()

@@ -1,0 +1,109 @@
+"""The pump: this program's stdin and stdout joined to libvirt's socket, for hosts without virt-ssh-helper.
+
+Each way has one buffer, filled only while it is empty: a slow reader slows the other end, and no more. The pump ends as
+soon as libvirt has ended and was delivered, or nobody reads any more; and a little after the controller's end of input,
+which is passed on, so that libvirt can answer what it was asked before.
+"""
+
+import os
+import select
+import socket
+import time
+from typing import Optional
+
+from .files import Root
+
+SOCKETS = ("/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt-sock")
+GRACE_S = 5.0  # for libvirt to end after our end of input; a libvirtd that hangs never would
+
+_CHUNK = 256 * 1024
+
+
+def run_pump(root: Root, stdin: int, stdout: int) -> int:
+    """Join the two; the exit status. Raises OSError where libvirt's socket cannot be reached."""
+    with connect(root) as libvirt:
+        server = libvirt.fileno()
+        for descriptor in (stdin, stdout, server):
+            os.set_blocking(descriptor, False)
+        there = _Way(stdin, server)
+        back = _Way(server, stdout)
+        _copy(libvirt, there, back)
+    return 0
+
+
+def connect(root: Root) -> socket.socket:
+    """The modular daemon's socket where there is one, else libvirtd's: what virt-ssh-helper does."""
+    paths = [root.path(path) for path in SOCKETS]
+    path = next((each for each in paths if os.path.exists(each)), paths[-1])
+    libvirt = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        libvirt.connect(path)
+    except OSError as error:
+        libvirt.close()
+        raise OSError(error.errno, error.strerror, path) from error
+    return libvirt
+
+
+class _Way:
+    """Bytes from one descriptor to another."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self.source = source
+        self.sink = sink
+        self.ended = False  # the source has nothing more
+        self.broken = False  # the sink takes nothing more
+        self._held = b""
+
+    @property
+    def done(self) -> bool:
+        return self.broken or (self.ended and not self._held)
+
+    @property
+    def waits_for(self) -> Optional[int]:
+        """The descriptor that has to be ready next."""
+        if self.done:
+            return None
+        return self.sink if self._held else self.source
+
+    def go_on(self) -> None:
+        """Move what can be moved without waiting."""
+        try:
+            if not self._held and not self.ended:
+                self._held = os.read(self.source, _CHUNK)
+                self.ended = not self._held
+        except BlockingIOError:
+            return
+        except OSError:  # a connection that was reset has ended
+            self.ended = True
+        try:
+            if self._held:
+                self._held = self._held[os.write(self.sink, self._held) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.broken = True
+
+
+def _copy(libvirt: socket.socket, there: _Way, back: _Way) -> None:
+    until: Optional[float] = None
+    while not back.done:
+        if there.done and until is None:
+            until = time.monotonic() + GRACE_S
+            _end_of_input(libvirt)
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0:
+            return
+        poll = select.poll()
+        for way in (there, back):
+            if way.waits_for is not None:
+                poll.register(way.waits_for, select.POLLOUT if way.waits_for == way.sink else select.POLLIN)
+        poll.poll(None if left is None else left * 1000)
+        there.go_on()
+        back.go_on()
+
+
+def _end_of_input(libvirt: socket.socket) -> None:
+    try:
+        libvirt.shutdown(socket.SHUT_WR)
+    except OSError:  # it has closed already; what it said before is still to be delivered
+        return

@@ -1,0 +1,140 @@
+"""Requests in, answers out: one JSON line each way. Knows nothing of pipes, so that a test can ask it directly."""
+
+import json
+import os
+import time
+from typing import Any, Callable, Dict, NoReturn, Optional, Union
+
+from .facts import observe
+from .files import Root
+from .lock import HostLock, pause
+from .nvml import load_pynvml
+from .protocol import BAD_REQUEST, INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT
+from .refusal import PeerGone, Refusal
+from .steps import Executor, at_nothing
+from .writer import write_file
+
+_LONGEST_WAIT_S = 24 * 3600.0
+
+
+class Server:
+    """One host program. `root` stands before every path; what is injected has the real thing as its default.
+
+    `gone` is described at HostLock; `write` is what puts text into a sysfs file (in a child); `at` is called with the
+    name of each point of a step that is passed, and does nothing but in tests.
+    """
+
+    def __init__(
+        self,
+        root: "Union[str, os.PathLike[str]]" = "/",
+        *,
+        nvml: Callable[[], Any] = load_pynvml,
+        clock: Callable[[], float] = time.monotonic,
+        gone: Callable[[float], bool] = pause,
+        write: Callable[[str, bytes], None] = write_file,
+        at: Callable[[str], None] = at_nothing,
+    ) -> None:
+        self._root = Root(root)
+        self._nvml = nvml
+        self._lock = HostLock(self._root, clock=clock, gone=gone)
+        self._executor = Executor(self._root, write=write, at=at)
+        self._verbs: Dict[str, Callable[[Dict[str, Any]], Any]] = {
+            "observe": self._observe,
+            "lock": self._take_lock,
+            "execute": self._execute,
+            "ping": lambda _request: {},
+            "unlock": self._unlock,
+        }
+
+    @property
+    def locked(self) -> bool:
+        """Whether the exclusive lock is held, and so the lease runs."""
+        return self._lock.held
+
+    def close(self) -> None:
+        """Give the lock back."""
+        self._lock.give_back()
+
+    def answer(self, line: bytes) -> bytes:
+        """The answer to one request, as a line. Raises PeerGone where nobody is left to read it."""
+        number: Optional[int] = None
+        try:
+            request = _parse(line)
+            number = _number_of(request)
+            result: Dict[str, Any] = {"ok": self._dispatch(request)}
+        except Refusal as refusal:
+            result = {"err": refusal.as_json()}
+        except PeerGone:
+            raise
+        except Exception as error:  # noqa: BLE001 -- the other end must hear of it; the program goes on
+            result = {"err": {"kind": INTERNAL, "message": "{}: {}".format(type(error).__name__, error)}}
+        return json.dumps({"id": number, **result}, separators=(",", ":")).encode("ascii") + b"\n"
+
+    def _dispatch(self, request: Dict[str, Any]) -> Any:
+        verb = request.get("do")
+        handler = self._verbs.get(verb) if isinstance(verb, str) else None
+        if handler is None:
+            _bad("there is no verb {!r}".format(verb))
+        if not self._root.top and os.geteuid() != 0:
+            raise Refusal(NOT_ROOT, "the host program must run as root, and runs as uid {}".format(os.geteuid()))
+        return handler(request)
+
+    def _observe(self, request: Dict[str, Any]) -> Any:
+        with self._lock.reading(_seconds(request, "wait_s")):
+            return observe(self._root, self._nvml)
+
+    def _take_lock(self, request: Dict[str, Any]) -> Any:
+        by = request.get("by")
+        if not isinstance(by, str) or not by:
+            _bad("by must say who asks")
+        self._lock.take(by, _seconds(request, "wait_s"))
+        return observe(self._root, self._nvml)
+
+    def _execute(self, request: Dict[str, Any]) -> Any:
+        self._must_be_locked()
+        return self._executor.execute(request.get("step"), _seconds(request, "deadline_s"))
+
+    def _unlock(self, request: Dict[str, Any]) -> Any:
+        gpus = request.get("gpus")
+        if not isinstance(gpus, list) or not all(isinstance(uuid, str) for uuid in gpus):
+            _bad("gpus must be a list of GPU UUIDs")
+        self._must_be_locked()
+        try:
+            return observe(self._root, self._nvml, only=frozenset(gpus))
+        finally:
+            self._lock.give_back()
+
+    def _must_be_locked(self) -> None:
+        if not self.locked:
+            raise Refusal(NOT_LOCKED, "the host's lock is not held; ask `lock` first")
+
+
+def _parse(line: bytes) -> Dict[str, Any]:
+    if len(line) > MAX_LINE_BYTES:
+        _bad("the line is longer than {} bytes".format(MAX_LINE_BYTES))
+    try:
+        request = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        _bad("not JSON: {}".format(error))
+    if not isinstance(request, dict):
+        _bad("not an object")
+    return request
+
+
+def _number_of(request: Dict[str, Any]) -> int:
+    number = request.get("id")
+    if not isinstance(number, int) or isinstance(number, bool):
+        _bad("id must be a number")
+    return number
+
+
+def _seconds(request: Dict[str, Any], key: str) -> float:
+    value = request.get(key)
+    # Written so that NaN, which JSON readers let through, is refused too.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST_WAIT_S:
+        _bad("{} must be a number of seconds".format(key))
+    return float(value)
+
+
+def _bad(message: str) -> NoReturn:
+    raise Refusal(BAD_REQUEST, message)
