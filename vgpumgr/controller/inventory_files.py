@@ -1,0 +1,215 @@
+"""Reads an inventory's files into plain data with places, and has core build the Inventory. Decides nothing itself.
+
+The YAML parser's events are taken one by one instead of its nodes: no recursion, so nesting can be bounded before it
+hurts (the parser itself needs 15 s for 100,000 open brackets); aliases are shared, so unfolding them can be bounded too.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import stat
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import yaml
+
+from vgpumgr.controller.inventory_folder import find_inventory, scan
+from vgpumgr.controller.inventory_values import CannotGoOnError, Plain, ValueBuilder
+from vgpumgr.core.inventory import (
+    Finding,
+    Inventory,
+    Location,
+    Problem,
+    SourceFile,
+    Sources,
+    Value,
+    build_inventory,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["find_inventory", "load", "read_yaml"]
+
+MAX_BYTES = 8 * 1024 * 1024  # 10,000 hosts with their VMs are about 3 MB
+
+_TEXTS = (None, "!", "!unsafe", "tag:yaml.org,2002:str")
+_USUAL = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:bool", "tag:yaml.org,2002:null")
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+def load(path: Path, *, home: Path, environ: Mapping[str, str]) -> Inventory:
+    """The inventory at `path`. Raises InventoryError with all problems at once."""
+    # Nothing here makes cycles, and with hundreds of thousands of young objects the collector costs more than the parser.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return build_inventory(_read_sources(path), home=str(home), environ=environ)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _read_sources(path: Path) -> Sources:
+    folder = scan(path)
+    reader = _Reader(root=folder.root, problems=folder.problems)
+    return Sources(
+        root=str(path),
+        files=tuple(reader.read(file) for file in folder.files),
+        group_vars={name: tuple(map(reader.read, files)) for name, files in folder.group_vars.items()},
+        host_vars={name: tuple(map(reader.read, files)) for name, files in folder.host_vars.items()},
+        problems=tuple(reader.problems),
+        findings=tuple(reader.findings),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Reads one file after the other; what is wrong with one does not stop the others."""
+
+    root: Path
+    problems: list[Problem]
+    findings: list[Finding] = field(default_factory=list)
+
+    def read(self, path: Path) -> SourceFile:
+        file = os.path.relpath(path, self.root)
+        where = Location(file=file, line=1)
+        try:
+            data = _read_bytes(path)
+        except OSError as error:
+            self.problems.append(Problem(where=where, text=f"cannot be read: {_reason(error)}"))
+            return SourceFile(file=file, content=None)
+        if len(data) > MAX_BYTES:
+            text = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
+            self.problems.append(Problem(where=where, text=text, hint="split it into several files"))
+            return SourceFile(file=file, content=None)
+        if data.startswith(b"$ANSIBLE_VAULT;"):
+            text = "the whole file is encrypted with ansible-vault and is not read; variables that matter here must not be in it"
+            self.findings.append(Finding(where=where, text=text))
+            return SourceFile(file=file, content=None)
+        try:
+            content, problems = read_yaml(data.decode("utf-8-sig"), file)
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            where = Location(file=file, line=line)
+            self.problems.append(Problem(where=where, text="not UTF-8 text", hint="save it as UTF-8"))
+            return SourceFile(file=file, content=None)
+        self.problems += problems
+        return SourceFile(file=file, content=content)
+
+
+def _read_bytes(path: Path) -> bytes:
+    """At most a little more than MAX_BYTES, and of a regular file only: a pipe would keep us waiting for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return stream.read(MAX_BYTES + 1)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def read_yaml(text: str, file: str) -> tuple[Value | None, list[Problem]]:
+    """One document as located data, and what is wrong with it. After broken YAML there is no data."""
+    feed = _Feed(file=file)
+    try:
+        loader = yaml.CSafeLoader(text)
+        try:
+            feed.run(loader)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        told = ", ".join(part for part in (error.context, error.problem) if part)
+        hint = "indent with blanks, not with tabs" if "'\\t'" in told else None
+        return None, [feed.refusal(mark.line + 1 if mark is not None else 1, f"not YAML: {told}", hint)]
+    except yaml.YAMLError as error:  # characters that YAML does not allow come without a mark
+        return None, [feed.refusal(_line_of_bad_character(text), f"not YAML: {str(error).splitlines()[0]}")]
+    except CannotGoOnError as error:
+        return None, [*feed.builder.problems, error.problem]
+    return feed.builder.root, feed.builder.problems
+
+
+def _line_of_bad_character(text: str) -> int:
+    allowed = "\n\r\t\x85"
+    bad = next((place for place, letter in enumerate(text) if not (letter.isprintable() or letter in allowed)), 0)
+    return text.count("\n", 0, bad) + 1
+
+
+@dataclass(slots=True, kw_only=True)
+class _Feed:
+    """The parser's events, put into a builder's words."""
+
+    file: str
+    builder: ValueBuilder = field(default_factory=ValueBuilder)
+    _meanings: dict[str, tuple[Plain, bool]] = field(default_factory=dict)  # of plain text; and: is it `<<`
+    _last: Location | None = None
+
+    def run(self, loader: yaml.CSafeLoader) -> None:
+        documents = 0
+        while loader.check_event():
+            event = loader.get_event()
+            if isinstance(event, yaml.ScalarEvent):
+                self._scalar(event, loader)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                mapping = isinstance(event, yaml.MappingStartEvent)
+                opaque = None if event.tag in _USUAL else _tag_name(event.tag)
+                self.builder.open(self._where(event), mapping=mapping, anchor=event.anchor, opaque=opaque)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self.builder.close()
+            elif isinstance(event, yaml.AliasEvent):
+                self.builder.alias(self._where(event), str(event.anchor))
+            elif isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    text = "a second document begins here; an inventory file holds one"
+                    self.builder.problem(self._where(event), text, "give it a file of its own")
+                    return
+
+    def refusal(self, line: int, text: str, hint: str | None = None) -> Problem:
+        return Problem(where=Location(file=self.file, line=line), text=text, hint=hint)
+
+    def _scalar(self, event: yaml.ScalarEvent, loader: yaml.CSafeLoader) -> None:
+        text, tag, opaque = event.value, event.tag, None
+        data: Plain = text
+        merge = False
+        if event.implicit[0]:
+            data, merge = self._meaning(text, loader)
+        elif tag in _NUMBERS:
+            data = _construct(tag, text)
+        elif tag not in _TEXTS:
+            opaque = _tag_name(tag)
+        value = Value(where=self._where(event), data=data, text=text, opaque=opaque)
+        self.builder.scalar(value, anchor=event.anchor, merge=merge)
+
+    def _meaning(self, text: str, loader: yaml.CSafeLoader) -> tuple[Plain, bool]:
+        known = self._meanings.get(text)
+        if known is None:
+            tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+            known = self._meanings[text] = (_construct(tag, text) if tag in _NUMBERS else text, tag == _MERGE)
+        return known
+
+    def _where(self, event: yaml.Event) -> Location:
+        line = event.start_mark.line + 1 if event.start_mark is not None else 1
+        if self._last is None or line != self._last.line:
+            self._last = Location(file=self.file, line=line)
+        return self._last
+
+
+def _construct(tag: str, text: str) -> Plain:
+    """What PyYAML, and so Ansible, makes of a plain scalar (22:30 is a number in YAML 1.1)."""
+    try:
+        found: Plain = yaml.constructor.SafeConstructor().construct_object(yaml.ScalarNode(tag, text))
+    except (ValueError, KeyError, IndexError, OverflowError):
+        return text
+    return found
+
+
+def _tag_name(tag: str | None) -> str:
+    return "!vault" if tag in {"!vault", "!vault-encrypted"} else str(tag)

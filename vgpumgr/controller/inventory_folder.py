@@ -1,0 +1,176 @@
+"""Which files of a folder are an inventory: Ansible's choice (ansible-core 2.19), with what it skips silently said aloud.
+
+Looks at names and kinds only; inventory_files.py reads what is found here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.inventory import Location, Problem
+from vgpumgr.errors import InventoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+YAML = (".yml", ".yaml")
+ENVIRONMENT = "VGPUMGR_INVENTORY"
+# What Ansible never reads as an inventory (INVENTORY_IGNORE_EXTS and IGNORED_ALWAYS).
+_IGNORED_ENDS = (
+    ".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
+)  # fmt: skip
+_IGNORED_NAMES = ("host_vars", "group_vars", "vars_plugins")
+_MAX_DEPTH = 16
+
+
+@dataclass(slots=True, kw_only=True)
+class Folder:
+    """The files to read, in Ansible's order; variable files by the name that they belong to."""
+
+    root: Path
+    files: list[Path] = field(default_factory=list)
+    group_vars: dict[str, list[Path]] = field(default_factory=dict)
+    host_vars: dict[str, list[Path]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def problem(self, path: Path, text: str, hint: str | None = None) -> None:
+        where = Location(file=os.path.relpath(path, self.root), line=1)
+        self.problems.append(Problem(where=where, text=text, hint=hint))
+
+
+def find_inventory(option: str | None, environ: Mapping[str, str], cwd: Path, home: Path) -> Path:
+    """The inventory to use: the option, else VGPUMGR_INVENTORY, else the first of three usual places that is there."""
+    for named, source in ((option, "-i/--inventory"), (environ.get(ENVIRONMENT), ENVIRONMENT)):
+        if named:
+            path = _expand(named, cwd, home)
+            if not path.exists():
+                raise InventoryError(f"no inventory at {path} (from {source})", hint="name a folder that is there")
+            return path
+    places = (cwd / "inventory", home / ".config/vgpumgr/inventory", Path("/etc/vgpumgr/inventory"))
+    for place in places:
+        if place.is_dir():
+            return place
+    raise InventoryError(
+        "no inventory found",
+        hint=f"name one with -i DIR or {ENVIRONMENT}",
+        details=[f"looked for {place}" for place in places],
+    )
+
+
+def _expand(text: str, cwd: Path, home: Path) -> Path:
+    if text == "~" or text.startswith("~/"):
+        return home / text[2:]
+    return cwd / text
+
+
+def scan(path: Path) -> Folder:
+    """All files of the inventory at `path`: a folder, or one file with host_vars and group_vars beside it."""
+    if path.is_dir():
+        folder = Folder(root=path)
+        _scan_sources(path, folder, ())
+    else:
+        folder = Folder(root=path.parent)
+        _add_source(path, folder)
+    for name, found in (("group_vars", folder.group_vars), ("host_vars", folder.host_vars)):
+        _scan_variables(folder.root / name, found, folder)
+    return folder
+
+
+def _scan_sources(directory: Path, folder: Folder, above: tuple[str, ...]) -> None:
+    real = os.path.realpath(directory)
+    if real in above or len(above) >= _MAX_DEPTH:
+        folder.problem(directory, "a folder that holds itself, or too many folders in each other", "remove the link")
+        return
+    for name in _names(directory, folder):
+        if name.startswith(".") or name in _IGNORED_NAMES or name.endswith(_IGNORED_ENDS):
+            continue
+        path = directory / name
+        if path.is_dir():
+            _scan_sources(path, folder, (*above, real))
+        else:
+            _add_source(path, folder)
+
+
+def _add_source(path: Path, folder: Folder) -> None:
+    """A file that Ansible would take for hosts. Only YAML is read; anything else there is a slip that must be seen."""
+    suffix = path.suffix.lower()
+    mode = _mode(path)
+    if suffix == ".json":
+        folder.problem(
+            path, "a JSON inventory is not read", "write it as YAML: `ansible-inventory -i FILE --list --yaml`"
+        )
+    elif suffix == ".ini" or not suffix:
+        kind = (
+            "an executable inventory is not run"
+            if mode & 0o111 and suffix != ".ini"
+            else "an INI inventory is not read"
+        )
+        folder.problem(path, kind, "write it as YAML, NAME.yml: `ansible-inventory -i FILE --list --yaml`")
+    elif suffix not in YAML:
+        if mode & 0o111:
+            folder.problem(path, "an executable inventory is not run", "write its hosts down as YAML")
+        else:
+            folder.problem(path, "not a YAML file, and Ansible would read it as a list of hosts", "move it elsewhere")
+    else:
+        folder.files.append(path)
+
+
+def _scan_variables(directory: Path, found: dict[str, list[Path]], folder: Folder) -> None:
+    """host_vars or group_vars. Of NAME, NAME.yml and NAME.yaml Ansible reads the first that is there, and no other."""
+    if not directory.exists():
+        return
+    candidates: dict[str, list[tuple[int, Path]]] = {}
+    for entry in _names(directory, folder):
+        if entry.startswith(".") or entry.endswith(_IGNORED_ENDS):
+            continue
+        path = directory / entry
+        if path.suffix == ".json":
+            folder.problem(path, "a JSON file of variables is not read", "write it as YAML")
+            continue
+        rank = YAML.index(path.suffix) + 1 if path.suffix in YAML else 0
+        candidates.setdefault(path.stem if rank else entry, []).append((rank, path))
+    for name, paths in candidates.items():
+        first, *others = (path for _, path in sorted(paths))
+        for other in others:
+            folder.problem(other, f"Ansible reads {first.name} and not this one", "make one of the two")
+        found[name] = _inside(first, folder, ()) if first.is_dir() else [first]
+
+
+def _inside(directory: Path, folder: Folder, above: tuple[str, ...]) -> list[Path]:
+    """All files of variables below a folder, in order of their names."""
+    real = os.path.realpath(directory)
+    if real in above or len(above) >= _MAX_DEPTH:
+        folder.problem(directory, "a folder that holds itself, or too many folders in each other", "remove the link")
+        return []
+    files: list[Path] = []
+    for name in _names(directory, folder):
+        path = directory / name
+        if name.startswith(".") or name.endswith("~"):
+            continue
+        if path.is_dir():
+            if not path.suffix:  # Ansible passes over folders with a dot in their name
+                files += _inside(path, folder, (*above, real))
+        elif path.suffix == ".json":
+            folder.problem(path, "a JSON file of variables is not read", "write it as YAML")
+        elif not path.suffix or path.suffix in YAML:
+            files.append(path)
+    return files
+
+
+def _names(directory: Path, folder: Folder) -> list[str]:
+    try:
+        return sorted(path.name for path in directory.iterdir())
+    except OSError as error:
+        folder.problem(directory, f"cannot be listed: {error.strerror}")
+        return []
+
+
+def _mode(path: Path) -> int:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0  # reading it will say what is wrong

@@ -1,0 +1,128 @@
+"""Builds located values from a parser's events: shares what aliases name, bounds depth and size, and sees double keys.
+
+Knows no YAML library. inventory_files.py feeds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from vgpumgr.core.inventory import Location, Member, Problem, Value
+
+MAX_DEPTH = 50
+MAX_VALUES = 2_000_000  # in one file, aliases unfolded
+
+Plain: TypeAlias = "str | int | float | bool | None"
+_MERGE = "<<"
+
+
+class CannotGoOnError(Exception):
+    """The rest of the file would make no sense, or would not end."""
+
+    def __init__(self, where: Location, text: str) -> None:
+        super().__init__(text)
+        self.problem = Problem(where=where, text=text)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """A mapping (members) or list (items) whose end has not come yet. `size` counts values, aliases unfolded."""
+
+    where: Location
+    anchor: str | None
+    opaque: str | None
+    members: dict[str, Member] | None
+    items: list[Value] = field(default_factory=list)
+    key: Value | None = None
+    merged: list[Value] = field(default_factory=list)
+    size: int = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class ValueBuilder:
+    """One document. `root` is there once its last event came."""
+
+    root: Value | None = None
+    problems: list[Problem] = field(default_factory=list)
+    _stack: list[_Open] = field(default_factory=list)
+    _anchors: dict[str, tuple[Value, int] | None] = field(default_factory=dict)  # None while it is still open
+
+    def scalar(self, value: Value, *, anchor: str | None, merge: bool) -> None:
+        """A scalar. `merge` says that it is a plain `<<`, which as a key takes in other mappings."""
+        if anchor is not None:
+            self._anchors[anchor] = (value, 1)
+        if merge:
+            value = Value(where=value.where, data=_MERGE, text=_MERGE, opaque=_MERGE)
+        self._add(value, 1)
+
+    def open(self, where: Location, *, mapping: bool, anchor: str | None, opaque: str | None) -> None:
+        """A mapping or a list begins."""
+        if len(self._stack) >= MAX_DEPTH:
+            raise CannotGoOnError(where, f"nested deeper than {MAX_DEPTH} levels")
+        if anchor is not None:
+            self._anchors[anchor] = None
+        self._stack.append(_Open(where=where, anchor=anchor, opaque=opaque, members={} if mapping else None))
+
+    def close(self) -> None:
+        """The innermost one ends."""
+        done = self._stack.pop()
+        for source in done.merged:
+            self._merge(done.members, source)
+        data = done.members if done.members is not None else tuple(done.items)
+        value = Value(where=done.where, data=data, opaque=done.opaque)
+        if done.anchor is not None:
+            self._anchors[done.anchor] = (value, done.size)
+        self._add(value, done.size)
+
+    def alias(self, where: Location, name: str) -> None:
+        """`*name`: the anchor's value again."""
+        if name not in self._anchors:
+            raise CannotGoOnError(where, f"*{name} names no anchor above it")
+        found = self._anchors[name]
+        if found is None:
+            raise CannotGoOnError(where, f"*{name} stands inside of what it names")
+        self._add(*found)
+
+    def problem(self, where: Location, text: str, hint: str) -> None:
+        self.problems.append(Problem(where=where, text=text, hint=hint))
+
+    def _add(self, value: Value, size: int) -> None:
+        if not self._stack:
+            self.root = value
+            return
+        top = self._stack[-1]
+        top.size += size
+        if top.size > MAX_VALUES:
+            raise CannotGoOnError(value.where, f"unfolds to more than {MAX_VALUES:,} values")
+        if top.members is None:
+            top.items.append(value)
+        elif top.key is None:
+            top.key = self._key(value)
+        else:
+            key, top.key = top.key, None
+            self._set(top, top.members, key, value)
+
+    def _set(self, top: _Open, members: dict[str, Member], key: Value, value: Value) -> None:
+        if key.opaque == _MERGE:
+            top.merged += value.data if isinstance(value.data, tuple) else [value]
+            return
+        earlier = members.get(key.text)
+        if earlier is not None:
+            text = f"{key.text!r} is given twice (first in line {earlier.where.line}); Ansible silently takes the last"
+            self.problem(key.where, text, "keep one of them")
+        members[key.text] = Member(key=key, value=value)
+
+    def _key(self, value: Value) -> Value:
+        if isinstance(value.data, tuple | dict):
+            self.problem(value.where, "a key must be plain text", 'quote a Jinja template: "{{ … }}"')
+            return Value(where=value.where, data="?", text=f"?{value.where.line}")
+        return value
+
+    def _merge(self, members: dict[str, Member] | None, source: Value) -> None:
+        """`<<: *other`: the other's members, where this mapping does not have its own."""
+        if members is None or not isinstance(source.data, dict):
+            self.problem(source.where, "<< takes in mappings only", "name an anchor: <<: *NAME")
+            return
+        for text, member in source.data.items():
+            members.setdefault(text, member)

@@ -1,0 +1,204 @@
+"""The VMs of a host: `vgpumgr_vms`, with every way to ask. What is not built yet is read, kept and reported as a finding."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.inventory import reading
+from vgpumgr.core.inventory.model import POLICIES, SCHEDULERS, WAYS, SlotDeclaration, VmDeclaration
+from vgpumgr.core.names import parse_gpu_uuid, parse_pci_address, parse_slot, parse_vm_name, slot_order
+from vgpumgr.core.profiles import Wish, parse_profile
+from vgpumgr.errors import BadName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.core.inventory.located import Member, Table, Value
+    from vgpumgr.core.inventory.report import Report
+    from vgpumgr.core.names import GpuUuid, PciAddress, Slot, VmName
+
+WAYS_TO_ASK = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu")
+OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable")
+SERIES = ("A", "B", "C", "Q")
+_WITH_SERIES = ("gpu_memory", "gpu", "fgpu")
+_BUILT = ("profile", "policy")  # of the keys above; a policy's values have their own rule
+_EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
+_MEMORY = re.compile(r"([1-9][0-9]{0,5})([GM])")
+_MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,2}gb(?:[+-]me|\+me\.all|\+gfx)?")  # as `nvidia-smi mig -lgip` writes them
+
+
+def read_vms(value: Value, report: Report) -> dict[VmName, VmDeclaration]:
+    """The VMs that `vgpumgr_vms` declares, by name."""
+    table = reading.read_table(value, "vgpumgr_vms", report, example=_EXAMPLE)
+    vms = [vm for member in (table or {}).values() if (vm := _read_vm(member, report)) is not None]
+    return {vm.name: vm for vm in sorted(vms, key=lambda vm: vm.name)}
+
+
+def _read_vm(member: Member, report: Report) -> VmDeclaration | None:
+    try:
+        name = parse_vm_name(member.key.text)
+    except BadName as error:
+        report.problem(member.where, error.message, error.hint)
+        return None
+    table = reading.read_table(member.value, f"VM {name!r}", report, example="{vgpu0: {profile: 4Q}}")
+    if table is None:
+        return None
+    bare = [key for key in table if key in {*WAYS_TO_ASK, *OPTIONS}]
+    if bare and all(key in {*WAYS_TO_ASK, *OPTIONS} for key in table):
+        report.problem(
+            table[bare[0]].where,
+            f"VM {name!r} has {bare[0]!r} where a slot's name should stand",
+            f"write {name}: {{vgpu0: {{{bare[0]}: …}}}}",
+        )
+        return None
+    slots = [slot for entry in table.values() if (slot := _read_slot(entry, name, report)) is not None]
+    return VmDeclaration(
+        name=name,
+        slots={slot.slot: slot for slot in sorted(slots, key=lambda slot: slot_order(slot.slot))},
+        where=member.where,
+    )
+
+
+def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | None:
+    try:
+        slot = parse_slot(member.key.text)
+    except BadName as error:
+        report.problem(member.where, error.message, error.hint)
+        return None
+    what = f"slot {slot!r} of VM {vm!r}"
+    table = reading.read_table(member.value, what, report, example="{profile: 4Q}")
+    if table is None:
+        return None
+    reading.check_keys(table, (*WAYS_TO_ASK, *OPTIONS), what, report)
+    wish = _read_wish(member, table, what, report)
+    declaration = _read_options(member, slot, wish or Wish(), table, report)
+    for key, entry in table.items():
+        if key in {*WAYS_TO_ASK, *OPTIONS} and key not in _BUILT:
+            report.finding(entry.where, f"{what}: {key} is not built yet, so nothing acts on it")
+    if declaration.policy not in {None, "spread"}:
+        report.finding(table["policy"].where, f"{what}: policy {declaration.policy} is not built yet; spread is used")
+    return declaration if wish is not None else None
+
+
+def _read_wish(member: Member, table: Table, what: str, report: Report) -> Wish | None:
+    asked = [key for key in WAYS_TO_ASK if key in table]
+    if len(asked) != 1:
+        how = f"asks in {len(asked)} ways ({', '.join(asked)})" if asked else "asks for nothing"
+        report.problem(member.where, f"{what} {how}", f"give exactly one of {', '.join(WAYS_TO_ASK)}")
+        return None
+    key = asked[0]
+    series = None
+    if "series" in table:
+        series = reading.read_choice(table["series"].value, f"series of {what}", SERIES, report)
+        if key not in _WITH_SERIES:
+            report.problem(
+                table["series"].where,
+                f"{what}: series does not go with {key}",
+                f"it goes with {', '.join(_WITH_SERIES)}",
+            )
+    return _wish_of(key, table[key].value, f"{key} of {what}", series, report)
+
+
+def _wish_of(key: str, value: Value, what: str, series: str | None, report: Report) -> Wish | None:
+    if key in {"gpu", "fgpu"}:
+        share = _read_share(value, what, report, whole=key == "gpu")
+        if share is None:
+            return None
+        return Wish(gpu=share, series=series) if key == "gpu" else Wish(fgpu=share, series=series)
+    example = {"profile": "4Q", "mig_profile": "2g.10gb", "gpu_memory": "4G"}[key]
+    text = reading.read_text(value, what, report, example=example)
+    if text is None:
+        return None
+    if key == "profile":
+        try:
+            return Wish(profile=parse_profile(text))
+        except BadName as error:
+            report.problem(value.where, f"{what}: {error.message}", error.hint)
+            return None
+    if key == "mig_profile":
+        if _MIG.fullmatch(text) is None:
+            report.problem(value.where, f"{what} is not a MIG profile: {text!r}", "write it as 2g.10gb or 1g.10gb+me")
+            return None
+        return Wish(mig_profile=text)
+    found = _MEMORY.fullmatch(text)
+    if found is None:
+        report.problem(value.where, f"{what} is not an amount of memory: {text!r}", "write it as 4G or 512M")
+        return None
+    return Wish(gpu_memory_mib=int(found[1]) * (1024 if found[2] == "G" else 1), series=series)
+
+
+def _read_share(value: Value, what: str, report: Report, *, whole: bool) -> str | None:
+    """A share in its canonical spelling, for example 0.25; of one GPU it is at most 1."""
+    text = reading.read_spelling(value, what, report, example="0.25")
+    if text is None:
+        return None
+    try:
+        share = Decimal(text)
+    except InvalidOperation:
+        share = Decimal(0)
+    if not share.is_finite() or not 0 < share <= (1 if whole else 1_000_000) or share.as_tuple().exponent < -6:  # type: ignore[operator]
+        limit = "above 0 and at most 1" if whole else "above 0"
+        report.problem(
+            value.where, f"{what} must be a number {limit}, found {reading.found(value)}", "for example 0.25"
+        )
+        return None
+    return format(share.normalize(), "f")
+
+
+def _read_options(member: Member, slot: Slot, wish: Wish, table: Table, report: Report) -> SlotDeclaration:
+    def choice(key: str, valid: tuple[str, ...]) -> str | None:
+        return reading.read_choice(table[key].value, key, valid, report) if key in table else None
+
+    if "prefer" in table and "only" in table:
+        report.problem(table["only"].where, f"slot {slot!r} has both prefer and only", "give one of them")
+    waste = table.get("max_waste")
+    usable = table.get("usable")
+    return SlotDeclaration(
+        slot=slot,
+        wish=wish,
+        where=member.where,
+        policy=choice("policy", POLICIES),
+        gpu_id=read_gpu(table["gpu_id"].value, "gpu_id", report) if "gpu_id" in table else None,
+        prefer=choice("prefer", WAYS),
+        only=choice("only", WAYS),
+        compute=choice("compute", SCHEDULERS),
+        max_waste_pct=reading.read_whole(waste.value, "max_waste", report, low=0, high=100) if waste else None,
+        usable=reading.read_switch(usable.value, "usable", report) if usable else None,
+    )
+
+
+def read_gpu(value: Value, what: str, report: Report) -> PciAddress | GpuUuid | None:
+    """A GPU by its PCI address or its UUID."""
+    text = reading.read_text(value, what, report, example='"0000:41:00.0"')
+    if text is None:
+        return None
+    try:
+        return parse_gpu_uuid(text) if text.strip().upper().startswith("GPU-") else parse_pci_address(text)
+    except BadName as error:
+        report.problem(value.where, f"{what}: {error.message}", error.hint)
+        return None
+
+
+def check_once(vms: Mapping[str, Mapping[VmName, VmDeclaration]], report: Report) -> None:
+    """A VM lives on one host: say both places where two declare it."""
+    first: dict[VmName, tuple[str, VmDeclaration]] = {}
+    shared: set[VmName] = set()
+    for host, declared in vms.items():
+        for name, vm in declared.items():
+            if name not in first:
+                first[name] = (host, vm)
+                continue
+            other, there = first[name]
+            if there is vm:  # one declaration of a group or range, for several hosts
+                if name not in shared:
+                    shared.add(name)
+                    text = f"VM {name!r} is declared for {other} and {host} at once"
+                    report.problem(vm.where, text, "a VM lives on one host: move it to that host's own variables")
+                continue
+            report.problem(
+                vm.where,
+                f"VM {name!r} is declared on {host} here and on {other} at {there.where}",
+                "a VM lives on one host",
+            )

@@ -1,0 +1,160 @@
+"""From files of plain data to an Inventory, or an InventoryError that carries every problem at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.inventory import asks, connection, gpus, reading
+from vgpumgr.core.inventory.groups import build_tree
+from vgpumgr.core.inventory.located import Location
+from vgpumgr.core.inventory.model import DEFAULT_POLICY, POLICIES, HostDeclaration, Inventory
+from vgpumgr.core.inventory.precedence import Precedence, read_variable_files
+from vgpumgr.core.inventory.report import Report
+from vgpumgr.core.names import nearest
+from vgpumgr.errors import InventoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.core.inventory.groups import Host, Tree
+    from vgpumgr.core.inventory.located import Member, SourceFile, Table, Value
+    from vgpumgr.core.inventory.model import GpuDeclaration, VmDeclaration
+    from vgpumgr.core.inventory.report import Finding, Problem
+    from vgpumgr.core.names import HostName, VmName
+
+PREFIX = "vgpumgr_"
+VARIABLES = ("vgpumgr_vms", "vgpumgr_gpus", "vgpumgr_policy", "vgpumgr_fgpu_per_gpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """An inventory's files as they were read, in Ansible's order, with what the reader itself has to say.
+
+    `group_vars` and `host_vars` map a name to its files. Paths in them are relative to `root`.
+    """
+
+    root: str
+    files: tuple[SourceFile, ...]
+    group_vars: Mapping[str, tuple[SourceFile, ...]] = field(default_factory=dict)
+    host_vars: Mapping[str, tuple[SourceFile, ...]] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def build_inventory(sources: Sources, *, home: str, environ: Mapping[str, str]) -> Inventory:
+    """Raises InventoryError. `home` stands for ~; `environ` for ${NAME} in a known_hosts path."""
+    report = Report()
+    report.extend(sources.problems, sources.findings)
+    tree = build_tree(sources.files, report)
+    group_files = read_variable_files(sources.group_vars, report)
+    host_files = read_variable_files(sources.host_vars, report)
+    if not sources.problems:  # else a file that could not be read may be the one that names them
+        _check_owners("group_vars", "group", group_files, tree.groups, report)
+        _check_owners("host_vars", "host", host_files, tree.hosts, report)
+        if not tree.hosts and not report.problems():
+            where = Location(file=sources.files[0].file if sources.files else ".", line=1)
+            report.problem(where, "no host is declared", "for example hypervisors: {hosts: {kvm01: }}")
+    precedence = Precedence(tree=tree, group_files=group_files, host_files=host_files, wanted=_wanted)
+    declared = _Declared(report=report)
+    for name, member in precedence.definitions():
+        declared.read(name, member)
+    hosts = _build_hosts(tree, precedence, declared, connection.Connections(home=home, environ=environ, report=report))
+    asks.check_once({host.name: host.vms for host in hosts.values()}, report)
+    problems = report.problems()
+    if problems:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise InventoryError(
+            f"{count} in the inventory {sources.root}",
+            hint="correct the lines above, then `vgpumgr inventory check`",
+            details=[str(problem) for problem in problems],
+        )
+    return Inventory(root=sources.root, hosts=hosts, findings=report.findings())
+
+
+def _wanted(name: str) -> bool:
+    return name.startswith(PREFIX) or name in connection.VARIABLES
+
+
+def _check_owners(
+    folder: str,
+    kind: str,
+    files: Mapping[str, Table],
+    valid: Mapping[str, object] | Mapping[HostName, object],
+    report: Report,
+) -> None:
+    """Variables of ours below a name that is no host or group would be lost without a word."""
+    for name, variables in files.items():
+        ours = [member for key, member in variables.items() if key.startswith(PREFIX)]
+        if name not in valid and ours:
+            like = nearest(name, valid)
+            hint = f"did you mean {like!r}?" if like else f"rename it or declare the {kind}"
+            report.problem(ours[0].where, f"{folder} has {name!r}, and there is no such {kind}", hint)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Declared:
+    """What each definition of a variable of ours means, read once however many hosts take it."""
+
+    report: Report
+    vms: dict[int, Mapping[VmName, VmDeclaration]] = field(default_factory=dict)
+    gpus: dict[int, tuple[GpuDeclaration, ...]] = field(default_factory=dict)
+    fgpu: dict[int, Mapping[str, int]] = field(default_factory=dict)
+    policies: dict[int, str] = field(default_factory=dict)
+
+    def read(self, name: str, member: Member) -> None:
+        value, key = member.value, id(member.value)
+        match name:
+            case "vgpumgr_vms":
+                if key not in self.vms:
+                    self.vms[key] = asks.read_vms(value, self.report)
+            case "vgpumgr_gpus":
+                if key not in self.gpus:
+                    self.gpus[key] = gpus.read_gpus(value, self.report)
+            case "vgpumgr_fgpu_per_gpu":
+                if key not in self.fgpu:
+                    self.fgpu[key] = gpus.read_fgpu(value, self.report)
+            case "vgpumgr_policy":
+                if key not in self.policies:
+                    self.policies[key] = self._read_policy(value)
+            case _ if name.startswith(PREFIX):
+                like = nearest(name, VARIABLES)
+                hint = f"did you mean {like!r}?" if like else f"valid: {', '.join(VARIABLES)}"
+                self.report.problem(member.where, f"unknown variable {name!r}", hint)
+            case _:
+                pass
+
+    def _read_policy(self, value: Value) -> str:
+        policy = reading.read_choice(value, "vgpumgr_policy", POLICIES, self.report)
+        if policy not in {None, DEFAULT_POLICY}:
+            self.report.finding(value.where, f"policy {policy} is not built yet; {DEFAULT_POLICY} is used")
+        return policy or DEFAULT_POLICY
+
+
+def _build_hosts(
+    tree: Tree, precedence: Precedence, declared: _Declared, connections: connection.Connections
+) -> dict[HostName, HostDeclaration]:
+    hosts = {}
+    for name in sorted(tree.hosts):
+        host = _build_host(tree.hosts[name], precedence.variables(tree.hosts[name]), declared, connections)
+        if host is not None:
+            hosts[name] = host
+    return hosts
+
+
+def _build_host(
+    host: Host, variables: Table, declared: _Declared, connections: connection.Connections
+) -> HostDeclaration | None:
+    endpoint = connections.endpoint(host.name, variables)
+    if endpoint is None:
+        return None
+    keys = {name: id(member.value) for name, member in variables.items()}
+    return HostDeclaration(
+        name=host.name,
+        endpoint=endpoint,
+        policy=declared.policies.get(keys.get("vgpumgr_policy", 0), DEFAULT_POLICY),
+        fgpu_per_gpu=declared.fgpu.get(keys.get("vgpumgr_fgpu_per_gpu", 0), {}),
+        gpus=declared.gpus.get(keys.get("vgpumgr_gpus", 0), ()),
+        vms=declared.vms.get(keys.get("vgpumgr_vms", 0), {}),
+        where=host.where,
+    )

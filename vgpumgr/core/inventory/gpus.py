@@ -1,0 +1,108 @@
+"""The GPUs of a host: `vgpumgr_gpus` with modes and schedulers, and `vgpumgr_fgpu_per_gpu`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.inventory import reading
+from vgpumgr.core.inventory.asks import read_gpu
+from vgpumgr.core.inventory.model import MODES, SCHEDULERS, GpuDeclaration, SchedulerDeclaration
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory.located import Table, Value
+    from vgpumgr.core.inventory.report import Report
+
+_EXAMPLE = '{"0000:41:00.0": {mode: equal-size}}'
+_KEYS = ("mode", "scheduler")
+_SCHEDULER_KEYS = ("policy", "time_slice", "frequency", "averaging_factor")
+_SLICE = re.compile(r"([0-9]{1,3}) ?ms")
+_BOARD = re.compile(r"[A-Za-z0-9]+(?:[ -][A-Za-z0-9]+)*")
+
+
+def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
+    """The declared GPUs, in order of their names."""
+    table = reading.read_table(value, "vgpumgr_gpus", report, example=_EXAMPLE)
+    found: dict[str, GpuDeclaration] = {}
+    for member in (table or {}).values():
+        gpu = read_gpu(member.key, "a GPU in vgpumgr_gpus", report)
+        what = f"GPU {member.key.text}"
+        settings = reading.read_table(member.value, what, report, example="{mode: equal-size}")
+        if settings is None:
+            continue
+        reading.check_keys(settings, _KEYS, what, report)
+        mode = (
+            reading.read_choice(settings["mode"].value, f"mode of {what}", MODES, report)
+            if "mode" in settings
+            else None
+        )
+        if mode not in {None, "equal-size"}:
+            report.finding(settings["mode"].where, f"{what}: mode {mode} is not built yet, so nothing sets it")
+        scheduler = None
+        if "scheduler" in settings:
+            scheduler = _read_scheduler(settings["scheduler"].value, f"the scheduler of {what}", report)
+            report.finding(settings["scheduler"].where, f"{what}: scheduler is not built yet, so nothing sets it")
+        if gpu is None:
+            continue
+        if gpu in found:
+            report.problem(member.where, f"{what} is the GPU of {found[gpu].where} again", "keep one of them")
+        found[gpu] = GpuDeclaration(gpu=gpu, mode=mode, scheduler=scheduler, where=member.where)
+    return tuple(found[gpu] for gpu in sorted(found))
+
+
+def _read_scheduler(value: Value, what: str, report: Report) -> SchedulerDeclaration | None:
+    table = reading.read_table(value, what, report, example="{policy: fixed-share, time_slice: 2ms}")
+    if table is None:
+        return None
+    reading.check_keys(table, _SCHEDULER_KEYS, what, report)
+    if "policy" not in table:
+        report.problem(value.where, f"{what} names no policy", f"policy: {', '.join(SCHEDULERS)}")
+        return None
+    policy = reading.read_choice(table["policy"].value, f"policy of {what}", SCHEDULERS, report)
+    _check_together(table, policy, what, report)
+    frequency = table.get("frequency")
+    factor = table.get("averaging_factor")
+    declared = SchedulerDeclaration(
+        policy=policy or SCHEDULERS[0],
+        time_slice_ms=_read_slice(table["time_slice"].value, what, report) if "time_slice" in table else None,
+        frequency_hz=reading.read_whole(frequency.value, f"frequency (Hz) of {what}", report, low=63, high=960)
+        if frequency
+        else None,
+        averaging_factor=reading.read_whole(factor.value, f"averaging_factor of {what}", report, low=1, high=60)
+        if factor
+        else None,
+    )
+    return declared if policy is not None else None
+
+
+def _check_together(table: Table, policy: str | None, what: str, report: Report) -> None:
+    """A time slice belongs to strict round robin off, frequency and averaging factor to it on; best effort has neither."""
+    for key in ("time_slice", "frequency", "averaging_factor"):
+        if policy == "best-effort" and key in table:
+            report.problem(table[key].where, f"{what}: {key} does not go with best-effort", "take one of them away")
+        elif key != "time_slice" and "time_slice" in table and key in table:
+            report.problem(table[key].where, f"{what}: {key} does not go with time_slice", "take one of them away")
+
+
+def _read_slice(value: Value, what: str, report: Report) -> int | None:
+    text = reading.read_text(value, f"time_slice of {what}", report, example="2ms")
+    if text is None:
+        return None
+    found = _SLICE.fullmatch(text.strip())
+    if found is None or not 1 <= int(found[1]) <= 30:
+        report.problem(value.where, f"time_slice of {what} must be from 1ms to 30ms, found {text!r}", "for example 2ms")
+        return None
+    return int(found[1])
+
+
+def read_fgpu(value: Value, report: Report) -> dict[str, int]:
+    """How many of the site's units each board is."""
+    table = reading.read_table(value, "vgpumgr_fgpu_per_gpu", report, example="{A40: 2}")
+    units: dict[str, int] = {}
+    for board, member in sorted((table or {}).items()):
+        if _BOARD.fullmatch(board) is None:
+            report.problem(member.where, f"not a board's name: {board!r}", "for example A40")
+        count = reading.read_whole(member.value, f"vgpumgr_fgpu_per_gpu of {board}", report, low=1, high=1_000_000)
+        if count is not None:
+            units[board] = count
+    return units

@@ -1,0 +1,179 @@
+"""The hosts and groups of all inventory files merged into one tree, by Ansible's rules (ansible-core 2.19, inventory/data.py).
+
+Only what Ansible itself takes as hosts, groups and inline variables; files of host_vars and group_vars come in precedence.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.inventory import reading
+from vgpumgr.core.inventory.located import Location, Member, SourceFile, Value
+from vgpumgr.core.inventory.ranges import MAX_HOSTS, expand
+from vgpumgr.errors import BadName
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory.located import Table
+    from vgpumgr.core.inventory.report import Report
+    from vgpumgr.core.names import HostName
+
+ALL, UNGROUPED = "all", "ungrouped"
+_SECTIONS = ("hosts", "children", "vars")
+_EXAMPLE = "{hosts: {kvm01: }}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """A group while the tree grows. `depth` is the longest way down from `all`; a child stands above its parents."""
+
+    name: str
+    where: Location
+    parents: set[str] = field(default_factory=set)
+    variables: dict[str, Member] = field(default_factory=dict)
+    priority: int = 1
+    depth: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Host:
+    """A host while the tree grows. `groups` are those that name it directly."""
+
+    name: HostName
+    where: Location
+    groups: set[str] = field(default_factory=set)
+    variables: dict[str, Member] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Tree:
+    groups: dict[str, Group]
+    hosts: dict[HostName, Host]
+
+
+def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:
+    """Merge the files in their order: what comes later wins where one file gives a variable twice."""
+    start = Location(file=files[0].file if files else ".", line=1)
+    tree = Tree(groups={name: Group(name=name, where=start) for name in (ALL, UNGROUPED)}, hosts={})
+    for file in files:
+        if file.content is None or file.content.data is None:
+            continue
+        groups = reading.read_table(file.content, "an inventory file", report, example=f"hypervisors: {_EXAMPLE}")
+        if groups is None:
+            continue
+        plugin = groups.get("plugin")
+        if plugin is not None and not isinstance(plugin.value.data, Mapping):
+            report.problem(
+                plugin.where,
+                "this is the settings file of an Ansible inventory plugin, which is not run here",
+                "write its hosts down: `ansible-inventory -i FILE --list --yaml`",
+            )
+            continue
+        for member in groups.values():
+            _read_group(member, None, tree, report)
+    _hang(tree)
+    _measure(tree, report)
+    return tree
+
+
+def _read_group(member: Member, parent: str | None, tree: Tree, report: Report) -> None:
+    name = member.key.text
+    group = tree.groups.setdefault(name, Group(name=name, where=member.where))
+    if parent is not None:
+        group.parents.add(parent)
+    if member.value.data is None and member.value.opaque is None:
+        return
+    sections = reading.read_table(member.value, f"group {name!r}", report, example=_EXAMPLE)
+    if sections is None:
+        return
+    reading.check_keys(sections, _SECTIONS, f"group {name!r}", report)
+    for section, found in sections.items():
+        if section not in _SECTIONS or (found.value.data is None and found.value.opaque is None):
+            continue
+        what = f"`{section}` of group {name!r}"
+        table = _section_table(found.value, what, report)
+        if table is None:
+            continue
+        if section == "vars":
+            _set_group_variables(group, table, report)
+            continue
+        for entry in table.values():
+            if section == "children":
+                _read_group(entry, name, tree, report)
+            else:
+                _read_hosts(entry, name, tree, report)
+
+
+def _section_table(value: Value, what: str, report: Report) -> Table | None:
+    """A section as a table. Ansible takes a lone name for a table with that one key."""
+    if isinstance(value.data, str) and value.opaque is None:
+        return {value.data: Member(key=value, value=Value(where=value.where, data=None))}
+    return reading.read_table(value, what, report, example="{NAME: }")
+
+
+def _set_group_variables(group: Group, table: Table, report: Report) -> None:
+    for name, member in table.items():
+        if name == "ansible_group_priority":
+            priority = reading.read_whole(member.value, name, report, low=-1_000_000, high=1_000_000)
+            group.priority = 1 if priority is None else priority
+        else:
+            group.variables[name] = member
+
+
+def _read_hosts(entry: Member, group: str, tree: Tree, report: Report) -> None:
+    try:
+        names, port = expand(entry.key.text)
+    except BadName as error:
+        report.problem(entry.where, error.message, error.hint)
+        return
+    variables: Table | None = {}
+    if entry.value.data is not None or entry.value.opaque is not None:
+        what = f"the variables of host {entry.key.text!r}"
+        variables = reading.read_table(entry.value, what, report, example="{ansible_host: 192.0.2.1}")
+    if len(tree.hosts) + len(names) > 2 * MAX_HOSTS:
+        report.problem(entry.where, f"more than {2 * MAX_HOSTS} hosts are declared")
+        return
+    for name in names:
+        host = tree.hosts.get(name)
+        if host is None:
+            host = tree.hosts[name] = Host(name=name, where=entry.where)
+            if port is not None:
+                number = Value(where=entry.where, data=port, text=str(port))
+                host.variables["ansible_port"] = Member(key=entry.key, value=number)
+        host.groups.add(group)
+        host.variables.update(variables or {})
+
+
+def _hang(tree: Tree) -> None:
+    """Groups without a parent hang from `all`; hosts in no group are `ungrouped`, and in no other case."""
+    for group in tree.groups.values():
+        if group.name != ALL and not group.parents:
+            group.parents.add(ALL)
+    for host in tree.hosts.values():
+        real = host.groups - {ALL, UNGROUPED}
+        host.groups = real or {UNGROUPED}
+
+
+def _measure(tree: Tree, report: Report) -> None:
+    """Set every group's depth, from the top down. Groups that are left over hang in a loop."""
+    children: dict[str, list[str]] = {}
+    waiting = {name: len(group.parents) for name, group in tree.groups.items()}
+    for group in tree.groups.values():
+        for parent in group.parents:
+            children.setdefault(parent, []).append(group.name)
+    ready = [name for name, count in waiting.items() if count == 0]
+    while ready:
+        name = ready.pop()
+        del waiting[name]
+        for child in children.get(name, ()):
+            tree.groups[child].depth = max(tree.groups[child].depth, tree.groups[name].depth + 1)
+            waiting[child] -= 1
+            if waiting[child] == 0:
+                ready.append(child)
+    if waiting:
+        loop = sorted(waiting)
+        shown = ", ".join(loop[:8]) + (" …" if len(loop) > 8 else "")
+        report.problem(
+            tree.groups[loop[0]].where, f"groups are children of each other: {shown}", "take one of them out"
+        )

@@ -1,0 +1,110 @@
+"""DESIRED state as values: what the inventory declares. Places tell where, for messages; they carry no meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.names import HostName, nearest
+from vgpumgr.errors import UnknownHost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.inventory.located import Location
+    from vgpumgr.core.inventory.report import Finding
+    from vgpumgr.core.names import GpuUuid, PciAddress, Slot, VmName
+    from vgpumgr.core.profiles import Wish
+
+DEFAULT_POLICY = "spread"
+POLICIES = ("spread", "pack", "least-fragmentation", "numa")
+MODES = ("equal-size", "mixed-size", "mig")
+SCHEDULERS = ("best-effort", "equal-share", "fixed-share")
+WAYS = ("mig", "time-sliced")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotDeclaration:
+    """What one slot of a VM wants. The options narrow where it may land; None where the declaration is silent.
+
+    `policy` stands above the host's. `prefer` and `only` are mig or time-sliced; `compute` is a scheduler policy that the
+    VM needs; `max_waste_pct` is how much of the vGPU may lie beyond what was asked, in per cent.
+    """
+
+    slot: Slot
+    wish: Wish
+    where: Location
+    policy: str | None = None
+    gpu_id: PciAddress | GpuUuid | None = None
+    prefer: str | None = None
+    only: str | None = None
+    compute: str | None = None
+    max_waste_pct: int | None = None
+    usable: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmDeclaration:
+    """A VM that is decided here. No slots means: no vGPU."""
+
+    name: VmName
+    slots: Mapping[Slot, SlotDeclaration]
+    where: Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerDeclaration:
+    """How a GPU's time is shared. NVIDIA's ranges: 1-30 ms, 63-960 Hz, averaging factor 1-60 (vGPU user guide 17.0, 8.3)."""
+
+    policy: str
+    time_slice_ms: int | None = None
+    frequency_hz: int | None = None
+    averaging_factor: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuDeclaration:
+    """What one GPU of a host is to be."""
+
+    gpu: PciAddress | GpuUuid
+    mode: str | None
+    scheduler: SchedulerDeclaration | None
+    where: Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDeclaration:
+    """A hypervisor. `fgpu_per_gpu` is how many of the site's own units one board of that name is."""
+
+    name: HostName
+    endpoint: Endpoint
+    policy: str
+    fgpu_per_gpu: Mapping[str, int]
+    gpus: tuple[GpuDeclaration, ...]
+    vms: Mapping[VmName, VmDeclaration]
+    where: Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """Everything declared. `root` is the folder that it was read from; hosts, VMs and slots are in order of their names."""
+
+    root: str
+    hosts: Mapping[HostName, HostDeclaration]
+    findings: tuple[Finding, ...]
+
+    def host(self, name: str) -> HostDeclaration:
+        """The host of that name. Raises UnknownHost, with the nearest name."""
+        found = self.hosts.get(HostName(name))
+        if found is not None:
+            return found
+        like = nearest(name, self.hosts)
+        raise UnknownHost(
+            f"no host {name!r} in the inventory {self.root}",
+            hint=f"did you mean {like!r}?" if like else "`vgpumgr inventory check` reads it",
+        )
+
+    def host_of_vm(self, name: str) -> HostDeclaration | None:
+        """The host that declares this VM, or None where none does."""
+        return next((host for host in self.hosts.values() if name in host.vms), None)

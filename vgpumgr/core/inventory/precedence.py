@@ -1,0 +1,81 @@
+"""Which definition of a variable a host gets: Ansible's order, of which the last wins.
+
+    all, inline · other groups, inline · group_vars/all · group_vars of other groups · host, inline · host_vars
+
+Groups among themselves: by depth (a child stands above its parents), then ansible_group_priority, then name
+(ansible-core 2.19: VARIABLE_PRECEDENCE and inventory/helpers.sort_groups). Tables are replaced, not merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.inventory import reading
+from vgpumgr.core.inventory.groups import ALL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from vgpumgr.core.inventory.groups import Host, Tree
+    from vgpumgr.core.inventory.located import Member, SourceFile, Table
+    from vgpumgr.core.inventory.report import Report
+
+
+def read_variable_files(files: Mapping[str, tuple[SourceFile, ...]], report: Report) -> dict[str, dict[str, Member]]:
+    """The variables of every name in host_vars or group_vars; of a folder's files the later one wins."""
+    found: dict[str, dict[str, Member]] = {}
+    for name, parts in files.items():
+        variables = found.setdefault(name, {})
+        for part in parts:
+            if part.content is not None and part.content.data is not None:
+                table = reading.read_table(
+                    part.content, "a file of variables", report, example="vgpumgr_policy: spread"
+                )
+                variables.update(table or {})
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Precedence:
+    """Answers for one host after the other; hosts in the same groups share the work."""
+
+    tree: Tree
+    group_files: Mapping[str, Table]
+    host_files: Mapping[str, Table]
+    wanted: Callable[[str], bool]
+    _bases: dict[frozenset[str], dict[str, Member]] = field(default_factory=dict)
+
+    def variables(self, host: Host) -> dict[str, Member]:
+        """The wanted variables of this host."""
+        groups = frozenset(host.groups)
+        base = self._bases.get(groups)
+        if base is None:
+            base = self._bases[groups] = self._of_groups(groups)
+        found = dict(base)
+        for layer in (host.variables, self.host_files.get(host.name, {})):
+            found.update((name, member) for name, member in layer.items() if self.wanted(name))
+        return found
+
+    def definitions(self) -> Iterator[tuple[str, Member]]:
+        """Every definition of a wanted variable, whether it wins anywhere or not."""
+        layers: list[Table] = [group.variables for group in self.tree.groups.values()]
+        layers += [host.variables for host in self.tree.hosts.values()]
+        layers += [*self.group_files.values(), *self.host_files.values()]
+        for layer in layers:
+            yield from ((name, member) for name, member in layer.items() if self.wanted(name))
+
+    def _of_groups(self, direct: frozenset[str]) -> dict[str, Member]:
+        names, todo = set(direct), list(direct)
+        while todo:
+            for parent in self.tree.groups[todo.pop()].parents:
+                if parent not in names:
+                    names.add(parent)
+                    todo.append(parent)
+        groups = sorted(
+            (self.tree.groups[name] for name in names if name != ALL),
+            key=lambda group: (group.depth, group.priority, group.name),
+        )
+        layers: list[Table] = [self.tree.groups[ALL].variables, *(group.variables for group in groups)]
+        layers += [self.group_files.get(name, {}) for name in (ALL, *(group.name for group in groups))]
+        return {name: member for layer in layers for name, member in layer.items() if self.wanted(name)}

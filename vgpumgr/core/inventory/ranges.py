@@ -1,0 +1,62 @@
+"""Ansible's host patterns: `kvm[01:10]`, `kvm[a:c]`, `kvm[0:9:3]-[1:2]`, each with an optional `:PORT`.
+
+The rules are those of ansible-core 2.19 (plugins/inventory: expand_hostname_range), with its silent ends turned into
+errors: an empty range, a step of 0.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import string
+
+from vgpumgr.core.names import HostName, parse_host_name
+from vgpumgr.errors import BadName
+
+MAX_HOSTS = 100_000  # in one pattern; a slip such as [1:1000000000] must not eat the memory
+
+_PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]{1,9})")
+_RANGE = re.compile(r"\[([^\[\]]*)\]")
+_HINT = "write a range as [01:10], [a:c] or [0:9:3]"
+
+
+def expand(pattern: str) -> tuple[list[HostName], int | None]:
+    """The hosts that a pattern names, in order, and the port it gives them. Raises BadName."""
+    with_port = _PORT.fullmatch(pattern)
+    text, port = (with_port[1], int(with_port[2])) if with_port else (pattern, None)
+    pieces = _RANGE.split(text)  # text, range, text, range, …, text
+    choices = [[piece] if index % 2 == 0 else [*_sequence(piece)] for index, piece in enumerate(pieces)]
+    total = 1
+    for choice in choices:
+        total *= len(choice)
+    if total > MAX_HOSTS:
+        raise BadName(f"{pattern!r} names more than {MAX_HOSTS} hosts")
+    return [parse_host_name("".join(parts)) for parts in itertools.product(*choices)], port
+
+
+def _sequence(inside: str) -> list[str]:
+    bounds = inside.split(":")
+    if len(bounds) not in {2, 3}:
+        raise BadName(f"not a range: [{inside}]", hint=_HINT)
+    first, last = bounds[0] or "0", bounds[1]
+    step_text = bounds[2] if len(bounds) == 3 else "1"
+    if not (step_text.isascii() and step_text.isdigit() and int(step_text[:9]) > 0):
+        raise BadName(f"the step of [{inside}] must be a number above 0", hint=_HINT)
+    step = int(step_text[:9])
+    letters = string.ascii_letters
+    if len(first) == len(last) == 1 and first in letters and last in letters:
+        found = letters[letters.index(first) : letters.index(last) + 1 : step]
+        if not found:
+            raise BadName(f"the range [{inside}] ends before it begins")
+        return list(found)
+    if not all(bound.isascii() and bound.isdigit() and len(bound) < 10 for bound in (first, last)):
+        raise BadName(f"not a range: [{inside}]", hint=_HINT)
+    width = len(first) if first.startswith("0") and len(first) > 1 else 0
+    if width and len(last) != width:
+        raise BadName(f"the bounds of [{inside}] must have the same number of digits", hint=_HINT)
+    numbers = range(int(first), int(last) + 1, step)
+    if not numbers:
+        raise BadName(f"the range [{inside}] ends before it begins")
+    if len(numbers) > MAX_HOSTS:
+        raise BadName(f"[{inside}] names more than {MAX_HOSTS} hosts")
+    return [str(number).zfill(width) for number in numbers]

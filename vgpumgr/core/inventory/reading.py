@@ -1,0 +1,151 @@
+"""Typed reads of located values: each gives the value, or None after it has reported what was found instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from vgpumgr.core.inventory.located import Table, Value
+    from vgpumgr.core.inventory.report import Report
+
+
+def read_table(value: Value, what: str, report: Report, *, example: str) -> Table | None:
+    """A mapping whose keys YAML reads as text. Anything else is a problem, and so is nothing at all."""
+    if not _known(value, what, report):
+        return None
+    if value.data is None:
+        report.problem(value.where, f"{what} is empty", "write {} if nothing is meant")
+        return None
+    if not isinstance(value.data, Mapping):
+        report.problem(value.where, f"{what} must be a mapping, found {found(value)}", f"for example {example}")
+        return None
+    odd = [member for member in value.data.values() if not isinstance(member.key.data, str)]
+    for member in odd:
+        report.problem(
+            member.where,
+            f"in {what}, YAML reads the name {member.key.text!r} as {found(member.key)}",
+            f'write it in quotes: "{member.key.text}"',
+        )
+    return {text: member for text, member in value.data.items() if isinstance(member.key.data, str)}
+
+
+def check_keys(table: Table, valid: Collection[str], what: str, report: Report) -> None:
+    """Every key must be a valid one."""
+    for text, member in table.items():
+        if text not in valid:
+            like = nearest(text, valid)
+            hint = f"did you mean {like!r}?" if like else f"valid: {', '.join(valid)}"
+            report.problem(member.where, f"unknown key {text!r} in {what}", hint)
+
+
+def read_text(value: Value, what: str, report: Report, *, example: str) -> str | None:
+    """A text that is not empty."""
+    if not _known(value, what, report):
+        return None
+    if not isinstance(value.data, str):
+        report.problem(value.where, f"{what} must be a text, found {found(value)}", f"for example {example}")
+        return None
+    if not value.data.strip():
+        report.problem(value.where, f"{what} is an empty text", f"for example {example}")
+        return None
+    return value.data
+
+
+def read_spelling(value: Value, what: str, report: Report, *, example: str) -> str | None:
+    """A text or a number, as it was spelt."""
+    if not _known(value, what, report):
+        return None
+    if isinstance(value.data, bool) or not isinstance(value.data, str | int | float):
+        report.problem(
+            value.where, f"{what} must be a number or a text, found {found(value)}", f"for example {example}"
+        )
+        return None
+    return value.text.strip()
+
+
+def read_choice(value: Value, what: str, valid: Collection[str], report: Report) -> str | None:
+    """One of a few words."""
+    if not _known(value, what, report):
+        return None
+    if isinstance(value.data, str) and value.data in valid:
+        return value.data
+    like = nearest(value.data, valid) if isinstance(value.data, str) else None
+    choices = " or ".join((", ".join(list(valid)[:-1]), list(valid)[-1])) if len(valid) > 1 else "".join(valid)
+    report.problem(
+        value.where, f"{what} must be {choices}, found {found(value)}", f"did you mean {like!r}?" if like else None
+    )
+    return None
+
+
+def read_whole(value: Value, what: str, report: Report, *, low: int, high: int) -> int | None:
+    """A whole number within a range, also as a text of digits (Ansible takes both)."""
+    if not _known(value, what, report):
+        return None
+    data = value.data
+    if isinstance(data, str) and data.isascii() and data.isdigit() and len(data) < 10:
+        data = int(data)
+    if isinstance(data, bool) or not isinstance(data, int) or not low <= data <= high:
+        report.problem(value.where, f"{what} must be a whole number from {low} to {high}, found {found(value)}")
+        return None
+    return data
+
+
+def read_switch(value: Value, what: str, report: Report) -> bool | None:
+    """True or false, in YAML's spellings or as one of the texts that Ansible takes."""
+    if not _known(value, what, report):
+        return None
+    if isinstance(value.data, bool):
+        return value.data
+    word = value.text.strip().lower()
+    if word in {"true", "yes", "on", "y", "t", "1"}:
+        return True
+    if word in {"false", "no", "off", "n", "f", "0"}:
+        return False
+    report.problem(value.where, f"{what} must be true or false, found {found(value)}")
+    return None
+
+
+def found(value: Value) -> str:
+    """What a value is, in words for a message. The text of a secret never gets here (it is opaque)."""
+    match value.data:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value.data).lower()
+        case int() | float():
+            return f"the number {_short(value.text)}"
+        case str():
+            return repr(_short(value.data))
+        case tuple():
+            return "a list"
+        case _:
+            return "a mapping"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _known(value: Value, what: str, report: Report) -> bool:
+    """Whether the value can be known without Ansible at work."""
+    if value.opaque == "!vault":
+        report.problem(
+            value.where, f"{what} is encrypted with ansible-vault, which is not opened here", "write it plainly"
+        )
+        return False
+    if value.opaque is not None:
+        report.problem(value.where, f"{what} has the unknown YAML tag {value.opaque}", "take the tag away")
+        return False
+    if isinstance(value.data, str) and ("{{" in value.data or "{%" in value.data):
+        report.problem(
+            value.where,
+            f"{what} is a Jinja template, which is not evaluated here: {found(value)}",
+            "write the value itself",
+        )
+        return False
+    return True

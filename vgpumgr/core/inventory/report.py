@@ -1,0 +1,62 @@
+"""What is wrong (problems stop the work) and what is merely worth saying (findings do not), gathered while reading on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.core.inventory.located import Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing to correct. Its text is one line `file:line: text; hint`."""
+
+    where: Location
+    text: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}; {self.hint}" if self.hint else f"{self.where}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something worth knowing that stops nothing. `where` is None where it belongs to no single line."""
+
+    where: Location | None
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}" if self.where else self.text
+
+
+@dataclass(slots=True)
+class Report:
+    """The one collector. What a thousand hosts take from one line of a group is said once."""
+
+    _problems: dict[Problem, None] = field(default_factory=dict)
+    _findings: dict[Finding, None] = field(default_factory=dict)
+
+    def problem(self, where: Location, text: str, hint: str | None = None) -> None:
+        self._problems[Problem(where=where, text=text, hint=hint)] = None
+
+    def finding(self, where: Location, text: str) -> None:
+        self._findings[Finding(where=where, text=text)] = None
+
+    def extend(self, problems: Iterable[Problem], findings: Iterable[Finding]) -> None:
+        self._problems.update(dict.fromkeys(problems))
+        self._findings.update(dict.fromkeys(findings))
+
+    def problems(self) -> tuple[Problem, ...]:
+        return tuple(sorted(self._problems, key=lambda problem: (problem.where, problem.text)))
+
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(sorted(self._findings, key=_order))
+
+
+def _order(finding: Finding) -> tuple[str, int, str]:
+    return (finding.where.file, finding.where.line, finding.text) if finding.where else ("", 0, finding.text)
