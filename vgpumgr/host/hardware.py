@@ -1,0 +1,158 @@
+"""One place of the hardware, read for a step: what is there now, and how it is changed.
+
+Mediated devices and VFs with a type of their own are two answers to the same few questions.
+"""
+
+import os
+from typing import List, Optional, Tuple, Union
+
+from . import mdev, vendor
+from .files import Root, Unknowns, directory, link_name, read
+from .gpu import read_vendor_vgpu
+from .pci import DEVICES, read_information
+from .protocol import CHANGED, Step, VgpuFact
+from .refusal import Refusal, reason
+from .vfio import Unreadable, open_handles
+
+Write = Tuple[str, bytes]  # a path below the root, and the text to put there
+
+
+class Absent(Exception):
+    """The place itself is not there: no such GPU or VF now, so nothing can be on it."""
+
+
+def changed(expected: str, found: str) -> Refusal:
+    """The refusal for a host that is not as the step assumes."""
+    message = "expected {}, found {}".format(expected, found)
+    return Refusal(CHANGED, message, expected=expected, found=found)
+
+
+def check_place(root: Root, step: Step) -> None:
+    """Make sure that the addresses still mean the GPU and the function that were meant.
+
+    Raises Refusal(Changed), or Absent where the GPU or the VF is not there at all.
+    """
+    function = root.path("{}/{}".format(DEVICES, step["gpu_pci"]))
+    if not os.path.isdir(function):
+        raise Absent
+    try:
+        uuid = read_information(root, step["gpu_pci"]).uuid
+    except OSError:
+        uuid = None
+    if uuid != step["gpu"]:
+        found = uuid or "a GPU whose UUID cannot be read"
+        raise changed("{} at {}".format(step["gpu"], step["gpu_pci"]), found)
+    if step["vf"] is None:
+        if step["parent"] != step["gpu_pci"]:
+            raise changed("parent {}".format(step["gpu_pci"]), step["parent"])
+        return
+    try:
+        parent = link_name("{}/virtfn{}".format(function, step["vf"]))
+    except FileNotFoundError as error:
+        raise Absent from error
+    except OSError as error:
+        raise changed("VF {} of {}".format(step["vf"], step["gpu_pci"]), reason(error)) from error
+    if parent != step["parent"]:
+        raise changed("VF {} at {}".format(step["vf"], step["parent"]), "it at {}".format(parent))
+
+
+class MdevHardware:
+    """A vGPU that is a mediated device, on a VF or on the physical function."""
+
+    def __init__(self, root: Root, step: Step) -> None:
+        self._root = root
+        self._step = step
+
+    def find(self) -> Optional[VgpuFact]:
+        """What stands in this step's way or is its vGPU: the mdev of its uuid wherever it is, else its VF's.
+
+        Raises OSError, Refusal(Changed) where the uuid is taken on another parent.
+        """
+        step = self._step
+        mdevs = mdev.find_mdevs(self._root)
+        for each in mdevs:
+            if each.uuid == step["uuid"]:
+                if each.parent != step["parent"]:
+                    raise changed("mdev {} on {}".format(each.uuid, step["parent"]), "it on {}".format(each.parent))
+                return self._fact(each)
+        for each in mdevs:
+            if step["vf"] is not None and each.parent == step["parent"]:
+                return self._fact(each)
+        return None
+
+    def _fact(self, each: mdev.Mdev) -> VgpuFact:
+        name = None
+        if each.type_id is not None:
+            folder = "{}/{}/{}".format(DEVICES, each.parent, mdev.type_directory(each.type_id))
+            try:
+                name = read(self._root.path(folder + "/name"))
+            except OSError:  # a name for the person; the id decides
+                name = None
+        return mdev.read_vgpu(self._root, each, name, Unknowns(), "")
+
+    def create(self) -> Write:
+        step = self._step
+        folder = "{}/{}/{}".format(DEVICES, step["parent"], mdev.type_directory(step["type_id"]))
+        return folder + "/create", "{}\n".format(step["uuid"]).encode("ascii")
+
+    def destroy(self) -> Write:
+        return "{}/{}/remove".format(mdev.BUS, self._step["uuid"]), b"1\n"
+
+
+class VendorHardware:
+    """A vGPU that is a VF with a type set."""
+
+    def __init__(self, root: Root, step: Step) -> None:
+        self._root = root
+        self._step = step
+        self._function = "{}/{}".format(DEVICES, step["parent"])
+
+    def find(self) -> Optional[VgpuFact]:
+        """The vGPU on the VF. Raises OSError, Absent where the VF has no type to set, ValueError."""
+        try:
+            with directory(self._root.path(self._function)) as function:
+                type_id = vendor.read_current(function)
+                if type_id == 0:
+                    return None
+                name = self._step["type_name"] if type_id == self._step["type_id"] else None
+                return read_vendor_vgpu(function, type_id, name, Unknowns(), "")
+        except FileNotFoundError as error:
+            raise Absent from error
+
+    def create(self) -> Write:
+        return self._current(), "{}\n".format(self._step["type_id"]).encode("ascii")
+
+    def destroy(self) -> Write:
+        return self._current(), b"0\n"
+
+    def _current(self) -> str:
+        return "{}/{}".format(self._function, vendor.CURRENT)
+
+
+def hardware_for(root: Root, step: Step) -> Union[MdevHardware, VendorHardware]:
+    """A uuid is what tells the two: a VF's own vGPU has none."""
+    return VendorHardware(root, step) if step["uuid"] is None else MdevHardware(root, step)
+
+
+def is_what_step_means(found: Optional[VgpuFact], step: Step) -> bool:
+    """Whether this is exactly the vGPU of the step."""
+    return found is not None and found["type_id"] == step["type_id"] and found["uuid"] == step["uuid"]
+
+
+def describe(found: Optional[VgpuFact]) -> str:
+    """What was found, in words."""
+    if found is None:
+        return "nothing"
+    name = found["type_name"] or "type {}".format(found["type_id"])
+    return "{} {}".format(name, found["uuid"]) if found["uuid"] else name
+
+
+def holders(root: Root, vgpu: VgpuFact) -> List[str]:
+    """Who has the vGPU open, in words. Raises vfio.Unreadable where that cannot be told."""
+    if not vgpu["vfio"]:
+        raise Unreadable("its /dev/vfio paths cannot be read")
+    return [
+        "open by pid {} ({})".format(handle["pid"], handle["vm_name"] or handle["command"])
+        for handle in open_handles(root)
+        if handle["path"] in vgpu["vfio"]
+    ]
