@@ -1,0 +1,94 @@
+"""One host, reached: one SSH connection that carries the host program and libvirt. What the controller uses."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Self
+
+from vgpumgr.errors import HostDeadline, VgpumgrError
+from vgpumgr.link import ssh
+from vgpumgr.link.deadlines import Bounded, Deadlines, humanize
+from vgpumgr.link.hypervisor import Hypervisor
+from vgpumgr.link.program import Program
+from vgpumgr.link.tunnel import STAGE
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from vgpumgr.core.endpoint import Endpoint
+
+_OPENING_S = 5.0  # for an opening libvirt to give up once its connection is gone
+
+
+class HostLink:
+    """An open link; a context manager. `close` gives everything back: lock, tunnel, connection."""
+
+    def __init__(
+        self,
+        connection: ssh.SshConnection,
+        program: Program,
+        opening: Bounded[Hypervisor] | None,
+        *,
+        libvirt_s: float,
+    ) -> None:
+        self.host = connection.endpoint.host
+        self.negotiated = connection.negotiated
+        self.program = program
+        self._connection = connection
+        self._opening = opening
+        self._libvirt_s = libvirt_s
+
+    def hypervisor(self) -> Hypervisor:
+        """Libvirt on that host; waits for what `connect` began, and raises why it could not be opened."""
+        if self._opening is None:
+            raise ValueError("this link was opened without libvirt")
+        try:
+            return self._opening.result(self._libvirt_s + _OPENING_S)
+        except TimeoutError as error:
+            raise HostDeadline(self.host, STAGE, f"libvirt was not open within {humanize(self._libvirt_s)}") from error
+
+    def close(self) -> None:
+        """End the program's session, libvirt, the connection, in this order; takes a few seconds at most."""
+        self.program.close()
+        _close(self._connection, self._opening)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def connect(endpoint: Endpoint, *, deadlines: Deadlines | None = None, hypervisor: bool = True) -> HostLink:
+    """Connect and start the host program; with `hypervisor` libvirt is opened beside it (it takes 0.2 s)."""
+    limits = deadlines or Deadlines()
+    connection = ssh.open_connection(endpoint, limits)
+    opening: Bounded[Hypervisor] | None = None
+    try:
+        if hypervisor:
+            opening = Bounded(lambda: Hypervisor.open(connection, limits), name="libvirt-open")
+        program = Program.start(connection, limits)
+    except BaseException:
+        _close(connection, opening)
+        raise
+    return HostLink(connection, program, opening, libvirt_s=limits.libvirt)
+
+
+def _close(connection: ssh.SshConnection, opening: Bounded[Hypervisor] | None) -> None:
+    """Libvirt first, while its tunnel still stands; but one that is still being opened goes with its connection."""
+    opened = None if opening is None or not opening.done else _outcome(opening)
+    if opened is not None:
+        opened.close()
+    connection.close()
+    if opening is not None and opened is None and opening.wait(_OPENING_S):
+        late = _outcome(opening)
+        if late is not None:
+            late.close()
+
+
+def _outcome(opening: Bounded[Hypervisor]) -> Hypervisor | None:
+    with contextlib.suppress(VgpumgrError, OSError, TimeoutError):
+        return opening.result(0)
+    return None

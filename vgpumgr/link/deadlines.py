@@ -1,0 +1,105 @@
+"""How long each stage of reaching a host may take, and how a call that cannot be interrupted is left behind.
+
+Every wait of the link has an end. What blocks in C or in another library's thread (getaddrinfo, a paramiko request
+without a timeout, every libvirt call) runs in a daemon thread of its own, so that the caller can stop waiting and a
+Ctrl-C reaches it at once; daemon, because such a thread must not keep the interpreter alive.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """Seconds. `program` is for the start and for each request beyond the wait that the request itself names.
+
+    libvirt: libvirtd itself waits 30 s for another job on a domain before it says so; 40 lets its own answer come first.
+    """
+
+    dns: float = 5
+    tcp: float = 10
+    banner: float = 10
+    kex: float = 10
+    auth: float = 10
+    program: float = 20
+    libvirt: float = 40
+
+
+def now() -> float:
+    """Seconds on a clock that goes on while the machine sleeps: a laptop's lid must not keep a lease looking fresh."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Deadline:
+    """A point in time that several waits share."""
+
+    __slots__ = ("_end", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = now() + seconds
+
+    def remaining(self) -> float:
+        """Seconds left, never below 0."""
+        return max(0.0, self._end - now())
+
+    @property
+    def expired(self) -> bool:
+        return self.remaining() <= 0
+
+
+class Bounded(Generic[T]):
+    """A call that runs in a daemon thread and can be waited for, more than once and by several."""
+
+    def __init__(self, call: Callable[[], T], *, name: str) -> None:
+        self._call: Callable[[], T] | None = call
+        self._done = threading.Event()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name=f"vgpumgr-{name}", daemon=True).start()
+
+    def _run(self) -> None:
+        call, self._call = self._call, None
+        assert call is not None
+        try:
+            self._value = call()
+        except BaseException as error:  # noqa: BLE001 -- it is raised again where the result is awaited
+            self._error = error
+        finally:
+            del call  # what it closes over (a libvirt object) must not live longer than the call
+            self._done.set()
+
+    @property
+    def done(self) -> bool:
+        return self._done.is_set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it ended within that time."""
+        return self._done.wait(timeout_s)
+
+    def result(self, timeout_s: float) -> T:
+        """Its value, or its error raised here. TimeoutError where it has not ended: it goes on in its thread."""
+        if not self._done.wait(timeout_s):
+            raise TimeoutError
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # set, since there is no error
+
+
+def bounded(call: Callable[[], T], timeout_s: float, *, name: str) -> T:
+    """The value of `call`, or TimeoutError after that time while it goes on in its own thread."""
+    return Bounded(call, name=name).result(timeout_s)
+
+
+def humanize(seconds: float) -> str:
+    """10 s, 0.5 s."""
+    return f"{seconds:g} s"

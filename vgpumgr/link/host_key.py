@@ -1,0 +1,116 @@
+"""Is this the host that known_hosts knows? Decides from key blobs alone, and words the refusals.
+
+An unknown key is never added by itself: the message carries the fingerprint, how to compare it, and the line to run.
+"""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpumgr.errors import HostKeyRefused
+from vgpumgr.link.known_hosts import KnownHosts, compute_fingerprint, render_name
+
+if TYPE_CHECKING:
+    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.link.known_hosts import Known
+
+# What we accept, best first: Ed25519 verifies cheapest; RSA only with SHA-2.
+HOST_KEYS = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
+
+
+def usable_types(known: Known) -> tuple[str, ...]:
+    """Only kinds of key that the file has for this host: else a host with several could offer one that is not in it."""
+    have = {key.type for key in known.keys}
+    found = tuple(name for name in HOST_KEYS if name in have or (name.startswith("rsa-") and "ssh-rsa" in have))
+    return found or HOST_KEYS
+
+
+def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes) -> None:
+    """Return if the file has this very key for the host; HostKeyRefused if it is revoked, unknown or another."""
+    file = endpoint.known_hosts
+    shown = f"{key_type} {compute_fingerprint(blob)}"
+    for revoked in known.revoked:
+        if revoked.blob == blob:
+            raise _refused(
+                endpoint,
+                f"the host's key {shown} is marked @revoked in {file}:{revoked.line}",
+                hint="this key is known to be stolen: give the host new keys, and do not connect before",
+            )
+    if any(one.blob == blob for one in known.keys):
+        return
+    name = render_name(endpoint.address, endpoint.port)
+    add = f"{_scan(endpoint)} >> {shlex.quote(file)}"
+    if not known.keys:
+        raise _refused(
+            endpoint,
+            f"{file} has no key of {name}; the host offers {shown}",
+            hint=f"compare the fingerprint on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
+            details=known.remarks,
+        )
+    raise _refused(
+        endpoint,
+        f"the host's key has CHANGED: it offers {shown}",
+        hint=f"someone may stand in between. If the host was reinstalled: {_forget(endpoint)}, compare the fingerprint "
+        f"on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
+        details=_known_lines(endpoint, known),
+    )
+
+
+def refuse_other_kind(endpoint: Endpoint, known: Known) -> HostKeyRefused:
+    """The refusal of a host that offers no key of the kinds that the file has for it."""
+    name = render_name(endpoint.address, endpoint.port)
+    return _refused(
+        endpoint,
+        f"the host's key has CHANGED: it has none of the kinds that {endpoint.known_hosts} knows for {name}",
+        hint=f"someone may stand in between. If the host was reinstalled: {_forget(endpoint)}, compare what "
+        f"`{_scan(endpoint)}` shows with the host's console, then add it to {endpoint.known_hosts}",
+        details=_known_lines(endpoint, known),
+    )
+
+
+def load_known_hosts(path: str) -> KnownHosts:
+    """The index of that file. A missing or unreadable one knows nobody: every host is refused, with the fix."""
+    file = Path(path).expanduser()
+    try:
+        found = file.stat()
+        return _parse_file(str(file), found.st_mtime_ns, found.st_size, found.st_ino)
+    except OSError:
+        return KnownHosts("")
+
+
+@functools.lru_cache(maxsize=4)
+def _parse_file(path: str, _mtime_ns: int, _size: int, _inode: int) -> KnownHosts:
+    """The index, made once per state of the file: ten thousand hosts share it."""
+    return KnownHosts(Path(path).read_text(encoding="utf-8", errors="replace"))
+
+
+def _refused(endpoint: Endpoint, message: str, *, hint: str, details: tuple[str, ...] = ()) -> HostKeyRefused:
+    return HostKeyRefused(endpoint.host, "kex", message, hint=hint, details=details)
+
+
+def _known_lines(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
+    return tuple(f"{endpoint.known_hosts}:{one.line} has {one.type} {one.fingerprint}" for one in known.keys)
+
+
+def _scan(endpoint: Endpoint) -> str:
+    return f"ssh-keyscan -p {endpoint.port} {shlex.quote(endpoint.address)}"
+
+
+def _forget(endpoint: Endpoint) -> str:
+    name = render_name(endpoint.address, endpoint.port)
+    return f"ssh-keygen -R {shlex.quote(name)} -f {shlex.quote(endpoint.known_hosts)}"
+
+
+def _key_file(key_type: str) -> str:
+    kind = "ed25519" if "ed25519" in key_type else "ecdsa" if "ecdsa" in key_type else "rsa"
+    return f"/etc/ssh/ssh_host_{kind}_key.pub"

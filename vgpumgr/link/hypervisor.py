@@ -1,0 +1,299 @@
+"""libvirt on one host, through the tunnel. The package's one importer of libvirt, in threads and on first use.
+
+Three traps shape it. A libvirt call cannot be interrupted, so each runs in a thread of its own with a deadline, at which
+the tunnel is cut and the call raises. A domain object that outlives its call (in a traceback, say) keeps the connection
+open and can hang the interpreter's exit, so objects live in those threads only and errors leave them as plain values.
+And a document dumped with SECURE holds passwords, so that flag is never passed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid as uuid_module
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+from vgpumgr.core.domains import DomainDocuments, SavedDocuments
+from vgpumgr.core.names import VmName, VmUuid
+from vgpumgr.errors import HostDeadline, HypervisorError, Unreachable
+from vgpumgr.link.deadlines import Bounded, Deadline, humanize
+from vgpumgr.link.tunnel import STAGE, Tunnel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import libvirt
+
+    from vgpumgr.core.names import HostName
+    from vgpumgr.link.deadlines import Deadlines
+    from vgpumgr.link.ssh import SshConnection
+
+T = TypeVar("T")
+_AT_ONCE = 4  # calls in flight on the one connection; libvirtd serves five of one client by default
+_CLOSE_S = 2.0
+_UNWIND_S = 2.0  # for a call to raise once its tunnel is cut
+_BUSY = "is a VM busy there? libvirt waits 30 s for a running migration, save or backup of it"
+_START = "start it there: systemctl start libvirtd, or on RHEL 9 and later systemctl start virtqemud.socket"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refused:
+    """A libvirtError as a plain value: its traceback would hold libvirt's objects."""
+
+    code: int
+    message: str
+
+
+class Hypervisor:
+    """An open libvirt connection. Safe to use from several threads."""
+
+    def __init__(self, host: HostName, connection: libvirt.virConnect, tunnel: Tunnel, *, timeout_s: float) -> None:
+        self.host = host
+        self._connection: libvirt.virConnect | None = connection
+        self._tunnel = tunnel
+        self._timeout_s = timeout_s
+
+    @classmethod
+    def open(cls, ssh: SshConnection, deadlines: Deadlines) -> Hypervisor:
+        """Open libvirt over that SSH connection. Unreachable(stage=libvirt) says why not."""
+        host = ssh.endpoint.host
+        tunnel = Tunnel(ssh, timeout_s=deadlines.libvirt)
+        try:
+            opened = _run(host, tunnel, lambda: _open(tunnel.path), Deadline(deadlines.libvirt), "open")
+        except HypervisorError as error:
+            said = tunnel.why() if tunnel.ended else ""
+            tunnel.cut()
+            raise Unreachable(
+                host, STAGE, f"libvirt does not answer: {_last_line(said) or error.message}", hint=_START
+            ) from error
+        except BaseException:
+            tunnel.cut()
+            raise
+        return cls(host, opened, tunnel, timeout_s=deadlines.libvirt)
+
+    def version(self) -> int:
+        """The version of the host's libvirt: 9000000 is 9.0.0."""
+        return self._call(lambda connection: int(connection.getLibVersion()), "version")
+
+    def domains(self) -> tuple[DomainDocuments, ...]:
+        """Every domain, shut off ones and transient ones too, ordered by name."""
+        deadline = Deadline(self._timeout_s)
+        names = self._call(_list_uuids, "list the domains", deadline)
+        slices = [names[position::_AT_ONCE] for position in range(_AT_ONCE)]
+        running = [self._begin(_documents_of(part), "read the domains") for part in slices if part]
+        found = [one for call in running for one in self._end(call, "read the domains", deadline)]
+        return tuple(sorted(found, key=lambda one: (one.name, one.uuid)))
+
+    def domain(self, uuid: VmUuid) -> DomainDocuments | None:
+        """One domain, or None where the host has none of that UUID."""
+        found = self._call(_documents_of([uuid]), "read the domain")
+        return found[0] if found else None
+
+    def saved(self, uuid: VmUuid) -> SavedDocuments:
+        """The XML inside its managed-save image, and each snapshot's."""
+        return self._call(lambda connection: _read_saved(connection, uuid), "read saved images and snapshots")
+
+    def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
+        """Put that element (without prefix and xmlns) into the persistent definition; None takes it out."""
+
+        def write(connection: libvirt.virConnect) -> None:
+            import libvirt
+
+            try:
+                _domain(connection, uuid).setMetadata(
+                    libvirt.VIR_DOMAIN_METADATA_ELEMENT,
+                    xml,  # type: ignore[arg-type]  # None removes the element; the binding's annotation forgets it
+                    key,
+                    uri,
+                    libvirt.VIR_DOMAIN_AFFECT_CONFIG,
+                )
+            except libvirt.libvirtError as error:
+                if xml is not None or error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+                    raise
+
+        self._call(write, "write the claim")
+
+    def attach_device(self, uuid: VmUuid, xml: str) -> None:
+        """Add a device to the persistent definition."""
+
+        def attach(connection: libvirt.virConnect) -> None:
+            import libvirt
+
+            _domain(connection, uuid).attachDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+
+        self._call(attach, "attach the device")
+
+    def detach_device(self, uuid: VmUuid, xml: str) -> None:
+        """Take a device out of the persistent definition."""
+
+        def detach(connection: libvirt.virConnect) -> None:
+            import libvirt
+
+            _domain(connection, uuid).detachDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+
+        self._call(detach, "detach the device")
+
+    def close(self) -> None:
+        """Say goodbye if libvirt still listens, and cut the tunnel in any case."""
+        connection, self._connection = self._connection, None
+        if connection is not None and not self._tunnel.ended:
+            Bounded(_closer(connection), name="libvirt-close").wait(_CLOSE_S)
+        self._tunnel.cut()
+
+    def _call(self, call: Callable[[libvirt.virConnect], T], what: str, deadline: Deadline | None = None) -> T:
+        return self._end(self._begin(call, what), what, deadline or Deadline(self._timeout_s))
+
+    def _begin(self, call: Callable[[libvirt.virConnect], T], what: str) -> Bounded[T | _Refused]:
+        connection = self._connection
+        if connection is None or self._tunnel.ended:
+            raise _lost(self.host, self._tunnel, what)
+        return _begin(lambda: call(connection))
+
+    def _end(self, running: Bounded[T | _Refused], what: str, deadline: Deadline) -> T:
+        return _end(self.host, self._tunnel, running, deadline, what)
+
+
+def _run(host: HostName, tunnel: Tunnel, call: Callable[[], T], deadline: Deadline, what: str) -> T:
+    return _end(host, tunnel, _begin(call), deadline, what)
+
+
+def _begin(call: Callable[[], T]) -> Bounded[T | _Refused]:
+    def guarded() -> T | _Refused:
+        import libvirt
+
+        try:
+            return call()
+        except libvirt.libvirtError as error:
+            return _Refused(code=error.get_error_code() or 0, message=error.get_error_message() or str(error))
+
+    return Bounded(guarded, name="libvirt")
+
+
+def _end(host: HostName, tunnel: Tunnel, running: Bounded[T | _Refused], deadline: Deadline, what: str) -> T:
+    try:
+        value = running.result(deadline.remaining())
+    except TimeoutError as error:
+        tunnel.cut()
+        running.wait(_UNWIND_S)
+        raise HostDeadline(host, STAGE, f"{what}: no answer within {humanize(deadline.seconds)}", hint=_BUSY) from error
+    if not isinstance(value, _Refused):
+        return value
+    if tunnel.ended:
+        raise _lost(host, tunnel, what)
+    raise HypervisorError(host, f"{what}: {value.message}", code=value.code, hint=_hint(value.code))
+
+
+def _lost(host: HostName, tunnel: Tunnel, what: str) -> Unreachable:
+    said = _last_line(tunnel.why())
+    return Unreachable(
+        host, STAGE, f"{what}: the connection to libvirt was lost{f' ({said})' if said else ''}", hint=_START
+    )
+
+
+def _hint(code: int) -> str | None:
+    import libvirt
+
+    return {
+        libvirt.VIR_ERR_NO_DOMAIN: "the VM was undefined or moved meanwhile: run the same command again",
+        libvirt.VIR_ERR_OPERATION_TIMEOUT: "the VM is busy (migration, save, backup): try again when that is done",
+        libvirt.VIR_ERR_OPERATION_INVALID: "a transient VM has no definition to change: virsh define it first",
+        libvirt.VIR_ERR_AUTH_FAILED: "log in as root, or let polkit allow org.libvirt.unix.manage",
+        libvirt.VIR_ERR_AUTH_UNAVAILABLE: "log in as root, or let polkit allow org.libvirt.unix.manage",
+        libvirt.VIR_ERR_ACCESS_DENIED: "log in as root",
+    }.get(code)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+# What follows runs in the threads of calls, beside libvirt's objects.
+
+
+def _open(path: str) -> libvirt.virConnect:
+    import libvirt
+
+    # Without a handler libvirt prints every error to stderr. No event loop is registered, so there is no keepalive.
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)
+    return libvirt.open(f"qemu+unix:///system?socket={quote(path)}")
+
+
+def _closer(connection: libvirt.virConnect) -> Callable[[], None]:
+    def close() -> None:
+        import libvirt
+
+        with contextlib.suppress(libvirt.libvirtError):
+            connection.close()
+
+    return close
+
+
+def _domain(connection: libvirt.virConnect, uuid: VmUuid) -> libvirt.virDomain:
+    return connection.lookupByUUID(uuid_module.UUID(uuid).bytes)
+
+
+def _list_uuids(connection: libvirt.virConnect) -> list[VmUuid]:
+    return [VmUuid(domain.UUIDString()) for domain in connection.listAllDomains(0)]
+
+
+def _documents_of(uuids: Sequence[VmUuid]) -> Callable[[libvirt.virConnect], list[DomainDocuments]]:
+    """A call that reads those domains, leaving out the ones that are there no more."""
+
+    def read(connection: libvirt.virConnect) -> list[DomainDocuments]:
+        found = (_read_documents(connection, uuid) for uuid in uuids)
+        return [one for one in found if one is not None]
+
+    return read
+
+
+def _read_documents(connection: libvirt.virConnect, uuid: VmUuid) -> DomainDocuments | None:
+    import libvirt
+
+    name, active, persistent, managed_save = VmName(uuid), False, False, False
+    inactive_xml = live_xml = unreadable = None
+    try:
+        domain = _domain(connection, uuid)
+        name = VmName(domain.name())
+        persistent = bool(domain.isPersistent())
+        managed_save = bool(domain.hasManagedSaveImage(0))
+        if persistent:
+            inactive_xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+        # Last: a VM that was started meanwhile was started from what was just read.
+        active = bool(domain.isActive())
+        if active:
+            live_xml = domain.XMLDesc(0)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        if not connection.isAlive():
+            raise
+        unreadable = error.get_error_message() or str(error)
+    return DomainDocuments(
+        name=name,
+        uuid=uuid,
+        active=active,
+        persistent=persistent,
+        managed_save=managed_save,
+        inactive_xml=inactive_xml,
+        live_xml=live_xml,
+        unreadable=unreadable,
+    )
+
+
+def _read_saved(connection: libvirt.virConnect, uuid: VmUuid) -> SavedDocuments:
+    import libvirt
+
+    image_xml = unreadable = None
+    snapshots: list[tuple[str, str]] = []
+    domain = _domain(connection, uuid)
+    try:
+        if domain.hasManagedSaveImage(0):
+            image_xml = domain.managedSaveGetXMLDesc(0)
+        snapshots.extend((one.getName(), one.getXMLDesc(0)) for one in domain.listAllSnapshots(0))
+    except libvirt.libvirtError as error:
+        if not connection.isAlive():
+            raise
+        unreadable = error.get_error_message() or str(error)
+    return SavedDocuments(image_xml=image_xml, snapshots=tuple(snapshots), unreadable=unreadable)

@@ -1,0 +1,187 @@
+"""An own index of a known_hosts file: which keys may this host have? Pure: text in, answers out.
+
+paramiko's HostKeys.load compares each line with all before it (10,000 lines: 16 s of CPU for each connection) and one
+@cert-authority line makes it fail for every host. This one reads nothing of a line but its names until a host asks:
+10,000 lines in a few milliseconds. The rules are OpenSSH's (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT), and `ssh-keygen -F`
+is the tests' oracle: comma lists, * and ?, negation, `[host]:port`, hashed names, @revoked. Host certificates are not
+supported: @cert-authority lines are passed over, with a remark.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+_HASH_MAGIC = "|1|"
+_REVOKED = "@revoked"
+_AUTHORITY = "@cert-authority"
+DEFAULT_PORT = 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownKey:
+    """One key that the file gives a host. `line` counts from 1; `blob` is the key as it goes over the wire."""
+
+    line: int
+    type: str
+    blob: bytes
+
+    @property
+    def fingerprint(self) -> str:
+        return compute_fingerprint(self.blob)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """All that the file says about one host. `remarks` are lines that were passed over, and why."""
+
+    keys: tuple[KnownKey, ...] = ()
+    revoked: tuple[KnownKey, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+class _Line(NamedTuple):
+    number: int
+    marker: str | None
+    rest: str  # "TYPE BASE64 comment…"
+
+
+class _Hashed(NamedTuple):
+    salt: bytes
+    digest: bytes
+    line: _Line
+
+
+class _Patterns(NamedTuple):
+    wanted: tuple[re.Pattern[str], ...]
+    negated: tuple[re.Pattern[str], ...]
+    line: _Line
+
+
+class KnownHosts:
+    """The index. Built once per file (see ssh.py), asked once per host."""
+
+    def __init__(self, text: str) -> None:
+        self._plain: dict[str, list[_Line]] = {}
+        self._hashed: list[_Hashed] = []
+        self._patterns: list[_Patterns] = []
+        # Only \n ends a line for OpenSSH; splitlines() would also split at form feeds and the like.
+        for number, raw in enumerate(text.split("\n"), start=1):
+            self._add(number, raw)
+
+    def _add(self, number: int, raw: str) -> None:
+        stripped = raw.replace("\t", " ").strip(" \r")
+        if not stripped or stripped.startswith("#"):
+            return
+        marker = None
+        if stripped.startswith("@"):
+            marker, stripped = _split(stripped)
+        names, rest = _split(stripped)
+        line = _Line(number, marker, rest)
+        if names.startswith(_HASH_MAGIC):
+            hashed = _parse_hashed(names, line)
+            if hashed is not None:
+                self._hashed.append(hashed)
+        elif any(character in names for character in "*?!"):
+            self._patterns.append(_parse_patterns(names, line))
+        else:
+            for name in names.lower().split(","):
+                self._plain.setdefault(name, []).append(line)
+
+    def find(self, host: str, port: int = DEFAULT_PORT) -> Known:
+        """The keys of that host: lines that name `host`, or with a port other than 22 `[host]:port`."""
+        name = render_name(host, port)
+        encoded = name.encode()
+        lines = list(self._plain.get(name, ()))
+        lines += [
+            hashed.line
+            for hashed in self._hashed
+            if hmac.compare_digest(hmac.digest(hashed.salt, encoded, "sha1"), hashed.digest)
+        ]
+        lines += [
+            pattern.line
+            for pattern in self._patterns
+            if any(one.fullmatch(name) for one in pattern.wanted)
+            and not any(one.fullmatch(name) for one in pattern.negated)
+        ]
+        return _read(sorted(set(lines)))
+
+
+def render_name(host: str, port: int) -> str:
+    """The name a host has in known_hosts: lower case, and `[host]:port` where the port is not 22."""
+    return host.lower() if port == DEFAULT_PORT else f"[{host.lower()}]:{port}"
+
+
+def compute_fingerprint(blob: bytes) -> str:
+    """SHA256:… as ssh and ssh-keygen -l print it."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def _read(lines: list[_Line]) -> Known:
+    keys: list[KnownKey] = []
+    revoked: list[KnownKey] = []
+    remarks: list[str] = []
+    for line in lines:
+        if line.marker == _AUTHORITY:
+            remarks.append(f"line {line.number}: @cert-authority is passed over: host certificates are not supported")
+            continue
+        if line.marker not in (None, _REVOKED):
+            remarks.append(f"line {line.number}: unknown marker {line.marker}")
+            continue
+        key = _parse_key(line)
+        if key is None:
+            remarks.append(f"line {line.number}: not a key")
+        elif line.marker == _REVOKED:
+            revoked.append(key)
+        else:
+            keys.append(key)
+    return Known(keys=tuple(keys), revoked=tuple(revoked), remarks=tuple(remarks))
+
+
+def _parse_key(line: _Line) -> KnownKey | None:
+    """The key of a line; None where type and blob do not agree (OpenSSH passes over such a line too)."""
+    key_type, rest = _split(line.rest)
+    encoded, _ = _split(rest)
+    try:
+        blob = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    length = int.from_bytes(blob[:4], "big")
+    if len(blob) <= 4 + length or blob[4 : 4 + length] != key_type.encode():
+        return None
+    return KnownKey(line=line.number, type=key_type, blob=blob)
+
+
+def _parse_hashed(names: str, line: _Line) -> _Hashed | None:
+    salt, _, digest = names[len(_HASH_MAGIC) :].partition("|")
+    try:
+        found = _Hashed(base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True), line)
+    except (binascii.Error, ValueError):
+        return None
+    return found if len(found.digest) == hashlib.sha1(usedforsecurity=False).digest_size else None
+
+
+def _parse_patterns(names: str, line: _Line) -> _Patterns:
+    parts = [part for part in names.lower().split(",") if part]
+    return _Patterns(
+        tuple(_compile(part) for part in parts if not part.startswith("!")),
+        tuple(_compile(part[1:]) for part in parts if part.startswith("!")),
+        line,
+    )
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    """OpenSSH's wildcards: * and ? only; brackets are themselves, since `[host]:port` is written with them."""
+    collapsed = re.sub(r"\*+", "*", pattern)  # runs of stars would make the matching exponential
+    return re.compile("".join({"*": ".*", "?": "."}.get(one, re.escape(one)) for one in collapsed), re.DOTALL)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """First word, and the rest without leading blanks."""
+    word, _, rest = text.partition(" ")
+    return word, rest.lstrip(" ")

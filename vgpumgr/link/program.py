@@ -1,0 +1,282 @@
+"""The host program's session: typed requests, one at a time, each with an end; and the lease on the host's lock.
+
+The lock is the program's, and dies with it. So whoever holds it must know that the program is still there: `assert_fresh`
+before each write to libvirt, and a thread that pings while nothing else is said. An answer's age counts from the moment
+its request was *sent*: one that lay in a buffer while this process was stopped would else look new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
+
+from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
+from vgpumgr.host import protocol
+from vgpumgr.host.protocol import Hello, LedgerEntry, Snapshot, Step, VgpuFact
+from vgpumgr.link import bootstrap, refusals, wire
+from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vgpumgr.core.names import HostName
+    from vgpumgr.link.deadlines import Deadlines
+    from vgpumgr.link.ssh import SshConnection
+
+STAGE = "program"
+PING_EVERY_S = 8.0  # a third of protocol.LEASE_S: two may be lost
+PING_S = 10.0
+_GRACE_S = 2.0  # a request ends by its own deadline; this much later it is stuck below (a stopped peer, a full socket)
+_AGAIN = "run the same command again: it looks afresh and goes on from what is there"
+
+
+T = TypeVar("T")
+_STDERR_LINES = 12
+_EXIT_LEASE = 3  # host/program.py: the lock's owner was silent for too long
+
+
+class ExecuteResult(TypedDict):
+    """What a step led to: its ledger entry and the vGPU as read back (null once gone), and a remark if any."""
+
+    entry: LedgerEntry | None
+    vgpu: VgpuFact | None
+    note: str | None
+
+
+class ByteStream(Protocol):
+    """What a session needs of a command that runs somewhere; ssh.RemoteCommand is one."""
+
+    def send(self, data: bytes, deadline: Deadline) -> None: ...
+    def receive(self, deadline: Deadline | None = None) -> bytes: ...
+    def stderr(self) -> str: ...
+    def exit_status(self, timeout_s: float) -> int | None: ...
+
+
+class Program:
+    """A host program that has greeted. Safe to use from several threads: requests wait for one another."""
+
+    def __init__(
+        self, host: HostName, stream: ByteStream, *, request_s: float, is_connected: Callable[[], bool]
+    ) -> None:
+        self.host = host
+        self.hello: Hello
+        self.requests = 0
+        self._stream = stream
+        self._request_s = request_s
+        self._is_connected = is_connected
+        self._lines = wire.Lines()
+        self._turn = threading.Lock()
+        self._last_id = 0
+        self._sent_at = self._answered_at = now()
+        self._locked = False
+        self._lost: str | None = None
+        self._broken: HostError | None = None
+        self._stop_pinging = threading.Event()
+
+    @classmethod
+    def start(cls, connection: SshConnection, deadlines: Deadlines) -> Self:
+        """Run the host program over that connection, from memory, and wait for its greeting."""
+        deadline = Deadline(deadlines.program)
+        stream = connection.run(bootstrap.SERVE, stage=STAGE, timeout_s=deadlines.program)
+        program = cls(
+            connection.endpoint.host, stream, request_s=deadlines.program, is_connected=lambda: connection.alive
+        )
+        program.greet(bootstrap.package(), deadline)
+        return program
+
+    def greet(self, package: bytes, deadline: Deadline) -> None:
+        """Send the program and read its greeting."""
+        self.hello = self._bounded(lambda: self._greet(package, deadline), deadline)
+
+    def observe(self, *, wait_s: float) -> Snapshot:
+        """The host's facts, read under the shared lock."""
+        ok = self._request("observe", {"wait_s": wait_s}, wait_s + self._request_s)
+        return self._checked(ok, Snapshot, "snapshot")
+
+    def lock(self, *, by: str, wait_s: float) -> Snapshot:
+        """Take the host's exclusive lock, and the facts under it. Busy names who has it. Kept until `unlock` or close."""
+        ok = self._request("lock", {"by": by, "wait_s": wait_s}, wait_s + self._request_s)
+        self._locked = True
+        self._stop_pinging = threading.Event()
+        threading.Thread(target=self._keep_alive, args=(self._stop_pinging,), name="vgpumgr-ping", daemon=True).start()
+        return self._checked(ok, Snapshot, "snapshot")
+
+    def execute(self, step: Step, *, deadline_s: float) -> ExecuteResult:
+        """Carry out one step under the lock. The host program gives up at `deadline_s` and says what may still happen."""
+        ok = self._request("execute", {"step": step, "deadline_s": deadline_s}, deadline_s + self._request_s)
+        return self._checked(ok, ExecuteResult, "result")
+
+    def unlock(self, gpus: Sequence[str]) -> Snapshot:
+        """The last facts of these GPUs (UUIDs), read under the lock, which is then given back."""
+        ok = self._request("unlock", {"gpus": list(gpus)}, self._request_s)
+        self._stop()
+        return self._checked(ok, Snapshot, "snapshot")
+
+    def ping(self) -> None:
+        """Hear from the program."""
+        self._request("ping", {}, PING_S)
+
+    def assert_fresh(self, max_age_s: float = 5.0) -> None:
+        """Return only if the lock's holder was heard no longer than `max_age_s` ago, else ask it; LeaseLost if it is gone."""
+        self._raise_if_lost()
+        if not self._locked:
+            raise LeaseLost(self.host, "the host's lock is not held", hint=_AGAIN)
+        if now() - self._answered_at <= max_age_s:
+            return
+        try:
+            self._request("ping", {}, max_age_s)
+        except LeaseLost:
+            raise
+        except HostError as error:
+            self._lost = error.message
+            raise LeaseLost(
+                self.host, "the lock's holder no longer answers, so nothing more was written", hint=_AGAIN
+            ) from error
+
+    def close(self) -> None:
+        """Stop pinging. The program itself ends with its connection, and the lock with it."""
+        self._stop()
+
+    def _request(self, verb: str, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        if verb != "ping":
+            self.requests += 1
+        deadline = Deadline(timeout_s)
+
+        def exchange() -> dict[str, Any]:
+            # In a thread of its own: after a Ctrl-C here it still takes its answer, and the next request finds order.
+            if not self._turn.acquire(timeout=deadline.remaining()):
+                raise TimeoutError
+            try:
+                return self._exchange(verb, fields, deadline)
+            finally:
+                self._turn.release()
+
+        return self._bounded(exchange, deadline)
+
+    def _bounded(self, call: Callable[[], T], deadline: Deadline) -> T:
+        """The call's value; its errors in our words."""
+        running = Bounded(call, name="request")
+        try:
+            return running.result(deadline.seconds + _GRACE_S)
+        except TimeoutError as error:
+            late = self._late(deadline)
+            if not running.done:
+                self._broken = late
+            raise late from error
+        except wire.WireError as error:
+            self._broken = ProgramFailed(self.host, f"the host program is not understood: {error}")
+            raise self._broken from error
+
+    def _greet(self, package: bytes, deadline: Deadline) -> Hello:
+        # A program that ended before it had read all has said why on its output.
+        with contextlib.suppress(ConnectionError):
+            self._stream.send(package, deadline)
+        while True:
+            hello = wire.read_greeting(self._lines)
+            if hello is not None:
+                return hello
+            self._read(deadline)
+
+    def _exchange(self, verb: str, fields: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
+        """One request and its answer, in turn."""
+        self._raise_if_lost()
+        if self._broken is not None:
+            raise self._broken
+        self._last_id += 1
+        silent_s, self._sent_at = now() - self._sent_at, now()
+        try:
+            self._stream.send(wire.render_request(self._last_id, verb, fields), deadline)
+        except ConnectionError as error:
+            raise self._ended(silent_s) from error
+        while True:
+            line = self._lines.take()
+            if line is None:
+                self._read(deadline, silent_s)
+                continue
+            number, ok, err = wire.parse_answer(line)
+            if 0 < number < self._last_id:
+                continue  # the late answer to a request that had been given up
+            if number != self._last_id:
+                raise wire.WireError(f"an answer to request {number}, which was not asked: {wire.show(line)}")
+            if ok is None:
+                raise refusals.translate(self.host, err)
+            self._answered_at = self._sent_at
+            return ok
+
+    def _read(self, deadline: Deadline, silent_s: float = 0.0) -> None:
+        chunk = self._stream.receive(deadline)
+        if not chunk:
+            raise self._ended(silent_s)
+        self._lines.feed(chunk)
+
+    def _ended(self, silent_s: float) -> HostError:
+        """Why there is no more output. `silent_s`: for how long nothing had been sent before this request."""
+        status = self._stream.exit_status(1.0)
+        if self._locked and (silent_s > protocol.LEASE_S or status == _EXIT_LEASE):
+            self._lost = f"it heard nothing for {max(silent_s, protocol.LEASE_S):.0f} s and gave the lock back"
+            self._broken = LeaseLost(self.host, self._lost, hint=_AGAIN)
+        elif not self._is_connected():
+            self._broken = Unreachable(self.host, STAGE, "the connection was lost", hint="is the host still up?")
+        else:
+            self._broken = self._failed(status)
+        return self._broken
+
+    def _failed(self, status: int | None) -> ProgramFailed:
+        said = self._stream.stderr().splitlines()[-_STDERR_LINES:]
+        pending = self._lines.pending
+        if pending:
+            said.append(wire.noise(pending))
+        if status == bootstrap.TOO_OLD:
+            return ProgramFailed(
+                self.host,
+                "no Python 3.9 or newer on this host",
+                hint="install it there: apt-get install python3, or dnf install python3.9 (RHEL 8)",
+                details=said,
+            )
+        how = "was killed, or its end is not known" if status is None else f"ended with exit status {status}"
+        return ProgramFailed(
+            self.host,
+            f"the host program {how}" + (f": {said[-1]}" if said else ""),
+            hint="see the details, and the host's journal",
+            details=said,
+        )
+
+    def _late(self, deadline: Deadline) -> HostDeadline:
+        pending = self._lines.pending
+        return HostDeadline(
+            self.host,
+            STAGE,
+            f"no answer within {humanize(deadline.seconds)}",
+            hint="the host hangs or is overloaded; what was asked may still happen, so look before you repeat it",
+            details=[wire.noise(pending)] if pending and self._last_id == 0 else (),
+        )
+
+    def _checked(self, ok: dict[str, Any], shape: type[T], what: str) -> T:
+        try:
+            checked: T = wire.check(ok, shape, what)
+        except wire.WireError as error:
+            raise ProgramFailed(
+                self.host, f"the host program's answer has another shape: {error}", hint="this is a bug: report it"
+            ) from error
+        return checked
+
+    def _raise_if_lost(self) -> None:
+        if self._lost is not None:
+            raise LeaseLost(self.host, f"the host's lock is no longer ours: {self._lost}", hint=_AGAIN)
+
+    def _stop(self) -> None:
+        self._locked = False
+        self._stop_pinging.set()
+
+    def _keep_alive(self, stop: threading.Event) -> None:
+        while not stop.wait(max(0.05, self._sent_at + PING_EVERY_S - now())):
+            with self._turn:
+                if stop.is_set() or now() - self._sent_at < PING_EVERY_S:
+                    continue
+                try:
+                    self._exchange("ping", {}, Deadline(PING_S))
+                except (HostError, wire.WireError, TimeoutError) as error:
+                    if not stop.is_set():
+                        self._lost = str(error) or f"no answer within {humanize(PING_S)}"
+                    return

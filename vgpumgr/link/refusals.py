@@ -1,0 +1,79 @@
+"""What the host program answers instead of `ok`, as an error of ours. Pure; the texts it quotes are the host's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vgpumgr.errors import Busy, HostDeadline, LeaseLost, LedgerBroken, ProgramFailed, StalePlan, SysfsRefused
+from vgpumgr.host import protocol
+
+if TYPE_CHECKING:
+    from vgpumgr.core.names import HostName
+    from vgpumgr.errors import VgpumgrError
+
+_TEXT_LIMIT = 600
+_AGAIN = "run the same command again: it looks afresh and goes on from what is there"
+
+
+def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
+    """The error for one `err` object of the protocol."""
+    kind, said = err["kind"], _text(err.get("message"))
+    path, errno_name = _text(err.get("path")), _text(err.get("errno"))
+    match kind:
+        case protocol.LOCKED:
+            owner = _text(err.get("owner")) or "another run"
+            return Busy(host, f"locked by {owner}", hint="try again when it is done")
+        case protocol.NOT_LOCKED:
+            return LeaseLost(host, f"the host's lock is no longer ours: {said or 'not locked'}", hint=_AGAIN)
+        case protocol.CHANGED:
+            return StalePlan(
+                f"{host}: {said or 'the host changed since it was observed'}", hint=_AGAIN, details=_found(err)
+            )
+        case protocol.SYSFS_REFUSED:
+            return SysfsRefused(
+                host,
+                said or f"{path}: {errno_name}",
+                path=path,
+                errno_name=errno_name,
+                details=_read_back(err),
+            )
+        case protocol.DEADLINE:
+            return HostDeadline(
+                host,
+                "program",
+                said or f"{path}: the write had not returned in time",
+                hint=f"it may still happen. The driver hangs? See dmesg on the host, then {_AGAIN}",
+            )
+        case protocol.LEDGER_BROKEN:
+            return LedgerBroken(
+                host,
+                said or f"the ledger {path or protocol.LEDGER_PATH} cannot be read",
+                hint=f"nothing on this host is changed until {path or protocol.LEDGER_PATH} is repaired or restored",
+            )
+        case protocol.NOT_ROOT:
+            return ProgramFailed(
+                host,
+                said or "the host program does not run as root",
+                hint="log in as root: ansible_user: root, and PermitRootLogin prohibit-password in sshd_config",
+            )
+        case _:
+            return ProgramFailed(
+                host, f"the host program answered {_text(kind)}: {said}", hint="this is a bug: report it"
+            )
+
+
+def _found(err: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{key}: {_text(err[key])}" for key in ("expected", "found") if err.get(key) is not None)
+
+
+def _read_back(err: dict[str, Any]) -> tuple[str, ...]:
+    found = err.get("read_back")
+    return () if found is None else (f"read back: {_text(found)}",)
+
+
+def _text(value: object) -> str:
+    """A host's word for a message: one line, no control characters, not endless."""
+    if value is None:
+        return ""
+    text = " ".join(str(value).split())
+    return "".join(one if one.isprintable() else "?" for one in text)[:_TEXT_LIMIT]

@@ -1,0 +1,168 @@
+"""libvirt's own protocol over our SSH connection: a unix socket here, `virt-ssh-helper` there, bytes between.
+
+libvirt's client cannot be interrupted and knows no deadline. Because the socket is ours, it can be: `cut` shuts it down
+in both directions and every blocked libvirt call raises at once. A close alone would not do that: libvirt would hang for
+ever. So every end of the pump is a shutdown, and one more stands ready for an interpreter that exits without closing.
+
+The socket's path exists only until libvirt has connected to it: nothing is left in /tmp, not even by SIGKILL later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpumgr.errors import HostError
+from vgpumgr.link import bootstrap
+from vgpumgr.link.deadlines import Deadline
+
+if TYPE_CHECKING:
+    from vgpumgr.link.ssh import RemoteCommand, SshConnection
+
+HELPER = "virt-ssh-helper qemu:///system"
+_NOT_FOUND = 127
+_PATH_LIMIT = 100  # sun_path has 108 bytes
+_CHUNK = 65536
+STAGE = "libvirt"
+
+
+class Tunnel:
+    """One libvirt connection's way to the host. `path` is where libvirt's client is to connect, once."""
+
+    def __init__(self, connection: SshConnection, *, timeout_s: float) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+        self._said = ""
+        self._ended = threading.Event()
+        self._state = threading.Lock()
+        self._command: RemoteCommand | None = None
+        self._replay: bytearray | None = bytearray()  # what libvirt sent while the far end may still be changed
+        self._folder = _make_folder()
+        self.path = str(self._folder / "s")
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._listener.bind(self.path)
+            self._listener.listen(1)
+        except BaseException:
+            self._listener.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        # At interpreter exit daemon threads stop where they are, and libvirt's last words would wait for the pump.
+        self._at_exit = weakref.finalize(self, _release, self._folder, sockets := [self._listener])
+        self._sockets = sockets
+        threading.Thread(target=self._serve, name="vgpumgr-tunnel", daemon=True).start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether no byte goes through any more."""
+        return self._ended.is_set()
+
+    def why(self) -> str:
+        """What the far end said before it ended, or an empty text."""
+        self._ended.wait(1.0)
+        return self._said
+
+    def cut(self) -> None:
+        """End it now: a libvirt call that waits for bytes raises. May be called from any thread, and again."""
+        self._ended.set()
+        for one in tuple(self._sockets):
+            _shut(one)
+
+    def _serve(self) -> None:
+        """From libvirt's connect to the last byte. All that goes wrong here reaches the caller as a closed socket."""
+        try:
+            command = self._command = self._connection.run(HELPER, stage=STAGE, timeout_s=self._timeout_s)
+            ours = self._accept()
+            up = threading.Thread(target=self._pump_up, args=(ours,), name="vgpumgr-tunnel-up", daemon=True)
+            up.start()
+            if not self._pump_down(command, ours) and command.exit_status(1.0) == _NOT_FOUND:
+                self._pump_down(self._fall_back(), ours)
+        except HostError as error:
+            self._said = error.message
+        except OSError as error:
+            self._said = self._said or str(error)
+        finally:
+            last = self._command
+            if last is not None:
+                self._said = last.stderr() or self._said
+            self.cut()
+            self._at_exit()
+
+    def _accept(self) -> socket.socket:
+        self._listener.settimeout(self._timeout_s)
+        try:
+            ours, _ = self._listener.accept()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        with self._state:
+            self._sockets.append(ours)
+        if self._ended.is_set():
+            raise ConnectionError("the tunnel was closed")
+        return ours
+
+    def _pump_down(self, command: RemoteCommand, ours: socket.socket) -> bool:
+        """From the host to libvirt, until the far end has no more. Whether anything came at all."""
+        came = False
+        while chunk := command.receive():
+            if not came:
+                came = True
+                with self._state:
+                    self._replay = None  # it lives: from here on nothing need be kept
+            ours.sendall(chunk)
+        return came
+
+    def _pump_up(self, ours: socket.socket) -> None:
+        """From libvirt to the host."""
+        with contextlib.suppress(OSError):
+            while chunk := ours.recv(_CHUNK):
+                with self._state:
+                    command = self._command
+                    if self._replay is not None:
+                        self._replay += chunk
+                assert command is not None
+                try:
+                    command.send(chunk)
+                except ConnectionError:
+                    with self._state:
+                        # The helper is missing: the chunk goes to its stand-in with the rest of the replay.
+                        if self._replay is None and command is self._command:
+                            break
+        self.cut()
+
+    def _fall_back(self) -> RemoteCommand:
+        """The host program's own pump, for a host without virt-ssh-helper; libvirt does not notice."""
+        command = self._connection.run(bootstrap.PUMP, stage=STAGE, timeout_s=self._timeout_s)
+        deadline = Deadline(self._timeout_s)
+        command.send(bootstrap.package(), deadline)
+        with self._state:
+            command.send(bytes(self._replay or b""), deadline)
+            self._replay = None
+            self._command = command
+        return command
+
+
+def _make_folder() -> Path:
+    """A 0700 directory whose path leaves room for a socket's name."""
+    folder = Path(tempfile.mkdtemp(prefix="vgpumgr-"))
+    if len(str(folder)) > _PATH_LIMIT:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="vgpumgr-", dir="/tmp"))
+    return folder
+
+
+def _release(folder: Path, sockets: list[socket.socket]) -> None:
+    for one in sockets:
+        _shut(one)
+        one.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _shut(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)

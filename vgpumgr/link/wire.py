@@ -1,0 +1,161 @@
+"""The bytes of the host program's session, both ways: pure, and safe against whatever a host may send.
+
+Lines out of chunks with a limit, the greeting, one JSON object per line, and its shape checked against the TypedDicts
+of host/protocol: what passes here can be used without a further look.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import types
+from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from vgpumgr.host import protocol
+
+_SHOWN_BYTES = 160
+
+
+class WireError(Exception):
+    """What came is not the protocol; the text says how, for the error that the session raises."""
+
+
+class Lines:
+    """Cuts a stream of chunks into lines."""
+
+    __slots__ = ("_buffer", "_limit", "_searched")
+
+    def __init__(self, limit: int = protocol.MAX_LINE_BYTES) -> None:
+        self._buffer = bytearray()
+        self._searched = 0
+        self._limit = limit
+
+    def feed(self, chunk: bytes) -> None:
+        self._buffer += chunk
+
+    def take(self) -> bytes | None:
+        """The next whole line without its newline; None while it is not whole. WireError when it is too long."""
+        # Searched bytes are not searched again: a 16 MiB line comes in hundreds of chunks.
+        end = self._buffer.find(b"\n", self._searched)
+        if end < 0:
+            self._searched = len(self._buffer)
+            if self._searched > self._limit:
+                raise WireError(f"a line of more than {self._limit} bytes: {show(self.pending)}")
+            return None
+        if end > self._limit:
+            raise WireError(f"a line of {end} bytes, more than {self._limit}: {show(self.pending)}")
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        self._searched = 0
+        return line
+
+    @property
+    def pending(self) -> bytes:
+        """The beginning of what no newline has ended yet."""
+        return bytes(self._buffer[:_SHOWN_BYTES])
+
+
+def read_greeting(lines: Lines) -> protocol.Hello | None:
+    """The greeting; None while it is not whole. WireError as soon as what comes can no longer become one."""
+    magic = protocol.MAGIC.encode()
+    pending = lines.pending
+    if not pending.startswith(magic[: len(pending)]) and (b"\n" in pending or len(pending) >= _SHOWN_BYTES):
+        raise WireError(noise(pending))
+    line = lines.take()
+    if line is None:
+        return None
+    if not line.startswith(magic):
+        raise WireError(noise(line))
+    hello = _load(line[len(magic) :])
+    # The version first: another version's greeting may well have another shape.
+    if hello.get("protocol") != protocol.PROTOCOL:
+        raise WireError(f"it speaks protocol {hello.get('protocol')!r:.40}, we speak {protocol.PROTOCOL}")
+    return check(hello, protocol.Hello, "greeting")  # type: ignore[no-any-return]
+
+
+def noise(first: bytes) -> str:
+    """What to say of bytes that came before the greeting."""
+    return f"the first bytes were {show(first)}: a login script (~/.bashrc, /etc/profile.d) prints?"
+
+
+def show(data: bytes) -> str:
+    """The beginning of it, printable."""
+    return repr(bytes(data[:_SHOWN_BYTES]))[1:] + ("…" if len(data) > _SHOWN_BYTES else "")
+
+
+def render_request(number: int, verb: str, fields: dict[str, Any]) -> bytes:
+    line = json.dumps({"id": number, "do": verb, **fields}, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    if len(line) > protocol.MAX_LINE_BYTES:
+        raise WireError("a request of more bytes than the protocol allows")
+    return line
+
+
+def parse_answer(line: bytes) -> tuple[int, dict[str, Any] | None, dict[str, Any]]:
+    """An answer as (id, ok or None, err): exactly one of the two was there."""
+    answer = _load(line)
+    number, ok, err = answer.get("id"), answer.get("ok"), answer.get("err")
+    if type(number) is not int:
+        raise WireError(f"an answer without an id: {show(line)}")
+    if isinstance(ok, dict) and err is None:
+        return number, ok, {}
+    if isinstance(err, dict) and ok is None and isinstance(err.get("kind"), str):
+        return number, None, err
+    raise WireError(f"an answer with neither ok nor err: {show(line)}")
+
+
+def check(value: Any, hint: Any, where: str) -> Any:
+    """`value` itself, if it has the shape that the type hint says (TypedDict, List, Dict, Optional, int, str, float).
+
+    Every key must be there; further keys are let through, so that a host program may say more.
+    """
+    origin = get_origin(hint)
+    if is_typeddict(hint):
+        if not isinstance(value, dict):
+            raise _wrong(where, "an object", value)
+        for key, inner in _hints(hint).items():
+            if key not in value:
+                raise WireError(f"{where}.{key} is missing")
+            check(value[key], inner, f"{where}.{key}")
+    elif origin is list:
+        if not isinstance(value, list):
+            raise _wrong(where, "a list", value)
+        (inner,) = get_args(hint)
+        for position, item in enumerate(value):
+            check(item, inner, f"{where}[{position}]")
+    elif origin is dict:
+        if not isinstance(value, dict):
+            raise _wrong(where, "an object", value)
+        _, inner = get_args(hint)
+        for key, item in value.items():
+            check(item, inner, f"{where}.{key}")
+    elif origin in (Union, types.UnionType):
+        (inner,) = (one for one in get_args(hint) if one is not type(None))
+        if value is not None:
+            check(value, inner, where)
+    elif hint is not Any and type(value) is not hint:  # type, not isinstance: true is no int
+        raise _wrong(where, hint.__name__, value)
+    return value
+
+
+@functools.cache
+def _hints(shape: Any) -> dict[str, Any]:
+    return get_type_hints(shape)  # 10 µs each, and a host has thousands of creatable types
+
+
+def _wrong(where: str, wanted: str, value: Any) -> WireError:
+    return WireError(f"{where} is {value!r:.60}, not {wanted}")
+
+
+def _load(text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    # RecursionError: thousands of opening brackets. UnicodeDecodeError is a ValueError.
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"not JSON ({error}): {show(text)}") from error
+    if not isinstance(value, dict):
+        raise WireError(f"not a JSON object: {show(text)}")
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
