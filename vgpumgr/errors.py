@@ -7,7 +7,8 @@
     ├── RequestError                                      2   usage
     │   ├── UsageError · BadName · Declined(1, failed)
     │   ├── UnknownHost · UnknownVm · AmbiguousVm · UnknownGpu · UnknownProfile · UnknownSlot
-    │   ├── NoCapacity                                    5   no_capacity
+    │   │   └── VmNotSeen                                 4   unreached
+    │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
     │   └── InUse · ForeignDevice · SavedImage · NamedInSnapshot · Unsure
@@ -86,7 +87,14 @@ class UnknownHost(RequestError):
 
 
 class UnknownVm(RequestError):
-    """No host has such a VM. Exit 4 (set by the raiser) while some host could not be asked."""
+    """No host has such a VM."""
+
+
+class VmNotSeen(UnknownVm):
+    """No host that answered has such a VM, and some host could not be asked."""
+
+    exit_code = 4
+    outcome = "unreached"
 
 
 class AmbiguousVm(RequestError):
@@ -110,6 +118,10 @@ class NoCapacity(RequestError):
 
     exit_code = 5
     outcome = "no_capacity"
+
+
+class ProfileNotHere(NoCapacity):
+    """No GPU of the VM's host has a type of that name; another host's may."""
 
 
 class ConflictingClaim(RequestError):

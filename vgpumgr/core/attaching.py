@@ -108,6 +108,14 @@ def no_capacity(
     width = max((len(board) for _, board, _ in verdict.reasons), default=0)
     lines = [f"{pci}  {board:<{width}}  {reason}" for pci, board, reason in verdict.reasons]
     host = view.snapshot.host
+    if verdict.unknown_profile and verdict.reasons:
+        nearest = placement.nearest_profile(view.snapshot, profile)
+        hint = f"did you mean {nearest}? " if nearest else ""
+        return errors.ProfileNotHere(
+            f"no GPU of {host} has {profile.text}, asked for {domain.name}",
+            details=lines,
+            hint=f"{hint}`vgpumgr profiles {host}` lists what it has",
+        )
     if not verdict.reasons:
         return errors.NoCapacity(f"{host} has no NVIDIA GPU for {domain.name}", hint=f"vgpumgr discover {host}")
     fits = f"fits now: {'; '.join(verdict.fits)}. `vgpumgr profiles --fits`" if verdict.fits else None

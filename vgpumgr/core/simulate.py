@@ -154,7 +154,7 @@ def with_creatable(gpu: Gpu) -> Gpu:
     assert gpu.mode in (EQUAL_SIZE, None)
     kinds = gpu.types or {}
     there = gpu.vgpus
-    sizes = {kinds[vgpu.type_id].size_mib for vgpu in there if vgpu.type_id in kinds}
+    sizes = {kind.size_mib for kind in kinds.values() if any(vgpu.type_id == kind.id for vgpu in there)}
     parents: list[Parent] = []
     for parent in gpu.parents:
         offers: dict[int, int] = {}

@@ -1,0 +1,134 @@
+"""attach and detach."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr import errors
+from vgpumgr.cli import output, plan_text
+from vgpumgr.cli.options import Settings, common_options
+
+if TYPE_CHECKING:
+    from vgpumgr.controller.results import ChangeResult, Consent, Planned
+
+
+@click.command()
+@click.argument("vm")
+@click.option("--profile", required=True, metavar="PROFILE", help="4Q, A40-4Q or 'NVIDIA A40-4Q'.")
+@click.option("--slot", default="vgpu0", show_default=True, metavar="NAME", help="Which of the VM's vGPUs.")
+@click.option("--replace", is_flag=True, help="Exchange what the slot has: the new vGPU first, the old one last. Asks.")
+@click.option("--on", metavar="HOST", help="Where to look for the VM. A vGPU is only ever made on its VM's own host.")
+@click.option("--gpu-id", metavar="PCI|UUID", help="This GPU of the host and no other.")
+@common_options
+def attach(
+    settings: Settings, *, vm: str, profile: str, slot: str, replace: bool, on: str | None, gpu_id: str | None
+) -> int:
+    """Give VM a vGPU: it is made on the VM's host and put into the VM's definition.
+
+    \b
+      vgpumgr attach vm01 --profile 4Q
+      vgpumgr attach vm01 --profile A40-8Q --slot vgpu1 --gpu-id 0000:81:00.0
+      vgpumgr attach vm01 --profile 4Q --check
+
+    A running VM gets it at its next start. The same command again changes nothing.
+    """
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import attach as use_case
+    from vgpumgr.core import names, profiles
+
+    options = use_case.AttachOptions(
+        vm=names.parse_vm_name(vm),
+        profile=profiles.parse_profile(profile),
+        slot=names.parse_slot(slot),
+        on=on,
+        gpu_id=gpu_id,
+        replace=replace,
+    )
+    started = time.monotonic()
+    result = use_case.attach(build_context(settings), options, _consent(settings, "attach --replace"))
+    return _print_result(settings, result, started, undo=f"vgpumgr detach {result.planned.plan.vm.name}")
+
+
+@click.command()
+@click.argument("vm")
+@click.option("--slot", metavar="NAME", help="Which of the VM's vGPUs; not needed where it has one.")
+@click.option("--all", "every", is_flag=True, help="All of the VM's vGPUs.")
+@click.option("--on", metavar="HOST", help="Where to look for the VM.")
+@click.option("--keep-snapshots", is_flag=True, help="Even though snapshots name the device; they become unusable.")
+@common_options
+def detach(settings: Settings, *, vm: str, slot: str | None, every: bool, on: str | None, keep_snapshots: bool) -> int:
+    """Take VM's vGPU out of its definition and free it on the host. Refused while anything uses it.
+
+    \b
+      vgpumgr detach vm01
+      vgpumgr detach vm01 --slot vgpu1 --yes
+    """
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import attach as use_case
+    from vgpumgr.core import names
+
+    if slot is not None and every:
+        raise errors.UsageError("--slot and --all do not go together", hint="one slot, or all of them")
+    options = use_case.DetachOptions(
+        vm=names.parse_vm_name(vm),
+        slot=None if slot is None else names.parse_slot(slot),
+        every=every,
+        on=on,
+        keep_snapshots=keep_snapshots,
+    )
+    started = time.monotonic()
+    result = use_case.detach(build_context(settings), options, _consent(settings, "detach"))
+    return _print_result(settings, result, started, undo=None)
+
+
+def _consent(settings: Settings, what: str) -> Consent:
+    from vgpumgr.controller.results import Consent
+
+    def show(planned: Planned) -> None:
+        if settings.for_people and planned.plan.changed:
+            for line in plan_text.lines(planned, diff=settings.diff):
+                output.echo(line)
+
+    def ask(planned: Planned) -> None:
+        if settings.yes:
+            return
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise errors.UsageError(
+                f"{what} needs a yes and there is no terminal to ask on; nothing was changed",
+                hint="add --yes (or --check to see what would be done)",
+            )
+        show(planned)
+        if not click.confirm(f"{what} {planned.plan.vm.name} on {planned.host}?", err=True):
+            raise errors.Declined("nothing was changed")
+
+    return Consent(check=settings.check, show=show, ask=ask)
+
+
+def _print_result(settings: Settings, result: ChangeResult, started: float, *, undo: str | None) -> int:
+    from vgpumgr.core import changes
+
+    plan = result.planned.plan
+    code = 3 if result.outcome == "would_change" else 0
+    if settings.for_people:
+        output.print_findings(settings, result.findings)
+        output.echo(plan_text.closing(result, time.monotonic() - started, undo))
+        return code
+    document = {
+        "schema": "vgpumgr.plan/1" if settings.check else "vgpumgr.change/1",
+        "changed": plan.changed,
+        "outcomes": [result.outcome],
+        "fingerprint": plan.fingerprint,
+        "findings": [output.finding_json(finding) for finding in result.findings],
+        "plan": [changes.as_json(step) for step in plan.steps],
+        "result": {"vm": plan.vm.name, "host": result.planned.host, "vgpus": [asdict(row) for row in result.rows]},
+    }
+    rows = [asdict(row) for row in result.rows]
+    columns = ("vm", "slot", "host", "gpu", "type_name", "state")
+    output.print_rows(settings, json.loads(json.dumps(document)), rows, columns=columns, wide=columns, name="vm")
+    return code

@@ -1,0 +1,159 @@
+"""The program `vgpumgr`: commands by family, loaded when they are called; errors become messages and exit codes here."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from vgpumgr.cli.options import Settings, root_options, settings_of
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+# name → (module, attribute, help): the help stands here so that `--help` imports nothing else.
+_COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
+    "Daily": {
+        "attach": ("vgpumgr.cli.change", "attach", "Give a VM a vGPU."),
+        "detach": ("vgpumgr.cli.change", "detach", "Take a VM's vGPU away."),
+        "list": ("vgpumgr.cli.look", "list_command", "Every vGPU of the hosts: whose, where, in what state."),
+        "show": ("vgpumgr.cli.look", "show", "One VM: what it asked for, what it has, what is odd."),
+    },
+    "Look": {
+        "discover": ("vgpumgr.cli.look", "discover", "The hosts' GPUs: board, framework, what is free."),
+        "profiles": ("vgpumgr.cli.look", "profiles_command", "What can be asked for, and what fits now."),
+        "render": ("vgpumgr.cli.look", "render", "The XML that libvirt is passed for a VM's vGPUs."),
+    },
+    "Set-up": {
+        "inventory": ("vgpumgr.cli.inventory", "inventory", "Look after the inventory."),
+        "lab": ("vgpumgr.cli.lab", "lab", "Simulated hosts: real in everything but the GPU."),
+    },
+}
+
+
+class _Program(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        return [name for family in _COMMANDS.values() for name in family]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- as above
+        for family in _COMMANDS.values():
+            if cmd_name in family:
+                module, attribute, _ = family[cmd_name]
+                command = getattr(importlib.import_module(module), attribute)
+                assert isinstance(command, click.Command)
+                return command
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in self.list_commands(ctx):
+            from vgpumgr.core.names import nearest
+
+            near = nearest(name, self.list_commands(ctx))
+            ctx.fail(f"no command {name!r}" + (f"; did you mean {near}?" if near else "; see vgpumgr --help"))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- as above
+        for title, family in _COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, text) for name, (_, _, text) in family.items()])
+
+
+@click.group(
+    cls=_Program,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Exit codes: 0 done · 1 failed · 2 usage or unknown name · 3 would change · 4 host not reached · "
+    "5 refused or no capacity · 6 busy. docs/exit-codes.md",
+)
+@click.option("--version", is_flag=True, help="Versions of the tool, its protocol, libvirt's client and pynvml.")
+@root_options
+def program(*, version: bool) -> None:
+    """NVIDIA vGPUs for libvirt VMs, on plain KVM hosts over SSH.
+
+    \b
+      vgpumgr attach vm01 --profile 4Q
+      vgpumgr list -o wide
+    """
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, made to unwind like Ctrl-C so that half-done work is taken back."""
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Run the program and leave with the contract's exit code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line and give its exit code; every error is printed here and nowhere else."""
+    from vgpumgr import errors
+    from vgpumgr.cli import output
+
+    context: click.Context | None = None
+    settings = Settings()
+    try:
+        if argv[:1] == ["--version"]:
+            _print_versions()
+            return 0
+        with program.make_context("vgpumgr", list(argv)) as context:
+            result = program.invoke(context)
+            return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        settings = settings_of(context) if context else _guess(argv)
+        if settings.output == "json":
+            output.print_error(settings, errors.UsageError(error.format_message(), hint="vgpumgr --help"))
+        else:
+            error.show()
+        return 2
+    except Terminated:
+        return 143
+    except (KeyboardInterrupt, click.Abort):
+        output.progress(Settings(), "interrupted")
+        return 130
+    except BrokenPipeError:
+        _forget_stdout()
+        return 141
+    except errors.VgpumgrError as error:
+        output.print_error(settings_of(context) if context else _guess(argv), error)
+        return error.exit_code
+
+
+def _guess(argv: list[str]) -> Settings:
+    """Settings for an error met before the options were read: whether json was asked for is what matters."""
+    words = " ".join(argv)
+    wants_json = any(text in words for text in ("-o json", "-ojson", "--output json", "--output=json"))
+    return Settings(output="json" if wants_json else "table")
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 -- signal's signature
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    raise Terminated
+
+
+def _forget_stdout() -> None:
+    # The reader went away; without this the interpreter complains at exit when it flushes.
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_versions() -> None:
+    from vgpumgr.cli.wiring import versions
+
+    for name, text in versions().items():
+        click.echo(f"{name:<16} {text}")
+
+
+if __name__ == "__main__":
+    main()

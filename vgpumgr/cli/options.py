@@ -1,0 +1,106 @@
+"""The options that every command takes, before and after its name, and the settings they make."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """`inventory` None: search the usual places. `timeout` in seconds, None: each stage's own."""
+
+    inventory: str | None = None
+    output: str = "table"
+    check: bool = False
+    diff: bool = False
+    yes: bool = False
+    quiet: bool = False
+    verbose: int = 0
+    timeout: float | None = None
+    color: str = "auto"
+
+    @property
+    def for_people(self) -> bool:
+        return self.output in ("table", "wide")
+
+
+_OPTIONS = (
+    click.option(
+        "-i",
+        "--inventory",
+        metavar="DIR",
+        help="The inventory directory (default: $VGPUMGR_INVENTORY, ./inventory, …).",
+    ),
+    click.option("-o", "--output", type=click.Choice(FORMATS), help="How to print (default: table)."),
+    click.option(
+        "-n",
+        "--dry-run",
+        "--check",
+        "check",
+        is_flag=True,
+        help="Change nothing; say what would change, exit 3 if anything.",
+    ),
+    click.option("--diff", is_flag=True, help="Show the XML that goes in or out, too."),
+    click.option("-y", "--yes", is_flag=True, help="Do not ask."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
+    click.option("-v", "--verbose", count=True, help="Log to stderr; twice for more."),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=1),
+        metavar="SECONDS",
+        help="At most so long for each stage, and for a busy host.",
+    ),
+    click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour (default: auto)."),
+)
+
+
+def common_options(command: Command) -> Command:
+    """Give a command the common options; it gets them as its first argument, a Settings."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        context = click.get_current_context()
+        _collect(context, kwargs)
+        return command(settings_of(context), *args, **kwargs)
+
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]  # click decorators keep the callable
+
+
+def root_options(command: Command) -> Command:
+    """The same options on a group: only remembered for the command that follows."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        _collect(click.get_current_context(), kwargs)
+        return command(*args, **kwargs)
+
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]  # click decorators keep the callable
+
+
+def settings_of(context: click.Context) -> Settings:
+    """The settings collected so far; what stands nearest to the command wins."""
+    return Settings(**context.find_root().meta.get("vgpumgr.settings", {}))
+
+
+def _collect(context: click.Context, kwargs: dict[str, Any]) -> None:
+    collected = context.find_root().meta.setdefault("vgpumgr.settings", {})
+    for name in Settings.__dataclass_fields__:
+        value = kwargs.pop(name, None)
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            collected[name] = value

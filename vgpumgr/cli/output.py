@@ -1,0 +1,152 @@
+"""The one place that prints: rows as table, wide, json, yaml, csv or names; findings, progress and errors.
+
+Tables have upper-case heads, two blanks between columns and no lines; `?` is unknown and never 0. Data goes to stdout,
+everything else to stderr. Text that came from a host is cleaned of control characters before it reaches a terminal.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from vgpumgr.cli.options import Settings
+    from vgpumgr.core.observed import Finding
+    from vgpumgr.errors import VgpumgrError
+
+_PRECEDENCE = (2, 1, 4, 5, 6, 3, 0)
+
+
+def worst_exit(codes: Iterable[int]) -> int:
+    """Several at once: 2 > 1 > 4 > 5 > 6 > 3 > 0 (design: docs/exit-codes.md)."""
+    seen = set(codes)
+    return next((code for code in _PRECEDENCE if code in seen), 1 if seen else 0)
+
+
+def clean(text: str) -> str:
+    """Text with control characters made visible: what a host sends must not move a person's cursor."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else repr(character)[1:-1] for character in text
+    )
+
+
+def echo(text: str = "") -> None:
+    click.echo(clean(text))
+
+
+def progress(settings: Settings, text: str) -> None:
+    """One line on stderr: none with -q, and none where stderr is for one JSON object."""
+    if not settings.quiet and settings.for_people:
+        click.echo(clean(text), err=True)
+
+
+def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
+    """Columns by key; the head is the key in upper case. None is printed as ?."""
+    import tabulate
+
+    tabulate.PRESERVE_WHITESPACE = True
+    cells = [[cell(row.get(column)) for column in columns] for row in rows]
+    heads = [column.upper().replace("_", " ") for column in columns]
+    text = tabulate.tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True)
+    echo("\n".join(line.rstrip() for line in text.splitlines()))
+
+
+def cell(value: object) -> str:
+    if value is None:
+        return "?"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def print_rows(
+    settings: Settings,
+    document: Mapping[str, object],
+    rows: Sequence[Mapping[str, object]],
+    *,
+    columns: Sequence[str],
+    wide: Sequence[str],
+    name: str,
+) -> None:
+    """Print in the format asked for: `document` for json and yaml, `rows` for the others, key `name` for names."""
+    match settings.output:
+        case "json":
+            click.echo(json.dumps(document, indent=1, ensure_ascii=True))
+        case "yaml":
+            import yaml
+
+            click.echo(yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False), nl=False)
+        case "csv":
+            click.echo(_csv(rows, wide), nl=False)
+        case "name":
+            for text in dict.fromkeys(cell(row.get(name)) for row in rows if row.get(name) is not None):
+                echo(text)
+        case "wide":
+            print_table(rows, wide)
+        case _:
+            print_table(rows, columns)
+
+
+def _csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(["" if row.get(column) is None else cell(row[column]) for column in columns])
+    return text.getvalue()
+
+
+def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
+    """Findings for people, on stderr, each once; in json they are part of the document."""
+    if settings.for_people:
+        for text in dict.fromkeys(finding.text for finding in findings):
+            click.echo(f"{style(settings, 'warning:', 'yellow')} {clean(text)}", err=True)
+
+
+def finding_json(finding: Finding) -> dict[str, object]:
+    return {
+        "kind": finding.kind,
+        "host": finding.host,
+        "vm": finding.vm,
+        "slot": finding.slot,
+        "text": finding.text,
+    }
+
+
+def print_error(settings: Settings, error: VgpumgrError) -> None:
+    """What, where, one line per candidate, and the hint last, near the prompt; with json one object."""
+    if settings.output in ("json", "yaml"):
+        click.echo(json.dumps(error_json(error)), err=True)
+        return
+    click.echo(f"{style(settings, 'error:', 'red')} {clean(error.message)}", err=True)
+    for line in error.details:
+        click.echo(f"  {clean(line)}", err=True)
+    if error.hint:
+        click.echo(f"{style(settings, 'hint:', 'cyan')} {clean(error.hint)}", err=True)
+
+
+def error_json(error: VgpumgrError) -> dict[str, object]:
+    return {
+        "error": type(error).__name__,
+        "message": error.message,
+        "hint": error.hint,
+        "details": list(error.details),
+    }
+
+
+def style(settings: Settings, text: str, colour: str) -> str:
+    return click.style(text, fg=colour) if _colour(settings) else text
+
+
+def _colour(settings: Settings) -> bool:
+    if settings.color != "auto":
+        return settings.color == "always"
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,107 @@
+"""A plan as a person reads it: one line a step, the mark carrying the meaning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import templates
+from vgpumgr.core import changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.controller.results import ChangeResult, Planned
+    from vgpumgr.core.changes import VgpuSpec
+    from vgpumgr.core.domain_xml import Hostdev
+    from vgpumgr.core.placement import Placed
+    from vgpumgr.core.plan import Plan
+
+
+def lines(planned: Planned, *, diff: bool) -> Iterator[str]:
+    """The head and one line per step; with `diff` also the XML that goes in or out."""
+    plan = planned.plan
+    state = "running" if plan.vm.active else "shut off"
+    what = planned.asked if planned.asked == "detach" else f"asked {planned.asked}"
+    yield f"{plan.vm.name} on {planned.host} ({state}), {what}"
+    for step in plan.steps:
+        text = _line(step, plan)
+        if text is not None:
+            yield f"  {text}"
+        if diff:
+            yield from _diff(step)
+
+
+def closing(result: ChangeResult, elapsed_s: float, undo: str | None) -> str:
+    """The last line: what is now true, and the next command."""
+    plan = result.planned.plan
+    if result.outcome == "unchanged":
+        if plan.target is not None:
+            return f"{plan.vm.name} already has it: {plan.target.type_name} on {plan.target.parent}. Nothing to do."
+        slot = f" in slot {plan.slot}" if plan.slot else ""
+        return f"{plan.vm.name} has no vGPU of ours{slot}. Nothing to do."
+    if result.outcome == "would_change":
+        return "would change; nothing was written (--check)."
+    back = f" Take it back: {undo}" if undo else ""
+    return f"done in {elapsed_s:.1f} s.{back}"
+
+
+def _line(step: changes.Step, plan: Plan) -> str | None:
+    match step:
+        case changes.PutClaim(before=None):
+            return f"+ claim    {step.claim.slot}: {_share(step.claim.binding.type_name, plan.placed)}"
+        case changes.PutClaim() if step.verb == "put_claim":
+            return f"~ claim    {step.claim.slot}: {_share(step.claim.binding.type_name, plan.placed)}"
+        case changes.PutClaim():
+            return None if plan.steps[-1] != step or len(plan.steps) > 1 else f"~ claim    {step.claim.slot}: bound"
+        case changes.CreateVgpu():
+            if step.expect == changes.SAME:
+                return f"= vGPU     {_where(step.vgpu)}      made by an attach that did not end"
+            return f"+ vGPU     {_where(step.vgpu)}{_placed(plan.placed)}"
+        case changes.AttachHostdev():
+            when = "from the next start on"
+            return f"+ hostdev  {_device(step.device)}, {when}"
+        case changes.DetachHostdev():
+            return f"- hostdev  {_device(step.device)}"
+        case changes.DestroyVgpu():
+            gone = "" if step.expect == changes.PRESENT else "      already gone, only the ledger's entry"
+            return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
+        case changes.DropClaim():
+            return f"- claim    {step.before.slot}"
+
+
+def _share(type_name: str, placed: Placed | None) -> str:
+    if placed is None or placed.type.size_mib is None:
+        return type_name
+    sizes = [kind.size_mib for kind in (placed.gpu.types or {}).values() if kind.size_mib is not None]
+    return f"{type_name}, {_gib(placed.type.size_mib)} of {_gib(max(sizes))} GiB"
+
+
+def _gib(mib: int) -> str:
+    return f"{mib / 1024:g}"
+
+
+def _where(vgpu: VgpuSpec) -> str:
+    return f"on {vgpu.parent}" + (f", GPU {vgpu.gpu}" if vgpu.parent != vgpu.gpu else "")
+
+
+def _placed(placed: Placed | None) -> str:
+    if placed is None:
+        return "      at its old place"
+    count = f", {placed.ordinal} of {placed.maximum}" if placed.maximum else ""
+    return f"{count}      {placed.why}"
+
+
+def _device(device: Hostdev) -> str:
+    return f"mdev {device.uuid}" if device.uuid is not None else f"VF {device.pci}"
+
+
+def _diff(step: changes.Step) -> Iterator[str]:
+    match step:
+        case changes.AttachHostdev():
+            mark = "+"
+        case changes.DetachHostdev():
+            mark = "-"
+        case _:
+            return
+    for line in templates.render_hostdev(step.device).splitlines():
+        yield f"      {mark} {line}"

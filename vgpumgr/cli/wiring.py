@@ -1,0 +1,90 @@
+"""From settings to the context that use cases want: inventory found and loaded, link opened on demand, who asks, the clock."""
+
+from __future__ import annotations
+
+import datetime
+import getpass
+import importlib.metadata
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpumgr import __version__, resources
+from vgpumgr.cli import output
+from vgpumgr.controller import inventory_files
+from vgpumgr.controller.context import Context
+from vgpumgr.core import catalogue
+from vgpumgr.host import protocol
+
+if TYPE_CHECKING:
+    from vgpumgr.cli.options import Settings
+    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.inventory import Inventory
+    from vgpumgr.link.connection import HostLink
+
+LOCK_WAIT_S = 60.0
+
+
+def load_inventory(settings: Settings) -> Inventory:
+    """Find and load the inventory. Raises InventoryError with every problem at once."""
+    home = Path.home()
+    path = inventory_files.find_inventory(settings.inventory, os.environ, Path.cwd(), home)
+    return inventory_files.load(path, home=home, environ=os.environ)
+
+
+def build_context(settings: Settings) -> Context:
+    """Everything a use case needs. Raises InventoryError; reaches no host yet."""
+    _start_logging(settings)
+    return Context(
+        inventory=load_inventory(settings),
+        connect=lambda endpoint: _connect(endpoint, settings.timeout),
+        catalogue=catalogue.parse(resources.catalogue_text()),
+        by=_who(),
+        now=_now,
+        progress=lambda text: output.progress(settings, text),
+        lock_wait_s=LOCK_WAIT_S if settings.timeout is None else settings.timeout,
+    )
+
+
+def _connect(endpoint: Endpoint, timeout: float | None) -> HostLink:
+    from vgpumgr.link.connection import connect
+    from vgpumgr.link.deadlines import Deadlines
+
+    return connect(endpoint, deadlines=Deadlines() if timeout is None else Deadlines().at_most(timeout))
+
+
+def _who() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname().partition('.')[0]}"
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _start_logging(settings: Settings) -> None:
+    level = {0: logging.CRITICAL, 1: logging.INFO}.get(settings.verbose, logging.DEBUG)
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def versions() -> dict[str, str]:
+    """What `--version` prints."""
+    return {
+        "vgpumgr": __version__,
+        "protocol": str(protocol.PROTOCOL),
+        "libvirt client": _libvirt(),
+        "pynvml": importlib.metadata.version("nvidia-ml-py"),
+        "python": sys.version.partition(" ")[0],
+    }
+
+
+def _libvirt() -> str:
+    from vgpumgr.link import hypervisor
+
+    return hypervisor.client_version()

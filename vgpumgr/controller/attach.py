@@ -1,0 +1,227 @@
+"""attach and detach: find the VM, lock its host, plan inside the lock, show, apply, look again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.controller.apply import apply
+from vgpumgr.controller.fan_out import fan_out
+from vgpumgr.controller.finding_vms import FoundVm, find_vm
+from vgpumgr.controller.results import ChangeResult, Consent, Planned
+from vgpumgr.controller.session import open_session
+from vgpumgr.core import attaching, detaching, listing, names, placement, profiles
+from vgpumgr.core import plan as plans
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.session import Session
+    from vgpumgr.core.domain_xml import Saved
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.names import Slot
+    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.profiles import Profile, Wish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachOptions:
+    """`vm` is a name or UUID; `gpu_id` a PCI address or GPU UUID of the VM's host."""
+
+    vm: str
+    profile: Profile
+    slot: Slot
+    on: str | None = None
+    gpu_id: str | None = None
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachOptions:
+    vm: str
+    slot: Slot | None = None
+    every: bool = False
+    on: str | None = None
+    keep_snapshots: bool = False
+
+
+Planner = "Callable[[HostView, Saved], Plan]"
+
+
+def attach(context: Context, options: AttachOptions, consent: Consent) -> ChangeResult:
+    """Give the VM's slot a vGPU of the profile. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    wish = profiles.Wish(profile=options.profile)
+    found = find_vm(context, options.vm, options.on)
+    with found.session as session:
+        origin = _origin(session.declaration, found.name, options, wish)
+
+        def plan(view: HostView, saved: Saved) -> Plan:
+            request = attaching.AttachRequest(
+                vm=found.uuid,
+                slot=options.slot,
+                wish=wish,
+                origin=origin,
+                by=context.by,
+                at=context.now(),
+                policy=session.declaration.policy,
+                replace=options.replace,
+                gpus=_gpus(view, options.gpu_id),
+            )
+            return attaching.plan_attach(view, request, saved)
+
+        try:
+            return _change(
+                session, found, consent, plan, asks=options.replace, asked=profiles.describe(wish), verb="attach"
+            )
+        except errors.ProfileNotHere as error:
+            session.link.close()
+            raise _judge_profile(context, session.declaration, options.profile, error) from error
+
+
+def detach(context: Context, options: DetachOptions, consent: Consent) -> ChangeResult:
+    """Free one slot, or all. A VM without any is no change. Raises as attach does."""
+    found = find_vm(context, options.vm, options.on)
+    with found.session as session:
+
+        def plan(view: HostView, saved: Saved) -> Plan:
+            domain = plans.find_domain(view, found.uuid)
+            request = detaching.DetachRequest(
+                vm=found.uuid,
+                slots=_slots(plans.slots_of(view, domain), found.name, options),
+                by=context.by,
+                at=context.now(),
+                keep_snapshots=options.keep_snapshots,
+            )
+            return detaching.plan_detach(view, request, saved)
+
+        return _change(session, found, consent, plan, asks=True, asked="detach", verb="detach")
+
+
+def _change(
+    session: Session,
+    found: FoundVm,
+    consent: Consent,
+    plan: Callable[[HostView, Saved], Plan],
+    *,
+    asks: bool,
+    asked: str,
+    verb: str,
+) -> ChangeResult:
+    """The one path of every change of one VM; see design section 5."""
+
+    def planned(view: HostView) -> Planned:
+        made = plan(view, session.saved(found.uuid))
+        return Planned(host=session.declaration.name, plan=made, asked=asked, findings=found.findings + made.findings)
+
+    shown: Planned | None = None
+    if consent.check or asks:
+        view = session.observe()
+        shown = planned(view)
+        if consent.check or not shown.plan.changed:
+            consent.show(shown)
+            outcome = "would_change" if shown.plan.changed else "unchanged"
+            return _result(shown, outcome, view)
+        consent.ask(shown)
+    view = session.lock(f"{verb} {found.name}")
+    now = planned(view)
+    if shown is None or now.plan.steps != shown.plan.steps:
+        consent.show(now)
+    if not now.plan.changed:
+        return _result(now, "unchanged", view)
+    apply(session, now.plan)
+    after = session.unlock(view, now.plan.gpus)
+    residual = plan(after, session.saved(found.uuid))
+    if residual.changed:
+        raise errors.NotConverged(
+            f"{session.declaration.name}: all steps were done, and {found.name} is not as planned",
+            details=[f"still to do: {step.verb}" for step in residual.steps],
+            hint=f"vgpumgr show {found.name}; somebody else may be changing it",
+        )
+    return _result(now, "done", after)
+
+
+def _result(planned: Planned, outcome: str, view: HostView) -> ChangeResult:
+    vm = planned.plan.vm.name
+    return ChangeResult(
+        planned=planned,
+        outcome=outcome,
+        findings=planned.findings,
+        rows=tuple(row for row in listing.rows(view) if row.vm == vm),
+    )
+
+
+def _origin(host: HostDeclaration, vm: str, options: AttachOptions, wish: Wish) -> str:
+    """Inventory where this very wish is declared; a declared slot with another wish is a conflict."""
+    declared = host.vms.get(names.VmName(vm))
+    slot = declared.slots.get(options.slot) if declared else None
+    if declared is None or slot is None:
+        return "attach"
+    if not profiles.same_wish(slot.wish, wish):
+        raise errors.ConflictingClaim(
+            f"{vm} slot {options.slot} is declared with {profiles.describe(slot.wish)} ({slot.where})",
+            hint="change the inventory, or use another --slot",
+        )
+    return "inventory"
+
+
+def _gpus(view: HostView, gpu_id: str | None) -> tuple[str, ...] | None:
+    if gpu_id is None:
+        return None
+    wanted = names.parse_gpu_uuid(gpu_id) if gpu_id.upper().startswith("GPU-") else names.parse_pci_address(gpu_id)
+    for gpu in view.snapshot.gpus:
+        if wanted in (gpu.uuid, gpu.pci):
+            if gpu.uuid is None:
+                raise errors.UnknownGpu(
+                    f"the UUID of GPU {gpu.pci} of {view.snapshot.host} cannot be read, so nothing is written to it",
+                    hint=f"vgpumgr discover {view.snapshot.host} says why",
+                )
+            return (gpu.uuid,)
+    have = [f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {gpu.uuid or '?'}" for gpu in view.snapshot.gpus]
+    raise errors.UnknownGpu(f"{view.snapshot.host} has no GPU {gpu_id}", details=have, hint="it has these")
+
+
+def _slots(have: tuple[Slot, ...], vm: str, options: DetachOptions) -> tuple[Slot, ...]:
+    if options.slot is not None:
+        return (options.slot,)
+    if len(have) > 1 and not options.every:
+        raise errors.UnknownSlot(
+            f"{vm} has {len(have)} slots: {', '.join(have)}", hint="name one (--slot), or take all (--all)"
+        )
+    return have
+
+
+def _judge_profile(
+    context: Context, host: HostDeclaration, profile: Profile, error: errors.ProfileNotHere
+) -> errors.VgpumgrError:
+    """Whether a profile that the VM's host lacks exists anywhere: no capacity there (5), or an unknown name (2).
+
+    A name with its board is known when NVIDIA has such a type; a short one when any host of the inventory has it.
+    """
+    if context.catalogue.names_board_type(profile):
+        return error
+    others = [declaration for declaration in context.inventory.hosts.values() if declaration.name != host.name]
+
+    def has(declaration: HostDeclaration) -> bool:
+        with open_session(context, declaration) as session:
+            gpus = session.observe().snapshot.gpus
+        return any(placement.find_type(gpu, profile) is not None for gpu in gpus)
+
+    outcomes = fan_out(others, has)
+    where = [outcome.host for outcome in outcomes if outcome.value]
+    if where:
+        return errors.NoCapacity(
+            error.message,
+            details=error.details,
+            hint=f"{', '.join(where)} could, but a vGPU is only ever made on its VM's own host",
+        )
+    unread = [str(outcome.error) for outcome in outcomes if outcome.error is not None]
+    if unread:
+        return errors.NoCapacity(error.message, details=[*error.details, *unread], hint=error.hint)
+    return errors.UnknownProfile(
+        f"no GPU of {'this host' if not others else f'these {len(others) + 1} hosts'} has a profile {profile.text!r}",
+        details=error.details,
+        hint=error.hint,
+    )

@@ -1,0 +1,30 @@
+"""What every use case is given: the inventory, a way to reach hosts, who asks, the clock. Nothing is taken from globals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.core.catalogue import Catalogue
+    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.inventory import Inventory
+    from vgpumgr.link.connection import HostLink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """`connect` opens one host; `by` is user@controller; `now` gives RFC 3339 in UTC; `progress` takes one short line.
+
+    `lock_wait_s` is how long to wait for a host that another run has locked.
+    """
+
+    inventory: Inventory
+    connect: Callable[[Endpoint], HostLink]
+    catalogue: Catalogue
+    by: str
+    now: Callable[[], str]
+    progress: Callable[[str], None]
+    lock_wait_s: float = 60.0

@@ -1,0 +1,85 @@
+"""One open host: facts and domains joined into a view, with or without the host's lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core import domain_xml, snapshot
+from vgpumgr.core.observed import HostView
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.core.domain_xml import Saved
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.names import VmUuid
+    from vgpumgr.core.snapshot import HostSnapshot
+    from vgpumgr.host.protocol import Snapshot
+    from vgpumgr.link.connection import HostLink
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """A connection to one host for one use case; closing it gives the lock back, whatever happened."""
+
+    context: Context
+    declaration: HostDeclaration
+    link: HostLink
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.link.close()
+
+    def observe(self) -> HostView:
+        """Read everything under the shared lock, which is given back at once. Changes nothing."""
+        facts = self.link.program.observe(wait_s=self.context.lock_wait_s)
+        return self._view(self._snapshot(facts))
+
+    def lock(self, what: str) -> HostView:
+        """Take the exclusive lock, and read everything inside it. Raises Busy naming the owner."""
+        facts = self.link.program.lock(by=f"{self.context.by} {what}", wait_s=self.context.lock_wait_s)
+        return self._view(self._snapshot(facts))
+
+    def unlock(self, before: HostView, gpus: Sequence[str]) -> HostView:
+        """Read the touched GPUs and the domains once more, then give the lock back."""
+        hypervisor = self.link.hypervisor()
+        self.link.program.assert_fresh()
+        domains = tuple(domain_xml.read_domain(documents) for documents in hypervisor.domains())
+        part = self._snapshot(self.link.program.unlock(list(gpus)))
+        return HostView(
+            snapshot=before.snapshot.with_gpus(part), domains=domains, libvirt_version=before.libvirt_version
+        )
+
+    def saved(self, vm: VmUuid) -> Saved:
+        """What could come back for one VM: its managed-save image and its snapshots."""
+        return domain_xml.read_saved(self.link.hypervisor().saved(vm))
+
+    def _snapshot(self, facts: Snapshot) -> HostSnapshot:
+        host = self.declaration.name
+        try:
+            return snapshot.parse(host, facts)
+        except ValueError as error:
+            raise errors.ProgramFailed(host, str(error), hint="this is a bug in vgpumgr; please report it") from error
+
+    def _view(self, facts: HostSnapshot) -> HostView:
+        hypervisor = self.link.hypervisor()
+        return HostView(
+            snapshot=facts,
+            domains=tuple(domain_xml.read_domain(documents) for documents in hypervisor.domains()),
+            libvirt_version=hypervisor.version(),
+        )
+
+
+def open_session(context: Context, declaration: HostDeclaration) -> Session:
+    """Connect to a declared host. Raises HostError with the stage that failed."""
+    context.progress(f"connecting to {declaration.name} …")
+    return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))
