@@ -57,6 +57,11 @@ class _Operations:
     def create(self, path: str, mode: int, fi: Any = None) -> int:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
+    def _refuse(self, *_: object) -> int:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    mkdir = unlink = rmdir = symlink = rename = link = mknod = chmod = chown = _refuse
+
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         return self._tree.read(path)[offset : offset + size]
 

@@ -1,0 +1,169 @@
+"""Whatever is done to a GPU in whatever order, the driver's own rules hold."""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
+from vgpumgr.lab import admission
+from vgpumgr.lab.boards import board, board_codes
+from vgpumgr.lab.driver import Driver, vf_pci
+from vgpumgr.lab.model import Gpu, HostState
+
+if TYPE_CHECKING:
+    from vgpumgr.lab.model import TypeSpec
+
+PCI = "0000:41:00.0"
+
+
+def one_gpu(code: str, framework: str) -> tuple[Driver, Gpu]:
+    gpu = Gpu(
+        pci=PCI,
+        uuid="GPU-0",
+        board=board(code, "test"),
+        framework=framework,
+        numa_node=0,
+        vfs_on=False,
+        first_group=20,
+        first_vfio=0,
+    )
+    return Driver(HostState(name="h", driver_version="570", machine_id="0" * 32, boot_id="b", gpus=[gpu])), gpu
+
+
+def create(driver: Driver, gpu: Gpu, vf: int | None, kind: TypeSpec) -> str | None:
+    """Try to make one; its key, or None where the driver refused."""
+    address = gpu.pci if vf is None else vf_pci(gpu, vf)
+    try:
+        if gpu.framework == VENDOR_VFIO:
+            driver.set_vf_type(address, kind.id)
+            return address
+        name = str(uuid.uuid4())
+        driver.create_mdev(address, kind.id, name)
+    except OSError:
+        return None
+    return name
+
+
+def remove(driver: Driver, gpu: Gpu, key: str) -> None:
+    if gpu.framework == VENDOR_VFIO:
+        driver.set_vf_type(key, 0)
+    else:
+        driver.remove_mdev(key)
+
+
+setups = st.sampled_from(
+    [
+        ("T4", MDEV_PF),
+        ("A40", "mdev-vf"),
+        ("A100", "mdev-vf"),
+        ("L40S", VENDOR_VFIO),
+        ("H100", VENDOR_VFIO),
+    ]
+)
+moves = st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(0, 40)), max_size=60)
+
+
+def play(driver: Driver, gpu: Gpu, script: list[tuple[bool, int, int]]) -> list[str]:
+    """Carry out creates (mostly) and removals; the keys of what is there in the end."""
+    keys: list[str] = []
+    for remove_one, where, which in script:
+        if remove_one and keys and where < 15:
+            remove(driver, gpu, keys.pop(which % len(keys)))
+            continue
+        vf = None if gpu.framework == MDEV_PF else where % gpu.board.vfs
+        key = create(driver, gpu, vf, gpu.board.types[which % 4])
+        if key is not None:
+            keys.append(key)
+    return keys
+
+
+@given(setup=setups, script=moves)
+def test_a_gpu_never_holds_more_than_its_types_allow_nor_two_sizes_nor_two_on_one_vf(
+    setup: tuple[str, str], script: list[tuple[bool, int, int]]
+) -> None:
+    driver, gpu = one_gpu(*setup)
+    play(driver, gpu, script)
+    assert len(gpu.vgpus) <= admission.MAX_TIME_SLICED
+    assert len({vgpu.type.framebuffer_mib for vgpu in gpu.vgpus}) <= 1
+    assert all(len(gpu.vgpus) <= vgpu.type.max_instances for vgpu in gpu.vgpus)
+    taken = [vgpu.vf for vgpu in gpu.vgpus if vgpu.vf is not None]
+    assert len(taken) == len(set(taken))
+    assert len({vgpu.group for vgpu in gpu.vgpus}) == len(gpu.vgpus)
+    places = [vgpu.placement_id for vgpu in gpu.vgpus if vgpu.placement_id is not None]
+    assert len(places) == len(set(places))
+    assert len(places) == (len(gpu.vgpus) if gpu.board.placements else 0)
+
+
+@given(setup=setups, script=moves, where=st.integers(0, 40), which=st.integers(0, 40))
+def test_what_is_listed_as_creatable_is_exactly_what_a_create_accepts(
+    setup: tuple[str, str], script: list[tuple[bool, int, int]], where: int, which: int
+) -> None:
+    driver, gpu = one_gpu(*setup)
+    play(driver, gpu, script)
+    vf = None if gpu.framework == MDEV_PF else where % gpu.board.vfs
+    kind = gpu.board.types[which % len(gpu.board.types)]
+    listed = kind in driver.creatable_on(gpu.pci if vf is None else vf_pci(gpu, vf))
+    assert listed == (admission.available(gpu, vf, kind) > 0)
+    assert (create(driver, gpu, vf, kind) is not None) == listed
+
+
+@given(setup=setups, script=moves, where=st.integers(0, 40), which=st.integers(0, 40))
+def test_a_removal_undoes_a_create_exactly(
+    setup: tuple[str, str], script: list[tuple[bool, int, int]], where: int, which: int
+) -> None:
+    driver, gpu = one_gpu(*setup)
+    play(driver, gpu, script)
+    before = (copy.deepcopy(gpu.vgpus), driver.creatable(PCI))
+    vf = None if gpu.framework == MDEV_PF else where % gpu.board.vfs
+    key = create(driver, gpu, vf, gpu.board.types[which % len(gpu.board.types)])
+    if key is not None:
+        remove(driver, gpu, key)
+    assert (gpu.vgpus, driver.creatable(PCI)) == before
+
+
+@given(setup=setups, script=moves)
+def test_nvml_lists_a_type_as_creatable_exactly_where_some_parent_does(
+    setup: tuple[str, str], script: list[tuple[bool, int, int]]
+) -> None:
+    driver, gpu = one_gpu(*setup)
+    play(driver, gpu, script)
+    parents = [PCI] if gpu.framework == MDEV_PF else [vf_pci(gpu, vf) for vf in range(gpu.board.vfs)]
+    somewhere = {kind.id for parent in parents for kind in driver.creatable_on(parent)}
+    assert set(driver.creatable(PCI)) == somewhere
+
+
+@pytest.mark.parametrize("code", board_codes())
+def test_every_type_of_every_board_fills_its_board_to_its_maximum_and_no_further(code: str) -> None:
+    framework = VENDOR_VFIO if board(code, "test").vfs else MDEV_PF
+    for kind in board(code, "test").types:
+        driver, gpu = one_gpu(code, framework)
+        most = min(kind.max_instances, admission.MAX_TIME_SLICED, gpu.board.vfs or 99)
+        for index in range(most):
+            assert create(driver, gpu, index if gpu.board.vfs else None, kind) is not None
+        assert create(driver, gpu, min(most, gpu.board.vfs - 1) if gpu.board.vfs else None, kind) is None
+        assert kind.id not in driver.creatable(PCI)
+
+
+@settings(max_examples=20)
+@given(index=st.integers(0, 31))
+def test_virtual_functions_follow_the_physical_one_by_routing_id(index: int) -> None:
+    _, gpu = one_gpu("A40", "mdev-vf")
+    address = vf_pci(gpu, index)
+    device, function = address.split(":")[2].split(".")
+    assert int(device, 16) * 8 + int(function) == 4 + index
+    assert vf_pci(gpu, 0) == "0000:41:00.4"
+    assert vf_pci(gpu, 4) == "0000:41:01.0"
+
+
+def test_a_series_may_differ_where_the_size_is_the_same() -> None:
+    driver, gpu = one_gpu("A40", "mdev-vf")
+    by_name = {kind.name: kind for kind in gpu.board.types}
+    assert create(driver, gpu, 0, by_name["NVIDIA A40-4Q"])
+    assert create(driver, gpu, 1, by_name["NVIDIA A40-4C"])
+    assert create(driver, gpu, 2, by_name["NVIDIA A40-8Q"]) is None

@@ -1,0 +1,245 @@
+"""The computed /sys has the kernel's and the driver's files, formats and modes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat
+import uuid
+
+import pytest
+
+from vgpumgr.lab.driver import Driver
+from vgpumgr.lab.spec import host_state, load_spec
+from vgpumgr.lab.tree import NVML_PATH, PROC_DRIVER_PATH, Tree, WriteRecord
+
+A = "9e0d0000-0000-4000-8000-00000000000a"
+VM = "6a1f0000-0000-4000-8000-000000000001"
+VF0, VF1 = "0000:41:00.4", "0000:41:00.5"
+
+
+class Sys:
+    """A tree with its driver and write log; paths go through links, as open(2) does."""
+
+    def __init__(self, spec: str, host: str = "kvm01") -> None:
+        self.driver = Driver(host_state(load_spec(spec).host(host), boot_id="boot-1"))
+        self.writes: list[WriteRecord] = []
+        self.tree = Tree(self.driver, lambda: "state of NVML\n", on_write=self.writes.append)
+
+    def real(self, path: str) -> str:
+        done = "/"
+        for part in path.strip("/").split("/"):
+            done = posixpath.join(done, part)
+            if stat.S_ISLNK(self.tree.node(done).mode):
+                target = posixpath.join(posixpath.dirname(done), self.tree.readlink(done))
+                done = self.real(posixpath.normpath(target))
+        return done
+
+    def read(self, path: str) -> str:
+        return self.tree.read(self.real(path)).decode()
+
+    def write(self, path: str, text: str) -> None:
+        real = self.real(path)
+        self.tree.open(real, os.O_WRONLY)
+        self.tree.truncate(real)
+        assert self.tree.write(real, text.encode()) == len(text)
+
+    def list(self, path: str) -> list[str]:
+        return self.tree.readdir(self.real(path))
+
+
+def failed(sysfs: Sys, path: str, text: str | None = None) -> str:
+    with pytest.raises(OSError) as caught:
+        sysfs.read(path) if text is None else sysfs.write(path, text)
+    return errno.errorcode[caught.value.errno or 0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "host"),
+    [("mdev-pf", "kvm01"), ("mdev-vf", "kvm02"), ("vendor-vfio", "kvm01"), ("mixed-fleet", "kvm03")],
+)
+def test_every_name_listed_is_there_and_every_link_leads_to_something(spec: str, host: str) -> None:
+    sysfs = Sys(spec, host)
+    sysfs.driver.make_foreign()
+    tree = sysfs.tree
+    waiting = ["/"]
+    seen = 0
+    while waiting:
+        path = waiting.pop()
+        node = tree.node(path)
+        seen += 1
+        if stat.S_ISDIR(node.mode):
+            names = tree.readdir(path)
+            assert len(set(names)) == len(names)
+            waiting += [posixpath.join(path, name) for name in names]
+        elif stat.S_ISLNK(node.mode) and path != "/bus/pci/drivers/nvidia/module":
+            tree.node(sysfs.real(path))
+        else:
+            assert bool(node.mode & 0o444) == (node.read is not None)
+            assert bool(node.mode & 0o200) == (node.write is not None) or path.endswith("/config")
+    assert seen > 200
+
+
+def test_a_physical_function_looks_as_the_kernel_shows_it() -> None:
+    sysfs = Sys("mdev-vf")
+    top = "/bus/pci/devices/0000:41:00.0"
+    assert sysfs.read(f"{top}/vendor") == "0x10de\n"
+    assert sysfs.read(f"{top}/device") == "0x2235\n"
+    assert sysfs.read(f"{top}/class") == "0x030200\n"
+    assert sysfs.read("/bus/pci/devices/0000:81:00.0/numa_node") == "1\n"
+    assert (sysfs.read(f"{top}/sriov_totalvfs"), sysfs.read(f"{top}/sriov_numvfs")) == ("32\n", "32\n")
+    assert posixpath.basename(sysfs.tree.readlink("/devices/pci0000:41/0000:41:00.0/virtfn4")) == "0000:41:01.0"
+    assert sysfs.real(f"/bus/pci/devices/{VF0}/physfn") == sysfs.real(top)
+    assert posixpath.basename(sysfs.real(f"{top}/driver")) == "nvidia"
+    group = posixpath.basename(sysfs.real(f"/bus/pci/devices/{VF0}/iommu_group"))
+    assert sysfs.list(f"/kernel/iommu_groups/{group}/devices") == [VF0]
+    assert sysfs.tree.read(sysfs.real(f"{top}/config"))[:4] == b"\xde\x10\x35\x22"
+    assert "mdev_supported_types" not in sysfs.list(top)
+
+
+def test_sriov_numvfs_is_refused_by_hand() -> None:
+    sysfs = Sys("vendor-vfio")
+    path = "/bus/pci/devices/0000:41:00.0/sriov_numvfs"
+    assert failed(sysfs, path, "0\n") == "ENOENT"
+    assert failed(sysfs, path, "33\n") == "ERANGE"
+    assert failed(sysfs, path, "x\n") == "EINVAL"
+    sysfs.write(path, "32\n")
+    assert sysfs.read(path) == "32\n"
+
+
+def test_an_mdev_comes_and_goes_everywhere_at_once() -> None:
+    sysfs = Sys("mdev-vf")
+    kind = f"/class/mdev_bus/{VF0}/mdev_supported_types/nvidia-560"
+    assert sysfs.read(f"{kind}/name") == "NVIDIA A40-4Q\n"
+    assert sysfs.read(f"{kind}/description") == (
+        "num_heads=4, frl_config=60, framebuffer=4096M, max_resolution=7680x4320, max_instance=12\n"
+    )
+    assert sysfs.read(f"{kind}/device_api") == "vfio-pci\n"
+    assert sysfs.read(f"{kind}/available_instances") == "1\n"
+    sysfs.write(f"{kind}/create", f"{A}\n")
+    assert sysfs.list("/bus/mdev/devices") == [A]
+    assert sysfs.list(f"{kind}/devices") == [A]
+    assert sysfs.read(f"{kind}/available_instances") == "0\n"
+    assert sysfs.read(f"/class/mdev_bus/{VF1}/mdev_supported_types/nvidia-562/available_instances") == "0\n"
+    device = f"/bus/mdev/devices/{A}"
+    assert posixpath.basename(sysfs.real(f"{device}/mdev_type")) == "nvidia-560"
+    assert posixpath.basename(posixpath.dirname(sysfs.real(device))) == VF0
+    assert sysfs.read(f"{device}/nvidia/placement_id") == "Not Applicable\n"
+    group = posixpath.basename(sysfs.real(f"{device}/iommu_group"))
+    assert sysfs.list(f"/kernel/iommu_groups/{group}/devices") == [A]
+    sysfs.write(f"{device}/remove", "1\n")
+    assert sysfs.list("/bus/mdev/devices") == []
+    assert sysfs.list(f"{kind}/devices") == []
+    assert failed(sysfs, f"{device}/remove", "1\n") == "ENOENT"
+    assert A not in sysfs.list(f"/bus/pci/devices/{VF0}")
+    assert group not in sysfs.list("/kernel/iommu_groups")
+
+
+def test_on_the_pf_all_types_of_one_size_share_what_is_left() -> None:
+    sysfs = Sys("mdev-pf")
+    types = "/class/mdev_bus/0000:41:00.0/mdev_supported_types"
+    sysfs.write(f"{types}/nvidia-232/create", A)
+    left = {name: int(sysfs.read(f"{types}/{name}/available_instances")) for name in sysfs.list(types)}
+    assert {name: count for name, count in left.items() if count} == {
+        "nvidia-232": 3,  # T4-4Q
+        "nvidia-227": 3,  # T4-4A
+        "nvidia-319": 3,  # T4-4C
+    }
+    assert "sriov_totalvfs" not in sysfs.list("/bus/pci/devices/0000:41:00.0")
+
+
+def test_create_and_remove_cannot_be_read_nor_names_written_even_by_root() -> None:
+    sysfs = Sys("mdev-vf")
+    kind = f"/class/mdev_bus/{VF0}/mdev_supported_types/nvidia-560"
+    assert failed(sysfs, f"{kind}/create") == "EACCES"
+    assert failed(sysfs, f"{kind}/name", "x") == "EACCES"
+    with pytest.raises(PermissionError):
+        sysfs.tree.open(sysfs.real(f"{kind}/create"), os.O_RDONLY)
+    with pytest.raises(PermissionError):
+        sysfs.tree.open(sysfs.real(f"{kind}/create"), os.O_RDWR)
+    assert sysfs.tree.node(sysfs.real(f"{kind}/create")).mode == stat.S_IFREG | 0o200
+
+
+def test_creatable_vgpu_types_is_the_driver_s_text_and_shrinks_to_its_header() -> None:
+    sysfs = Sys("vendor-vfio")
+    mine, other = f"/bus/pci/devices/{VF0}/nvidia", f"/bus/pci/devices/{VF1}/nvidia"
+    lines = sysfs.read(f"{mine}/creatable_vgpu_types").splitlines()
+    assert lines[0] == "ID    : vGPU Name"
+    assert "1145  : NVIDIA L40S-1B" in lines
+    sysfs.write(f"{mine}/current_vgpu_type", "1150\n")
+    assert sysfs.read(f"{mine}/current_vgpu_type") == "1150\n"
+    assert sysfs.read(f"{mine}/creatable_vgpu_types") == "ID    : vGPU Name\n"
+    rest = {line.rpartition("-")[2] for line in sysfs.read(f"{other}/creatable_vgpu_types").splitlines()[1:]}
+    assert rest == {"4Q", "4C", "4A"}
+    assert failed(sysfs, f"{other}/current_vgpu_type", "1152\n") == "EIO"
+    assert sysfs.read(f"{other}/current_vgpu_type") == "0\n"
+    assert "/bus/mdev" not in {f"/bus/{name}" for name in sysfs.list("/bus")}
+    assert "nvidia" not in sysfs.list("/bus/pci/devices/0000:41:00.0")
+
+
+def test_a_vf_s_placement_is_known_once_it_has_a_type() -> None:
+    sysfs = Sys("vendor-vfio")
+    for index, vf in enumerate((VF0, VF1)):
+        files = f"/bus/pci/devices/{vf}/nvidia"
+        assert failed(sysfs, f"{files}/placement_id") == "ENXIO"
+        sysfs.write(f"{files}/current_vgpu_type", "1150")
+        assert sysfs.read(f"{files}/placement_id") == f"{4 * index}\n"
+        assert failed(sysfs, f"{files}/gpu_instance_id") == "ENXIO"
+
+
+def test_vgpu_params_can_be_set_until_a_vm_holds_the_vgpu() -> None:
+    sysfs = Sys("vendor-vfio")
+    files = f"/bus/pci/devices/{VF0}/nvidia"
+    assert failed(sysfs, f"{files}/vgpu_params", "enable_uvm=1") == "ENXIO"
+    sysfs.write(f"{files}/current_vgpu_type", "1150")
+    sysfs.write(f"{files}/vgpu_params", "enable_uvm=1\n")
+    assert sysfs.read(f"{files}/vgpu_params") == "enable_uvm=1\n"
+    sysfs.driver.hold(VF0, VM, "vm01")
+    assert failed(sysfs, f"{files}/vgpu_params", "enable_uvm=0") == "EPERM"
+
+
+def test_each_vf_has_its_own_vfio_device_on_vendor_vfio() -> None:
+    sysfs = Sys("vendor-vfio")
+    first = sysfs.list(f"/bus/pci/devices/{VF0}/vfio-dev")
+    second = sysfs.list("/bus/pci/devices/0000:81:00.4/vfio-dev")
+    assert (first, second) == (["vfio0"], ["vfio32"])
+
+
+def test_proc_driver_is_in_the_driver_s_format() -> None:
+    sysfs = Sys("mdev-vf")
+    text = sysfs.read(f"{PROC_DRIVER_PATH}/nvidia/gpus/0000:41:00.0/information")
+    uuid_line = next(line for line in text.splitlines() if line.startswith("GPU UUID"))
+    assert text.startswith("Model: \t\t NVIDIA A40\n")
+    assert uuid_line.startswith("GPU UUID: \t GPU-")
+    assert "Bus Location: \t 0000:41:00.0\n" in text
+    assert "570.172.07" in sysfs.read(f"{PROC_DRIVER_PATH}/nvidia/version")
+    assert sysfs.read("/module/nvidia/version") == "570.172.07\n"
+    assert sysfs.read(NVML_PATH) == "state of NVML\n"
+
+
+def test_late_vfs_are_not_there_and_then_they_are() -> None:
+    sysfs = Sys("mdev-vf")
+    sysfs.driver.set_fault("late-vfs")
+    sysfs.driver.reboot("boot-2")
+    top = "/bus/pci/devices/0000:41:00.0"
+    assert sysfs.read(f"{top}/sriov_numvfs") == "0\n"
+    assert sysfs.list("/class/mdev_bus") == []
+    assert len(sysfs.list("/bus/pci/devices")) == 2
+    sysfs.driver.enable_vfs()
+    assert len(sysfs.list("/class/mdev_bus")) == 64
+
+
+def test_every_attempted_write_is_told_with_its_errno() -> None:
+    sysfs = Sys("mdev-vf")
+    path = f"/class/mdev_bus/{VF0}/mdev_supported_types/nvidia-560/create"
+    real = "/sys" + sysfs.real(path)
+    sysfs.write(path, f"{A}\n")
+    failed(sysfs, path, f"{A}\n")
+    failed(sysfs, path, f"{uuid.UUID(int=1)}\n")
+    assert [(record["path"], record["errno"]) for record in sysfs.writes] == [
+        (real, None),
+        (real, "EEXIST"),
+        (real, "EUSERS"),
+    ]
+    assert sysfs.writes[0]["data"] == f"{A}\n"

@@ -1,0 +1,169 @@
+"""The built-in specs are what the contract says, and a spec file's mistakes are named with their place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vgpumgr.core.names import parse_gpu_uuid, parse_pci_address, parse_uuid
+from vgpumgr.core.profiles import parse_type_name
+from vgpumgr.errors import LabError
+from vgpumgr.lab.boards import FIRST_INVENTED_ID, board, board_codes
+from vgpumgr.lab.fleets import BUILTIN
+from vgpumgr.lab.spec import load_spec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def boards_of(spec: str) -> dict[str, list[str]]:
+    return {host.name: [f"{gpu.board.code} {gpu.framework}" for gpu in host.gpus] for host in load_spec(spec).hosts}
+
+
+def test_the_built_in_hosts_have_the_contract_s_boards() -> None:
+    assert boards_of("mdev-pf") == {"kvm01": ["T4 mdev-pf"] * 2}
+    assert boards_of("mdev-vf") == {"kvm01": ["A40 mdev-vf"] * 2, "kvm02": ["A100 mdev-vf"]}
+    assert boards_of("vendor-vfio") == {"kvm01": ["L40S vendor-vfio"] * 2, "kvm02": ["H100 vendor-vfio"]}
+    assert boards_of("mixed-fleet") == {
+        "kvm01": ["A40 mdev-vf"] * 2,
+        "kvm02": ["L40S vendor-vfio", "L40S vendor-vfio", "H100 vendor-vfio"],
+        "kvm03": ["T4 mdev-pf", "A40 mdev-vf"],
+    }
+    assert boards_of("default") == {
+        "kvm01": ["A40 mdev-vf"] * 2,
+        "kvm02": ["A100 mdev-vf"],
+        "kvm03": ["L40S vendor-vfio"] * 2,
+        "kvm04": ["H100 vendor-vfio"],
+        "kvm05": ["T4 mdev-pf"],
+    }
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_every_built_in_has_vm01_to_vm30_on_kvm01_and_vm31_to_vm36_on_the_others_in_turn(name: str) -> None:
+    hosts = load_spec(name).hosts
+    ours = {host.name: {vm.name for vm in host.vms if vm.ours} for host in hosts}
+    others = [host.name for host in hosts[1:]] or ["kvm01"]
+    expected: dict[str, set[str]] = {host.name: set() for host in hosts}
+    expected["kvm01"] |= {f"vm{number:02}" for number in range(1, 31)}
+    for index, number in enumerate(range(31, 37)):
+        expected[others[index % len(others)]].add(f"vm{number}")
+    assert ours == expected
+    assert all(vm.machine == "q35" for host in hosts for vm in host.vms)
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_every_identifier_of_a_lab_is_valid_and_its_own_host_s_alone(name: str) -> None:
+    hosts = load_spec(name).hosts
+    gpu_uuids = [parse_gpu_uuid(gpu.uuid) for host in hosts for gpu in host.gpus]
+    vm_uuids = [parse_uuid(vm.uuid) for host in hosts for vm in host.vms]
+    machines = [host.machine_id for host in hosts]
+    for values in (gpu_uuids, vm_uuids, machines):
+        assert len(set(values)) == len(values)
+    assert all(len(machine) == 32 for machine in machines)
+    assert all(parse_pci_address(gpu.pci) == gpu.pci for host in hosts for gpu in host.gpus)
+    assert hosts[0].gpus[0].pci == "0000:41:00.0"
+    assert load_spec(name) == load_spec(name)
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_kvm01_has_only_boards_with_4q_and_nothing_foreign(name: str) -> None:
+    first = load_spec(name).hosts[0]
+    assert not first.foreign
+    assert all(any(kind.name.endswith("-4Q") for kind in gpu.board.types) for gpu in first.gpus)
+
+
+def test_the_mixed_fleet_declares_vms_and_has_a_foreign_vgpu_and_vm_on_kvm03() -> None:
+    spec = load_spec("mixed-fleet")
+    assert list(spec.declared["kvm01"]) == ["vm01", "vm02", "vm03", "vm04"]
+    assert {host: len(vms) for host, vms in spec.declared.items()} == {"kvm01": 4, "kvm02": 3, "kvm03": 1}
+    kvm03 = spec.host("kvm03")
+    assert len(kvm03.foreign) == 1
+    assert [vm.name for vm in kvm03.vms if not vm.ours] == ["legacy01"]
+    assert [host.name for host in spec.hosts if host.foreign] == ["kvm03"]
+
+
+def test_types_carry_the_driver_s_prefix_and_public_ids() -> None:
+    names = {code: {kind.name: kind.id for kind in board(code, "test").types} for code in board_codes()}
+    assert names["A40"]["NVIDIA A40-4Q"] == 560
+    assert names["T4"]["GRID T4-4Q"] == 232
+    assert names["A100"]["GRID A100-4C"] == 468
+    assert names["L40S"]["NVIDIA L40S-1B"] == 1145
+    assert names["H100"]["NVIDIA H100-10C"] >= FIRST_INVENTED_ID
+    for kinds in names.values():
+        assert len(set(kinds.values())) == len(kinds)
+        assert all(parse_type_name(name).slices is None for name in kinds)
+
+
+def test_a_spec_file_has_the_same_shape(tmp_path: Path) -> None:
+    file = tmp_path / "site.yaml"
+    file.write_text(
+        """
+hosts:
+  - name: gpu-a
+    driver: 570.124.03
+    framework: vendor-vfio
+    numa: 3
+    boards: [A40, {board: NVIDIA L40S, pci: "0000:c1:00.0", numa: 1}]
+    vms: [web, "db[8:10]", {name: old, machine: pc, ours: false, memory_mib: 32}]
+    foreign: [{gpu: "0000:c1:00.0", vf: 5, type: 8Q, vm: old}]
+  - {name: gpu-b, driver: r535, boards: {T4: 3}, vms: 2}
+declared: {gpu-b: {vm02: {vgpu0: {profile: 4Q}}}}
+"""
+    )
+    spec = load_spec(str(file))
+    first, second = spec.hosts
+    assert spec.name == "site"
+    assert [(gpu.pci, gpu.numa_node) for gpu in first.gpus] == [("0000:41:00.0", 3), ("0000:c1:00.0", 1)]
+    assert [vm.name for vm in first.vms] == ["web", "db8", "db9", "db10", "old"]
+    assert (first.foreign[0].vf, first.foreign[0].uuid, first.foreign[0].vm) == (5, None, "old")
+    assert (second.driver_version[:3], second.framework, len(second.gpus)) == ("535", "mdev-pf", 3)
+    assert [vm.name for vm in second.vms] == ["vm01", "vm02"]
+    assert spec.declared == {"gpu-b": {"vm02": {"vgpu0": {"profile": "4Q"}}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("a: b: c", "site.yaml:1: not YAML", "line"),
+        ("[]", "not a mapping", "hosts"),
+        ("hosts: {}", "no hosts", "boards"),
+        ("hosts: {a: {boards: [A41]}}", "hosts.a.boards[0]: no board 'A41'", "did you mean A40?"),
+        ("hosts: {a: {boards: []}}", "hosts.a: no boards", "A40"),
+        ("hosts: {a: {board: [A40]}}", "unknown key 'board'", "boards"),
+        ("hosts: {a: {boards: [A40], driver: 12}}", "hosts.a.driver: not a driver version", "570"),
+        ("hosts: {a: {boards: [A40], framework: mdev}}", "no framework 'mdev'", "vendor-vfio"),
+        ("hosts: {a: {boards: [A40], framework: mdev-pf}}", "A40 cannot be 'mdev-pf'", "mdev-vf or vendor-vfio"),
+        ("hosts: {a: {boards: [{board: T4, framework: mdev-vf}]}}", "T4 cannot be 'mdev-vf'", "mdev-pf"),
+        ('hosts: {a: {boards: [{board: A40, pci: "41"}]}}', "boards[0].pci: not a PCI address", "0000:41:00.0"),
+        ('hosts: {a: {boards: [{board: A40, pci: "0000:41:00.4"}]}}', "no card's own address", "0000:41:00.0"),
+        ("hosts: {a: {boards: [A40], numa: x}}", "numa: not a number: 'x'", "0"),
+        ("hosts: {a: {boards: [A40], vms: [x, x]}}", "x is there twice", "own name"),
+        ("hosts: {a: {boards: [A40], vms: [a/b]}}", "vms[0].name: not a VM name", "correct"),
+        ("hosts: {a: {boards: [A40], vms: [{name: x, machine: isa}]}}", "vms[0].machine: 'isa'", "q35 or pc"),
+        ("hosts: {a: {boards: [A40], foreign: [{gpu: 1, type: 4Q}]}}", "no GPU 1", "0000:41:00.0"),
+        ("hosts: {a: {boards: [A40], foreign: [{type: 5Q}]}}", "A40 has no type '5Q'", "A40-4Q"),
+        ("hosts: {a: {boards: [A40], foreign: [{type: 4Q, vf: 32}]}}", "no VF 32", "0 to 31"),
+        ("hosts: {a: {boards: [A40], foreign: [{type: 4Q, vm: x}]}}", "no VM 'x'", "add it"),
+        ("{hosts: {a: {boards: [A40], vms: [x]}}, declared: {b: {}}}", "unknown key 'b'", "a"),
+        (
+            "{hosts: {a: {boards: [A100], vms: [x]}}, declared: {a: {x: {vgpu0: {profile: 4Q}}}}}",
+            "declared.a.x.vgpu0: no board of a has '4Q'",
+            "A100-4C",
+        ),
+    ],
+)
+def test_a_mistake_says_what_and_where_and_what_to_write(tmp_path: Path, text: str, message: str, hint: str) -> None:
+    file = tmp_path / "site.yaml"
+    file.write_text(text)
+    with pytest.raises(LabError) as caught:
+        load_spec(str(file))
+    assert str(file) in caught.value.message
+    assert message in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+def test_an_unknown_spec_lists_the_built_in_ones() -> None:
+    with pytest.raises(LabError, match="no spec 'nope'") as caught:
+        load_spec("nope")
+    assert all(name in (caught.value.hint or "") for name in BUILTIN)
