@@ -1,0 +1,7 @@
+"""Fixtures that every folder of tests may use."""
+
+from __future__ import annotations
+
+from lab_fixtures import lab_factory, mdev_vf_lab
+
+__all__ = ["lab_factory", "mdev_vf_lab"]

@@ -1,0 +1,137 @@
+"""A running lab for tests: `lab_factory("mdev-vf")` gives one, shared by all tests of the session that ask for the same.
+
+@pytest.mark.lab
+def test_something(lab_factory: LabFactory) -> None:
+    lab = lab_factory("mdev-vf")                    # shared: leave it as you found it
+    own = lab_factory("mdev-vf", shared=False)      # this test's own; taken down by `own.down()`, or at the end
+    lab.run("list", "-o", "json")                   # the program, pointed at the lab
+    lab.ssh("kvm01", "virsh", "list", "--all")      # on a host
+    lab.control("kvm01", "writes")["writes"]        # what was written to /sys there
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from vgpumgr.errors import LabError
+from vgpumgr.lab import client, control, fleet, requirements
+from vgpumgr.lab.layout import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_COMMAND_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """A lab that is up."""
+
+    layout: Layout
+
+    @property
+    def dir(self) -> Path:
+        return self.layout.folder
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of a command that is to use this lab, and no setting of the person who runs the tests."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("VGPUMGR_", "ANSIBLE_"))}
+        return {**inherited, **fleet.environment(self.layout)}
+
+    def ssh(
+        self, host: str, *argv: str, text: str | None = None, timeout: float = _COMMAND_S
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on a host as `lab ssh` does (words joined by blanks, a shell there)."""
+        command = client.ssh_command(self.layout, fleet.read(self.layout).host(host), argv)
+        return subprocess.run(
+            command,
+            input=text if text is not None else "",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+
+    def must(self, host: str, *argv: str, text: str | None = None) -> str:
+        """Run a command on a host that has to succeed; its output."""
+        done = self.ssh(host, *argv, text=text)
+        assert done.returncode == 0, f"{host}: {argv}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def run(
+        self, *arguments: str, text: str | None = None, timeout: float = _COMMAND_S
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `vgpumgr ARGUMENTS` with the lab's environment, without a terminal."""
+        return subprocess.run(
+            [sys.executable, "-c", "import sys; from vgpumgr.cli.main import main; sys.exit(main())", *arguments],
+            env={**self.env, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+            input=text if text is not None else "",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+
+    def control(self, host: str, op: str, **fields: str) -> dict[str, Any]:
+        """Ask a host's supervisor (vgpumgr.lab.control lists the operations)."""
+        return control.ask(self.layout.host(host), op, **fields)
+
+    def down(self) -> None:
+        fleet.down(self.layout)
+
+
+@dataclass(slots=True, kw_only=True)
+class LabFactory:
+    """Brings labs up below one short temporary folder and remembers them."""
+
+    folder: Path
+    count: int = 0
+    shared: dict[str, Lab] = field(default_factory=dict)
+    all: list[Lab] = field(default_factory=list)
+
+    def __call__(self, spec: str = "mdev-vf", *, shared: bool = True) -> Lab:
+        if shared and spec in self.shared:
+            return self.shared[spec]
+        self.count += 1
+        lab = Lab(layout=Layout(folder=self.folder / str(self.count)))
+        fleet.up(lab.layout, spec)
+        self.all.append(lab)
+        if shared:
+            self.shared[spec] = lab
+        return lab
+
+
+@pytest.fixture(scope="session")
+def lab_factory() -> Iterator[LabFactory]:
+    """Labs on demand; all are down at the end. Skips where the machine cannot run one, unless VGPUMGR_LAB_TESTS=required."""
+    try:
+        requirements.check()
+    except LabError as error:
+        reason = "; ".join((error.message, *error.details))
+        if os.environ.get("VGPUMGR_LAB_TESTS") == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="lab-"))
+    factory = LabFactory(folder=folder)
+    try:
+        yield factory
+    finally:
+        for lab in factory.all:
+            lab.down()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def mdev_vf_lab(lab_factory: LabFactory) -> Lab:
+    """The shared lab `mdev-vf`: kvm01 with two A40, kvm02 with an A100."""
+    return lab_factory("mdev-vf")

@@ -1,0 +1,185 @@
+"""`vgpumgr lab …`: simulated hosts. Thin: what it does is in vgpumgr.lab, imported when a command runs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from vgpumgr.lab.layout import Layout
+
+DEFAULT_SPEC = "default"
+
+
+def _layout(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Layout:
+    from vgpumgr.lab.layout import find_layout
+
+    return find_layout(value)
+
+
+folder_option = click.option(
+    "--dir",
+    "layout",
+    metavar="DIR",
+    callback=_layout,
+    help="The lab's directory.  [default: $VGPUMGR_LAB, else ./.lab]",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def lab() -> None:
+    r"""Simulated hosts: real sshd, libvirtd and NVML clients over a simulated GPU driver.
+
+    \b
+    eval "$(vgpumgr lab up)"     bring five hosts up, and point vgpumgr at them
+    vgpumgr lab ssh kvm01        a shell on one of them
+    vgpumgr lab down             take them down
+    """
+
+
+@lab.command()
+@folder_option
+@click.option("--spec", default=DEFAULT_SPEC, show_default=True, metavar="NAME|FILE", help="What the lab consists of.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr while all goes well.")
+def up(layout: Layout, spec: str, *, quiet: bool) -> None:
+    """Bring a lab up; prints the shell's export lines that point vgpumgr at it."""
+    from vgpumgr.lab import fleet
+
+    fleet.up(layout, spec, tell=(lambda _: None) if quiet else (lambda line: click.echo(line, err=True)))
+    for name, value in fleet.environment(layout).items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+@lab.command()
+@folder_option
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing while all goes well.")
+def down(layout: Layout, *, quiet: bool) -> None:
+    """Take the lab down: its processes, mounts, keys and files. Nothing to do is no error."""
+    from vgpumgr.lab import fleet
+
+    was_up = fleet.down(layout)
+    if not quiet:
+        click.echo("the lab is down" if was_up else f"no lab in {layout.folder}", err=True)
+
+
+@lab.command()
+@folder_option
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def status(layout: Layout, output: str) -> None:
+    """What runs."""
+    from vgpumgr.lab import fleet
+
+    record = fleet.read(layout)
+    hosts = [
+        {
+            "name": host.record.name,
+            "up": host.answer is not None,
+            "pid": host.record.pid,
+            "port": host.record.port,
+            **{key: host.answer and host.answer[key] for key in _STATUS_KEYS},
+        }
+        for host in fleet.status(layout)
+    ]
+    if output == "json":
+        answer = {"schema": "vgpumgr.lab/1", "dir": str(layout.folder), "spec": record.spec, "hosts": hosts}
+        click.echo(json.dumps(answer, indent=2))
+        return
+    from tabulate import tabulate
+
+    rows = [
+        [host["name"], "up" if host["up"] else "down", host["port"], *(_cell(host[key]) for key in _STATUS_COLUMNS)]
+        for host in hosts
+    ]
+    click.echo(f"{record.spec} in {layout.folder}")
+    click.echo(
+        tabulate(
+            rows, headers=["HOST", "STATE", "PORT", "DRIVER", "GPUS", "VGPUS", "HELD BY", "FAULTS"], tablefmt="plain"
+        )
+    )
+
+
+_STATUS_COLUMNS = ("driver_version", "gpus", "vgpus", "held", "faults")
+_STATUS_KEYS = (*_STATUS_COLUMNS, "machine_id", "boot_id")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    return "?" if value is None else str(value)
+
+
+@lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@folder_option
+@click.argument("host")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def ssh(layout: Layout, host: str, command: tuple[str, ...]) -> None:
+    """Plain ssh to HOST as root. COMMAND's words are joined by blanks; its exit status is ssh's.
+
+    Without COMMAND: a shell.
+    """
+    from vgpumgr.lab import client, fleet
+
+    words = command[1:] if command[:1] == ("--",) else command
+    client.become(layout, fleet.read(layout).host(host), words)
+
+
+@lab.command()
+@folder_option
+@click.argument("host")
+def reboot(layout: Layout, host: str) -> None:
+    """Pull HOST's plug and boot it again: the disk stays, vGPUs and guests are lost. Returns when it answers."""
+    _ask(layout, host, "reboot")
+
+
+@lab.command()
+@folder_option
+@click.argument("vm")
+def hold(layout: Layout, vm: str) -> None:
+    """Hold VM's vGPUs as if it ran: a process of its name with /dev/vfio open, and NVML lists it."""
+    from vgpumgr.lab import fleet
+
+    host = fleet.find_vm_host(layout, vm)
+    answer = _ask(layout, host.name, "hold", vm=vm)
+    click.echo(f"{vm} on {host.name} holds {', '.join(answer['devices'])}", err=True)
+
+
+@lab.command()
+@folder_option
+@click.argument("vm")
+def stop(layout: Layout, vm: str) -> None:
+    """End what holds VM's vGPUs, and the VM where it runs."""
+    from vgpumgr.lab import fleet
+
+    host = fleet.find_vm_host(layout, vm)
+    answer = _ask(layout, host.name, "release", vm=vm)
+    click.echo(f"{vm} on {host.name} {'is stopped' if answer['ended'] else 'did not run'}", err=True)
+
+
+@lab.command()
+@folder_option
+@click.argument("host")
+@click.argument("name", metavar="FAULT")
+def fault(layout: Layout, host: str, name: str) -> None:
+    r"""Break something of HOST (several faults may stand), or `clear` all of it.
+
+    \b
+    create-eio     the driver refuses every new vGPU with EIO
+    late-vfs       after the next reboot the VFs are not there
+    libvirtd-down  libvirtd is killed
+    ssh-refused    nothing listens on the ssh port
+    ssh-hang       the ssh port accepts, and says nothing
+    """
+    if name == "clear":
+        _ask(layout, host, "clear")
+    else:
+        _ask(layout, host, "fault", name=name)
+
+
+def _ask(layout: Layout, host: str, op: str, **fields: str) -> dict[str, object]:
+    from vgpumgr.lab import control, fleet
+
+    known = fleet.read(layout).host(host)
+    return control.ask(layout.host(known.name), op, **fields)

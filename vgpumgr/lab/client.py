@@ -1,0 +1,66 @@
+"""The plain ssh that reaches a host of a lab: nothing of the user's own ssh set-up is read."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from typing import TYPE_CHECKING, NoReturn
+
+from vgpumgr.errors import LabError
+from vgpumgr.lab.sshd import ADDRESS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from vgpumgr.lab.layout import HostRecord, Layout
+
+
+def ssh_command(layout: Layout, host: HostRecord, argv: Sequence[str] = ()) -> list[str]:
+    """The command line; `argv` is joined by blanks on the way, as ssh always does."""
+    if host.port is None:
+        raise LabError(f"{host.name} has not come up yet")
+    options = {
+        "IdentitiesOnly": "yes",
+        "BatchMode": "yes",
+        "UserKnownHostsFile": quoted(layout.known_hosts),
+        "GlobalKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": "yes",
+        "KexAlgorithms": "curve25519-sha256",
+        "LogLevel": "ERROR",
+    }
+    flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    address = ["-p", str(host.port), f"root@{ADDRESS}"]
+    return ["ssh", "-F", "none", "-i", str(layout.key), *flags, *address, *(["--", *argv] if argv else [])]
+
+
+def common_arguments(layout: Layout) -> str:
+    """What the inventory gives Ansible and vgpumgr alike (`ansible_ssh_common_args`, shell words)."""
+    return f"-o {shlex.quote(f'UserKnownHostsFile={quoted(layout.known_hosts)}')}"
+
+
+def quoted(path: Path) -> str:
+    """A path as an ssh option wants it: the option takes several, parted by blanks."""
+    text = str(path).replace("%", "%%")
+    return f'"{text}"' if " " in text else text
+
+
+def run(layout: Layout, host: HostRecord, argv: Sequence[str], *, timeout: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ssh_command(layout, host, argv),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+
+
+def become(layout: Layout, host: HostRecord, argv: Sequence[str]) -> NoReturn:
+    """Replace this process by ssh, so that stdin, signals and the exit status are the remote command's."""
+    command = ssh_command(layout, host, argv)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        raise LabError(f"cannot run ssh: {error.strerror}", hint="apt-get install openssh-client") from error

@@ -1,0 +1,104 @@
+"""How the `lab` commands speak to a host's supervisor: a unix socket D/hosts/NAME/control, one JSON line each way.
+
+{"do": OP, …}                     → {"ok": {…}} or {"error": text, "hint": text | null, "details": […], "kind": text}
+
+op        fields                    ok
+status                              HostStatus as an object
+vms                                 {"vms": [names]}
+reboot                              {}          returns when the host answers again
+hold      vm                        {"pid": n, "devices": […]}
+release   vm                        {"ended": bool}
+fault     name                      {}
+clear                               {}
+writes                              {"writes": […]}
+shutdown                            {}          the host is off and its file systems are gone when the socket closes
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from vgpumgr.errors import LabError, RequestError, UnknownVm, UsageError, VgpumgrError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+SOCKET = "control"
+_LINE_DEADLINE_S = 10.0  # a client that connects and says nothing does not stop the host
+_KINDS: dict[str, type[VgpumgrError]] = {
+    kind.__name__: kind for kind in (LabError, RequestError, UnknownVm, UsageError)
+}
+
+
+@contextlib.contextmanager
+def _address(folder: Path) -> Iterator[str]:
+    """A path to the socket of at most 108 bytes, however long the lab's own is: through a descriptor of its folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{SOCKET}"
+    finally:
+        os.close(descriptor)
+
+
+def listen(folder: Path) -> socket.socket:
+    """The supervisor's end. The lab's folder is 0700, so only its owner comes in."""
+    (folder / SOCKET).unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with _address(folder) as address:
+        listener.bind(address)
+    listener.listen(64)
+    return listener
+
+
+def serve_one(connection: socket.socket, handle: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Read one request, carry it out, answer. What the client does wrong ends only its own connection."""
+    with connection, contextlib.suppress(OSError, ValueError):
+        connection.settimeout(_LINE_DEADLINE_S)
+        with connection.makefile("rb") as lines:
+            request = json.loads(lines.readline())
+        try:
+            answer: dict[str, Any] = {"ok": handle(request)}
+        except VgpumgrError as error:
+            answer = _refusal(type(error).__name__, error.message, error.hint, error.details)
+        except Exception as error:
+            log.exception("request %r", request)
+            answer = _refusal("LabError", f"{type(error).__name__}: {error}")
+        connection.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _refusal(kind: str, message: str, hint: str | None = None, details: Iterable[str] = ()) -> dict[str, Any]:
+    return {"error": message, "hint": hint, "details": list(details), "kind": kind}
+
+
+def ask(folder: Path, op: str, *, timeout: float = 60, **fields: object) -> dict[str, Any]:
+    """Send one request to the host whose folder it is. Raises what the supervisor raised, or LabError where it is gone."""
+    name = folder.name
+    try:
+        with _address(folder) as address, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout)
+            connection.connect(address)
+            connection.sendall(json.dumps({"do": op, **fields}).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                line = lines.readline()
+    except TimeoutError as error:
+        raise LabError(f"{name}: the host's supervisor did not answer `{op}` within {timeout:.0f} s") from error
+    except OSError as error:
+        raise LabError(
+            f"{name}: the host's supervisor does not run", hint="take the lab down and bring it up again"
+        ) from error
+    if not line:
+        raise LabError(f"{name}: the host's supervisor ended during `{op}`", hint=f"its log is {folder / 'log'}")
+    answer: dict[str, Any] = json.loads(line)
+    if "error" in answer:
+        kind = _KINDS.get(answer["kind"], LabError)
+        raise kind(f"{name}: {answer['error']}", hint=answer["hint"], details=answer["details"])
+    ok: dict[str, Any] = answer["ok"]
+    return ok

@@ -1,0 +1,36 @@
+"""The lab's inventory: plain Ansible, as a site would write it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from vgpumgr.lab.client import common_arguments
+from vgpumgr.lab.sshd import ADDRESS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vgpumgr.lab.layout import LabRecord, Layout
+    from vgpumgr.lab.spec import FleetSpec
+
+
+def write_inventory(layout: Layout, record: LabRecord, fleet: FleetSpec) -> None:
+    """hosts.yml, and host_vars/HOST.yml for what the spec declares there."""
+    hosts = {host.name: {"ansible_host": ADDRESS, "ansible_port": host.port} for host in record.hosts}
+    variables = {
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": str(layout.key),
+        "ansible_ssh_common_args": common_arguments(layout),
+    }
+    host_vars = layout.inventory / "host_vars"
+    host_vars.mkdir(parents=True)
+    _write(layout.inventory / "hosts.yml", {"hypervisors": {"hosts": hosts, "vars": variables}})
+    for host, vms in fleet.declared.items():
+        plain = {vm: {slot: dict(wish) for slot, wish in slots.items()} for vm, slots in vms.items()}
+        _write(host_vars / f"{host}.yml", {"vgpumgr_vms": plain})
+
+
+def _write(file: Path, data: dict[str, Any]) -> None:
+    file.write_text(yaml.safe_dump(data, sort_keys=False, width=120), encoding="utf-8")

@@ -1,0 +1,133 @@
+"""The files of a lab directory, and the record of what was started there. No processes here.
+
+D/                     0700
+  lab.json             the record: hosts, the pid and start time of each supervisor, ports
+  key, key.pub         the lab's own key pair; the only way in
+  known_hosts          the hosts' keys
+  inventory/           what VGPUMGR_INVENTORY names
+  store.db             what VGPUMGR_STORE names (made by the program, not by the lab)
+  build/               the mock driver library
+  hosts/NAME/          log, control (socket), writes.jsonl, disk (a mount point in the host's namespace only)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vgpumgr.core.names import nearest
+from vgpumgr.errors import LabError, UnknownHost
+
+OURS = ("lab.json", "key", "key.pub", "known_hosts", "store.db", "store.db-wal", "store.db-shm")
+OUR_FOLDERS = ("inventory", "hosts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRecord:
+    """One host. `started` is the supervisor's start in clock ticks since boot: with it a pid is that process for good."""
+
+    name: str
+    pid: int
+    started: int
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabRecord:
+    spec: str
+    hosts: tuple[HostRecord, ...]
+
+    def host(self, name: str) -> HostRecord:
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        names = [host.name for host in self.hosts]
+        near = nearest(name, names)
+        raise UnknownHost(
+            f"the lab has no host {name!r}; it has {', '.join(names)}", hint=f"did you mean {near}?" if near else None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where everything lies below one lab directory (absolute)."""
+
+    folder: Path
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "lab.json"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "key"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "known_hosts"
+
+    @property
+    def inventory(self) -> Path:
+        return self.folder / "inventory"
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store.db"
+
+    def host(self, name: str) -> Path:
+        return self.folder / "hosts" / name
+
+    def log(self, name: str) -> Path:
+        return self.host(name) / "log"
+
+    def writes(self, name: str) -> Path:
+        return self.host(name) / "writes.jsonl"
+
+    def read(self) -> LabRecord | None:
+        """The record, or None where no lab was ever brought up (or it was taken down)."""
+        try:
+            data = json.loads(self.record.read_text(encoding="utf-8"))
+            hosts = tuple(HostRecord(**host) for host in data["hosts"])
+            return LabRecord(spec=data["spec"], hosts=hosts)
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise LabError(f"{self.record} is not a lab's record: {error}") from error
+
+    def write(self, record: LabRecord) -> None:
+        """Replace the record whole, so that no reader meets half of one."""
+        beside = self.record.with_suffix(".new")
+        beside.write_text(json.dumps(asdict(record), indent=1), encoding="utf-8")
+        beside.rename(self.record)
+
+    def wipe(self, *, keep_folder: bool = False) -> None:
+        """Remove what a lab makes, and the directory where nothing else is left in it."""
+        for name in OUR_FOLDERS:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        for name in OURS:
+            (self.folder / name).unlink(missing_ok=True)
+        if not keep_folder and self.folder.is_dir() and not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+
+def find_layout(folder: str | os.PathLike[str] | None) -> Layout:
+    """The lab directory: as given, else $VGPUMGR_LAB, else ./.lab."""
+    return Layout(folder=Path(folder or os.environ.get("VGPUMGR_LAB") or ".lab").absolute())
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot (proc(5), stat field 22); None where it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command name, in brackets, may hold blanks and brackets itself; the fields after it never do.
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def is_running(host: HostRecord) -> bool:
+    return start_time(host.pid) == host.started

@@ -1,0 +1,158 @@
+"""The running part of a simulated host: a pid namespace with its own /proc, and how to start programs in it.
+
+The chain of life: the supervisor's main thread starts `setpriv --pdeathsig KILL unshare --kill-child=KILL`, whose child
+is the host's first process. Kill the supervisor, and unshare gets a SIGKILL; kill unshare, and the first process does;
+with that one the kernel kills everything in the host. So a SIGKILL at any place of the chain leaves nothing behind.
+`pdeathsig` follows the *thread* that started it: power_on() must be called from a thread that lives as long as the host.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from vgpumgr.errors import LabError
+from vgpumgr.lab.layout import start_time
+from vgpumgr.lab.requirements import PROGRAM_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+PROC_DRIVER = "sys/kernel/debug/nvlab/proc-driver"
+
+# Runs as the first process, in the directory that becomes /. Its pid, as the supervisor counts it, is what /proc/self
+# says before the host's own /proc is mounted; it is told only when the root is the host's, because from then on programs
+# are started in that root. A host's root may change neither the machine's sysctls nor press its
+# reboot key. `--ignore-signal=CHLD` makes the kernel reap orphans: libvirtd waits 40 s for a dead QEMU that stays a zombie.
+_FIRST_PROCESS = f"""set -e
+read -r pid _ </proc/self/stat
+mount -t proc -o nosuid,nodev,noexec proc proc
+if [ -d {PROC_DRIVER} ]; then mount --bind {PROC_DRIVER} proc/driver; fi
+mount --bind proc/sys proc/sys
+mount -o remount,bind,ro proc/sys
+mount --bind run/boot_id proc/sys/kernel/random/boot_id
+if [ -e proc/sysrq-trigger ]; then mount --bind dev/null proc/sysrq-trigger; fi
+mount --move . /
+exec chroot . bash -c 'echo "$1"; exec env --ignore-signal=CHLD sleep infinity >/dev/null' up "$pid"
+"""
+
+_CHAIN = (
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--pid", "--mount", "--propagation", "private", "--fork", "--kill-child=KILL"),
+)
+
+ENVIRONMENT = {"PATH": PROGRAM_PATH, "HOME": "/root", "USER": "root", "LOGNAME": "root", "LANG": "C.UTF-8"}
+
+
+class Machine:
+    """One host's processes. Off at first."""
+
+    def __init__(self, root: Path, log: IO[bytes]) -> None:
+        self._root = root
+        self._log = log
+        self._chain: subprocess.Popen[bytes] | None = None
+        self._first = 0
+
+    @property
+    def first_process(self) -> int:
+        """The pid of the host's first process as the machine counts it; 0 where the host is off."""
+        return self._first
+
+    def power_on(self, boot_id: str) -> None:
+        (self._root / "run/boot_id").write_text(f"{boot_id}\n", encoding="ascii")
+        self._chain = subprocess.Popen(
+            [*_CHAIN, "bash", "-c", _FIRST_PROCESS],
+            cwd=self._root,
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+        assert self._chain.stdout is not None
+        with self._chain.stdout as lines:
+            answer = lines.readline().strip()
+        if not answer:
+            self.power_off()
+            raise LabError("the host's first process did not start", hint="the lines above it in the log say why")
+        self._first = int(answer)
+
+    def power_off(self) -> None:
+        """SIGKILL, as a power cut; returns when every process of the host is gone."""
+        if self._chain is None:
+            return
+        if self._first and start_time(self._first) is not None:
+            # The first process does not end before all others in its namespace have.
+            os.kill(self._first, signal.SIGKILL)
+        else:
+            self._chain.kill()
+        self._chain.wait()
+        self._chain, self._first = None, 0
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        text: str | None = None,
+        extra: Mapping[str, str] | None = None,
+        timeout: float = 60,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program in the host and wait for it. Its exit status is the caller's to judge."""
+        try:
+            return subprocess.run(
+                [*self._enter(), *argv],
+                input=text if text is not None else "",
+                env={**ENVIRONMENT, **(extra or {})},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LabError(f"`{' '.join(argv)}` in the host did not end within {timeout:.0f} s") from error
+
+    def must(self, argv: Sequence[str], *, text: str | None = None, extra: Mapping[str, str] | None = None) -> str:
+        """Run a program in the host that has to work; gives its output."""
+        done = self.run(argv, text=text, extra=extra)
+        if done.returncode != 0:
+            raise LabError(
+                f"`{' '.join(argv)}` in the host ended with {done.returncode}", details=done.stderr.strip().splitlines()
+            )
+        return done.stdout
+
+    def start(self, argv: Sequence[str], *, extra: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """Start a program that makes a daemon of itself; the caller waits for the Popen. It writes to the log only."""
+        return subprocess.Popen(
+            [*self._enter(), *argv],
+            env={**ENVIRONMENT, **(extra or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+        )
+
+    def alive(self, pid_file: str) -> int | None:
+        """The process (its pid in the host) that a pid file of the host names, where it lives."""
+        try:
+            pid = int((self._root / pid_file.lstrip("/")).read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            return None
+        return pid if Path(f"/proc/{self._first}/root/proc/{pid}").exists() else None
+
+    def _enter(self) -> list[str]:
+        if not self._first:
+            raise LabError("the host is off")
+        # --wd without a value: the first process's own working directory, which is the host's /.
+        return ["nsenter", "--target", str(self._first), "--pid", "--mount", "--root", "--wd"]
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, timeout: float = 30, pause: float = 0.01) -> None:
+    """Poll until it holds; LabError saying what was waited for when the time is over."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise LabError(f"{what}: not within {timeout:.0f} s")
+        time.sleep(pause)

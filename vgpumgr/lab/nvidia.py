@@ -1,0 +1,64 @@
+"""Puts the simulated driver into a host: /sys, the NVML library, nvidia-smi."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sysconfig
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from vgpumgr.errors import LabError
+from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_script
+from vgpumgr.lab.nvml.state import nvml_text
+from vgpumgr.lab.tree import Tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vgpumgr.lab.driver import Driver
+    from vgpumgr.lab.root import HostRoot
+
+log = logging.getLogger(__name__)
+
+_MOUNT_S = 20.0
+
+
+def serve(driver: Driver, mountpoint: Path, writes: Path) -> None:
+    """Mount the driver's /sys and serve it on a thread of its own until the process ends; returns when it is there."""
+    from vgpumgr.lab import fuse
+
+    view = Tree(driver, partial(nvml_text, driver), on_write=partial(_note_write, writes))
+    ready = threading.Event()
+
+    def run() -> None:
+        try:
+            fuse.mount(view, str(mountpoint), ready=ready)
+        except (RuntimeError, OSError):
+            log.exception("the simulated /sys")
+
+    threading.Thread(target=run, name="fuse", daemon=True).start()
+    if not ready.wait(_MOUNT_S):
+        raise LabError(f"FUSE did not mount {mountpoint} within {_MOUNT_S:.0f} s")
+
+
+def _note_write(file: Path, write: dict[str, Any]) -> None:
+    """One line per write. O_APPEND: lines of writers that run at once never mix."""
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(write) + "\n")
+
+
+def install(root: HostRoot, library: Path) -> None:
+    """Where the driver's packages put them."""
+    multiarch = sysconfig.get_config_var("MULTIARCH") or ""
+    root.copy(library, f"usr/lib/{multiarch}/{library.name}", mode=0o755)
+    root.write("usr/bin/nvidia-smi", nvidia_smi_script(), mode=0o755)
+
+
+def read_writes(file: Path) -> list[dict[str, Any]]:
+    """Every write that the driver was asked for, with its errno, oldest first."""
+    try:
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,83 @@
+"""What a lab needs of the machine it runs on, checked all at once before anything is made."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+from vgpumgr.errors import LabError
+
+# Program → the Debian package that has it.
+PROGRAMS = {
+    "bash": "bash",
+    "cc": "gcc libc6-dev",
+    "env": "coreutils",
+    "libvirtd": "libvirt-daemon-system",
+    "mount": "mount",
+    "nsenter": "util-linux",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "setpriv": "util-linux",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "sshd": "openssh-server",
+    "unshare": "util-linux",
+    "virsh": "libvirt-clients",
+    "virt-ssh-helper": "libvirt-daemon",
+    "virtlogd": "libvirt-daemon",
+}
+LIBRARY = "libfuse3.so.3"
+PYTHON_MODULES = {"mfusepy": "mfusepy", "nvidia": "nvidia-nvml-dev"}
+HOST_PYTHON = Path("/usr/bin/python3")
+
+# Where the programs lie that a user's PATH often leaves out.
+PROGRAM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def check() -> None:
+    """Raise LabError naming everything that is missing, and the command that gets it."""
+    missing = [*_missing_rights(), *_missing_layout()]
+    packages: set[str] = set()
+    for program, package in PROGRAMS.items():
+        if shutil.which(program, path=PROGRAM_PATH) is None:
+            missing.append(f"program {program} (Debian package {package})")
+            packages.update(package.split())
+    if not HOST_PYTHON.exists():
+        missing.append(f"{HOST_PYTHON}, which every host has (Debian package python3)")
+        packages.add("python3")
+    if not _has_library():
+        missing.append(f"library {LIBRARY} (Debian package fuse3)")
+        packages.add("fuse3")
+    modules = [package for module, package in PYTHON_MODULES.items() if importlib.util.find_spec(module) is None]
+    missing.extend(f"Python package {package}" for package in modules)
+    if not missing:
+        return
+    commands = []
+    if packages:
+        commands.append(f"apt-get install --no-install-recommends {' '.join(sorted(packages))}")
+    if modules:
+        commands.append("pip install 'vgpumgr[lab]'")
+    hint = f"get it with: {' && '.join(commands)}" if commands else "run it as root on a machine that has these"
+    raise LabError("the lab cannot run here", hint=hint, details=missing)
+
+
+def _missing_rights() -> list[str]:
+    missing = []
+    if os.geteuid() != 0:
+        missing.append("root (a lab makes mount namespaces): run it with sudo")
+    if not Path("/dev/fuse").exists():
+        missing.append("/dev/fuse (in a container: --device /dev/fuse --cap-add SYS_ADMIN)")
+    return missing
+
+
+def _missing_layout() -> list[str]:
+    """A host's root is a copy-on-write view of the file system that holds /; it cannot look into other ones."""
+    root = Path("/").stat().st_dev
+    apart = [name for name in ("/usr", "/etc", "/var", "/var/lib") if Path(name).stat().st_dev != root]
+    return [f"{name} on the same file system as /" for name in apart]
+
+
+def _has_library() -> bool:
+    folders = [Path("/lib"), Path("/usr/lib"), Path("/usr/local/lib")]
+    return any((folder / LIBRARY).exists() or any(folder.glob(f"*/{LIBRARY}")) for folder in folders)

@@ -1,0 +1,238 @@
+"""What one host's supervisor does: builds the host, boots it, and carries out what the `lab` commands ask for.
+
+All of it happens on the main thread, one thing after the other. Beside it run the FUSE thread, which serves /sys, and
+one that keeps /dev/vfio as the driver has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import uuid
+from typing import IO, TYPE_CHECKING, Any
+
+from vgpumgr.core.names import nearest
+from vgpumgr.errors import LabError, UnknownVm, UsageError
+from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.lab import holder, libvirtd, namespace, nvidia, sshd
+from vgpumgr.lab.driver import CREATE_EIO, LATE_VFS, Driver
+from vgpumgr.lab.machine import Machine
+from vgpumgr.lab.root import HostRoot
+from vgpumgr.lab.spec import host_state
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vgpumgr.lab.model import Gpu, Vgpu
+    from vgpumgr.lab.spec import HostSpec
+
+log = logging.getLogger(__name__)
+
+LIBVIRTD_DOWN = "libvirtd-down"
+SSH_REFUSED = "ssh-refused"
+SSH_HANG = "ssh-hang"
+# Faults of the host's services; the driver has its own.
+SERVICE_FAULTS = (LIBVIRTD_DOWN, SSH_REFUSED, SSH_HANG)
+FAULTS = (CREATE_EIO, LATE_VFS, *SERVICE_FAULTS)
+_VFIO_POLL_S = 5.0
+
+
+class Supervisor:
+    """One host. `folder` is D/hosts/NAME."""
+
+    def __init__(self, spec: HostSpec, folder: Path, log_file: IO[bytes]) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._root = HostRoot(folder=folder)
+        self._driver = Driver(host_state(spec, boot_id=str(uuid.uuid4())))
+        self._machine = Machine(self._root.path, log_file)
+        self._reserved = sshd.reserve_port()
+        self._service_faults: set[str] = set()
+        self._ended = False
+
+    @property
+    def port(self) -> int:
+        port: int = self._reserved.getsockname()[1]
+        return port
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    # the host's life
+
+    def build(self, *, library: Path, authorized_key: str) -> str:
+        """Install the host on its fresh disk and make its first vGPUs; gives the public host key."""
+        namespace.set_host_name(self._spec.name)
+        self._root.build(name=self._spec.name, machine_id=self._spec.machine_id)
+        nvidia.serve(self._driver, self._root.path / "sys", self._folder / "writes.jsonl")
+        self._root.bind_real_sys()
+        nvidia.install(self._root, library)
+        libvirtd.install(self._root)
+        public = sshd.install(self._root, port=self.port, authorized_key=authorized_key)
+        self._driver.make_foreign()
+        threading.Thread(target=self._follow_driver, name="vfio-nodes", daemon=True).start()
+        return public
+
+    def boot(self) -> None:
+        """From off to answering over ssh and libvirt."""
+        self._root.mount_for_boot()
+        with self._driver.reading() as state:
+            boot_id = state.boot_id
+        self._machine.power_on(boot_id)
+        self._sync_vfio_nodes()
+        sshd.start(self._machine)
+        libvirtd.start(self._machine)
+        sshd.wait_banner(self.port)
+        log.info("%s is up, boot %s, port %d", self._spec.name, boot_id, self.port)
+
+    def define_vms(self) -> None:
+        """Once, after the first boot; definitions are on the host's disk from then on."""
+        foreign = {item.vm: item for item in self._spec.foreign if item.vm is not None}
+        libvirtd.define(
+            self._machine,
+            self._root,
+            [libvirtd.domain_xml(vm, foreign=foreign.get(vm.name)) for vm in self._spec.vms],
+        )
+
+    def power_off(self) -> None:
+        self._machine.power_off()
+        self._driver.close()
+
+    # what the commands ask for
+
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request.get("do"):
+            case "status":
+                return self._status()
+            case "reboot":
+                return self._reboot()
+            case "vms":
+                return {"vms": libvirtd.vm_names(self._machine)}
+            case "hold":
+                return self._hold(str(request["vm"]))
+            case "release":
+                return self._release(str(request["vm"]))
+            case "fault":
+                return self._fault(str(request["name"]))
+            case "clear":
+                return self._clear()
+            case "writes":
+                return {"writes": nvidia.read_writes(self._folder / "writes.jsonl")}
+            case "shutdown":
+                self.power_off()
+                self._ended = True
+                return {}
+            case other:
+                raise UsageError(f"no such operation: {other!r}")
+
+    def _status(self) -> dict[str, Any]:
+        with self._driver.reading() as state:
+            vgpus = [vgpu for gpu in state.gpus for vgpu in gpu.vgpus]
+            return {
+                "name": state.name,
+                "port": self.port,
+                "machine_id": state.machine_id,
+                "boot_id": state.boot_id,
+                "driver_version": state.driver_version,
+                "gpus": [f"{gpu.board.code} {gpu.pci}" for gpu in state.gpus],
+                "vgpus": len(vgpus),
+                "held": sorted({vgpu.holder_name for vgpu in vgpus if vgpu.holder_name}),
+                "faults": sorted(state.faults | self._service_faults),
+                "first_process": self._machine.first_process,
+            }
+
+    def _reboot(self) -> dict[str, Any]:
+        self._machine.power_off()
+        self._service_faults.clear()
+        self._driver.reboot(str(uuid.uuid4()))
+        self.boot()
+        return {}
+
+    def _hold(self, name: str) -> dict[str, Any]:
+        guest = self._guest(name)
+        found = {device: vgpu for device in guest.devices if (vgpu := self._driver.find(device)) is not None}
+        lost = [device for device in guest.devices if device not in found]
+        if lost:
+            raise LabError(f"{name} cannot start: its definition names {', '.join(lost)}, which is not there")
+        if not found:
+            raise UsageError(f"{name} has no vGPU that it could hold", hint=f"vgpumgr attach {name} --profile …")
+        nodes = [node for gpu, vgpu in found.values() for node in vfio_nodes(gpu, vgpu)]
+        self._sync_vfio_nodes()
+        try:
+            for device in found:
+                self._driver.hold(device, guest.uuid, guest.name)
+            pid = holder.start(self._machine, guest, nodes)
+        except (OSError, LabError) as error:
+            if not holder.is_running(self._machine, guest.uuid):
+                self._driver.release(guest.uuid)
+            if isinstance(error, LabError):
+                raise
+            raise LabError(f"{name} cannot hold its vGPU: {error.strerror}") from error
+        return {"pid": pid, "devices": list(found), "nodes": [f"/dev/vfio/{node}" for node in nodes]}
+
+    def _release(self, name: str) -> dict[str, Any]:
+        guest = self._guest(name)
+        ended = holder.stop(self._machine, guest.uuid)
+        destroyed = libvirtd.destroy(self._machine, name)
+        self._driver.release(guest.uuid)
+        return {"ended": ended or destroyed}
+
+    def _guest(self, name: str) -> holder.Guest:
+        document = libvirtd.inactive_xml(self._machine, name)
+        if document is None:
+            names = libvirtd.vm_names(self._machine)
+            near = nearest(name, names)
+            raise UnknownVm(f"no VM {name!r}", hint=f"did you mean {near}?" if near else None, details=names)
+        return holder.read_guest(document)
+
+    def _fault(self, name: str) -> dict[str, Any]:
+        match name:
+            case "libvirtd-down":
+                libvirtd.stop(self._machine)
+            case "ssh-refused":
+                sshd.stop(self._machine)
+            case "ssh-hang":
+                sshd.freeze(self._machine)
+            case _:
+                self._driver.set_fault(name)
+        if name in SERVICE_FAULTS:
+            self._service_faults.add(name)
+        return {}
+
+    def _clear(self) -> dict[str, Any]:
+        self._driver.clear_faults()
+        self._service_faults.clear()
+        sshd.thaw(self._machine)
+        sshd.start(self._machine)
+        libvirtd.start(self._machine)
+        sshd.wait_banner(self.port)
+        return {}
+
+    # /dev/vfio
+
+    def _follow_driver(self) -> None:
+        """What udev does on a host: device nodes come and go with the devices. Ends with the process."""
+        revision = -1
+        while True:
+            revision = self._driver.wait_change(revision, _VFIO_POLL_S)
+            with contextlib.suppress(OSError):  # the host is off just now; boot() does it again
+                self._sync_vfio_nodes()
+
+    def _sync_vfio_nodes(self) -> None:
+        with self._driver.reading() as state:
+            wanted = {node for gpu in state.gpus for vgpu in gpu.vgpus for node in vfio_nodes(gpu, vgpu)}
+            present = self._root.vfio_nodes()
+            for node in wanted - present:
+                self._root.make_vfio_node(node)
+            for node in present - wanted:
+                self._root.remove_vfio_node(node)
+
+
+def vfio_nodes(gpu: Gpu, vgpu: Vgpu) -> list[str]:
+    """The names below /dev/vfio that a holder of this vGPU has open: its IOMMU group, and a VF's own device as well."""
+    nodes = [str(vgpu.group)]
+    if gpu.framework == VENDOR_VFIO and vgpu.vf is not None:
+        nodes.append(f"devices/vfio{gpu.first_vfio + vgpu.vf}")
+    return nodes
