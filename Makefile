@@ -1,0 +1,38 @@
+# `make demo` and `make test` are all that is needed; each installs what it wants first (Debian packages, .venv from the lock).
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+SHELL := /bin/bash
+
+.PHONY: install demo test lint lock clean
+install: $(STAMP)
+
+$(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
+	bash tools/install.sh $(VENV)
+	touch $@
+
+demo: install
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash tools/demo.sh
+
+lint: install
+	$(VENV)/bin/ruff check vgpumgr tests
+	$(VENV)/bin/ruff format --check vgpumgr tests
+	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy --python-version 3.10 --cache-dir .mypy_cache/host vgpumgr/host
+	$(VENV)/bin/vermin --target=3.9- --no-tips --violations --quiet vgpumgr/host
+	$(VENV)/bin/lint-imports --no-cache
+
+# The core's branch coverage is part of the promise (95 %); tests/core and tests/inventory are what count for it.
+test: install lint
+	$(VENV)/bin/pytest tests/core tests/inventory --cov=vgpumgr.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
+	$(VENV)/bin/pytest tests --ignore=tests/core --ignore=tests/inventory $(PYTEST_ARGS)
+
+# The lock files are made anew from pyproject.toml, with hashes, for Python 3.11 and later on Linux.
+lock:
+	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--extra lab --group dev pyproject.toml -o requirements.lock
+	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--group build -o requirements-build.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Debian packages and the virtual environment, from the lock files; may be run again and again.
+# Usage: tools/install.sh VENV
+set -euo pipefail
+venv=$1
+
+# python3-venv, python3-dev: for Debian's own Python. The rest: libvirt's client library to build libvirt-python against,
+# and what a simulated host is made of (docs/lab.md).
+packages=(
+  gcc libc6-dev libvirt-dev pkg-config python3 python3-dev python3-venv
+  fuse3 iproute2 libvirt-clients libvirt-daemon libvirt-daemon-system openssh-client openssh-server qemu-system-x86 util-linux
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^ii' || missing+=("$package")
+done
+if ((${#missing[@]})); then
+  if ((EUID != 0)); then
+    echo "make install: missing Debian packages: ${missing[*]}" >&2
+    echo "  as root: apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+  fi
+  echo "installing Debian packages: ${missing[*]}"
+  # The sshd and libvirtd of this machine are not to be started: simulated hosts bring their own, on loopback.
+  policy=/usr/sbin/policy-rc.d
+  made_policy=
+  if [[ ! -e $policy ]]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    made_policy=1
+  fi
+  trap '[[ -z $made_policy ]] || rm -f "$policy"' EXIT
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+python=$(command -v python3)
+[[ -x $venv/bin/python ]] || "$python" -m venv "$venv"
+pip=("$venv/bin/pip" --quiet --disable-pip-version-check)
+"${pip[@]}" install --require-hashes -r requirements-build.lock
+"${pip[@]}" install --require-hashes --no-build-isolation -r requirements.lock
+"${pip[@]}" install --no-deps --no-build-isolation --editable .
