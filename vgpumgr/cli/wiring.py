@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,10 @@ def _connect(endpoint: Endpoint, timeout: float | None) -> HostLink:
     from vgpumgr.link.connection import connect
     from vgpumgr.link.deadlines import Deadlines
 
-    return connect(endpoint, deadlines=Deadlines() if timeout is None else Deadlines().at_most(timeout))
+    usual = Deadlines()
+    if timeout is None:
+        return connect(endpoint, deadlines=usual)
+    return connect(endpoint, deadlines=Deadlines(**{name: min(limit, timeout) for name, limit in asdict(usual).items()}))
 
 
 def _who() -> str:
