@@ -17,10 +17,13 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 STATE_PATH = "/sys/kernel/debug/nvlab/nvml"
 PATH_VARIABLE = "VGPUMGR_LAB_NVML"
@@ -117,17 +120,17 @@ class Request(NamedTuple):
 
 def parse(arguments: list[str]) -> Request:
     """The views by their options; what is not simulated is refused as the real tool refuses what it does not know."""
-    views = {
+    views: dict[str, Callable[[State, list[Row]], list[str]]] = {
         "": show_summary,
         "-L": show_list,
         "-q": show_query,
         "-h": show_help,
         "vgpu": show_vgpus,
         "vgpu -q": show_vgpu_query,
-        "vgpu -s": show_supported,
-        "vgpu -s -v": show_supported_long,
-        "vgpu -c": show_creatable,
-        "vgpu -c -v": show_creatable_long,
+        "vgpu -s": partial(show_types, creatable=False),
+        "vgpu -s -v": partial(show_type_blocks, creatable=False),
+        "vgpu -c": partial(show_types, creatable=True),
+        "vgpu -c -v": partial(show_type_blocks, creatable=True),
         "vgpu -h": show_help,
     }
     short = {
@@ -434,23 +437,7 @@ def vgpu_rows(state: State, vgpu: Row) -> list[tuple[str, str | None]]:
     return rows
 
 
-def show_supported(state: State, gpus: list[Row]) -> list[str]:
-    return type_names(state, gpus, creatable=False)
-
-
-def show_creatable(state: State, gpus: list[Row]) -> list[str]:
-    return type_names(state, gpus, creatable=True)
-
-
-def show_supported_long(state: State, gpus: list[Row]) -> list[str]:
-    return type_blocks(state, gpus, creatable=False)
-
-
-def show_creatable_long(state: State, gpus: list[Row]) -> list[str]:
-    return type_blocks(state, gpus, creatable=True)
-
-
-def type_names(state: State, gpus: list[Row], *, creatable: bool) -> list[str]:
+def show_types(state: State, gpus: list[Row], *, creatable: bool) -> list[str]:
     lines: list[str] = []
     for gpu in gpus:
         kinds = state.types_of(gpu, creatable=creatable)
@@ -458,7 +445,7 @@ def type_names(state: State, gpus: list[Row], *, creatable: bool) -> list[str]:
     return lines
 
 
-def type_blocks(state: State, gpus: list[Row], *, creatable: bool) -> list[str]:
+def show_type_blocks(state: State, gpus: list[Row], *, creatable: bool) -> list[str]:
     lines: list[str] = []
     for gpu in gpus:
         lines.append("GPU " + bus_id(gpu))

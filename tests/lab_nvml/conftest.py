@@ -1,0 +1,142 @@
+"""Hosts of the built-in specs, the compiled mock, and a process with the real pynvml in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.lab.driver import Driver, vf_pci
+from vgpumgr.lab.nvml.build import build
+from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_script
+from vgpumgr.lab.nvml.state import PATH_VARIABLE, nvml_text
+from vgpumgr.lab.spec import host_state, load_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from vgpumgr.lab.model import Vgpu
+
+SPECS = ("mdev-pf", "mdev-vf", "vendor-vfio")  # T4 on R535, A40 on R570, L40S on R595
+
+
+class Host:
+    """The driver of kvm01 of a built-in spec, with no vGPU; what is made is made on its first GPU."""
+
+    vm_uuid = "6a1f0000-0000-4000-8000-000000000001"
+    mdev_uuid = "9e0d0000-0000-4000-8000-000000000001"
+
+    def __init__(self, spec: str) -> None:
+        self.driver = Driver(host_state(load_spec(spec).host("kvm01"), boot_id="00000000-0000-4000-8000-00000000000b"))
+        with self.driver.reading() as state:
+            self.version = state.driver_version
+            self.gpus = sorted(state.gpus, key=lambda gpu: gpu.pci)
+        self.gpu = self.gpus[0]
+
+    @property
+    def text(self) -> str:
+        return nvml_text(self.driver)
+
+    def make_vgpu(self, short: str = "4Q", *, vf: int = 0, uuid: str = mdev_uuid) -> str:
+        """Make one; its key for Driver.hold()."""
+        kind = next(kind for kind in self.gpu.board.types if kind.name.endswith("-" + short))
+        parent = vf_pci(self.gpu, vf) if self.gpu.board.vfs else self.gpu.pci
+        if self.gpu.framework == VENDOR_VFIO:
+            self.driver.set_vf_type(parent, kind.id)
+            return parent
+        self.driver.create_mdev(parent, kind.id, uuid)
+        return uuid
+
+    def start_vm(self, name: str = "vm01") -> Vgpu:
+        """Make a 4Q and have a VM hold it."""
+        self.driver.hold(self.make_vgpu(), self.vm_uuid, name)
+        return self.gpu.vgpus[-1]
+
+
+class Nvml:
+    """Asks the probe process, with the state of a host or a text; an NVML error comes back as {"nvml": number}."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
+        self.process = process
+        self.state = folder / "state"
+
+    def ask(self, source: Host | str, code: str, *, bare: bool = False) -> Any:
+        text = source if isinstance(source, str) else source.text
+        self.state.write_text(text, encoding="ascii")
+        return self.ask_path(self.state, code, bare=bare)
+
+    def ask_path(self, path: Path, code: str, *, bare: bool = False) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps({"path": str(path), "code": code, "bare": bare}), file=self.process.stdin, flush=True)
+        reply = json.loads(self.process.stdout.readline())
+        assert "ok" in reply, reply
+        return reply["ok"]
+
+
+class Smi:
+    """Runs the simulated nvidia-smi as the host would: the text of the script, from a file of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.script = folder / "nvidia-smi"
+        self.script.write_text(nvidia_smi_script(), encoding="utf-8")
+        self.state = folder / "state"
+
+    def run(self, source: Host | str | None, *arguments: str) -> tuple[str, int]:
+        if source is None:
+            self.state.unlink(missing_ok=True)
+        else:
+            text = source if isinstance(source, str) else source.text
+            self.state.write_text(text, encoding="ascii")
+        done = subprocess.run(
+            [sys.executable, "-I", str(self.script), *arguments],
+            env={PATH_VARIABLE: str(self.state), "LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            check=False,
+            timeout=30,
+        )
+        assert done.stderr == b""
+        return done.stdout.decode("utf-8", "surrogateescape"), done.returncode
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("libnvml"))
+
+
+@pytest.fixture(scope="session")
+def nvml(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nvml]:
+    probe = Path(__file__).with_name("nvml_probe.py")
+    process = subprocess.Popen(
+        [sys.executable, str(probe)],
+        env={**os.environ, "LD_LIBRARY_PATH": str(library.parent)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        yield Nvml(process, tmp_path_factory.mktemp("nvml"))
+        assert process.stdin is not None
+        process.stdin.close()
+    assert process.returncode == 0
+
+
+@pytest.fixture
+def smi(tmp_path: Path) -> Smi:
+    return Smi(tmp_path)
+
+
+@pytest.fixture(params=SPECS)
+def host(request: pytest.FixtureRequest) -> Host:
+    return Host(request.param)
+
+
+@pytest.fixture
+def make_host() -> Callable[[str], Host]:
+    return Host
