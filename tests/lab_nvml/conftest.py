@@ -1,4 +1,7 @@
-"""Hosts of the built-in specs, the compiled mock, and a process with the real pynvml in it."""
+"""Hosts of the built-in specs, the compiled mock, and a process with the real pynvml in it.
+
+NVML_SANITIZE=address,undefined in the environment compiles the mock with these sanitizers (gcc's) and runs all under them.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.lab.model import Vgpu
 
+SANITIZE = os.environ.get("NVML_SANITIZE", "")
 SPECS = ("mdev-pf", "mdev-vf", "vendor-vfio")  # T4 on R535, A40 on R570, L40S on R595
 
 
@@ -107,7 +111,8 @@ class Smi:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("libnvml"))
+    flags = [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all", "-Wl,-z,nodefs"] if SANITIZE else []
+    return build(tmp_path_factory.mktemp("libnvml"), extra_flags=flags)
 
 
 @pytest.fixture(scope="session")
@@ -115,7 +120,7 @@ def nvml(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nv
     probe = Path(__file__).with_name("nvml_probe.py")
     process = subprocess.Popen(
         [sys.executable, str(probe)],
-        env={**os.environ, "LD_LIBRARY_PATH": str(library.parent)},
+        env={**os.environ, "LD_LIBRARY_PATH": str(library.parent), **_sanitizer_environment()},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -125,6 +130,16 @@ def nvml(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nv
         assert process.stdin is not None
         process.stdin.close()
     assert process.returncode == 0
+
+
+def _sanitizer_environment() -> dict[str, str]:
+    """A sanitized library in a plain Python wants its runtime first; Python's own blocks at exit are no leaks of ours."""
+    runtimes = [f"lib{name[0]}san.so" for name in SANITIZE.split(",") if name]
+    paths = [
+        subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True).stdout.strip()
+        for name in runtimes
+    ]
+    return {"LD_PRELOAD": " ".join(paths), "ASAN_OPTIONS": "detect_leaks=0"} if paths else {}
 
 
 @pytest.fixture
