@@ -103,7 +103,6 @@ def _consent(settings: Settings, what: str) -> Consent:
                 f"{what} needs a yes and there is no terminal to ask on; nothing was changed",
                 hint="add --yes (or --check to see what would be done)",
             )
-        show(planned)
         if not click.confirm(f"{what} {planned.plan.vm.name} on {planned.host}?", err=True):
             raise errors.Declined("nothing was changed")
 

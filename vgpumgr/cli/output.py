@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.observed import Finding
     from vgpumgr.errors import VgpumgrError
 
+_HEADS = {"type_name": "TYPE", "framebuffer_mib": "FB MIB", "fits_now": "FITS NOW", "placement_id": "PLACEMENT"}
 _PRECEDENCE = (2, 1, 4, 5, 6, 3, 0)
 
 
@@ -54,7 +55,7 @@ def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) ->
 
     tabulate.PRESERVE_WHITESPACE = True
     cells = [[cell(row.get(column)) for column in columns] for row in rows]
-    heads = [column.upper().replace("_", " ") for column in columns]
+    heads = [_HEADS.get(column, column.upper().replace("_", " ")) for column in columns]
     text = tabulate.tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True)
     echo("\n".join(line.rstrip() for line in text.splitlines()))
 

@@ -48,12 +48,10 @@ class DetachOptions:
     keep_snapshots: bool = False
 
 
-Planner = "Callable[[HostView, Saved], Plan]"
-
-
 def attach(context: Context, options: AttachOptions, consent: Consent) -> ChangeResult:
     """Give the VM's slot a vGPU of the profile. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     wish = profiles.Wish(profile=options.profile)
+    at = context.now()
     found = find_vm(context, options.vm, options.on)
     with found.session as session:
         origin = _origin(session.declaration, found.name, options, wish)
@@ -65,7 +63,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent) -> Change
                 wish=wish,
                 origin=origin,
                 by=context.by,
-                at=context.now(),
+                at=at,
                 policy=session.declaration.policy,
                 replace=options.replace,
                 gpus=_gpus(view, options.gpu_id),
@@ -83,6 +81,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent) -> Change
 
 def detach(context: Context, options: DetachOptions, consent: Consent) -> ChangeResult:
     """Free one slot, or all. A VM without any is no change. Raises as attach does."""
+    at = context.now()
     found = find_vm(context, options.vm, options.on)
     with found.session as session:
 
@@ -92,7 +91,7 @@ def detach(context: Context, options: DetachOptions, consent: Consent) -> Change
                 vm=found.uuid,
                 slots=_slots(plans.slots_of(view, domain), found.name, options),
                 by=context.by,
-                at=context.now(),
+                at=at,
                 keep_snapshots=options.keep_snapshots,
             )
             return detaching.plan_detach(view, request, saved)
@@ -120,14 +119,17 @@ def _change(
     if consent.check or asks:
         view = session.observe()
         shown = planned(view)
+        consent.show(shown)
         if consent.check or not shown.plan.changed:
-            consent.show(shown)
             outcome = "would_change" if shown.plan.changed else "unchanged"
             return _result(shown, outcome, view)
         consent.ask(shown)
     view = session.lock(f"{verb} {found.name}")
     now = planned(view)
-    if shown is None or now.plan.steps != shown.plan.steps:
+    if shown is None:
+        consent.show(now)
+    elif now.plan.steps != shown.plan.steps:
+        session.context.progress("the host changed in between; the plan is now:")
         consent.show(now)
     if not now.plan.changed:
         return _result(now, "unchanged", view)

@@ -35,6 +35,7 @@ def find_vm(context: Context, vm: str, on: str | None) -> FoundVm:
     """Find a VM by name or UUID. Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host."""
     hosts = _candidates(context, vm, on)
     if len(hosts) == 1:
+        context.progress(f"reading {hosts[0].name} …")
         session = open_session(context, hosts[0])
         try:
             return _pick(session, vm, hosts[0])

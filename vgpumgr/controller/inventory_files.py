@@ -127,13 +127,19 @@ def read_yaml(text: str, file: str) -> tuple[Value | None, list[Problem]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         told = ", ".join(part for part in (error.context, error.problem) if part)
-        hint = "indent with blanks, not with tabs" if "'\\t'" in told else None
-        return None, [feed.refusal(mark.line + 1 if mark is not None else 1, f"not YAML: {told}", hint)]
+        line = mark.line + 1 if mark is not None else 1
+        hint = "indent with blanks, not with tabs" if _begins_with_tab(text, line) else None
+        return None, [feed.refusal(line, f"not YAML: {told}", hint)]
     except yaml.YAMLError as error:  # characters that YAML does not allow come without a mark
         return None, [feed.refusal(_line_of_bad_character(text), f"not YAML: {str(error).splitlines()[0]}")]
     except CannotGoOnError as error:
         return None, [*feed.builder.problems, error.problem]
     return feed.builder.root, feed.builder.problems
+
+
+def _begins_with_tab(text: str, line: int) -> bool:
+    lines = text.split("\n", line)
+    return line <= len(lines) and "\t" in lines[line - 1][: -len(lines[line - 1].lstrip()) or None]
 
 
 def _line_of_bad_character(text: str) -> int:

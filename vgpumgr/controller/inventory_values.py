@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from vgpumgr.core.inventory import Location, Member, Problem, Value
+from vgpumgr.core.inventory.reading import NOT_TEXT
 
 MAX_DEPTH = 50
 MAX_VALUES = 2_000_000  # in one file, aliases unfolded
@@ -116,7 +117,7 @@ class ValueBuilder:
     def _key(self, value: Value) -> Value:
         if isinstance(value.data, tuple | dict):
             self.problem(value.where, "a key must be plain text", 'quote a Jinja template: "{{ … }}"')
-            return Value(where=value.where, data="?", text=f"?{value.where.line}")
+            return Value(where=value.where, data=NOT_TEXT, text=f"?{value.where.line}", opaque=NOT_TEXT)
         return value
 
     def _merge(self, members: dict[str, Member] | None, source: Value) -> None:

@@ -28,6 +28,7 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet:
         with open_session(context, declaration) as session:
             return session.observe()
 
+    context.progress(f"reading {declarations[0].name if len(declarations) == 1 else f'{len(declarations)} hosts'} …")
     outcomes = fan_out(declarations, observe)
     return Fleet(
         views=tuple(outcome.value for outcome in outcomes if outcome.value is not None),

@@ -81,5 +81,4 @@ class Session:
 
 def open_session(context: Context, declaration: HostDeclaration) -> Session:
     """Connect to a declared host. Raises HostError with the stage that failed."""
-    context.progress(f"connecting to {declaration.name} …")
     return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))
