@@ -54,7 +54,6 @@ class Negotiated:
     """What the handshake agreed on. `strict_kex` false means a server without the Terrapin countermeasure."""
 
     server: str
-    kex: str
     cipher: str
     host_key: str
     strict_kex: bool
@@ -204,7 +203,6 @@ def _handshake(endpoint: Endpoint, sock: socket.socket, deadlines: Deadlines) ->
         raise
     negotiated = Negotiated(
         server=transport.remote_version,
-        kex=str(getattr(transport.kex_engine, "name", "?")),
         cipher=str(getattr(transport, "remote_cipher", "?")),
         host_key=compute_fingerprint(offered.asbytes()),
         strict_kex=bool(getattr(transport, "agreed_on_strict_kex", False)),

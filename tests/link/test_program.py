@@ -1,0 +1,343 @@
+"""The session with a host program, against one that says what the test wants."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpumgr import errors
+from vgpumgr.core.names import HostName
+from vgpumgr.host import protocol
+from vgpumgr.link import bootstrap
+from vgpumgr.link import program as program_module
+from vgpumgr.link.deadlines import Deadline
+from vgpumgr.link.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.host.protocol import Step
+
+    Answer = Callable[[dict[str, Any]], bytes | None]
+
+HELLO = {"protocol": protocol.PROTOCOL, "pid": 7, "euid": 0, "python": "3.9.1", "boot": "b"}
+GREETING = protocol.MAGIC.encode() + json.dumps(HELLO).encode() + b"\n"
+SNAPSHOT = {
+    "protocol": 1,
+    "boot": "b",
+    "machine": None,
+    "hostname": "kvm01",
+    "versions": {},
+    "gpus": [],
+    "handles": [],
+    "active": [],
+    "ledger": [],
+    "unknown": [],
+}
+END = b""
+STEP: Step = {
+    "verb": "create_vgpu",
+    "vm": "6a1f",
+    "vm_name": "vm01",
+    "slot": "vgpu0",
+    "generation": 1,
+    "gpu": "GPU-9f",
+    "gpu_pci": "0000:41:00.0",
+    "vf": 0,
+    "parent": "0000:41:00.4",
+    "uuid": None,
+    "type_id": 560,
+    "type_name": "A40-4Q",
+    "placement_id": None,
+    "mig": None,
+    "expect": "empty",
+}
+
+
+class Script:
+    """A stream whose other end greets, and answers each request as `answer` says; None is silence."""
+
+    def __init__(self, answer: Answer | None = None, greeting: bytes = GREETING, status: int | None = 0) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.said_to_stderr = ""
+        self.greeting = greeting
+        self._answer = answer or accept
+        self._status = status
+        self._out: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        if not data.startswith(b"{"):
+            self.say(self.greeting)
+            return
+        request = json.loads(data)
+        self.seen.append(request)
+        answer = self._answer(request)
+        if answer is not None:
+            self.say(answer)
+
+    def say(self, data: bytes) -> None:
+        self._out.put(data)
+
+    def receive(self, deadline: Deadline | None = None) -> bytes:
+        try:
+            return self._out.get(timeout=None if deadline is None else max(deadline.remaining(), 0.001))
+        except queue.Empty as error:
+            raise TimeoutError from error
+
+    def stderr(self) -> str:
+        return self.said_to_stderr
+
+    def exit_status(self, timeout_s: float) -> int | None:
+        return self._status
+
+
+def render_ok(request: dict[str, Any], ok: object) -> bytes:
+    return json.dumps({"id": request["id"], "ok": ok}).encode() + b"\n"
+
+
+def render_err(request: dict[str, Any], kind: str, **fields: object) -> bytes:
+    return json.dumps({"id": request["id"], "err": {"kind": kind, "message": "", **fields}}).encode() + b"\n"
+
+
+def accept(request: dict[str, Any]) -> bytes:
+    """What a host program with nothing to object answers."""
+    ok: object = {
+        "ping": {},
+        "execute": {"entry": None, "vgpu": None, "note": None},
+    }.get(request["do"], SNAPSHOT)
+    return render_ok(request, ok)
+
+
+def refuse(kind: str, **fields: object) -> Answer:
+    return lambda request: render_err(request, kind, **fields)
+
+
+def start(script: Script, *, request_s: float = 5.0, connected: bool = True) -> Program:
+    program = Program(HostName("kvm01"), script, request_s=request_s, is_connected=lambda: connected)
+    program.greet(b"0\n", Deadline(request_s))
+    return program
+
+
+def test_a_whole_session_is_four_requests_and_pings_do_not_count() -> None:
+    script = Script()
+    program = start(script)
+    assert program.hello == HELLO
+    assert program.lock(by="anna@ctl1", wait_s=60) == SNAPSHOT
+    assert program.execute(STEP, deadline_s=20) == {"entry": None, "vgpu": None, "note": None}
+    program.ping()
+    assert program.unlock(["GPU-9f"]) == SNAPSHOT
+    assert program.requests == 3
+    assert [one["do"] for one in script.seen] == ["lock", "execute", "ping", "unlock"]
+    assert [one["id"] for one in script.seen] == [1, 2, 3, 4]
+    assert script.seen[0]["by"] == "anna@ctl1"
+    assert script.seen[1]["step"] == STEP
+    assert script.seen[3]["gpus"] == ["GPU-9f"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        (refuse("Locked", owner="bob@ctl2 attach vm09"), errors.Busy, "bob@ctl2 attach vm09"),
+        (refuse("NotLocked"), errors.LeaseLost, "no longer ours"),
+        (refuse("Changed", message="A vGPU is there"), errors.StalePlan, "A vGPU is there"),
+        (refuse("Deadline", path="/sys/create"), errors.HostDeadline, "/sys/create"),
+        (refuse("LedgerBroken"), errors.LedgerBroken, protocol.LEDGER_PATH),
+        (refuse("NotRoot"), errors.ProgramFailed, "root"),
+        (refuse("BadRequest", message="no such verb"), errors.ProgramFailed, "no such verb"),
+        (refuse("Internal", message="KeyError"), errors.ProgramFailed, "KeyError"),
+        (refuse("Something new"), errors.ProgramFailed, "Something new"),
+    ],
+)
+def test_each_refusal_has_its_error(answer: Answer, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        start(Script(answer)).execute(STEP, deadline_s=1)
+
+
+def test_a_write_that_the_kernel_refused_carries_path_and_errno() -> None:
+    program = start(Script(refuse("SysfsRefused", path="/sys/create", errno="EIO", read_back="0")))
+    with pytest.raises(errors.SysfsRefused, match="/sys/create: EIO") as caught:
+        program.execute(STEP, deadline_s=1)
+    assert (caught.value.path, caught.value.errno_name) == ("/sys/create", "EIO")
+    assert caught.value.details == ("read back: 0",)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["message", "path", "errno", "owner", "found", "read_back"]), st.text() | st.none())
+)
+def test_what_a_refusal_quotes_is_one_printable_line(fields: dict[str, Any]) -> None:
+    for kind in ("Locked", "Changed", "SysfsRefused", "Internal", "\x1b[31m\n"):
+        with pytest.raises(errors.VgpumgrError) as caught:
+            start(Script(refuse(kind, **fields))).ping()
+        assert caught.value.message.isprintable()
+
+
+def test_a_host_that_prints_at_login_is_told_apart() -> None:
+    with pytest.raises(errors.ProgramFailed, match=r"the first bytes were 'Welcome!.*a login script"):
+        start(Script(greeting=b"Welcome!\n" + GREETING))
+
+
+def test_a_program_that_ends_says_why_with_the_end_of_its_stderr() -> None:
+    script = Script(greeting=END, status=1)
+    script.said_to_stderr = "Traceback\nImportError: no module named x"
+    with pytest.raises(errors.ProgramFailed, match="exit status 1: ImportError") as caught:
+        start(script)
+    assert caught.value.details[-1] == "ImportError: no module named x"
+
+
+def test_a_host_without_python_is_told_what_to_install() -> None:
+    with pytest.raises(errors.ProgramFailed, match=r"no Python 3\.9") as caught:
+        start(Script(greeting=END, status=bootstrap.TOO_OLD))
+    assert "install" in str(caught.value.hint)
+
+
+def test_a_program_that_hangs_before_its_greeting_ends_at_the_deadline() -> None:
+    silent = Script(greeting=protocol.MAGIC.encode())
+    started = time.monotonic()
+    with pytest.raises(errors.HostDeadline) as caught:
+        start(silent, request_s=0.2)
+    assert caught.value.stage == "program"
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"nonsense\n", b'{"id":99,"ok":{}}\n', b'{"id":0,"ok":{}}\n', b'{"id":1}\n', b"[]\n", b'{"id":"1","ok":{}}\n'],
+)
+def test_bytes_that_are_no_answer_end_the_session(answer: bytes) -> None:
+    program = start(Script(lambda _: answer))
+    with pytest.raises(errors.ProgramFailed, match="not understood"):
+        program.ping()
+    with pytest.raises(errors.ProgramFailed, match="not understood"):
+        program.ping()
+
+
+def test_a_snapshot_of_another_shape_is_refused() -> None:
+    program = start(Script(lambda request: render_ok(request, SNAPSHOT | {"gpus": None})))
+    with pytest.raises(errors.ProgramFailed, match=r"snapshot\.gpus is None, not a list"):
+        program.observe(wait_s=0)
+
+
+def test_the_late_answer_to_a_request_given_up_is_not_taken_for_the_next_one() -> None:
+    silent = threading.Event()
+
+    def answer(request: dict[str, Any]) -> bytes | None:
+        if request["id"] == 1:
+            silent.set()
+            return None
+        return render_err({"id": 1}, "Internal") + accept(request)
+
+    program = start(Script(answer), request_s=0.2)
+    with pytest.raises(errors.HostDeadline):
+        program.observe(wait_s=0)
+    assert silent.is_set()
+    assert program.observe(wait_s=0) == SNAPSHOT
+
+
+def test_a_lost_connection_is_not_the_programs_fault() -> None:
+    with pytest.raises(errors.Unreachable, match="connection was lost"):
+        start(Script(lambda _: END), connected=False).ping()
+
+
+def test_a_fresh_answer_is_not_asked_for_again_and_an_old_one_is() -> None:
+    script = Script()
+    program = start(script)
+    program.lock(by="me", wait_s=0)
+    program.assert_fresh(60)
+    assert [one["do"] for one in script.seen] == ["lock"]
+    program._answered_at -= 61
+    program.assert_fresh(60)
+    assert [one["do"] for one in script.seen] == ["lock", "ping"]
+
+
+def test_without_the_lock_nothing_is_fresh() -> None:
+    program = start(Script())
+    with pytest.raises(errors.LeaseLost):
+        program.assert_fresh()
+    program.lock(by="me", wait_s=0)
+    program.unlock([])
+    with pytest.raises(errors.LeaseLost):
+        program.assert_fresh()
+
+
+@pytest.mark.parametrize("ending", [END, None])
+def test_a_holder_that_does_not_answer_has_lost_the_lease_for_good(ending: bytes | None) -> None:
+    program = start(Script(lambda request: ending if request["do"] == "ping" else accept(request)))
+    program.lock(by="me", wait_s=0)
+    program._answered_at -= 10
+    with pytest.raises(errors.LeaseLost):
+        program.assert_fresh(0.2)
+    with pytest.raises(errors.LeaseLost):
+        program.execute(STEP, deadline_s=1)
+
+
+def test_an_answers_age_counts_from_when_it_was_asked_for() -> None:
+    """An answer that lay in a buffer while this process was stopped must not look new."""
+
+    def answer(request: dict[str, Any]) -> bytes:
+        if request["do"] == "execute":
+            time.sleep(0.3)
+        return accept(request)
+
+    script = Script(answer)
+    program = start(script)
+    program.lock(by="me", wait_s=0)
+    program.execute(STEP, deadline_s=5)
+    program.assert_fresh(0.2)
+    assert script.seen[-1]["do"] == "ping"
+
+
+def test_while_the_lock_is_held_an_idle_session_pings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_module, "PING_EVERY_S", 0.05)
+    pinged = threading.Event()
+
+    def answer(request: dict[str, Any]) -> bytes:
+        if request["do"] == "ping":
+            pinged.set()
+        return accept(request)
+
+    script = Script(answer)
+    program = start(script)
+    program.lock(by="me", wait_s=0)
+    assert pinged.wait(5)
+    program.unlock([])
+    after = len(script.seen)
+    time.sleep(0.2)  # nothing to poll for: it must stay silent
+    assert len(script.seen) == after
+
+
+def test_a_ping_that_fails_in_the_background_is_found_by_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_module, "PING_EVERY_S", 0.05)
+    script = Script(lambda request: END if request["do"] == "ping" else accept(request))
+    program = start(script)
+    program.lock(by="me", wait_s=0)
+    end = time.monotonic() + 5
+    while program._lost is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    with pytest.raises(errors.LeaseLost):
+        program.execute(STEP, deadline_s=1)
+
+
+def test_a_host_that_gave_the_lock_up_for_our_silence_is_a_lost_lease() -> None:
+    program = start(Script(lambda request: END if request["do"] == "execute" else accept(request), status=3))
+    program.lock(by="me", wait_s=0)
+    with pytest.raises(errors.LeaseLost, match="gave the lock back"):
+        program.execute(STEP, deadline_s=1)
+
+
+def test_requests_of_several_threads_wait_for_one_another() -> None:
+    script = Script()
+    program = start(script)
+    threads = [threading.Thread(target=program.ping) for _ in range(20)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(10)
+    assert [one["id"] for one in script.seen] == list(range(1, 21))
