@@ -23,9 +23,9 @@ WAYS_TO_ASK = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu")
 OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable")
 SERIES = ("A", "B", "C", "Q")
 _WITH_SERIES = ("gpu_memory", "gpu", "fgpu")
-_BUILT = ("profile", "policy")  # of the keys above; a policy's values have their own rule
+_SILENT = ("profile", "policy", "series")  # profile is built, policy has its own finding, series goes with others
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
-_MEMORY = re.compile(r"([1-9][0-9]{0,5})([GM])")
+_MEMORY = re.compile(r"([1-9][0-9]{0,8})([GM])")
 _MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,2}gb(?:[+-]me|\+me\.all|\+gfx)?")  # as `nvidia-smi mig -lgip` writes them
 
 
@@ -68,14 +68,14 @@ def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | 
         report.problem(member.where, error.message, error.hint)
         return None
     what = f"slot {slot!r} of VM {vm!r}"
-    table = reading.read_table(member.value, what, report, example="{profile: 4Q}")
+    table = reading.read_table(member.value, what, report, example="{profile: 4Q}", none_allowed=False)
     if table is None:
         return None
     reading.check_keys(table, (*WAYS_TO_ASK, *OPTIONS), what, report)
     wish = _read_wish(member, table, what, report)
     declaration = _read_options(member, slot, wish or Wish(), table, report)
     for key, entry in table.items():
-        if key in {*WAYS_TO_ASK, *OPTIONS} and key not in _BUILT:
+        if key in {*WAYS_TO_ASK, *OPTIONS} and key not in _SILENT:
             report.finding(entry.where, f"{what}: {key} is not built yet, so nothing acts on it")
     if declaration.policy not in {None, "spread"}:
         report.finding(table["policy"].where, f"{what}: policy {declaration.policy} is not built yet; spread is used")

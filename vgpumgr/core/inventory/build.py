@@ -101,25 +101,25 @@ class _Declared:
     gpus: dict[int, tuple[GpuDeclaration, ...]] = field(default_factory=dict)
     fgpu: dict[int, Mapping[str, int]] = field(default_factory=dict)
     policies: dict[int, str] = field(default_factory=dict)
+    seen: set[tuple[str, int]] = field(default_factory=set)
 
     def read(self, name: str, member: Member) -> None:
         value, key = member.value, id(member.value)
+        if (name, key) in self.seen:
+            return
+        self.seen.add((name, key))
         match name:
             case "vgpumgr_vms":
-                if key not in self.vms:
-                    self.vms[key] = asks.read_vms(value, self.report)
+                self.vms[key] = asks.read_vms(value, self.report)
             case "vgpumgr_gpus":
-                if key not in self.gpus:
-                    self.gpus[key] = gpus.read_gpus(value, self.report)
+                self.gpus[key] = gpus.read_gpus(value, self.report)
             case "vgpumgr_fgpu_per_gpu":
-                if key not in self.fgpu:
-                    self.fgpu[key] = gpus.read_fgpu(value, self.report)
+                self.fgpu[key] = gpus.read_fgpu(value, self.report)
             case "vgpumgr_policy":
-                if key not in self.policies:
-                    self.policies[key] = self._read_policy(value)
+                self.policies[key] = self._read_policy(value)
             case _ if name.startswith(PREFIX):
-                like = nearest(name, VARIABLES)
-                hint = f"did you mean {like!r}?" if like else f"valid: {', '.join(VARIABLES)}"
+                like = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in VARIABLES])
+                hint = f"did you mean {PREFIX + like!r}?" if like else f"valid: {', '.join(VARIABLES)}"
                 self.report.problem(member.where, f"unknown variable {name!r}", hint)
             case _:
                 pass

@@ -34,6 +34,7 @@ VARIABLES = frozenset(
 
 _OPTION = re.compile(r"\s*([A-Za-z]+)\s*(?:=|\s)\s*(.*?)\s*")
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_OFF = ("", "~", "null", "false", "no", "off", "0")
 _JUMP_HINT = "jump hosts are not built yet: run vgpumgr where the host answers directly"
 
 
@@ -109,7 +110,7 @@ class Connections:
                     f"ansible_connection is {kind!r}: a hypervisor is reached by ssh only",
                     "keep what is no hypervisor in an inventory of its own; Ansible takes several -i",
                 )
-        if (member := variables.get("ansible_become")) is not None and member.value.data not in {False, None}:
+        if (member := variables.get("ansible_become")) is not None and member.value.text.lower() not in _OFF:
             self.report.finding(member.where, "ansible_become is ignored: the login is root's already")
         for name in _SECRETS:
             if name in variables:

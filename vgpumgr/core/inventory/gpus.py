@@ -51,7 +51,9 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
 
 
 def _read_scheduler(value: Value, what: str, report: Report) -> SchedulerDeclaration | None:
-    table = reading.read_table(value, what, report, example="{policy: fixed-share, time_slice: 2ms}")
+    table = reading.read_table(
+        value, what, report, example="{policy: fixed-share, time_slice: 2ms}", none_allowed=False
+    )
     if table is None:
         return None
     reading.check_keys(table, _SCHEDULER_KEYS, what, report)

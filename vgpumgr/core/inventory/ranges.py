@@ -49,7 +49,7 @@ def _sequence(inside: str) -> list[str]:
         if not found:
             raise BadName(f"the range [{inside}] ends before it begins")
         return list(found)
-    if not all(bound.isascii() and bound.isdigit() and len(bound) < 10 for bound in (first, last)):
+    if not all(bound.isascii() and bound.isdigit() and len(bound) < 19 for bound in (first, last)):
         raise BadName(f"not a range: [{inside}]", hint=_HINT)
     width = len(first) if first.startswith("0") and len(first) > 1 else 0
     if width and len(last) != width:

@@ -14,24 +14,37 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.report import Report
 
 
-def read_table(value: Value, what: str, report: Report, *, example: str) -> Table | None:
-    """A mapping whose keys YAML reads as text. Anything else is a problem, and so is nothing at all."""
+NOT_TEXT = "?"  # the tag of a key that is a list or mapping; the reader has reported it
+
+
+def read_table(value: Value, what: str, report: Report, *, example: str, none_allowed: bool = True) -> Table | None:
+    """A mapping whose keys YAML reads as text. Anything else is a problem, and so is nothing at all.
+
+    What is commented out whole must not look like a declaration of nothing: that is written {}.
+    """
     if not _known(value, what, report):
         return None
     if value.data is None:
-        report.problem(value.where, f"{what} is empty", "write {} if nothing is meant")
+        report.problem(
+            value.where, f"{what} is empty", "write {} for none" if none_allowed else f"for example {example}"
+        )
         return None
     if not isinstance(value.data, Mapping):
         report.problem(value.where, f"{what} must be a mapping, found {found(value)}", f"for example {example}")
         return None
-    odd = [member for member in value.data.values() if not isinstance(member.key.data, str)]
-    for member in odd:
+    return {text: member for text, member in value.data.items() if _is_name(member.key, what, report)}
+
+
+def _is_name(key: Value, what: str, report: Report) -> bool:
+    if key.opaque is not None or (isinstance(key.data, str) and ("{{" in key.data or "{%" in key.data)):
+        return key.opaque != NOT_TEXT and _known(key, f"a name in {what}", report)
+    if not isinstance(key.data, str):
+        meaning = f"the number {key.data}" if isinstance(key.data, float) else found(key)
         report.problem(
-            member.where,
-            f"in {what}, YAML reads the name {member.key.text!r} as {found(member.key)}",
-            f'write it in quotes: "{member.key.text}"',
+            key.where, f"in {what}, YAML reads the name {key.text!r} as {meaning}", f'write it in quotes: "{key.text}"'
         )
-    return {text: member for text, member in value.data.items() if isinstance(member.key.data, str)}
+        return False
+    return True
 
 
 def check_keys(table: Table, valid: Collection[str], what: str, report: Report) -> None:

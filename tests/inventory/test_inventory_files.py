@@ -1,0 +1,247 @@
+"""Files that no case folder can hold: broken bytes, pipes, loops, sizes, and where the inventory is looked for."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vgpumgr.controller.inventory_files import MAX_BYTES, find_inventory, load
+from vgpumgr.errors import InventoryError, UnknownHost
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vgpumgr.core.inventory import Inventory
+
+HOSTS = "hypervisors: {hosts: {kvm01: , kvm02: }}\n"
+
+
+def problems(folder: Path) -> tuple[str, ...]:
+    with pytest.raises(InventoryError) as caught:
+        load(folder, home=folder, environ={})
+    return caught.value.details
+
+
+def declared(folder: Path, text: str = HOSTS) -> Inventory:
+    (folder / "hosts.yml").write_text(text)
+    return load(folder, home=folder, environ={"KEYS": "/etc/keys"})
+
+
+def test_text_that_is_not_utf8_names_its_line(tmp_path: Path) -> None:
+    """Latin-1 bytes are a problem at the line where they stand."""
+    (tmp_path / "hosts.yml").write_bytes(HOSTS.encode() + b"# M\xfcller\n")
+    assert problems(tmp_path) == ("hosts.yml:2: not UTF-8 text; save it as UTF-8",)
+
+
+def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
+    """A file saved with a BOM is read like any other."""
+    (tmp_path / "hosts.yml").write_bytes(b"\xef\xbb\xbf" + HOSTS.encode())
+    assert len(load(tmp_path, home=tmp_path, environ={}).hosts) == 2
+
+
+def test_control_characters_name_their_line(tmp_path: Path) -> None:
+    """A character that YAML forbids is a problem at its line, not a traceback."""
+    (tmp_path / "hosts.yml").write_text(HOSTS + "# \x07\n")
+    (line,) = problems(tmp_path)
+    assert line.startswith("hosts.yml:2: not YAML: ")
+
+
+def test_deep_nesting_is_refused_at_once(tmp_path: Path) -> None:
+    """A hundred thousand open brackets are a problem within a second."""
+    (tmp_path / "hosts.yml").write_text("a: " + "[" * 100_000)
+    begun = time.monotonic()
+    assert problems(tmp_path) == ("hosts.yml:1: nested deeper than 50 levels",)
+    assert time.monotonic() - begun < 5
+
+
+def test_billion_laughs_are_refused(tmp_path: Path) -> None:
+    """Aliases that unfold without end are a problem."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    (tmp_path / "hosts.yml").write_text("\n".join(lines))
+    (line,) = problems(tmp_path)
+    assert "unfolds to more than 2,000,000 values" in line
+
+
+def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    """More than 8 MiB in one file is a problem that says what to do."""
+    (tmp_path / "hosts.yml").write_text("#" * (MAX_BYTES + 1))
+    assert problems(tmp_path) == ("hosts.yml:1: larger than 8 MiB; split it into several files",)
+
+
+def test_a_pipe_does_not_make_it_wait(tmp_path: Path) -> None:
+    """A named pipe is a problem, not an endless wait."""
+    os.mkfifo(tmp_path / "hosts.yml")
+    assert problems(tmp_path) == ("hosts.yml:1: cannot be read: not a regular file",)
+
+
+def test_links_that_lead_nowhere_or_to_themselves_are_problems(tmp_path: Path) -> None:
+    """Dangling links, link loops and folders that hold themselves are named."""
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    (tmp_path / "gone.yml").symlink_to("nowhere")
+    (tmp_path / "loop.yml").symlink_to("loop.yml")
+    (tmp_path / "again").symlink_to(".")
+    (tmp_path / "host_vars" / "kvm01").mkdir(parents=True)
+    (tmp_path / "host_vars" / "kvm01" / "deep").symlink_to(".")
+    assert problems(tmp_path) == (
+        "again:1: a folder that holds itself, or too many folders in each other; remove the link",
+        "gone.yml:1: cannot be read: No such file or directory",
+        "host_vars/kvm01/deep:1: a folder that holds itself, or too many folders in each other; remove the link",
+        "loop.yml:1: cannot be read: Too many levels of symbolic links",
+    )
+
+
+def test_executable_sources_are_not_run(tmp_path: Path) -> None:
+    """A dynamic inventory script is a problem by name, with or without a suffix."""
+    for name in ("script", "script.py"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    assert [line.split(";")[0] for line in problems(tmp_path)] == [
+        "script:1: an executable inventory is not run",
+        "script.py:1: an executable inventory is not run",
+    ]
+
+
+def test_variables_that_are_no_folder_are_a_problem(tmp_path: Path) -> None:
+    """host_vars as a file is named."""
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    (tmp_path / "host_vars").write_text("")
+    assert problems(tmp_path) == ("host_vars:1: cannot be listed: Not a directory",)
+
+
+def test_an_empty_folder_declares_no_host(tmp_path: Path) -> None:
+    """No file at all is a problem too."""
+    (line,) = problems(tmp_path)
+    assert "no host is declared" in line
+
+
+def test_one_file_is_an_inventory_with_the_variables_beside_it(tmp_path: Path) -> None:
+    """Ansible's `-i FILE` works as well."""
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "hypervisors").write_text("ansible_port: '2222'")
+    found = load(tmp_path / "hosts.yml", home=tmp_path, environ={})
+    assert found.host("kvm02").endpoint.port == 2222
+
+
+def test_the_endpoint_follows_ansible_s_precedence(tmp_path: Path) -> None:
+    """ansible_ssh_* names stand above the plain ones, as in Ansible's ssh plugin; ~ is the given home."""
+    text = """
+hypervisors:
+  vars:
+    ansible_ssh_common_args: "-oUserKnownHostsFile=${KEYS}/known -o StrictHostKeyChecking=yes -o ProxyJump=none"
+    ansible_ssh_extra_args: "-o UserKnownHostsFile=/later"
+    ansible_ssh_args: ""
+    ansible_become: false
+    ansible_private_key_file: ~/.ssh/id_fleet
+  hosts:
+    kvm01: {ansible_host: 192.0.2.1, ansible_ssh_host: 192.0.2.2, ansible_user: root, ansible_connection: ssh}
+    "kvm02:2022": {ansible_ssh_args: '-o "UserKnownHostsFile ~/known" '}
+"""
+    hosts = declared(tmp_path, text).hosts.values()
+    one, two = (host.endpoint for host in hosts)
+    assert (one.address, one.port, one.user) == ("192.0.2.2", 22, "root")
+    assert (one.key_file, one.known_hosts) == (f"{tmp_path}/.ssh/id_fleet", "/etc/keys/known")
+    assert (two.address, two.port, two.known_hosts) == ("kvm02", 2022, f"{tmp_path}/known")
+
+
+def test_known_hosts_is_the_person_s_own_by_default(tmp_path: Path) -> None:
+    """Without a word on it, ~/.ssh/known_hosts holds the hosts' keys."""
+    assert declared(tmp_path).host("kvm01").endpoint.known_hosts == f"{tmp_path}/.ssh/known_hosts"
+
+
+def test_an_unknown_host_names_the_nearest_one(tmp_path: Path) -> None:
+    """A typing slip gets the right name back."""
+    found = declared(tmp_path)
+    with pytest.raises(UnknownHost, match="kvm1") as caught:
+        found.host("kvm1")
+    assert caught.value.hint == "did you mean 'kvm01'?"
+    with pytest.raises(UnknownHost) as caught:
+        found.host("printer")
+    assert "inventory check" in str(caught.value.hint)
+
+
+def test_precedence_is_ansible_s(tmp_path: Path) -> None:
+    """From weakest to strongest: inline all, inline groups, group_vars/all, group_vars, inline host, host_vars.
+
+    The ports were compared with ansible-inventory of ansible-core 2.19.
+    """
+    text = """
+all: {vars: {ansible_port: 1}, hosts: {h1: }}
+parent:
+  vars: {ansible_port: 2}
+  hosts: {h2: }
+  children:
+    child_b: {vars: {ansible_port: 3}, hosts: {h3: , h4: , h5: }}
+    child_a: {vars: {ansible_port: 4, ansible_group_priority: 9}, hosts: {h4: }}
+filed: {vars: {ansible_port: 5}, hosts: {h6: , h7: {ansible_port: 7}, h8: {ansible_port: 7}}}
+ungrouped: {vars: {ansible_port: 10}, hosts: {h9: , h2: }}
+"""
+    for folder, name, port in (("group_vars", "filed", 6), ("host_vars", "h8", 8), ("host_vars", "h5", 55)):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / f"{name}.yml").write_text(f"ansible_port: {port}\n")
+    found = declared(tmp_path, text)
+    ports = {name: host.endpoint.port for name, host in found.hosts.items()}
+    assert ports == {"h1": 10, "h2": 2, "h3": 3, "h4": 4, "h5": 55, "h6": 6, "h7": 7, "h8": 8, "h9": 10}
+    (tmp_path / "group_vars" / "all.yml").write_text("ansible_port: 99\n")
+    ports = {name: host.endpoint.port for name, host in load(tmp_path, home=tmp_path, environ={}).hosts.items()}
+    assert ports == {"h1": 99, "h2": 99, "h3": 99, "h4": 99, "h5": 55, "h6": 6, "h7": 7, "h8": 8, "h9": 99}
+
+
+def test_the_garbage_collector_is_left_as_it_was(tmp_path: Path) -> None:
+    """It rests while files are read, and only then."""
+    declared(tmp_path)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        declared(tmp_path)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_ten_thousand_hosts_load_in_seconds_and_in_a_straight_line(tmp_path: Path) -> None:
+    """Twice the hosts take about twice the time: nothing in the reading is quadratic."""
+
+    def seconds(count: int) -> float:
+        lines = ["hypervisors:", "  vars: {ansible_ssh_common_args: -o UserKnownHostsFile=/known}", "  hosts:"]
+        for number in range(count):
+            lines.append(f"    kvm{number:05d}: {{ansible_host: 10.0.{number // 256}.{number % 256}, vgpumgr_vms: ")
+            lines.append(f"      {{vm{number:05d}: {{vgpu0: {{profile: 4Q}}, vgpu1: {{profile: 8Q}}}}}}}}")
+        (tmp_path / "hosts.yml").write_text("\n".join(lines))
+        begun = time.process_time()
+        assert len(load(tmp_path, home=tmp_path, environ={}).hosts) == count
+        return time.process_time() - begun
+
+    small, large = min(seconds(2_500) for _ in range(2)), seconds(10_000)
+    assert large < 10
+    assert large < 4 * small * 2
+
+
+def test_where_the_inventory_is_looked_for(tmp_path: Path) -> None:
+    """The option, else the environment, else ./inventory, else the person's own; and it says where it looked."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    usual, here, named = home / ".config/vgpumgr/inventory", work / "inventory", home / "named"
+    work.mkdir()
+    with pytest.raises(InventoryError) as caught:
+        find_inventory(None, {"VGPUMGR_INVENTORY": ""}, work, home)
+    assert [line.removeprefix("looked for ") for line in caught.value.details] == [
+        str(here),
+        str(usual),
+        "/etc/vgpumgr/inventory",
+    ]
+    for place in (usual, here, named):
+        place.mkdir(parents=True)
+    assert find_inventory("~/named", {"VGPUMGR_INVENTORY": str(usual)}, work, home) == named
+    assert find_inventory(None, {"VGPUMGR_INVENTORY": str(usual)}, work, home) == usual
+    assert find_inventory(None, {}, work, home) == here
+    here.rmdir()
+    assert find_inventory(None, {}, work, home) == usual
+    with pytest.raises(InventoryError, match=r"no inventory at .*/gone \(from -i"):
+        find_inventory("gone", {}, work, home)
+    with pytest.raises(InventoryError, match="VGPUMGR_INVENTORY"):
+        find_inventory(None, {"VGPUMGR_INVENTORY": "gone"}, work, home)
