@@ -53,7 +53,7 @@ def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) ->
     """Columns by key; the head is the key in upper case. None is printed as ?."""
     import tabulate
 
-    tabulate.PRESERVE_WHITESPACE = True
+    tabulate.MIN_PADDING = 0
     cells = [[cell(row.get(column)) for column in columns] for row in rows]
     heads = [_HEADS.get(column, column.upper().replace("_", " ")) for column in columns]
     text = tabulate.tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True)

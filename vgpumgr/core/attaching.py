@@ -118,8 +118,8 @@ def no_capacity(
         )
     if not verdict.reasons:
         return errors.NoCapacity(f"{host} has no NVIDIA GPU for {domain.name}", hint=f"vgpumgr discover {host}")
-    fits = f"fits now: {'; '.join(verdict.fits)}. `vgpumgr profiles --fits`" if verdict.fits else None
-    return errors.NoCapacity(f"no GPU of {host} can take {profile.text} for {domain.name}", details=lines, hint=fits)
+    fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits there either. "
+    return errors.NoCapacity(f"no GPU of {host} can take {profile.text} for {domain.name}", details=lines, hint=fits + "`vgpumgr profiles --fits`")
 
 
 def _guard_attach(view: HostView, domain: Domain, saved: Saved) -> None:

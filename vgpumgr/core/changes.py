@@ -137,7 +137,7 @@ def destroys(step: Step) -> bool:
 
 
 def as_json(step: Step) -> dict[str, object]:
-    """The step as `-o json` prints it (docs/json.md)."""
+    """The step as `-o json` prints it."""
     undo = inverse(step).verb
     match step:
         case PutClaim():
