@@ -88,7 +88,7 @@ class Sshd:
                 stderr=log,
             )
         self._own.append(self.process)
-        wait_for(lambda: can_connect(self.port), 10, lambda: (self.folder / "sshd.log").read_text())
+        wait_for(lambda: can_connect(self.port), 10, (self.folder / "sshd.log").read_text)
         return self
 
     def start_libvirtd(self) -> subprocess.Popen[bytes]:
@@ -105,7 +105,7 @@ class Sshd:
         wait_for(
             lambda: subprocess.run(ready, check=False).returncode == 0,
             20,
-            lambda: (self.folder / "libvirtd.log").read_text(),
+            (self.folder / "libvirtd.log").read_text,
         )
         return daemon
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -55,7 +56,7 @@ def test_a_greeting_is_read_from_any_pieces() -> None:
 
 @pytest.mark.parametrize("motd", [b"Welcome to kvm01!\n", b"\n", b"VGPUMGR!\n", b"x" * 200])
 def test_noise_before_the_greeting_is_shown_and_explained(motd: bytes) -> None:
-    with pytest.raises(wire.WireError, match="the first bytes were .* a login script"):
+    with pytest.raises(wire.WireError, match=r"the first bytes were .* a login script"):
         wire.read_greeting(make_lines(motd, GREETING))
 
 
@@ -67,10 +68,8 @@ def test_another_protocol_version_is_named() -> None:
 
 @given(st.binary(max_size=300))
 def test_no_bytes_make_the_greeting_fail_in_another_way(noise: bytes) -> None:
-    try:
-        wire.read_greeting(make_lines(noise))
-    except wire.WireError as error:
-        assert str(error)
+    with contextlib.suppress(wire.WireError):
+        assert wire.read_greeting(make_lines(noise)) is None
 
 
 JSON = st.recursive(
