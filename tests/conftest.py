@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lab_fixtures import lab_factory, mdev_vf_lab
+from tests.lab_fixtures import lab_factory, mdev_vf_lab
 
 __all__ = ["lab_factory", "mdev_vf_lab"]

@@ -84,7 +84,7 @@ class Lab:
 
     def control(self, host: str, op: str, **fields: str) -> dict[str, Any]:
         """Ask a host's supervisor (vgpumgr.lab.control lists the operations)."""
-        return control.ask(self.layout.host(host), op, **fields)
+        return control.ask(self.layout.host(host), op, fields)
 
     def down(self) -> None:
         fleet.down(self.layout)

@@ -2,16 +2,158 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from vgpumgr.errors import UsageError
+from vgpumgr.lab import fleet
+from vgpumgr.lab.layout import Layout, start_time
+from vgpumgr.lab.machine import wait_until
+
 if TYPE_CHECKING:
-    from lab_fixtures import Lab
+    from tests.lab_fixtures import Lab, LabFactory
 
 pytestmark = pytest.mark.lab
 
+PROGRAM = [sys.executable, "-m", "vgpumgr.cli.main"]
 
-def test_hosts_have_their_own_names(mdev_vf_lab: Lab) -> None:
-    """Each host says its own name."""
-    assert [mdev_vf_lab.must(host, "hostname").strip() for host in ("kvm01", "kvm02")] == ["kvm01", "kvm02"]
+
+def processes_of(lab: Lab) -> set[int]:
+    """Everything that lives in the hosts' UTS namespaces: the supervisors and all that runs in the hosts."""
+    spaces = {os.readlink(f"/proc/{host.pid}/ns/uts") for host in fleet.read(lab.layout).hosts}
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                space = os.readlink(entry / "ns/uts")
+            except OSError:
+                continue
+            if space in spaces:
+                found.add(int(entry.name))
+    return found
+
+
+def gone(pids: set[int]) -> bool:
+    return all(start_time(pid) is None for pid in pids)
+
+
+def test_down_leaves_no_process_no_mount_and_no_file(lab_factory: LabFactory) -> None:
+    """Before `down` there are supervisors, sshd and libvirtd; after it there is nothing, not even the directory."""
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+    lab = lab_factory("mdev-vf", shared=False)
+    pids = processes_of(lab)
+    assert len(pids) >= 2 * 4
+    assert Path("/proc/self/mountinfo").read_text(encoding="utf-8") == mounts, "a mount is seen outside of the hosts"
+
+    lab.down()
+
+    assert gone(pids)
+    assert not lab.dir.exists()
+
+
+def test_a_killed_supervisor_takes_its_host_along(lab_factory: LabFactory) -> None:
+    """SIGKILL of the supervisor ends every process of its host; `down` then still cleans up, and says it twice."""
+    lab = lab_factory("mdev-pf", shared=False)
+    pids = processes_of(lab)
+
+    os.kill(fleet.read(lab.layout).hosts[0].pid, signal.SIGKILL)
+
+    wait_until(lambda: gone(pids), "the end of the host", timeout=10)
+    assert fleet.status(lab.layout)[0].answer is None
+    assert fleet.down(lab.layout)
+    assert not fleet.down(lab.layout)
+    assert not lab.dir.exists()
+
+
+def test_a_second_up_in_the_same_directory_is_refused(mdev_vf_lab: Lab) -> None:
+    """It says so and leaves the first lab alone."""
+    with pytest.raises(UsageError, match="is up in"):
+        fleet.up(mdev_vf_lab.layout, "mdev-pf")
+    assert all(host.answer is not None for host in fleet.status(mdev_vf_lab.layout))
+
+
+def test_up_after_a_death_starts_afresh(lab_factory: LabFactory) -> None:
+    """What a lab that died has left in the directory does not stand in the way of the next one."""
+    lab = lab_factory("mdev-pf", shared=False)
+    pids = processes_of(lab)
+    os.kill(fleet.read(lab.layout).hosts[0].pid, signal.SIGKILL)
+    wait_until(lambda: gone(pids), "the end of the host", timeout=10)
+
+    fleet.up(lab.layout, "mdev-pf")
+
+    assert lab.must("kvm01", "hostname").strip() == "kvm01"
+    lab.down()
+
+
+def test_up_holds_no_descriptor_and_prints_only_exports(tmp_path: Path) -> None:
+    """`eval "$(vgpumgr lab up …)"` ends: stdout, stderr and other descriptors of the caller are closed when `up` ends.
+
+    The directory's name has a blank, a comma and a colon in it and is longer than a unix socket's path may be.
+    """
+    folder = tmp_path / ("long " * 20 + "a,b:c")
+    folder.mkdir()
+    reading, writing = os.pipe()
+    try:
+        done = subprocess.run(
+            [*PROGRAM, "lab", "up", "--dir", str(folder), "--spec", "mdev-pf", "--quiet"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            pass_fds=(writing,),
+        )
+        os.close(writing)
+        assert done.returncode == 0, done.stderr
+        assert os.read(reading, 1) == b"", "someone still has the other end"
+        assert done.stderr == ""
+        lines = [shlex.split(line) for line in done.stdout.splitlines()]
+        assert [words[0] for words in lines] == ["export"] * 3
+        exported = dict(words[1].split("=", 1) for words in lines)
+        assert exported == {
+            "VGPUMGR_INVENTORY": str(folder / "inventory"),
+            "VGPUMGR_STORE": str(folder / "store.db"),
+            "VGPUMGR_LAB": str(folder),
+        }
+        environment = {**os.environ, **exported}
+        remote = [*PROGRAM, "lab", "ssh", "kvm01", "--", "cat;", "exit", "7"]
+        ssh = subprocess.run(remote, input="through\n", env=environment, capture_output=True, text=True, check=False)
+        assert (ssh.returncode, ssh.stdout) == (7, "through\n")
+        status = subprocess.run(
+            [*PROGRAM, "lab", "status", "-o", "json"], env=environment, capture_output=True, text=True, check=True
+        )
+        answer = json.loads(status.stdout)
+        assert answer["schema"] == "vgpumgr.lab/1"
+        assert [(host["name"], host["up"]) for host in answer["hosts"]] == [("kvm01", True)]
+    finally:
+        os.close(reading)
+        fleet.down(Layout(folder=folder))
+    assert not folder.exists()
+
+
+def test_what_fails_half_way_is_taken_down_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that cannot come up brings the others down with it, and the error shows the end of its log."""
+    monkeypatch.setattr("vgpumgr.lab.fleet._check_logins", _refuse)
+    folder = tmp_path / "lab"
+    with pytest.raises(UsageError, match="on purpose"):
+        fleet.up(Layout(folder=folder), "mdev-vf")
+    assert not folder.exists()
+
+
+def _refuse(*_: object) -> None:
+    raise UsageError("on purpose")
+
+
+@pytest.mark.parametrize("name", ["kvm99", "KVM01"])
+def test_an_unknown_host_is_told_with_the_valid_names(mdev_vf_lab: Lab, name: str) -> None:
+    """Exit 2, and the names that there are."""
+    done = mdev_vf_lab.run("lab", "ssh", name, "--", "true")
+    assert done.returncode == 2
+    assert "kvm01, kvm02" in done.stderr

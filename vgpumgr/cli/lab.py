@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from vgpumgr.cli.options import settings_of
 
 if TYPE_CHECKING:
     from vgpumgr.lab.layout import Layout
@@ -48,7 +50,8 @@ def up(layout: Layout, spec: str, *, quiet: bool) -> None:
     """Bring a lab up; prints the shell's export lines that point vgpumgr at it."""
     from vgpumgr.lab import fleet
 
-    fleet.up(layout, spec, tell=(lambda _: None) if quiet else (lambda line: click.echo(line, err=True)))
+    silent = quiet or settings_of(click.get_current_context()).quiet
+    fleet.up(layout, spec, tell=(lambda _: None) if silent else (lambda line: click.echo(line, err=True)))
     for name, value in fleet.environment(layout).items():
         click.echo(f"export {name}={shlex.quote(value)}")
 
@@ -61,14 +64,14 @@ def down(layout: Layout, *, quiet: bool) -> None:
     from vgpumgr.lab import fleet
 
     was_up = fleet.down(layout)
-    if not quiet:
+    if not quiet and not settings_of(click.get_current_context()).quiet:
         click.echo("the lab is down" if was_up else f"no lab in {layout.folder}", err=True)
 
 
 @lab.command()
 @folder_option
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def status(layout: Layout, output: str) -> None:
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), help="How to print (default: table).")
+def status(layout: Layout, output: str | None) -> None:
     """What runs."""
     from vgpumgr.lab import fleet
 
@@ -83,7 +86,7 @@ def status(layout: Layout, output: str) -> None:
         }
         for host in fleet.status(layout)
     ]
-    if output == "json":
+    if (output or settings_of(click.get_current_context()).output) == "json":
         answer = {"schema": "vgpumgr.lab/1", "dir": str(layout.folder), "spec": record.spec, "hosts": hosts}
         click.echo(json.dumps(answer, indent=2))
         return
@@ -178,8 +181,8 @@ def fault(layout: Layout, host: str, name: str) -> None:
         _ask(layout, host, "fault", name=name)
 
 
-def _ask(layout: Layout, host: str, op: str, **fields: str) -> dict[str, object]:
+def _ask(layout: Layout, host: str, op: str, **fields: str) -> dict[str, Any]:
     from vgpumgr.lab import control, fleet
 
     known = fleet.read(layout).host(host)
-    return control.ask(layout.host(known.name), op, **fields)
+    return control.ask(layout.host(known.name), op, fields)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from vgpumgr.errors import LabError, RequestError, UnknownVm, UsageError, VgpumgrError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -78,18 +78,18 @@ def _refusal(kind: str, message: str, hint: str | None = None, details: Iterable
     return {"error": message, "hint": hint, "details": list(details), "kind": kind}
 
 
-def ask(folder: Path, op: str, *, timeout: float = 60, **fields: object) -> dict[str, Any]:
+def ask(folder: Path, op: str, fields: Mapping[str, str] | None = None, *, deadline_s: float = 60) -> dict[str, Any]:
     """Send one request to the host whose folder it is. Raises what the supervisor raised, or LabError where it is gone."""
     name = folder.name
     try:
         with _address(folder) as address, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout)
+            connection.settimeout(deadline_s)
             connection.connect(address)
-            connection.sendall(json.dumps({"do": op, **fields}).encode() + b"\n")
+            connection.sendall(json.dumps({"do": op, **(fields or {})}).encode() + b"\n")
             with connection.makefile("rb") as lines:
                 line = lines.readline()
     except TimeoutError as error:
-        raise LabError(f"{name}: the host's supervisor did not answer `{op}` within {timeout:.0f} s") from error
+        raise LabError(f"{name}: the host's supervisor did not answer `{op}` within {deadline_s:.0f} s") from error
     except OSError as error:
         raise LabError(
             f"{name}: the host's supervisor does not run", hint="take the lab down and bring it up again"

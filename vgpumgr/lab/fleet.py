@@ -301,8 +301,8 @@ def _end(layout: Layout, host: HostRecord) -> None:
     first = 0
     if is_running(host):
         try:
-            first = control.ask(folder, "status", timeout=_ASK_S)["first_process"]
-            control.ask(folder, "shutdown", timeout=_ASK_S)
+            first = control.ask(folder, "status", deadline_s=_ASK_S)["first_process"]
+            control.ask(folder, "shutdown", deadline_s=_ASK_S)
             wait_until(lambda: not is_running(host), "the supervisor's end", timeout=_ASK_S)
         except VgpumgrError:
             _kill(host)
@@ -319,6 +319,6 @@ def _kill(host: HostRecord) -> None:
 
 def _ask_quietly(layout: Layout, host: HostRecord, op: str) -> dict[str, Any] | None:
     try:
-        return control.ask(layout.host(host.name), op, timeout=_ASK_S)
+        return control.ask(layout.host(host.name), op, deadline_s=_ASK_S)
     except VgpumgrError:
         return None

@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, target: Path, kind: str | None = None, *, flags: int = 0, options: str = "") -> None:
-    """Call mount(2). Relative paths in `options` (an overlay's upperdir) are taken from the working directory."""
+    """Mount, or change a mount. Relative paths in `options` (an overlay's upperdir) are taken from the working directory."""
     arguments = (source, str(target), kind, options)
     encoded = [None if text is None else text.encode() for text in arguments]
     if _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]) != 0:

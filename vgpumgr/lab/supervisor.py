@@ -18,6 +18,7 @@ from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab import holder, libvirtd, namespace, nvidia, sshd
 from vgpumgr.lab.driver import CREATE_EIO, LATE_VFS, Driver
 from vgpumgr.lab.machine import Machine
+from vgpumgr.lab.nvml.state import parse_fault
 from vgpumgr.lab.root import HostRoot
 from vgpumgr.lab.spec import host_state
 
@@ -195,8 +196,14 @@ class Supervisor:
                 sshd.stop(self._machine)
             case "ssh-hang":
                 sshd.freeze(self._machine)
-            case _:
+            case _ if name in FAULTS or parse_fault(name) is not None:
                 self._driver.set_fault(name)
+            case _:
+                near = nearest(name, FAULTS)
+                raise UsageError(
+                    f"no such fault: {name!r}; there are {', '.join(FAULTS)}, nvml-FUNCTION-CODE",
+                    hint=f"did you mean {near}?" if near else None,
+                )
         if name in SERVICE_FAULTS:
             self._service_faults.add(name)
         return {}

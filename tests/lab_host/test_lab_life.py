@@ -1,0 +1,186 @@
+"""What the lab does to hosts and VMs: reboots, holders, faults."""
+
+from __future__ import annotations
+
+import re
+import socket
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vgpumgr.errors import LabError, UnknownVm, UsageError
+from vgpumgr.lab import fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+UUID = "11111111-2222-4333-8444-555555555555"
+BOOT = "cat /proc/sys/kernel/random/boot_id"
+
+
+@pytest.fixture(scope="module")
+def own(lab_factory: LabFactory) -> Iterator[Lab]:
+    lab = lab_factory("mdev-vf", shared=False)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture(scope="module")
+def vendor(lab_factory: LabFactory) -> Iterator[Lab]:
+    lab = lab_factory("vendor-vfio", shared=False)
+    yield lab
+    lab.down()
+
+
+def make_mdev(lab: Lab, vm: str) -> None:
+    """A 4Q on kvm01's first VF, named by the VM's definition."""
+    types = "/sys/bus/pci/devices/0000:41:00.4/mdev_supported_types"
+    kind = lab.must("kvm01", f"grep -lx 'NVIDIA A40-4Q' {types}/*/name").strip().rsplit("/", 1)[0]
+    lab.must("kvm01", f"echo {UUID} > {kind}/create")
+    device = (
+        f"<hostdev mode='subsystem' type='mdev' model='vfio-pci'><source><address uuid='{UUID}'/></source></hostdev>"
+    )
+    lab.must("kvm01", f"cat > /tmp/device.xml && virsh attach-device {vm} /tmp/device.xml --config", text=device)
+
+
+def open_vfio(lab: Lab) -> list[str]:
+    listing = lab.ssh("kvm01", "ls -l /proc/[0-9]*/fd 2>/dev/null | grep -o '/dev/vfio/.*'").stdout
+    return sorted(listing.split())
+
+
+def test_reboot_keeps_the_disk_and_loses_the_vgpus(own: Lab) -> None:
+    """Files below /var/lib and definitions stay; /run and vGPUs go; the boot id is another, the port and key the same."""
+    before = own.must("kvm01", BOOT)
+    port = fleet.read(own.layout).host("kvm01").port
+    make_mdev(own, "vm03")
+    own.must("kvm01", "mkdir -p /var/lib/vgpumgr && echo kept > /var/lib/vgpumgr/note && touch /run/lost /tmp/lost")
+    other = own.must("kvm02", BOOT)
+
+    done = own.run("lab", "reboot", "kvm01")
+
+    assert done.returncode == 0, done.stderr
+    assert own.must("kvm01", BOOT) != before
+    assert own.must("kvm01", "cat /var/lib/vgpumgr/note").strip() == "kept"
+    assert own.must("kvm01", "ls /run /tmp").find("lost") == -1
+    assert own.must("kvm01", "ls /sys/bus/mdev/devices").split() == []
+    assert len(own.must("kvm01", "virsh list --all --name").split()) == 30
+    assert UUID in own.must("kvm01", "virsh dumpxml --inactive vm03")
+    assert fleet.read(own.layout).host("kvm01").port == port
+    assert own.must("kvm02", BOOT) == other, "the other host went on"
+    own.must("kvm01", "virsh define /dev/stdin", text=_without_hostdev(own.must("kvm01", "virsh dumpxml vm03")))
+
+
+def _without_hostdev(document: str) -> str:
+    domain = ET.fromstring(document)
+    devices = domain.find("devices")
+    assert devices is not None
+    for device in devices.findall("hostdev"):
+        devices.remove(device)
+    return ET.tostring(domain, encoding="unicode")
+
+
+def test_hold_looks_like_a_running_guest(own: Lab) -> None:
+    """A process with QEMU's name and the VM's identity has /dev/vfio/N open, NVML lists it, and `stop` ends all of that."""
+    make_mdev(own, "vm01")
+    held = own.run("lab", "hold", "vm01")
+    assert held.returncode == 0, held.stderr
+
+    group = own.must("kvm01", f"readlink /sys/bus/mdev/devices/{UUID}/iommu_group").strip().rsplit("/", 1)[1]
+    assert open_vfio(own) == [f"/dev/vfio/{group}"]
+    commands = own.must("kvm01", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert re.search(r"qemu-system-x86_64 -name guest=vm01,debug-threads=on -uuid [0-9a-f-]{36} ", commands)
+    assert "vm01" in own.must("kvm01", "nvidia-smi vgpu")
+    with pytest.raises(LabError, match="already"):
+        own.control("kvm01", "hold", vm="vm01")
+
+    stopped = own.run("lab", "stop", "vm01")
+
+    assert stopped.returncode == 0, stopped.stderr
+    assert open_vfio(own) == []
+    assert "vm01" not in own.must("kvm01", "nvidia-smi vgpu")
+    own.must("kvm01", f"echo 1 > /sys/bus/mdev/devices/{UUID}/remove")
+    with pytest.raises(LabError, match="not there"):
+        own.control("kvm01", "hold", vm="vm01")
+
+
+def test_hold_of_a_vendor_vfio_vf_opens_both_nodes(vendor: Lab) -> None:
+    """On vendor-vfio the group and the VF's own device are open."""
+    vf = "/sys/bus/pci/devices/0000:41:00.4"
+    listing = vendor.must("kvm01", f"cat {vf}/nvidia/creatable_vgpu_types")
+    kind = next(line.split(":")[0].strip() for line in listing.splitlines() if line.endswith("L40S-4Q"))
+    vendor.must("kvm01", f"echo {kind} > {vf}/nvidia/current_vgpu_type")
+    device = (
+        "<hostdev mode='subsystem' type='pci' managed='no'><source>"
+        "<address domain='0x0000' bus='0x41' slot='0x00' function='0x4'/></source></hostdev>"
+    )
+    vendor.must("kvm01", "cat > /tmp/device.xml && virsh attach-device vm02 /tmp/device.xml --config", text=device)
+
+    answer = vendor.control("kvm01", "hold", vm="vm02")
+
+    assert answer["devices"] == ["0000:41:00.4"]
+    assert open_vfio(vendor) == sorted(answer["nodes"])
+    assert [node.rsplit("/", 1)[0] for node in answer["nodes"]] == ["/dev/vfio", "/dev/vfio/devices"]
+    assert vendor.ssh("kvm01", f"echo 0 > {vf}/nvidia/current_vgpu_type").returncode != 0
+    vendor.control("kvm01", "release", vm="vm02")
+    vendor.must("kvm01", f"echo 0 > {vf}/nvidia/current_vgpu_type")
+
+
+def test_hold_wants_a_vm_with_a_vgpu(own: Lab) -> None:
+    """A VM that has none, and one that nobody knows, are usage errors."""
+    with pytest.raises(UsageError, match="no vGPU"):
+        own.control("kvm01", "hold", vm="vm09")
+    with pytest.raises(UnknownVm):
+        fleet.find_vm_host(own.layout, "vm99")
+    assert fleet.find_vm_host(own.layout, "vm31").name == "kvm02"
+
+
+def test_ssh_refused_and_back(own: Lab) -> None:
+    """The port refuses, the other host answers, and after `clear` the same port greets again."""
+    assert own.run("lab", "fault", "kvm01", "ssh-refused").returncode == 0
+    refused = own.ssh("kvm01", "true")
+    assert refused.returncode == 255
+    assert "refused" in refused.stderr
+    assert own.ssh("kvm02", "true").returncode == 0
+    assert own.run("lab", "fault", "kvm01", "clear").returncode == 0
+    own.must("kvm01", "true")
+
+
+def test_ssh_hang_and_back(own: Lab) -> None:
+    """The port accepts and says nothing until `clear`."""
+    own.control("kvm02", "fault", name="ssh-hang")
+    port = fleet.read(own.layout).host("kvm02").port
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+    own.control("kvm02", "clear")
+    own.must("kvm02", "true")
+
+
+def test_libvirtd_down_and_back(own: Lab) -> None:
+    """virsh fails while ssh works; after `clear` the definitions are all there."""
+    own.control("kvm01", "fault", name="libvirtd-down")
+    assert own.ssh("kvm01", "virsh list").returncode != 0
+    status = {host.record.name: host.answer for host in fleet.status(own.layout)}
+    assert status["kvm01"] is not None
+    assert status["kvm01"]["faults"] == ["libvirtd-down"]
+    own.control("kvm01", "clear")
+    assert len(own.must("kvm01", "virsh list --all --name").split()) == 30
+
+
+def test_create_eio(own: Lab) -> None:
+    """The driver refuses with EIO, the write log says so, and a fault that does not exist is refused by name."""
+    types = "/sys/bus/pci/devices/0000:41:00.5/mdev_supported_types"
+    kind = own.must("kvm01", f"grep -lx 'NVIDIA A40-4Q' {types}/*/name").strip().rsplit("/", 1)[0]
+    own.control("kvm01", "fault", name="create-eio")
+    failed = own.ssh("kvm01", f"echo {UUID} > {kind}/create")
+    assert "Input/output error" in failed.stderr
+    assert own.control("kvm01", "writes")["writes"][-1]["errno"] == "EIO"
+    own.control("kvm01", "clear")
+    with pytest.raises(UsageError, match="libvirtd-down"):
+        own.control("kvm01", "fault", name="libvird-down")
