@@ -9,6 +9,8 @@ import stat
 import uuid
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vgpumgr.lab.driver import Driver
 from vgpumgr.lab.spec import host_state, load_spec
@@ -16,6 +18,7 @@ from vgpumgr.lab.tree import NVML_PATH, PROC_DRIVER_PATH, Tree, WriteRecord
 
 A = "9e0d0000-0000-4000-8000-00000000000a"
 VM = "6a1f0000-0000-4000-8000-000000000001"
+VERBS = ("create", "remove", "hold", "release", "reboot", "late")
 VF0, VF1 = "0000:41:00.4", "0000:41:00.5"
 
 
@@ -243,3 +246,69 @@ def test_every_attempted_write_is_told_with_its_errno() -> None:
         (real, "EUSERS"),
     ]
     assert sysfs.writes[0]["data"] == f"{A}\n"
+
+
+@settings(max_examples=25, deadline=None)
+@given(script=st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 3))))
+def test_a_tree_that_saw_every_change_is_the_tree_of_one_that_saw_only_the_last(
+    script: list[tuple[str, int]],
+) -> None:
+    sysfs = Sys("mdev-vf", "kvm02")
+    driver = sysfs.driver
+    for verb, index in script:
+        name = f"{A[:-1]}{index}"
+        held = driver.find(name) is not None and driver.find(name)[1].holder_uuid is not None  # type: ignore[index]
+        try:
+            match verb:
+                case "create":
+                    driver.create_mdev(f"0000:41:00.{4 + index}", 468, name)
+                case "remove" if not held:
+                    driver.remove_mdev(name)
+                case "hold":
+                    driver.hold(name, VM, "vm01")
+                case "release":
+                    driver.release(VM)
+                case "reboot":
+                    driver.reboot("next")
+                case "late":
+                    driver.set_fault("late-vfs")
+                    driver.reboot("next")
+                    if index % 2:
+                        driver.clear_faults()
+                case _:
+                    pass
+        except OSError:
+            pass
+        sysfs.tree.node("/")
+    fresh = Tree(driver, lambda: "")
+    assert names(sysfs.tree) == names(fresh)
+    with driver.reading() as state:
+        assert sorted(sysfs.list("/bus/mdev/devices")) == sorted(
+            vgpu.uuid for gpu in state.gpus for vgpu in gpu.vgpus if vgpu.uuid
+        )
+
+
+def names(tree: Tree) -> dict[str, tuple[int, str, tuple[str, ...]]]:
+    """Every path with its mode, target and names in order."""
+    found: dict[str, tuple[int, str, tuple[str, ...]]] = {}
+    waiting = ["/"]
+    while waiting:
+        path = waiting.pop()
+        node = tree.node(path)
+        found[path] = (node.mode, node.target, tuple(sorted(node.names)))
+        waiting += [posixpath.join(path, name) for name in node.names]
+    return found
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1 0", " 1", "1_0", "0x", "99999999999"])
+def test_what_is_no_number_is_einval(text: str) -> None:
+    assert failed(Sys("vendor-vfio"), f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type", text) == "EINVAL"
+
+
+def test_a_type_may_be_written_in_hexadecimal_and_removal_by_0_does_nothing() -> None:
+    vendor, mdev = Sys("vendor-vfio"), Sys("mdev-vf")
+    vendor.write(f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type", f"{1150:#x}\n")
+    assert vendor.read(f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type") == "1150\n"
+    mdev.write(f"/class/mdev_bus/{VF0}/mdev_supported_types/nvidia-560/create", A)
+    mdev.write(f"/bus/mdev/devices/{A}/remove", "0\n")
+    assert mdev.list("/bus/mdev/devices") == [A]

@@ -47,8 +47,11 @@ class Driver:
         self._epoch = 0
         self._closed = False
         self._next_instance = _FIRST_INSTANCE
+        self._parents: dict[str, tuple[Gpu, int | None]] = {}
         for gpu in state.gpus:
             gpu.vfs_on = gpu.framework != MDEV_PF
+            self._parents[gpu.pci] = (gpu, None)
+            self._parents.update({vf_pci(gpu, vf): (gpu, vf) for vf in range(gpu.board.vfs)})
 
     # reading
 
@@ -83,15 +86,10 @@ class Driver:
 
     def parent(self, pci: str) -> tuple[Gpu, int | None]:
         """The GPU and VF index that a parent's address stands for: (GPU, None) for a PF. ENODEV where there is none."""
-        with self._changed:
-            for gpu in self._state.gpus:
-                if gpu.pci == pci:
-                    return gpu, None
-                if gpu.vfs_on:
-                    for vf in range(gpu.board.vfs):
-                        if vf_pci(gpu, vf) == pci:
-                            return gpu, vf
-        raise _error(errno.ENODEV)
+        found = self._parents.get(pci)
+        if found is None or (found[1] is not None and not found[0].vfs_on):
+            raise _error(errno.ENODEV)
+        return found
 
     def find(self, key: str) -> tuple[Gpu, Vgpu] | None:
         """The vGPU of an mdev UUID or of a VF's address, a leaving one included."""

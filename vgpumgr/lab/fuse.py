@@ -1,6 +1,6 @@
 """The tree as a file system: a small FUSE server that speaks to /dev/fuse itself.
 
-Through libfuse (mfusepy) one operation costs 55 µs and a host of 64 VFs 0.31 s to read; this way it is a third of that.
+Through libfuse (mfusepy) a host of 64 VFs with 29 types takes 0.31 s to read, this way 0.08 s (measured on 2 cores).
 Names are kept by the kernel for an hour, while everything about them (attributes, opens, links, lists) is asked each time
 and answered ENOENT for what is gone. Names that are not there are not kept, so what appears is seen at once.
 """
@@ -46,7 +46,8 @@ def mount(tree: Tree, mountpoint: str, *, ready: threading.Event | None = None) 
     channel = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     try:
         options = f"fd={channel},rootmode={stat.S_IFDIR:o},user_id=0,group_id=0,allow_other"
-        namespace.mount("vgpumgr-lab", Path(mountpoint), "fuse.vgpumgr-lab", options=options)
+        flags = namespace.MS_NOSUID | namespace.MS_NODEV  # as sysfs itself is mounted
+        namespace.mount("vgpumgr-lab", Path(mountpoint), "fuse.vgpumgr-lab", flags=flags, options=options)
         _Server(tree, channel, ready).serve()
     finally:
         os.close(channel)

@@ -24,7 +24,7 @@ _MODULE = "nvidia"
 
 def device_path(pci: str) -> str:
     """Where the function's directory is: its card sits on a root bus of its own."""
-    return f"/devices/pci{pci[:7]}/{pci}" if pci.count(":") == 2 and len(pci) == 12 else f"/devices/pci{pci[:-5]}/{pci}"
+    return f"/devices/pci{pci.rpartition(':')[0]}/{pci}"
 
 
 def build(builder: Builder, gpu: Gpu) -> None:

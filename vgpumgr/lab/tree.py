@@ -168,6 +168,8 @@ class Tree:
         machine = state.machine_id
         uuid = "-".join((machine[:8], machine[8:12], machine[12:16], machine[16:20], machine[20:]))
         builder.put("/devices/virtual/dmi/id/product_uuid", constant(uuid))
+        builder.put("/devices/virtual/dmi/id/uevent", constant("MODALIAS=dmi:vgpumgr-lab:"))
+        builder.link("/devices/virtual/dmi/id/subsystem", "/class/dmi")
         builder.link("/class/dmi/id", "/devices/virtual/dmi/id")
         builder.put("/module/nvidia/version", constant(state.driver_version))
         builder.put("/module/nvidia/initstate", constant("live"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from typing import TYPE_CHECKING
 
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from vgpumgr.lab.model import Gpu, TypeSpec, Vgpu
     from vgpumgr.lab.nodes import Builder, Node
 
+_NUMBER = re.compile(r"\+?(?:0[xX]([0-9a-fA-F]{1,8})|([0-9]{1,10}))")
 _MDEV_DRIVER = "nvidia-vgpu-vfio"
 _HEADER = "ID    : vGPU Name\n"
 _NO_PLACEMENT = "Not Applicable\n"
@@ -182,14 +184,11 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
 
 
 def _number(text: str) -> int:
-    """kstrtou32: decimal, or hexadecimal with 0x; one newline may follow."""
-    try:
-        value = int(text, 16 if text.startswith("0x") else 10)
-    except ValueError as error:
-        raise _error(errno.EINVAL) from error
-    if value < 0 or text != text.strip():
+    """As kstrtouint() with base 0: decimal, or hexadecimal with 0x."""
+    found = _NUMBER.fullmatch(text)
+    if found is None:
         raise _error(errno.EINVAL)
-    return value
+    return int(found[1], 16) if found[1] else int(found[2])
 
 
 def _error(number: int) -> OSError:
