@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from vgpumgr.cli import output
+from vgpumgr.cli.options import Settings, common_options
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, Inventory, SlotDeclaration, VmDeclaration
 
 SCHEMA = "vgpumgr.inventory/1"
+_COLUMNS = ("host", "address", "port", "user", "policy", "gpus", "vms")
 
 
 @click.group()
@@ -21,24 +22,25 @@ def inventory() -> None:
 
 
 @inventory.command()
-@click.option("-i", "--inventory", "folder", metavar="DIR", help="The inventory's folder.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def check(folder: str | None, output: str) -> None:
+@common_options
+def check(settings: Settings) -> int:
     """Read the inventory and report every problem with its file and line; exit 2 where there is one.
 
     What is declared and not built yet is told too, and is no error. No host is reached.
     """
-    from vgpumgr.controller.inventory_files import find_inventory, load
+    from vgpumgr.cli.wiring import load_inventory
 
-    home = Path.home()
-    path = find_inventory(folder, os.environ, Path.cwd(), home)
-    found = load(path, home=home, environ=os.environ)
-    if output == "json":
-        click.echo(json.dumps(as_document(found), indent=2, ensure_ascii=False))
-        return
+    found = load_inventory(settings)
+    if not settings.for_people:
+        rows = [_row(host) for host in found.hosts.values()]
+        output.print_rows(settings, as_document(found), rows, columns=_COLUMNS, wide=_COLUMNS, name="host")
+        return 0
+    if settings.output == "wide":
+        output.print_table([_row(host) for host in found.hosts.values()], _COLUMNS)
     for finding in found.findings:
-        click.echo(str(finding))
-    click.echo(summary(found))
+        output.echo(str(finding))
+    output.echo(summary(found))
+    return 0
 
 
 def summary(found: Inventory) -> str:
@@ -58,6 +60,18 @@ def as_document(found: Inventory) -> dict[str, object]:
         "findings": [
             {"where": str(finding.where) if finding.where else None, "text": finding.text} for finding in found.findings
         ],
+    }
+
+
+def _row(host: HostDeclaration) -> dict[str, object]:
+    return {
+        "host": host.name,
+        "address": host.endpoint.address,
+        "port": host.endpoint.port,
+        "user": host.endpoint.user,
+        "policy": host.policy,
+        "gpus": len(host.gpus),
+        "vms": len(host.vms),
     }
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.names import HostName, VmName
 
 PREFIX = "vgpumgr_"
+_COMPARE_AT_MOST = 20
 VARIABLES = ("vgpumgr_vms", "vgpumgr_gpus", "vgpumgr_policy", "vgpumgr_fgpu_per_gpu")
 
 
@@ -84,10 +85,12 @@ def _check_owners(
     report: Report,
 ) -> None:
     """Variables of ours below a name that is no host or group would be lost without a word."""
+    compared = 0
     for name, variables in files.items():
         ours = [member for key, member in variables.items() if key.startswith(PREFIX)]
         if name not in valid and ours:
-            like = nearest(name, valid)
+            compared += 1  # comparing with every name of a large fleet is slow, and the first few slips tell it all
+            like = nearest(name, valid) if compared <= _COMPARE_AT_MOST else None
             hint = f"did you mean {like!r}?" if like else f"rename it or declare the {kind}"
             report.problem(ours[0].where, f"{folder} has {name!r}, and there is no such {kind}", hint)
 
