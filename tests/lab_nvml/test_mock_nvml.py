@@ -318,6 +318,11 @@ def test_a_state_of_another_version_or_a_torn_one_is_an_error(nvml: Nvml, text: 
     assert nvml.ask(text, "1") == {"nvml": number}
 
 
+def test_what_follows_the_end_is_of_a_later_moment_and_not_read(nvml: Nvml, host: Host) -> None:
+    text = host.text + "GPU-cut-off\ngpu index=7\nend\n"
+    assert nvml.ask(text, "len(gpus)") == len(host.gpus)
+
+
 def test_an_injected_error_hits_its_function_only(nvml: Nvml, host: Host) -> None:
     host.driver.set_fault("nvml:DeviceGetActiveVgpus:999")
     assert nvml.ask(host, "attempt(nvmlDeviceGetActiveVgpus, gpus[0])") == {"nvml": 999}

@@ -192,3 +192,8 @@ def test_a_lost_gpu_is_named_and_the_others_can_still_be_asked(smi: Smi, make_ho
 def test_a_state_of_another_version_is_a_mismatch(smi: Smi) -> None:
     assert smi.run("nvlab 2\nend\n", "-L")[1] == 18
     assert smi.run("", "-L")[1] == 18
+
+
+def test_a_torn_state_is_an_error_and_what_follows_its_end_is_not_read(smi: Smi, host: Host) -> None:
+    assert smi.run(host.text.removesuffix("end\n"), "-L")[1] == 999 & 0xFF
+    assert smi.run(host.text + "gpu index=7\nend\n", "-L") == smi.run(host, "-L")

@@ -18,7 +18,6 @@ import signal
 import sys
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 STATE_PATH = "/sys/kernel/debug/nvlab/nvml"
 PATH_VARIABLE = "VGPUMGR_LAB_NVML"
 FIRST_LINE = "nvlab 1"
+LAST_LINE = "end"
+ONE_READ = 1 << 20
 
 INVALID_ARGUMENT = 2
 NOT_FOUND = 6
@@ -204,16 +205,16 @@ def read_state() -> State:
     """The state, read afresh. SmiError where the driver is not there."""
     path = os.environ.get(PATH_VARIABLE) or STATE_PATH
     try:
-        lines = Path(path).read_text(encoding="ascii").splitlines()
+        lines = read_once(path).decode("ascii").splitlines()
     except PermissionError:
         raise SmiError("Failed to initialize NVML: Insufficient Permissions", 4) from None
     except (OSError, ValueError):
         raise SmiError(NO_DRIVER, DRIVER_NOT_LOADED) from None
     if lines[:1] != [FIRST_LINE]:
         raise SmiError("Failed to initialize NVML: Driver/library version mismatch", VERSION_MISMATCH)
-    if lines[-1] != "end":
+    if LAST_LINE not in lines:
         raise SmiError("Failed to initialize NVML: Unknown Error", UNKNOWN)
-    rows = parse_rows(lines[1:-1])
+    rows = parse_rows(lines[1 : lines.index(LAST_LINE)])
     state = State(rows["driver"][0], rows["gpu"], rows["type"], rows["vgpu"], rows["fail"])
     for fail in state.fails:
         if "pci" not in fail and fail["function"] in ("nvmlInit_v2", "nvmlInitWithFlags", "*"):
@@ -222,6 +223,15 @@ def read_state() -> State:
                 raise SmiError(NO_DRIVER, code)
             raise SmiError("Failed to initialize NVML: " + ERRORS.get(code, "Unknown Error"), code)
     return state
+
+
+def read_once(path: str) -> bytes:
+    """In one read(2), because the file is made anew for each: one moment's state."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, ONE_READ)
+    finally:
+        os.close(descriptor)
 
 
 def parse_rows(lines: list[str]) -> dict[str, list[Row]]:

@@ -259,8 +259,8 @@ static nvmlReturn_t parse_text(char *text, struct lab_state *state)
 
     if (line == NULL || strcmp(line, FIRST_LINE) != 0)
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
-    while ((line = strtok_r(NULL, "\n", &rest)) != NULL) {
-        ended = strcmp(line, LAST_LINE) == 0;
+    while (!ended && (line = strtok_r(NULL, "\n", &rest)) != NULL) {
+        ended = strcmp(line, LAST_LINE) == 0; /* what a second read brings after it is of a later moment */
         if (!parse_line(line, state))
             return NVML_ERROR_MEMORY;
     }
