@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -144,6 +145,8 @@ def spoil(sshd: Sshd, how: str) -> Path:
             path.write_bytes(path.with_name("user.pub").read_bytes())
         case "folder":
             return path.parent
+        case _:
+            pytest.fail(how)
     return path
 
 
@@ -180,7 +183,7 @@ def test_a_stopped_sshd_is_a_deadline_of_the_banner(sshd: Sshd, quick: Deadlines
 
 def test_a_host_that_refuses_further_sessions_says_so(new_sshd: Sshd) -> None:
     new_sshd.start("MaxSessions=0")
-    with pytest.raises(errors.Unreachable, match="MaxSessions|no further session"):
+    with pytest.raises(errors.Unreachable, match="no further session"):
         connection.connect(new_sshd.endpoint, hypervisor=False)
 
 
@@ -251,10 +254,16 @@ def test_a_host_program_that_hangs_ends_at_the_deadline_and_close_does_not_wait_
 def test_a_connection_that_dies_under_a_request_is_unreachable(sshd: Sshd) -> None:
     with connection.connect(sshd.endpoint, hypervisor=False) as link:
         os.kill(link.program.hello["pid"], signal.SIGSTOP)
-        threading.Timer(0.3, lambda: [os.kill(pid, signal.SIGKILL) for pid in sshd.sessions()]).start()
+        threading.Timer(0.3, kill_all, [sshd.sessions()]).start()
         with pytest.raises(errors.HostError) as caught:
             link.program.observe(wait_s=0)
         assert caught.value.exit_code == 4
+
+
+def kill_all(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_closing_ends_the_host_program(sshd: Sshd) -> None:

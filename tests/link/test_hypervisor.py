@@ -1,0 +1,354 @@
+"""libvirt through the tunnel: a real libvirtd behind a real sshd."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.link.conftest import wait_for
+from vgpumgr import errors
+from vgpumgr.core.names import VmUuid
+from vgpumgr.link import connection
+
+if TYPE_CHECKING:
+    from tests.link.conftest import Sshd
+    from vgpumgr.link.deadlines import Deadlines
+    from vgpumgr.link.hypervisor import Hypervisor
+
+pytestmark = pytest.mark.lab
+
+KEY, URI = "v", "urn:vgpumgr:domain:1"
+CLAIM = '<vgpumgr vm="6a1f"><claim slot="vgpu0" generation="1"/></vgpumgr>'
+MDEV = "9e0d0000-0000-4000-8000-000000000001"
+HOSTDEV = f"""<hostdev mode='subsystem' type='mdev' model='vfio-pci' managed='no'>
+<source><address uuid='{MDEV}'/></source><alias name='ua-vgpu0'/></hostdev>"""
+
+
+def render_domain(name: str, vm: str, description: str = "") -> str:
+    return f"""<domain type='qemu'><name>{name}</name><uuid>{vm}</uuid><description>{description}</description>
+<memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os>
+<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
+<graphics type='vnc' passwd='secret1'/></devices></domain>"""
+
+
+def vm_uuid(number: int) -> VmUuid:
+    return VmUuid(str(uuid.UUID(int=0x6A1F << 112 | number)))
+
+
+@pytest.fixture
+def libvirtd(sshd: Sshd) -> subprocess.Popen[bytes]:
+    return sshd.start_libvirtd()
+
+
+def virsh(sshd: Sshd, *argv: str, text: str | None = None) -> str:
+    done = subprocess.run(
+        [*sshd.inside, "virsh", "-c", "qemu:///system", *argv],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def define(sshd: Sshd, *numbers: int, description: str = "") -> None:
+    for number in numbers:
+        virsh(sshd, "define", "/dev/stdin", text=render_domain(f"vm{number:02}", vm_uuid(number), description))
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_claims_and_devices_go_in_and_out_of_the_persistent_definition(sshd: Sshd) -> None:
+    define(sshd, 1)
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        assert hypervisor.version() >= 9_000_000
+        (before,) = hypervisor.domains()
+        assert (before.name, before.uuid, before.active, before.persistent) == ("vm01", vm_uuid(1), False, True)
+        assert before.live_xml is None
+        assert not before.managed_save
+        hypervisor.set_metadata(vm_uuid(1), CLAIM, key=KEY, uri=URI)
+        hypervisor.attach_device(vm_uuid(1), HOSTDEV)
+        found = hypervisor.domain(vm_uuid(1))
+        assert found is not None
+        assert found.inactive_xml is not None
+        assert 'generation="1"' in found.inactive_xml
+        assert MDEV in found.inactive_xml
+        assert "ua-vgpu0" in found.inactive_xml
+        hypervisor.detach_device(vm_uuid(1), HOSTDEV)
+        hypervisor.set_metadata(vm_uuid(1), None, key=KEY, uri=URI)
+        hypervisor.set_metadata(vm_uuid(1), None, key=KEY, uri=URI)  # what is gone may be taken out again
+        after = hypervisor.domain(vm_uuid(1))
+        assert after is not None
+        assert after.inactive_xml is not None
+        assert MDEV not in after.inactive_xml
+        assert URI not in after.inactive_xml
+        saved = hypervisor.saved(vm_uuid(1))
+        assert (saved.image_xml, saved.snapshots, saved.unreadable) == (None, (), None)
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_no_document_holds_a_password(sshd: Sshd) -> None:
+    define(sshd, 1)
+    assert "secret1" in virsh(sshd, "dumpxml", "--security-info", "vm01")
+    with connection.connect(sshd.endpoint) as link:
+        (found,) = link.hypervisor().domains()
+        assert "secret1" not in str(found)
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_many_large_documents_come_whole_and_in_order(sshd: Sshd) -> None:
+    """Ten domains with 300 KB each: more than any buffer on the way."""
+    text = "".join(f"{number:06}" for number in range(50_000))
+    define(sshd, *range(1, 11), description=text)
+    with connection.connect(sshd.endpoint) as link:
+        found = link.hypervisor().domains()
+        assert [one.name for one in found] == [f"vm{number:02}" for number in range(1, 11)]
+        assert all(one.inactive_xml is not None and text in one.inactive_xml for one in found)
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_a_vm_that_is_gone_is_none_when_read_and_an_error_when_written(sshd: Sshd) -> None:
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        assert hypervisor.domain(vm_uuid(9)) is None
+        with pytest.raises(errors.HypervisorError, match="Domain not found") as caught:
+            hypervisor.set_metadata(vm_uuid(9), CLAIM, key=KEY, uri=URI)
+        assert caught.value.code == 42
+        assert "run the same command again" in str(caught.value.hint)
+        assert hypervisor.domains() == ()
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_what_libvirt_refuses_carries_its_code_and_leaves_the_connection_usable(sshd: Sshd) -> None:
+    define(sshd, 1)
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        with pytest.raises(errors.HypervisorError) as caught:
+            hypervisor.attach_device(vm_uuid(1), "<nonsense/>")
+        assert caught.value.code > 0
+        with pytest.raises(errors.HypervisorError):
+            hypervisor.detach_device(vm_uuid(1), HOSTDEV)
+        assert hypervisor.version() > 0
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_snapshots_are_read_by_name(sshd: Sshd) -> None:
+    define(sshd, 1)
+    virsh(
+        sshd,
+        "snapshot-create",
+        "vm01",
+        "/dev/stdin",
+        "--redefine",
+        text="<domainsnapshot><name>before</name><state>shutoff</state><creationTime>1</creationTime>"
+        f"{render_domain('vm01', vm_uuid(1), 'as it was')}</domainsnapshot>",
+    )
+    with connection.connect(sshd.endpoint) as link:
+        ((name, xml),) = link.hypervisor().saved(vm_uuid(1)).snapshots
+    assert name == "before"
+    assert "as it was" in xml
+    assert "secret1" not in xml
+
+
+def test_a_host_without_libvirtd_is_told_to_start_it_and_the_program_works_on(sshd: Sshd) -> None:
+    with connection.connect(sshd.endpoint) as link:
+        with pytest.raises(errors.Unreachable) as caught:
+            link.hypervisor()
+        assert caught.value.stage == "libvirt"
+        assert "libvirt-sock" in caught.value.message
+        assert "systemctl start libvirtd" in str(caught.value.hint)
+        link.program.ping()
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_a_host_without_virt_ssh_helper_is_served_by_the_programs_own_pump(sshd: Sshd) -> None:
+    hide_helper(sshd)
+    text = "x" * 500_000
+    define(sshd, 1, description=text)
+    with connection.connect(sshd.endpoint) as link:
+        (found,) = link.hypervisor().domains()
+        assert found.inactive_xml is not None
+        assert text in found.inactive_xml
+        assert any(b"pump" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in sshd.sessions())
+
+
+def hide_helper(sshd: Sshd) -> None:
+    """As if it were not installed: the shell's 127, from a stand-in that comes first in PATH."""
+    stand_in = sshd.folder / "bin" / "virt-ssh-helper"
+    stand_in.write_text("#!/bin/sh\nexit 127\n")
+    stand_in.chmod(0o755)
+
+
+def test_a_libvirtd_that_hangs_ends_at_the_deadline_and_close_is_quick(
+    sshd: Sshd, libvirtd: subprocess.Popen[bytes], quick: Deadlines
+) -> None:
+    with connection.connect(sshd.endpoint, deadlines=quick) as link:
+        hypervisor = link.hypervisor()
+        libvirtd.send_signal(signal.SIGSTOP)
+        started = time.monotonic()
+        with pytest.raises(errors.HostDeadline) as caught:
+            hypervisor.domains()
+        assert caught.value.stage == "libvirt"
+        assert "busy" in str(caught.value.hint)
+        assert time.monotonic() - started < quick.libvirt + 2
+        with pytest.raises(errors.Unreachable):
+            hypervisor.version()
+        link.program.ping()
+        closing = time.monotonic()
+        link.close()
+        assert time.monotonic() - closing < 2
+
+
+def test_a_libvirtd_that_hangs_from_the_start_ends_at_the_deadline(
+    sshd: Sshd, libvirtd: subprocess.Popen[bytes], quick: Deadlines
+) -> None:
+    libvirtd.send_signal(signal.SIGSTOP)
+    with connection.connect(sshd.endpoint, deadlines=quick) as link:
+        with pytest.raises(errors.HostDeadline) as caught:
+            link.hypervisor()
+        assert caught.value.stage == "libvirt"
+
+
+def test_a_libvirtd_that_dies_under_a_call_is_unreachable(sshd: Sshd, libvirtd: subprocess.Popen[bytes]) -> None:
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        libvirtd.send_signal(signal.SIGSTOP)
+        threading.Timer(0.3, lambda: libvirtd.send_signal(signal.SIGKILL)).start()
+        with pytest.raises(errors.Unreachable) as caught:
+            hypervisor.domains()
+        assert caught.value.stage == "libvirt"
+        link.program.ping()
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_a_connection_that_is_cut_ends_libvirts_calls(sshd: Sshd) -> None:
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        for pid in sshd.sessions():
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(errors.Unreachable):
+            poll_until_raises(hypervisor)
+
+
+def poll_until_raises(hypervisor: Hypervisor) -> None:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        hypervisor.version()
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_several_threads_may_ask_at_once(sshd: Sshd) -> None:
+    define(sshd, 1, 2, 3)
+    found: list[int] = []
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        threads = [threading.Thread(target=lambda: found.append(len(hypervisor.domains()))) for _ in range(6)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(30)
+    assert found == [3] * 6
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_nothing_is_left_of_a_link_neither_threads_nor_files(sshd: Sshd) -> None:
+    before = set(threading.enumerate())
+    with connection.connect(sshd.endpoint) as link:
+        link.hypervisor().version()
+        assert not list(Path(tempfile.gettempdir()).glob("vgpumgr-*/s"))  # gone once libvirt has connected
+        link.program.lock(by="me", wait_s=1)
+    wait_for(lambda: set(threading.enumerate()) <= before, 5, lambda: str(threading.enumerate()))
+
+
+LIVE = """
+import os, sys, signal, threading
+from vgpumgr.core.endpoint import Endpoint
+from vgpumgr.link import connection
+from vgpumgr.link.deadlines import Deadlines
+address, port, key, known, how = sys.argv[1:]
+endpoint = Endpoint(host="kvm01", address=address, port=int(port), user="root", key_file=key, known_hosts=known)
+link = connection.connect(endpoint, deadlines=Deadlines(libvirt=60))
+hypervisor = link.hypervisor()
+link.program.lock(by="me", wait_s=1)
+print(link.program.hello["pid"], flush=True)
+sys.stdin.readline()
+if how == "call":
+    with link:
+        hypervisor.domains()
+elif how == "object":
+    kept = hypervisor._connection.listAllDomains(0)
+    raise RuntimeError("a domain object is alive in this traceback")
+elif how == "exit":
+    pass
+"""
+
+
+def begin(sshd: Sshd, how: str) -> subprocess.Popen[bytes]:
+    """A controller of its own process, with a link open; it goes on after a line."""
+    end = sshd.endpoint
+    running = subprocess.Popen(
+        [sys.executable, "-c", LIVE, end.address, str(end.port), str(end.key_file), end.known_hosts, how],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline().strip().isdigit()
+    return running
+
+
+def end(running: subprocess.Popen[bytes], timeout_s: float) -> tuple[int, str]:
+    try:
+        _, err = running.communicate(b"\n", timeout=timeout_s)
+    finally:
+        running.kill()
+        running.wait(5)
+    return running.returncode, err.decode()
+
+
+@pytest.mark.usefixtures("libvirtd")
+@pytest.mark.parametrize("how", ["exit", "object"])
+def test_an_interpreter_that_ends_without_closing_does_not_hang(sshd: Sshd, how: str) -> None:
+    define(sshd, 1)
+    status, err = end(begin(sshd, how), 10)
+    assert status == (1 if how == "object" else 0), err
+
+
+def test_nor_does_it_when_the_host_was_stopped(sshd: Sshd, libvirtd: subprocess.Popen[bytes]) -> None:
+    running = begin(sshd, "exit")
+    for pid in [*sshd.sessions(), libvirtd.pid]:
+        os.kill(pid, signal.SIGSTOP)
+    assert end(running, 10)[0] == 0
+
+
+def test_an_interrupt_in_a_libvirt_call_ends_the_process_at_once(sshd: Sshd, libvirtd: subprocess.Popen[bytes]) -> None:
+    running = begin(sshd, "call")
+    for pid in [*sshd.sessions(), libvirtd.pid]:
+        os.kill(pid, signal.SIGSTOP)
+    before = count_threads(running.pid)
+    assert running.stdin is not None
+    running.stdin.write(b"\n")
+    running.stdin.flush()
+    wait_for(lambda: count_threads(running.pid) > before, 10)  # the call's own
+    running.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    status, err = end(running, 20)
+    assert "KeyboardInterrupt" in err
+    assert status == -signal.SIGINT
+    assert time.monotonic() - started < 8
+
+
+def count_threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
