@@ -149,6 +149,12 @@ hypervisors:
     assert (two.address, two.port, two.known_hosts) == ("kvm02", 2022, f"{tmp_path}/known")
 
 
+def test_a_path_with_blanks_is_quoted_as_ssh_wants_it(tmp_path: Path) -> None:
+    """UserKnownHostsFile takes ssh's double quotes, and %% for a per cent sign."""
+    text = """all: {hosts: {kvm01: {ansible_ssh_common_args: "-o 'UserKnownHostsFile=\\"/a b/50%%\\"'"}}}"""
+    assert declared(tmp_path, text).host("kvm01").endpoint.known_hosts == "/a b/50%"
+
+
 def test_known_hosts_is_the_person_s_own_by_default(tmp_path: Path) -> None:
     """Without a word on it, ~/.ssh/known_hosts holds the hosts' keys."""
     assert declared(tmp_path).host("kvm01").endpoint.known_hosts == f"{tmp_path}/.ssh/known_hosts"

@@ -141,10 +141,11 @@ class Connections:
             self.report.problem(value.where, f"{name} cannot be split into words: {error}", "check its quotes")
             return None
         known_hosts: str | None = None
-        for option, argument in _options(words):
+        for option, quoted in _options(words):
+            argument = quoted.strip('"')
             match option.lower():
                 case "userknownhostsfile":
-                    known_hosts = known_hosts or self._known_hosts_file(argument, value)
+                    known_hosts = known_hosts or self._known_hosts_file(quoted, value)
                 case "proxycommand" | "proxyjump":
                     if argument.lower() != "none":
                         self.report.problem(value.where, f"{name} has {option}, which is not honoured", _JUMP_HINT)
@@ -162,22 +163,26 @@ class Connections:
 
     def _known_hosts_file(self, argument: str, value: Value) -> str | None:
         what = "UserKnownHostsFile"
-        files = argument.split()
-        if argument == "/dev/null" or argument.lower() == "none":
+        try:
+            files = shlex.split(argument)  # ssh's own quotes, inside of those of the shell
+        except ValueError:
+            files = []
+        if files in (["/dev/null"], ["none"]):
             self.report.problem(
                 value.where, f"{what} {argument} turns off the check of host keys", "name a file with the hosts' keys"
             )
             return None
         if len(files) != 1:
-            self.report.problem(value.where, f"{what} must be one file, found {len(files)}")
+            self.report.problem(value.where, f"{what} must be one file, found {argument!r}")
             return None
         missing = [name for name in _ENVIRONMENT.findall(files[0]) if name not in self.environ]
         text = _ENVIRONMENT.sub(lambda found: self.environ.get(found[1], ""), files[0])
+        text = text.replace("%%", "\0")
         if missing or "%" in text:
             thing = f"${{{missing[0]}}} is not set" if missing else "tokens with % are not expanded here"
             self.report.problem(value.where, f"{what} {argument!r}: {thing}", "write the path itself")
             return None
-        return self._path(text, value, what)
+        return self._path(text.replace("\0", "%"), value, what)
 
 
 def _last(variables: Table, names: tuple[str, ...]) -> Value | None:
@@ -195,6 +200,6 @@ def _options(words: list[str]) -> Iterator[tuple[str, str]]:
         argument = word[2:] or next(rest, "")
         if word[1] == "o":
             found = _OPTION.fullmatch(argument)
-            yield (found[1], found[2].strip('"')) if found else (f"-o {argument}", "")
+            yield (found[1], found[2]) if found else (f"-o {argument}", "")
         else:
             yield {"J": "ProxyJump", "W": "ProxyCommand"}.get(word[1], word[:2]), argument
