@@ -6,7 +6,7 @@ One state stands behind sysfs, NVML and nvidia-smi; this is its form for the las
     nvlab 1
     driver version=570.133.10 nvml=12.570.133.10
     gpu index=0 pci=0000:41:00.0 uuid=GPU-… name=NVIDIA%20A40 device=0x223510de fb_mib=49152 used_mib=0 sriov=1 hetero=0
-    type gpu=0 id=560 name=NVIDIA%20A40-4Q class=Quadro fb_mib=4096 max=12 creatable=1 …
+    type gpu=0 creatable=1 id=560 name=NVIDIA%20A40-4Q class=Quadro fb_mib=4096 max=12 …
     vgpu gpu=0 instance=3251634213 type=560 uuid=… mdev=… vm_uuid=… vm_name=…
     fail function=nvmlDeviceGetName code=15 pci=0000:41:00.0
     end
@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
@@ -136,18 +137,21 @@ def _gpu_line(index: int, gpu: Gpu) -> str:
 
 
 def _type_line(index: int, gpu: Gpu, kind: TypeSpec, *, creatable: bool) -> str:
+    return f"type gpu={index} creatable={int(creatable)} {_type_fields(gpu.board.pci_device_id, kind)}"
+
+
+@cache
+def _type_fields(pci_device_id: int, kind: TypeSpec) -> str:
+    """What never changes of a type. Kept, because it is nearly all of the text, which is written at each NVML call."""
     heads, width, height = _display(kind)
-    return _line(
-        "type",
-        gpu=index,
+    return _fields(
         id=kind.id,
         name=kind.name,
         **{"class": _CLASS.get(kind.series, "NVS")},
         fb_mib=kind.framebuffer_mib,
         max=kind.max_instances,
         per_vm=16 if kind.series in "QC" else 1,
-        creatable=int(creatable),
-        device=hex(gpu.board.pci_device_id << 16 | _NVIDIA),
+        device=hex(pci_device_id << 16 | _NVIDIA),
         subsystem=hex((kind.id & 0xFFFF) << 16 | _NVIDIA),
         heads=heads,
         width=width,
@@ -198,5 +202,8 @@ def driver_branch(driver_version: str) -> int:
 
 
 def _line(word: str, **fields: str | int | None) -> str:
-    tokens = (f"{key}={escape(str(value))}" for key, value in fields.items() if value is not None)
-    return " ".join((word, *tokens))
+    return f"{word} {_fields(**fields)}"
+
+
+def _fields(**fields: str | int | None) -> str:
+    return " ".join(f"{key}={escape(str(value))}" for key, value in fields.items() if value is not None)

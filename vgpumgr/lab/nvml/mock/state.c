@@ -201,6 +201,14 @@ static bool is_whole(const struct lab_state *state)
     return true;
 }
 
+static bool has_ended(const char *text, size_t length)
+{
+    static const char end[] = "\n" LAST_LINE "\n";
+    const size_t size = sizeof(end) - 1;
+
+    return length >= size && memcmp(text + length - size, end, size) == 0;
+}
+
 /* The whole file as a string in *text, to be freed. */
 static nvmlReturn_t read_text(const char *path, char **text)
 {
@@ -241,9 +249,9 @@ static nvmlReturn_t read_text(const char *path, char **text)
             close(fd);
             return NVML_ERROR_DRIVER_NOT_LOADED;
         }
-        if (got == 0)
-            break;
         used += (size_t)got;
+        if (got == 0 || has_ended(buffer, used)) /* no second read where one brought all */
+            break;
     }
     close(fd);
     buffer[used] = '\0';
