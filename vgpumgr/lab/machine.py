@@ -22,7 +22,7 @@ from vgpumgr.lab.requirements import PROGRAM_PATH
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_OFF_S = 30.0
 PROC_DRIVER = "sys/kernel/debug/nvlab/proc-driver"
 
 # Runs as the first process, in the directory that becomes /. Its pid, as the supervisor counts it, is what /proc/self
@@ -77,12 +77,13 @@ class Machine:
         with self._chain.stdout as lines:
             answer = lines.readline().strip()
         if not answer:
-            self.power_off()
+            self.kill()
+            self.wait_off()
             raise LabError("the host's first process did not start", hint="the lines above it in the log say why")
         self._first = int(answer)
 
-    def power_off(self) -> None:
-        """SIGKILL, as a power cut; returns when every process of the host is gone."""
+    def kill(self) -> None:
+        """SIGKILL to everything in the host, as a power cut. wait_off() says when it is gone."""
         if self._chain is None:
             return
         if self._first and start_time(self._first) is not None:
@@ -90,7 +91,17 @@ class Machine:
             os.kill(self._first, signal.SIGKILL)
         else:
             self._chain.kill()
-        self._chain.wait()
+
+    def wait_off(self) -> None:
+        """Until every process of the host is gone.
+
+        A write to /sys that the driver keeps waiting cannot be killed: the driver has to end its waits first.
+        """
+        if self._chain is not None:
+            try:
+                self._chain.wait(_OFF_S)
+            except subprocess.TimeoutExpired as error:
+                raise LabError(f"processes of the host still live {_OFF_S:.0f} s after SIGKILL") from error
         self._chain, self._first = None, 0
 
     def run(

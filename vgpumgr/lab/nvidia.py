@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sysconfig
 import threading
 from functools import partial
@@ -37,6 +38,8 @@ def serve(driver: Driver, mountpoint: Path, writes: Path) -> None:
             fuse.mount(view, str(mountpoint), ready=ready)
         except (RuntimeError, OSError):
             log.exception("the simulated /sys")
+        # A host without its /sys is none: end the supervisor, and with it the host (machine.py).
+        os._exit(1)
 
     threading.Thread(target=run, name="fuse", daemon=True).start()
     if not ready.wait(_MOUNT_S):

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from vgpumgr.errors import LabError
+from vgpumgr.lab.nvml.build import find_header
 
 # Program → the Debian package that has it.
 PROGRAMS = {
@@ -19,16 +20,16 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "qemu-system-x86_64": "qemu-system-x86",
     "setpriv": "util-linux",
+    "setsid": "util-linux",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
     "unshare": "util-linux",
     "virsh": "libvirt-clients",
-    "virt-ssh-helper": "libvirt-daemon",
-    "virtlogd": "libvirt-daemon",
+    "virt-ssh-helper": "libvirt-daemon-system",
+    "virtlogd": "libvirt-daemon-system",
 }
 LIBRARY = "libfuse3.so.3"
-PYTHON_MODULES = {"mfusepy": "mfusepy", "nvidia": "nvidia-nvml-dev"}
 HOST_PYTHON = Path("/usr/bin/python3")
 
 # Where the programs lie that a user's PATH often leaves out.
@@ -49,7 +50,7 @@ def check() -> None:
     if not _has_library():
         missing.append(f"library {LIBRARY} (Debian package fuse3)")
         packages.add("fuse3")
-    modules = [package for module, package in PYTHON_MODULES.items() if importlib.util.find_spec(module) is None]
+    modules = _missing_modules()
     missing.extend(f"Python package {package}" for package in modules)
     if not missing:
         return
@@ -76,6 +77,16 @@ def _missing_layout() -> list[str]:
     root = Path("/").stat().st_dev
     apart = [name for name in ("/usr", "/etc", "/var", "/var/lib") if Path(name).stat().st_dev != root]
     return [f"{name} on the same file system as /" for name in apart]
+
+
+def _missing_modules() -> list[str]:
+    """Packages of the extra `lab`: FUSE for Python, and NVIDIA's nvml.h."""
+    missing = [] if importlib.util.find_spec("mfusepy") else ["mfusepy"]
+    try:
+        find_header()
+    except LabError:
+        missing.append("nvidia-nvml-dev")
+    return missing
 
 
 def _has_library() -> bool:

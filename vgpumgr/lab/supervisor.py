@@ -98,8 +98,9 @@ class Supervisor:
         )
 
     def power_off(self) -> None:
-        self._machine.power_off()
+        self._machine.kill()
         self._driver.close()
+        self._machine.wait_off()
 
     # what the commands ask for
 
@@ -145,9 +146,10 @@ class Supervisor:
             }
 
     def _reboot(self) -> dict[str, Any]:
-        self._machine.power_off()
+        self._machine.kill()
+        self._driver.reboot(str(uuid.uuid4()))  # ends the waits of writes to /sys as well
+        self._machine.wait_off()
         self._service_faults.clear()
-        self._driver.reboot(str(uuid.uuid4()))
         self.boot()
         return {}
 
@@ -201,7 +203,7 @@ class Supervisor:
             case _:
                 near = nearest(name, FAULTS)
                 raise UsageError(
-                    f"no such fault: {name!r}; there are {', '.join(FAULTS)}, nvml-FUNCTION-CODE",
+                    f"no such fault: {name!r}; there are {', '.join(FAULTS)}, nvml-down, gpu-lost:PCI, nvml:FUNCTION:CODE",
                     hint=f"did you mean {near}?" if near else None,
                 )
         if name in SERVICE_FAULTS:
