@@ -41,8 +41,8 @@ def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
         "findings": [output.finding_json(finding) for finding in findings],
         "vgpus": [asdict(row) for row in rows],
     }
-    if not rows and settings.for_people and fleet.views:
-        output.echo(f"no vGPUs on {_hosts(len(fleet.views))}")
+    if not rows and settings.for_people:
+        _say_none(fleet, "no vGPUs on")
     else:
         output.print_rows(
             settings, document, [_table_row(row) for row in rows], columns=_VGPU, wide=_VGPU_WIDE, name="vm"
@@ -118,8 +118,8 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
         "hosts": [_host_json(view) for view in fleet.views],
     }
     columns = ("host", "gpu", "board", "framework", "mode", "numa", "vgpus", "given")
-    if not rows and settings.for_people and fleet.views:
-        output.echo(f"no NVIDIA GPU on {_hosts(len(fleet.views))}")
+    if not rows and settings.for_people:
+        _say_none(fleet, "no NVIDIA GPU on")
     else:
         output.print_rows(
             settings,
@@ -165,8 +165,8 @@ def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) 
                 )
     document = {"schema": "vgpumgr.profiles/1", **_fleet_json(fleet), "profiles": rows}
     columns = ("profile", "type_name", "host", "gpu", "framebuffer_mib", "max", "fits_now")
-    if not rows and settings.for_people and fleet.views:
-        output.echo(f"nothing fits now on {_hosts(len(fleet.views))}" if fits else "no vGPU types were read")
+    if not rows and settings.for_people:
+        _say_none(fleet, "nothing fits now on" if fits else "no vGPU type could be read on")
     else:
         output.print_rows(settings, document, rows, columns=columns, wide=columns, name="type_name")
     return _finish(settings, fleet, ())
@@ -293,5 +293,8 @@ def _version(number: int) -> str:
     return version_text(number)
 
 
-def _hosts(number: int) -> str:
-    return "1 host" if number == 1 else f"{number} hosts"
+def _say_none(fleet: Fleet, what: str) -> None:
+    """In place of an empty table; nothing where no host was read, since then nothing is known."""
+    number = len(fleet.views)
+    if number:
+        output.echo(f"{what} {fleet.views[0].snapshot.host if number == 1 else f'{number} hosts'}")

@@ -57,7 +57,9 @@ def _connect(endpoint: Endpoint, timeout: float | None) -> HostLink:
     usual = Deadlines()
     if timeout is None:
         return connect(endpoint, deadlines=usual)
-    return connect(endpoint, deadlines=Deadlines(**{name: min(limit, timeout) for name, limit in asdict(usual).items()}))
+    return connect(
+        endpoint, deadlines=Deadlines(**{name: min(limit, timeout) for name, limit in asdict(usual).items()})
+    )
 
 
 def _who() -> str:

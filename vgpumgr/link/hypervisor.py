@@ -154,6 +154,14 @@ class Hypervisor:
         return _end(self.host, self._tunnel, running, deadline, what)
 
 
+def client_version() -> str:
+    """The version of the libvirt library on this side: 9.0.0."""
+    import libvirt
+
+    number = libvirt.getVersion()
+    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+
+
 def _run(host: HostName, tunnel: Tunnel, call: Callable[[], T], deadline: Deadline, what: str) -> T:
     return _end(host, tunnel, _begin(call), deadline, what)
 
