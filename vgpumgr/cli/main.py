@@ -66,15 +66,31 @@ class _Program(click.Group):
                 formatter.write_dl([(name, text) for name, (_, _, text) in family.items()])
 
 
+def _print_versions(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001 -- click's signature
+    if value and not ctx.resilient_parsing:
+        from vgpumgr.cli.wiring import versions
+
+        for name, text in versions().items():
+            click.echo(f"{name:<16} {text}")
+        ctx.exit()
+
+
 @click.group(
     cls=_Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit codes: 0 done · 1 failed · 2 usage or unknown name · 3 would change · 4 host not reached · "
     "5 refused or no capacity · 6 busy. docs/exit-codes.md",
 )
-@click.option("--version", is_flag=True, help="Versions of the tool, its protocol, libvirt's client and pynvml.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_versions,
+    help="Versions of the tool, its protocol, libvirt's client and pynvml.",
+)
 @root_options
-def program(*, version: bool) -> None:
+def program() -> None:
     """NVIDIA vGPUs for libvirt VMs, on plain KVM hosts over SSH.
 
     \b
@@ -101,9 +117,6 @@ def run(argv: list[str]) -> int:
     context: click.Context | None = None
     settings = Settings()
     try:
-        if argv[:1] == ["--version"]:
-            _print_versions()
-            return 0
         with program.make_context("vgpumgr", list(argv)) as context:
             result = program.invoke(context)
             return result if isinstance(result, int) else 0
@@ -146,13 +159,6 @@ def _forget_stdout() -> None:
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _print_versions() -> None:
-    from vgpumgr.cli.wiring import versions
-
-    for name, text in versions().items():
-        click.echo(f"{name:<16} {text}")
 
 
 if __name__ == "__main__":
