@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -115,7 +116,6 @@ def run(argv: list[str]) -> int:
     from vgpumgr.cli import output
 
     context: click.Context | None = None
-    settings = Settings()
     try:
         with program.make_context("vgpumgr", list(argv)) as context:
             result = program.invoke(context)
@@ -123,7 +123,7 @@ def run(argv: list[str]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
-        settings = settings_of(context) if context else _guess(argv)
+        settings = _settings(context, argv)
         if settings.output == "json":
             output.print_error(settings, errors.UsageError(error.format_message(), hint="vgpumgr --help"))
         else:
@@ -138,15 +138,19 @@ def run(argv: list[str]) -> int:
         _forget_stdout()
         return 141
     except errors.VgpumgrError as error:
-        output.print_error(settings_of(context) if context else _guess(argv), error)
+        output.print_error(_settings(context, argv), error)
         return error.exit_code
 
 
-def _guess(argv: list[str]) -> Settings:
-    """Settings for an error met before the options were read: whether json was asked for is what matters."""
+def _settings(context: click.Context | None, argv: list[str]) -> Settings:
+    """The settings as far as they were read; for an error met before that, whether json was asked for is what matters."""
+    settings = settings_of(context) if context else Settings()
     words = " ".join(argv)
-    wants_json = any(text in words for text in ("-o json", "-ojson", "--output json", "--output=json"))
-    return Settings(output="json" if wants_json else "table")
+    if settings.output == "table" and any(
+        text in words for text in ("-o json", "-ojson", "--output json", "--output=json")
+    ):
+        return replace(settings, output="json")
+    return settings
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 -- signal's signature
