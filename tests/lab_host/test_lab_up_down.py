@@ -15,7 +15,7 @@ import pytest
 
 from vgpumgr.errors import UsageError
 from vgpumgr.lab import fleet
-from vgpumgr.lab.layout import Layout, start_time
+from vgpumgr.lab.layout import Layout, is_running, start_time
 from vgpumgr.lab.machine import wait_until
 
 if TYPE_CHECKING:
@@ -135,6 +135,43 @@ def test_up_holds_no_descriptor_and_prints_only_exports(tmp_path: Path) -> None:
     finally:
         os.close(reading)
         fleet.down(Layout(folder=folder))
+    assert not folder.exists()
+
+
+def test_up_wipes_nothing_that_is_not_its_own(tmp_path: Path) -> None:
+    """A directory with someone's inventory in it is refused and left as it is; so is an open one with other files."""
+    ours = tmp_path / "inventory" / "hosts.yml"
+    ours.parent.mkdir()
+    ours.write_text("all: {}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="no lab's directory, and has inventory"):
+        fleet.up(Layout(folder=tmp_path), "mdev-pf")
+    assert ours.read_text(encoding="utf-8") == "all: {}\n"
+    assert not fleet.down(Layout(folder=tmp_path))
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    (shared / "note").touch()
+    with pytest.raises(UsageError, match="others may look into it"):
+        fleet.up(Layout(folder=shared), "mdev-pf")
+    assert shared.stat().st_mode & 0o777 == 0o755
+    assert [entry.name for entry in shared.iterdir()] == ["note"]
+
+
+def test_up_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
+    """SIGKILL of `up` while hosts come up: they end by themselves, and `down` cleans up."""
+    folder = tmp_path / "lab"
+    layout = Layout(folder=folder)
+    with subprocess.Popen(
+        [*PROGRAM, "lab", "up", "--dir", str(folder), "--spec", "mdev-pf"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as up:
+        wait_until(lambda: bool((record := layout.read()) and record.hosts), "the first pids", timeout=20)
+        up.kill()
+    record = layout.read()
+    assert record is not None
+    wait_until(lambda: not any(is_running(host) for host in record.hosts), "the hosts' own end", timeout=20)
+    assert fleet.down(layout)
     assert not folder.exists()
 
 

@@ -66,8 +66,7 @@ def up(layout: Layout, spec: str, *, tell: Callable[[str], None] = lambda _: Non
     fleet = load_spec(spec)
     layout.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(layout):
-        _refuse_second(layout)
-        layout.folder.chmod(0o700)
+        _prepare(layout, spec)
         began = time.monotonic()
         starting: list[_Starting] = []
         try:
@@ -160,19 +159,28 @@ def _alone(layout: Layout) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _refuse_second(layout: Layout) -> None:
-    """Say so where a lab is up; sweep away what one that died has left."""
+def _prepare(layout: Layout, spec: str) -> None:
+    """Make the directory a lab's, marked by its record. Refuses one where a lab is up, or where it is not ours to wipe."""
     record = layout.read()
-    if record is None:
-        layout.wipe(keep_folder=True)  # what an `up` has left that was killed at once
-        return
-    if any(is_running(host) for host in record.hosts):
+    if record is not None:
+        if any(is_running(host) for host in record.hosts):
+            raise UsageError(
+                f"a lab ({record.spec}) is up in {layout.folder} already",
+                hint=f"vgpumgr lab down --dir {shlex.quote(str(layout.folder))}",
+            )
+        _end_all(layout, record)
+        layout.wipe(keep_folder=True)
+    elif strangers := layout.in_the_way():
         raise UsageError(
-            f"a lab ({record.spec}) is up in {layout.folder} already",
-            hint=f"vgpumgr lab down --dir {shlex.quote(str(layout.folder))}",
+            f"{layout.folder} is no lab's directory, and has {', '.join(strangers)} in it",
+            hint="name one of its own: --dir DIR",
         )
-    _end_all(layout, record)
-    layout.wipe(keep_folder=True)
+    if any(layout.folder.iterdir()) and layout.folder.stat().st_mode & 0o077:
+        raise UsageError(
+            f"{layout.folder} has other files in it and others may look into it", hint="name one of its own: --dir DIR"
+        )
+    layout.folder.chmod(0o700)
+    layout.write(LabRecord(spec=spec, hosts=()))
 
 
 def _cache_folder() -> Path:

@@ -103,6 +103,10 @@ class Layout:
         beside.write_text(json.dumps(asdict(record), indent=1), encoding="utf-8")
         beside.rename(self.record)
 
+    def in_the_way(self) -> list[str]:
+        """What lies in the directory under a name that a lab would use, and wipe."""
+        return [name for name in (*OUR_FOLDERS, *OURS) if (self.folder / name).exists()]
+
     def wipe(self, *, keep_folder: bool = False) -> None:
         """Remove what a lab makes, and the directory where nothing else is left in it."""
         for name in OUR_FOLDERS:
