@@ -92,7 +92,9 @@ class _Reader:
             return call(*arguments)
         except self._nvml.NVMLError as error:
             self._unknown.add(what, "NVML: {}".format(error))
-            return None
+        except Exception as error:  # noqa: BLE001 -- the binding's own slips must not hide what sysfs tells
+            self._unknown.add(what, "pynvml: {}: {}".format(type(error).__name__, error))
+        return None
 
     def gpu(self, wanted: Wanted) -> NvmlGpu:
         handle = self.ask(wanted.what + ".nvml", self._nvml.nvmlDeviceGetHandleByPciBusId, wanted.pci)

@@ -33,9 +33,7 @@ def main() -> NoReturn:
 def run(argv: Optional[Sequence[str]] = None, stdin: int = 0, stdout: int = 1) -> int:
     """Run as the controller started us: `argv[1]` is "pump" or absent. Returns the exit status."""
     arguments = sys.argv if argv is None else argv
-    # Ended at once by the kernel, lock and all, even in the middle of a call into a driver.
-    for number in (signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
+    end_on_signals()
     if len(arguments) > 1 and arguments[1] == "pump":
         from .pump import run_pump
 
@@ -48,6 +46,12 @@ def run(argv: Optional[Sequence[str]] = None, stdin: int = 0, stdout: int = 1) -
     threading.Thread(target=_import_quietly, daemon=True).start()
     channel = Channel(stdin, stdout)
     return serve(Server(gone=channel.hung_up), channel)
+
+
+def end_on_signals() -> None:
+    """Let the kernel end us at once, lock and all, even in the middle of a call into a driver."""
+    for number in (signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _import_quietly() -> None:

@@ -9,7 +9,7 @@ import os
 import select
 import socket
 import time
-from typing import Optional
+from typing import Dict, Optional
 
 from .files import Root
 
@@ -52,32 +52,32 @@ class _Way:
         self.sink = sink
         self.ended = False  # the source has nothing more
         self.broken = False  # the sink takes nothing more
-        self._held = b""
+        self.held = b""  # read, and not yet written
 
     @property
     def done(self) -> bool:
-        return self.broken or (self.ended and not self._held)
+        return self.broken or (self.ended and not self.held)
 
     @property
     def waits_for(self) -> Optional[int]:
         """The descriptor that has to be ready next."""
         if self.done:
             return None
-        return self.sink if self._held else self.source
+        return self.sink if self.held else self.source
 
     def go_on(self) -> None:
         """Move what can be moved without waiting."""
         try:
-            if not self._held and not self.ended:
-                self._held = os.read(self.source, _CHUNK)
-                self.ended = not self._held
+            if not self.held and not self.ended:
+                self.held = os.read(self.source, _CHUNK)
+                self.ended = not self.held
         except BlockingIOError:
             return
         except OSError:  # a connection that was reset has ended
             self.ended = True
         try:
-            if self._held:
-                self._held = self._held[os.write(self.sink, self._held) :]
+            if self.held:
+                self.held = self.held[os.write(self.sink, self.held) :]
         except BlockingIOError:
             return
         except OSError:
@@ -94,12 +94,21 @@ def _copy(libvirt: socket.socket, there: _Way, back: _Way) -> None:
         if left is not None and left <= 0:
             return
         poll = select.poll()
-        for way in (there, back):
-            if way.waits_for is not None:
-                poll.register(way.waits_for, select.POLLOUT if way.waits_for == way.sink else select.POLLIN)
+        for descriptor, events in _events(there, back).items():
+            poll.register(descriptor, events)
         poll.poll(None if left is None else left * 1000)
         there.go_on()
         back.go_on()
+
+
+def _events(*ways: _Way) -> Dict[int, int]:
+    """What to wait for on each descriptor; libvirt's socket, and an sshd's, are both a source and a sink."""
+    events: Dict[int, int] = {}
+    for way in ways:
+        if way.waits_for is not None:
+            event = select.POLLOUT if way.held else select.POLLIN
+            events[way.waits_for] = events.get(way.waits_for, 0) | event
+    return events
 
 
 def _end_of_input(libvirt: socket.socket) -> None:

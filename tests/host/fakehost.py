@@ -1,0 +1,283 @@
+"""A directory that looks like a host with vGPUs, and a small driver that reacts to writes: for tests in one process.
+
+The lab's FUSE host is the better imitation, and tests of whole journeys use that; this one can be broken file by file.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BOOT = "b7000000-0000-4000-8000-000000000001"
+GPU_A = "0000:41:00.0"
+GPU_B = "0000:81:00.0"
+UUID_A = "GPU-aaaaaaaa-0000-4000-8000-000000000001"
+UUID_B = "GPU-bbbbbbbb-0000-4000-8000-000000000002"
+VM = "6a1f0000-0000-4000-8000-000000000001"
+OTHER_VM = "6a1f0000-0000-4000-8000-000000000002"
+MDEV = "9e0d0000-0000-4000-8000-000000000001"
+OTHER_MDEV = "9e0d0000-0000-4000-8000-000000000002"
+TYPES = {558: ("NVIDIA A40-2Q", 2048, 24), 560: ("NVIDIA A40-4Q", 4096, 12), 562: ("NVIDIA A40-8Q", 8192, 6)}
+
+MDEV_PF, MDEV_VF, VENDOR = "mdev-pf", "mdev-vf", "vendor-vfio"
+FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR)
+
+
+class FakeHost:
+    """One fake root. Everything is a plain file or a relative link, as deep as the real thing."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @classmethod
+    def build(
+        cls, root: Path, framework: str = MDEV_VF, *, gpus: tuple[tuple[str, str], ...] = ((GPU_A, UUID_A),)
+    ) -> FakeHost:
+        host = cls(root)
+        host.put("/etc/machine-id", "0123456789abcdef0123456789abcdef")
+        host.put("/proc/sys/kernel/random/boot_id", BOOT)
+        host.put("/proc/sys/kernel/hostname", "kvm01")
+        host.put("/proc/sys/kernel/osrelease", "6.1.0")
+        host.put("/sys/module/nvidia/version", "570.133.10")
+        for folder in (
+            "/root",
+            "/var/lib",
+            "/sys/bus/pci/devices",
+            "/sys/bus/mdev/devices",
+            "/sys/bus/pci/drivers/nvidia",
+        ):
+            (root / folder[1:]).mkdir(parents=True, exist_ok=True)
+        for pci, uuid in gpus:
+            host.add_gpu(pci, uuid, framework)
+        return host
+
+    # files
+
+    def path(self, absolute: str) -> Path:
+        return self.root / absolute[1:]
+
+    def put(self, absolute: str, text: str) -> Path:
+        path = self.path(absolute)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+        return path
+
+    def link(self, absolute: str, to: str) -> None:
+        path = self.path(absolute)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(os.path.relpath(self.path(to), path.parent))
+
+    def tree(self) -> dict[str, str]:
+        """Everything below the root, to see that nothing was written."""
+        found = {}
+        for path in sorted(self.root.rglob("*")):
+            name = str(path.relative_to(self.root))
+            if path.is_symlink():
+                found[name] = f"-> {path.readlink()}"
+            elif path.is_file():
+                found[name] = path.read_text()
+            else:
+                found[name] = "/"
+        return found
+
+    # the machine
+
+    def function(self, pci: str) -> str:
+        """A PCI function's directory, where the link in /sys/bus/pci/devices points."""
+        return f"/sys/devices/pci{pci[:7]}/{pci}"
+
+    def add_function(self, pci: str, *, vendor: str = "0x10de", kind: str = "0x030200", group: int = 0) -> str:
+        top = self.function(pci)
+        self.put(f"{top}/vendor", vendor)
+        self.put(f"{top}/class", kind)
+        self.put(f"{top}/device", "0x2235")
+        self.put(f"{top}/numa_node", "0")
+        self.link(f"{top}/driver", "/sys/bus/pci/drivers/nvidia")
+        self.link(f"{top}/iommu_group", f"/sys/kernel/iommu_groups/{group}")
+        self.link(f"/sys/bus/pci/devices/{pci}", top)
+        return top
+
+    def add_gpu(self, pci: str, uuid: str, framework: str | None, *, vfs: int = 3) -> None:
+        bus = int(pci.split(":")[1], 16)
+        top = self.add_function(pci, group=bus)
+        self.put(
+            f"/proc/driver/nvidia/gpus/{pci}/information",
+            f"Model: \t\t NVIDIA A40\nGPU UUID: \t {uuid}\nBus Location: \t {pci}",
+        )
+        if framework == MDEV_PF:
+            self._add_types(top)
+            return
+        self.put(f"{top}/sriov_totalvfs", str(vfs))
+        if framework is None:
+            return
+        for index in range(vfs):
+            vf = f"{pci[:-1]}{4 + index}"
+            function = self.add_function(vf, group=bus * 10 + index)
+            self.link(f"{top}/virtfn{index}", function)
+            self.link(f"{function}/physfn", top)
+            if framework == MDEV_VF:
+                self._add_types(function)
+            else:
+                self.put(f"{function}/nvidia/current_vgpu_type", "0")
+                self.put(f"{function}/nvidia/creatable_vgpu_types", _creatable())
+                self.path(f"{function}/vfio-dev/vfio{bus * 10 + index}").mkdir(parents=True)
+
+    def _add_types(self, top: str) -> None:
+        for type_id, (name, mib, most) in TYPES.items():
+            folder = f"{top}/mdev_supported_types/nvidia-{type_id}"
+            self.put(f"{folder}/name", name)
+            self.put(
+                f"{folder}/description",
+                f"num_heads=4, frl_config=60, framebuffer={mib}M, max_resolution=1x1, max_instance={most}",
+            )
+            self.put(f"{folder}/available_instances", "1")
+            self.put(f"{folder}/create", "")
+
+    # vGPUs
+
+    def make_mdev(self, parent: str, type_id: int, uuid: str, *, group: int = 77) -> None:
+        top = f"{self.function(parent)}/{uuid}"
+        self.put(f"{top}/remove", "")
+        self.put(f"{top}/nvidia/placement_id", "Not Applicable")
+        self.link(f"{top}/mdev_type", f"{self.function(parent)}/mdev_supported_types/nvidia-{type_id}")
+        self.link(f"{top}/iommu_group", f"/sys/kernel/iommu_groups/{group}")
+        self.link(f"/sys/bus/mdev/devices/{uuid}", top)
+
+    def remove_mdev(self, uuid: str) -> None:
+        link = self.path(f"/sys/bus/mdev/devices/{uuid}")
+        shutil.rmtree(link.resolve())
+        link.unlink()
+
+    def make_vgpu(self, parent: str, type_id: int, uuid: str | None) -> None:
+        """Whatever the framework is: an mdev where there is a uuid, else a VF's type."""
+        if uuid is None:
+            self.put(f"{self.function(parent)}/nvidia/current_vgpu_type", str(type_id))
+        else:
+            self.make_mdev(parent, type_id, uuid)
+
+    def driver_write(self, path: str, data: bytes) -> None:
+        """What the kernel and the driver do when this is written: stands for host/writer.write_file."""
+        text = data.decode().strip()
+        file = Path(path)
+        if not file.exists():
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if file.name == "create":
+            if self.path(f"/sys/bus/mdev/devices/{text}").is_symlink():
+                raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+            self.make_mdev(file.parent.parent.parent.name, int(file.parent.name.removeprefix("nvidia-")), text)
+        elif file.name == "remove":
+            self.remove_mdev(file.parent.name)
+        else:
+            file.write_text(f"{text}\n")
+
+    def add_process(self, pid: int, *links: str, command: tuple[str, ...] = ("qemu-system-x86_64",)) -> None:
+        folder = self.path(f"/proc/{pid}/fd")
+        folder.mkdir(parents=True)
+        for number, target in enumerate(links):
+            (folder / str(number)).symlink_to(target)
+        self.path(f"/proc/{pid}/cmdline").write_bytes(b"".join(each.encode() + b"\0" for each in command))
+
+    # the ledger
+
+    @property
+    def ledger_file(self) -> Path:
+        return self.path("/var/lib/vgpumgr/ledger.json")
+
+    def entries(self) -> list[dict[str, Any]]:
+        if not self.ledger_file.exists():
+            return []
+        entries: list[dict[str, Any]] = json.loads(self.ledger_file.read_text())["entries"]
+        return entries
+
+    def put_ledger(self, *entries: dict[str, Any], **more: Any) -> None:
+        self.ledger_file.parent.mkdir(parents=True, exist_ok=True)
+        self.ledger_file.write_text(json.dumps({"version": 1, "settings": {}, "entries": list(entries), **more}))
+
+
+def _creatable() -> str:
+    return "ID    : vGPU Name\n" + "\n".join(f"{type_id:<5} : {name}" for type_id, (name, _, _) in TYPES.items())
+
+
+def make_step(framework: str, *, vf: int = 0, **more: Any) -> dict[str, Any]:
+    """A create of a 4Q for VM's vgpu0 on the first GPU; `more` replaces keys."""
+    on_pf = framework == MDEV_PF
+    return {
+        "verb": "create_vgpu",
+        "vm": VM,
+        "vm_name": "vm01",
+        "slot": "vgpu0",
+        "generation": 1,
+        "gpu": UUID_A,
+        "gpu_pci": GPU_A,
+        "vf": None if on_pf else vf,
+        "parent": GPU_A if on_pf else f"{GPU_A[:-1]}{4 + vf}",
+        "uuid": None if framework == VENDOR else MDEV,
+        "type_id": 560,
+        "type_name": "NVIDIA A40-4Q",
+        "placement_id": None,
+        "mig": None,
+        "expect": "empty",
+        **more,
+    }
+
+
+def make_destroy(framework: str, **more: Any) -> dict[str, Any]:
+    """The step that takes back what make_step makes."""
+    return make_step(framework, **{"verb": "destroy_vgpu", "expect": "present", **more})
+
+
+def make_entry(framework: str, **more: Any) -> dict[str, Any]:
+    """The ledger's entry of make_step's vGPU."""
+    step = make_step(framework)
+    return {
+        "vm_uuid": step["vm"],
+        "vm_name": step["vm_name"],
+        "slot": step["slot"],
+        "generation": step["generation"],
+        "gpu_uuid": step["gpu"],
+        "gpu": step["gpu_pci"],
+        "vf_index": step["vf"],
+        "parent": step["parent"],
+        "uuid": step["uuid"],
+        "type_id": step["type_id"],
+        "type_name": step["type_name"],
+        "placement_id": None,
+        "mig": None,
+        "boot": BOOT,
+        "state": "made",
+        **more,
+    }
+
+
+def no_nvml() -> Any:
+    raise ImportError("no pynvml here")
+
+
+class Asker:
+    """Asks a Server in this process, as the controller would over the wire."""
+
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._answer = answer
+        self._number = 0
+
+    def ask(self, verb: str, **fields: Any) -> dict[str, Any]:
+        self._number += 1
+        answer: dict[str, Any] = json.loads(
+            self._answer(json.dumps({"id": self._number, "do": verb, **fields}).encode())
+        )
+        assert answer["id"] == self._number
+        return answer
+
+    def lock(self) -> dict[str, Any]:
+        answer: dict[str, Any] = self.ask("lock", by="anna@ctl1 test", wait_s=0)["ok"]
+        return answer
+
+    def execute(self, step: dict[str, Any], deadline_s: float = 10) -> dict[str, Any]:
+        return self.ask("execute", step=step, deadline_s=deadline_s)

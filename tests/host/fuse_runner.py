@@ -1,0 +1,16 @@
+"""A simulated host's /sys at MOUNTPOINT until it is unmounted: FLEET HOST MOUNTPOINT. Its driver state is its own."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.host.fakehost import BOOT
+from vgpumgr.lab import fuse, spec
+from vgpumgr.lab.driver import Driver
+from vgpumgr.lab.tree import Tree
+
+if __name__ == "__main__":
+    fleet, name, mountpoint = sys.argv[1:]
+    driver = Driver(spec.host_state(spec.load_spec(fleet).host(name), boot_id=BOOT))
+    driver.enable_vfs()
+    fuse.mount(Tree(driver, lambda: ""), mountpoint)

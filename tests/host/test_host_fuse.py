@@ -1,0 +1,119 @@
+"""The host program on the lab's /sys, whose driver has the true admission rules and errnos."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.host.fakehost import BOOT, VM, Asker, FakeHost, no_nvml
+from vgpumgr.host.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.lab
+
+_TOP = Path(__file__).resolve().parent.parent.parent
+_MDEV = "9e0d0000-0000-4000-8000-00000000000a"
+
+
+@pytest.fixture(params=["mdev-pf", "mdev-vf", "vendor-vfio"])
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FakeHost]:
+    """kvm01 of the built-in spec: its /sys and /proc/driver; no processes."""
+    built = FakeHost(tmp_path)
+    for folder in ("root", "var/lib", "sys"):
+        (tmp_path / folder).mkdir(parents=True)
+    built.put("/proc/sys/kernel/random/boot_id", BOOT)
+    built.put("/proc/sys/kernel/hostname", "kvm01")
+    built.put("/proc/sys/kernel/osrelease", "6.1.0")
+    built.put("/etc/machine-id", "0" * 32)
+    (tmp_path / "proc/driver").symlink_to("../sys/kernel/debug/nvlab/proc-driver")
+    sys_folder = tmp_path / "sys"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.host.fuse_runner", request.param, "kvm01", sys_folder], cwd=_TOP
+    )
+    try:
+        end = time.monotonic() + 20
+        while not (sys_folder / "bus").is_dir():
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        yield built
+    finally:
+        subprocess.run(["umount", sys_folder], check=False, capture_output=True)
+        process.wait(timeout=20)
+
+
+def locked(host: FakeHost) -> tuple[Asker, dict[str, Any]]:
+    asker = Asker(Server(host.root, nvml=no_nvml).answer)
+    return asker, asker.lock()
+
+
+def make_step(snapshot: dict[str, Any], profile: str, parent_number: int = 0, **more: Any) -> dict[str, Any]:
+    gpu = snapshot["gpus"][0]
+    parent = gpu["parents"][parent_number]
+    kind = next(each for each in gpu["types"] if each["name"].endswith(f"-{profile}"))
+    return {
+        "verb": "create_vgpu",
+        "vm": VM,
+        "vm_name": "vm01",
+        "slot": "vgpu0",
+        "generation": 1,
+        "gpu": gpu["uuid"],
+        "gpu_pci": gpu["pci"],
+        "vf": parent["vf_index"],
+        "parent": parent["pci"],
+        "uuid": None if gpu["framework"] == "vendor-vfio" else _MDEV,
+        "type_id": kind["id"],
+        "type_name": kind["name"],
+        "placement_id": None,
+        "mig": None,
+        "expect": "empty",
+        **more,
+    }
+
+
+def creatable(snapshot: dict[str, Any]) -> list[Any]:
+    return [parent["creatable"] for gpu in snapshot["gpus"] for parent in gpu["parents"]]
+
+
+def test_create_and_destroy_bring_the_driver_back_to_where_it_was(host: FakeHost) -> None:
+    asker, before = locked(host)
+    step = make_step(before, "4Q")
+    made = asker.execute(step)["ok"]
+    assert made["vgpu"]["type_name"] == step["type_name"]
+    assert made["vgpu"]["vfio"]
+    between = asker.ask("observe", wait_s=0)["ok"]
+    assert [vgpu["type_id"] for vgpu in between["gpus"][0]["parents"][0]["vgpus"]] == [step["type_id"]]
+    assert creatable(between) != creatable(before)
+    assert asker.execute({**step, "verb": "destroy_vgpu", "expect": "present"})["ok"]["entry"] is None
+    after = asker.ask("unlock", gpus=[before["gpus"][0]["uuid"]])["ok"]
+    assert after["gpus"] == before["gpus"][:1]
+
+
+def test_the_driver_refuses_another_size_and_the_ledger_keeps_no_trace(host: FakeHost) -> None:
+    asker, snapshot = locked(host)
+    asker.execute(make_step(snapshot, "4Q"))
+    last = len(snapshot["gpus"][0]["parents"]) - 1
+    other = make_step(snapshot, "8Q", last, slot="vgpu1")
+    if other["uuid"] is not None:
+        other["uuid"] = _MDEV[:-1] + "b"
+    error = asker.execute(other)["err"]
+    assert error["kind"] == "SysfsRefused"
+    assert error["errno"].startswith("E")
+    assert error["read_back"] is None
+    assert [entry["slot"] for entry in host.entries()] == ["vgpu0"]
+
+
+def test_everything_that_a_gpu_without_nvml_can_tell_is_told(host: FakeHost) -> None:
+    _, snapshot = locked(host)
+    nvml_only = {"mode", "framebuffer_mib"}
+    for gpu in snapshot["gpus"]:
+        assert all(value is not None for key, value in gpu.items() if key not in nvml_only)
+        assert all(parent["creatable"] for parent in gpu["parents"])
+    assert snapshot["versions"]["driver"]

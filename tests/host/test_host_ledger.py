@@ -1,0 +1,99 @@
+"""The ledger: whole on disk at every instant, and never overwritten when it is not understood."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.host.fakehost import MDEV_VF, FakeHost, make_entry
+from vgpumgr.host.files import Root
+from vgpumgr.host.ledger import parse_ledger, read_ledger, write_ledger
+from vgpumgr.host.refusal import Refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def document(*entries: dict[str, Any], **more: Any) -> bytes:
+    return json.dumps({"version": 1, "settings": {}, "entries": list(entries), **more}).encode()
+
+
+def test_no_file_is_an_empty_ledger_and_reading_makes_none(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    assert read_ledger(Root(tmp_path)).entries == ()
+    assert not host.ledger_file.parent.exists()
+
+
+def test_it_is_written_for_root_alone(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    root = Root(tmp_path)
+    write_ledger(root, read_ledger(root))
+    assert host.ledger_file.stat().st_mode & 0o777 == 0o600
+    assert host.ledger_file.parent.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in host.ledger_file.parent.iterdir()] == ["ledger.json"]
+
+
+@given(st.dictionaries(st.text().map(lambda key: f"x-{key}"), json_values), st.dictionaries(st.text(), json_values))
+def test_keys_of_a_later_version_survive_a_rewrite(
+    tmp_path_factory: pytest.TempPathFactory, extra: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    host = FakeHost(tmp_path_factory.mktemp("host"))
+    host.put_ledger({**make_entry(MDEV_VF), **extra}, settings=settings, **extra)
+    before = json.loads(host.ledger_file.read_text())
+    root = Root(host.root)
+    write_ledger(root, read_ledger(root))
+    assert json.loads(host.ledger_file.read_text()) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        document(version=2),
+        document(version="1"),
+        document(version=True),
+        b"{}",
+        document(settings=[]),
+        b'{"version":1,"settings":{},"entries":{}}',
+        document(make_entry(MDEV_VF), make_entry(MDEV_VF)),
+        document(make_entry(MDEV_VF, state="lost")),
+        document(make_entry(MDEV_VF, generation="1")),
+        document(make_entry(MDEV_VF, type_id=-1)),
+        document(make_entry(MDEV_VF, vf_index=True)),
+        document(make_entry(MDEV_VF, vm_uuid="")),
+        document({"vm_uuid": "6a1f"}),
+        document(None),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_not_understood_is_refused(text: bytes) -> None:
+    with pytest.raises(Refusal) as caught:
+        parse_ledger(text)
+    assert caught.value.kind == "LedgerBroken"
+    assert caught.value.fields["path"] == "/var/lib/vgpumgr/ledger.json"
+
+
+@given(st.binary())
+def test_no_bytes_do_anything_but_be_read_or_refused(text: bytes) -> None:
+    with suppress(Refusal):
+        parse_ledger(text)
+
+
+@given(json_values, st.sampled_from(sorted(make_entry(MDEV_VF))))
+def test_an_entry_with_any_value_in_any_key_is_read_or_refused(value: Any, key: str) -> None:
+    with suppress(Refusal):
+        ledger = parse_ledger(document(make_entry(MDEV_VF, **{key: value})))
+        assert ledger.entries[0][key] == value

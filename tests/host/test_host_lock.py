@@ -1,0 +1,176 @@
+"""The host's lock, between real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.host.fakehost import MDEV_VF, VENDOR, FakeHost, make_step
+from vgpumgr.host.lock import sanitise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.host.conftest import Program
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FakeHost:
+    return FakeHost.build(tmp_path, VENDOR)
+
+
+def show_processes(host: FakeHost, *programs: Program) -> None:
+    for program in programs:
+        host.path(f"/proc/{program.process.pid}").symlink_to(f"/proc/{program.process.pid}")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_one_holds_it_and_the_other_is_told_who(host: FakeHost, run_program: Callable[..., Program]) -> None:
+    owner, other = run_program(host.root), run_program(host.root)
+    assert "ok" in owner.ask("lock", by="anna@ctl1 attach vm01", wait_s=0)
+    show_processes(host, owner, other)
+    answer = other.ask("lock", by="ben", wait_s=0.1)
+    assert answer["err"]["kind"] == "Locked"
+    assert answer["err"]["owner"] == "anna@ctl1 attach vm01"
+
+
+def test_an_owner_that_proc_does_not_show_is_null(host: FakeHost, run_program: Callable[..., Program]) -> None:
+    owner, other = run_program(host.root), run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    assert other.ask("observe", wait_s=0)["err"] == {
+        "kind": "Locked",
+        "message": "the host's lock is held by another run",
+        "owner": None,
+    }
+
+
+def test_the_owner_of_another_hosts_lock_is_not_named(
+    host: FakeHost, tmp_path_factory: pytest.TempPathFactory, run_program: Callable[..., Program]
+) -> None:
+    elsewhere = FakeHost.build(tmp_path_factory.mktemp("elsewhere"), VENDOR)
+    owner, stranger, other = run_program(host.root), run_program(elsewhere.root), run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    stranger.ask("lock", by="stranger", wait_s=0)
+    show_processes(host, stranger)
+    assert other.ask("lock", by="ben", wait_s=0)["err"]["owner"] is None
+
+
+def test_a_waiter_gets_it_when_the_owner_is_killed(host: FakeHost, run_program: Callable[..., Program]) -> None:
+    owner, other = run_program(host.root), run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    other.request("lock", by="ben", wait_s=20)
+    owner.process.kill()
+    assert b'"ok"' in other.read_line()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE])
+def test_a_signal_ends_it_at_once_and_the_lock_is_free(
+    host: FakeHost, run_program: Callable[..., Program], number: signal.Signals
+) -> None:
+    owner = run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    owner.process.send_signal(number)
+    owner.wait()
+    assert "ok" in run_program(host.root).ask("lock", by="ben", wait_s=0)
+
+
+def test_a_controller_that_hung_up_while_it_queued_never_gets_it(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    owner, other = run_program(host.root), run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    other.request("lock", by="ben", wait_s=60)
+    other.hang_up()
+    assert other.wait() == 0
+    assert other.read_line() == b""
+    assert "ok" in owner.ask("ping")
+
+
+def test_readers_do_not_keep_each_other_out_but_a_reader_waits_for_the_owner(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    owner, reader = run_program(host.root), run_program(host.root)
+    assert "ok" in reader.ask("observe", wait_s=0)
+    owner.ask("lock", by="anna", wait_s=0)
+    assert reader.ask("observe", wait_s=0.05)["err"]["kind"] == "Locked"
+    owner.ask("unlock", gpus=[])
+    assert "ok" in reader.ask("observe", wait_s=0)
+
+
+def test_the_lease_ends_the_program_and_gives_the_lock_back(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    owner = run_program(host.root, "--lease", 0.3)
+    owner.ask("lock", by="anna", wait_s=0)
+    assert owner.wait() == 3
+    assert owner.read_line() == b""
+    assert "ok" in run_program(host.root).ask("lock", by="ben", wait_s=0)
+
+
+def test_a_ping_renews_the_lease_and_without_the_lock_there_is_none(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    owner = run_program(host.root, "--lease", 1)
+    owner.ask("lock", by="anna", wait_s=0)
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        assert owner.ask("ping")["ok"] == {}
+        time.sleep(0.1)
+    owner.ask("unlock", gpus=[])
+    time.sleep(1.3)  # longer than the lease: nothing may happen
+    assert owner.ask("ping")["ok"] == {}
+
+
+def test_a_stopped_controller_with_a_full_pipe_does_not_keep_the_lock(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    """Answers that nobody reads fill the pipe; the program must not sit in a write for ever."""
+    owner = run_program(host.root, "--lease", 0.5)
+    owner.ask("lock", by="anna", wait_s=0)
+    for _ in range(200):
+        try:
+            owner.request("lock", by="anna", wait_s=0)
+        except BrokenPipeError:
+            break
+    assert owner.wait() == 3
+    assert "ok" in run_program(host.root).ask("lock", by="ben", wait_s=0)
+
+
+def test_a_child_that_is_stuck_in_a_write_does_not_keep_the_lock(
+    tmp_path: Path, run_program: Callable[..., Program]
+) -> None:
+    host = FakeHost.build(tmp_path, MDEV_VF)
+    owner = run_program(host.root, "--block")
+    owner.ask("lock", by="anna", wait_s=0)
+    assert owner.ask("execute", step=make_step(MDEV_VF), deadline_s=0.2)["err"]["kind"] == "Deadline"
+    children = Path(f"/proc/{owner.process.pid}/task/{owner.process.pid}/children").read_text().split()
+    try:
+        owner.hang_up()
+        assert owner.wait() == 0
+        assert owner.read_line() == b""  # nor does it keep the channel
+        (child,) = children
+        os.kill(int(child), 0)  # still there, still writing
+        assert "ok" in run_program(host.root).ask("lock", by="ben", wait_s=0)
+    finally:
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+
+
+@given(st.text())
+def test_any_owner_makes_a_name_that_the_kernel_takes(by: str) -> None:
+    name = sanitise(by)
+    assert len(name.encode()) <= 200
+    os.close(os.memfd_create("vgpumgr-lock:" + name))

@@ -1,0 +1,158 @@
+"""What is asked of NVML, and what a library that fails at any point does to the snapshot."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+import pytest
+
+from tests.host.fakehost import GPU_A, GPU_B, MDEV, MDEV_VF, UUID_A, UUID_B, VENDOR, VM, Asker, FakeHost
+from vgpumgr.host.server import Server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class FakeNvml:
+    """pynvml's functions as they are used, over two GPUs; `fail` maps a function to the error number it raises."""
+
+    NVMLError = pynvml.NVMLError
+    NVML_ERROR_NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
+    NVML_ERROR_FUNCTION_NOT_FOUND = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+
+    def __init__(self, *, mig: int = 0, mixed: int = 0, active: int = 0, **fail: int) -> None:
+        self.fail = fail
+        self.opened = 0
+        self.answers: dict[str, Any] = {
+            "nvmlInit": lambda: self._open(1),
+            "nvmlShutdown": lambda: self._open(-1),
+            "nvmlSystemGetNVMLVersion": lambda: "12.570.133",
+            "nvmlDeviceGetHandleByPciBusId": lambda pci: pci,
+            "nvmlDeviceGetMemoryInfo": lambda pci: SimpleNamespace(total=46068 << 20),
+            "nvmlDeviceGetUUID": lambda pci: {GPU_A: UUID_A, GPU_B: UUID_B}[pci],
+            "nvmlDeviceGetName": lambda pci: "NVIDIA A40",
+            "nvmlDeviceGetMigMode": lambda pci: [mig, mig],
+            "nvmlDeviceGetVgpuHeterogeneousMode": lambda pci: mixed,
+            "nvmlDeviceGetSupportedVgpus": lambda pci: [562, 560],
+            "nvmlVgpuTypeGetName": lambda number: f"NVIDIA A40-{ {560: 4, 562: 8}[number] }Q",
+            "nvmlVgpuTypeGetFramebufferSize": lambda number: {560: 4096, 562: 8192}[number] << 20,
+            "nvmlVgpuTypeGetMaxInstances": lambda pci, number: {560: 12, 562: 6}[number],
+            "nvmlDeviceGetActiveVgpus": lambda pci: [3251634213] if active and pci == GPU_A else [],
+            "nvmlVgpuInstanceGetVmID": lambda instance: (VM.upper(), 1),
+            "nvmlVgpuInstanceGetMdevUUID": lambda instance: MDEV,
+            "nvmlVgpuInstanceGetType": lambda instance: 560,
+        }
+
+    def _open(self, step: int) -> None:
+        self.opened += step
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.answers:
+            raise AttributeError(name)
+        if name in self.fail:
+            return lambda *_: (_ for _ in ()).throw(pynvml.NVMLError(self.fail[name]))
+        return self.answers[name]
+
+
+def observe(host: FakeHost, nvml: FakeNvml) -> dict[str, Any]:
+    snapshot: dict[str, Any] = Asker(Server(host.root, nvml=lambda: nvml).answer).ask("observe", wait_s=0)["ok"]
+    assert nvml.opened == 0, "an open NVML blocks sriov-manage"
+    return snapshot
+
+
+def two_gpus(root: Path, framework: str = MDEV_VF) -> FakeHost:
+    return FakeHost.build(root, framework, gpus=((GPU_A, UUID_A), (GPU_B, UUID_B)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode"),
+    [
+        ({}, "equal-size"),
+        ({"mixed": 1}, "mixed-size"),
+        ({"mig": 1}, "mig"),
+        ({"nvmlDeviceGetMigMode": pynvml.NVML_ERROR_NOT_SUPPORTED}, "equal-size"),
+        ({"nvmlDeviceGetVgpuHeterogeneousMode": pynvml.NVML_ERROR_FUNCTION_NOT_FOUND}, "equal-size"),
+        ({"nvmlDeviceGetVgpuHeterogeneousMode": pynvml.NVML_ERROR_GPU_IS_LOST}, None),
+        ({"nvmlDeviceGetMigMode": pynvml.NVML_ERROR_UNKNOWN}, None),
+    ],
+)
+def test_the_mode_is_read_or_unknown(tmp_path: Path, settings: dict[str, int], mode: str | None) -> None:
+    snapshot = observe(two_gpus(tmp_path), FakeNvml(**settings))
+    assert snapshot["gpus"][0]["mode"] == mode
+    assert any(row["what"] == "gpus[0].mode" for row in snapshot["unknown"]) == (mode is None)
+
+
+def test_memory_version_and_types_come_from_nvml(tmp_path: Path) -> None:
+    snapshot = observe(two_gpus(tmp_path, VENDOR), FakeNvml())
+    assert snapshot["versions"]["nvml"] == "12.570.133"
+    assert snapshot["gpus"][0]["framebuffer_mib"] == 46068
+    assert snapshot["gpus"][0]["types"] == [
+        {"id": 558, "name": "NVIDIA A40-2Q", "max": None, "framebuffer_mib": None},
+        {"id": 560, "name": "NVIDIA A40-4Q", "max": 12, "framebuffer_mib": 4096},
+        {"id": 562, "name": "NVIDIA A40-8Q", "max": 6, "framebuffer_mib": 8192},
+    ]
+
+
+def test_a_running_vm_is_told_with_its_name_and_vf(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path, VENDOR)
+    host.make_vgpu("0000:41:00.5", 560, None)
+    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    without_mdev = FakeNvml(active=1, nvmlVgpuInstanceGetMdevUUID=pynvml.NVML_ERROR_NOT_SUPPORTED)
+    assert observe(host, without_mdev)["active"] == [
+        {
+            "gpu": GPU_A,
+            "instance": 3251634213,
+            "vm_uuid": VM,
+            "vm_name": "vm01",
+            "uuid": None,
+            "vf": "0000:41:00.5",
+            "type_id": 560,
+        }
+    ]
+
+
+def test_one_gpu_that_does_not_tell_makes_active_unknown_if_it_holds_vgpus(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    lost = {"nvmlDeviceGetActiveVgpus": pynvml.NVML_ERROR_GPU_IS_LOST}
+    assert observe(host, FakeNvml(**lost))["active"] == []
+    host.make_mdev("0000:41:00.4", 560, MDEV)
+    assert observe(host, FakeNvml(**lost))["active"] is None
+
+
+@pytest.mark.parametrize("function", sorted(FakeNvml().answers))
+@pytest.mark.parametrize("number", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND])
+def test_any_function_may_fail_and_the_rest_is_told(tmp_path: Path, function: str, number: int) -> None:
+    host = two_gpus(tmp_path, VENDOR)
+    host.make_vgpu("0000:41:00.5", 560, None)
+    nvml = FakeNvml(active=1, **{function: number})
+    answer = json.loads(Server(host.root, nvml=lambda: nvml).answer(b'{"id":1,"do":"observe","wait_s":0}'))["ok"]
+    assert [gpu["uuid"] for gpu in answer["gpus"]] == [UUID_A, UUID_B]
+
+
+def test_the_uuid_falls_back_to_nvml(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    host.path(f"/proc/driver/nvidia/gpus/{GPU_A}/information").unlink()
+    assert observe(host, FakeNvml())["gpus"][0]["uuid"] == UUID_A
+
+
+def test_nvml_is_shut_before_the_lock_is_given_back(tmp_path: Path) -> None:
+    nvml = FakeNvml()
+    asker = Asker(Server(two_gpus(tmp_path).root, nvml=lambda: nvml).answer)
+    asker.lock()
+    assert nvml.opened == 0
+    asker.ask("unlock", gpus=[UUID_A])
+    assert nvml.opened == 0
+
+
+def test_the_real_binding_without_a_library_is_unknown(tmp_path: Path) -> None:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        snapshot = Asker(Server(two_gpus(tmp_path).root).answer).ask("observe", wait_s=0)["ok"]
+        assert snapshot["active"] is None
+        return
+    pynvml.nvmlShutdown()
+    pytest.skip("this machine has NVML")
