@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 # Over these go empty file systems: what the host program and libvirtd write stays inside.
-PRIVATE = ("/root", "/run/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt", "/etc/libvirt/qemu")
+PRIVATE = ("/root", "/run/libvirt", "/var/lib/libvirt", "/var/log/libvirt", "/etc/libvirt/qemu")
 QEMU_CONF = (
     'security_driver="none"\nuser="root"\ngroup="root"\nnamespaces=[]\ncgroup_controllers=[]\nremember_owner=0\n'
 )
@@ -35,8 +35,9 @@ QEMU_CONF = (
 class Sshd:
     """A running sshd: `endpoint` reaches it, `pid` is its listener, `folder` holds its keys."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, libvirt_cache: Path) -> None:
         self.folder = folder
+        self.libvirt_cache = libvirt_cache
         self.port = free_port()
         for name, kind in (("host_ed25519", "ed25519"), ("host_ecdsa", "ecdsa"), ("user", "ed25519")):
             make_key(folder / name, kind)
@@ -61,7 +62,11 @@ class Sshd:
     def start(self, *options: str) -> Sshd:
         mounts = "; ".join(f"[ ! -d {path} ] || mount -t tmpfs -o mode=0700 none {path}" for path in PRIVATE)
         (self.folder / "qemu.conf").write_text(QEMU_CONF)
-        binds = f"[ ! -e /etc/libvirt/qemu.conf ] || mount --bind {self.folder}/qemu.conf /etc/libvirt/qemu.conf"
+        # What libvirtd finds out about QEMU takes it seconds, and is the same for all tests.
+        cache = f"[ ! -d /var/cache/libvirt ] || mount --bind {self.libvirt_cache} /var/cache/libvirt"
+        binds = (
+            f"{cache}; [ ! -e /etc/libvirt/qemu.conf ] || mount --bind {self.folder}/qemu.conf /etc/libvirt/qemu.conf"
+        )
         bin_folder = self.folder / "bin"
         bin_folder.mkdir()
         argv = ["/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-p", str(self.port)]
@@ -165,12 +170,17 @@ def wait_for(condition: Callable[[], bool], timeout_s: float, report: Callable[[
         time.sleep(0.02)
 
 
+@pytest.fixture(scope="session")
+def libvirt_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("libvirt-cache")
+
+
 @pytest.fixture
-def new_sshd(tmp_path: Path) -> Iterator[Sshd]:
+def new_sshd(tmp_path: Path, libvirt_cache: Path) -> Iterator[Sshd]:
     """An sshd that is set up and not started."""
     if os.geteuid() != 0 or shutil.which("unshare") is None or not Path("/usr/sbin/sshd").exists():
         pytest.skip("needs root, unshare and sshd")
-    host = Sshd(tmp_path)
+    host = Sshd(tmp_path, libvirt_cache)
     yield host
     host.stop()
 

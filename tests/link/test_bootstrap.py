@@ -1,0 +1,75 @@
+"""The fixed command and the package that it reads, run here by /bin/sh as a login shell would."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import zipfile
+
+import pytest
+
+from vgpumgr.host import protocol
+from vgpumgr.link import bootstrap
+
+
+def unpack() -> zipfile.ZipFile:
+    length, _, data = bootstrap.package().partition(b"\n")
+    assert int(length) == len(data)
+    return zipfile.ZipFile(io.BytesIO(data))
+
+
+def test_the_package_holds_the_host_program_and_nvidias_binding_and_nothing_else() -> None:
+    names = unpack().namelist()
+    assert "vgpumgr_host/program.py" in names
+    assert "vgpumgr_host/protocol.py" in names
+    assert "pynvml.py" in names
+    assert all(name == "pynvml.py" or name.startswith("vgpumgr_host/") for name in names)
+
+
+def test_the_same_sources_make_the_same_bytes() -> None:
+    first = bootstrap.package()
+    bootstrap.package.cache_clear()
+    assert bootstrap.package() == first
+
+
+@pytest.mark.parametrize("command", [bootstrap.SERVE, bootstrap.PUMP])
+def test_any_login_shell_reads_the_command_alike(command: str) -> None:
+    """Single-quoted words without what csh or fish would still look at inside, and plain words."""
+    rest = re.sub(r"'[^'\\\n!]*'", "Q", command)
+    assert re.fullmatch(r"/bin/sh -c Q Q( pump)?", rest)
+
+
+def start(data: bytes, command: str = bootstrap.SERVE, shell: str = "/bin/sh") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([shell, "-c", command], input=data, capture_output=True, timeout=30, check=False)
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
+def test_the_program_greets_and_ends_with_its_input(shell: str) -> None:
+    done = start(bootstrap.package(), shell=shell)
+    assert done.returncode == 0, done.stderr
+    magic = protocol.MAGIC.encode()
+    assert done.stdout.startswith(magic)
+    assert json.loads(done.stdout[len(magic) :])["protocol"] == protocol.PROTOCOL
+
+
+def test_what_follows_the_package_is_the_programs() -> None:
+    done = start(bootstrap.package() + b'{"id":1,"do":"ping"}\n')
+    assert json.loads(done.stdout.splitlines()[1]) == {"id": 1, "ok": {}}
+
+
+@pytest.mark.parametrize("data", [b"", b"12", b"100\nabc"])
+def test_a_package_that_is_cut_short_ends_quietly(data: bytes) -> None:
+    done = start(data)
+    assert done.returncode not in (0, bootstrap.TOO_OLD)
+    assert done.stdout == b""
+
+
+def test_without_a_python_that_is_new_enough_the_status_says_so() -> None:
+    """Every candidate is tried; here each is one that calls itself too old."""
+    old = bootstrap.SERVE.replace("/usr/bin/python3 /usr/libexec/platform-python python3", "/bin/false-not-there fake")
+    script = f"fake() {{ return {bootstrap.TOO_OLD}; }}; " + old.split("'")[1]
+    done = subprocess.run(["/bin/sh", "-c", script, "loader"], capture_output=True, timeout=10, check=False)
+    assert done.returncode == bootstrap.TOO_OLD
+    assert b"no Python 3.9 or newer" in done.stderr
