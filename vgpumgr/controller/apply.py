@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors, templates
 from vgpumgr.core import changes, claims
+from vgpumgr.link.deadlines import Bounded
 
 if TYPE_CHECKING:
     from vgpumgr.controller.session import Session
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from vgpumgr.host.protocol import Step as WireStep
 
 STEP_DEADLINE_S = 20.0
+STEP_END_S = 180.0  # never reached: every wait below has a shorter end of its own
 logger = logging.getLogger(__name__)
 
 
@@ -26,11 +28,25 @@ def apply(session: Session, plan: Plan) -> None:
     done: list[changes.Step] = []
     try:
         for step in plan.steps:
-            executor.execute(step)
-            done.append(step)
+            _do(session, executor, step, done)
     except (errors.VgpumgrError, KeyboardInterrupt) as error:
         _undo(session, executor, done, error)
         raise
+
+
+def _do(session: Session, executor: _Executor, step: changes.Step, done: list[changes.Step]) -> None:
+    """One step, added to `done` once it is done. After a Ctrl-C it is still waited for: half a step cannot be undone."""
+    running = Bounded(lambda: executor.execute(step), name=step.verb)
+    try:
+        running.result(STEP_END_S)
+    except KeyboardInterrupt:
+        session.context.progress(
+            f"interrupted: waiting for {step.verb}, then undoing; once more leaves it to the next run"
+        )
+        running.result(STEP_END_S)
+        done.append(step)
+        raise
+    done.append(step)
 
 
 def _undo(session: Session, executor: _Executor, done: list[changes.Step], error: BaseException) -> None:
