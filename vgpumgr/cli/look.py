@@ -226,6 +226,10 @@ def _table_row(row: VgpuRow) -> dict[str, object]:
     for name in ("vm", "slot", "holder", "profile", "placement_id"):
         # Known to be absent, which is not the same as unknown.
         shown[name] = "-" if shown[name] is None else shown[name]
+    if row.framework == "vendor-vfio":
+        shown["uuid"] = "-"
+    if row.framework == "mdev-pf":
+        shown["vf"] = "-"
     return shown
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vgpumgr.core import refusals
 from vgpumgr.errors import Busy, HostDeadline, LeaseLost, LedgerBroken, ProgramFailed, StalePlan, SysfsRefused
 from vgpumgr.host import protocol
 
@@ -30,12 +31,14 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 f"{host}: {said or 'the host changed since it was observed'}", hint=_AGAIN, details=_found(err)
             )
         case protocol.SYSFS_REFUSED:
+            likely = refusals.explain(path, errno_name, host)
             return SysfsRefused(
                 host,
                 said or f"{path}: {errno_name}",
                 path=path,
                 errno_name=errno_name,
-                details=_read_back(err),
+                details=[f"likely: {cause}" for cause in likely.causes],
+                hint=likely.hint,
             )
         case protocol.DEADLINE:
             return HostDeadline(
@@ -64,11 +67,6 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
 
 def _found(err: dict[str, Any]) -> tuple[str, ...]:
     return tuple(f"{key}: {_text(err[key])}" for key in ("expected", "found") if err.get(key) is not None)
-
-
-def _read_back(err: dict[str, Any]) -> tuple[str, ...]:
-    found = err.get("read_back")
-    return () if found is None else (f"read back: {_text(found)}",)
 
 
 def _text(value: object) -> str:
