@@ -59,12 +59,13 @@ def test_down_leaves_no_process_no_mount_and_no_file(lab_factory: LabFactory) ->
     assert not lab.dir.exists()
 
 
-def test_a_killed_supervisor_takes_its_host_along(lab_factory: LabFactory) -> None:
-    """SIGKILL of the supervisor ends every process of its host; `down` then still cleans up, and says it twice."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_killed_supervisor_takes_its_host_along(lab_factory: LabFactory, number: signal.Signals) -> None:
+    """A signal to the supervisor ends every process of its host; `down` then still cleans up, and says it twice."""
     lab = lab_factory("mdev-pf", shared=False)
     pids = processes_of(lab)
 
-    os.kill(fleet.read(lab.layout).hosts[0].pid, signal.SIGKILL)
+    os.kill(fleet.read(lab.layout).hosts[0].pid, number)
 
     wait_until(lambda: gone(pids), "the end of the host", timeout=10)
     assert fleet.status(lab.layout)[0].answer is None

@@ -33,7 +33,7 @@ folder_option = click.option(
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def lab() -> None:
-    r"""Simulated hosts: real sshd, libvirtd and NVML clients over a simulated GPU driver.
+    """Simulated hosts: real sshd, libvirtd and NVML clients over a simulated GPU driver.
 
     \b
     eval "$(vgpumgr lab up)"     bring five hosts up, and point vgpumgr at them
@@ -166,7 +166,7 @@ def stop(layout: Layout, vm: str) -> None:
 @click.argument("host")
 @click.argument("name", metavar="FAULT")
 def fault(layout: Layout, host: str, name: str) -> None:
-    r"""Break something of HOST (several faults may stand), or `clear` all of it.
+    """Break something of HOST (several faults may stand), or `clear` all of it.
 
     \b
     create-eio     the driver refuses every new vGPU with EIO

@@ -20,12 +20,14 @@ from vgpumgr.lab import control
 from vgpumgr.lab.layout import Layout
 from vgpumgr.lab.spec import load_spec
 from vgpumgr.lab.supervisor import Supervisor
+from vgpumgr.lab.threads import end_on_signals
 
 log = logging.getLogger(__name__)
 
 
 def main(lab: str, spec: str, name: str, library: str, ready: int) -> int:
     os.umask(0o022)
+    end_on_signals()
     layout = Layout(folder=Path(lab))
     folder = layout.host(name)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)

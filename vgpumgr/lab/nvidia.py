@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from vgpumgr.errors import LabError
 from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_script
 from vgpumgr.lab.nvml.state import nvml_text
+from vgpumgr.lab.threads import start_thread
 from vgpumgr.lab.tree import Tree
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def serve(driver: Driver, mountpoint: Path, writes: Path) -> None:
         # A host without its /sys is none: end the supervisor, and with it the host (machine.py).
         os._exit(1)
 
-    threading.Thread(target=run, name="fuse", daemon=True).start()
+    start_thread("fuse", run)
     if not ready.wait(_MOUNT_S):
         raise LabError(f"FUSE did not mount {mountpoint} within {_MOUNT_S:.0f} s")
 

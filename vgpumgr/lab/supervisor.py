@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import uuid
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from vgpumgr.lab.machine import Machine
 from vgpumgr.lab.nvml.state import parse_fault
 from vgpumgr.lab.root import HostRoot
 from vgpumgr.lab.spec import host_state
+from vgpumgr.lab.threads import start_thread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,7 @@ class Supervisor:
         libvirtd.install(self._root)
         public = sshd.install(self._root, port=self.port, authorized_key=authorized_key)
         self._driver.make_foreign()
-        threading.Thread(target=self._follow_driver, name="vfio-nodes", daemon=True).start()
+        start_thread("vfio-nodes", self._follow_driver)
         return public
 
     def boot(self) -> None:
