@@ -65,7 +65,7 @@ class Hypervisor:
             said = tunnel.why() if tunnel.ended else ""
             tunnel.cut()
             raise Unreachable(
-                host, STAGE, f"libvirt does not answer: {_last_line(said) or error.message}", hint=_START
+                host, STAGE, f"libvirt does not answer: {_last_line(said) or error.message}", hint=error.hint or _START
             ) from error
         except BaseException:
             tunnel.cut()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
 
 from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
@@ -33,6 +34,7 @@ _AGAIN = "run the same command again: it looks afresh and goes on from what is t
 
 T = TypeVar("T")
 _STDERR_LINES = 12
+_SETTLE_S = 0.3
 _EXIT_LEASE = 3  # host/program.py: the lock's owner was silent for too long
 
 
@@ -213,6 +215,10 @@ class Program:
     def _ended(self, silent_s: float) -> HostError:
         """Why there is no more output. `silent_s`: for how long nothing had been sent before this request."""
         status = self._stream.exit_status(1.0)
+        # A lost connection closes its channels a moment before it is known to be lost.
+        settling = Deadline(_SETTLE_S if status is None else 0)
+        while self._is_connected() and not settling.expired:
+            time.sleep(0.01)
         if self._locked and (silent_s > protocol.LEASE_S or status == _EXIT_LEASE):
             self._lost = f"it heard nothing for {max(silent_s, protocol.LEASE_S):.0f} s and gave the lock back"
             self._broken = LeaseLost(self.host, self._lost, hint=_AGAIN)

@@ -84,7 +84,7 @@ class Tunnel:
             if not self._pump_down(command, ours) and command.exit_status(1.0) == _NOT_FOUND:
                 self._pump_down(self._fall_back(), ours)
         except HostError as error:
-            self._said = error.message
+            self._said = error.message.removeprefix(f"{error.host}: ")
         except OSError as error:
             self._said = self._said or str(error)
         finally:
