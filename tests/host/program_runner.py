@@ -3,6 +3,7 @@
 --lease S    the lease's length
 --kill POINT SIGKILL itself at this point of a step
 --block      writes never return
+--real       writes go to the files, and NVML is the machine's
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import Any
 
 from tests.host.fakehost import FakeHost, no_nvml
 from vgpumgr.host.files import Root
+from vgpumgr.host.nvml import load_pynvml
 from vgpumgr.host.program import Channel, end_on_signals, serve
 from vgpumgr.host.server import Server
+from vgpumgr.host.writer import write_file
 
 
 def _count_renames(kill: str) -> None:
@@ -40,6 +43,7 @@ def main() -> int:
     parser.add_argument("--lease", type=float, default=30)
     parser.add_argument("--kill", default="")
     parser.add_argument("--block", action="store_true")
+    parser.add_argument("--real", action="store_true")
     options = parser.parse_args()
 
     def at(point: str) -> None:
@@ -51,10 +55,11 @@ def main() -> int:
             time.sleep(3600)
 
     _count_renames(options.kill)
-    write = never if options.block else FakeHost(options.root).driver_write
+    write = never if options.block else write_file if options.real else FakeHost(options.root).driver_write
+    nvml = load_pynvml if options.real else no_nvml
     end_on_signals()
     channel = Channel(0, 1)
-    server = Server(options.root, nvml=no_nvml, gone=channel.hung_up, write=write, at=at)
+    server = Server(options.root, nvml=nvml, gone=channel.hung_up, write=write, at=at)
     return serve(server, channel, lease_s=options.lease, root=Root(options.root))
 
 

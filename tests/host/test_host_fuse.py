@@ -12,9 +12,14 @@ import pytest
 
 from tests.host.fakehost import BOOT, VM, Asker, FakeHost, no_nvml
 from vgpumgr.host.server import Server
+from vgpumgr.lab.nvml.build import build
+from vgpumgr.lab.nvml.state import PATH_VARIABLE
+from vgpumgr.lab.tree import NVML_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from tests.host.conftest import Program
 
 pytestmark = pytest.mark.lab
 
@@ -45,8 +50,19 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FakeHost]:
             time.sleep(0.01)
         yield built
     finally:
-        subprocess.run(["umount", sys_folder], check=False, capture_output=True)
-        process.wait(timeout=20)
+        # Lazily: a process that was just killed may hold a file there a moment longer.
+        subprocess.run(["umount", "--lazy", sys_folder], check=False, capture_output=True)
+        try:
+            process.wait(timeout=20)
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the lab's libnvidia-ml lies."""
+    return build(tmp_path_factory.mktemp("library")).parent
 
 
 def locked(host: FakeHost) -> tuple[Asker, dict[str, Any]]:
@@ -117,3 +133,22 @@ def test_everything_that_a_gpu_without_nvml_can_tell_is_told(host: FakeHost) -> 
         assert all(value is not None for key, value in gpu.items() if key not in nvml_only)
         assert all(parent["creatable"] for parent in gpu["parents"])
     assert snapshot["versions"]["driver"]
+
+
+def test_with_nvml_nothing_of_a_gpu_is_unknown(
+    host: FakeHost, run_program: Callable[..., Program], nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real pynvml, on the lab's libnvidia-ml, which reads the same driver's state."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_folder))
+    monkeypatch.setenv(PATH_VARIABLE, str(host.path(f"/sys{NVML_PATH}")))
+    program = run_program(host.root, "--real")
+    snapshot = program.ask("lock", by="anna", wait_s=0)["ok"]
+    assert snapshot["unknown"] == []
+    assert snapshot["active"] == []
+    for gpu in snapshot["gpus"]:
+        assert gpu["mode"] == "equal-size"
+        assert gpu["framebuffer_mib"] > 10_000
+        assert all(kind["max"] and kind["framebuffer_mib"] for kind in gpu["types"])
+    made = program.ask("execute", step=make_step(snapshot, "4Q"), deadline_s=10)
+    assert "ok" in made
+    assert program.ask("unlock", gpus=[snapshot["gpus"][0]["uuid"]])["ok"]["unknown"] == []

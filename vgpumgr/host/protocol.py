@@ -115,7 +115,10 @@ class HandleFact(TypedDict):
 
 
 class ActiveFact(TypedDict):
-    """One row of NVML's active list (running VMs only)."""
+    """One row of NVML's active list (running VMs only). `gpu` is the PCI address.
+
+    `uuid` is the mdev's. NVML names no VF: `vf` is the one whose /dev/vfio path the VM has open, null if that is not one.
+    """
 
     gpu: str
     instance: int
