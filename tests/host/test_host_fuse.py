@@ -52,11 +52,8 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FakeHost]:
     finally:
         # Lazily: a process that was just killed may hold a file there a moment longer.
         subprocess.run(["umount", "--lazy", sys_folder], check=False, capture_output=True)
-        try:
-            process.wait(timeout=20)
-        finally:
-            process.kill()
-            process.wait()
+        process.kill()  # its own way out can take many seconds: the kernel hands back every name it was ever told
+        process.wait()
 
 
 @pytest.fixture(scope="module")
