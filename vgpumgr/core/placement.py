@@ -74,7 +74,7 @@ def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
             )
         )
     for entry in snapshot.ledger or ():
-        if entry.gpu_uuid == gpu.uuid and entry.state != "leaving" and snapshot.vgpu_of(entry) is None:
+        if entry.gpu_uuid == gpu.uuid and snapshot.vgpu_of(entry) is None:
             kind = kinds.get(entry.type_id)
             found.append(
                 Occupant(type=kind, type_name=entry.type_name, owner=entry.vm_name, parent=entry.parent, there=False)
