@@ -22,7 +22,7 @@ Slot = NewType("Slot", str)  # [A-Za-z0-9_-]{1,16}
 
 DEFAULT_SLOT = Slot("vgpu0")
 
-_PCI = re.compile(r"(?:([0-9a-f]{4}|[0-9a-f]{8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
+_PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
 _GPU = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _SLOT = re.compile(r"[A-Za-z0-9_-]{1,16}")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
@@ -34,12 +34,8 @@ def parse_pci_address(text: str) -> PciAddress:
     if found is None:
         raise BadName(f"not a PCI address: {text!r}", hint="write it as 0000:41:00.0")
     domain, bus, device, function = found.groups(default="0000")
-    if len(domain) == 8:
-        if not domain.startswith("0000"):
-            # Real domains above ffff exist (VMD); sysfs then prints them with more than four digits.
-            return PciAddress(f"{domain.lstrip('0'):0>4}:{bus}:{device}.{function}")
-        domain = domain[4:]
-    return PciAddress(f"{domain}:{bus}:{device}.{function}")
+    # Domains above ffff exist (VMD); sysfs prints them with as many digits as they need.
+    return PciAddress(f"{int(domain, 16):04x}:{bus}:{device}.{function}")
 
 
 def parse_gpu_uuid(text: str) -> GpuUuid:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from vgpumgr.errors import BadName
 
 _TYPE = re.compile(
-    r"(?P<board>[A-Za-z0-9]+(?:-[A-Za-z]+)?)-(?:(?P<slices>[1-9])-)?(?P<size>\d{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?"
+    r"(?P<board>[A-Za-z0-9]+(?:-[A-Za-z]+)?)-(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?"
 )
-_SHORT = re.compile(r"(?:(?P<slices>[1-9])-)?(?P<size>\d{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?")
+_SHORT = re.compile(r"(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

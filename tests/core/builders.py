@@ -1,0 +1,403 @@
+"""Hosts, VMs and claims as values: real catalogue boards in the three frameworks, changed only by simulate."""
+
+from __future__ import annotations
+
+import uuid as uuid_module
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vgpumgr.core import attaching, changes, claims, detaching, domain_xml, names, profiles, simulate, snapshot
+from vgpumgr.core.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
+from vgpumgr.core.observed import HostView
+from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Gpu, HostSnapshot, LedgerEntry, Parent, Vgpu, VgpuType
+from vgpumgr.lab import boards
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from vgpumgr.core.claims import Claim
+    from vgpumgr.core.domain_xml import Domain, Hostdev
+    from vgpumgr.core.plan import Plan
+
+HOST = HostName("kvm01")
+MACHINE = "4c4c4544003957108052b4c04f384833"
+OTHER_MACHINE = "ffffffffffffffffffffffffffffffff"
+BOOT = "b7000000-0000-4000-8000-000000000001"
+NEXT_BOOT = "b7000000-0000-4000-8000-000000000002"
+AT = "2026-11-21T12:00:00Z"
+BY = "anna@ctl1"
+NEW_LIBVIRT = 10_000_000
+
+# One board of each framework, as the lab's own fleets have them.
+FRAMEWORKS: tuple[tuple[str, str], ...] = ((MDEV_PF, "T4"), (MDEV_VF, "A40"), (VENDOR_VFIO, "L40S"))
+
+NOTHING_SAVED = domain_xml.Saved()
+_NAMES = uuid_module.UUID("00000000-0000-4000-8000-000000000000")
+
+
+def vm_uuid(name: str) -> VmUuid:
+    return VmUuid(str(uuid_module.uuid5(_NAMES, name)))
+
+
+def gpu_uuid(pci: str) -> GpuUuid:
+    return GpuUuid(f"GPU-{uuid_module.uuid5(_NAMES, pci)}")
+
+
+def types(board: str) -> dict[int, VgpuType]:
+    """The board's types as a host states them."""
+    return {
+        kind.id: VgpuType(
+            id=kind.id,
+            name=kind.name,
+            type_name=profiles.last_word(kind.name),
+            parsed=profiles.parse_type_name(kind.name),
+            framebuffer_mib=kind.framebuffer_mib,
+            max=kind.max_instances,
+        )
+        for kind in boards.board(board, "test").types
+    }
+
+
+def vf_address(pci: str, index: int) -> PciAddress:
+    number = index + 4
+    return PciAddress(f"{pci[:-4]}{number >> 3:02x}.{number & 7}")
+
+
+def gpu(framework: str = MDEV_VF, board: str = "A40", pci: str = "0000:41:00.0", *, vfs: int | None = None) -> Gpu:
+    """An idle GPU; `vfs` None means as many VFs as the board has."""
+    spec = boards.board(board, "test")
+    count = spec.vfs if vfs is None else vfs
+    parents = (
+        (Parent(pci=PciAddress(pci), vf_index=None, creatable={}, vgpus=()),)
+        if framework == MDEV_PF
+        else tuple(Parent(pci=vf_address(pci, at), vf_index=at, creatable={}, vgpus=()) for at in range(count))
+    )
+    return simulate.with_creatable(
+        Gpu(
+            pci=PciAddress(pci),
+            uuid=gpu_uuid(pci),
+            name=spec.name,
+            pci_id=f"{spec.pci_device_id:04x}",
+            framework=framework,
+            mode=snapshot.EQUAL_SIZE,
+            numa_node=0,
+            framebuffer_mib=spec.framebuffer_mib,
+            types=types(board),
+            parents=parents,
+        )
+    )
+
+
+def domain(name: str) -> Domain:
+    """A VM as libvirt defines it: shut off, without claims and host devices."""
+    return domain_xml.Domain(
+        name=VmName(name),
+        uuid=vm_uuid(name),
+        active=False,
+        persistent=True,
+        managed_save=False,
+        claims=None,
+        inactive=(),
+        live=None,
+    )
+
+
+def host(*gpus: Gpu, vms: int = 3, libvirt_version: int = NEW_LIBVIRT) -> HostView:
+    """A host with vm01… of no vGPU, and an empty ledger."""
+    facts = HostSnapshot(
+        host=HOST,
+        boot=BOOT,
+        machine=MACHINE,
+        versions={},
+        gpus=tuple(sorted(gpus or (gpu(),), key=lambda item: item.pci)),
+        handles=(),
+        active=(),
+        ledger=(),
+        unknown=(),
+    )
+    found = tuple(domain(f"vm{number:02}") for number in range(1, vms + 1))
+    return HostView(snapshot=facts, domains=found, libvirt_version=libvirt_version)
+
+
+def host_of(framework: str, *, gpus: int = 2, vms: int = 3, vfs: int | None = None) -> HostView:
+    """A host of one framework, with its usual board."""
+    board = dict(FRAMEWORKS)[framework]
+    cards = [gpu(framework, board, f"0000:{0x41 + 0x40 * at:02x}:00.0", vfs=vfs) for at in range(gpus)]
+    return host(*cards, vms=vms)
+
+
+def wish(profile: str) -> profiles.Wish:
+    return profiles.Wish(profile=profiles.parse_profile(profile))
+
+
+def ask(
+    vm: str = "vm01",
+    profile: str = "4Q",
+    *,
+    slot: str = DEFAULT_SLOT,
+    replace_it: bool = False,
+    gpus: tuple[str, ...] | None = None,
+) -> attaching.AttachRequest:
+    return attaching.AttachRequest(
+        vm=vm_uuid(vm),
+        slot=Slot(slot),
+        wish=wish(profile),
+        origin="attach",
+        by=BY,
+        at=AT,
+        policy="spread",
+        replace=replace_it,
+        gpus=gpus,
+    )
+
+
+def plan_attach(
+    view: HostView,
+    vm: str = "vm01",
+    profile: str = "4Q",
+    *,
+    slot: str = DEFAULT_SLOT,
+    replace_it: bool = False,
+    gpus: tuple[str, ...] | None = None,
+    saved: domain_xml.Saved = NOTHING_SAVED,
+) -> Plan:
+    return attaching.plan_attach(view, ask(vm, profile, slot=slot, replace_it=replace_it, gpus=gpus), saved)
+
+
+def plan_detach(
+    view: HostView,
+    vm: str = "vm01",
+    *slots: str,
+    keep_snapshots: bool = False,
+    saved: domain_xml.Saved = NOTHING_SAVED,
+) -> Plan:
+    request = detaching.DetachRequest(
+        vm=vm_uuid(vm),
+        slots=tuple(Slot(slot) for slot in slots or (DEFAULT_SLOT,)),
+        by=BY,
+        at=AT,
+        keep_snapshots=keep_snapshots,
+    )
+    return detaching.plan_detach(view, request, saved)
+
+
+def attached(
+    view: HostView, vm: str = "vm01", profile: str = "4Q", *, slot: str = DEFAULT_SLOT, replace_it: bool = False
+) -> HostView:
+    return simulate.apply(view, plan_attach(view, vm, profile, slot=slot, replace_it=replace_it).steps)
+
+
+def detached(view: HostView, vm: str = "vm01", *slots: str) -> HostView:
+    return simulate.apply(view, plan_detach(view, vm, *slots).steps)
+
+
+def find(view: HostView, vm: str) -> Domain:
+    found = view.domain(vm_uuid(vm))
+    assert found is not None
+    return found
+
+
+def claim_of(view: HostView, vm: str = "vm01", slot: str = DEFAULT_SLOT) -> Claim:
+    found = find(view, vm).claim(Slot(slot))
+    assert found is not None
+    return found
+
+
+def entry_of(view: HostView, vm: str = "vm01", slot: str = DEFAULT_SLOT) -> LedgerEntry:
+    return view.entries(vm_uuid(vm), Slot(slot))[-1]
+
+
+def hardware_of(view: HostView, vm: str = "vm01", slot: str = DEFAULT_SLOT) -> Vgpu:
+    found = view.snapshot.vgpu_of(entry_of(view, vm, slot))
+    assert found is not None
+    return found
+
+
+def change_domain(view: HostView, vm: str, change: Callable[[Domain], Domain]) -> HostView:
+    """The view with one VM changed, as somebody else would."""
+    uuid = vm_uuid(vm)
+    return replace(view, domains=tuple(change(item) if item.uuid == uuid else item for item in view.domains))
+
+
+def change_claim(view: HostView, change: Callable[[Claim], Claim], vm: str = "vm01") -> HostView:
+    def changed(found: Domain) -> Domain:
+        assert found.claims is not None
+        return replace(found, claims=found.claims.put(change(claim_of(view, vm))))
+
+    return change_domain(view, vm, changed)
+
+
+def change_gpus(view: HostView, change: Callable[[Gpu], Gpu]) -> HostView:
+    return with_snapshot(view, gpus=tuple(change(item) for item in view.snapshot.gpus))
+
+
+def with_snapshot(
+    view: HostView,
+    *,
+    gpus: tuple[Gpu, ...] | None = None,
+    ledger: Iterable[LedgerEntry] | None = None,
+) -> HostView:
+    facts = view.snapshot
+    return replace(
+        view,
+        snapshot=replace(
+            facts,
+            gpus=facts.gpus if gpus is None else gpus,
+            ledger=facts.ledger if ledger is None else tuple(ledger),
+        ),
+    )
+
+
+def change_entries(view: HostView, change: Callable[[LedgerEntry], LedgerEntry]) -> HostView:
+    return with_snapshot(view, ledger=[change(entry) for entry in view.snapshot.ledger or ()])
+
+
+def without_claims(view: HostView, vm: str = "vm01") -> HostView:
+    return change_domain(view, vm, lambda found: replace(found, claims=None))
+
+
+def running(view: HostView, vm: str = "vm01") -> HostView:
+    """The VM started: its live XML is its definition."""
+    return change_domain(view, vm, lambda found: replace(found, active=True, live=found.inactive))
+
+
+def rebooted(view: HostView) -> HostView:
+    """The host after a reboot: no vGPU is there, the ledger and the definitions are."""
+    bare = change_gpus(view, lambda item: simulate.with_creatable(_bare(item)))
+    return replace(
+        bare,
+        snapshot=replace(bare.snapshot, boot=NEXT_BOOT, handles=(), active=()),
+        domains=tuple(replace(item, active=False, live=None) for item in view.domains),
+    )
+
+
+def _bare(item: Gpu) -> Gpu:
+    return replace(item, parents=tuple(replace(parent, vgpus=()) for parent in item.parents))
+
+
+def type_of(item: Gpu, short: str) -> VgpuType:
+    return next(kind for kind in (item.types or {}).values() if kind.short == short)
+
+
+def with_foreign(
+    view: HostView, profile: str = "4Q", *, gpu_at: int = 0, parent_at: int = 0, number: int = 1
+) -> HostView:
+    """The view with a vGPU that somebody made by hand."""
+    item = view.snapshot.gpus[gpu_at]
+    parent = item.parents[parent_at]
+    kind = type_of(item, profile)
+    uuid = None if item.framework == VENDOR_VFIO else MdevUuid(str(uuid_module.uuid5(_NAMES, f"foreign {number}")))
+    vgpu = Vgpu(
+        parent=parent.pci,
+        vf_index=parent.vf_index,
+        uuid=uuid,
+        type_id=kind.id,
+        type_name=kind.type_name,
+        placement_id=None,
+        vfio=(f"/dev/vfio/foreign{number}",),
+    )
+    grown = replace(parent, vgpus=(*parent.vgpus, vgpu))
+    parents = tuple(grown if other.pci == parent.pci else other for other in item.parents)
+    changed = simulate.with_creatable(replace(item, parents=parents))
+    return with_snapshot(view, gpus=tuple(changed if other.pci == item.pci else other for other in view.snapshot.gpus))
+
+
+def foreign_of(view: HostView) -> set[tuple[PciAddress, Vgpu]]:
+    """Every vGPU that no entry of the ledger names."""
+    return {
+        (item.pci, vgpu)
+        for item in view.snapshot.gpus
+        for vgpu in item.vgpus
+        if view.snapshot.entry_of(item, vgpu) is None
+    }
+
+
+def verbs(plan: Plan) -> list[str]:
+    return [step.verb for step in plan.steps]
+
+
+def created(plan: Plan) -> changes.CreateVgpu:
+    return next(step for step in plan.steps if isinstance(step, changes.CreateVgpu))
+
+
+def hostdev(vgpu: Vgpu, alias: str | None = None) -> Hostdev:
+    """A <hostdev> that names this vGPU."""
+    if vgpu.uuid is not None:
+        return domain_xml.Hostdev(uuid=vgpu.uuid, pci=None, alias=alias, managed=False)
+    return domain_xml.Hostdev(uuid=None, pci=vgpu.parent, alias=alias, managed=False)
+
+
+def give(view: HostView, vm: str, device: Hostdev) -> HostView:
+    """The view after somebody put a device into a VM's definition."""
+    return change_domain(view, vm, lambda found: replace(found, inactive=(*found.inactive, device)))
+
+
+def facts_of(facts: HostSnapshot) -> dict[str, object]:
+    """The snapshot as the host program would state it: the inverse of snapshot.parse."""
+    return {
+        "protocol": 1,
+        "boot": facts.boot,
+        "machine": facts.machine,
+        "hostname": str(facts.host),
+        "versions": dict(facts.versions),
+        "gpus": [_gpu_fact(item) for item in facts.gpus],
+        "handles": _rows(facts.handles, ("path", "pid", "command", "vm_name", "vm_uuid")),
+        "active": _rows(facts.active, ("gpu", "vm_uuid", "vm_name", "uuid", "vf")),
+        "ledger": _rows(facts.ledger, LEDGER_KEYS),
+        "unknown": _rows(facts.unknown, ("what", "why")),
+    }
+
+
+LEDGER_KEYS = ("vm_uuid vm_name slot generation gpu_uuid gpu vf_index parent uuid type_id type_name boot state").split()
+
+
+def _rows(values: Sequence[object] | None, keys: Sequence[str]) -> list[Mapping[str, object]] | None:
+    return None if values is None else [{key: getattr(value, key) for key in keys} for value in values]
+
+
+def _gpu_fact(item: Gpu) -> dict[str, object]:
+    kinds = item.types or {}
+    return {
+        "pci": item.pci,
+        "uuid": item.uuid,
+        "name": item.name,
+        "pci_id": item.pci_id,
+        "framework": item.framework,
+        "mode": item.mode,
+        "numa_node": item.numa_node,
+        "framebuffer_mib": item.framebuffer_mib,
+        "types": None if item.types is None else _rows(list(kinds.values()), ("id", "name", "max", "framebuffer_mib")),
+        "parents": [
+            {
+                "pci": parent.pci,
+                "vf_index": parent.vf_index,
+                "creatable": None
+                if parent.creatable is None
+                else [{"id": key, "name": kinds[key].name, "available": n} for key, n in parent.creatable.items()],
+                "vgpus": [
+                    {
+                        "uuid": vgpu.uuid,
+                        "type_id": vgpu.type_id,
+                        "type_name": vgpu.type_name,
+                        "placement_id": vgpu.placement_id,
+                        "vfio": list(vgpu.vfio),
+                    }
+                    for vgpu in parent.vgpus
+                ],
+            }
+            for parent in item.parents
+        ],
+    }
+
+
+def binding(number: int = 1) -> claims.Binding:
+    """A binding of no particular host."""
+    return claims.Binding(
+        host=MACHINE,
+        gpu_uuid=gpu_uuid("0000:41:00.0"),
+        parent=PciAddress("0000:41:00.4"),
+        vf_index=0,
+        type_name="A40-4Q",
+        type_id=560,
+        uuid=names.compute_mdev_uuid(vm_uuid("vm01"), DEFAULT_SLOT, number),
+    )
