@@ -1,0 +1,54 @@
+"""What is shipped is whole: the wheel carries the templates, the catalogue and the host program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT],
+        check=True,
+        timeout=120,
+    )
+    return next(folder.glob("vgpumgr-*.whl"))
+
+
+def test_the_wheel_renders_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    """Unpacked elsewhere, the package finds its templates, its catalogue and the host program's source."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    program = (
+        "from vgpumgr import resources, templates; from vgpumgr.core import domain_xml\n"
+        "print(resources.__file__)\n"
+        "print(templates.render_hostdev(domain_xml.Hostdev(uuid=None, pci='0000:41:00.4', alias='ua-a', managed=False)))\n"
+        "print(len(resources.catalogue_text()) > 10000, 'vgpumgr_host/program.py' in resources.host_sources())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith(str(tmp_path))
+    assert "<address domain='0x0000' bus='0x41' slot='0x00' function='0x4'/>" in done.stdout
+    assert done.stdout.rstrip().endswith("True True")
+
+
+def test_the_wheel_holds_no_tests_and_no_tools(wheel: Path) -> None:
+    """Only the package itself, its data and the metadata are shipped."""
+    with zipfile.ZipFile(wheel) as archive:
+        tops = {name.split("/")[0] for name in archive.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"vgpumgr"}
