@@ -1,0 +1,23 @@
+"""Labs for one module each, because these tests break hosts and fill GPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+# Their asserts speak as those of a test do.
+pytest.register_assert_rewrite("tests.acceptance.command", "tests.acceptance.domains", "tests.acceptance.truth")
+
+
+@pytest.fixture(scope="module")
+def vf_lab(lab_factory: LabFactory) -> Iterator[Lab]:
+    """A lab `mdev-vf` of this module's own: kvm01 with two A40, kvm02 with an A100."""
+    lab = lab_factory("mdev-vf", shared=False)
+    yield lab
+    lab.down()

@@ -1,0 +1,148 @@
+"""Filling a host: thirty attaches on two A40, which hold twelve 4Q each; and what `--check` leaves behind: nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance import domains, truth
+from tests.acceptance.command import Ran, vgpumgr, vgpus
+
+if TYPE_CHECKING:
+    from tests.lab_fixtures import Lab
+
+pytestmark = pytest.mark.lab
+
+HOST = "kvm01"
+GPUS = ("0000:41:00.0", "0000:81:00.0")
+PER_GPU = 12
+WANT = [f"vm{number:02}" for number in range(1, 31)]
+FIT, OVER = WANT[: 2 * PER_GPU], WANT[2 * PER_GPU :]
+# A --check is compared before these attaches: the empty host, a half full one, the last place, no place.
+CHECKED = {"vm01": 3, "vm13": 3, "vm24": 3, "vm25": 5}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """The loop's results, by VM, and the host after it."""
+
+    attached: dict[str, Ran]
+    checked: dict[str, Ran]
+    touched: dict[str, list[str]]
+    rows: list[dict[str, Any]]
+    hardware: dict[str, tuple[str, int]]
+    ledger: list[dict[str, Any]]
+    documents: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def filled(vf_lab: Lab) -> Filled:
+    attached: dict[str, Ran] = {}
+    checked: dict[str, Ran] = {}
+    touched: dict[str, list[str]] = {}
+    for vm in WANT:
+        attach = ("attach", vm, "--profile", "4Q", "--on", HOST)
+        if vm in CHECKED:
+            before = _trace(vf_lab)
+            checked[vm] = vgpumgr(vf_lab, *attach, "--check", "-o", "json", code=CHECKED[vm])
+            touched[vm] = _differing(before, _trace(vf_lab))
+        attached[vm] = vgpumgr(vf_lab, *attach, "-o", "json", code=0 if vm in FIT else 5)
+    documents = vf_lab.must(HOST, f"for vm in {' '.join(WANT)}; do virsh dumpxml --inactive $vm; echo; done")
+    return Filled(
+        attached=attached,
+        checked=checked,
+        touched=touched,
+        rows=vgpus(vf_lab, HOST),
+        hardware=truth.hardware(vf_lab, HOST),
+        ledger=truth.ledger(vf_lab, HOST),
+        documents=dict(zip(WANT, documents.split("</domain>\n\n"), strict=False)),
+    )
+
+
+def _trace(lab: Lab) -> dict[str, str]:
+    """Everything a host could keep of a visit: its files (each VM's XML is one), its /sys, what was written there."""
+    sysfs = {f"/sys {device}": repr(what) for device, what in truth.hardware(lab, HOST).items()}
+    return {**truth.files(lab, HOST), **sysfs, "writes to /sys": str(len(truth.writes(lab, HOST)))}
+
+
+def _differing(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def test_each_card_takes_twelve(filled: Filled) -> None:
+    """24 attaches are done, and spread puts twelve on each of the two cards."""
+    assert [filled.attached[vm].document["changed"] for vm in FIT] == [True] * len(FIT)
+    assert Counter(row["gpu"] for row in filled.rows) == dict.fromkeys(GPUS, PER_GPU)
+    assert {row["vm"] for row in filled.rows} == set(FIT)
+    assert {row["state"] for row in filled.rows} == {"bound"}
+
+
+def test_spread_fills_both_cards_at_the_same_pace(filled: Filled) -> None:
+    """After each pair of attaches both cards hold as many."""
+    gpus = [filled.attached[vm].document["result"]["vgpus"][0]["gpu"] for vm in FIT]
+    assert [set(pair) for pair in zip(gpus[::2], gpus[1::2], strict=True)] == [set(GPUS)] * PER_GPU
+
+
+@pytest.mark.parametrize("vm", OVER)
+def test_what_does_not_fit_is_refused_with_a_reason_for_every_gpu(filled: Filled, vm: str) -> None:
+    """NoCapacity, exit 5, and one line per GPU that says full, how many of how many, and by whom."""
+    ran = filled.attached[vm]
+    assert ran.out == ""
+    error = ran.error
+    assert error["error"] == "NoCapacity"
+    assert (vm in error["message"], HOST in error["message"]) == (True, True)
+    assert [line.split()[:2] for line in error["details"]] == [[gpu, "A40"] for gpu in GPUS]
+    assert all("full: 12 of 12" in line for line in error["details"])
+
+
+def test_nothing_half_made_is_left(filled: Filled) -> None:
+    """Claims, hostdevs, ledger and /sys name the same 24 vGPUs, and nothing else."""
+    wanted = {row["uuid"]: row["vm"] for row in filled.rows}
+    assert len(wanted) == len(FIT)
+    assert set(filled.hardware) == set(wanted)
+    assert {entry["uuid"]: entry["vm_name"] for entry in filled.ledger} == wanted
+    assert {entry["state"] for entry in filled.ledger} == {"made"}
+    closed = {vm: f"{text}</domain>" for vm, text in filled.documents.items()}
+    assert {
+        domains.device_of(device): vm for vm, text in closed.items() for device in domains.hostdevs(text).values()
+    } == wanted
+    assert {vm: domains.claim_states(text) for vm, text in closed.items()} == {
+        **{vm: {"vgpu0": "bound"} for vm in FIT},
+        **{vm: {} for vm in OVER},
+    }
+
+
+@pytest.mark.parametrize("vm", CHECKED)
+def test_check_writes_nothing(filled: Filled, vm: str) -> None:
+    """No file of the host, no definition, nothing in /sys is new, gone or changed after a --check."""
+    assert filled.touched[vm] == []
+
+
+@pytest.mark.parametrize("vm", [vm for vm in CHECKED if vm in FIT])
+def test_check_foretells_what_attach_then_does(filled: Filled, vm: str) -> None:
+    """The plan that --check prints (exit 3) has the very steps of the attach that follows."""
+    foretold, done = filled.checked[vm].document, filled.attached[vm].document
+    assert (foretold["schema"], foretold["changed"], foretold["outcomes"]) == (
+        "vgpumgr.plan/1",
+        True,
+        ["would_change"],
+    )
+    assert foretold["plan"] == done["plan"]
+    assert [step["verb"] for step in done["plan"]] == ["put_claim", "create_vgpu", "attach_hostdev", "bind_claim"]
+    assert foretold["fingerprint"] == done["fingerprint"]
+
+
+def test_a_check_that_finds_no_place_says_so(filled: Filled) -> None:
+    """--check of what does not fit fails as the attach would."""
+    assert filled.checked["vm25"].error == filled.attached["vm25"].error
+
+
+def test_a_freed_place_is_used_again(vf_lab: Lab, filled: Filled) -> None:
+    """After one detach the next attach fits, in the place that was freed."""
+    freed = next(row for row in filled.rows if row["vm"] == "vm07")
+    vgpumgr(vf_lab, "detach", "vm07", "--on", HOST, "--yes")
+    result = vgpumgr(vf_lab, "attach", "vm25", "--profile", "4Q", "--on", HOST, "-o", "json").document["result"]
+    assert [(row["gpu"], row["vf"]) for row in result["vgpus"]] == [(freed["gpu"], freed["vf"])]

@@ -1,0 +1,212 @@
+"""attach, the same attach again, detach: on each framework, with libvirtd, /sys and nvidia-smi as witnesses.
+
+The journeys are made once per framework; each test then looks at one thing that was seen on the way.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance import domains, truth
+from tests.acceptance.command import Ran, vgpumgr, vgpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+HOST = "kvm01"
+SPECS = ("mdev-pf", "mdev-vf", "vendor-vfio")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A host and one VM of it at one moment."""
+
+    xml: str
+    rows: list[dict[str, Any]]
+    hardware: dict[str, tuple[str, int]]
+    smi: dict[str, list[str]]
+    ledger: list[dict[str, Any]]
+    writes: int
+
+
+def look(lab: Lab, vm: str) -> Seen:
+    return Seen(
+        xml=domains.dump(lab, HOST, vm),
+        rows=vgpus(lab, HOST),
+        hardware=truth.hardware(lab, HOST),
+        smi=truth.nvidia_smi(lab, HOST),
+        ledger=truth.ledger(lab, HOST),
+        writes=len(truth.writes(lab, HOST)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journey:
+    """A VM with a VNC password: before, attached, attached again, detached."""
+
+    spec: str
+    before: Seen
+    attached: Seen
+    again: Ran
+    after_again: Seen
+    detached: Seen
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The one row of `list` while the VM had its vGPU."""
+        (row,) = self.attached.rows
+        return row
+
+    @property
+    def device(self) -> str:
+        """What `list` says that the vGPU is: the mdev's UUID, or the VF where it has none."""
+        device = self.row["uuid"] or self.row["vf"]
+        assert isinstance(device, str)
+        return device
+
+
+@pytest.fixture(scope="module", params=SPECS)
+def spec(request: pytest.FixtureRequest) -> str:
+    """The built-in lab spec, named as the framework of its kvm01."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def lab(spec: str, lab_factory: LabFactory) -> Iterator[Lab]:
+    lab = lab_factory(spec, shared=False)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture(scope="module")
+def journey(lab: Lab, spec: str) -> Journey:
+    vm = "vnc01"
+    domains.define(lab, HOST, domains.new_vm(vm))
+    domains.settle(lab, HOST, vm)
+    before = look(lab, vm)
+    vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", HOST)
+    attached = look(lab, vm)
+    again = vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", HOST, "-o", "json")
+    after_again = look(lab, vm)
+    vgpumgr(lab, "detach", vm, "--on", HOST, "--yes")
+    detached = look(lab, vm)
+    return Journey(
+        spec=spec,
+        before=before,
+        attached=attached,
+        again=again,
+        after_again=after_again,
+        detached=detached,
+    )
+
+
+def test_libvirt_holds_the_very_device_that_list_names(journey: Journey) -> None:
+    """`virsh dumpxml --inactive` over plain ssh has one hostdev, with our alias, for the device of `list -o json`."""
+    hostdevs = domains.hostdevs(journey.attached.xml)
+    assert {alias: domains.device_of(device) for alias, device in hostdevs.items()} == {"ua-vgpu0": journey.device}
+    kind = {"vendor-vfio": ("pci", None)}.get(journey.spec, ("mdev", "vfio-pci"))
+    assert (hostdevs["ua-vgpu0"].get("type"), hostdevs["ua-vgpu0"].get("model")) == kind
+    assert hostdevs["ua-vgpu0"].get("managed") == "no"
+
+
+def test_list_says_whose_it_is_and_what(journey: Journey) -> None:
+    """The row names VM, slot, host, framework, the short type name and the state bound."""
+    row = journey.row
+    assert (row["vm"], row["slot"], row["host"], row["profile"]) == ("vnc01", "vgpu0", HOST, "4Q")
+    assert (row["framework"], row["state"], row["origin"], row["holder"]) == (journey.spec, "bound", "ours", None)
+    assert row["type_name"] == f"{row['board']}-4Q"
+    assert row["framebuffer_mib"] == 4096
+    assert (row["uuid"] is None) == (journey.spec == "vendor-vfio")
+    assert (row["vf"] is None) == (journey.spec == "mdev-pf")
+
+
+def test_sysfs_has_that_vgpu_and_no_other(journey: Journey) -> None:
+    """/sys holds the device, on the parent and of the type that `list` names; before there was nothing."""
+    assert journey.before.hardware == {}
+    parent = journey.row["vf"] or journey.row["gpu"]
+    assert journey.attached.hardware == {journey.device: (parent, journey.row["type_id"])}
+
+
+def test_nvidia_smi_shows_it_on_that_gpu(journey: Journey) -> None:
+    """`nvidia-smi vgpu` shows one vGPU of that type on that GPU, and none on the other."""
+    shown = {gpu: types for gpu, types in journey.attached.smi.items() if types}
+    assert shown == {journey.row["gpu"]: [journey.row["type_name"]]}
+
+
+def test_the_ledger_names_it(journey: Journey) -> None:
+    """The host's ledger has one entry, made, of generation 1, for this device."""
+    (entry,) = journey.attached.ledger
+    assert (entry["vm_name"], entry["slot"], entry["generation"], entry["state"]) == ("vnc01", "vgpu0", 1, "made")
+    assert (entry["uuid"] or entry["parent"]) == journey.device
+
+
+def test_the_same_attach_again_changes_nothing(journey: Journey) -> None:
+    """Exit 0, changed false, no step; /sys was not written to, the ledger and the domain are as they were."""
+    document = journey.again.document
+    assert (document["changed"], document["outcomes"], document["plan"]) == (False, ["unchanged"], [])
+    assert document["result"]["vgpus"] == journey.attached.rows
+    assert journey.after_again == journey.attached
+
+
+def test_detach_leaves_host_and_list_as_before(journey: Journey) -> None:
+    """/sys, nvidia-smi, the ledger and `list` are what they were before attach."""
+    assert journey.detached.hardware == journey.before.hardware
+    assert journey.detached.smi == journey.before.smi
+    assert journey.detached.rows == journey.before.rows == []
+    assert journey.detached.ledger == []
+
+
+def test_detach_leaves_the_domain_equivalent(journey: Journey) -> None:
+    """The definition, passwords included, is what it was; no device changed its guest address."""
+    domains.assert_equivalent(journey.before.xml, journey.detached.xml)
+
+
+def test_the_vnc_password_stays(journey: Journey) -> None:
+    """A password that libvirt only tells who asks for it is there after attach and after detach."""
+    for seen in (journey.attached, journey.detached):
+        graphics = ET.fromstring(seen.xml).find("devices/graphics")
+        assert graphics is not None
+        assert graphics.get("passwd") == domains.VNC_PASSWORD
+
+
+def test_what_another_client_edits_in_between_survives(lab: Lab) -> None:
+    """Description, foreign metadata and a device that came after our attach are untouched by our detach."""
+    vm = "vm02"
+    domains.settle(lab, HOST, vm)
+    vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", HOST)
+    lab.must(HOST, "virsh", "desc", vm, "--config", "--new-desc", "'kept by another tool'")
+    lab.must(HOST, f"virsh metadata {vm} --config --uri urn:other:1 --key other --set '<backup day=\"mon\"/>'")
+    rng = "<rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>"
+    lab.must(HOST, f"cat > /root/rng.xml && virsh attach-device {vm} /root/rng.xml --config", text=rng)
+    edited = domains.dump(lab, HOST, vm)
+
+    vgpumgr(lab, "detach", vm, "--on", HOST, "--yes")
+
+    after = domains.dump(lab, HOST, vm)
+    domains.assert_equivalent(domains.without_ours(edited), after)
+    root = ET.fromstring(after)
+    assert root.findtext("description") == "kept by another tool"
+    assert root.find("metadata/{urn:other:1}backup") is not None
+    assert root.find("devices/rng/address") is not None
+    assert domains.hostdevs(after) == {}
+
+
+def test_on_i440fx_the_domain_is_byte_identical(lab: Lab) -> None:
+    """On machine `pc` libvirt leaves nothing behind but an empty <metadata/>."""
+    vm = "pc01"
+    domains.define(lab, HOST, domains.new_vm(vm, machine="pc"))
+    before = domains.settle(lab, HOST, vm)
+    vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", HOST)
+    assert domains.dump(lab, HOST, vm) != before
+
+    vgpumgr(lab, "detach", vm, "--on", HOST, "--yes")
+
+    assert domains.dump(lab, HOST, vm).replace("  <metadata/>\n", "") == before

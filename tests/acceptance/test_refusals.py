@@ -1,0 +1,260 @@
+"""What cannot be done: each with its exit code, its words and its way on, for people and for scripts; nothing is changed.
+
+Every run here goes through `vgpumgr()`, which finds a traceback on either stream.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance import domains, truth
+from tests.acceptance.command import vgpumgr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.lab_fixtures import Lab
+
+pytestmark = pytest.mark.lab
+
+HOST, OTHER = "kvm01", "kvm02"
+
+
+@pytest.fixture
+def broken(vf_lab: Lab) -> Iterator[Lab]:
+    """The lab for a test that breaks hosts of it: mended afterwards."""
+    yield vf_lab
+    for host in (HOST, OTHER):
+        vf_lab.control(host, "clear")
+
+
+def fail(lab: Lab, *arguments: str, code: int, error: str) -> dict[str, Any]:
+    """Run it with `-o json`: the exit code, the class of the error, and nothing on stdout."""
+    ran = vgpumgr(lab, *arguments, "-o", "json", code=code)
+    assert ran.out == ""
+    assert ran.error["error"] == error
+    return ran.error
+
+
+# What was asked
+
+
+def test_an_unknown_vm_gets_the_nearest_name(vf_lab: Lab) -> None:
+    """Exit 2, and the hint names the VM that was likely meant."""
+    ran = vgpumgr(vf_lab, "attach", "vm001", "--profile", "4Q", code=2)
+    assert ran.out == ""
+    assert ran.err.splitlines()[-2:] == ["error: none of 2 hosts has a VM 'vm001'", "hint: did you mean vm01?"]
+
+
+def test_an_unknown_vm_without_a_near_one_gets_a_way_to_look(vf_lab: Lab) -> None:
+    """Exit 2; where no name is near, the hint says where the names are."""
+    error = fail(vf_lab, "attach", "nosuchvm", "--profile", "4Q", code=2, error="UnknownVm")
+    assert "nosuchvm" in error["message"]
+    assert "virsh list" in error["hint"]
+
+
+def test_a_profile_that_nobody_has_is_an_unknown_name(vf_lab: Lab) -> None:
+    """Exit 2, with a line per GPU, and where to see what there is."""
+    error = fail(vf_lab, "attach", "vm01", "--profile", "5Q", "--on", HOST, code=2, error="UnknownProfile")
+    assert "5Q" in error["message"]
+    assert len(error["details"]) == 2
+    assert "vgpumgr profiles" in error["hint"]
+
+
+def test_a_boards_profile_on_a_host_without_it_is_no_capacity(vf_lab: Lab) -> None:
+    """Exit 5 for A40-4Q on the host with an A100: NVIDIA has that type, this host has not."""
+    error = fail(vf_lab, "attach", "vm31", "--profile", "A40-4Q", "--on", OTHER, code=5, error="ProfileNotHere")
+    assert error["details"] == ["0000:41:00.0  A100  has no A40-4Q"]
+
+
+def test_a_short_profile_that_only_another_host_has_is_no_capacity(vf_lab: Lab) -> None:
+    """Exit 5, and the hint names the host that could, and why that does not help."""
+    error = fail(vf_lab, "attach", "vm31", "--profile", "4Q", "--on", OTHER, code=5, error="NoCapacity")
+    assert error["hint"].startswith(HOST)
+
+
+def test_what_is_no_profile_says_how_one_is_written(vf_lab: Lab) -> None:
+    error = fail(vf_lab, "attach", "vm01", "--profile", "banana", code=2, error="BadName")
+    assert "4Q" in error["hint"]
+
+
+def test_an_ambiguous_vm_names_the_hosts_and_the_option(vf_lab: Lab) -> None:
+    """Exit 2 for a name that two hosts have; --on decides it."""
+    for host in (HOST, OTHER):
+        domains.define(vf_lab, host, domains.new_vm("twin"))
+    error = fail(vf_lab, "attach", "twin", "--profile", "4C", code=2, error="AmbiguousVm")
+    assert (HOST in error["message"], OTHER in error["message"], "--on" in error["hint"]) == (True, True, True)
+    vgpumgr(vf_lab, "attach", "twin", "--profile", "4C", "--on", OTHER, "--check", code=3)
+
+
+def test_on_the_wrong_host_the_vm_is_unknown(vf_lab: Lab) -> None:
+    """--on says where to look: a VM of another host is not found there, exit 2."""
+    error = fail(vf_lab, "attach", "vm31", "--profile", "4C", "--on", HOST, code=2, error="UnknownVm")
+    assert "kvm01 has no VM 'vm31'" in error["message"]
+
+
+def test_an_unknown_host_gets_the_nearest_name(vf_lab: Lab) -> None:
+    error = fail(vf_lab, "attach", "vm01", "--profile", "4Q", "--on", "kwm01", code=2, error="UnknownHost")
+    assert HOST in error["hint"]
+
+
+def test_an_unknown_gpu_is_told_what_there_is(vf_lab: Lab) -> None:
+    """Exit 2; each GPU of the host is one line."""
+    ask = ("attach", "vm01", "--profile", "4Q", "--on", HOST, "--gpu-id", "0000:99:00.0")
+    error = fail(vf_lab, *ask, code=2, error="UnknownGpu")
+    assert [line.split()[0] for line in error["details"]] == ["0000:41:00.0", "0000:81:00.0"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("attach", "vm01"), ("attch", "vm01"), ("list", "--output", "jsn"), ("attach", "--profile", "4Q"), ("list", "-x")],
+    ids=lambda words: " ".join(words),
+)
+def test_what_the_command_line_does_not_know_is_exit_2(vf_lab: Lab, arguments: tuple[str, ...]) -> None:
+    """A missing or unknown word: usage on stderr, nothing on stdout; with json one error object."""
+    plain = vgpumgr(vf_lab, *arguments, code=2)
+    assert (plain.out, "Usage:" in plain.err) == ("", True)
+    assert vgpumgr(vf_lab, "-o", "json", *arguments, code=2).error["error"] == "UsageError"
+
+
+def test_what_removes_needs_a_yes(vf_lab: Lab) -> None:
+    """Without a terminal detach does nothing and leaves with 2, saying that --yes is wanted; attach never asks."""
+    vgpumgr(vf_lab, "attach", "vm03", "--profile", "4Q", "--on", HOST)
+    before = truth.hardware(vf_lab, HOST)
+    assert "--yes" in fail(vf_lab, "detach", "vm03", "--on", HOST, code=2, error="UsageError")["hint"]
+    assert truth.hardware(vf_lab, HOST) == before
+    vgpumgr(vf_lab, "--yes", "detach", "vm03", "--on", HOST)
+
+
+# The inventory
+
+
+def test_an_inventory_with_three_mistakes_is_told_all_three(vf_lab: Lab, tmp_path: Path) -> None:
+    """Exit 2 and three lines, each with its file and line, before any host is asked."""
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "hosts.yml").write_text("hypervisors:\n  hosts:\n    kvm01:\n      ansible_port: many\n", encoding="utf-8")
+    (tmp_path / "host_vars/kvm01.yml").write_text(
+        "vgpumgr_polcy: spread\nvgpumgr_vms:\n  vm01: {vgpu0: {profile: banana}}\n", encoding="utf-8"
+    )
+    error = fail(vf_lab, "-i", str(tmp_path), "list", code=2, error="InventoryError")
+    assert "3 problems" in error["message"]
+    places = {re.sub(r"^(\S+?:\d+).*", r"\1", line) for line in error["details"]}
+    assert places == {"hosts.yml:4", "host_vars/kvm01.yml:1", "host_vars/kvm01.yml:3"}
+
+
+def test_without_a_host_the_inventory_is_the_error(vf_lab: Lab, tmp_path: Path) -> None:
+    """Exit 2 where the inventory has no host, and where there is no inventory."""
+    (tmp_path / "hosts.yml").write_text("hypervisors: {hosts: {}}\n", encoding="utf-8")
+    error = fail(vf_lab, "-i", str(tmp_path), "attach", "vm01", "--profile", "4Q", code=2, error="InventoryError")
+    assert "no host" in error["details"][0]
+    missing = fail(vf_lab, "-i", str(tmp_path / "none"), "list", code=2, error="InventoryError")
+    assert str(tmp_path / "none") in missing["message"]
+
+
+# The hosts
+
+
+def test_a_dead_host_does_not_hide_the_others(broken: Lab) -> None:
+    """Exit 4 with the stage; the host that answers is listed all the same, and the dead one is unknown, not empty."""
+    vgpumgr(broken, "attach", "vm31", "--profile", "4C", "--on", OTHER)
+    broken.control(HOST, "fault", name="ssh-refused")
+
+    ran = vgpumgr(broken, "list", "-o", "json", code=4)
+    document = __import__("json").loads(ran.out)
+    assert [row["vm"] for row in document["vgpus"]] == ["vm31"]
+    assert [row["host"] for row in document["unreached"]] == [HOST]
+    assert document["outcomes"] == ["done", "unreached"]
+    assert ran.error["error"] == "Unreachable"
+    assert ran.error["message"].startswith("kvm01: tcp: ")
+
+    broken.control(HOST, "clear")
+    vgpumgr(broken, "detach", "vm31", "--on", OTHER, "--yes")
+
+
+def test_several_dead_hosts_are_still_one_error_object(broken: Lab) -> None:
+    """With -o json stderr has one object however many hosts fail, and each has its line."""
+    for host in (HOST, OTHER):
+        broken.control(host, "fault", name="ssh-refused")
+    error = vgpumgr(broken, "list", "-o", "json", code=4).error
+    assert [line.split(":")[0] for line in error["details"]] == [HOST, OTHER]
+    people = vgpumgr(broken, "list", code=4)
+    assert people.out == ""
+    assert people.err.count("error: kvm0") == 2
+
+
+def test_a_vm_that_may_be_on_a_dead_host_is_unreached(broken: Lab) -> None:
+    """Exit 4, not 2: nobody can say that the VM does not exist. A VM that is found goes on, with a finding."""
+    broken.control(HOST, "fault", name="ssh-refused")
+    error = fail(broken, "attach", "vm01", "--profile", "4Q", code=4, error="VmNotSeen")
+    assert error["details"][0].startswith("kvm01: tcp: ")
+    found = vgpumgr(broken, "attach", "vm31", "--profile", "4C", "--check", "-o", "json", code=3).document
+    assert [finding["kind"] for finding in found["findings"]] == ["unreached"]
+
+
+def test_a_host_without_libvirtd_says_so(broken: Lab) -> None:
+    """Exit 4 at the stage libvirt, with how to start it."""
+    broken.control(HOST, "fault", name="libvirtd-down")
+    error = fail(broken, "attach", "vm01", "--profile", "4Q", "--on", HOST, code=4, error="Unreachable")
+    assert error["message"].startswith("kvm01: libvirt: ")
+    assert "systemctl start libvirtd" in error["hint"]
+
+
+def test_a_changed_host_key_is_refused_with_the_fix(vf_lab: Lab, tmp_path: Path) -> None:
+    """Exit 4; both fingerprints and the command that mends it, once a person has compared them."""
+    inventory = _with_known_hosts(vf_lab, tmp_path, lambda line: f"{line.rsplit(' ', 1)[0]} {_other_key(vf_lab)}\n")
+    error = fail(vf_lab, "-i", str(inventory), "list", HOST, code=4, error="HostKeyRefused")
+    assert "CHANGED" in error["message"]
+    assert (error["message"] + error["details"][0]).count("SHA256:") == 2
+    assert "ssh-keygen -R" in error["hint"]
+
+
+def test_an_unknown_host_key_is_refused_with_the_fix(vf_lab: Lab, tmp_path: Path) -> None:
+    """Exit 4; the fingerprint that the host offers, and the command that trusts it."""
+    inventory = _with_known_hosts(vf_lab, tmp_path, lambda _: "")
+    error = fail(vf_lab, "-i", str(inventory), "list", HOST, code=4, error="HostKeyRefused")
+    assert "SHA256:" in error["message"]
+    assert "ssh-keyscan" in error["hint"]
+
+
+def test_a_driver_that_says_eio_is_translated_and_everything_is_undone(broken: Lab) -> None:
+    """Exit 1 with the path, the errno and its likely causes; claim, hostdev, ledger and /sys are as before."""
+    before = domains.settle(broken, HOST, "vm04"), truth.hardware(broken, HOST), truth.ledger(broken, HOST)
+    broken.control(HOST, "fault", name="create-eio")
+    error = fail(broken, "attach", "vm04", "--profile", "4Q", "--on", HOST, code=1, error="SysfsRefused")
+    assert re.search(r"/sys/.*/create.*EIO", error["message"])
+    assert any("likely" in line for line in (*error["details"], error["hint"] or ""))
+    after = domains.dump(broken, HOST, "vm04")
+    domains.assert_equivalent(before[0], after)
+    assert (truth.hardware(broken, HOST), truth.ledger(broken, HOST)) == before[1:]
+
+
+def test_the_same_command_works_once_the_fault_is_gone(broken: Lab) -> None:
+    """What was undone is in nobody's way."""
+    broken.control(HOST, "fault", name="create-eio")
+    vgpumgr(broken, "attach", "vm05", "--profile", "4Q", "--on", HOST, code=1)
+    broken.control(HOST, "clear")
+    vgpumgr(broken, "attach", "vm05", "--profile", "4Q", "--on", HOST)
+    vgpumgr(broken, "detach", "vm05", "--on", HOST, "--yes")
+
+
+def _with_known_hosts(lab: Lab, folder: Path, change: Any) -> Path:
+    """A copy of the lab's inventory whose known_hosts has each line changed."""
+    inventory = folder / "inventory"
+    shutil.copytree(lab.layout.inventory, inventory)
+    lines = lab.layout.known_hosts.read_text(encoding="ascii").splitlines()
+    (folder / "known_hosts").write_text("".join(change(line) for line in lines), encoding="ascii")
+    hosts = inventory / "hosts.yml"
+    text = hosts.read_text(encoding="utf-8").replace(str(lab.layout.known_hosts), str(folder / "known_hosts"))
+    hosts.write_text(text, encoding="utf-8")
+    return inventory
+
+
+def _other_key(lab: Lab) -> str:
+    """A key that is valid and not the host's: the lab's own."""
+    return (lab.layout.folder / "key.pub").read_text(encoding="ascii").split()[1]
