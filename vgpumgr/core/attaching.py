@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.claims import Claim
     from vgpumgr.core.domain_xml import Domain, Saved
-    from vgpumgr.core.names import MdevUuid, Slot, VmUuid
+    from vgpumgr.core.names import MdevUuid, PciAddress, Slot, VmUuid
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.plan import Plan
     from vgpumgr.core.profiles import Wish
@@ -119,7 +119,11 @@ def no_capacity(
     if not verdict.reasons:
         return errors.NoCapacity(f"{host} has no NVIDIA GPU for {domain.name}", hint=f"vgpumgr discover {host}")
     fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits there either. "
-    return errors.NoCapacity(f"no GPU of {host} can take {profile.text} for {domain.name}", details=lines, hint=fits + "`vgpumgr profiles --fits`")
+    return errors.NoCapacity(
+        f"no GPU of {host} can take {profile.text} for {domain.name}",
+        details=lines,
+        hint=fits + "`vgpumgr profiles --fits`",
+    )
 
 
 def _guard_attach(view: HostView, domain: Domain, saved: Saved) -> None:
@@ -231,7 +235,12 @@ def _pending_place(
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     parent = next((item for item in gpu.parents if item.pci == claim.binding.parent), None) if gpu else None
     kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
-    if gpu is None or parent is None or kind is None or placement.may_create(view.snapshot, gpu, parent, kind):
+    if (
+        gpu is None
+        or parent is None
+        or kind is None
+        or placement.may_create(view.snapshot, gpu, parent, kind, _named(view, domain, claim.slot))
+    ):
         return None
     if claim.binding.uuid is not None and _uuid_exists(view, claim.binding.uuid):
         return None
@@ -256,10 +265,21 @@ def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.
     among = None
     if request.gpus is not None:
         among = [gpu for gpu in view.snapshot.gpus if gpu.uuid in request.gpus]
-    verdict = placement.place(view.snapshot, profile, policy=request.policy, among=among)
+    named = _named(view, domain, request.slot)
+    verdict = placement.place(view.snapshot, profile, policy=request.policy, among=among, named=named)
     if isinstance(verdict, placement.Placed):
         return verdict
     raise no_capacity(view, domain, profile, verdict)
+
+
+def _named(view: HostView, domain: Domain, slot: Slot) -> dict[PciAddress, str]:
+    """The PCI functions that definitions and running VMs name, this very slot's aside, and whose they are."""
+    return {
+        device.pci: other.name
+        for other in sorted(view.domains, key=lambda item: item.name)
+        for device in other.mentioned
+        if device.pci is not None and not (other.uuid == domain.uuid and device.slot == slot)
+    }
 
 
 def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Placed) -> VgpuSpec:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from vgpumgr.core import profiles
 from vgpumgr.core import snapshot as observed
 from vgpumgr.core.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from vgpumgr.core.names import PciAddress
     from vgpumgr.core.profiles import Profile
@@ -95,11 +96,17 @@ def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
 
 
 def place(
-    snapshot: HostSnapshot, profile: Profile, *, policy: str = SPREAD, among: Sequence[Gpu] | None = None
+    snapshot: HostSnapshot,
+    profile: Profile,
+    *,
+    policy: str = SPREAD,
+    among: Sequence[Gpu] | None = None,
+    named: Mapping[PciAddress, str] | None = None,
 ) -> Placed | NoPlace:
     """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
 
-    `among` limits the choice to these GPUs. The only policy built is spread: the GPU with the smallest share given away,
+    `among` limits the choice to these GPUs. `named` are the functions that a definition names, and whose: whatever is on
+    them now, that VM takes them at its next start. The only policy built is spread: the GPU with the smallest share given away,
     the lowest PCI address among equals; on it the first free parent.
     """
     if policy != SPREAD:
@@ -108,7 +115,7 @@ def place(
     candidates: list[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]] = []
     reasons: list[tuple[PciAddress, str, str]] = []
     for gpu in gpus:
-        verdict = _candidate(snapshot, gpu, profile)
+        verdict = _candidate(snapshot, gpu, profile, named)
         if isinstance(verdict, str):
             reasons.append((gpu.pci, gpu.board or gpu.name or "?", verdict))
         else:
@@ -117,9 +124,9 @@ def place(
     if not candidates:
         return NoPlace(
             reasons=tuple(reasons),
-            fits=_alternatives(snapshot, gpus, profile),
-            unknown_profile=not any(find_type(gpu, profile) for gpu in gpus)
-            and all(gpu.types is not None for gpu in gpus),
+            fits=_alternatives(snapshot, gpus, profile, named),
+            unknown_profile=not any(find_type(gpu, profile) for gpu in snapshot.gpus)
+            and all(gpu.types is not None for gpu in snapshot.gpus),
         )
     candidates.sort(key=lambda row: row[:2])
     _, _, gpu, parent, kind = candidates[0]
@@ -145,8 +152,14 @@ def share_given(snapshot: HostSnapshot, gpu: Gpu) -> Fraction:
     return total
 
 
-def may_create(snapshot: HostSnapshot, gpu: Gpu, parent: Parent, kind: VgpuType) -> str | None:
-    """Why this very parent cannot take the type now; None when it can."""
+def may_create(
+    snapshot: HostSnapshot,
+    gpu: Gpu,
+    parent: Parent,
+    kind: VgpuType,
+    named: Mapping[PciAddress, str] | None = None,
+) -> str | None:
+    """Why this very parent cannot take the type now; None when it can. `named` as place has it."""
     problem = unfit(gpu)
     if problem:
         return problem
@@ -160,6 +173,8 @@ def may_create(snapshot: HostSnapshot, gpu: Gpu, parent: Parent, kind: VgpuType)
         taken = next((occupant for occupant in there if occupant.parent == parent.pci), None)
         if taken is not None:
             return f"{parent.pci} is taken ({taken.type_name}, {taken.owner})"
+        if named and parent.pci in named:
+            return f"{parent.pci} is taken (in the definition of {named[parent.pci]})"
     if parent.creatable is None:
         return f"what {parent.pci} would take could not be read"
     reserved = sum(1 for occupant in there if not occupant.there) if parent.vf_index is None else 0
@@ -181,21 +196,26 @@ def unfit(gpu: Gpu) -> str | None:
     return None
 
 
-def _candidate(snapshot: HostSnapshot, gpu: Gpu, profile: Profile) -> tuple[Parent, VgpuType] | str:
+def _candidate(
+    snapshot: HostSnapshot, gpu: Gpu, profile: Profile, named: Mapping[PciAddress, str] | None
+) -> tuple[Parent, VgpuType] | str:
     problem = unfit(gpu)
     if problem:
         return problem
     kind = find_type(gpu, profile)
     if kind is None:
         return f"has no {profile.short if profile.board in (None, gpu.board) else profile.text}"
-    verdict = "has no virtual function"
+    if not gpu.parents:
+        return "has no virtual function"
+    # A VF that is taken is no reason while another one is free: then that one's refusal is.
+    verdict = f"every virtual function is taken ({len(gpu.parents)})"
     for parent in gpu.parents:
-        refusal = may_create(snapshot, gpu, parent, kind)
+        refusal = may_create(snapshot, gpu, parent, kind, named)
         if refusal is None:
             return parent, kind
-        if parent.vf_index is None or " is taken " not in refusal:
+        if " is taken " not in refusal:
             verdict = refusal
-    return verdict if " is taken " not in verdict else f"every virtual function is taken ({len(gpu.parents)})"
+    return verdict
 
 
 def _size_conflict(there: Sequence[Occupant], kind: VgpuType) -> str | None:
@@ -240,37 +260,38 @@ class Fit:
     left: int | None
 
 
-def fits(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Fit, ...]:
-    """Every type that would be placed on a GPU now."""
+def fits(snapshot: HostSnapshot, gpu: Gpu, named: Mapping[PciAddress, str] | None = None) -> tuple[Fit, ...]:
+    """Every type that would be placed on a GPU now. `named` as place has it."""
     found: list[Fit] = []
     there = len(occupants(snapshot, gpu))
     for kind in (gpu.types or {}).values():
-        open_parents = [parent for parent in gpu.parents if may_create(snapshot, gpu, parent, kind) is None]
+        open_parents = [parent for parent in gpu.parents if may_create(snapshot, gpu, parent, kind, named) is None]
         if open_parents:
             offered = sum((parent.creatable or {}).get(kind.id, 0) for parent in open_parents)
             found.append(Fit(gpu=gpu, type=kind, left=offered if kind.max is None else min(offered, kind.max - there)))
     return tuple(found)
 
 
-def _alternatives(snapshot: HostSnapshot, gpus: Sequence[Gpu], profile: Profile) -> tuple[str, ...]:
+def _alternatives(
+    snapshot: HostSnapshot, gpus: Sequence[Gpu], profile: Profile, named: Mapping[PciAddress, str] | None
+) -> tuple[str, ...]:
     """Per GPU the type that fits now and is nearest to what was asked: the same series, the next size up."""
     found: list[str] = []
-    wanted_series = profile.short.rstrip("4")[-1:]
-    digits = "".join(character for character in profile.short.rpartition("-")[2] if character.isdigit())
-    wanted_size = int(digits or 0)
+    wanted = profiles.parse_type_name(f"{profile.board or 'any'}-{profile.short}")
     for gpu in gpus:
-        rows = [fit for fit in fits(snapshot, gpu) if fit.type.parsed is not None]
-        rows.sort(key=lambda fit: _distance(fit.type, wanted_series, wanted_size))
+        rows = [fit for fit in fits(snapshot, gpu, named) if fit.type.parsed is not None]
+        rows.sort(key=lambda fit: _distance(fit.type, wanted))
         if rows:
             left = "" if rows[0].left is None else f" ({rows[0].left} left)"
             found.append(f"{rows[0].type.type_name} on {gpu.pci}{left}")
     return tuple(found)
 
 
-def _distance(kind: VgpuType, series: str, size: int) -> tuple[bool, bool, int, int]:
+def _distance(kind: VgpuType, wanted: profiles.TypeName) -> tuple[bool, bool, int, int]:
     parsed = kind.parsed
     assert parsed is not None
-    return parsed.series != series, parsed.size_gb < size, abs(parsed.size_gb - size), kind.id
+    size = wanted.size_gb
+    return parsed.series != wanted.series, parsed.size_gb < size, abs(parsed.size_gb - size), kind.id
 
 
 def nearest_profile(snapshot: HostSnapshot, profile: Profile) -> str | None:
