@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.lab_fixtures import Lab
 
 OURS = "{urn:vgpumgr:domain:1}vgpumgr"
-VNC_PASSWORD = "geheim"  # noqa: S105 -- a word for a simulated VM
+VNC_PASSWORD = "geheim"
 
 
 def dump(lab: Lab, host: str, vm: str) -> str:

@@ -5,7 +5,7 @@ Every run here goes through `vgpumgr()`, which finds a traceback on either strea
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -114,7 +114,7 @@ def test_an_unknown_gpu_is_told_what_there_is(vf_lab: Lab) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [("attach", "vm01"), ("attch", "vm01"), ("list", "--output", "jsn"), ("attach", "--profile", "4Q"), ("list", "-x")],
-    ids=lambda words: " ".join(words),
+    ids=" ".join,
 )
 def test_what_the_command_line_does_not_know_is_exit_2(vf_lab: Lab, arguments: tuple[str, ...]) -> None:
     """A missing or unknown word: usage on stderr, nothing on stdout; with json one error object."""
@@ -138,7 +138,9 @@ def test_what_removes_needs_a_yes(vf_lab: Lab) -> None:
 def test_an_inventory_with_three_mistakes_is_told_all_three(vf_lab: Lab, tmp_path: Path) -> None:
     """Exit 2 and three lines, each with its file and line, before any host is asked."""
     (tmp_path / "host_vars").mkdir()
-    (tmp_path / "hosts.yml").write_text("hypervisors:\n  hosts:\n    kvm01:\n      ansible_port: many\n", encoding="utf-8")
+    (tmp_path / "hosts.yml").write_text(
+        "hypervisors:\n  hosts:\n    kvm01:\n      ansible_port: many\n", encoding="utf-8"
+    )
     (tmp_path / "host_vars/kvm01.yml").write_text(
         "vgpumgr_polcy: spread\nvgpumgr_vms:\n  vm01: {vgpu0: {profile: banana}}\n", encoding="utf-8"
     )
@@ -162,18 +164,17 @@ def test_without_a_host_the_inventory_is_the_error(vf_lab: Lab, tmp_path: Path) 
 
 def test_a_dead_host_does_not_hide_the_others(broken: Lab) -> None:
     """Exit 4 with the stage; the host that answers is listed all the same, and the dead one is unknown, not empty."""
-    vgpumgr(broken, "attach", "vm31", "--profile", "4C", "--on", OTHER)
     broken.control(HOST, "fault", name="ssh-refused")
+    vgpumgr(broken, "attach", "vm31", "--profile", "4C")
 
     ran = vgpumgr(broken, "list", "-o", "json", code=4)
-    document = __import__("json").loads(ran.out)
+    document = json.loads(ran.out)
     assert [row["vm"] for row in document["vgpus"]] == ["vm31"]
     assert [row["host"] for row in document["unreached"]] == [HOST]
     assert document["outcomes"] == ["done", "unreached"]
     assert ran.error["error"] == "Unreachable"
     assert ran.error["message"].startswith("kvm01: tcp: ")
 
-    broken.control(HOST, "clear")
     vgpumgr(broken, "detach", "vm31", "--on", OTHER, "--yes")
 
 
@@ -208,7 +209,7 @@ def test_a_host_without_libvirtd_says_so(broken: Lab) -> None:
 def test_a_changed_host_key_is_refused_with_the_fix(vf_lab: Lab, tmp_path: Path) -> None:
     """Exit 4; both fingerprints and the command that mends it, once a person has compared them."""
     inventory = _with_known_hosts(vf_lab, tmp_path, lambda line: f"{line.rsplit(' ', 1)[0]} {_other_key(vf_lab)}\n")
-    error = fail(vf_lab, "-i", str(inventory), "list", HOST, code=4, error="HostKeyRefused")
+    error = fail(vf_lab, "-i", str(inventory), "show", "vm01", "--on", HOST, code=4, error="HostKeyRefused")
     assert "CHANGED" in error["message"]
     assert (error["message"] + error["details"][0]).count("SHA256:") == 2
     assert "ssh-keygen -R" in error["hint"]
@@ -217,7 +218,7 @@ def test_a_changed_host_key_is_refused_with_the_fix(vf_lab: Lab, tmp_path: Path)
 def test_an_unknown_host_key_is_refused_with_the_fix(vf_lab: Lab, tmp_path: Path) -> None:
     """Exit 4; the fingerprint that the host offers, and the command that trusts it."""
     inventory = _with_known_hosts(vf_lab, tmp_path, lambda _: "")
-    error = fail(vf_lab, "-i", str(inventory), "list", HOST, code=4, error="HostKeyRefused")
+    error = fail(vf_lab, "-i", str(inventory), "show", "vm01", "--on", HOST, code=4, error="HostKeyRefused")
     assert "SHA256:" in error["message"]
     assert "ssh-keyscan" in error["hint"]
 

@@ -104,4 +104,4 @@ def _describe(file: Path) -> str:
     kind = stat.filemode(about.st_mode)
     if stat.S_ISREG(about.st_mode):
         return f"{kind} {about.st_mtime_ns} {about.st_ctime_ns} {hashlib.sha256(file.read_bytes()).hexdigest()}"
-    return f"{kind} {os.readlink(file)}" if stat.S_ISLNK(about.st_mode) else kind
+    return f"{kind} {file.readlink()}" if stat.S_ISLNK(about.st_mode) else kind

@@ -44,9 +44,7 @@ def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     if not rows and settings.for_people:
         _say_none(fleet, "no vGPUs on")
     else:
-        output.print_rows(
-            settings, document, [_table_row(row) for row in rows], columns=_VGPU, wide=_VGPU_WIDE, name="vm"
-        )
+        output.print_rows(settings, document, _shown(settings, rows), columns=_VGPU, wide=_VGPU_WIDE, name="vm")
     return _finish(settings, fleet, findings)
 
 
@@ -99,7 +97,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
         if not found.rows:
             output.echo("  no vGPU")
     if found.rows or not settings.for_people:
-        rows = [_table_row(row) for row in found.rows]
+        rows = _shown(settings, found.rows)
         output.print_rows(settings, document, rows, columns=_VGPU[1:], wide=_VGPU_WIDE, name="slot")
     output.print_findings(settings, found.findings)
     return 0
@@ -207,17 +205,21 @@ def _read(settings: Settings, hosts: Sequence[str]) -> Fleet:
 def _finish(settings: Settings, fleet: Fleet, findings: Iterable[Finding]) -> int:
     """Findings and unreached hosts on stderr, and the exit code."""
     output.print_findings(settings, findings)
-    for _, error in fleet.errors:
-        output.print_error(settings, error)
+    output.print_errors(settings, [error for _, error in fleet.errors])
     return output.worst_exit(error.exit_code for _, error in fleet.errors)
 
 
 def _fleet_json(fleet: Fleet) -> dict[str, object]:
-    outcomes = sorted({error.outcome for _, error in fleet.errors}) or ["done"]
+    outcomes = {error.outcome for _, error in fleet.errors} | ({"done"} if fleet.views else set())
     return {
-        "outcomes": outcomes,
+        "outcomes": sorted(outcomes),
         "unreached": [{"host": host, **output.error_json(error)} for host, error in fleet.errors],
     }
+
+
+def _shown(settings: Settings, rows: Iterable[VgpuRow]) -> list[dict[str, object]]:
+    """Rows for tables, with a dash for what is known to be absent; plain ones for csv and names, which programs read."""
+    return [_table_row(row) if settings.for_people else asdict(row) for row in rows]
 
 
 def _table_row(row: VgpuRow) -> dict[str, object]:

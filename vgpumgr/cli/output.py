@@ -134,6 +134,22 @@ def print_error(settings: Settings, error: VgpumgrError) -> None:
         click.echo(f"{style(settings, 'hint:', 'cyan')} {clean(error.hint)}", err=True)
 
 
+def print_errors(settings: Settings, errors: Sequence[VgpumgrError]) -> None:
+    """One error for each host, for people; for scripts always one object, with a detail for each where there are several."""
+    if len(errors) < 2 or settings.output not in ("json", "yaml"):
+        for error in errors:
+            print_error(settings, error)
+        return
+    kinds = {type(error).__name__ for error in errors}
+    joined = {
+        "error": kinds.pop() if len(kinds) == 1 else "HostError",
+        "message": f"{len(errors)} hosts could not be read",
+        "hint": "the details name each host and what stopped it; `unreached` on stdout has all that is known",
+        "details": [error.message for error in errors],
+    }
+    click.echo(json.dumps(joined), err=True)
+
+
 def error_json(error: VgpumgrError) -> dict[str, object]:
     return {
         "error": type(error).__name__,
