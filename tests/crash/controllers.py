@@ -1,0 +1,168 @@
+"""The tests' end of the zygote: start controllers, watch them, signal them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ENDS_S = 60.0  # no controller of these tests may take longer, whatever was done to it
+_START_S = 30.0
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    """Poll. AssertionError naming what did not come about."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
+        time.sleep(0.02)
+
+
+@dataclass(slots=True, kw_only=True)
+class Controller:
+    """One process of the program. `seconds` is how long it ran, once it has ended."""
+
+    argv: tuple[str, ...]
+    pid: int
+    began: float
+    folder: Path
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _status: int = 0
+    seconds: float = 0.0
+
+    def wait(self, seconds: float = ENDS_S) -> int:
+        """Its exit code, or minus the signal that ended it. AssertionError where it does not end."""
+        if not self._ended.wait(seconds):
+            self.kill(signal.SIGKILL)
+            raise AssertionError(f"still ran after {seconds:g} s: {self}")
+        return self._status
+
+    @property
+    def running(self) -> bool:
+        return not self._ended.is_set()
+
+    @property
+    def state(self) -> str:
+        """The letter of its state in /proc: T is stopped."""
+        return Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+
+    def kill(self, number: int) -> None:
+        if self.running:
+            os.kill(self.pid, number)
+
+    def end(self, status: int) -> None:
+        self._status, self.seconds = status, time.monotonic() - self.began
+        self._ended.set()
+
+    @property
+    def out(self) -> str:
+        return (self.folder / "out").read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def err(self) -> str:
+        return (self.folder / "err").read_text(encoding="utf-8", errors="replace")
+
+    def __str__(self) -> str:
+        how = "running" if self.running else f"exit {self._status} after {self.seconds:.1f} s"
+        return f"vgpumgr {' '.join(self.argv)}: {how}\n{self.out}{self.err}"
+
+
+class Zygote:
+    """A process that forks controllers. `close` ends it; the controllers must have ended by then."""
+
+    def __init__(self) -> None:
+        root = Path(__file__).resolve().parents[2]
+        self._folder = Path(tempfile.mkdtemp(prefix="crash-"))
+        self._numbers = itertools.count()
+        self._running: dict[int, Controller] = {}
+        self._early: dict[int, int] = {}
+        self._started: list[int] = []
+        self._change = threading.Condition()
+        self._turn = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "tests.crash.zygote"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=root,
+        )
+        self._reader = threading.Thread(target=self._read, name="zygote", daemon=True)
+        self._reader.start()
+
+    def start(
+        self, *argv: str, env: Mapping[str, str], interference: Mapping[str, Any] | None = None
+    ) -> Controller:
+        """Start `vgpumgr ARGV`; its temporary files go to a folder of its own (see `litter`)."""
+        folder = self._folder / str(next(self._numbers))
+        (folder / "tmp").mkdir(parents=True)
+        request = {
+            "argv": argv,
+            "env": {**env, "TMPDIR": str(folder / "tmp")},
+            "out": str(folder / "out"),
+            "err": str(folder / "err"),
+            "interference": interference,
+        }
+        assert self._process.stdin is not None
+        with self._turn:
+            began = time.monotonic()
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+            with self._change:
+                assert self._change.wait_for(lambda: self._started, _START_S), "the zygote does not answer"
+                pid = self._started.pop()
+                one = Controller(argv=argv, pid=pid, began=began, folder=folder)
+                if pid in self._early:
+                    one.end(self._early.pop(pid))
+                else:
+                    self._running[pid] = one
+        return one
+
+    def litter(self) -> list[str]:
+        """What controllers left in their temporary folders."""
+        return sorted(str(path) for path in self._folder.glob("*/tmp/*"))
+
+    def sweep(self) -> None:
+        """Forget the litter of processes that were killed at any moment."""
+        for path in self._folder.glob("*/tmp/*"):
+            shutil.rmtree(path)
+
+    @property
+    def running(self) -> list[Controller]:
+        with self._change:
+            return list(self._running.values())
+
+    def close(self) -> None:
+        for one in self.running:
+            one.kill(signal.SIGKILL)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(_START_S)
+        self._reader.join(_START_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        shutil.rmtree(self._folder)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            message = json.loads(line)
+            with self._change:
+                if "started" in message:
+                    self._started.append(message["started"])
+                elif message["ended"] in self._running:
+                    self._running.pop(message["ended"]).end(message["status"])
+                else:
+                    self._early[message["ended"]] = message["status"]
+                self._change.notify_all()

@@ -1,0 +1,119 @@
+"""The controller killed (SIGKILL) before, in and after each step, and at any moment: the same command again goes on."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.rig import check, host_of, must
+
+if TYPE_CHECKING:
+    from tests.crash.controllers import Controller
+    from tests.crash.rig import Rig
+
+pytestmark = pytest.mark.lab
+
+# Between two steps nothing happens: "after" one is "before" the next, and so only the last needs an "after".
+ATTACH = (
+    *("before:put_claim", "before:create_vgpu", "sent:create_vgpu", "before:attach_hostdev"),
+    *("before:bind_claim", "after:bind_claim"),
+)
+DETACH = (
+    *("before:leave_claim", "before:detach_hostdev", "before:destroy_vgpu", "sent:destroy_vgpu"),
+    *("before:drop_claim", "after:drop_claim"),
+)
+REPLACE = (
+    *("before:put_claim", "before:create_vgpu", "sent:create_vgpu", "before:detach_hostdev", "before:attach_hostdev"),
+    *("before:bind_claim", "before:destroy_vgpu", "sent:destroy_vgpu", "after:destroy_vgpu"),
+)
+each_framework = pytest.mark.parametrize("letter", ["p", "a", "d"], ids=["mdev-pf", "mdev-vf", "vendor-vfio"])
+
+
+def killed(one: Controller) -> None:
+    assert one.wait() == -signal.SIGKILL, str(one)
+
+
+def kill_at(point: str) -> dict[str, str]:
+    return {"at": point, "do": "kill"}
+
+
+@each_framework
+def test_killed_at_each_step_of_an_attach_and_a_detach(rig: Rig, letter: str) -> None:
+    """Each VM's attach is killed at one point and repeated, and then its detach."""
+    vms = {f"{letter}{number:02}": number - 1 for number in range(1, len(ATTACH) + 1)}
+
+    def attach(vm: str) -> None:
+        killed(rig.attach(vm, interference=kill_at(ATTACH[vms[vm]])))
+        must(rig.attach(vm))
+
+    def detach(vm: str) -> None:
+        killed(rig.detach(vm, interference=kill_at(DETACH[vms[vm]])))
+        must(rig.detach(vm))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(attach, vms))
+        check(rig, host_of(letter), dict.fromkeys(vms, "2Q"))
+        list(pool.map(detach, vms))
+        check(rig, host_of(letter), {})
+
+
+@each_framework
+def test_killed_at_each_step_of_a_replace(rig: Rig, letter: str) -> None:
+    """Each point on a VM of its own; the same command again ends in the new vGPU and without the old one."""
+    vms = {f"{letter}{number:02}": point for number, point in enumerate(REPLACE, start=1)}
+    # A T4 has no room for nine VMs twice.
+    with ThreadPoolExecutor(2) as pool:
+        for batch in (list(vms)[:5], list(vms)[5:]):
+            list(pool.map(lambda vm: must(rig.attach(vm)), batch))
+            list(pool.map(lambda vm: replace(rig, vm, vms[vm]), batch))
+            check(rig, host_of(letter), dict.fromkeys(batch, "2B"))
+            list(pool.map(lambda vm: must(rig.detach(vm)), batch))
+    check(rig, host_of(letter), {})
+
+
+def replace(rig: Rig, vm: str, point: str) -> None:
+    killed(rig.attach(vm, "--replace", "--yes", profile="2B", interference=kill_at(point)))
+    must(rig.attach(vm, "--replace", "--yes", profile="2B"))
+
+
+def test_killed_in_an_attach_and_detached_at_once(rig: Rig) -> None:
+    """Whoever changes their mind after a kill gets nothing left over, too."""
+    for number, point in enumerate(ATTACH, start=1):
+        killed(rig.attach(f"a{number:02}", interference=kill_at(point)))
+        must(rig.detach(f"a{number:02}"))
+    check(rig, "vf01", {})
+
+
+def test_killed_at_any_moment(rig: Rig) -> None:
+    """24 attaches and 12 detaches, each killed from outside at some moment of its life; the same again, and all is whole."""
+    chance = random.Random(20260731)
+
+    vms = [f"{letter}{number:02}" for letter in "ab" for number in range(1, 13)]
+
+    def attach(vm: str) -> None:
+        one = rig.attach(vm)
+        time.sleep(chance.uniform(0.0, 0.9))
+        one.kill(signal.SIGKILL)
+        assert one.wait() in (0, -signal.SIGKILL), str(one)
+        must(rig.attach(vm))
+
+    def detach(vm: str) -> None:
+        one = rig.detach(vm)
+        time.sleep(chance.uniform(0.2, 1.2))
+        one.kill(signal.SIGKILL)
+        assert one.wait() in (0, -signal.SIGKILL), str(one)
+        must(rig.detach(vm))
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(attach, vms))
+        rig.zygote.sweep()  # a socket's folder of the moment between its making and libvirt's connect
+        for host in ("vf01", "vf02"):
+            check(rig, host, {vm: "2Q" for vm in vms if host_of(vm) == host})
+        list(pool.map(detach, vms[:12]))
+        rig.zygote.sweep()
+        check(rig, "vf01", {})

@@ -1,0 +1,96 @@
+"""Starts controllers: real processes of `vgpumgr ARGUMENTS`, forked with the imports already done (they cost 0.3 s each).
+
+A child differs from `vgpumgr` on a shell only in that: it has its own session, files for output, /dev/null for input, and
+runs main() to the interpreter's end. Before that it may be given interference (see interference.py).
+
+    → {"argv": […], "env": {…}, "out": PATH, "err": PATH, "interference": {…} | null}      ← {"started": PID}
+                                                                                           ← {"ended": PID, "status": N}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import selectors
+import signal
+import sys
+from typing import Any
+
+_WARM = (
+    *("paramiko", "libvirt", "jinja2", "yaml", "click", "tabulate"),
+    *("vgpumgr.cli.main", "vgpumgr.cli.change", "vgpumgr.cli.wiring", "vgpumgr.cli.plan_text"),
+    *("vgpumgr.controller.attach", "vgpumgr.link.connection", "tests.crash.interference"),
+)
+
+
+def main() -> None:
+    for name in _WARM:
+        importlib.import_module(name)
+    wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    selector = selectors.DefaultSelector()
+    selector.register(0, selectors.EVENT_READ)
+    selector.register(wake, selectors.EVENT_READ)
+    buffer = b""
+    while True:
+        ready = {key.fd for key, _ in selector.select()}
+        if wake in ready:
+            os.read(wake, 4096)
+            _reap()
+        if 0 in ready:
+            piece = os.read(0, 65536)
+            if not piece:
+                return
+            *lines, buffer = (buffer + piece).split(b"\n")
+            for line in lines:
+                request = json.loads(line)
+                pid = os.fork()
+                if pid == 0:
+                    signal.set_wakeup_fd(-1)
+                    selector.close()
+                    os.close(wake)
+                    os.close(woken)
+                    _become(request)
+                _say({"started": pid})
+
+
+def _become(request: dict[str, Any]) -> None:
+    """The child: leaves by SystemExit through the top of the program, as the real one does."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, request["out"], _NEW), (2, request["err"], _NEW)):
+        descriptor = os.open(path, flags, 0o600)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(request["env"])
+
+    from tests.crash import interference
+    from vgpumgr.cli.main import main as run
+
+    if request["interference"] is not None:
+        interference.install(request["interference"])
+    run(request["argv"])
+
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            _say({"ended": pid, "status": os.waitstatus_to_exitcode(status)})
+
+
+def _say(message: dict[str, int]) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
