@@ -51,8 +51,9 @@ def plan_attach(view: HostView, request: AttachRequest, saved: Saved) -> Plan:
     claim = domain.claim(request.slot)
     _guard_claim(view, domain, request, claim)
     entries = view.entries(domain.uuid, request.slot)
-    keeping = _kept_entry(request, claim, entries)
+    keeping = _kept_entry(view, request, claim, entries)
     placed: placement.Placed | None = None
+    expect: str | None = changes.EMPTY
     if keeping is not None:
         target = plans.spec_of_entry(keeping)
         expect = _expect(view, keeping)
@@ -64,7 +65,6 @@ def plan_attach(view: HostView, request: AttachRequest, saved: Saved) -> Plan:
         else:
             placed = _place(view, request, domain)
             target = _new_spec(domain, request.slot, generation + 1, placed)
-        expect = changes.EMPTY
     steps = _attach_steps(view, domain, request, target, expect)
     old = [entry for entry in entries if entry.generation != target.generation]
     steps += detaching.destroy_steps(view, domain, old)
@@ -142,7 +142,7 @@ def _guard_attach(view: HostView, domain: Domain, saved: Saved) -> None:
 def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: Claim | None) -> None:
     """Whether what is claimed already lets this wish in."""
     detaching.guard_claim_readable(domain)
-    if claim is not None and domain.copied:
+    if domain.copied:  # whichever slot it is: all claims are written as one document, and the copies with it
         raise errors.ConflictingClaim(
             f"{domain.name} carries a copy of another VM's claim and hostdev (it is a clone or a restore)",
             hint=f"vgpumgr detach {domain.name} takes the copy out (the other VM keeps its vGPU); then attach again",
@@ -178,8 +178,13 @@ def _serves(claim: Claim, request: AttachRequest) -> bool:
     return request.gpus is None or claim.binding.gpu_uuid in request.gpus
 
 
-def _kept_entry(request: AttachRequest, claim: Claim | None, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
-    """The newest ledger entry, where it is what the wish asks for: then its vGPU is the target, at its generation."""
+def _kept_entry(
+    view: HostView, request: AttachRequest, claim: Claim | None, entries: Sequence[LedgerEntry]
+) -> LedgerEntry | None:
+    """The newest ledger entry, where it is what the wish asks for: then its vGPU is the target, at its generation.
+
+    Raises where it cannot be made again and no --replace was asked.
+    """
     usable = [entry for entry in entries if entry.state != "leaving"]
     if not usable or (claim is not None and claim.generation > usable[-1].generation):
         return None
@@ -189,7 +194,14 @@ def _kept_entry(request: AttachRequest, claim: Claim | None, entries: Sequence[L
     name = profiles.parse_type_name(entry.type_name)
     fitting = name.short == profile.short and profile.board in (None, name.board)
     if fitting and (request.gpus is None or entry.gpu_uuid in request.gpus):
-        return entry
+        if _other_framework(view, entry):
+            return None
+        obstacle = _obstacle(view, entry)
+        if obstacle is None:
+            return entry
+        if not request.replace:
+            raise obstacle
+        return None
     if not request.replace:
         raise errors.ConflictingClaim(
             f"the host's ledger holds {entry.type_name} on {entry.parent} for {entry.vm_name} slot {entry.slot}",
@@ -198,31 +210,49 @@ def _kept_entry(request: AttachRequest, claim: Claim | None, entries: Sequence[L
     return None
 
 
+def _other_framework(view: HostView, entry: LedgerEntry) -> bool:
+    """Whether the host's kernel makes another kind of vGPU now than the entry names: with an mdev's UUID, or without."""
+    gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
+    if gpu is None or gpu.framework is None:
+        return False
+    return (entry.uuid is None) != (gpu.framework == snapshot.VENDOR_VFIO)
+
+
+def _obstacle(view: HostView, entry: LedgerEntry) -> errors.VgpumgrError | None:
+    """Why an entry's vGPU that is gone cannot be made again where it was; None where it is there, or can be made."""
+    if view.snapshot.vgpu_of(entry) is not None:
+        return None
+    gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
+    if gpu is None:
+        return errors.Unsure(
+            f"the vGPU of {entry.vm_name} slot {entry.slot} was on GPU {entry.gpu} ({entry.gpu_uuid}), "
+            f"which {view.snapshot.host} does not show",
+            hint="bring the GPU back, or --replace to place the vGPU on another one",
+        )
+    blocker = next((item for item in gpu.vgpus if item.parent == entry.parent), None)
+    if blocker is not None and blocker.vf_index is not None:
+        return errors.Unsure(
+            f"drift: the ledger has {entry.type_name} for {entry.vm_name} on {entry.parent}, and {blocker.type_name} "
+            f"({blocker.uuid or blocker.parent}) is there",
+            hint="free that virtual function, or --replace to place the vGPU anew",
+        )
+    reason = placement.may_make_again(view.snapshot, gpu, entry)
+    if reason is None:
+        return None
+    return errors.NoCapacity(
+        f"the vGPU of {entry.vm_name} slot {entry.slot} cannot be made again at its place, {entry.parent}",
+        details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],
+        hint="free what is in its way, or --replace to place the vGPU anew",
+    )
+
+
 def _expect(view: HostView, entry: LedgerEntry) -> str | None:
     """What stands between a kept entry and a vGPU that is made: None, same or empty. Raises on drift."""
     vgpu = view.snapshot.vgpu_of(entry)
     if vgpu is None:
-        gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
-        if gpu is None:
-            raise errors.Unsure(
-                f"the vGPU of {entry.vm_name} slot {entry.slot} was on GPU {entry.gpu} ({entry.gpu_uuid}), "
-                f"which {view.snapshot.host} does not show",
-                hint="bring the GPU back, or --replace to place the vGPU on another one",
-            )
-        blocker = next((item for item in gpu.vgpus if item.parent == entry.parent), None)
-        if blocker is not None and blocker.vf_index is not None:
-            raise errors.Unsure(
-                f"drift: the ledger has {entry.type_name} for {entry.vm_name} on {entry.parent}, and {blocker.type_name} "
-                f"({blocker.uuid or blocker.parent}) is there",
-                hint="free that virtual function, or --replace to place the vGPU anew",
-            )
         return changes.EMPTY
     if vgpu.type_id != entry.type_id:
-        raise errors.Unsure(
-            f"drift: the ledger has {entry.type_name} for {entry.vm_name} on {entry.parent}, "
-            f"and the hardware shows {vgpu.type_name or vgpu.type_id}",
-            hint="free that vGPU by hand, or --replace to place a new one",
-        )
+        raise detaching.drift(entry, vgpu, hint="free that vGPU by hand, then attach again")
     return changes.SAME if entry.state == "planned" else None
 
 

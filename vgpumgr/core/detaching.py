@@ -113,6 +113,7 @@ def destroy_steps(view: HostView, domain: Domain, entries: Sequence[LedgerEntry]
     steps: list[changes.Step] = []
     for entry in entries:
         vgpu = view.snapshot.vgpu_of(entry)
+        _guard_identified(view, entry)
         _guard_in_use(view, domain, entry, vgpu)
         steps.append(
             changes.DestroyVgpu(
@@ -124,13 +125,22 @@ def destroy_steps(view: HostView, domain: Domain, entries: Sequence[LedgerEntry]
     return steps
 
 
+def _guard_identified(view: HostView, entry: LedgerEntry) -> None:
+    """Whether a GPU is not there cannot be told while another one does not tell its UUID."""
+    if view.snapshot.gpu_by_uuid(entry.gpu_uuid) is not None:
+        return
+    unnamed = [gpu.pci for gpu in view.snapshot.gpus if gpu.uuid is None]
+    if unnamed:
+        raise errors.Unsure(
+            f"{entry.type_name} of {entry.vm_name} slot {entry.slot} is on {entry.gpu_uuid}, and the UUID of GPU "
+            f"{', '.join(unnamed)} cannot be read: it may be that one",
+            hint=f"vgpumgr discover {view.snapshot.host} says why",
+        )
+
+
 def _guard_in_use(view: HostView, domain: Domain, entry: LedgerEntry, vgpu: Vgpu | None) -> None:
     if vgpu is not None and vgpu.type_id != entry.type_id:
-        raise errors.Unsure(
-            f"drift: the ledger has {entry.type_name} for {domain.name} on {entry.parent}, and the hardware shows "
-            f"{vgpu.type_name or vgpu.type_id}",
-            hint="that vGPU may be somebody else's: free it by hand, then detach again",
-        )
+        raise drift(entry, vgpu, hint="that vGPU may be somebody else's: free it by hand, then detach again")
     if vgpu is not None and entry.state == "planned":
         evidence = observed.holders(view, entry, vgpu)
         if evidence:
@@ -146,6 +156,15 @@ def _guard_in_use(view: HostView, domain: Domain, entry: LedgerEntry, vgpu: Vgpu
             details=held,
             hint=f"shut {domain.name} down first; nothing in use is ever taken away",
         )
+
+
+def drift(entry: LedgerEntry, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
+    """The refusal for hardware of another type than its entry: it is not taken for ours."""
+    shown = "a type that cannot be read" if vgpu.type_id is None else vgpu.type_name or f"type {vgpu.type_id}"
+    return errors.Unsure(
+        f"drift: the ledger has {entry.type_name} for {entry.vm_name} on {entry.parent}, and the hardware shows {shown}",
+        hint=hint,
+    )
 
 
 def _guard_live(domain: Domain, slot: Slot) -> None:

@@ -6,7 +6,7 @@ same place. The driver's own list of what is creatable has the last word; the ru
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.names import PciAddress
     from vgpumgr.core.profiles import Profile
-    from vgpumgr.core.snapshot import Gpu, HostSnapshot, Parent, VgpuType
+    from vgpumgr.core.snapshot import Gpu, HostSnapshot, LedgerEntry, Parent, VgpuType
 
 SPREAD = "spread"
 
@@ -181,6 +181,24 @@ def may_create(
     if parent.creatable.get(kind.id, 0) <= reserved:
         return f"the driver offers no {kind.type_name} on {parent.pci} now (likely another size, or full)"
     return None
+
+
+def may_make_again(snapshot: HostSnapshot, gpu: Gpu, entry: LedgerEntry) -> str | None:
+    """Why an entry's vGPU that is gone cannot be made at its own place now; None when it can.
+
+    Its place is reserved for it, so only hardware that is there stands in the way.
+    """
+    problem = unfit(gpu)
+    if problem:
+        return problem
+    parent = gpu.parent_at(entry.vf_index)
+    if parent is None:
+        return f"has no virtual function {entry.vf_index} now, the place of {entry.type_name}"
+    kind = (gpu.types or {}).get(entry.type_id)
+    if kind is None:
+        return f"has no type {entry.type_id} ({entry.type_name}) any more"
+    there = tuple(other for other in snapshot.ledger or () if snapshot.vgpu_of(other) is not None)
+    return may_create(replace(snapshot, ledger=there), gpu, parent, kind)
 
 
 def unfit(gpu: Gpu) -> str | None:

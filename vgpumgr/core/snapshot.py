@@ -89,6 +89,10 @@ class Gpu:
         codes = Counter(kind.parsed.board for kind in (self.types or {}).values() if kind.parsed)
         return codes.most_common(1)[0][0] if codes else None
 
+    def parent_at(self, vf_index: int | None) -> Parent | None:
+        """The VF of that index, or the PF for None."""
+        return next((parent for parent in self.parents if parent.vf_index == vf_index), None)
+
     @property
     def vgpus(self) -> tuple[Vgpu, ...]:
         return tuple(vgpu for parent in self.parents for vgpu in parent.vgpus)
@@ -132,7 +136,11 @@ class Active:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """What the host's ledger says is ours. state: planned, made or leaving; boot: the boot it was written in."""
+    """What the host's ledger says is ours. state: planned, made or leaving; boot: the boot it was written in.
+
+    A GPU is known by its UUID and a VF by its index; `gpu` and `parent` are their addresses of now, not those of the day
+    the entry was written (another card in the host renumbers buses). They stay as written where the place is not there.
+    """
 
     vm_uuid: VmUuid
     vm_name: VmName
@@ -173,7 +181,7 @@ class HostSnapshot:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
 
     def vgpu_of(self, entry: Place) -> Vgpu | None:
-        """The hardware at a place: by mdev UUID where there is one, else whatever the VF shows."""
+        """The hardware at a place: by mdev UUID where there is one, else whatever the VF shows, unless that is an mdev."""
         gpu = self.gpu_by_uuid(entry.gpu_uuid)
         if gpu is None:
             return None
@@ -181,7 +189,12 @@ class HostSnapshot:
             if entry.uuid is not None and vgpu.uuid is not None:
                 if vgpu.uuid == entry.uuid:
                     return vgpu
-            elif entry.uuid is None and vgpu.vf_index is not None and vgpu.vf_index == entry.vf_index:
+            elif (
+                entry.uuid is None
+                and vgpu.uuid is None
+                and vgpu.vf_index is not None
+                and vgpu.vf_index == entry.vf_index
+            ):
                 return vgpu
         return None
 
@@ -193,9 +206,17 @@ class HostSnapshot:
         return None
 
     def with_gpus(self, part: HostSnapshot) -> HostSnapshot:
-        """This snapshot, with the GPUs (and everything else) that a later, partial one shows."""
+        """This snapshot, with the GPUs (and everything else) that a later, partial one shows.
+
+        What runs on the GPUs that the partial one left out is as it was.
+        """
         fresh = {gpu.pci: gpu for gpu in part.gpus}
-        return replace(part, gpus=tuple(fresh.get(gpu.pci, gpu) for gpu in self.gpus))
+        gpus = tuple(fresh.get(gpu.pci, gpu) for gpu in self.gpus)
+        active = None
+        if self.active is not None and part.active is not None:
+            active = (*(row for row in self.active if row.gpu not in fresh), *part.active)
+        ledger = None if part.ledger is None else _located(part.ledger, gpus)
+        return replace(part, gpus=gpus, active=active, ledger=ledger)
 
 
 class Place(Protocol):
@@ -220,16 +241,32 @@ def parse(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
         raise ValueError(f"the snapshot of {host} is not as the protocol says: {error!r}") from error
 
 
+def _located(ledger: tuple[LedgerEntry, ...], gpus: Sequence[Gpu]) -> tuple[LedgerEntry, ...]:
+    """Entries with their places' addresses of now."""
+    known = {gpu.uuid: gpu for gpu in gpus if gpu.uuid is not None}
+    found: list[LedgerEntry] = []
+    for entry in ledger:
+        gpu = known.get(entry.gpu_uuid)
+        parent = gpu.parent_at(entry.vf_index) if gpu else None
+        if gpu is not None and parent is not None:
+            found.append(replace(entry, gpu=gpu.pci, parent=parent.pci))
+        else:
+            found.append(entry)
+    return tuple(found)
+
+
 def _host(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
+    gpus = tuple(sorted((_gpu(_mapping(row)) for row in _list(facts["gpus"])), key=lambda gpu: gpu.pci))
+    ledger = _rows(facts["ledger"], _entry)
     return HostSnapshot(
         host=host,
         boot=_text(facts["boot"]),
         machine=_maybe_text(facts["machine"]),
         versions={name: _maybe_text(value) for name, value in _mapping(facts["versions"]).items()},
-        gpus=tuple(sorted((_gpu(_mapping(row)) for row in _list(facts["gpus"])), key=lambda gpu: gpu.pci)),
+        gpus=gpus,
         handles=_rows(facts["handles"], _handle),
         active=_rows(facts["active"], _active),
-        ledger=_rows(facts["ledger"], _entry),
+        ledger=None if ledger is None else _located(ledger, gpus),
         unknown=tuple(
             Unknown(what=_text(_mapping(row)["what"]), why=_text(_mapping(row)["why"]))
             for row in _list(facts["unknown"])
