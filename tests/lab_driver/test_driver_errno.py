@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr.lab.driver import Driver, vf_pci
-from vgpumgr.lab.spec import host_state, load_spec
+from vgpumgr.lab.spec import host_state
+from vgpumgr.lab.spec_reader import load_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,8 @@ import pytest
 
 from vgpumgr.lab.driver import Driver
 from vgpumgr.lab.fuse import mount
-from vgpumgr.lab.spec import host_state, load_spec
+from vgpumgr.lab.spec import host_state
+from vgpumgr.lab.spec_reader import load_spec
 from vgpumgr.lab.tree import Tree
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from vgpumgr.lab.driver import Driver, vf_pci
 from vgpumgr.lab.nvml.build import build
 from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_script
 from vgpumgr.lab.nvml.state import PATH_VARIABLE, nvml_text
-from vgpumgr.lab.spec import host_state, load_spec
+from vgpumgr.lab.spec import host_state
+from vgpumgr.lab.spec_reader import load_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

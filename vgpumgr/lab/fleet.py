@@ -24,7 +24,7 @@ from vgpumgr.lab.inventory import write_inventory
 from vgpumgr.lab.layout import HostRecord, LabRecord, Layout, is_running, start_time
 from vgpumgr.lab.machine import wait_until
 from vgpumgr.lab.nvml.build import build as build_nvml
-from vgpumgr.lab.spec import load_spec
+from vgpumgr.lab.spec_reader import load_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

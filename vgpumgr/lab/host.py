@@ -18,7 +18,7 @@ from typing import TextIO
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.lab import control
 from vgpumgr.lab.layout import Layout
-from vgpumgr.lab.spec import load_spec
+from vgpumgr.lab.spec_reader import load_spec
 from vgpumgr.lab.supervisor import Supervisor
 from vgpumgr.lab.threads import end_on_signals
 

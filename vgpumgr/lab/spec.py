@@ -98,12 +98,3 @@ def host_state(host: HostSpec, *, boot_id: str) -> HostState:
         gpus=gpus,
         foreign=host.foreign,
     )
-
-
-def load_spec(name_or_path: str) -> FleetSpec:
-    """A built-in spec by name, or a YAML file. Raises LabError that says what is wrong, where, and what to write."""
-    from vgpumgr.lab import fleets, spec_reader
-
-    if name_or_path in fleets.BUILTIN:
-        return spec_reader.fleet(name_or_path, fleets.BUILTIN[name_or_path], f"built-in spec {name_or_path}")
-    return spec_reader.read_file(name_or_path)

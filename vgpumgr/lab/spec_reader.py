@@ -24,7 +24,7 @@ from vgpumgr.core.names import parse_host_name, parse_pci_address, parse_slot, p
 from vgpumgr.core.profiles import parse_profile
 from vgpumgr.errors import BadName, LabError
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.lab import boards
+from vgpumgr.lab import boards, builtin_specs
 from vgpumgr.lab.model import ForeignSpec, VmSpec
 from vgpumgr.lab.spec import DRIVERS, FRAMEWORKS, FleetSpec, GpuSpec, HostSpec, lab_uuid
 
@@ -41,11 +41,17 @@ _DRIVER = re.compile(r"(\d{3})(?:\.\d+){1,2}")
 _FIRST_VENDOR_VFIO = 580  # the branch from which the lab takes vendor-vfio where the spec names no framework
 
 
+def load_spec(name_or_path: str) -> FleetSpec:
+    """A built-in spec by name, or a YAML file. Raises LabError that says what is wrong, where, and what to write."""
+    data = builtin_specs.BUILTIN.get(name_or_path)
+    if data is not None:
+        return fleet(name_or_path, data, f"built-in spec {name_or_path}")
+    return read_file(name_or_path)
+
+
 def read_file(path: str) -> FleetSpec:
     """Read a YAML spec."""
     import yaml
-
-    from vgpumgr.lab.fleets import BUILTIN
 
     file = Path(path)
     try:
@@ -53,7 +59,7 @@ def read_file(path: str) -> FleetSpec:
     except (OSError, UnicodeDecodeError) as error:
         raise LabError(
             f"no spec {path!r}: {getattr(error, 'strerror', None) or error}",
-            hint=f"name a YAML file, or one of: {' '.join(BUILTIN)}",
+            hint=f"name a YAML file, or one of: {' '.join(builtin_specs.BUILTIN)}",
         ) from error
     try:
         # CSafeLoader is as safe as SafeLoader, and quicker.
