@@ -128,8 +128,7 @@ def no_capacity(
 
 def _guard_attach(view: HostView, domain: Domain, saved: Saved) -> None:
     detaching.guard_ledger(view)
-    if domain.problem is not None:
-        raise errors.Unsure(f"{domain.name} cannot be read: {domain.problem}", hint="look at it with `virsh dumpxml`")
+    detaching.guard_readable(domain)
     if not domain.persistent:
         raise errors.RefusedPlan(
             f"{domain.name} is transient: it has no definition that a vGPU could be put into",

@@ -35,12 +35,15 @@ def plan_detach(view: HostView, request: DetachRequest, saved: Saved) -> Plan:
     """The steps that free the slots; none where nothing of ours is there. Raises RefusedPlan; changes nothing."""
     domain = plans.find_domain(view, request.vm)
     guard_ledger(view)
+    guard_readable(domain)
     if domain.managed_save or saved.image is not None:
         raise saved_image(domain)
     guard_claim_readable(domain)
     steps: list[changes.Step] = []
     findings: list[Finding] = []
     for slot in request.slots:
+        if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
+            continue  # nothing of ours; a hostdev that merely has such an alias is its owner's
         findings += _guard_snapshots(view, domain, slot, saved, request)
         steps += _free_slot(view, domain, slot, request)
     return plans.Plan(
@@ -183,6 +186,12 @@ def guard_ledger(view: HostView) -> None:
             f"the ledger cannot be read: {observed.why_unknown(view.snapshot, 'ledger')}",
             hint="nothing is changed there until /var/lib/vgpumgr/ledger.json can be read; restore it from a backup",
         )
+
+
+def guard_readable(domain: Domain) -> None:
+    """Raises Unsure where a document of the VM could not be read: it may hold anything."""
+    if domain.problem is not None:
+        raise errors.Unsure(f"{domain.name} cannot be read: {domain.problem}", hint="look at it with `virsh dumpxml`")
 
 
 def guard_claim_readable(domain: Domain) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from vgpumgr.core.domain_xml import Domain
     from vgpumgr.core.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
-    from vgpumgr.core.snapshot import HostSnapshot, LedgerEntry, Vgpu
+    from vgpumgr.core.snapshot import Active, HostSnapshot, LedgerEntry, Vgpu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,8 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
         return tuple(found)
     if snapshot.handles is None:
         found.append(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")
+    if not vgpu.vfio:
+        found.append("cannot tell: its /dev/vfio paths could not be read")
     for handle in snapshot.handles or ():
         if handle.path in vgpu.vfio:
             who = f"VM {handle.vm_name}" if handle.vm_name else handle.command
@@ -83,7 +85,29 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
         for active in snapshot.active or ()
         if is_device(device, active.uuid, active.vf)
     )
+    found.extend(
+        f"cannot tell: NVML lists a vGPU of {active.gpu} as active for VM {active.vm_name or active.vm_uuid or '?'}, and not which"
+        for active in snapshot.active or ()
+        if _may_be(view, active, vgpu)
+    )
     return tuple(found)
+
+
+def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
+    """Whether an active row that names no device may mean this vGPU.
+
+    It does not where its VM has something of that GPU open: which, the handles say (two VFs of one VM, for example).
+    """
+    if active.uuid is not None or active.vf is not None:
+        return False
+    gpu = next((item for item in view.snapshot.gpus if vgpu in item.vgpus), None)
+    if gpu is None or gpu.pci != active.gpu:
+        return False
+    open_there = {path for item in gpu.vgpus for path in item.vfio}
+    return not any(
+        handle.vm_uuid is not None and handle.vm_uuid == active.vm_uuid and handle.path in open_there
+        for handle in view.snapshot.handles or ()
+    )
 
 
 def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
