@@ -348,7 +348,21 @@ def facts_of(facts: HostSnapshot) -> dict[str, object]:
     }
 
 
-LEDGER_KEYS = ("vm_uuid vm_name slot generation gpu_uuid gpu vf_index parent uuid type_id type_name boot state").split()
+LEDGER_KEYS = [
+    "vm_uuid",
+    "vm_name",
+    "slot",
+    "generation",
+    "gpu_uuid",
+    "gpu",
+    "vf_index",
+    "parent",
+    "uuid",
+    "type_id",
+    "type_name",
+    "boot",
+    "state",
+]
 
 
 def _rows(values: Sequence[object] | None, keys: Sequence[str]) -> list[Mapping[str, object]] | None:

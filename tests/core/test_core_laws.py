@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,15 +11,16 @@ from hypothesis import strategies as st
 
 from tests.core import builders
 from vgpumgr import errors
-from vgpumgr.core import changes, listing, placement, simulate, snapshot
+from vgpumgr.core import changes, listing, placement, profiles, simulate, snapshot
 from vgpumgr.core.names import Slot, VmName
-from vgpumgr.core.snapshot import LedgerEntry
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Iterator
 
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.plan import Plan
+    from vgpumgr.core.snapshot import LedgerEntry
 
 LAW = settings(deadline=None, max_examples=60)
 FRAMEWORK = st.sampled_from([name for name, _ in builders.FRAMEWORKS])
@@ -302,13 +302,9 @@ def test_a_place_that_is_said_to_fit_takes_the_type(view: HostView, profile: str
             name = fit.type.type_name
             plan = builders.plan_attach(view, "vm01", name, slot="other", gpus=(gpu.uuid or "",))
             simulate.apply(view, plan.steps)
-        verdict = placement.place(view.snapshot, builders.ask(profile=profile).wish.profile or fail(), among=[gpu])
+        verdict = placement.place(view.snapshot, profiles.parse_profile(profile), among=[gpu])
         if isinstance(verdict, placement.NoPlace):
             assert profile not in {fit.type.short for fit in placement.fits(view.snapshot, gpu)}
-
-
-def fail() -> None:
-    raise AssertionError("unreachable")
 
 
 def test_the_laws_meet_vms_of_their_names() -> None:

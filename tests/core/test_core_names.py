@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid as uuid_module
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from vgpumgr.core.names import Slot, VmUuid
 from vgpumgr.errors import BadName
 
 if TYPE_CHECKING:
+    import uuid as uuid_module
     from collections.abc import Callable
 
 CATALOGUE = catalogue.parse(resources.catalogue_text())
@@ -40,7 +40,7 @@ def pci(draw: st.DrawFn) -> str:
 def test_a_pci_address_has_one_canonical_form_that_reads_back(text: str) -> None:
     once = names.parse_pci_address(text)
     assert names.parse_pci_address(once) == once
-    assert int(once.partition(":")[0], 16) == (int(text.split(":")[0], 16) if text.count(":") == 2 else 0)
+    assert int(once.partition(":")[0], 16) == (int(text.partition(":")[0], 16) if text.count(":") == 2 else 0)
     assert len(once.partition(":")[0]) >= 4
 
 
@@ -82,7 +82,7 @@ def test_a_slot_is_kept_as_it_is_written(text: str) -> None:
         (names.parse_pci_address, "0000:41:20.0"),
         (names.parse_pci_address, "0000:41:00.8"),
         (names.parse_pci_address, "000000000:41:00.0"),
-        (names.parse_pci_address, "0000:41:00.٣"),
+        (names.parse_pci_address, "0000:41:00.\u0663"),
         (names.parse_gpu_uuid, "GPU-8a6f"),
         (names.parse_uuid, "6a1f"),
         (names.parse_uuid, ""),
@@ -170,7 +170,7 @@ def test_a_catalogue_row_outside_the_grammar_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  ", "4", "Q", "4q", "A40", "A40-4Z", "NVIDIA 4Q", "4Q NVIDIA", "A40-4Q-", "４Q", "A40-٤Q"]
+    "text", ["", "  ", "4", "Q", "4q", "A40", "A40-4Z", "NVIDIA 4Q", "4Q NVIDIA", "A40-4Q-", "\uff14Q", "A40-\u0664Q"]
 )
 def test_what_is_no_profile_is_refused_with_the_grammar(text: str) -> None:
     with pytest.raises(BadName, match="not a profile") as caught:

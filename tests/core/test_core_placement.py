@@ -10,7 +10,7 @@ import pytest
 
 from tests.core import builders
 from vgpumgr import errors
-from vgpumgr.core import placement, profiles, simulate
+from vgpumgr.core import domain_xml, placement, profiles, simulate
 from vgpumgr.core.names import PciAddress
 from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
@@ -255,7 +255,7 @@ def test_a_vf_that_another_vms_definition_names_is_not_given_away(framework: str
     """Somebody's own VM waits for that VF, its type set by a script of theirs at each boot."""
     view = builders.host_of(framework, gpus=1)
     vf = view.snapshot.gpus[0].parents[0].pci
-    device = builders.domain_xml.Hostdev(uuid=None, pci=vf, alias=None, managed=False)
+    device = domain_xml.Hostdev(uuid=None, pci=vf, alias=None, managed=False)
     view = builders.give(view, "vm03", device)
     assert builders.created(builders.plan_attach(view)).vgpu.parent == "0000:41:00.5"
     small = builders.give(builders.host_of(framework, gpus=1, vfs=1), "vm03", device)

@@ -130,10 +130,8 @@ def destroy_steps(view: HostView, domain: Domain, entries: Sequence[LedgerEntry]
 
 def _guard_identified(view: HostView, entry: LedgerEntry) -> None:
     """Whether a GPU is not there cannot be told while another one does not tell its UUID."""
-    if view.snapshot.gpu_by_uuid(entry.gpu_uuid) is not None:
-        return
-    unnamed = [gpu.pci for gpu in view.snapshot.gpus if gpu.uuid is None]
-    if unnamed:
+    if view.snapshot.may_be_hidden(entry):
+        unnamed = [gpu.pci for gpu in view.snapshot.gpus if gpu.uuid is None]
         raise errors.Unsure(
             f"{entry.type_name} of {entry.vm_name} slot {entry.slot} is on {entry.gpu_uuid}, and the UUID of GPU "
             f"{', '.join(unnamed)} cannot be read: it may be that one",

@@ -23,6 +23,8 @@ FOREIGN = "foreign"
 class VgpuRow:
     """One line of `list`. `vf` is the VF's PCI address (None on mdev-pf); `state` is one of the contract's words.
 
+    `gpu` is None where the host does not show it, `origin` where the ledger that would tell it cannot be read.
+
     pending (claimed, not yet served) · made · bound · in_use · pending_restart (runs without it until the next start) ·
     gone (ours, no hardware) · lost (ledger entry, no claim) · foreign · unknown.
     """
@@ -30,7 +32,7 @@ class VgpuRow:
     vm: str | None
     slot: Slot | None
     host: HostName
-    gpu: str
+    gpu: str | None
     board: str | None
     profile: str | None
     type_id: int | None
@@ -42,7 +44,7 @@ class VgpuRow:
     framebuffer_mib: int | None
     state: str
     holder: str | None
-    origin: str
+    origin: str | None
 
 
 def rows(view: HostView) -> tuple[VgpuRow, ...]:
@@ -63,7 +65,7 @@ def rows(view: HostView) -> tuple[VgpuRow, ...]:
 
 def _order(row: VgpuRow) -> tuple[str, bool, str, tuple[str, int, str], str, str]:
     slot = names.slot_order(row.slot) if row.slot else ("", -1, "")
-    return row.host, row.vm is None, row.vm or "", slot, row.gpu, row.vf or row.uuid or ""
+    return row.host, row.vm is None, row.vm or "", slot, row.gpu or "", row.vf or row.uuid or ""
 
 
 def _entry_row(view: HostView, entry: LedgerEntry) -> VgpuRow:
@@ -100,12 +102,14 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
         return "lost"
     if claim.state == claims.PENDING:
         return "made" if entry.state == "made" and vgpu is not None else "pending"
+    if view.snapshot.may_be_hidden(entry):
+        return "unknown"
     if vgpu is None or vgpu.type_id != entry.type_id:
         return "gone"
-    if view.snapshot.handles is None and view.snapshot.active is None:
-        return "unknown"
     if observed.holder_name(view, vgpu) is not None:
         return "in_use"
+    if view.snapshot.handles is None or view.snapshot.active is None:
+        return "unknown"  # nobody is seen to hold it, by half of the evidence
     if domain is not None and domain.active:
         return "pending_restart"
     return "bound"
@@ -134,21 +138,22 @@ def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
         framebuffer_mib=kind.size_mib if kind else None,
         state="unknown" if view.snapshot.ledger is None else "foreign",
         holder=observed.holder_name(view, vgpu),
-        origin=FOREIGN,
+        origin=None if view.snapshot.ledger is None else FOREIGN,
     )
 
 
 def _claim_row(view: HostView, domain: Domain, claim: Claim) -> VgpuRow:
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
-    state = "unknown" if view.snapshot.ledger is None or domain.copied else "gone"
+    unknown = view.snapshot.ledger is None or domain.copied or view.snapshot.may_be_hidden(claim.binding)
+    state = "unknown" if unknown else "gone"
     if claim.state == claims.PENDING and state == "gone":
         state = "pending"
     return VgpuRow(
         vm=domain.name,
         slot=claim.slot,
         host=view.snapshot.host,
-        gpu=gpu.pci if gpu else "?",
+        gpu=gpu.pci if gpu else None,
         board=gpu.board if gpu else None,
         profile=_asked(claim),
         type_id=claim.binding.type_id,
@@ -229,7 +234,8 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Findin
         text = f"a detach of {name} slot {slot} has not ended: `vgpumgr detach {name} --slot {slot}` finishes it"
         return [_finding(view, name, slot, "leaving", text)]
     found: list[Finding] = []
-    if not entries or view.snapshot.vgpu_of(entries[-1]) is None:
+    hidden = view.snapshot.may_be_hidden(entries[-1] if entries else claim.binding)
+    if not hidden and (not entries or view.snapshot.vgpu_of(entries[-1]) is None):
         found.append(
             _finding(view, name, slot, "gone", f"the vGPU of {name} slot {slot} is gone (a reboot?): `{again}`")
         )

@@ -180,6 +180,10 @@ class HostSnapshot:
     def gpu_by_uuid(self, uuid: str) -> Gpu | None:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
 
+    def may_be_hidden(self, place: Place) -> bool:
+        """Whether a place's GPU is not shown while another GPU's UUID cannot be read: it may be that one."""
+        return self.gpu_by_uuid(place.gpu_uuid) is None and any(gpu.uuid is None for gpu in self.gpus)
+
     def vgpu_of(self, entry: Place) -> Vgpu | None:
         """The hardware at a place: by mdev UUID where there is one, else whatever the VF shows, unless that is an mdev."""
         gpu = self.gpu_by_uuid(entry.gpu_uuid)
