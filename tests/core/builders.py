@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid as uuid_module
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from vgpumgr.core import attaching, changes, claims, detaching, domain_xml, names, profiles, simulate, snapshot
 from vgpumgr.core.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
@@ -149,6 +149,24 @@ def ask(
         replace=replace_it,
         gpus=gpus,
     )
+
+
+class AttachOptions(TypedDict, total=False):
+    """plan_attach's own options, for those that pass them on."""
+
+    vm: str
+    profile: str
+    slot: str
+    replace_it: bool
+    gpus: tuple[str, ...] | None
+    saved: domain_xml.Saved
+
+
+class DetachOptions(TypedDict, total=False):
+    """plan_detach's own options."""
+
+    keep_snapshots: bool
+    saved: domain_xml.Saved
 
 
 def plan_attach(

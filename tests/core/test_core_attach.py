@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import pytest
 
@@ -15,6 +15,7 @@ from vgpumgr.core.names import DEFAULT_SLOT, PciAddress
 from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Gpu, Unknown
 
 if TYPE_CHECKING:
+    from tests.core.builders import AttachOptions
     from vgpumgr.core.claims import Claim
     from vgpumgr.core.observed import HostView
 
@@ -22,19 +23,19 @@ ATTACH = ["put_claim", "create_vgpu", "attach_hostdev", "bind_claim"]
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
 
 
-def refused(view: HostView, kind: type[errors.VgpumgrError], **how: object) -> errors.VgpumgrError:
+def refused(view: HostView, kind: type[errors.VgpumgrError], **how: Unpack[AttachOptions]) -> errors.VgpumgrError:
     """The refusal of this very class."""
     with pytest.raises(kind) as caught:
-        builders.plan_attach(view, **how)  # type: ignore[arg-type] -- the tests name plan_attach's own options
+        builders.plan_attach(view, **how)
     assert type(caught.value) is kind
     return caught.value
 
 
-def converged(view: HostView, **how: object) -> HostView:
+def converged(view: HostView, **how: Unpack[AttachOptions]) -> HostView:
     """The view after the same command again, which then has nothing to do."""
-    plan = builders.plan_attach(view, **how)  # type: ignore[arg-type] -- as above
+    plan = builders.plan_attach(view, **how)
     end = simulate.apply(view, plan.steps)
-    assert not builders.plan_attach(end, **how).changed  # type: ignore[arg-type] -- as above
+    assert not builders.plan_attach(end, **how).changed
     return end
 
 

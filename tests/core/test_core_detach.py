@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import pytest
 
@@ -11,10 +11,11 @@ from tests.core import builders
 from vgpumgr import errors
 from vgpumgr.core import changes, claims, plan, simulate
 from vgpumgr.core.domain_xml import Hostdev, Saved
-from vgpumgr.core.names import PciAddress
+from vgpumgr.core.names import MdevUuid, PciAddress, VmUuid
 from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu, Handle, Unknown
 
 if TYPE_CHECKING:
+    from tests.core.builders import DetachOptions
     from vgpumgr.core.claims import Claim
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.plan import Plan
@@ -23,9 +24,11 @@ EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in buil
 DETACH = ["leave_claim", "detach_hostdev", "destroy_vgpu", "drop_claim"]
 
 
-def refused(view: HostView, kind: type[errors.VgpumgrError], vm: str = "vm01", **how: object) -> errors.VgpumgrError:
+def refused(
+    view: HostView, kind: type[errors.VgpumgrError], vm: str = "vm01", **how: Unpack[DetachOptions]
+) -> errors.VgpumgrError:
     with pytest.raises(kind) as caught:
-        builders.plan_detach(view, vm, **how)  # type: ignore[arg-type] -- the tests name plan_detach's own options
+        builders.plan_detach(view, vm, **how)
     assert type(caught.value) is kind
     return caught.value
 
@@ -192,11 +195,18 @@ def test_an_open_handle_of_something_else_is_not() -> None:
     assert builders.plan_detach(holding(view), "vm02").changed
 
 
-def listed(view: HostView, **row: object) -> HostView:
+class ActiveFields(TypedDict, total=False):
+    vm_uuid: VmUuid | None
+    vm_name: str | None
+    uuid: MdevUuid | None
+    vf: PciAddress | None
+
+
+def listed(view: HostView, **row: Unpack[ActiveFields]) -> HostView:
     vgpu = builders.hardware_of(view)
     vf = None if vgpu.uuid is not None else vgpu.parent
     active = Active(gpu=view.snapshot.gpus[0].pci, vm_uuid=None, vm_name=None, uuid=vgpu.uuid, vf=vf)
-    return replace(view, snapshot=replace(view.snapshot, active=(replace(active, **row),)))  # type: ignore[arg-type] -- fields of Active by name
+    return replace(view, snapshot=replace(view.snapshot, active=(replace(active, **row),)))
 
 
 @EVERY_FRAMEWORK

@@ -15,6 +15,7 @@ from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Handle
 if TYPE_CHECKING:
     from vgpumgr.core.listing import VgpuRow
     from vgpumgr.core.observed import HostView
+    from vgpumgr.core.snapshot import LedgerEntry
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
 
@@ -72,7 +73,7 @@ def test_a_claim_without_hardware_yet_is_pending() -> None:
     assert row(planned).state == "pending"
 
 
-def as_planned(entry: builders.LedgerEntry) -> builders.LedgerEntry:
+def as_planned(entry: LedgerEntry) -> LedgerEntry:
     return replace(entry, state="planned")
 
 
@@ -168,14 +169,10 @@ def test_with_evidence_missing_it_is_unknown_whether_an_idle_vgpu_is_in_use(what
 
 def test_a_vm_that_cannot_be_read_has_a_vgpu_in_unknown_state() -> None:
     view = builders.attached(builders.host())
-    for change in ("problem", "claim_problem"):
-        broken = builders.change_domain(
-            view,
-            "vm01",
-            lambda found, change=change: (  # type: ignore[misc] -- the default binds the loop's value
-                replace(found, problem="timed out") if change == "problem" else replace(found, claim_problem="?")
-            ),
-        )
+    for why in ({"problem": "timed out"}, {"claim_problem": "?"}):
+        problem, claim_problem = why.get("problem"), why.get("claim_problem")
+        domains = tuple(replace(item, problem=problem, claim_problem=claim_problem) for item in view.domains[:1])
+        broken = replace(view, domains=domains)
         assert row(broken).state == "unknown"
         assert kinds(broken) == ["unreadable"]
 
