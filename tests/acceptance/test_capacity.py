@@ -135,6 +135,19 @@ def test_check_foretells_what_attach_then_does(filled: Filled, vm: str) -> None:
     assert foretold["fingerprint"] == done["fingerprint"]
 
 
+def test_a_check_of_detach_writes_nothing_either(vf_lab: Lab, filled: Filled) -> None:
+    """Exit 3 with the steps, each with its inverse, and no trace of it on the host."""
+    before = _trace(vf_lab)
+    plan = vgpumgr(vf_lab, "detach", "vm01", "--on", HOST, "--check", "-o", "json", code=3).document["plan"]
+    assert [(step["verb"], step["inverse"]) for step in plan] == [
+        ("leave_claim", "bind_claim"),
+        ("detach_hostdev", "attach_hostdev"),
+        ("destroy_vgpu", "create_vgpu"),
+        ("drop_claim", "put_claim"),
+    ]
+    assert _differing(before, _trace(vf_lab)) == []
+
+
 def test_a_check_that_finds_no_place_says_so(filled: Filled) -> None:
     """--check of what does not fit fails as the attach would."""
     assert filled.checked["vm25"].error == filled.attached["vm25"].error

@@ -54,7 +54,9 @@ class Journey:
 
     spec: str
     before: Seen
+    attach: Ran
     attached: Seen
+    show: Ran
     again: Ran
     after_again: Seen
     detached: Seen
@@ -92,8 +94,9 @@ def journey(lab: Lab, spec: str) -> Journey:
     domains.define(lab, HOST, domains.new_vm(vm))
     domains.settle(lab, HOST, vm)
     before = look(lab, vm)
-    vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", HOST)
+    attach = vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", HOST)
     attached = look(lab, vm)
+    show = vgpumgr(lab, "show", vm, "--on", HOST)
     again = vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", HOST, "-o", "json")
     after_again = look(lab, vm)
     vgpumgr(lab, "detach", vm, "--on", HOST, "--yes")
@@ -101,7 +104,9 @@ def journey(lab: Lab, spec: str) -> Journey:
     return Journey(
         spec=spec,
         before=before,
+        attach=attach,
         attached=attached,
+        show=show,
         again=again,
         after_again=after_again,
         detached=detached,
@@ -154,6 +159,17 @@ def test_the_same_attach_again_changes_nothing(journey: Journey) -> None:
     assert (document["changed"], document["outcomes"], document["plan"]) == (False, ["unchanged"], [])
     assert document["result"]["vgpus"] == journey.attached.rows
     assert journey.after_again == journey.attached
+
+
+def test_a_vm_that_libvirt_will_not_start_is_told_so_each_time(journey: Journey) -> None:
+    """libvirt 9.0 starts no VM with a VF of vendor-vfio: a warning and exit 0, and `show` keeps saying it."""
+    said = [item["text"] for item in journey.again.document["findings"]]
+    assert journey.attach.warnings == journey.show.warnings == said
+    if journey.spec == "vendor-vfio":
+        (text,) = said
+        assert text.startswith("vnc01 will not start on libvirt 9.0.0, needs 9.7 or newer")
+    else:
+        assert said == []
 
 
 def test_detach_leaves_host_and_list_as_before(journey: Journey) -> None:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.acceptance import domains, truth
+from tests.acceptance import domains, inventories, truth
 from tests.acceptance.command import vgpumgr
 
 if TYPE_CHECKING:
@@ -150,6 +149,15 @@ def test_an_inventory_with_three_mistakes_is_told_all_three(vf_lab: Lab, tmp_pat
     assert places == {"hosts.yml:4", "host_vars/kvm01.yml:1", "host_vars/kvm01.yml:3"}
 
 
+def test_a_declared_slot_is_decided_in_the_inventory(vf_lab: Lab, tmp_path: Path) -> None:
+    """Another wish than the declared one is a ConflictingClaim (5) naming file:line; another host is a usage error (2)."""
+    inventory = str(inventories.declaring(vf_lab, tmp_path, HOST, "vm06: {vgpu0: {profile: 8Q}}"))
+    error = fail(vf_lab, "-i", inventory, "attach", "vm06", "--profile", "4Q", code=5, error="ConflictingClaim")
+    assert "host_vars/kvm01.yml:2" in error["message"]
+    asked = ("-i", inventory, "attach", "vm06", "--profile", "8Q", "--on", OTHER)
+    assert "host_vars/kvm01.yml:2" in fail(vf_lab, *asked, code=2, error="UsageError")["message"]
+
+
 def test_without_a_host_the_inventory_is_the_error(vf_lab: Lab, tmp_path: Path) -> None:
     """Exit 2 where the inventory has no host, and where there is no inventory."""
     (tmp_path / "hosts.yml").write_text("hypervisors: {hosts: {}}\n", encoding="utf-8")
@@ -208,7 +216,7 @@ def test_a_host_without_libvirtd_says_so(broken: Lab) -> None:
 
 def test_a_changed_host_key_is_refused_with_the_fix(vf_lab: Lab, tmp_path: Path) -> None:
     """Exit 4; both fingerprints and the command that mends it, once a person has compared them."""
-    inventory = _with_known_hosts(vf_lab, tmp_path, lambda line: f"{line.rsplit(' ', 1)[0]} {_other_key(vf_lab)}\n")
+    inventory = inventories.trusting(vf_lab, tmp_path, lambda line: f"{line.rsplit(' ', 1)[0]} {_other_key(vf_lab)}\n")
     error = fail(vf_lab, "-i", str(inventory), "show", "vm01", "--on", HOST, code=4, error="HostKeyRefused")
     assert "CHANGED" in error["message"]
     assert (error["message"] + error["details"][0]).count("SHA256:") == 2
@@ -217,7 +225,7 @@ def test_a_changed_host_key_is_refused_with_the_fix(vf_lab: Lab, tmp_path: Path)
 
 def test_an_unknown_host_key_is_refused_with_the_fix(vf_lab: Lab, tmp_path: Path) -> None:
     """Exit 4; the fingerprint that the host offers, and the command that trusts it."""
-    inventory = _with_known_hosts(vf_lab, tmp_path, lambda _: "")
+    inventory = inventories.trusting(vf_lab, tmp_path, lambda _: "")
     error = fail(vf_lab, "-i", str(inventory), "show", "vm01", "--on", HOST, code=4, error="HostKeyRefused")
     assert "SHA256:" in error["message"]
     assert "ssh-keyscan" in error["hint"]
@@ -242,18 +250,6 @@ def test_the_same_command_works_once_the_fault_is_gone(broken: Lab) -> None:
     broken.control(HOST, "clear")
     vgpumgr(broken, "attach", "vm05", "--profile", "4Q", "--on", HOST)
     vgpumgr(broken, "detach", "vm05", "--on", HOST, "--yes")
-
-
-def _with_known_hosts(lab: Lab, folder: Path, change: Any) -> Path:
-    """A copy of the lab's inventory whose known_hosts has each line changed."""
-    inventory = folder / "inventory"
-    shutil.copytree(lab.layout.inventory, inventory)
-    lines = lab.layout.known_hosts.read_text(encoding="ascii").splitlines()
-    (folder / "known_hosts").write_text("".join(change(line) for line in lines), encoding="ascii")
-    hosts = inventory / "hosts.yml"
-    text = hosts.read_text(encoding="utf-8").replace(str(lab.layout.known_hosts), str(folder / "known_hosts"))
-    hosts.write_text(text, encoding="utf-8")
-    return inventory
 
 
 def _other_key(lab: Lab) -> str:

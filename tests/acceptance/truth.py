@@ -40,6 +40,12 @@ def hardware(lab: Lab, host: str) -> dict[str, tuple[str, int]]:
     return {device: (parent, int(type_id)) for device, parent, type_id in rows}
 
 
+def kept(lab: Lab, host: str) -> str:
+    """All that a host keeps of vGPUs and VMs, as one text to compare: /sys, the ledger, every definition on its disk."""
+    rest = "cat /var/lib/vgpumgr/ledger.json; cat /etc/libvirt/qemu/*.xml"
+    return lab.must(host, "bash", "-s", text=f"{_LIST_SYSFS}\n{rest}")
+
+
 def nvidia_smi(lab: Lab, host: str) -> dict[str, list[str]]:
     """GPU's PCI address → types of the vGPUs that `nvidia-smi vgpu` shows on it."""
     found: dict[str, list[str]] = {}

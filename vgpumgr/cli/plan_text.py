@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr import templates
 from vgpumgr.core import changes
 
 if TYPE_CHECKING:
@@ -103,5 +102,7 @@ def _diff(step: changes.Step) -> Iterator[str]:
             mark = "-"
         case _:
             return
+    from vgpumgr import templates
+
     for line in templates.render_hostdev(step.device).splitlines():
         yield f"      {mark} {line}"

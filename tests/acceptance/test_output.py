@@ -1,0 +1,216 @@
+"""What is printed: the five lines of an attach, tables, and the formats that scripts read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.acceptance.command import Ran, vgpumgr
+
+if TYPE_CHECKING:
+    from tests.lab_fixtures import Lab
+
+pytestmark = pytest.mark.lab
+
+HOST, VM = "kvm01", "vm01"
+ATTACH = ("attach", VM, "--profile", "4Q", "--on", HOST)
+
+# The contract's keys (docs: the JSON that scripts read); every key is always there.
+VGPU = {
+    "vm", "slot", "host", "gpu", "board", "profile", "type_id", "type_name", "framework", "uuid", "vf",
+    "placement_id", "framebuffer_mib", "state", "holder", "origin",
+}  # fmt: skip
+CHANGE = {"schema", "changed", "outcomes", "fingerprint", "findings", "plan", "result"}
+LIST = {"schema", "outcomes", "unreached", "findings", "vgpus"}
+STEP = {
+    "put_claim": {"verb", "vm", "slot", "inverse"},
+    "create_vgpu": {"verb", "host", "vm", "slot", "gpu", "parent", "type_id", "type_name", "uuid", "inverse"},
+    "attach_hostdev": {"verb", "vm", "slot", "alias", "where", "inverse"},
+    "bind_claim": {"verb", "vm", "slot", "inverse"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """One VM's way, and everything that was printed on it."""
+
+    check: Ran
+    attach: Ran
+    again: Ran
+    json_list: Ran
+    table: Ran
+    csv: Ran
+    yaml: Ran
+    names: Ran
+    show: Ran
+    render: Ran
+    detach: Ran
+    detach_again: Ran
+
+
+@pytest.fixture(scope="module")
+def printed(mdev_vf_lab: Lab) -> Printed:
+    lab = mdev_vf_lab
+    return Printed(
+        check=vgpumgr(lab, *ATTACH, "--check", code=3),
+        attach=vgpumgr(lab, *ATTACH),
+        again=vgpumgr(lab, *ATTACH),
+        json_list=vgpumgr(lab, "list", HOST, "-o", "json"),
+        table=vgpumgr(lab, "list", HOST),
+        csv=vgpumgr(lab, "list", HOST, "-o", "csv"),
+        yaml=vgpumgr(lab, "-o", "yaml", "list", HOST),
+        names=vgpumgr(lab, "list", HOST, "-o", "name"),
+        show=vgpumgr(lab, "show", VM, "--on", HOST, "-o", "json"),
+        render=vgpumgr(lab, "render", VM, "--on", HOST),
+        detach=vgpumgr(lab, "detach", VM, "--on", HOST, "--yes"),
+        detach_again=vgpumgr(lab, "detach", VM, "--on", HOST),
+    )
+
+
+def timeless(text: str) -> str:
+    """Without what differs from run to run."""
+    return re.sub(r"done in \d+\.\d s\.", "done in 0.9 s.", text)
+
+
+def uuid_of(printed: Printed) -> str:
+    uuid = printed.json_list.document["vgpus"][0]["uuid"]
+    assert isinstance(uuid, str)
+    return uuid
+
+
+def test_an_attach_is_five_lines(printed: Printed) -> None:
+    """Head, claim, vGPU, hostdev, and the way back: aligned, and with where and why."""
+    assert timeless(printed.attach.out) == (
+        "vm01 on kvm01 (shut off), asked --profile 4Q\n"
+        "  + claim    vgpu0: A40-4Q, 4 of 48 GiB\n"
+        "  + vGPU     on 0000:41:00.4, GPU 0000:41:00.0, 1 of 12      "
+        "spread: the first of 2 GPUs that are equally empty\n"
+        f"  + hostdev  mdev {uuid_of(printed)}, from the next start on\n"
+        "done in 0.9 s. Take it back: vgpumgr detach vm01\n"
+    )
+
+
+def test_a_check_prints_the_same_plan_and_says_that_nothing_was_written(printed: Printed) -> None:
+    assert printed.check.out.splitlines()[:-1] == printed.attach.out.splitlines()[:-1]
+    assert printed.check.out.splitlines()[-1] == "would change; nothing was written (--check)."
+
+
+def test_the_same_attach_again_is_one_line(printed: Printed) -> None:
+    assert printed.again.out == "vm01 already has it: A40-4Q on 0000:41:00.4. Nothing to do.\n"
+
+
+def test_a_detach_is_its_steps(printed: Printed) -> None:
+    assert timeless(printed.detach.out) == (
+        "vm01 on kvm01 (shut off), detach\n"
+        f"  - hostdev  mdev {uuid_of(printed)}\n"
+        "  - vGPU     A40-4Q on 0000:41:00.4, GPU 0000:41:00.0\n"
+        "  - claim    vgpu0\n"
+        "done in 0.9 s.\n"
+    )
+    assert printed.detach_again.out == "vm01 has no vGPU of ours. Nothing to do.\n"
+
+
+def test_a_table_has_upper_case_heads_and_two_blanks_between_columns(printed: Printed) -> None:
+    assert printed.table.out == (
+        "VM    SLOT   HOST   GPU           DEVICE        TYPE    STATE  HOLDER\n"
+        "vm01  vgpu0  kvm01  0000:41:00.0  0000:41:00.4  A40-4Q  bound  -\n"
+    )
+
+
+def test_progress_stays_off_stdout(printed: Printed) -> None:
+    """stdout is data; what is going on is one line on stderr."""
+    assert printed.table.err == f"reading {HOST} …\n"
+
+
+def test_json_rows_have_every_key_of_the_contract(printed: Printed) -> None:
+    document = printed.json_list.document
+    assert (document["schema"], set(document)) == ("vgpumgr.list/1", LIST)
+    assert [set(row) for row in document["vgpus"]] == [VGPU]
+
+
+def test_yaml_csv_and_names_say_what_json_says(printed: Printed) -> None:
+    """yaml is the same document; csv has a head, all columns, and an empty field for null; name is one name a line."""
+    document = printed.json_list.document
+    assert yaml.safe_load(printed.yaml.out) == document
+    (row,) = csv.DictReader(io.StringIO(printed.csv.out))
+    wanted = {key: "" if value is None else str(value) for key, value in document["vgpus"][0].items()}
+    assert row == wanted
+    assert printed.names.out == "vm01\n"
+    assert (printed.yaml.err, printed.csv.err, printed.names.err) == ("", "", "")
+
+
+def test_show_has_the_vm_its_claims_and_its_vgpus(printed: Printed) -> None:
+    document = printed.show.document
+    assert (document["schema"], set(document)) == ("vgpumgr.show/1", {"schema", "vm", "findings"})
+    vm = document["vm"]
+    assert set(vm) == {"name", "uuid", "host", "state", "claims", "vgpus"}
+    assert vm["vgpus"] == printed.json_list.document["vgpus"]
+    (claim,) = vm["claims"]
+    assert (claim["slot"], claim["asked"], claim["state"], claim["from"]) == (
+        "vgpu0",
+        "--profile 4Q",
+        "bound",
+        "attach",
+    )
+
+
+def test_render_is_the_xml_that_libvirt_was_passed(printed: Printed) -> None:
+    assert printed.render.out.strip().startswith("<hostdev mode=")
+    assert f"uuid='{uuid_of(printed)}'" in printed.render.out.replace('"', "'")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("-o", "json", *ATTACH, "--check"), (*ATTACH, "-n", "-o", "json")),
+        (("--dry-run", "-ojson", *ATTACH), (*ATTACH, "--dry-run", "--output=json")),
+    ],
+    ids=["-o json --check", "--dry-run -ojson"],
+)
+def test_common_options_stand_before_or_after_the_command(
+    mdev_vf_lab: Lab, before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    """The same document either way, with every key, and each step with its own."""
+    documents: list[dict[str, Any]] = [vgpumgr(mdev_vf_lab, *words, code=3).document for words in (before, after)]
+    assert documents[0] == documents[1]
+    assert set(documents[0]) == CHANGE
+    assert {step["verb"]: set(step) for step in documents[0]["plan"]} == STEP
+
+
+def test_discover_and_profiles_have_the_contracts_keys(mdev_vf_lab: Lab) -> None:
+    """hosts[] with gpus[] with types[], each under its name; profiles --fits lists what the empty cards take."""
+    document = vgpumgr(mdev_vf_lab, "discover", "-o", "json").document
+    assert document["schema"] == "vgpumgr.discover/1"
+    assert {host["name"]: [gpu["board"] for gpu in host["gpus"]] for host in document["hosts"]} == {
+        "kvm01": ["A40", "A40"],
+        "kvm02": ["A100"],
+    }
+    for gpu in (gpu for host in document["hosts"] for gpu in host["gpus"]):
+        assert {"pci", "uuid", "board", "framework", "mode", "types"} <= set(gpu)
+        assert all({"name", "id", "max", "creatable_now"} <= set(kind) for kind in gpu["types"])
+    fits = vgpumgr(mdev_vf_lab, "profiles", HOST, "--fits", "-o", "json").document["profiles"]
+    assert [row["fits_now"] for row in fits if row["type_name"] == "A40-4Q"] == [12, 12]
+
+
+def test_errors_are_one_object_in_json_and_three_parts_for_people(mdev_vf_lab: Lab) -> None:
+    """What, the candidates, and the hint last, near the prompt; colour only where it was asked for."""
+    ask = ("attach", VM, "--profile", "5Q", "--on", HOST)
+    plain = vgpumgr(mdev_vf_lab, *ask, "--color", "never", code=2)
+    lines = [line for line in plain.err.splitlines() if not line.startswith("reading")]
+    assert lines[0].startswith("error: ")
+    assert all(line.startswith("  ") for line in lines[1:-1])
+    assert lines[-1].startswith("hint: ")
+    scripted = vgpumgr(mdev_vf_lab, *ask, "-o", "json", code=2)
+    assert [scripted.error["message"], *scripted.error["details"], scripted.error["hint"]] == [
+        lines[0].removeprefix("error: "),
+        *(line[2:] for line in lines[1:-1]),
+        lines[-1].removeprefix("hint: "),
+    ]
+    assert json.loads(scripted.err) == scripted.error
