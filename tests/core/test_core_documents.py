@@ -6,10 +6,11 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core import builders
+from tests.core.law import LAW
 from vgpumgr import resources, templates
 from vgpumgr.core import claims, domain_xml, profiles
 from vgpumgr.core.claims import Claim, ClaimDocument
@@ -76,14 +77,14 @@ def wrapped(inner: str, *, devices: str = "") -> ET.Element:
     )
 
 
-@settings(deadline=None)
+@LAW
 @given(documents())
 def test_claims_read_back_from_the_stored_and_the_passed_form(document: ClaimDocument) -> None:
     assert claims.read(wrapped(templates.render_claims(document, stored=True))) == document
     assert claims.read_element(ET.fromstring(templates.render_claims(document, stored=False))) == document
 
 
-@settings(deadline=None)
+@LAW
 @given(st.uuids(), PCI, SLOT, st.booleans())
 def test_hostdevs_of_both_kinds_read_back(uuid: object, pci: PciAddress, slot: Slot, mdev: bool) -> None:
     device = Hostdev(

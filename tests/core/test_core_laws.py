@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.core import builders
+from tests.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core import changes, listing, placement, profiles, simulate, snapshot
 from vgpumgr.core.names import Slot, VmName
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan import Plan
     from vgpumgr.core.snapshot import LedgerEntry
 
-LAW = settings(deadline=None, max_examples=60)
 FRAMEWORK = st.sampled_from([name for name, _ in builders.FRAMEWORKS])
 # 8Q and 16Q fill a small host soon; 4C and 4A share 4Q's size; 6Q is on two of the boards only.
 PROFILE = st.sampled_from(["4Q", "4Q", "4C", "8Q", "16Q", "6Q", "1Q"])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.law import LAW
 from vgpumgr import resources
 from vgpumgr.core import catalogue, names, profiles
 from vgpumgr.core.names import Slot, VmUuid
@@ -36,6 +37,7 @@ def pci(draw: st.DrawFn) -> str:
     return draw(st.sampled_from([text, text.upper(), f" {text}\n"]))
 
 
+@LAW
 @given(pci())
 def test_a_pci_address_has_one_canonical_form_that_reads_back(text: str) -> None:
     once = names.parse_pci_address(text)
@@ -58,18 +60,21 @@ def test_a_pci_address_is_written_as_sysfs_writes_it(text: str, canonical: str) 
     assert names.parse_pci_address(text) == canonical
 
 
+@LAW
 @given(st.uuids(), st.sampled_from(["gpu-{}", "GPU-{}", " GPU-{} "]), st.booleans())
 def test_a_gpu_uuid_has_one_canonical_form_that_reads_back(value: uuid_module.UUID, form: str, upper: bool) -> None:
     text = form.format(str(value).upper() if upper else value)
     assert names.parse_gpu_uuid(text) == names.parse_gpu_uuid(names.parse_gpu_uuid(text)) == f"GPU-{value}"
 
 
+@LAW
 @given(st.uuids())
 def test_a_uuid_has_one_canonical_form_that_reads_back(value: uuid_module.UUID) -> None:
     for text in (str(value), str(value).upper(), value.hex, "{" + str(value) + "}"):
         assert names.parse_uuid(text) == str(value)
 
 
+@LAW
 @given(st.from_regex(r"[A-Za-z0-9_-]{1,16}", fullmatch=True))
 def test_a_slot_is_kept_as_it_is_written(text: str) -> None:
     assert names.parse_slot(text) == text
@@ -134,24 +139,26 @@ def test_the_nearest_name_ignores_case_and_is_none_where_nothing_is_alike() -> N
     assert names.nearest("4Q", []) is None
 
 
-@given(st.sampled_from(CATALOGUE.types))
-def test_every_catalogue_name_is_a_profile_in_all_three_spellings(row: catalogue.CatalogueType) -> None:
-    for text in (row.name.text, f"NVIDIA {row.name.text}", f"GRID  {row.name.text}"):
-        found = profiles.parse_profile(text)
-        assert (found.board, found.short) == (row.name.board, row.name.short)
-        assert found.text == " ".join(text.split())
-        assert profiles.parse_profile(found.text) == found
-        assert CATALOGUE.names_board_type(found)
-    short = profiles.parse_profile(row.name.short)
-    assert (short.board, short.short) == (None, row.name.short)
-    assert not CATALOGUE.names_board_type(short)
+def test_every_catalogue_name_is_a_profile_in_all_three_spellings() -> None:
+    for row in CATALOGUE.types:
+        for text in (row.name.text, f"NVIDIA {row.name.text}", f"GRID  {row.name.text}"):
+            found = profiles.parse_profile(text)
+            assert (found.board, found.short) == (row.name.board, row.name.short)
+            assert found.text == " ".join(text.split())
+            assert profiles.parse_profile(found.text) == found
+            assert CATALOGUE.names_board_type(found)
+        short = profiles.parse_profile(row.name.short)
+        assert (short.board, short.short) == (None, row.name.short)
+        assert not CATALOGUE.names_board_type(short)
 
 
-@given(st.sampled_from(CATALOGUE.types))
-def test_every_catalogue_name_is_rendered_as_it_was_parsed(row: catalogue.CatalogueType) -> None:
-    assert profiles.parse_type_name(row.name.text) == row.name
-    assert CATALOGUE.find(row.name.text) == row
-    assert CATALOGUE.board_code(row.name.board) == row.name.board
+def test_every_catalogue_name_is_rendered_as_it_was_parsed() -> None:
+    for row in CATALOGUE.types:
+        assert profiles.parse_type_name(row.name.text) == row.name
+        found = CATALOGUE.find(row.name.text)
+        assert found is not None
+        assert found.name == row.name  # both RTX PRO boards have the code DC, so the row may be the other's
+        assert CATALOGUE.board_code(row.name.board) == row.name.board
 
 
 def test_the_catalogue_keeps_every_row_of_its_file() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.law import LAW
 from vgpumgr.core import refusals
 
 CREATE = "/sys/bus/pci/devices/0000:41:00.4/mdev_supported_types/nvidia-560/create"
@@ -28,6 +29,7 @@ def test_the_likeliest_cause_comes_first(path: str, name: str, first: str) -> No
     assert refusals.explain(path, name, "kvm01").causes[0] == first
 
 
+@LAW
 @given(
     st.sampled_from([CREATE, VF_TYPE, "/sys/x/remove", ""]), st.sampled_from([*errno.errorcode.values(), "NONE", "?"])
 )

@@ -1,0 +1,10 @@
+"""How the laws are run: without deadlines, for what a busy machine takes long for is no fault of the code."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# Hosts are made by planning and simulating, so building an example is the slow part, and a refused action gives none.
+LAW = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
