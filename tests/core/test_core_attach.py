@@ -554,3 +554,14 @@ def test_a_new_libvirt_or_an_mdev_is_no_finding() -> None:
 @pytest.mark.parametrize(("number", "text"), [(9_000_000, "9.0.0"), (10_000_000, "10.0.0"), (9_007_003, "9.7.3")])
 def test_a_libvirt_version_is_written_with_dots(number: int, text: str) -> None:
     assert attaching.version_text(number) == text
+
+
+def test_after_a_driver_upgrade_without_the_type_the_refusal_names_it() -> None:
+    view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
+
+    def upgraded(gpu: Gpu) -> Gpu:
+        kinds = {key: kind for key, kind in (gpu.types or {}).items() if key != 560}
+        return simulate.with_creatable(replace(gpu, types=kinds))
+
+    error = refused(builders.change_gpus(view, upgraded), errors.NoCapacity)
+    assert error.details == ("0000:41:00.0  A40  has no type 560 (A40-4Q) any more",)
