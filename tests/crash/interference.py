@@ -8,7 +8,7 @@ The product code has no hooks for this: its own seams are wrapped from outside, 
     request:N     the Nth request (0 is the start of the program) is about to be sent to the host program
 
 What is then done: `kill`, `stop`, `int`, `term` are signals to itself; `kill-host-program` ends the host program of this
-connection and waits until it is gone; `touch` makes a file and waits until it is removed again.
+connection; `touch` makes a file and waits until it is removed again.
 `delay_ms` instead of `at` means: that long after the host program was started.
 """
 
@@ -81,6 +81,7 @@ class _BadLuck:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if found:
+                os.write(2, b"(killed the host program)\n")
                 return
             time.sleep(0.002)
 

@@ -1,0 +1,98 @@
+"""The host's own services, or the whole host, fail in the middle of an attach."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.controllers import wait_until
+from tests.crash.rig import HALTED, check, must
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.crash.controllers import Controller
+    from tests.crash.rig import Rig
+
+pytestmark = pytest.mark.lab
+
+POINTS = ("request:1", "before:put_claim", "before:create_vgpu", "before:attach_hostdev", "before:bind_claim")
+_SOON = ("--timeout", "3")
+
+
+@contextlib.contextmanager
+def held(rig: Rig, begin: str, vm: str, *options: str, at: str, file: Path) -> Iterator[Controller]:
+    """A controller that stands at that point while the block runs, and goes on after it."""
+    start = rig.attach if begin == "attach" else rig.detach
+    one = start(vm, *options, interference={"at": at, "do": "touch", "file": str(file)})
+    wait_until(file.exists, f"{vm} at {at}")
+    try:
+        yield one
+    finally:
+        file.unlink()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_libvirtd_killed(rig: Rig, tmp_path: Path, point: str) -> None:
+    """The attach ends clearly; once libvirtd is back, the same command ends well."""
+    with held(rig, "attach", "c01", at=point, file=tmp_path / "hold") as one:
+        rig.lab.control("vf03", "fault", name="libvirtd-down")
+    must(one, *HALTED)
+    assert "libvirt" in one.err
+    must(rig.attach("c02"), 4)
+    rig.lab.control("vf03", "clear")
+    must(rig.attach("c01"))
+    check(rig, "vf03", {"c01": "2Q"})
+
+
+@pytest.mark.parametrize("point", ["request:1", "before:put_claim", "before:attach_hostdev"])
+def test_libvirtd_stopped(rig: Rig, tmp_path: Path, point: str) -> None:
+    """It ends within its deadlines; what libvirtd does late, when it goes on, harms nothing."""
+    with held(rig, "attach", "c01", *_SOON, at=point, file=tmp_path / "hold") as one:
+        rig.lab.must("vf03", "kill -STOP $(cat /run/libvirtd.pid)")
+    try:
+        must(one, *HALTED)
+    finally:
+        rig.lab.must("vf03", "kill -CONT $(cat /run/libvirtd.pid)")
+    must(rig.attach("c01"))
+    check(rig, "vf03", {"c01": "2Q"})
+
+
+def test_sshd_stopped(rig: Rig) -> None:
+    """A port that answers and says nothing is named by its stage, soon, and costs nobody else anything."""
+    must(rig.attach("c02"))
+    rig.lab.control("vf03", "fault", name="ssh-hang")
+    try:
+        one = must(rig.attach("c01", "--timeout", "1"), 4)
+        assert "banner" in one.err
+        assert one.seconds < 10
+    finally:
+        rig.lab.control("vf03", "clear")
+    must(rig.attach("c01"))
+    check(rig, "vf03", {"c01": "2Q", "c02": "2Q"})
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("vm", ["c01", "d01", "p01"])
+def test_host_rebooted_in_an_attach(rig: Rig, tmp_path: Path, vm: str, point: str) -> None:
+    """The vGPUs are gone with it; the same command makes the VM's again, once."""
+    host = {"c01": "vf03", "d01": "vd01", "p01": "pf01"}[vm]
+    with held(rig, "attach", vm, *_SOON, at=point, file=tmp_path / "hold") as one:
+        rig.lab.control(host, "reboot")
+    must(one, *HALTED)
+    must(rig.attach(vm))
+    check(rig, host, {vm: "2Q"})
+
+
+@pytest.mark.parametrize("point", ["before:detach_hostdev", "before:destroy_vgpu", "before:drop_claim"])
+def test_host_rebooted_in_a_detach(rig: Rig, tmp_path: Path, point: str) -> None:
+    """What is gone by itself is taken out of ledger and claim all the same."""
+    must(rig.attach("c01"))
+    with held(rig, "detach", "c01", *_SOON, at=point, file=tmp_path / "hold") as one:
+        rig.lab.control("vf03", "reboot")
+    must(one, *HALTED)
+    must(rig.detach("c01"))
+    check(rig, "vf03", {})

@@ -1,0 +1,72 @@
+"""The host program killed (SIGKILL) in the middle of an attach, a hundred times."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.crash.rig import HALTED, HOSTS, check, host_of, must
+
+if TYPE_CHECKING:
+    from tests.crash.rig import Rig
+
+pytestmark = pytest.mark.lab
+
+KILLS = 100
+POINTS = (
+    *("request:0", "request:1", "before:put_claim", "write:put_claim", "request:2", "sent:create_vgpu"),
+    *("before:attach_hostdev", "write:attach_hostdev", "write:bind_claim", "after:bind_claim", "request:3"),
+)
+_ENDS_S = 30.0  # far below the deadlines' sum: whoever loses the host program notices by its end, not by waiting
+
+
+def test_host_program_killed_a_hundred_times(rig: Rig) -> None:
+    """At each named point, and at moments spread over the attach: the controller ends soon and clearly, and the same
+    command again ends well; nothing is half made, and nothing of a host program stays on a host.
+    """
+    chance = random.Random(20260731)
+    moments: list[dict[str, Any]] = [{"at": point} for point in POINTS * 4]
+    moments += [{"delay_ms": chance.uniform(0, 500)} for _ in range(KILLS - len(moments))]
+    chance.shuffle(moments)
+    struck = []
+
+    def attach(vm: str, moment: dict[str, Any]) -> None:
+        one = rig.attach(vm, interference={**moment, "do": "kill-host-program"})
+        must(one, 0, *HALTED)
+        assert one.seconds < _ENDS_S, str(one)
+        struck.append("killed the host program" in one.err)
+        again = must(rig.attach(vm))
+        assert again.seconds < _ENDS_S, str(again)
+
+    def detach(vm: str) -> None:
+        must(rig.detach(vm))
+
+    with ThreadPoolExecutor(4) as pool:
+        while moments:
+            batch = [f"{letter}{number:02}" for number in range(1, 11) for letter in HOSTS]
+            chosen, moments = moments[: len(batch)], moments[len(batch) :]
+            list(pool.map(attach, batch, chosen))
+            for host in HOSTS.values():
+                check(rig, host, {vm: "2Q" for vm in batch if host_of(vm) == host})
+                rig.wipe(host)
+    assert len(struck) == KILLS
+    assert sum(struck) > KILLS * 0.8  # the others were too late: the attach had ended
+
+
+@pytest.mark.parametrize(
+    "point", ["before:leave_claim", "before:destroy_vgpu", "sent:destroy_vgpu", "before:drop_claim", "after:drop_claim"]
+)
+def test_host_program_killed_in_a_detach(rig: Rig, point: str) -> None:
+    """The same for what takes away, on each framework."""
+    vms = ("p01", "a01", "d01")
+    for one in [rig.attach(vm) for vm in vms]:
+        must(one)
+    for one in [rig.detach(vm, interference={"at": point, "do": "kill-host-program"}) for vm in vms]:
+        must(one, 0, *HALTED)
+    for one in [rig.detach(vm) for vm in vms]:
+        must(one)
+    for vm in vms:
+        check(rig, host_of(vm), {})
