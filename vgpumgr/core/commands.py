@@ -1,0 +1,23 @@
+"""Commands that a message tells a person to type: quoted, so that they can be pasted whatever a VM is called."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def command(verb: str, vm: str, *, slot: str | None = None, on: str | None = None, options: Sequence[str] = ()) -> str:
+    """`vgpumgr attach vm01 --profile 4Q --slot vgpu1 --on kvm01`, every word quoted for a shell where it needs to be.
+
+    A VM whose name begins with a dash comes last, behind `--`.
+    """
+    flags = [*options]
+    if slot is not None:
+        flags += ["--slot", slot]
+    if on is not None:
+        flags += ["--on", on]
+    words = [verb, *flags, "--", vm] if vm.startswith("-") else [verb, vm, *flags]
+    return shlex.join(["vgpumgr", *words])
