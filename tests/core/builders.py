@@ -330,6 +330,11 @@ def foreign_of(view: HostView) -> set[tuple[PciAddress, Vgpu]]:
     }
 
 
+def destroyed(plan: Plan) -> int:
+    """How many vGPUs that are there a plan takes away."""
+    return sum(changes.destroys(step) for step in plan.steps)
+
+
 def verbs(plan: Plan) -> list[str]:
     return [step.verb for step in plan.steps]
 

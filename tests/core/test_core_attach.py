@@ -44,7 +44,7 @@ def test_a_first_attach_claims_before_it_touches_the_hardware(framework: str) ->
     plan = builders.plan_attach(builders.host_of(framework))
     assert builders.verbs(plan) == ATTACH
     assert plan.changed
-    assert plan.destroys == 0
+    assert builders.destroyed(plan) == 0
     step = builders.created(plan)
     assert step.expect == changes.EMPTY
     assert plan.gpus == (step.vgpu.gpu_uuid,)
@@ -90,8 +90,10 @@ def test_the_plan_fits_the_wish_by_its_board_too() -> None:
 
 def test_another_wish_in_a_taken_slot_is_a_conflict() -> None:
     error = refused(builders.attached(builders.host()), errors.ConflictingClaim, profile="8Q")
-    assert error.message == "vm01 slot vgpu0 already asks --profile 4Q (A40-4Q on 0000:41:00.4)"
-    assert error.hint == "another slot (--slot), or --replace to exchange it, or vgpumgr detach vm01 first"
+    assert error.message == "vm01 slot vgpu0 has A40-4Q on 0000:41:00.4 of GPU 0000:41:00.0, asked --profile 4Q"
+    assert error.hint == (
+        "another slot (--slot), or --replace to exchange it, or first `vgpumgr detach vm01 --slot vgpu0`"
+    )
 
 
 @EVERY_FRAMEWORK
@@ -106,7 +108,7 @@ def test_replace_makes_the_new_vgpu_first_and_frees_the_old_one_last(framework: 
         "bind_claim",
         "destroy_vgpu",
     ]
-    assert plan.destroys == 1
+    assert builders.destroyed(plan) == 1
     assert builders.created(plan).vgpu.generation == 2
     assert len(plan.gpus) == 2
     end = converged(view, profile="8Q", replace_it=True)
@@ -146,7 +148,7 @@ def test_a_copied_claim_is_refused_with_the_way_out() -> None:
     view = clone_of_vm01()
     error = refused(view, errors.ConflictingClaim, vm="vm02")
     assert error.message == "vm02 carries a copy of another VM's claim and hostdev (it is a clone or a restore)"
-    assert error.hint == ("vgpumgr detach vm02 takes the copy out (the other VM keeps its vGPU); then attach again")
+    assert error.hint == ("`vgpumgr detach vm02` takes the copy out (the other VM keeps its vGPU); then attach again")
 
 
 def test_a_copied_claim_is_in_the_way_of_every_slot() -> None:
@@ -186,7 +188,7 @@ def test_a_detach_that_has_begun_is_finished_first() -> None:
     view = builders.change_claim(builders.attached(builders.host()), leaving)
     error = refused(view, errors.ConflictingClaim)
     assert error.message == "a detach of vm01 slot vgpu0 has begun and not ended"
-    assert error.hint == "vgpumgr detach vm01 --slot vgpu0 finishes it"
+    assert error.hint == "`vgpumgr detach vm01 --slot vgpu0` finishes it"
 
 
 def leaving(claim: Claim) -> Claim:
@@ -223,7 +225,7 @@ def test_a_lost_claim_is_not_written_over_what_the_ledger_holds() -> None:
     view = builders.without_claims(builders.attached(builders.host_of(MDEV_VF)))
     error = refused(view, errors.ConflictingClaim, profile="8Q")
     assert error.message == "the host's ledger holds A40-4Q on 0000:41:00.4 for vm01 slot vgpu0"
-    assert error.hint == "--replace exchanges it, vgpumgr detach vm01 --slot vgpu0 frees it"
+    assert error.hint == "--replace exchanges it, `vgpumgr detach vm01 --slot vgpu0` frees it"
     assert builders.entry_of(converged(view, profile="8Q", replace_it=True)).type_name == "A40-8Q"
 
 

@@ -233,11 +233,6 @@ def test_claims_are_one_per_slot_in_the_slots_order() -> None:
     assert both.claim(Slot("vgpu1")) is None
 
 
-def test_who_wrote_a_claim_and_when_does_not_make_it_another() -> None:
-    assert claims.same_but_for_time([claim()], [replace(claim(), by="bob", at="later")])
-    assert not claims.same_but_for_time([claim()], [replace(claim(), generation=2)])
-
-
 def test_every_vgpu_device_of_a_definition_is_found_and_no_other_kind() -> None:
     devices = """
       <hostdev mode='subsystem' type='mdev'><source><address uuid='13EDAC24-1c93-5a0f-93dc-c5a4c1d53ab1'/></source></hostdev>

@@ -10,7 +10,7 @@ import pytest
 
 from tests.core import builders
 from vgpumgr import errors
-from vgpumgr.core import domain_xml, placement, profiles, simulate
+from vgpumgr.core import attaching, domain_xml, placement, profiles, simulate
 from vgpumgr.core.names import PciAddress
 from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
@@ -74,9 +74,12 @@ def test_emptiness_is_the_share_of_the_maximum_not_mib() -> None:
     assert placement.share_given(unknown.snapshot, unknown.snapshot.gpus[0]) == 1
 
 
-def test_a_policy_that_is_not_built_is_not_guessed() -> None:
-    with pytest.raises(ValueError, match="'pack' is not built"):
-        placement.place(builders.host().snapshot, profile("4Q"), policy="pack")
+@pytest.mark.parametrize("policy", ["pack", "least-fragmentation", "numa"])
+def test_a_policy_that_is_not_built_is_a_finding_and_spread_is_used(policy: str) -> None:
+    request = replace(builders.ask("vm01", "4Q"), policy=policy)
+    plan = attaching.plan_attach(builders.host(), request, domain_xml.Saved())
+    assert [finding.text for finding in plan.findings] == [f"policy {policy} is not built yet; spread was used"]
+    assert plan.target == builders.plan_attach(builders.host()).target
 
 
 def test_a_full_host_is_refused_as_the_design_shows_it() -> None:
@@ -85,7 +88,7 @@ def test_a_full_host_is_refused_as_the_design_shows_it() -> None:
     for number in range(1, 13):
         view = builders.attached(view, f"vm{number:02}")
     assert refusal(view, "vm13", "4Q") == (
-        "no GPU of kvm01 can take 4Q for vm13\n"
+        "no GPU of kvm01 can take a 4 GiB vGPU for vm13\n"
         "  0000:41:00.0  A40  holds 8Q (vm40): equal-size mode takes only 8 GiB types until it is empty\n"
         "  0000:81:00.0  A40  full: 12 of 12 (vm01 vm02 … vm12)\n"
         "hint: fits now: A40-8Q on 0000:41:00.0 (5 left). `vgpumgr profiles --fits`"
@@ -135,7 +138,7 @@ def test_a_profile_that_another_gpu_of_the_host_has_is_here_although_the_chosen_
     with pytest.raises(errors.NoCapacity) as caught:
         builders.plan_attach(builders.host(t4, a40), "vm01", "6Q", gpus=(t4.uuid or "",))
     assert not isinstance(caught.value, errors.ProfileNotHere)
-    assert caught.value.message == "no GPU of kvm01 can take 6Q for vm01"
+    assert caught.value.message == "no GPU of kvm01 can take a 6 GiB vGPU for vm01"
 
 
 def test_a_host_without_gpus_says_so() -> None:

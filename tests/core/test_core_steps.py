@@ -53,8 +53,8 @@ def test_the_inverse_of_an_inverse_is_the_step(framework: str) -> None:
 
 def test_only_hardware_that_is_there_counts_as_destroyed() -> None:
     view = builders.attached(builders.host())
-    assert builders.plan_detach(view).destroys == 1
-    assert builders.plan_detach(builders.rebooted(view)).destroys == 0
+    assert builders.destroyed(builders.plan_detach(view)) == 1
+    assert builders.destroyed(builders.plan_detach(builders.rebooted(view))) == 0
 
 
 def impossible(view: HostView, step: changes.Step) -> str:

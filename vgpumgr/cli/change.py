@@ -13,6 +13,7 @@ import click
 from vgpumgr import errors
 from vgpumgr.cli import output, plan_text
 from vgpumgr.cli.options import Settings, common_options
+from vgpumgr.core.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import ChangeResult, Consent, Planned
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("vm")
 @click.option("--profile", required=True, metavar="PROFILE", help="4Q, A40-4Q or 'NVIDIA A40-4Q'.")
-@click.option("--slot", default="vgpu0", show_default=True, metavar="NAME", help="Which of the VM's vGPUs.")
+@click.option("--slot", default=DEFAULT_SLOT, show_default=True, metavar="NAME", help="Which of the VM's vGPUs.")
 @click.option("--replace", is_flag=True, help="Exchange what the slot has: the new vGPU first, the old one last. Asks.")
 @click.option("--on", metavar="HOST", help="Where to look for the VM. A vGPU is only ever made on its VM's own host.")
 @click.option("--gpu-id", metavar="PCI|UUID", help="This GPU of the host and no other.")
@@ -41,6 +42,7 @@ def attach(
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import attach as use_case
     from vgpumgr.core import names, profiles
+    from vgpumgr.core.commands import command
 
     options = use_case.AttachOptions(
         vm=names.parse_vm_name(vm),
@@ -52,7 +54,9 @@ def attach(
     )
     started = time.monotonic()
     result = use_case.attach(build_context(settings), options, _consent(settings, "attach --replace"))
-    return _print_result(settings, result, started, undo=f"vgpumgr detach {result.planned.plan.vm.name}")
+    several = len(result.rows) > 1
+    undo = command("detach", result.planned.plan.vm.name, slot=slot if several else None, on=on)
+    return _print_result(settings, result, started, undo=None if replace else undo)
 
 
 @click.command()
@@ -98,9 +102,9 @@ def _consent(settings: Settings, what: str) -> Consent:
     def ask(planned: Planned) -> None:
         if settings.yes:
             return
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not (settings.for_people and output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr)):
             raise errors.UsageError(
-                f"{what} needs a yes and there is no terminal to ask on; nothing was changed",
+                f"{what} of {planned.plan.vm.name} needs a yes and there is nobody to ask; nothing was changed",
                 hint="add --yes (or --check to see what would be done)",
             )
         if not click.confirm(f"{what} {planned.plan.vm.name} on {planned.host}?", err=True):
@@ -128,6 +132,7 @@ def _print_result(settings: Settings, result: ChangeResult, started: float, *, u
         "result": {"vm": plan.vm.name, "host": result.planned.host, "vgpus": [asdict(row) for row in result.rows]},
     }
     rows = [asdict(row) for row in result.rows]
+    rows = rows or [{"vm": plan.vm.name, "host": result.planned.host}]
     columns = ("vm", "slot", "host", "gpu", "type_name", "state")
     output.print_rows(settings, json.loads(json.dumps(document)), rows, columns=columns, wide=columns, name="vm")
     return code

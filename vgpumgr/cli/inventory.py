@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr.cli import output
-from vgpumgr.cli.options import Settings, common_options
+from vgpumgr.cli.options import Settings, common_options, root_options
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, Inventory, SlotDeclaration, VmDeclaration
@@ -17,6 +17,7 @@ _COLUMNS = ("host", "address", "port", "user", "policy", "gpus", "vms")
 
 
 @click.group()
+@root_options
 def inventory() -> None:
     """The declared hosts, GPUs and VMs."""
 

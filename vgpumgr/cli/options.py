@@ -28,7 +28,7 @@ class Settings:
     yes: bool = False
     quiet: bool = False
     verbose: int = 0
-    timeout: float | None = None
+    timeout: int | None = None
     color: str = "auto"
 
     @property
@@ -58,7 +58,7 @@ _OPTIONS = (
     click.option("-v", "--verbose", count=True, help="Log to stderr; twice for more."),
     click.option(
         "--timeout",
-        type=click.FloatRange(min=1),
+        type=click.IntRange(1, 86400),
         metavar="SECONDS",
         help="At most so long for each stage, and for a busy host.",
     ),

@@ -17,6 +17,7 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import TextIO
 
     from vgpumgr.cli.options import Settings
     from vgpumgr.core.observed import Finding
@@ -163,7 +164,12 @@ def style(settings: Settings, text: str, colour: str) -> str:
     return click.style(text, fg=colour) if _colour(settings) else text
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person is there. A daemon may have its standard streams closed; Python then has None for them."""
+    return stream is not None and stream.isatty()
+
+
 def _colour(settings: Settings) -> bool:
     if settings.color != "auto":
         return settings.color == "always"
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_terminal(sys.stderr) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

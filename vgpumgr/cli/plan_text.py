@@ -36,7 +36,8 @@ def closing(result: ChangeResult, elapsed_s: float, undo: str | None) -> str:
     if result.outcome == "unchanged":
         if plan.target is not None:
             return f"{plan.vm.name} already has it: {plan.target.type_name} on {plan.target.parent}. Nothing to do."
-        slot = f" in slot {plan.slot}" if plan.slot else ""
+        have = ", ".join(row.slot for row in result.rows if row.slot)
+        slot = f" in slot {plan.slot}" + (f" (it has {have})" if have else "") if plan.slot else ""
         return f"{plan.vm.name} has no vGPU of ours{slot}. Nothing to do."
     if result.outcome == "would_change":
         return "would change; nothing was written (--check)."

@@ -32,8 +32,15 @@ LOCK_WAIT_S = 60.0
 def load_inventory(settings: Settings) -> Inventory:
     """Find and load the inventory. Raises InventoryError with every problem at once."""
     home = Path.home()
-    path = inventory_files.find_inventory(settings.inventory, os.environ, Path.cwd(), home)
+    path = inventory_files.find_inventory(settings.inventory, os.environ, _cwd(), home)
     return inventory_files.load(path, home=home, environ=os.environ)
+
+
+def _cwd() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # it was deleted under us; a named inventory does not need it
+        return Path()
 
 
 def build_context(settings: Settings) -> Context:

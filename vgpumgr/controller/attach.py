@@ -13,6 +13,7 @@ from vgpumgr.controller.results import ChangeResult, Consent, Planned
 from vgpumgr.controller.session import open_session
 from vgpumgr.core import attaching, detaching, listing, names, placement, profiles
 from vgpumgr.core import plan as plans
+from vgpumgr.core.commands import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,6 +127,14 @@ def _change(
         consent.ask(shown)
     view = session.lock(f"{verb} {found.name}")
     now = planned(view)
+    while not _is_agreed(now, shown):
+        # Nobody keeps a host locked while a person thinks.
+        session.unlock(view, ())
+        consent.show(now)
+        consent.ask(now)
+        shown = now
+        view = session.lock(f"{verb} {found.name}")
+        now = planned(view)
     if shown is None:
         consent.show(now)
     elif now.plan.steps != shown.plan.steps:
@@ -140,9 +149,15 @@ def _change(
         raise errors.NotConverged(
             f"{session.declaration.name}: all steps were done, and {found.name} is not as planned",
             details=[f"still to do: {step.verb}" for step in residual.steps],
-            hint=f"vgpumgr show {found.name}; somebody else may be changing it",
+            hint=f"`{command('show', found.name)}`; somebody else may be changing it",
         )
     return _result(now, "done", after)
+
+
+def _is_agreed(now: Planned, shown: Planned | None) -> bool:
+    """Whether all that the plan takes away was in the one that a person said yes to."""
+    agreed = shown.plan.takes_away if shown is not None else ()
+    return all(step in agreed for step in now.plan.takes_away)
 
 
 def _result(planned: Planned, outcome: str, view: HostView) -> ChangeResult:

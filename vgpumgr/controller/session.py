@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from vgpumgr.host.protocol import Snapshot
     from vgpumgr.link.connection import HostLink
 
+SILENT_WAIT_S = 2.0  # after so long a person is told whom a busy host waits for
+
 
 @dataclass(slots=True, kw_only=True)
 class Session:
@@ -46,7 +48,15 @@ class Session:
 
     def lock(self, what: str) -> HostView:
         """Take the exclusive lock, and read everything inside it. Raises Busy naming the owner."""
-        facts = self.link.program.lock(by=f"{self.context.by} {what}", wait_s=self.context.lock_wait_s)
+        by = f"{self.context.by} {what}"
+        wait_s = self.context.lock_wait_s
+        try:
+            facts = self.link.program.lock(by=by, wait_s=min(SILENT_WAIT_S, wait_s))
+        except errors.Busy as busy:
+            if wait_s <= SILENT_WAIT_S:
+                raise
+            self.context.progress(f"{busy.message}; waiting up to {wait_s:.0f} s …")
+            facts = self.link.program.lock(by=by, wait_s=wait_s - SILENT_WAIT_S)
         return self._view(self._snapshot(facts))
 
     def unlock(self, before: HostView, gpus: Sequence[str]) -> HostView:

@@ -13,6 +13,7 @@ from vgpumgr import errors
 from vgpumgr.core import changes, claims, detaching, domain_xml, names, placement, profiles, snapshot
 from vgpumgr.core import plan as plans
 from vgpumgr.core.changes import VgpuSpec
+from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
@@ -72,11 +73,18 @@ def plan_attach(view: HostView, request: AttachRequest, saved: Saved) -> Plan:
         vm=domain,
         slot=request.slot,
         steps=tuple(steps),
-        findings=attach_findings(view, domain, request.slot, target),
+        findings=_policy_findings(view, request, placed) + attach_findings(view, domain, request.slot, target),
         fingerprint=plans.fingerprint(view, domain),
         placed=placed,
         target=target,
     )
+
+
+def _policy_findings(view: HostView, request: AttachRequest, placed: placement.Placed | None) -> tuple[Finding, ...]:
+    if placed is None or request.policy == placement.SPREAD:
+        return ()
+    text = f"policy {request.policy} is not built yet; {placement.SPREAD} was used"
+    return (Finding(kind="not-built", host=view.snapshot.host, vm=None, slot=None, text=text),)
 
 
 def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
@@ -120,10 +128,16 @@ def no_capacity(
         return errors.NoCapacity(f"{host} has no NVIDIA GPU for {domain.name}", hint=f"vgpumgr discover {host}")
     fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits there either. "
     return errors.NoCapacity(
-        f"no GPU of {host} can take {profile.text} for {domain.name}",
+        f"no GPU of {host} can take a {_size(profile)} vGPU for {domain.name}",
         details=lines,
         hint=fits + "`vgpumgr profiles --fits`",
     )
+
+
+def _size(profile: profiles.Profile) -> str:
+    """4Q → 4 GiB, as the name says it; 0 stands for 512 MiB."""
+    digits = profiles.parse_type_name(f"any-{profile.short}").size_gb
+    return f"{digits} GiB" if digits else "512 MiB"
 
 
 def _guard_attach(view: HostView, domain: Domain, saved: Saved) -> None:
@@ -144,12 +158,12 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
     if domain.copied:  # whichever slot it is: all claims are written as one document, and the copies with it
         raise errors.ConflictingClaim(
             f"{domain.name} carries a copy of another VM's claim and hostdev (it is a clone or a restore)",
-            hint=f"vgpumgr detach {domain.name} takes the copy out (the other VM keeps its vGPU); then attach again",
+            hint=f"`{command('detach', domain.name)}` takes the copy out (the other VM keeps its vGPU); then attach again",
         )
     if claim is not None and claim.state == claims.LEAVING:
         raise errors.ConflictingClaim(
             f"a detach of {domain.name} slot {request.slot} has begun and not ended",
-            hint=f"vgpumgr detach {domain.name} --slot {request.slot} finishes it",
+            hint=f"`{command('detach', domain.name, slot=request.slot)}` finishes it",
         )
     if claim is not None and view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
         if not request.replace:
@@ -158,10 +172,13 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
                 hint="--replace makes a new vGPU here; the other host's stays until it is detached there",
             )
     elif claim is not None and not _serves(claim, request) and not request.replace:
+        had = f"{claim.binding.type_name} on {claim.binding.parent} of GPU {_pci(view, claim.binding)}"
+        same = profiles.same_wish(claim.wish, request.wish)
         raise errors.ConflictingClaim(
-            f"{domain.name} slot {request.slot} already asks {profiles.describe(claim.wish)}"
-            f" ({claim.binding.type_name} on {claim.binding.parent})",
-            hint=f"another slot (--slot), or --replace to exchange it, or vgpumgr detach {domain.name} first",
+            f"{domain.name} slot {request.slot} has {had}"
+            + (", another GPU than --gpu-id names" if same else f", asked {profiles.describe(claim.wish)}"),
+            hint="another slot (--slot), or --replace to exchange it, or first "
+            f"`{command('detach', domain.name, slot=request.slot)}`",
         )
     taken = [device for device in domain.inactive if device.slot == request.slot]
     if taken and claim is None and not view.entries(domain.uuid, request.slot):
@@ -169,6 +186,11 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
             f"{domain.name} already has a device with the alias {taken[0].alias}, and no claim of ours for it",
             hint=f"use another --slot, or take that device out (virsh edit {domain.name})",
         )
+
+
+def _pci(view: HostView, binding: claims.Binding) -> str:
+    gpu = view.snapshot.gpu_by_uuid(binding.gpu_uuid)
+    return gpu.pci if gpu else binding.gpu_uuid
 
 
 def _serves(claim: Claim, request: AttachRequest) -> bool:
@@ -204,7 +226,7 @@ def _kept_entry(
     if not request.replace:
         raise errors.ConflictingClaim(
             f"the host's ledger holds {entry.type_name} on {entry.parent} for {entry.vm_name} slot {entry.slot}",
-            hint=f"--replace exchanges it, vgpumgr detach {entry.vm_name} --slot {entry.slot} frees it",
+            hint=f"--replace exchanges it, `{command('detach', entry.vm_name, slot=entry.slot)}` frees it",
         )
     return None
 
@@ -268,7 +290,7 @@ def _pending_place(
         gpu is None
         or parent is None
         or kind is None
-        or placement.may_create(view.snapshot, gpu, parent, kind, _named(view, domain, claim.slot))
+        or placement.may_create(view.snapshot, gpu, parent, kind, named_functions(view, but=(domain.uuid, claim.slot)))
     ):
         return None
     if claim.binding.uuid is not None and _uuid_exists(view, claim.binding.uuid):
@@ -294,20 +316,20 @@ def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.
     among = None
     if request.gpus is not None:
         among = [gpu for gpu in view.snapshot.gpus if gpu.uuid in request.gpus]
-    named = _named(view, domain, request.slot)
-    verdict = placement.place(view.snapshot, profile, policy=request.policy, among=among, named=named)
+    named = named_functions(view, but=(domain.uuid, request.slot))
+    verdict = placement.place(view.snapshot, profile, among=among, named=named)
     if isinstance(verdict, placement.Placed):
         return verdict
     raise no_capacity(view, domain, profile, verdict)
 
 
-def _named(view: HostView, domain: Domain, slot: Slot) -> dict[PciAddress, str]:
-    """The PCI functions that definitions and running VMs name, this very slot's aside, and whose they are."""
+def named_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> dict[PciAddress, str]:
+    """The PCI functions that definitions and running VMs name, and whose they are; one VM's slot left aside."""
     return {
         device.pci: other.name
         for other in sorted(view.domains, key=lambda item: item.name)
         for device in other.mentioned
-        if device.pci is not None and not (other.uuid == domain.uuid and device.slot == slot)
+        if device.pci is not None and (other.uuid, device.slot) != but
     }
 
 

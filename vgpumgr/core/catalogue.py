@@ -41,16 +41,6 @@ class Catalogue:
         """Whether a profile written with its board is a type that NVIDIA has."""
         return profile.board is not None and f"{profile.board}-{profile.short}" in self._by_text
 
-    def boards(self) -> tuple[str, ...]:
-        return tuple(sorted({row.name.board for row in self.types}))
-
-    def board_code(self, name: str) -> str | None:
-        """`NVIDIA A40` or `A40` → `A40`."""
-        for row in self.types:
-            if name in (row.board_name, row.name.board):
-                return row.name.board
-        return None
-
 
 def parse(text: str) -> Catalogue:
     """Read vgpu-types.csv. Rows whose name is outside the grammar are left out."""
@@ -68,4 +58,6 @@ def parse(text: str) -> Catalogue:
                 max_per_gpu=int(row["max_per_gpu"]) if row["max_per_gpu"] else None,
             )
         )
-    return Catalogue(types=tuple(rows), _by_text={row.name.text: row for row in rows})
+    by_text = {row.name.text: row for row in rows}
+    by_text |= {f"{profiles.board_code(f'{row.board_name} {row.name.text}')}-{row.name.short}": row for row in rows}
+    return Catalogue(types=tuple(rows), _by_text=by_text)

@@ -136,6 +136,11 @@ def destroys(step: Step) -> bool:
     return isinstance(step, DestroyVgpu) and step.expect == PRESENT
 
 
+def takes_away(step: Step) -> bool:
+    """Whether the step removes something that a person may miss: a vGPU, a device of a definition, a claim."""
+    return isinstance(step, DestroyVgpu | DetachHostdev | DropClaim)
+
+
 def as_json(step: Step) -> dict[str, object]:
     """The step as `-o json` prints it."""
     undo = inverse(step).verb

@@ -18,7 +18,6 @@ from vgpumgr.errors import BadName
 
 if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
-    from collections.abc import Iterable
 
 NAMESPACE = "urn:vgpumgr:domain:1"
 KEY = "v"
@@ -167,11 +166,6 @@ def _binding(row: dict[str, str]) -> Binding:
         type_id=int(row["type_id"]),
         uuid=MdevUuid(names.parse_uuid(uuid)) if uuid is not None else None,
     )
-
-
-def same_but_for_time(one: Iterable[Claim], other: Iterable[Claim]) -> bool:
-    """Whether two sets of claims say the same, whoever wrote them and when."""
-    return [replace(claim, by="", at="") for claim in one] == [replace(claim, by="", at="") for claim in other]
 
 
 def _local(tag: str) -> str:

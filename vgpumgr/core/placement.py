@@ -89,7 +89,7 @@ def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
         if (
             kind.parsed is not None
             and kind.parsed.short == profile.short
-            and profile.board in (None, kind.parsed.board)
+            and profile.board in (None, kind.parsed.board, kind.board)
         ):
             return kind
     return None
@@ -99,18 +99,15 @@ def place(
     snapshot: HostSnapshot,
     profile: Profile,
     *,
-    policy: str = SPREAD,
     among: Sequence[Gpu] | None = None,
     named: Mapping[PciAddress, str] | None = None,
 ) -> Placed | NoPlace:
     """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
 
     `among` limits the choice to these GPUs. `named` are the functions that a definition names, and whose: whatever is on
-    them now, that VM takes them at its next start. The only policy built is spread: the GPU with the smallest share given away,
-    the lowest PCI address among equals; on it the first free parent.
+    them now, that VM takes them at its next start. The policy is spread: the GPU with the smallest share given away, the
+    lowest PCI address among equals; on it the first free parent.
     """
-    if policy != SPREAD:
-        raise ValueError(f"policy {policy!r} is not built")
     gpus = sorted(snapshot.gpus if among is None else among, key=lambda gpu: gpu.pci)
     candidates: list[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]] = []
     reasons: list[tuple[PciAddress, str, str]] = []

@@ -36,8 +36,9 @@ class Plan:
         return bool(self.steps)
 
     @property
-    def destroys(self) -> int:
-        return sum(changes.destroys(step) for step in self.steps)
+    def takes_away(self) -> tuple[changes.Step, ...]:
+        """The steps that remove something: what a person is asked about."""
+        return tuple(step for step in self.steps if changes.takes_away(step))
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -46,7 +47,7 @@ class Plan:
 
 
 def slots_of(view: HostView, domain: Domain) -> tuple[Slot, ...]:
-    """Every slot of a VM that anything of ours names: a claim, a ledger entry, or a hostdev with our alias."""
+    """Every slot of a VM that anything of ours names: a claim or a ledger entry."""
     found = {claim.slot for claim in domain.claims.claims} if domain.claims else set()
     found |= {entry.slot for entry in view.entries(domain.uuid)}
     return tuple(sorted(found, key=names.slot_order))

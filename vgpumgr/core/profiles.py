@@ -16,6 +16,7 @@ _TYPE = re.compile(
     r"(?P<board>[A-Za-z0-9]+(?:-[A-Za-z]+)?)-(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?"
 )
 _SHORT = re.compile(r"(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?")
+_RTX_PRO = re.compile(r"RTX Pro (\d{4})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,16 @@ def parse_type_name(text: str) -> TypeName:
         series=found["series"],
         suffix=found["suffix"] or "",
     )
+
+
+def board_code(driver_name: str) -> str:
+    """What we call the board of a type: its code (A40), and for code DC, which two boards share, RTXPRO6000 or RTXPRO4500.
+
+    Raises BadName.
+    """
+    code = parse_type_name(driver_name).board
+    found = _RTX_PRO.search(driver_name) if code == "DC" else None
+    return f"RTXPRO{found[1]}" if found else code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

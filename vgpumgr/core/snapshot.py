@@ -46,6 +46,11 @@ class VgpuType:
     def short(self) -> str:
         return self.parsed.short if self.parsed else self.type_name
 
+    @property
+    def board(self) -> str | None:
+        """The board's code as we write it; None where the name is outside the grammar."""
+        return profiles.board_code(self.name) if self.parsed else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vgpu:
@@ -86,7 +91,7 @@ class Gpu:
     @property
     def board(self) -> str | None:
         """The code that type names begin with (A40, H100L); None where no type is known."""
-        codes = Counter(kind.parsed.board for kind in (self.types or {}).values() if kind.parsed)
+        codes = Counter(kind.board for kind in (self.types or {}).values() if kind.board)
         return codes.most_common(1)[0][0] if codes else None
 
     def parent_at(self, vf_index: int | None) -> Parent | None:
