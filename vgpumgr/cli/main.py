@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import signal
 import sys
 from dataclasses import replace
@@ -140,6 +141,14 @@ def run(argv: list[str]) -> int:
     except errors.VgpumgrError as error:
         output.print_error(_settings(context, argv), error)
         return error.exit_code
+    except Exception as error:  # a bug must end as an error too; its traceback is there for whoever asks (-v)
+        logging.getLogger(__name__).exception("unexpected")
+        bug = errors.VgpumgrError(
+            f"unexpected {type(error).__name__}: {error}",
+            hint="this is a bug in vgpumgr: please report it with the output of the same command with -v",
+        )
+        output.print_error(_settings(context, argv), bug)
+        return bug.exit_code
 
 
 def _settings(context: click.Context | None, argv: list[str]) -> Settings:
