@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.controllers import Zygote
-from tests.crash.rig import FLEET, HOSTS, Rig
+pytest.register_assert_rewrite("tests.crash.rig")
+
+from tests.crash.controllers import Zygote  # noqa: E402 -- once its asserts say what they found
+from tests.crash.rig import FLEET, HOSTS, Rig  # noqa: E402 -- the same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -69,11 +69,15 @@ class Controller:
 
     @property
     def out(self) -> str:
-        return (self.folder / "out").read_text(encoding="utf-8", errors="replace")
+        return self._read("out")
 
     @property
     def err(self) -> str:
-        return (self.folder / "err").read_text(encoding="utf-8", errors="replace")
+        return self._read("err")
+
+    def _read(self, name: str) -> str:
+        file = self.folder / name  # made by the child, which may just begin
+        return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
     def __str__(self) -> str:
         how = "running" if self.running else f"exit {self._status} after {self.seconds:.1f} s"
@@ -101,9 +105,7 @@ class Zygote:
         self._reader = threading.Thread(target=self._read, name="zygote", daemon=True)
         self._reader.start()
 
-    def start(
-        self, *argv: str, env: Mapping[str, str], interference: Mapping[str, Any] | None = None
-    ) -> Controller:
+    def start(self, *argv: str, env: Mapping[str, str], interference: Mapping[str, Any] | None = None) -> Controller:
         """Start `vgpumgr ARGV`; its temporary files go to a folder of its own (see `litter`)."""
         folder = self._folder / str(next(self._numbers))
         (folder / "tmp").mkdir(parents=True)

@@ -30,8 +30,12 @@ from vgpumgr.link.program import Program
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "int": signal.SIGINT, "term": signal.SIGTERM}
+    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.link.deadlines import Deadlines
+
+_SIGNALS = {"kill": signal.SIGKILL, "int": signal.SIGINT, "term": signal.SIGTERM}
 _HOLD_S = 60.0
+_NOTICE_S = 1.0
 
 
 def install(spec: Mapping[str, Any]) -> None:
@@ -47,6 +51,7 @@ class _BadLuck:
         self._spec = spec
         self._struck = False
         self.step = ""
+        self.noticed = threading.Event()
         self.ports: set[int] = set()
 
     def at(self, point: str) -> None:
@@ -70,8 +75,12 @@ class _BadLuck:
             until = time.monotonic() + _HOLD_S
             while file.exists() and time.monotonic() < until:
                 time.sleep(0.01)
+        elif what == "stop":
+            # To this very thread: a signal to the process lets the calling thread run on until another has taken it.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         else:
             os.kill(os.getpid(), _SIGNALS[what])
+            self.noticed.wait(_NOTICE_S)  # the main thread takes its time, and a step takes milliseconds
 
     def _kill_host_program(self) -> None:
         until = time.monotonic() + 5
@@ -103,8 +112,8 @@ def find_host_programs(client_port: int) -> list[int]:
 def _wrap_connection(bad_luck: _BadLuck) -> None:
     really = ssh.open_connection
 
-    def open_connection(*arguments: Any) -> ssh.SshConnection:
-        connection = really(*arguments)
+    def open_connection(endpoint: Endpoint, deadlines: Deadlines) -> ssh.SshConnection:
+        connection = really(endpoint, deadlines)
         bad_luck.ports.add(connection._socket.getsockname()[1])
         return connection
 
@@ -120,6 +129,13 @@ def _wrap_steps(bad_luck: _BadLuck) -> None:
         really(self, step)
         bad_luck.at(f"after:{step.verb}")
 
+    really_stop: Callable[..., None] = apply._Run.stop
+
+    def stop(self: apply._Run) -> None:
+        really_stop(self)
+        bad_luck.noticed.set()
+
+    apply._Run.stop = stop  # type: ignore[method-assign]  # that is what this file is for
     apply._Executor.execute = execute  # type: ignore[method-assign]  # that is what this file is for
     for name in ("set_metadata", "attach_device", "detach_device"):
         setattr(Hypervisor, name, _before_write(getattr(Hypervisor, name), bad_luck))

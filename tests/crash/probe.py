@@ -3,84 +3,93 @@
 Reads by itself, with none of the product's code: /sys, the ledger, virsh, /proc, and whether the lock can be had.
 """
 
+from __future__ import annotations
+
 import fcntl
-import glob
 import json
 import os
 import re
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree  # noqa: S405 -- what libvirtd of our own lab wrote
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 VIRSH = ["virsh", "-q", "-c", "qemu:///system"]
 CLAIM = "{urn:vgpumgr:domain:1}"
+DEVICES = Path("/sys/bus/pci/devices")
+MDEVS = Path("/sys/bus/mdev/devices")
 
 
-def virsh(*command):
-    return subprocess.run([*VIRSH, *command], stdout=subprocess.PIPE, check=True).stdout.decode()
+def virsh(*command: str) -> str:
+    return subprocess.run([*VIRSH, *command], stdout=subprocess.PIPE, check=True, text=True).stdout
 
 
-def domains():
+def domains() -> list[ElementTree.Element]:
     names = virsh("list", "--all", "--name").split()
     text = virsh("; ".join("dumpxml --inactive " + name for name in names))
     return [ElementTree.fromstring(one) for one in re.findall(r"<domain .*?</domain>", text, re.DOTALL)]
 
 
-def claims(domain):
-    return [
-        {"slot": claim.get("slot"), "state": claim.get("state"), **claim.find(CLAIM + "binding").attrib}
-        for claim in domain.iter(CLAIM + "claim")
-    ]
+def claims(domain: ElementTree.Element) -> list[dict[str, str]]:
+    found = []
+    for claim in domain.iter(CLAIM + "claim"):
+        binding = claim.find(CLAIM + "binding")
+        found.append({**claim.attrib, **(binding.attrib if binding is not None else {})})
+    return found
 
 
-def hostdevs(domain):
+def hostdevs(domain: ElementTree.Element) -> list[dict[str, str]]:
+    """Alias and device (mdev UUID or PCI address) of each."""
     found = []
     for device in domain.iter("hostdev"):
-        address = device.find("source/address")
-        uuid = address.get("uuid")
-        parts = [int(address.get(key, "0"), 16) for key in ("domain", "bus", "slot", "function")] if not uuid else []
-        found.append({"alias": device.find("alias").get("name"), "device": uuid or "%04x:%02x:%02x.%x" % tuple(parts)})
+        address, alias = device.find("source/address"), device.find("alias")
+        assert address is not None
+        where = [
+            int(address.get(key, "0"), 16)
+            for key in ("domain", "bus", "slot", "function")
+            if "uuid" not in address.attrib
+        ]
+        name = address.get("uuid") or "{:04x}:{:02x}:{:02x}.{:x}".format(*where)
+        found.append({"alias": "" if alias is None else alias.get("name", ""), "device": name})
     return found
 
 
-def hardware():
+def hardware() -> dict[str, int]:
+    """Device → type id."""
     found = {}
-    for mdev in glob.glob("/sys/bus/mdev/devices/*"):
-        kind = os.path.basename(os.readlink(mdev + "/mdev_type"))
-        found[os.path.basename(mdev)] = int(kind.rpartition("-")[2])
-    for file in glob.glob("/sys/bus/pci/devices/*/nvidia/current_vgpu_type"):
-        kind = int(open(file).read())
-        if kind:
-            found[file.split("/")[5]] = kind
+    for mdev in MDEVS.iterdir() if MDEVS.is_dir() else ():
+        found[mdev.name] = int((mdev / "mdev_type").readlink().name.rpartition("-")[2])
+    for file in DEVICES.glob("*/nvidia/current_vgpu_type"):
+        if kind := int(file.read_text()):
+            found[file.parts[5]] = kind
     return found
 
 
-def ledger():
-    try:
-        return json.load(open("/var/lib/vgpumgr/ledger.json"))["entries"]
-    except FileNotFoundError:
-        return []
+def ledger() -> Any:
+    file = Path("/var/lib/vgpumgr/ledger.json")
+    return json.loads(file.read_text())["entries"] if file.exists() else []
 
 
-def processes():
+def processes() -> list[str]:
     """What belongs to a controller's session: host programs, their children, libvirt's helpers, sshd's sessions."""
-    own, found = set(), []
-    pid = os.getpid()
+    own, pid = set(), os.getpid()
     while pid > 1:
-        own.add(pid)
-        pid = int(open("/proc/%d/stat" % pid).read().rpartition(")")[2].split()[1])
-    for folder in glob.glob("/proc/[0-9]*"):
+        own.add(str(pid))
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            text = open(folder + "/cmdline").read().replace("\0", " ")
+            text = (folder / "cmdline").read_text().replace("\0", " ")
         except OSError:
             continue
         ours = "vgpumgr" in text or "virt-ssh-helper" in text or text.startswith("sshd: root@")
-        if ours and int(os.path.basename(folder)) not in own:
-            found.append(os.path.basename(folder) + " " + text[:80])
+        if ours and folder.name not in own:
+            found.append(f"{folder.name} {text[:80]}")
     return found
 
 
-def lock_is_free():
+def lock_is_free() -> bool:
     folder = os.open("/root", os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,13 +100,11 @@ def lock_is_free():
     return True
 
 
-def main():
-    seen = {"processes": processes(), "lock_is_free": lock_is_free()}
-    if "--quiet" not in sys.argv:
-        seen.update(hardware=hardware(), ledger=ledger(), vms={})
-        for domain in domains():
-            seen["vms"][domain.findtext("name")] = {"claims": claims(domain), "hostdevs": hostdevs(domain)}
-    print(json.dumps(seen))
+def main() -> None:
+    seen = {"processes": processes(), "lock_is_free": lock_is_free(), "hardware": hardware(), "ledger": ledger()}
+    seen["vms"] = {one.findtext("name", ""): {"claims": claims(one), "hostdevs": hostdevs(one)} for one in domains()}
+    sys.stdout.write(json.dumps(seen))
 
 
-main()
+if __name__ == "__main__":
+    main()

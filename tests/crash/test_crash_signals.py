@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -60,13 +62,33 @@ def test_an_interrupted_replace_keeps_the_old_one(rig: Rig) -> None:
     check(rig, "vf01", dict.fromkeys(vms, "2Q"))
 
 
+def test_interrupted_at_any_moment(rig: Rig) -> None:
+    """Twelve attaches: each ends by its own will, and the same command again ends well."""
+    chance = random.Random(20260731)
+    life = must(rig.attach("b12")).seconds
+    must(rig.detach("b12"))
+    vms = [f"b{number:02}" for number in range(1, 13)]
+
+    def attach(vm: str) -> None:
+        one = rig.attach(vm)
+        wait_until(lambda: "reading" in one.err, "its first sign of life")
+        time.sleep(chance.uniform(0, 1) * life)
+        one.kill(signal.SIGINT)
+        must(one, 0, INTERRUPTED)
+        must(rig.attach(vm))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(attach, vms))
+    check(rig, "vf02", dict.fromkeys(vms, "2Q"))
+
+
 def test_interrupted_while_it_waits_for_the_lock(rig: Rig, tmp_path: Path) -> None:
     """It gives up its place at once, and the owner goes on undisturbed."""
     hold = tmp_path / "hold"
     owner = rig.attach("b01", interference={"at": "before:create_vgpu", "do": "touch", "file": str(hold)})
     wait_until(hold.exists, "the owner inside the lock")
     waiting = [rig.attach("b02"), rig.attach("b03")]
-    wait_until(lambda: rig.look("vf02")["processes"].__str__().count(" -I -c") >= 3, "both queue")
+    wait_until(lambda: sum(" -I -c" in line for line in rig.look("vf02")["processes"]) >= 3, "both queue")
     for one, number, code in zip(waiting, (signal.SIGINT, signal.SIGTERM), (INTERRUPTED, TERMINATED), strict=True):
         one.kill(number)
         must(one, code)

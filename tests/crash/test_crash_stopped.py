@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.controllers import wait_until
-from tests.crash.proxy import FREEZE, Proxy, inventory_through
 from tests.crash.rig import check, host_of, must
 from vgpumgr.host.protocol import LEASE_S
-from vgpumgr.lab import fleet
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.crash.rig import Rig
 
 pytestmark = pytest.mark.lab

@@ -15,7 +15,6 @@ import json
 import os
 import selectors
 import signal
-import sys
 from typing import Any
 
 _WARM = (
@@ -93,4 +92,4 @@ def _say(message: dict[str, int]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

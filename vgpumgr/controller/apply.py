@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, templates
@@ -16,52 +17,94 @@ if TYPE_CHECKING:
 
 STEP_DEADLINE_S = 20.0
 STEP_END_S = 180.0  # never reached: every wait below has a shorter end of its own
+_BEGIN_S = 1.0
+_GOES_ON = "the same command again goes on from there"
 logger = logging.getLogger(__name__)
 
 
 def apply(session: Session, plan: Plan) -> None:
     """Do the steps in order. Raises what a step raised, once all that was done is undone; PartialApply where it could not be.
 
-    A destroyed vGPU is never made again by an undo: the same command goes on from there instead.
+    A destroyed vGPU is never made again by an undo: the same command goes on from there instead. After a Ctrl-C the step
+    under way is still waited for, because half a step cannot be undone; a second one leaves all to the next run.
     """
     executor = _Executor(session, plan)
-    done: list[changes.Step] = []
+    run = _Run(executor)
     try:
-        for step in plan.steps:
-            _do(session, executor, step, done)
-    except (errors.VgpumgrError, KeyboardInterrupt) as error:
-        _undo(session, executor, done, error)
+        Bounded(run.go, name="apply").result(threading.TIMEOUT_MAX)
+    except errors.VgpumgrError as error:
+        _undo(executor, run.done, error)
         raise
-
-
-def _do(session: Session, executor: _Executor, step: changes.Step, done: list[changes.Step]) -> None:
-    """One step, added to `done` once it is done. After a Ctrl-C it is still waited for: half a step cannot be undone."""
-    running = Bounded(lambda: executor.execute(step), name=step.verb)
-    try:
-        running.result(STEP_END_S)
     except KeyboardInterrupt:
+        run.stop()
         session.context.progress(
-            f"interrupted: waiting for {step.verb}, then undoing; once more leaves it to the next run"
+            f"interrupted: waiting for {run.under_way}, then undoing; once more leaves it to the next run"
         )
-        running.result(STEP_END_S)
-        done.append(step)
+        failed = run.settle()
+        if any(changes.destroys(step) for step in run.done):
+            session.context.progress(f"interrupted after {_verbs(run.done)}: {_GOES_ON}")
+        else:
+            _undo(executor, run.done, failed)
         raise
-    done.append(step)
 
 
-def _undo(session: Session, executor: _Executor, done: list[changes.Step], error: BaseException) -> None:
+class _Run:
+    """The steps of a plan, in a thread of their own: a signal's exception strikes the main thread only, at any instruction,
+    and what was done must be known exactly.
+    """
+
+    def __init__(self, executor: _Executor) -> None:
+        self.done: list[changes.Step] = []
+        self.under_way = "the first step"
+        self._executor = executor
+        self._failed: errors.VgpumgrError | None = None
+        self._stopped = False
+        self._begun = threading.Event()
+        self._ended = threading.Event()
+
+    def go(self) -> None:
+        """Do the steps until one fails or `stop` is called."""
+        self._begun.set()
+        try:
+            for step in self._executor.plan.steps:
+                if self._stopped:
+                    return
+                self.under_way = step.verb
+                self._executor.execute(step)
+                self.done.append(step)
+        except errors.VgpumgrError as error:
+            self._failed = error
+            raise
+        finally:
+            self._ended.set()
+
+    def stop(self) -> None:
+        """Begin no further step."""
+        self._stopped = True
+
+    def settle(self) -> errors.VgpumgrError | None:
+        """Wait for the end of the step under way; what made it fail, if it did."""
+        if self._begun.wait(_BEGIN_S):  # else the thread was interrupted out of its start
+            self._ended.wait(STEP_END_S)
+        return self._failed
+
+
+def _undo(executor: _Executor, done: list[changes.Step], error: errors.VgpumgrError | None) -> None:
+    """Take back what was done, last first. `error` is what went wrong, None after an interrupt."""
     if not done:
         return
-    host = session.declaration.name
-    if isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
+    session = executor.session
+    host, why = session.declaration.name, str(error or "interrupted")
+    if isinstance(error, errors.LeaseLost):
+        part = f"{why.removeprefix(f'{host}: ')} (after {_verbs(done)})"
+        raise errors.LeaseLost(host, part, hint=_GOES_ON) from error
+    if isinstance(error, (errors.Unreachable, errors.ProgramFailed)):
         raise errors.PartialApply(
-            f"{error} (after {len(done)} of {len(executor.plan.steps)} steps: {_verbs(done)})",
-            hint="nothing is lost: the same command again goes on from there",
+            f"{why} (after {len(done)} of {len(executor.plan.steps)} steps: {_verbs(done)})",
+            hint=f"nothing is lost: {_GOES_ON}",
         ) from error
     if any(changes.destroys(step) for step in done):
-        raise errors.PartialApply(
-            f"{error} (after {_verbs(done)})", hint="the same command again goes on from there"
-        ) from error
+        raise errors.PartialApply(f"{why} (after {_verbs(done)})", hint=_GOES_ON) from error
     session.context.progress(f"undoing {len(done)} of {len(executor.plan.steps)} steps on {host} …")
     undone: list[changes.Step] = []
     for step in reversed(done):
@@ -70,9 +113,9 @@ def _undo(session: Session, executor: _Executor, done: list[changes.Step], error
         except errors.VgpumgrError as second:
             left = [row for row in done if row not in undone]
             raise errors.PartialApply(
-                f"{error}; undoing it failed too: {second} (left: {_verbs(left)})",
-                hint="the same command again goes on from there, vgpumgr detach takes it back",
-            ) from error
+                f"{why}; undoing it failed too: {second} (left: {_verbs(left)})",
+                hint=f"{_GOES_ON}, vgpumgr detach takes it back",
+            ) from (error or second)
         undone.append(step)
 
 

@@ -9,6 +9,7 @@ And a document dumped with SECURE holds passwords, so that flag is never passed.
 from __future__ import annotations
 
 import contextlib
+import threading
 import uuid as uuid_module
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -53,6 +54,9 @@ class Hypervisor:
         self._connection: libvirt.virConnect | None = connection
         self._tunnel = tunnel
         self._timeout_s = timeout_s
+        # libvirt frees a connection that is closed even while a call is on it, and corrupts the heap: see `close`.
+        self._calls = 0
+        self._change = threading.Condition()
 
     @classmethod
     def open(cls, ssh: SshConnection, deadlines: Deadlines) -> Hypervisor:
@@ -135,8 +139,12 @@ class Hypervisor:
         self._call(detach, "detach the device")
 
     def close(self) -> None:
-        """Say goodbye if libvirt still listens, and cut the tunnel in any case."""
-        connection, self._connection = self._connection, None
+        """Say goodbye if libvirt still listens, and cut the tunnel in any case; calls under way raise first."""
+        with self._change:
+            connection, self._connection = self._connection, None
+            if self._calls:
+                self._tunnel.cut()
+                self._change.wait_for(lambda: not self._calls, _UNWIND_S)
         if connection is not None and not self._tunnel.ended:
             Bounded(_closer(connection), name="libvirt-close").wait(_CLOSE_S)
         self._tunnel.cut()
@@ -145,10 +153,23 @@ class Hypervisor:
         return self._end(self._begin(call, what), what, deadline or Deadline(self._timeout_s))
 
     def _begin(self, call: Callable[[libvirt.virConnect], T], what: str) -> Bounded[T | _Refused]:
-        connection = self._connection
-        if connection is None or self._tunnel.ended:
+        with self._change:
+            connection = self._connection
+            usable = connection is not None and not self._tunnel.ended
+            self._calls += usable
+        if connection is None or not usable:
             raise _lost(self.host, self._tunnel, what)
-        return _begin(lambda: call(connection))
+
+        def counted() -> T:
+            try:
+                return call(connection)
+            finally:
+                with self._change:
+                    self._calls -= 1
+                    self._change.notify_all()
+
+        # Counted before it begins: where an interrupt keeps it from that, it is one too many, and `close` only cuts.
+        return _begin(counted)
 
     def _end(self, running: Bounded[T | _Refused], what: str, deadline: Deadline) -> T:
         return _end(self.host, self._tunnel, running, deadline, what)

@@ -220,8 +220,10 @@ class Program:
         while self._is_connected() and not settling.expired:
             time.sleep(0.01)
         if self._locked and (silent_s > protocol.LEASE_S or status == _EXIT_LEASE):
-            self._lost = f"it heard nothing for {max(silent_s, protocol.LEASE_S):.0f} s and gave the lock back"
-            self._broken = LeaseLost(self.host, self._lost, hint=_AGAIN)
+            self._lost = (
+                f"the host program heard nothing for {max(silent_s, protocol.LEASE_S):.0f} s and gave the lock back"
+            )
+            self._broken = LeaseLost(self.host, f"the host's lock is no longer ours: {self._lost}", hint=_AGAIN)
         elif not self._is_connected():
             self._broken = Unreachable(self.host, STAGE, "the connection was lost", hint="is the host still up?")
         else:
