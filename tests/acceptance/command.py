@@ -49,10 +49,11 @@ class Ran:
 
 
 def vgpumgr(lab: Lab, *arguments: str, code: int = 0) -> Ran:
-    """Run the program in a lab; it has to leave with `code`, and never shows a traceback."""
+    """Run the program in a lab; it has to leave with `code`, and never shows a traceback or says that it met a bug."""
     done = lab.run(*arguments)
     ran = Ran(arguments=arguments, code=done.returncode, out=done.stdout, err=done.stderr)
-    assert "Traceback" not in ran.out + ran.err, f"{arguments}\n{ran.out}{ran.err}"
+    for sign in ("Traceback", "this is a bug"):
+        assert sign not in ran.out + ran.err, f"{arguments}\n{ran.out}{ran.err}"
     assert ran.code == code, f"{arguments}: exit {ran.code}, not {code}\n{ran.out}{ran.err}"
     return ran
 

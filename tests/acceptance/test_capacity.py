@@ -143,7 +143,7 @@ def test_a_check_of_detach_writes_nothing_either(vf_lab: Lab, filled: Filled) ->
         ("leave_claim", "bind_claim"),
         ("detach_hostdev", "attach_hostdev"),
         ("destroy_vgpu", "create_vgpu"),
-        ("drop_claim", "put_claim"),
+        ("drop_claim", "leave_claim"),
     ]
     assert _differing(before, _trace(vf_lab)) == []
 
