@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +17,6 @@ from tests.crash.controllers import wait_until
 from tests.crash.rig import check, host_of, must
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.crash.rig import Rig
 
 pytestmark = pytest.mark.lab
@@ -74,12 +75,51 @@ def test_interrupted_at_any_moment(rig: Rig) -> None:
         wait_until(lambda: "reading" in one.err, "its first sign of life")
         time.sleep(chance.uniform(0, 1) * life)
         one.kill(signal.SIGINT)
-        must(one, 0, INTERRUPTED)
+        must(one, 0, INTERRUPTED, -signal.SIGINT)  # the last where it struck the interpreter on its way out
         must(rig.attach(vm))
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(attach, vms))
     check(rig, "vf02", dict.fromkeys(vms, "2Q"))
+
+
+CLOSE_UNDER_CALLS = """
+import os, sys, threading
+from vgpumgr import errors
+from vgpumgr.cli.options import Settings
+from vgpumgr.cli.wiring import build_context
+
+def read(hypervisor, begun):
+    try:
+        while True:
+            hypervisor.domains()
+            begun.set()
+    except errors.HostError:
+        pass
+
+context = build_context(Settings())
+for _ in range(8):
+    link, begun = context.connect(context.inventory.host("vf02").endpoint), threading.Event()
+    readers = [threading.Thread(target=read, args=(link.hypervisor(), begun)) for _ in range(4)]
+    [reader.start() for reader in readers]
+    assert begun.wait(10)
+    link.close()
+    [reader.join(10) for reader in readers]
+    assert not any(reader.is_alive() for reader in readers)
+"""
+
+
+def test_a_connection_is_closed_under_calls_that_run(rig: Rig) -> None:
+    """As a Ctrl-C does it. libvirt would free what those calls use, and corrupt the heap."""
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSE_UNDER_CALLS],
+        env={**rig.env, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_interrupted_while_it_waits_for_the_lock(rig: Rig, tmp_path: Path) -> None:
