@@ -137,8 +137,8 @@ class Zygote:
 
     def sweep(self) -> None:
         """Forget the litter of processes that were killed at any moment."""
-        for path in self._folder.glob("*/tmp/*"):
-            shutil.rmtree(path)
+        for folder in self._folder.glob("*/tmp"):
+            shutil.rmtree(folder)
 
     @property
     def running(self) -> list[Controller]:
