@@ -352,7 +352,9 @@ def test_what_is_open_is_never_destroyed(tmp_path: Path, framework: str) -> None
     made = asker.execute(make_step(framework))["ok"]["vgpu"]
     host.add_process(41, made["vfio"][-1], command=("qemu", "-name", "guest=vm01"))
     before = host.tree()
-    assert asker.execute(make_destroy(framework))["err"]["found"] == "open by pid 41 (vm01)"
+    error = asker.execute(make_destroy(framework))["err"]
+    assert (error["kind"], error["vm"], error["holders"]) == ("InUse", "vm01", ["open by pid 41 (vm01)"])
+    assert error["message"].endswith("on {} (vm01 slot vgpu0) is in use".format(make_destroy(framework)["parent"]))
     assert host.tree() == before
 
 
@@ -367,7 +369,8 @@ def test_what_was_opened_while_the_ledger_was_written_is_not_destroyed(tmp_path:
 
     asker = locked(host, at=at)
     paths += asker.execute(make_step(framework))["ok"]["vgpu"]["vfio"]
-    assert "open by pid 41" in asker.execute(make_destroy(framework))["err"]["found"]
+    error = asker.execute(make_destroy(framework))["err"]
+    assert (error["kind"], error["holders"]) == ("InUse", ["open by pid 41 (qemu-system-x86_64)"])
     assert host.entries() == [make_entry(framework)]
     assert len(vgpus(asker)) == 1
 
@@ -379,7 +382,9 @@ def test_when_it_cannot_be_told_who_has_it_open_it_is_not_destroyed(tmp_path: Pa
     asker.execute(make_step(framework))
     host.put("/proc/43/fd", "not a directory")
     before = host.tree()
-    assert "cannot tell" in asker.execute(make_destroy(framework))["err"]["found"]
+    error = asker.execute(make_destroy(framework))["err"]
+    assert error["kind"] == "InUse"
+    assert error["holders"][0].startswith("cannot tell: ")
     assert host.tree() == before
 
 
@@ -388,7 +393,8 @@ def test_a_vgpu_without_readable_vfio_paths_is_not_destroyed(tmp_path: Path) -> 
     asker = locked(host)
     asker.execute(make_step(MDEV_VF))
     host.path(f"/sys/bus/mdev/devices/{MDEV}/iommu_group").unlink()
-    assert "cannot tell" in asker.execute(make_destroy(MDEV_VF))["err"]["found"]
+    error = asker.execute(make_destroy(MDEV_VF))["err"]
+    assert (error["kind"], error["holders"]) == ("InUse", ["cannot tell: its /dev/vfio paths cannot be read"])
 
 
 @each_framework

@@ -147,6 +147,7 @@ def test_a_whole_session_is_four_requests_and_pings_do_not_count() -> None:
         (refuse("Locked", owner="bob@ctl2 attach vm09"), errors.Busy, "bob@ctl2 attach vm09"),
         (refuse("NotLocked"), errors.LeaseLost, "no longer ours"),
         (refuse("Changed", message="A vGPU is there"), errors.StalePlan, "A vGPU is there"),
+        (refuse("InUse", message="A40-4Q is in use"), errors.InUse, "A40-4Q is in use"),
         (refuse("Deadline", path="/sys/create"), errors.HostDeadline, "/sys/create"),
         (refuse("LedgerBroken"), errors.LedgerBroken, protocol.LEDGER_PATH),
         (refuse("NotRoot"), errors.ProgramFailed, "root"),
@@ -158,6 +159,38 @@ def test_a_whole_session_is_four_requests_and_pings_do_not_count() -> None:
 def test_each_refusal_has_its_error(answer: Answer, kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=said):
         start(Script(answer)).execute(STEP, deadline_s=1)
+
+
+def test_what_is_in_use_at_the_last_moment_is_refused_as_a_plan_would_be() -> None:
+    """5, whoever it is that found it out: the holders are the details, and the VM is to be shut down."""
+    held = refuse("InUse", message="A40-4Q is in use", vm="vm01", holders=["open by pid 41 (vm\x1b01)", "and 42"])
+    with pytest.raises(errors.InUse) as caught:
+        start(Script(held)).execute(STEP, deadline_s=1)
+    assert caught.value.message == "kvm01: A40-4Q is in use"
+    assert caught.value.details == ("open by pid 41 (vm?01)", "and 42")
+    assert caught.value.hint == "shut vm01 down first; nothing in use is ever taken away"
+    assert caught.value.exit_code == 5
+
+
+@pytest.mark.parametrize("holders", [None, "nobody", {"a": 1}, []])
+def test_holders_in_another_shape_are_no_details(holders: object) -> None:
+    with pytest.raises(errors.InUse) as caught:
+        start(Script(refuse("InUse", holders=holders))).execute(STEP, deadline_s=1)
+    assert (caught.value.details, caught.value.hint) == (
+        (),
+        "shut the VM down first; nothing in use is ever taken away",
+    )
+
+
+def test_what_changed_is_said_once() -> None:
+    """The host program's message has both already; where it has not, the details say them."""
+    said = refuse("Changed", message="expected nothing, found A40-4Q", expected="nothing", found="A40-4Q")
+    with pytest.raises(errors.StalePlan, match="expected nothing, found A40-4Q") as caught:
+        start(Script(said)).execute(STEP, deadline_s=1)
+    assert caught.value.details == ()
+    with pytest.raises(errors.StalePlan) as caught:
+        start(Script(refuse("Changed", expected="nothing", found="A40-4Q"))).execute(STEP, deadline_s=1)
+    assert caught.value.details == ("expected: nothing", "found: A40-4Q")
 
 
 def test_a_write_that_the_kernel_refused_carries_path_and_errno() -> None:
@@ -173,7 +206,7 @@ def test_a_write_that_the_kernel_refused_carries_path_and_errno() -> None:
     st.dictionaries(st.sampled_from(["message", "path", "errno", "owner", "found", "read_back"]), st.text() | st.none())
 )
 def test_what_a_refusal_quotes_is_one_printable_line(fields: dict[str, Any]) -> None:
-    for kind in ("Locked", "Changed", "SysfsRefused", "Internal", "\x1b[31m\n"):
+    for kind in ("Locked", "Changed", "InUse", "SysfsRefused", "Internal", "\x1b[31m\n"):
         with pytest.raises(errors.VgpumgrError) as caught:
             start(Script(refuse(kind, **fields))).ping()
         assert caught.value.message.isprintable()

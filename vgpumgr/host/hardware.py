@@ -151,8 +151,9 @@ def holders(root: Root, vgpu: VgpuFact) -> List[str]:
     """Who has the vGPU open, in words. Raises vfio.Unreadable where that cannot be told."""
     if not vgpu["vfio"]:
         raise Unreadable("its /dev/vfio paths cannot be read")
-    return [
+    lines = (
         "open by pid {} ({})".format(handle["pid"], handle["vm_name"] or handle["command"])
         for handle in open_handles(root)
         if handle["path"] in vgpu["vfio"]
-    ]
+    )
+    return list(dict.fromkeys(lines))  # a process may have several of its paths open

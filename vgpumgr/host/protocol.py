@@ -34,6 +34,7 @@ VENDOR_VFIO = "vendor-vfio"  # kernels where the driver dropped mdev: nvidia/cur
 LOCKED = "Locked"  # owner
 NOT_LOCKED = "NotLocked"
 CHANGED = "Changed"  # expected, found: nothing was written
+IN_USE = "InUse"  # vm (its owner's name), holders (one line each): nothing was written
 SYSFS_REFUSED = "SysfsRefused"  # path, errno, read_back
 DEADLINE = "Deadline"  # path: the write had not returned in time; it may still happen
 LEDGER_BROKEN = "LedgerBroken"  # path

@@ -10,7 +10,7 @@ from .facts import boot_id
 from .files import Root, Unknowns
 from .hardware import Absent, Write, changed, check_place, describe, hardware_for, holders, is_what_step_means
 from .ledger import Entry, Ledger, entry_fact, identity, read_ledger, write_ledger
-from .protocol import DEADLINE, INTERNAL, SYSFS_REFUSED, Step, VgpuFact
+from .protocol import DEADLINE, IN_USE, INTERNAL, SYSFS_REFUSED, Step, VgpuFact
 from .refusal import Refusal, reason
 from .step import CREATE, PRESENT, SAME, entry_of, identity_of, parse_step
 from .vfio import Unreadable
@@ -90,12 +90,12 @@ class Executor:
             raise changed("{} on {}".format(step["type_name"], step["parent"]), describe(found))
         path, text = hardware_for(self._root, step).destroy()
         self._refuse_pending(path)
-        self._refuse_held(found)
+        self._refuse_held(step, found)
         self._enter(ledger, step, "leaving")
         self._at("leaving")
         try:
             # Again, as late as can be: a VM may have been started while the ledger was on its way to the disk.
-            self._refuse_held(found)
+            self._refuse_held(step, found)
         except Refusal:
             write_ledger(self._root, ledger)
             raise
@@ -137,13 +137,14 @@ class Executor:
         if self._writer.pending(self._root.path(path)):
             _deadline(path, "an earlier write has still not returned", None)
 
-    def _refuse_held(self, found: VgpuFact) -> None:
+    def _refuse_held(self, step: Step, found: VgpuFact) -> None:
         try:
             open_by = holders(self._root, found)
         except Unreadable as error:
-            raise changed("nobody has it open", "cannot tell: {}".format(error)) from error
+            open_by = ["cannot tell: {}".format(error)]
         if open_by:
-            raise changed("nobody has it open", "; ".join(open_by))
+            message = "{} ({} slot {}) is in use".format(_place(step), step["vm_name"], step["slot"])
+            raise Refusal(IN_USE, message, vm=step["vm_name"], holders=open_by)
 
     def _enter(self, ledger: Ledger, step: Step, state: str) -> Entry:
         """Put the step's entry on disk in this state, in the place of what it supersedes."""

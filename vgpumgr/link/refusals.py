@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.core import refusals
-from vgpumgr.errors import Busy, HostDeadline, LeaseLost, LedgerBroken, ProgramFailed, StalePlan, SysfsRefused
+from vgpumgr.errors import Busy, HostDeadline, InUse, LeaseLost, LedgerBroken, ProgramFailed, StalePlan, SysfsRefused
 from vgpumgr.host import protocol
 
 if TYPE_CHECKING:
@@ -29,6 +29,12 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
         case protocol.CHANGED:
             return StalePlan(
                 f"{host}: {said or 'the host changed since it was observed'}", hint=_AGAIN, details=_found(err)
+            )
+        case protocol.IN_USE:
+            return InUse(
+                f"{host}: {said or 'the vGPU is in use'}",
+                details=_lines(err.get("holders")),
+                hint=f"shut {_text(err.get('vm')) or 'the VM'} down first; nothing in use is ever taken away",
             )
         case protocol.SYSFS_REFUSED:
             likely = refusals.explain(path, errno_name, host)
@@ -66,7 +72,14 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
 
 
 def _found(err: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{key}: {_text(err[key])}" for key in ("expected", "found") if err.get(key) is not None)
+    """What was expected and what was found, where the message does not say it already."""
+    said = _text(err.get("message"))
+    texts = {key: _text(err[key]) for key in ("expected", "found") if err.get(key) is not None}
+    return () if all(text in said for text in texts.values()) else tuple(f"{key}: {texts[key]}" for key in texts)
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    return tuple(_text(line) for line in value) if isinstance(value, list) else ()
 
 
 def _text(value: object) -> str:
