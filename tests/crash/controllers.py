@@ -106,8 +106,9 @@ class Zygote:
         self._reader.start()
 
     def start(self, *argv: str, env: Mapping[str, str], interference: Mapping[str, Any] | None = None) -> Controller:
-        """Start `vgpumgr ARGV`; its temporary files go to a folder of its own (see `litter`)."""
-        folder = self._folder / str(next(self._numbers))
+        """Start `vgpumgr ARGV` (with --on HOST); its temporary files go to a folder of its own (see `litter`)."""
+        host = argv[argv.index("--on") + 1]
+        folder = self._folder / host / str(next(self._numbers))
         (folder / "tmp").mkdir(parents=True)
         request = {
             "argv": argv,
@@ -131,13 +132,13 @@ class Zygote:
                     self._running[pid] = one
         return one
 
-    def litter(self) -> list[str]:
-        """What controllers left in their temporary folders."""
-        return sorted(str(path) for path in self._folder.glob("*/tmp/*"))
+    def litter(self, host: str) -> list[str]:
+        """What controllers of that host's VMs left in their temporary folders."""
+        return sorted(str(path) for path in self._folder.glob(f"{host}/*/tmp/*"))
 
     def sweep(self) -> None:
         """Forget the litter of processes that were killed at any moment."""
-        for folder in self._folder.glob("*/tmp"):
+        for folder in self._folder.glob("*/*/tmp"):
             shutil.rmtree(folder)
 
     @property

@@ -117,7 +117,7 @@ def check(rig: Rig, host: str, given: Mapping[str, str | None]) -> None:
         assert (claim["type"], int(claim["type_id"])) == (entry["type_name"], entry["type_id"]), vm
         assert seen["hardware"].get(device) == entry["type_id"], vm
     assert len(seen["hardware"]) == len(want)
-    assert rig.zygote.litter() == []
+    assert rig.zygote.litter(host) == []
 
 
 def _kinds(items: list[dict[str, Any]], key: str) -> list[str]:

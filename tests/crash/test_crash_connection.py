@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-CUTS = 50
+CUTS = 10  # on each host
 _TIMEOUT = "3"  # seconds, of each stage
 
 
@@ -37,28 +37,30 @@ def port_of(rig: Rig, vm: str) -> int:
 
 def test_connection_cut_at_each_piece(rig: Rig, tmp_path: Path) -> None:
     """Each controller ends within its deadlines and clearly; the same command directly afterwards, without waiting for a
-    lease to run out, ends well.
+    lease to run out, ends well. The cuts are spread over the whole conversation, on each host shifted by a little.
     """
-    with Proxy(port_of(rig, "a01")) as whole:
-        must(through(rig, whole, "a01", tmp_path / "whole"))
-    rig.wipe("vf01")
-    vms = [f"{letter}{number:02}" for number in range(1, 11) for letter in HOSTS]
-    # Spread over the conversation, ends included; every way of cutting at nearly every place.
-    cuts = {vm: round(number * (whole.pieces - 1) / (CUTS - 1)) for number, vm in enumerate(vms)}
     happened = []
 
-    def attach(vm: str) -> None:
-        how = (CLOSE, RESET, FREEZE)[vms.index(vm) % 3]
-        with Proxy(port_of(rig, vm), cut_after=cuts[vm], how=how) as proxy:
+    def attach(vm: str, cut_after: int, how: str) -> None:
+        with Proxy(port_of(rig, vm), cut_after=cut_after, how=how) as proxy:
             one = through(rig, proxy, vm, tmp_path)
             must(one, 0, *HALTED)
-            assert one.seconds < LEASE_S, f"{how} after {cuts[vm]}: {one}"
+            assert one.seconds < LEASE_S, f"{how} after {cut_after}: {one}"
             happened.append(proxy.cut.is_set())
         again = must(rig.attach(vm))
-        assert again.seconds < LEASE_S, f"{how} after {cuts[vm]}: {again}"
+        assert again.seconds < LEASE_S, f"{how} after {cut_after}: {again}"
 
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(attach, vms))
-    assert sum(happened) > CUTS * 0.8
-    for host in HOSTS.values():
-        check(rig, host, {vm: "2Q" for vm in vms if host_of(vm) == host})
+    def story(letter: str) -> None:
+        with Proxy(port_of(rig, letter + "01")) as whole:
+            must(through(rig, whole, letter + "01", tmp_path / "whole"))
+        rig.wipe(HOSTS[letter])
+        vms = [f"{letter}{number:02}" for number in range(1, CUTS + 1)]
+        shift = list(HOSTS).index(letter)
+        for number, vm in enumerate(vms):
+            cut_after = int(whole.pieces * (number + shift / len(HOSTS)) / CUTS)
+            attach(vm, cut_after, (CLOSE, RESET, FREEZE)[(number + shift) % 3])
+        check(rig, HOSTS[letter], dict.fromkeys(vms, "2Q"))
+
+    with ThreadPoolExecutor(len(HOSTS)) as pool:
+        list(pool.map(story, HOSTS))
+    assert sum(happened) > CUTS * len(HOSTS) * 0.7  # how many pieces there are differs a little from run to run
