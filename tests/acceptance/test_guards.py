@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 import pytest
@@ -147,11 +148,45 @@ def test_a_snapshot_that_names_the_device_refuses_detach(vf_lab: Lab, given: str
     vf_lab.must(HOST, f"virsh snapshot-delete {given} before-upgrade --metadata")
 
 
-def _snapshot(lab: Lab, vm: str, name: str) -> None:
+def test_another_vms_snapshot_that_names_the_device_refuses_detach(vf_lab: Lab, given: str) -> None:
+    """A VM had the vGPU once, and has it no more but in a snapshot: 5, naming both; --keep-snapshots says it, too."""
+    other = "vm02"
+    bare = domains.dump(vf_lab, HOST, other)
+    hostdev = ET.tostring(domains.hostdevs(domains.dump(vf_lab, HOST, given))["ua-vgpu0"], encoding="unicode")
+    had = bare.replace("</devices>", f"{hostdev}</devices>")
+    _snapshot(vf_lab, other, "before-upgrade", had)
+    plan = vgpumgr(vf_lab, "detach", given, "--on", HOST, "--check", "-o", "json", code=5).error
+    assert plan["error"] == "NamedInSnapshot"
+    said = refuse(vf_lab, "detach", given, code=5, error="NamedInSnapshot")
+    assert f"snapshots of {other} (before-upgrade)" in said
+    refuse(vf_lab, "attach", given, "--profile", "8Q", "--replace", code=5, error="NamedInSnapshot")
+
+    document = vgpumgr(vf_lab, "detach", given, "--keep-snapshots", "--on", HOST, "--yes", "-o", "json").document
+    (finding,) = document["findings"]
+    assert (finding["kind"], finding["vm"]) == ("unusable-snapshot", other)
+    vf_lab.must(HOST, f"virsh snapshot-delete {other} before-upgrade --metadata")
+
+
+def test_another_vms_managed_save_image_that_names_the_device_holds_it(vf_lab: Lab, given: str) -> None:
+    """It wins at that VM's next start, so the vGPU is in use (5) whatever the definitions say; --keep-snapshots is no way past."""
+    other = "vm02"
+    hostdev = ET.tostring(domains.hostdevs(domains.dump(vf_lab, HOST, given))["ua-vgpu0"], encoding="unicode")
+    vf_lab.must(HOST, f"virsh start {other} && virsh managedsave {other}")
+    vgpumgr(vf_lab, "detach", given, "--on", HOST, "--check", code=3)  # an image without it is in nobody's way
+    edit = f"virsh managedsave-dumpxml {other} --security-info > /root/image.xml && cat >/root/hostdev.xml"
+    vf_lab.must(HOST, edit, text=hostdev)
+    vf_lab.must(HOST, "sed -i -e '/<\\/devices>/{e cat /root/hostdev.xml' -e '}' /root/image.xml")
+    vf_lab.must(HOST, f"virsh managedsave-define {other} /root/image.xml")
+    said = refuse(vf_lab, "detach", given, "--keep-snapshots", code=5, error="InUse")
+    assert f"VM {other} has it in its managed-save image" in said
+    vf_lab.must(HOST, f"virsh managedsave-remove {other}")
+
+
+def _snapshot(lab: Lab, vm: str, name: str, definition: str | None = None) -> None:
     """A snapshot of the definition as it is. Redefined, because the lab's VMs have no disk that could be snapshotted."""
     document = (
         f"<domainsnapshot><name>{name}</name><state>shutoff</state><creationTime>1700000000</creationTime>"
-        f"<memory snapshot='no'/>{domains.dump(lab, HOST, vm)}</domainsnapshot>"
+        f"<memory snapshot='no'/>{definition or domains.dump(lab, HOST, vm)}</domainsnapshot>"
     )
     lab.must(
         HOST, f"cat > /root/snapshot.xml && virsh snapshot-create {vm} /root/snapshot.xml --redefine", text=document

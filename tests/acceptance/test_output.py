@@ -25,7 +25,7 @@ ATTACH = ("attach", VM, "--profile", "4Q", "--on", HOST)
 # The contract's keys (docs: the JSON that scripts read); every key is always there.
 VGPU = {
     "vm", "slot", "host", "gpu", "board", "profile", "type_id", "type_name", "framework", "uuid", "vf",
-    "placement_id", "framebuffer_mib", "state", "holder", "origin",
+    "placement_id", "framebuffer_mib", "state", "holder", "origin", "vm_uuid",
 }  # fmt: skip
 CHANGE = {"schema", "changed", "outcomes", "fingerprint", "findings", "plan", "result"}
 LIST = {"schema", "outcomes", "unreached", "findings", "vgpus"}
@@ -93,7 +93,7 @@ def test_an_attach_is_five_lines(printed: Printed) -> None:
         "  + vGPU     on 0000:41:00.4, GPU 0000:41:00.0, 1 of 12      "
         "spread: the first of 2 GPUs that are equally empty\n"
         f"  + hostdev  mdev {uuid_of(printed)}, from the next start on\n"
-        "done in 0.9 s. Take it back: vgpumgr detach vm01\n"
+        "done in 0.9 s. Take it back: vgpumgr detach vm01 --on kvm01\n"
     )
 
 
