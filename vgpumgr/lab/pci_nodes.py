@@ -19,6 +19,9 @@ _SUBSYSTEM = 0x145A  # any number does
 _CLASS = 0x030200  # 3D controller
 _REVISION = 0xA1
 _CONFIG_BYTES = 256
+_CAPABILITY_LIST = 0x10  # PCI_STATUS_CAP_LIST
+_EXPRESS_AT = 0x40
+_EXPRESS = struct.pack("<BBH", 0x10, 0, 0x0002)  # PCI_CAP_ID_EXP, the last one, an endpoint of version 2
 _MODULE = "nvidia"
 
 
@@ -90,10 +93,14 @@ def _function(builder: Builder, gpu: Gpu, address: str, group: int) -> None:
 
 
 def _config(device: int) -> bytes:
-    """The configuration space's standard header (PCI 3.0, 6.1), without capabilities."""
-    head = struct.pack("<HHHHB3sBBBB", VENDOR, device, 0, 0, _REVISION, _CLASS.to_bytes(3, "little"), 0, 0, 0, 0)
-    tail = struct.pack("<HH", VENDOR, _SUBSYSTEM)
-    return (head.ljust(0x2C, b"\0") + tail).ljust(_CONFIG_BYTES, b"\0")
+    """The configuration space's standard header (PCI 3.0, 6.1) and the PCI Express capability.
+
+    That one decides where libvirt puts the function in a q35 guest: on a root port, or behind a PCI bridge.
+    """
+    status = _CAPABILITY_LIST
+    head = struct.pack("<HHHHB3sBBBB", VENDOR, device, 0, status, _REVISION, _CLASS.to_bytes(3, "little"), 0, 0, 0, 0)
+    tail = struct.pack("<HHIB", VENDOR, _SUBSYSTEM, 0, _EXPRESS_AT)
+    return ((head.ljust(0x2C, b"\0") + tail).ljust(_EXPRESS_AT, b"\0") + _EXPRESS).ljust(_CONFIG_BYTES, b"\0")
 
 
 def _write_numvfs(gpu: Gpu, text: str) -> None:
