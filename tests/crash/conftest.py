@@ -35,6 +35,7 @@ def whole_rig(lab_factory: LabFactory) -> Iterator[Rig]:
 def rig(whole_rig: Rig) -> Rig:
     """The fleet, with nothing given to any VM."""
     with ThreadPoolExecutor(len(HOSTS)) as pool:
-        list(pool.map(whole_rig.wipe, HOSTS.values()))
+        list(pool.map(whole_rig.wipe, whole_rig.used))
+    whole_rig.used.clear()
     whole_rig.zygote.sweep()
     return whole_rig

@@ -48,11 +48,13 @@ class Rig:
     lab: Lab
     zygote: Zygote
     env: dict[str, str] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)  # hosts that may not be clean
 
     def start(
         self, verb: str, vm: str, *options: str, interference: Mapping[str, Any] | None = None, **env: str
     ) -> Controller:
         """Begin `vgpumgr VERB VM --on ITS-HOST OPTIONS`."""
+        self.used.add(host_of(vm))
         argv = (verb, vm, "--on", host_of(vm), *options)
         return self.zygote.start(*argv, env={**self.env, **env}, interference=interference)
 
@@ -68,6 +70,7 @@ class Rig:
             self.lab.must(host, "bash", "-s", text=_KEEP)
 
     def wipe(self, host: str) -> None:
+        """Take everything away there, by the host's own means."""
         self.lab.must(host, "bash", "-s", text=_WIPE)
 
     def look(self, host: str) -> dict[str, Any]:

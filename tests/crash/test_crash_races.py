@@ -29,7 +29,7 @@ def test_two_wishes_for_one_slot_end_with_one_of_them(rig: Rig) -> None:
     small, large = rig.attach("a01"), rig.attach("a01", profile="4Q")
     assert sorted((small.wait(), large.wait())) == [0, 5], f"{small}{large}"
     winner, loser = (small, large) if small.wait() == 0 else (large, small)
-    assert "already asks" in loser.err
+    assert "--replace" in loser.err, str(loser)
     check(rig, "vf01", {"a01": "2Q" if winner is small else "4Q"})
 
 
