@@ -170,9 +170,13 @@ class HostError(VgpumgrError):
 
 
 class Unreachable(HostError):
-    """`stage` is where it ended: dns, tcp, banner, kex, auth, program or libvirt."""
+    """`stage` is where it ended: dns, tcp, banner, kex, auth, program or libvirt.
+
+    `may_happen`: what was asked may have been done, or be done later; False only where it certainly was not asked.
+    """
 
     transient = True
+    may_happen = True
 
     def __init__(
         self, host: str, stage: str, message: str, *, hint: str | None = None, details: Iterable[str] = ()

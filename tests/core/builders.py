@@ -31,7 +31,6 @@ NEW_LIBVIRT = 10_000_000
 # One board of each framework, as the lab's own fleets have them.
 FRAMEWORKS: tuple[tuple[str, str], ...] = ((MDEV_PF, "T4"), (MDEV_VF, "A40"), (VENDOR_VFIO, "L40S"))
 
-NOTHING_SAVED = domain_xml.Saved()
 _NAMES = uuid_module.UUID("00000000-0000-4000-8000-000000000000")
 
 
@@ -116,7 +115,7 @@ def host(*gpus: Gpu, vms: int = 3, libvirt_version: int = NEW_LIBVIRT) -> HostVi
         unknown=(),
     )
     found = tuple(domain(f"vm{number:02}") for number in range(1, vms + 1))
-    return HostView(snapshot=facts, domains=found, libvirt_version=libvirt_version)
+    return HostView(snapshot=facts, domains=found, libvirt_version=libvirt_version, saved={})
 
 
 def host_of(framework: str, *, gpus: int = 2, vms: int = 3, vfs: int | None = None) -> HostView:
@@ -152,7 +151,7 @@ def ask(
 
 
 class AttachOptions(TypedDict, total=False):
-    """plan_attach's own options, for those that pass them on."""
+    """plan_attach's own options, for those that pass them on. `saved` is that VM's."""
 
     vm: str
     profile: str
@@ -177,9 +176,10 @@ def plan_attach(
     slot: str = DEFAULT_SLOT,
     replace_it: bool = False,
     gpus: tuple[str, ...] | None = None,
-    saved: domain_xml.Saved = NOTHING_SAVED,
+    saved: domain_xml.Saved | None = None,
 ) -> Plan:
-    return attaching.plan_attach(view, ask(vm, profile, slot=slot, replace_it=replace_it, gpus=gpus), saved)
+    view = view if saved is None else with_saved(view, saved, vm)
+    return attaching.plan_attach(view, ask(vm, profile, slot=slot, replace_it=replace_it, gpus=gpus))
 
 
 def plan_detach(
@@ -187,8 +187,9 @@ def plan_detach(
     vm: str = "vm01",
     *slots: str,
     keep_snapshots: bool = False,
-    saved: domain_xml.Saved = NOTHING_SAVED,
+    saved: domain_xml.Saved | None = None,
 ) -> Plan:
+    view = view if saved is None else with_saved(view, saved, vm)
     request = detaching.DetachRequest(
         vm=vm_uuid(vm),
         slots=tuple(Slot(slot) for slot in slots or (DEFAULT_SLOT,)),
@@ -196,7 +197,12 @@ def plan_detach(
         at=AT,
         keep_snapshots=keep_snapshots,
     )
-    return detaching.plan_detach(view, request, saved)
+    return detaching.plan_detach(view, request)
+
+
+def with_saved(view: HostView, saved: domain_xml.Saved, vm: str) -> HostView:
+    """The view with what could come back for one VM."""
+    return replace(view, saved={**(view.saved or {}), vm_uuid(vm): saved})
 
 
 def attached(

@@ -392,17 +392,17 @@ def test_snapshots_that_name_other_devices_do_not_matter() -> None:
 
 def test_snapshots_that_cannot_be_read_may_name_it() -> None:
     view = builders.attached(builders.host())
-    error = refused(view, errors.NamedInSnapshot, saved=Saved(problem="timed out"))
+    error = refused(view, errors.NamedInSnapshot, saved=Saved(snapshots_problem="timed out"))
     assert error.message == "the snapshots of vm01 cannot be read: timed out"
     assert "--keep-snapshots" in (error.hint or "")
-    assert builders.plan_detach(view, keep_snapshots=True, saved=Saved(problem="timed out")).changed
+    assert builders.plan_detach(view, keep_snapshots=True, saved=Saved(snapshots_problem="timed out")).changed
 
 
 @pytest.mark.parametrize("saved", ["naming", "unreadable"])
 def test_where_nothing_is_left_to_free_no_snapshot_refuses(saved: str) -> None:
     """The second of two equal commands: what --keep-snapshots freed is free."""
     view = builders.attached(builders.host())
-    evidence = naming(view, alias="ua-vgpu0") if saved == "naming" else Saved(problem="timed out")
+    evidence = naming(view, alias="ua-vgpu0") if saved == "naming" else Saved(snapshots_problem="timed out")
     assert not builders.plan_detach(builders.detached(view), saved=evidence).changed
 
 

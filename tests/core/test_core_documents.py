@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from typing import TypedDict, Unpack
 
 import pytest
 from hypothesis import given
@@ -291,21 +292,43 @@ def test_xml_that_cannot_be_parsed_is_a_problem_and_no_exception(inactive: str, 
     assert found.problem.startswith("its XML cannot be parsed")
 
 
+def saved_documents(**parts: Unpack[SavedParts]) -> SavedDocuments:
+    return SavedDocuments(uuid=builders.vm_uuid("vm01"), **parts)
+
+
+class SavedParts(TypedDict, total=False):
+    image_xml: str | None
+    snapshots: tuple[tuple[str, str], ...]
+    image_unreadable: str | None
+    snapshots_unreadable: str | None
+
+
 def test_what_could_not_be_read_stays_a_problem() -> None:
     assert domain_xml.read_domain(documents_of("<domain/>", unreadable="timed out")).problem == "timed out"
-    assert domain_xml.read_saved(SavedDocuments(unreadable="timed out")).problem == "timed out"
+    saved = domain_xml.read_saved(saved_documents(image_unreadable="timed out", snapshots_unreadable="denied"))
+    assert (saved.image_problem, saved.snapshots_problem) == ("timed out", "denied")
 
 
 def test_a_snapshot_names_the_devices_of_both_domains_in_it() -> None:
     mdev = templates.render_hostdev(domain_xml.wanted_hostdev(Slot("vgpu0"), builders.binding()))
     xml = f"<domainsnapshot><domain><devices/></domain><inactiveDomain><devices>{mdev}</devices></inactiveDomain></domainsnapshot>"
     found = domain_xml.read_saved(
-        SavedDocuments(image_xml="<domain/>", snapshots=(("s1", xml), ("s2", "<domainsnapshot/>")))
+        saved_documents(image_xml="<domain/>", snapshots=(("s1", xml), ("s2", "<domainsnapshot/>")))
     )
     assert found.image == ()
     assert [(name, [device.slot for device in devices]) for name, devices in found.snapshots] == [
         ("s1", ["vgpu0"]),
         ("s2", []),
     ]
-    broken = domain_xml.read_saved(SavedDocuments(snapshots=(("s1", "<domainsnapshot"),)))
-    assert broken.problem is not None
+
+
+def test_a_snapshot_that_cannot_be_parsed_hides_neither_the_others_nor_the_image() -> None:
+    mdev = templates.render_hostdev(domain_xml.wanted_hostdev(Slot("vgpu0"), builders.binding()))
+    xml = f"<domainsnapshot><domain><devices>{mdev}</devices></domain></domainsnapshot>"
+    found = domain_xml.read_saved(
+        saved_documents(image_xml="<domain", snapshots=(("s1", "<domainsnapshot"), ("s2", xml)))
+    )
+    assert (found.image, found.image_problem is None) == (None, False)
+    assert [(name, len(devices)) for name, devices in found.snapshots] == [("s2", 1)]
+    assert found.snapshots_problem is not None
+    assert found.snapshots_problem.startswith("the XML of s1 cannot be parsed")

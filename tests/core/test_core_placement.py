@@ -77,7 +77,7 @@ def test_emptiness_is_the_share_of_the_maximum_not_mib() -> None:
 @pytest.mark.parametrize("policy", ["pack", "least-fragmentation", "numa"])
 def test_a_policy_that_is_not_built_is_a_finding_and_spread_is_used(policy: str) -> None:
     request = replace(builders.ask("vm01", "4Q"), policy=policy)
-    plan = attaching.plan_attach(builders.host(), request, domain_xml.Saved())
+    plan = attaching.plan_attach(builders.host(), request)
     assert [finding.text for finding in plan.findings] == [f"policy {policy} is not built yet; spread was used"]
     assert plan.target == builders.plan_attach(builders.host()).target
 

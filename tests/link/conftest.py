@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 # Over these go empty file systems: what the host program and libvirtd write stays inside.
 PRIVATE = ("/root", "/run/libvirt", "/var/lib/libvirt", "/var/log/libvirt", "/etc/libvirt/qemu")
-QEMU_CONF = (
-    'security_driver="none"\nuser="root"\ngroup="root"\nnamespaces=[]\ncgroup_controllers=[]\nremember_owner=0\n'
-)
+QEMU_CONF = 'security_driver="none"\nuser="root"\ngroup="root"\nnamespaces=[]\ncgroup_controllers=[]\nremember_owner=0\nstdio_handler="file"\n'
 
 
 class Sshd:

@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import libvirt
 import pytest
 
 from tests.link.conftest import wait_for
@@ -98,8 +99,7 @@ def test_claims_and_devices_go_in_and_out_of_the_persistent_definition(sshd: Ssh
         assert after.inactive_xml is not None
         assert MDEV not in after.inactive_xml
         assert URI not in after.inactive_xml
-        saved = hypervisor.saved(vm_uuid(1))
-        assert (saved.image_xml, saved.snapshots, saved.unreadable) == (None, (), None)
+        assert hypervisor.saved() == ()
 
 
 @pytest.mark.usefixtures("libvirtd")
@@ -148,8 +148,8 @@ def test_what_libvirt_refuses_carries_its_code_and_leaves_the_connection_usable(
 
 
 @pytest.mark.usefixtures("libvirtd")
-def test_snapshots_are_read_by_name(sshd: Sshd) -> None:
-    define(sshd, 1)
+def test_saved_images_and_snapshots_are_read_of_the_domains_that_have_any(sshd: Sshd) -> None:
+    define(sshd, 1, 2, 3)
     virsh(
         sshd,
         "snapshot-create",
@@ -159,11 +159,34 @@ def test_snapshots_are_read_by_name(sshd: Sshd) -> None:
         text="<domainsnapshot><name>before</name><state>shutoff</state><creationTime>1</creationTime>"
         f"{render_domain('vm01', vm_uuid(1), 'as it was')}</domainsnapshot>",
     )
+    virsh(sshd, "start", "vm03")
+    virsh(sshd, "managedsave", "vm03")
     with connection.connect(sshd.endpoint) as link:
-        ((name, xml),) = link.hypervisor().saved(vm_uuid(1)).snapshots
-    assert name == "before"
+        first, third = link.hypervisor().saved()
+    assert (first.uuid, third.uuid) == (vm_uuid(1), vm_uuid(3))
+    ((name, xml),) = first.snapshots
+    assert (name, first.image_xml) == ("before", None)
     assert "as it was" in xml
     assert "secret1" not in xml
+    assert third.snapshots == ()
+    assert third.image_xml is not None
+    assert vm_uuid(3) in third.image_xml
+    assert "secret1" not in third.image_xml
+    assert {first.image_unreadable, first.snapshots_unreadable, third.image_unreadable} == {None}
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_an_image_that_cannot_be_read_is_said_to_be_so_and_hides_nothing_else(sshd: Sshd) -> None:
+    define(sshd, 1)
+    virsh(sshd, "start", "vm01")
+    virsh(sshd, "managedsave", "vm01")
+    image = [*sshd.inside, "truncate", "-s", "10", "/var/lib/libvirt/qemu/save/vm01.save"]
+    subprocess.run(image, check=True, timeout=10)
+    with connection.connect(sshd.endpoint) as link:
+        (found,) = link.hypervisor().saved()
+    assert found.image_xml is None
+    assert found.image_unreadable
+    assert (found.snapshots, found.snapshots_unreadable) == ((), None)
 
 
 def test_a_host_without_libvirtd_is_told_to_start_it_and_the_program_works_on(sshd: Sshd) -> None:
@@ -234,6 +257,37 @@ def test_a_libvirtd_that_dies_under_a_call_is_unreachable(sshd: Sshd, libvirtd: 
             hypervisor.domains()
         assert caught.value.stage == "libvirt"
         link.program.ping()
+
+
+def test_a_change_that_was_never_asked_is_told_from_one_that_may_happen(
+    sshd: Sshd, libvirtd: subprocess.Popen[bytes], quick: Deadlines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A libvirtd that hangs before it is asked never gets the question; one that hangs with it may answer it later."""
+    define(sshd, 1)
+    with connection.connect(sshd.endpoint, deadlines=quick) as link:
+        hypervisor = link.hypervisor()
+        libvirtd.send_signal(signal.SIGSTOP)
+        with pytest.raises(errors.HostDeadline) as caught:
+            hypervisor.attach_device(vm_uuid(1), HOSTDEV)
+        assert not caught.value.may_happen
+        with pytest.raises(errors.Unreachable) as gone:  # the tunnel is cut by now
+            hypervisor.attach_device(vm_uuid(1), HOSTDEV)
+        assert not gone.value.may_happen
+    libvirtd.send_signal(signal.SIGCONT)
+    assert MDEV not in virsh(sshd, "dumpxml", "vm01")
+
+    really = libvirt.virDomain.attachDeviceFlags
+
+    def hang(domain: libvirt.virDomain, xml: str, flags: int) -> int:
+        libvirtd.send_signal(signal.SIGSTOP)
+        return really(domain, xml, flags)
+
+    monkeypatch.setattr(libvirt.virDomain, "attachDeviceFlags", hang)
+    with connection.connect(sshd.endpoint, deadlines=quick) as link:
+        with pytest.raises(errors.HostDeadline) as caught:
+            link.hypervisor().attach_device(vm_uuid(1), HOSTDEV)
+        assert caught.value.may_happen
+    libvirtd.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.usefixtures("libvirtd")

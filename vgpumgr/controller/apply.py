@@ -11,6 +11,8 @@ from vgpumgr.core import changes, claims
 from vgpumgr.link.deadlines import Bounded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vgpumgr.controller.session import Session
     from vgpumgr.core.plan import Plan
     from vgpumgr.host.protocol import Step as WireStep
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 STEP_DEADLINE_S = 20.0
 STEP_END_S = 180.0  # never reached: every wait below has a shorter end of its own
 _BEGIN_S = 1.0
+_LIBVIRT = "libvirt"  # the stage of errors.Unreachable
 _GOES_ON = "the same command again goes on from there"
 logger = logging.getLogger(__name__)
 
@@ -98,6 +101,9 @@ def _undo(executor: _Executor, done: list[changes.Step], error: errors.VgpumgrEr
     if isinstance(error, errors.LeaseLost):
         part = f"{why.removeprefix(f'{host}: ')} (after {_verbs(done)})"
         raise errors.LeaseLost(host, part, hint=_GOES_ON) from error
+    if isinstance(error, errors.Unreachable) and error.stage == _LIBVIRT:
+        _undo_without_libvirt(executor, done, error)
+        return
     if isinstance(error, (errors.Unreachable, errors.ProgramFailed)):
         raise errors.PartialApply(
             f"{why} (after {len(done)} of {len(executor.plan.steps)} steps: {_verbs(done)})",
@@ -119,7 +125,40 @@ def _undo(executor: _Executor, done: list[changes.Step], error: errors.VgpumgrEr
         undone.append(step)
 
 
-def _verbs(steps: list[changes.Step]) -> str:
+def _undo_without_libvirt(executor: _Executor, done: list[changes.Step], error: errors.Unreachable) -> None:
+    """The host program and its lock are still there: vGPUs that were made are taken back, unless a definition may name one.
+
+    A call without an answer may have been carried out, or be once a hanging libvirtd goes on. A VM whose definition names a
+    vGPU that is gone does not start; with the vGPU left it does, and the pending claim lets the next run finish or free it.
+    """
+    under_way = executor.plan.steps[len(done) : len(done) + 1] if error.may_happen else ()
+    named = any(isinstance(step, changes.AttachHostdev) for step in (*done, *under_way))
+    why, undone = str(error), list[changes.Step]()
+    if under_way:
+        why += f"; it is not known whether {_verbs(under_way)} was done"
+    made = [] if named else [step for step in reversed(done) if isinstance(step, changes.CreateVgpu)]
+    for step in made:
+        try:
+            executor.execute(changes.inverse(step))
+        except errors.VgpumgrError as second:
+            why += f"; undoing {step.verb} failed too: {second}"
+            break
+        undone.append(step)
+    left = [step for step in done if step not in undone]
+    if not left:
+        return
+    undid = f"undone: {_verbs(undone)}; " if undone else ""
+    slots = {step.claim.slot for step in left if isinstance(step, changes.PutClaim)}
+    stays = "".join(
+        f", the claim of slot {claim.slot} stays {claim.state}"
+        for claim in executor.document.claims
+        if claim.slot in slots
+    )
+    hint = f"{error.hint}; then {_GOES_ON}" if error.hint else f"once libvirt answers, {_GOES_ON}"
+    raise errors.PartialApply(f"{why} ({undid}left: {_verbs(left)}{stays})", hint=hint) from error
+
+
+def _verbs(steps: Sequence[changes.Step]) -> str:
     return ", ".join(step.verb for step in steps)
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.domain_xml import Saved
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.names import Slot
     from vgpumgr.core.observed import HostView
@@ -57,7 +56,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent) -> Change
     with found.session as session:
         origin = _origin(session.declaration, found.name, options, wish)
 
-        def plan(view: HostView, saved: Saved) -> Plan:
+        def plan(view: HostView) -> Plan:
             request = attaching.AttachRequest(
                 vm=found.uuid,
                 slot=options.slot,
@@ -69,7 +68,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent) -> Change
                 replace=options.replace,
                 gpus=_gpus(view, options.gpu_id),
             )
-            return attaching.plan_attach(view, request, saved)
+            return attaching.plan_attach(view, request)
 
         try:
             return _change(
@@ -86,7 +85,7 @@ def detach(context: Context, options: DetachOptions, consent: Consent) -> Change
     found = find_vm(context, options.vm, options.on)
     with found.session as session:
 
-        def plan(view: HostView, saved: Saved) -> Plan:
+        def plan(view: HostView) -> Plan:
             domain = plans.find_domain(view, found.uuid)
             request = detaching.DetachRequest(
                 vm=found.uuid,
@@ -95,7 +94,7 @@ def detach(context: Context, options: DetachOptions, consent: Consent) -> Change
                 at=at,
                 keep_snapshots=options.keep_snapshots,
             )
-            return detaching.plan_detach(view, request, saved)
+            return detaching.plan_detach(view, request)
 
         return _change(session, found, consent, plan, asks=True, asked="detach", verb="detach")
 
@@ -104,7 +103,7 @@ def _change(
     session: Session,
     found: FoundVm,
     consent: Consent,
-    plan: Callable[[HostView, Saved], Plan],
+    plan: Callable[[HostView], Plan],
     *,
     asks: bool,
     asked: str,
@@ -113,19 +112,19 @@ def _change(
     """The one path of every change of one VM; see design section 5."""
 
     def planned(view: HostView) -> Planned:
-        made = plan(view, session.saved(found.uuid))
+        made = plan(view)
         return Planned(host=session.declaration.name, plan=made, asked=asked, findings=found.findings + made.findings)
 
     shown: Planned | None = None
     if consent.check or asks:
-        view = session.observe()
+        view = _with_evidence(session, session.observe(), found)
         shown = planned(view)
         consent.show(shown)
         if consent.check or not shown.plan.changed:
             outcome = "would_change" if shown.plan.changed else "unchanged"
             return _result(shown, outcome, view)
         consent.ask(shown)
-    view = session.lock(f"{verb} {found.name}")
+    view = _with_evidence(session, session.lock(f"{verb} {found.name}"), found)
     now = planned(view)
     while not _is_agreed(now, shown):
         # Nobody keeps a host locked while a person thinks.
@@ -133,7 +132,7 @@ def _change(
         consent.show(now)
         consent.ask(now)
         shown = now
-        view = session.lock(f"{verb} {found.name}")
+        view = _with_evidence(session, session.lock(f"{verb} {found.name}"), found)
         now = planned(view)
     if shown is None:
         consent.show(now)
@@ -144,7 +143,7 @@ def _change(
         return _result(now, "unchanged", view)
     apply(session, now.plan)
     after = session.unlock(view, now.plan.gpus)
-    residual = plan(after, session.saved(found.uuid))
+    residual = plan(after)
     if residual.changed:
         raise errors.NotConverged(
             f"{session.declaration.name}: all steps were done, and {found.name} is not as planned",
@@ -152,6 +151,13 @@ def _change(
             hint=f"`{command('show', found.name)}`; somebody else may be changing it",
         )
     return _result(now, "done", after)
+
+
+def _with_evidence(session: Session, view: HostView, found: FoundVm) -> HostView:
+    """What could come back is read only where the VM has something that may be freed: a first attach frees nothing."""
+    domain = view.domain(found.uuid)
+    has_any = bool(view.entries(found.uuid)) or (domain is not None and domain.claims is not None)
+    return session.with_saved(view) if has_any else view
 
 
 def _is_agreed(now: Planned, shown: Planned | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.core.domain_xml import Saved
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.names import VmUuid
     from vgpumgr.core.snapshot import HostSnapshot
     from vgpumgr.host.protocol import Snapshot
     from vgpumgr.link.connection import HostLink
@@ -65,13 +63,12 @@ class Session:
         self.link.program.assert_fresh()
         domains = tuple(domain_xml.read_domain(documents) for documents in hypervisor.domains())
         part = self._snapshot(self.link.program.unlock(list(gpus)))
-        return HostView(
-            snapshot=before.snapshot.with_gpus(part), domains=domains, libvirt_version=before.libvirt_version
-        )
+        return replace(before, snapshot=before.snapshot.with_gpus(part), domains=domains)
 
-    def saved(self, vm: VmUuid) -> Saved:
-        """What could come back for one VM: its managed-save image and its snapshots."""
-        return domain_xml.read_saved(self.link.hypervisor().saved(vm))
+    def with_saved(self, view: HostView) -> HostView:
+        """The view with what could come back: every VM's managed-save image and snapshots. Two calls where none has any."""
+        found = self.link.hypervisor().saved()
+        return replace(view, saved={documents.uuid: domain_xml.read_saved(documents) for documents in found})
 
     def _snapshot(self, facts: Snapshot) -> HostSnapshot:
         host = self.declaration.name

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, detaching, domain_xml, names, placement, profiles, snapshot
+from vgpumgr.core import changes, claims, detaching, domain_xml, names, placement, profiles, saved, snapshot
 from vgpumgr.core import plan as plans
 from vgpumgr.core.changes import VgpuSpec
 from vgpumgr.core.commands import command
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.core.claims import Claim
-    from vgpumgr.core.domain_xml import Domain, Saved
+    from vgpumgr.core.domain_xml import Domain
     from vgpumgr.core.names import MdevUuid, PciAddress, Slot, VmUuid
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.plan import Plan
@@ -45,10 +45,10 @@ class AttachRequest:
     gpus: tuple[str, ...] | None = None
 
 
-def plan_attach(view: HostView, request: AttachRequest, saved: Saved) -> Plan:
+def plan_attach(view: HostView, request: AttachRequest) -> Plan:
     """What brings the slot to the wish. Raises RequestError or RefusedPlan; changes nothing."""
     domain = plans.find_domain(view, request.vm)
-    _guard_attach(view, domain, saved)
+    _guard_attach(view, domain)
     claim = domain.claim(request.slot)
     _guard_claim(view, domain, request, claim)
     entries = view.entries(domain.uuid, request.slot)
@@ -69,6 +69,7 @@ def plan_attach(view: HostView, request: AttachRequest, saved: Saved) -> Plan:
     steps = _attach_steps(view, domain, request, target, expect)
     old = [entry for entry in entries if entry.generation != target.generation]
     steps += detaching.destroy_steps(view, domain, old)
+    _guard_snapshots(view, domain, request.slot, old)
     return plans.Plan(
         vm=domain,
         slot=request.slot,
@@ -140,7 +141,7 @@ def _size(profile: profiles.Profile) -> str:
     return f"{digits} GiB" if digits else "512 MiB"
 
 
-def _guard_attach(view: HostView, domain: Domain, saved: Saved) -> None:
+def _guard_attach(view: HostView, domain: Domain) -> None:
     detaching.guard_ledger(view)
     detaching.guard_readable(domain)
     if not domain.persistent:
@@ -148,8 +149,19 @@ def _guard_attach(view: HostView, domain: Domain, saved: Saved) -> None:
             f"{domain.name} is transient: it has no definition that a vGPU could be put into",
             hint="define it first (`virsh define`)",
         )
-    if domain.managed_save or saved.image is not None:
-        raise detaching.saved_image(domain)
+    saved.guard_image(view, domain)
+
+
+def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, old: Sequence[LedgerEntry]) -> None:
+    saved.guard_snapshots(
+        view,
+        domain,
+        slot,
+        lambda _vm, hostdev: saved.is_one_of(old, hostdev),
+        among=lambda _vm: bool(old),
+        keep=False,
+        way_on=f"first `{command('detach', domain.name, slot=slot, options=['--keep-snapshots'])}`",
+    )
 
 
 def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: Claim | None) -> None:

@@ -6,16 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, observed
+from vgpumgr.core import changes, claims, observed, saved
 from vgpumgr.core import plan as plans
-from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vgpumgr.core.domain_xml import Domain, Hostdev, Saved
+    from vgpumgr.core.domain_xml import Domain, Hostdev
     from vgpumgr.core.names import Slot, VmUuid
-    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.observed import Finding, HostView
     from vgpumgr.core.plan import Plan
     from vgpumgr.core.snapshot import LedgerEntry, Vgpu
 
@@ -31,20 +30,19 @@ class DetachRequest:
     keep_snapshots: bool = False
 
 
-def plan_detach(view: HostView, request: DetachRequest, saved: Saved) -> Plan:
+def plan_detach(view: HostView, request: DetachRequest) -> Plan:
     """The steps that free the slots; none where nothing of ours is there. Raises RefusedPlan; changes nothing."""
     domain = plans.find_domain(view, request.vm)
     guard_ledger(view)
     guard_readable(domain)
-    if domain.managed_save or saved.image is not None:
-        raise saved_image(domain)
+    saved.guard_image(view, domain)
     guard_claim_readable(domain)
     steps: list[changes.Step] = []
     findings: list[Finding] = []
     for slot in request.slots:
         if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
             continue  # nothing of ours; a hostdev that merely has such an alias is its owner's
-        findings += _guard_snapshots(view, domain, slot, saved, request)
+        findings += _guard_snapshots(view, domain, slot, request)
         steps += _free_slot(view, domain, slot, request)
     return plans.Plan(
         vm=domain,
@@ -57,9 +55,7 @@ def plan_detach(view: HostView, request: DetachRequest, saved: Saved) -> Plan:
 
 def _free_slot(view: HostView, domain: Domain, slot: Slot, request: DetachRequest) -> list[changes.Step]:
     claim = domain.claim(slot)
-    # A copied claim names another VM's vGPU: only this domain's own document is cleaned.
-    entries = () if domain.copied else view.entries(domain.uuid, slot)
-    destroy = destroy_steps(view, domain, entries)
+    destroy = destroy_steps(view, domain, _freed(view, domain, slot))
     _guard_live(domain, slot)
     steps: list[changes.Step] = []
     current = claim
@@ -69,12 +65,17 @@ def _free_slot(view: HostView, domain: Domain, slot: Slot, request: DetachReques
     steps += [
         changes.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=device)
         for device in domain.inactive
-        if device.slot == slot or _is_one_of(_devices(view, domain, slot), device)
+        if device.slot == slot or saved.is_one_of(_devices(view, domain, slot), device)
     ]
     steps += destroy
     if current is not None:
         steps.append(changes.DropClaim(vm=domain.uuid, vm_name=domain.name, before=current))
     return steps
+
+
+def _freed(view: HostView, domain: Domain, slot: Slot) -> tuple[LedgerEntry, ...]:
+    """A copied claim names another VM's vGPU: only this domain's own document is cleaned."""
+    return () if domain.copied else view.entries(domain.uuid, slot)
 
 
 def _devices(view: HostView, domain: Domain, slot: Slot) -> list[observed.Device]:
@@ -83,36 +84,29 @@ def _devices(view: HostView, domain: Domain, slot: Slot) -> list[observed.Device
     return [*view.entries(domain.uuid, slot), *([claim.binding] if claim else [])]
 
 
-def _is_one_of(devices: Sequence[observed.Device], hostdev: Hostdev) -> bool:
-    return any(observed.is_device(device, hostdev.uuid, hostdev.pci) for device in devices)
+def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: DetachRequest) -> list[Finding]:
+    mine, freed = _devices(view, domain, slot), _freed(view, domain, slot)
 
+    def names_it(vm: VmUuid, hostdev: Hostdev) -> bool:
+        if vm == domain.uuid:
+            return hostdev.slot == slot or saved.is_one_of(mine, hostdev)
+        return saved.is_one_of(freed, hostdev)
 
-def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, saved: Saved, request: DetachRequest) -> list[Finding]:
-    if saved.problem is not None and not request.keep_snapshots:
-        raise errors.NamedInSnapshot(
-            f"the snapshots of {domain.name} cannot be read: {saved.problem}",
-            hint="look at `virsh snapshot-list`; cannot tell means in use (--keep-snapshots goes on all the same)",
-        )
-    devices = _devices(view, domain, slot)
-    naming = [
-        name
-        for name, hostdevs in saved.snapshots
-        if any(hostdev.slot == slot or _is_one_of(devices, hostdev) for hostdev in hostdevs)
-    ]
-    if not naming:
-        return []
-    if not request.keep_snapshots:
-        raise errors.NamedInSnapshot(
-            f"{domain.name} slot {slot} is named in snapshots ({', '.join(naming)}): "
-            "reverting to one would bring back a device that is gone",
-            hint=f"virsh snapshot-delete {domain.name} {naming[0]}, or --keep-snapshots to free it all the same",
-        )
-    text = f"snapshots that name the freed vGPU and can no longer be started: {', '.join(naming)}"
-    return [Finding(kind="unusable-snapshot", host=view.snapshot.host, vm=domain.name, slot=slot, text=text)]
+    return saved.guard_snapshots(
+        view,
+        domain,
+        slot,
+        names_it,
+        among=lambda vm: bool(freed) or vm == domain.uuid,
+        keep=request.keep_snapshots,
+        way_on="--keep-snapshots to free it all the same",
+    )
 
 
 def destroy_steps(view: HostView, domain: Domain, entries: Sequence[LedgerEntry]) -> list[changes.Step]:
     """Steps that free entries of ours, whose hostdev goes in the same plan. Raises where something holds one."""
+    if entries:
+        saved.guard_read(view)
     steps: list[changes.Step] = []
     for entry in entries:
         vgpu = view.snapshot.vgpu_of(entry)
@@ -199,11 +193,3 @@ def guard_claim_readable(domain: Domain) -> None:
             f"the claim of {domain.name} cannot be read: {domain.claim_problem}",
             hint=f"look at it: virsh metadata {domain.name} --uri {claims.NAMESPACE} --config",
         )
-
-
-def saved_image(domain: Domain) -> errors.SavedImage:
-    """The refusal for a VM whose managed-save image holds a definition of its own."""
-    return errors.SavedImage(
-        f"{domain.name} has a managed-save image, whose own definition would win at the next start",
-        hint=f"start {domain.name}, or drop the image: virsh managedsave-remove {domain.name}",
-    )

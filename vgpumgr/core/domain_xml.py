@@ -80,11 +80,15 @@ class Domain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """Host devices that could come back: in the managed-save image, and per snapshot (name, devices)."""
+    """Host devices that could come back: in the managed-save image, and per snapshot (name, devices).
+
+    image is None where there is none. A problem says why the image, or some snapshot, could not be read.
+    """
 
     image: tuple[Hostdev, ...] | None = None
     snapshots: tuple[tuple[str, tuple[Hostdev, ...]], ...] = ()
-    problem: str | None = None
+    image_problem: str | None = None
+    snapshots_problem: str | None = None
 
 
 def read_domain(documents: DomainDocuments) -> Domain:
@@ -120,18 +124,26 @@ def read_domain(documents: DomainDocuments) -> Domain:
 
 
 def read_saved(documents: SavedDocuments) -> Saved:
-    """The same for what could come back."""
-    try:
-        return Saved(
-            image=None if documents.image_xml is None else read_hostdevs(ET.fromstring(documents.image_xml)),  # noqa: S314 -- libvirtd's own output
-            snapshots=tuple(
-                (name, read_hostdevs(ET.fromstring(xml)))  # noqa: S314 -- as above
-                for name, xml in documents.snapshots
-            ),
-            problem=documents.unreadable,
-        )
-    except ET.ParseError as error:
-        return Saved(problem=f"its XML cannot be parsed: {error}")
+    """The same for what could come back. Never raises either."""
+    image: tuple[Hostdev, ...] | None = None
+    snapshots: list[tuple[str, tuple[Hostdev, ...]]] = []
+    image_problem, snapshots_problem = documents.image_unreadable, documents.snapshots_unreadable
+    if documents.image_xml is not None:
+        try:
+            image = read_hostdevs(ET.fromstring(documents.image_xml))  # noqa: S314 -- libvirtd's own output
+        except ET.ParseError as error:
+            image_problem = f"its XML cannot be parsed: {error}"
+    for name, xml in documents.snapshots:
+        try:
+            snapshots.append((name, read_hostdevs(ET.fromstring(xml))))  # noqa: S314 -- as above
+        except ET.ParseError as error:
+            snapshots_problem = f"the XML of {name} cannot be parsed: {error}"
+    return Saved(
+        image=image,
+        snapshots=tuple(snapshots),
+        image_problem=image_problem,
+        snapshots_problem=snapshots_problem,
+    )
 
 
 def read_hostdevs(tree: ET.Element) -> tuple[Hostdev, ...]:

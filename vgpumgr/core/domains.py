@@ -31,9 +31,11 @@ class DomainDocuments:
 class SavedDocuments:
     """What could come back for one domain: the XML inside its managed-save image, and each snapshot's (name, XML).
 
-    `unreadable` as above.
+    image_xml is None where it has no image. `image_unreadable` and `snapshots_unreadable` as above, for each of the two.
     """
 
+    uuid: VmUuid
     image_xml: str | None = None
     snapshots: tuple[tuple[str, str], ...] = ()
-    unreadable: str | None = None
+    image_unreadable: str | None = None
+    snapshots_unreadable: str | None = None

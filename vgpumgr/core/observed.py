@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from vgpumgr.core.domain_xml import Domain
+    from collections.abc import Mapping
+
+    from vgpumgr.core.domain_xml import Domain, Saved
     from vgpumgr.core.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
     from vgpumgr.core.snapshot import Active, HostSnapshot, LedgerEntry, Vgpu
 
@@ -24,14 +26,24 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostView:
-    """`libvirt_version` as libvirt counts: 9000000 is 9.0.0."""
+    """`libvirt_version` as libvirt counts: 9000000 is 9.0.0.
+
+    `saved` is what could come back, of the VMs that have a managed-save image or snapshots. None: it was not read, since
+    only what frees a vGPU needs it.
+    """
 
     snapshot: HostSnapshot
     domains: tuple[Domain, ...]
     libvirt_version: int
+    saved: Mapping[VmUuid, Saved] | None = None
 
     def domain(self, uuid: VmUuid) -> Domain | None:
         return next((domain for domain in self.domains if domain.uuid == uuid), None)
+
+    def vm_name(self, uuid: VmUuid) -> str:
+        """The VM's name, or its UUID where it was defined since the domains were read."""
+        domain = self.domain(uuid)
+        return domain.name if domain else uuid
 
     def entries(self, vm: VmUuid, slot: Slot | None = None) -> tuple[LedgerEntry, ...]:
         """The ledger's entries of a VM, oldest generation first."""
@@ -68,6 +80,11 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
             found.append(f"VM {domain.name} is running with it")
         elif domain.uuid != letting_go and any(is_device(device, item.uuid, item.pci) for item in domain.inactive):
             found.append(f"VM {domain.name} has it in its definition")
+    for uuid, saved in (view.saved or {}).items():
+        if saved.image_problem is not None:
+            found.append(f"cannot tell: the managed-save image of VM {view.vm_name(uuid)}: {saved.image_problem}")
+        elif any(is_device(device, item.uuid, item.pci) for item in saved.image or ()):
+            found.append(f"VM {view.vm_name(uuid)} has it in its managed-save image")
     if vgpu is None:
         return tuple(found)
     if snapshot.handles is None:

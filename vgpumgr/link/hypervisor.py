@@ -83,29 +83,34 @@ class Hypervisor:
     def domains(self) -> tuple[DomainDocuments, ...]:
         """Every domain, shut off ones and transient ones too, ordered by name."""
         deadline = Deadline(self._timeout_s)
-        names = self._call(_list_uuids, "list the domains", deadline)
-        slices = [names[position::_AT_ONCE] for position in range(_AT_ONCE)]
-        running = [self._begin(_documents_of(part), "read the domains") for part in slices if part]
-        found = [one for call in running for one in self._end(call, "read the domains", deadline)]
+        uuids = self._call(_list_uuids(), "list the domains", deadline)
+        found = self._read_each(uuids, _read_documents, "read the domains", deadline)
         return tuple(sorted(found, key=lambda one: (one.name, one.uuid)))
 
     def domain(self, uuid: VmUuid) -> DomainDocuments | None:
         """One domain, or None where the host has none of that UUID."""
-        found = self._call(_documents_of([uuid]), "read the domain")
-        return found[0] if found else None
+        return self._call(lambda connection: _read_documents(connection, uuid), "read the domain")
 
-    def saved(self, uuid: VmUuid) -> SavedDocuments:
-        """The XML inside its managed-save image, and each snapshot's."""
-        return self._call(lambda connection: _read_saved(connection, uuid), "read saved images and snapshots")
+    def saved(self) -> tuple[SavedDocuments, ...]:
+        """What could come back, of every domain that has a managed-save image or snapshots; two calls where none has."""
+        import libvirt
+
+        deadline = Deadline(self._timeout_s)
+        listings = [
+            self._begin(_list_uuids(flag), "list the domains")
+            for flag in (libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE, libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT)
+        ]
+        uuids = sorted({uuid for listing in listings for uuid in self._end(listing, "list the domains", deadline)})
+        return tuple(self._read_each(uuids, _read_saved, "read saved images and snapshots", deadline))
 
     def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         """Put that element (without prefix and xmlns) into the persistent definition; None takes it out."""
 
-        def write(connection: libvirt.virConnect) -> None:
+        def write(domain: libvirt.virDomain) -> None:
             import libvirt
 
             try:
-                _domain(connection, uuid).setMetadata(
+                domain.setMetadata(
                     libvirt.VIR_DOMAIN_METADATA_ELEMENT,
                     xml,  # type: ignore[arg-type]  # None removes the element; the binding's annotation forgets it
                     key,
@@ -116,27 +121,27 @@ class Hypervisor:
                 if xml is not None or error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_METADATA:
                     raise
 
-        self._call(write, "write the claim")
+        self._write(uuid, write, "write the claim")
 
     def attach_device(self, uuid: VmUuid, xml: str) -> None:
         """Add a device to the persistent definition."""
 
-        def attach(connection: libvirt.virConnect) -> None:
+        def attach(domain: libvirt.virDomain) -> None:
             import libvirt
 
-            _domain(connection, uuid).attachDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+            domain.attachDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
 
-        self._call(attach, "attach the device")
+        self._write(uuid, attach, "attach the device")
 
     def detach_device(self, uuid: VmUuid, xml: str) -> None:
         """Take a device out of the persistent definition."""
 
-        def detach(connection: libvirt.virConnect) -> None:
+        def detach(domain: libvirt.virDomain) -> None:
             import libvirt
 
-            _domain(connection, uuid).detachDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+            domain.detachDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
 
-        self._call(detach, "detach the device")
+        self._write(uuid, detach, "detach the device")
 
     def close(self) -> None:
         """Say goodbye if libvirt still listens, and cut the tunnel in any case; calls under way raise first."""
@@ -148,6 +153,37 @@ class Hypervisor:
         if connection is not None and not self._tunnel.ended:
             Bounded(_closer(connection), name="libvirt-close").wait(_CLOSE_S)
         self._tunnel.cut()
+
+    def _read_each(
+        self,
+        uuids: Sequence[VmUuid],
+        read: Callable[[libvirt.virConnect, VmUuid], T | None],
+        what: str,
+        deadline: Deadline,
+    ) -> list[T]:
+        """Read those domains, several at once, leaving out the ones that are there no more."""
+        slices = [uuids[position::_AT_ONCE] for position in range(_AT_ONCE)]
+        running = [self._begin(_each_of(part, read), what) for part in slices if part]
+        return [one for call in running for one in self._end(call, what, deadline)]
+
+    def _write(self, uuid: VmUuid, write: Callable[[libvirt.virDomain], None], what: str) -> None:
+        """One change of one domain. Where no answer comes, the error says whether the change was asked at all.
+
+        Looking the domain up is a question of its own, and so a libvirtd that is gone by now is mostly found there. After a
+        failure nothing more is sent, because the tunnel has been cut: what was not asked by then never will be.
+        """
+        asked = threading.Event()
+
+        def call(connection: libvirt.virConnect) -> None:
+            domain = _domain(connection, uuid)
+            asked.set()
+            write(domain)
+
+        try:
+            self._call(call, what)
+        except Unreachable as error:
+            error.may_happen = asked.is_set()
+            raise
 
     def _call(self, call: Callable[[libvirt.virConnect], T], what: str, deadline: Deadline | None = None) -> T:
         return self._end(self._begin(call, what), what, deadline or Deadline(self._timeout_s))
@@ -263,18 +299,21 @@ def _domain(connection: libvirt.virConnect, uuid: VmUuid) -> libvirt.virDomain:
     return connection.lookupByUUID(uuid_module.UUID(uuid).bytes)
 
 
-def _list_uuids(connection: libvirt.virConnect) -> list[VmUuid]:
-    return [VmUuid(domain.UUIDString()) for domain in connection.listAllDomains(0)]
+def _list_uuids(having: int = 0) -> Callable[[libvirt.virConnect], list[VmUuid]]:
+    """A call that lists the domains which that VIR_CONNECT_LIST_DOMAINS_ flag is for; 0 is for all."""
+    return lambda connection: [VmUuid(domain.UUIDString()) for domain in connection.listAllDomains(having)]
 
 
-def _documents_of(uuids: Sequence[VmUuid]) -> Callable[[libvirt.virConnect], list[DomainDocuments]]:
-    """A call that reads those domains, leaving out the ones that are there no more."""
+def _each_of(
+    uuids: Sequence[VmUuid], read: Callable[[libvirt.virConnect, VmUuid], T | None]
+) -> Callable[[libvirt.virConnect], list[T]]:
+    """A call that reads those domains; None is left out."""
 
-    def read(connection: libvirt.virConnect) -> list[DomainDocuments]:
-        found = (_read_documents(connection, uuid) for uuid in uuids)
+    def read_all(connection: libvirt.virConnect) -> list[T]:
+        found = (read(connection, uuid) for uuid in uuids)
         return [one for one in found if one is not None]
 
-    return read
+    return read_all
 
 
 def _read_documents(connection: libvirt.virConnect, uuid: VmUuid) -> DomainDocuments | None:
@@ -311,18 +350,41 @@ def _read_documents(connection: libvirt.virConnect, uuid: VmUuid) -> DomainDocum
     )
 
 
-def _read_saved(connection: libvirt.virConnect, uuid: VmUuid) -> SavedDocuments:
+def _read_saved(connection: libvirt.virConnect, uuid: VmUuid) -> SavedDocuments | None:
     import libvirt
 
-    image_xml = unreadable = None
     snapshots: list[tuple[str, str]] = []
-    domain = _domain(connection, uuid)
     try:
-        if domain.hasManagedSaveImage(0):
-            image_xml = domain.managedSaveGetXMLDesc(0)
+        domain = _domain(connection, uuid)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        raise
+
+    def read_image() -> str | None:
+        return domain.managedSaveGetXMLDesc(0) if domain.hasManagedSaveImage(0) else None
+
+    def read_snapshots() -> None:
         snapshots.extend((one.getName(), one.getXMLDesc(0)) for one in domain.listAllSnapshots(0))
+
+    image_xml, image_unreadable = _attempt(connection, read_image)
+    _, snapshots_unreadable = _attempt(connection, read_snapshots)
+    return SavedDocuments(
+        uuid=uuid,
+        image_xml=image_xml,
+        snapshots=tuple(snapshots),
+        image_unreadable=image_unreadable,
+        snapshots_unreadable=snapshots_unreadable,
+    )
+
+
+def _attempt(connection: libvirt.virConnect, read: Callable[[], T]) -> tuple[T | None, str | None]:
+    """What was read, or why it could not be; raises where the connection itself is lost."""
+    import libvirt
+
+    try:
+        return read(), None
     except libvirt.libvirtError as error:
         if not connection.isAlive():
             raise
-        unreadable = error.get_error_message() or str(error)
-    return SavedDocuments(image_xml=image_xml, snapshots=tuple(snapshots), unreadable=unreadable)
+        return None, error.get_error_message() or str(error)
