@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.core import builders
-from vgpumgr.core import claims, listing, simulate
+from vgpumgr.core import claims, findings, listing, simulate
 from vgpumgr.core.names import Slot
 from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Handle
 
@@ -32,7 +32,7 @@ def with_claim(view: HostView, state: str) -> HostView:
 
 
 def kinds(view: HostView) -> list[str]:
-    return [finding.kind for finding in listing.findings(view)]
+    return [finding.kind for finding in findings.of_host(view)]
 
 
 # States
@@ -45,6 +45,7 @@ def test_bound_and_idle_is_bound_with_every_key_known(framework: str) -> None:
     entry = builders.entry_of(view)
     assert found == listing.VgpuRow(
         vm="vm01",
+        vm_uuid=builders.vm_uuid("vm01"),
         slot=Slot("vgpu0"),
         host=builders.HOST,
         gpu="0000:41:00.0",
@@ -62,7 +63,7 @@ def test_bound_and_idle_is_bound_with_every_key_known(framework: str) -> None:
         origin="ours",
     )
     assert (found.uuid is None) == (framework == VENDOR_VFIO)
-    assert listing.findings(view) == ()
+    assert findings.of_host(view) == ()
 
 
 def test_a_claim_without_hardware_yet_is_pending() -> None:
@@ -129,9 +130,9 @@ def test_hardware_of_another_type_is_not_ours_any_more() -> None:
 def test_an_entry_without_claim_is_lost() -> None:
     view = builders.without_claims(builders.attached(builders.host()))
     assert (row(view).state, row(view).profile, row(view).vm) == ("lost", None, "vm01")
-    assert listing.findings(view)[0].text == (
+    assert findings.of_host(view)[0].text == (
         "the ledger has A40-4Q on 0000:41:00.4 for vm01 slot vgpu0, and the VM has no claim: "
-        "attach it again with that profile, or `vgpumgr detach vm01 --slot vgpu0`"
+        "attach it again with that profile, or `vgpumgr detach vm01 --slot vgpu0 --on kvm01`"
     )
     assert kinds(view) == ["lost"]
 
@@ -141,7 +142,7 @@ def test_an_entry_of_a_vm_that_was_undefined_is_lost() -> None:
     view = replace(view, domains=view.domains[1:])
     assert (row(view).state, row(view).vm) == ("lost", "vm01")
     assert kinds(view) == ["lost"]
-    assert "a VM that this host no longer has" in listing.findings(view)[0].text
+    assert "a VM that this host no longer has" in findings.of_host(view)[0].text
 
 
 @EVERY_FRAMEWORK
@@ -223,10 +224,10 @@ def clone() -> HostView:
 
 
 def test_a_copy_is_a_finding_and_its_row_claims_nothing() -> None:
-    found = listing.findings(clone())
+    found = findings.of_host(clone())
     assert [(item.kind, item.vm) for item in found] == [("copied", "vm02")]
     assert found[0].text == (
-        f"vm02 carries a copy of the claim of VM {builders.vm_uuid('vm01')}: `vgpumgr detach vm02` takes it out"
+        f"vm02 carries a copy of the claim of VM {builders.vm_uuid('vm01')}: `vgpumgr detach vm02 --on kvm01` takes it out"
     )
     assert [(item.vm, item.state) for item in listing.rows(clone())] == [("vm01", "bound"), ("vm02", "unknown")]
 
@@ -237,9 +238,9 @@ def test_a_moved_claim_is_a_finding_with_the_command_that_mends_it() -> None:
         lambda claim: replace(claim, binding=replace(claim.binding, host=builders.OTHER_MACHINE)),
     )
     assert kinds(view) == ["moved"]
-    assert listing.findings(view)[0].text == (
+    assert findings.of_host(view)[0].text == (
         f"vm01 slot vgpu0 is bound on another host (machine-id {builders.OTHER_MACHINE}): "
-        "`vgpumgr attach vm01 --profile 4Q --slot vgpu0 --replace`"
+        "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0 --on kvm01`"
     )
 
 
@@ -249,20 +250,20 @@ def test_a_reverted_claim_is_a_finding_with_the_command_that_mends_it() -> None:
     view = builders.attached(first, profile="8Q", replace_it=True)
     view = builders.change_domain(view, "vm01", lambda found: replace(found, claims=old.claims))
     assert kinds(view) == ["reverted"]
-    assert "`vgpumgr attach vm01 --profile 4Q --slot vgpu0` mends it" in listing.findings(view)[0].text
+    assert "`vgpumgr attach vm01 --profile 4Q --slot vgpu0 --on kvm01` mends it" in findings.of_host(view)[0].text
 
 
 @pytest.mark.parametrize(
     ("state", "kind", "command"),
     [
-        (claims.PENDING, "pending", "`vgpumgr attach vm01 --profile 4Q --slot vgpu0` finishes it"),
-        (claims.LEAVING, "leaving", "`vgpumgr detach vm01 --slot vgpu0` finishes it"),
+        (claims.PENDING, "pending", "`vgpumgr attach vm01 --profile 4Q --slot vgpu0 --on kvm01` finishes it"),
+        (claims.LEAVING, "leaving", "`vgpumgr detach vm01 --slot vgpu0 --on kvm01` finishes it"),
     ],
 )
 def test_what_has_begun_and_not_ended_names_the_command_that_ends_it(state: str, kind: str, command: str) -> None:
     view = with_claim(builders.attached(builders.host()), state)
     assert kinds(view) == [kind]
-    assert listing.findings(view)[0].text.endswith(command)
+    assert findings.of_host(view)[0].text.endswith(command)
 
 
 def test_a_vf_that_libvirt_will_not_start_is_a_finding_each_time_it_is_shown() -> None:

@@ -13,15 +13,15 @@ from vgpumgr.cli.options import Settings, common_options
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from vgpumgr.controller.results import Fleet
+    from vgpumgr.controller.results import Discovery, Fleet, HostFacts
     from vgpumgr.core.listing import VgpuRow
-    from vgpumgr.core.observed import Finding, HostView
+    from vgpumgr.core.observed import Finding
     from vgpumgr.core.snapshot import Gpu
 
 _VGPU = ("vm", "slot", "host", "gpu", "device", "type_name", "state", "holder")
 _VGPU_WIDE = (
     "vm", "slot", "host", "gpu", "board", "profile", "type_id", "type_name", "framework", "uuid", "vf",
-    "placement_id", "framebuffer_mib", "state", "holder", "origin",
+    "placement_id", "framebuffer_mib", "state", "holder", "origin", "vm_uuid",
 )  # fmt: skip
 
 
@@ -29,12 +29,16 @@ _VGPU_WIDE = (
 @click.argument("hosts", nargs=-1, metavar="[HOST]...")
 @common_options
 def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
-    """Every vGPU of the hosts (all of the inventory, or those named): ours, and foreign ones, which are never changed."""
+    """Every vGPU of the hosts (all of the inventory, or those named): ours, and foreign ones, which are never changed.
+
+    Whose a vGPU is and what state it is in takes libvirt; `discover` shows the GPUs of a host without it.
+    """
+    from vgpumgr.core import findings as core_findings
     from vgpumgr.core import listing
 
     fleet = _read(settings, hosts)
     rows = [row for view in fleet.views for row in listing.rows(view)]
-    findings = [finding for view in fleet.views for finding in listing.findings(view)]
+    findings = [finding for view in fleet.views for finding in core_findings.of_host(view)]
     document = {
         "schema": "vgpumgr.list/1",
         **_fleet_json(fleet),
@@ -66,7 +70,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
             "name": found.domain.name,
             "uuid": found.domain.uuid,
             "host": found.view.snapshot.host,
-            "state": "running" if found.domain.active else "shut off",
+            "state": found.domain.condition,
             "claims": [
                 {
                     "slot": claim.slot,
@@ -88,8 +92,8 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
         "findings": [output.finding_json(finding) for finding in found.findings],
     }
     if settings.for_people:
-        state = "running" if found.domain.active else "shut off"
-        output.echo(f"{found.domain.name} on {found.view.snapshot.host} ({state}), {found.domain.uuid}")
+        where = f"{found.view.snapshot.host} ({found.domain.condition})"
+        output.echo(f"{found.domain.name} on {where}, {found.domain.uuid}")
         for claim in claims:
             output.echo(
                 f"  {claim.slot}: asked {profiles.describe(claim.wish)} by {claim.by} at {claim.at}, {claim.state}"
@@ -100,7 +104,8 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
         rows = _shown(settings, found.rows)
         output.print_rows(settings, document, rows, columns=_VGPU[1:], wide=_VGPU_WIDE, name="slot")
     output.print_findings(settings, found.findings)
-    return 0
+    output.print_errors(settings, found.errors)
+    return output.worst_exit(error.exit_code for error in found.errors)
 
 
 @click.command()
@@ -108,7 +113,10 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
 @common_options
 def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
-    fleet = _read(settings, hosts)
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report
+
+    fleet = report.discover_fleet(build_context(settings), hosts)
     rows = [_gpu_row(view, gpu) for view in fleet.views for gpu in view.snapshot.gpus]
     document = {
         "schema": "vgpumgr.discover/1",
@@ -204,14 +212,14 @@ def _read(settings: Settings, hosts: Sequence[str]) -> Fleet:
     return report.observe_fleet(build_context(settings), hosts)
 
 
-def _finish(settings: Settings, fleet: Fleet, findings: Iterable[Finding]) -> int:
+def _finish(settings: Settings, fleet: Fleet | Discovery, findings: Iterable[Finding]) -> int:
     """Findings and unreached hosts on stderr, and the exit code."""
     output.print_findings(settings, findings)
     output.print_errors(settings, [error for _, error in fleet.errors])
     return output.worst_exit(error.exit_code for _, error in fleet.errors)
 
 
-def _fleet_json(fleet: Fleet) -> dict[str, object]:
+def _fleet_json(fleet: Fleet | Discovery) -> dict[str, object]:
     outcomes = {error.outcome for _, error in fleet.errors} | ({"done"} if fleet.views else set())
     return {
         "outcomes": sorted(outcomes),
@@ -227,7 +235,7 @@ def _shown(settings: Settings, rows: Iterable[VgpuRow]) -> list[dict[str, object
 def _table_row(row: VgpuRow) -> dict[str, object]:
     shown: dict[str, object] = asdict(row)
     shown["device"] = row.vf or row.uuid
-    for name in ("vm", "slot", "holder", "profile", "placement_id"):
+    for name in ("vm", "vm_uuid", "slot", "holder", "profile", "placement_id"):
         # Known to be absent, which is not the same as unknown.
         shown[name] = "-" if shown[name] is None else shown[name]
     if row.framework == "vendor-vfio":
@@ -237,10 +245,11 @@ def _table_row(row: VgpuRow) -> dict[str, object]:
     return shown
 
 
-def _gpu_row(view: HostView, gpu: Gpu) -> dict[str, object]:
+def _gpu_row(view: HostFacts, gpu: Gpu) -> dict[str, object]:
     from vgpumgr.core import placement
 
     readable = gpu.framework is not None
+    given = placement.known_share(view.snapshot, gpu)
     return {
         "host": view.snapshot.host,
         "gpu": gpu.pci,
@@ -249,7 +258,7 @@ def _gpu_row(view: HostView, gpu: Gpu) -> dict[str, object]:
         "mode": gpu.mode,
         "numa": gpu.numa_node,
         "vgpus": len(gpu.vgpus) if readable else None,
-        "given": f"{float(placement.share_given(view.snapshot, gpu)):.0%}" if readable else None,
+        "given": None if given is None else f"{float(given):.0%}",
         "uuid": gpu.uuid,
         "pci_id": gpu.pci_id,
         "driver": view.snapshot.versions.get("driver"),
@@ -257,7 +266,7 @@ def _gpu_row(view: HostView, gpu: Gpu) -> dict[str, object]:
     }
 
 
-def _host_json(view: HostView) -> dict[str, object]:
+def _host_json(view: HostFacts) -> dict[str, object]:
     snapshot = view.snapshot
     return {
         "name": snapshot.host,
@@ -295,13 +304,13 @@ def _host_json(view: HostView) -> dict[str, object]:
     }
 
 
-def _version(number: int) -> str:
+def _version(number: int | None) -> str | None:
     from vgpumgr.core.attaching import version_text
 
-    return version_text(number)
+    return None if number is None else version_text(number)
 
 
-def _say_none(fleet: Fleet, what: str) -> None:
+def _say_none(fleet: Fleet | Discovery, what: str) -> None:
     """In place of an empty table; nothing where no host was read, since then nothing is known."""
     number = len(fleet.views)
     if number:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 def lines(planned: Planned, *, diff: bool) -> Iterator[str]:
     """The head and one line per step; with `diff` also the XML that goes in or out."""
     plan = planned.plan
-    state = "running" if plan.vm.active else "shut off"
     what = planned.asked if planned.asked == "detach" else f"asked {planned.asked}"
-    yield f"{plan.vm.name} on {planned.host} ({state}), {what}"
+    yield f"{plan.vm.name} on {planned.host} ({plan.vm.condition}), {what}"
     for step in plan.steps:
         text = _line(step, plan)
         if text is not None:
@@ -51,6 +50,8 @@ def _line(step: changes.Step, plan: Plan) -> str | None:
             return f"+ claim    {step.claim.slot}: {_share(step.claim.binding.type_name, plan.placed)}"
         case changes.PutClaim() if step.verb == "put_claim":
             return f"~ claim    {step.claim.slot}: {_share(step.claim.binding.type_name, plan.placed)}"
+        case changes.PutClaim() if step.before is not None and step.before.origin != step.claim.origin:
+            return f"~ claim    {step.claim.slot}: from {step.claim.origin}, was from {step.before.origin}"
         case changes.PutClaim():
             return None if plan.steps[-1] != step or len(plan.steps) > 1 else f"~ claim    {step.claim.slot}: bound"
         case changes.CreateVgpu():
@@ -61,7 +62,8 @@ def _line(step: changes.Step, plan: Plan) -> str | None:
             when = "from the next start on"
             return f"+ hostdev  {_device(step.device)}, {when}"
         case changes.DetachHostdev():
-            return f"- hostdev  {_device(step.device)}"
+            alias = "" if step.device.slot == step.slot else f"      alias {step.device.alias or 'missing'}"
+            return f"- hostdev  {_device(step.device)}{alias}"
         case changes.DestroyVgpu():
             gone = "" if step.expect == changes.PRESENT else "      already gone, only the ledger's entry"
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"

@@ -80,19 +80,20 @@ def attach(context: Context, options: AttachOptions, consent: Consent) -> Change
 
 
 def detach(context: Context, options: DetachOptions, consent: Consent) -> ChangeResult:
-    """Free one slot, or all. A VM without any is no change. Raises as attach does."""
+    """Free one slot, or all; also those of a VM that is gone. A VM without any is no change. Raises as attach does."""
     at = context.now()
-    found = find_vm(context, options.vm, options.on)
+    found = find_vm(context, options.vm, options.on, or_gone=True)
     with found.session as session:
 
         def plan(view: HostView) -> Plan:
-            domain = plans.find_domain(view, found.uuid)
+            vm = view.domain(found.uuid) or plans.GoneVm(name=names.VmName(found.name), uuid=found.uuid)
             request = detaching.DetachRequest(
                 vm=found.uuid,
-                slots=_slots(plans.slots_of(view, domain), found.name, options),
+                slots=_slots(plans.slots_of(view, vm), found.name, options),
                 by=context.by,
                 at=at,
                 keep_snapshots=options.keep_snapshots,
+                gone=names.VmName(found.name) if found.gone else None,
             )
             return detaching.plan_detach(view, request)
 
@@ -167,12 +168,12 @@ def _is_agreed(now: Planned, shown: Planned | None) -> bool:
 
 
 def _result(planned: Planned, outcome: str, view: HostView) -> ChangeResult:
-    vm = planned.plan.vm.name
+    vm = planned.plan.vm.uuid
     return ChangeResult(
         planned=planned,
         outcome=outcome,
         findings=planned.findings,
-        rows=tuple(row for row in listing.rows(view) if row.vm == vm),
+        rows=tuple(row for row in listing.rows(view) if row.vm_uuid == vm),
     )
 
 

@@ -1,4 +1,7 @@
-"""Where a VM is: on the host that the inventory declares it on, on --on HOST, or found by asking every host."""
+"""Where a VM is: on the host that the inventory declares it on, on --on HOST, or found by asking every host.
+
+A VM that no host has any more may still be named by a host's ledger: what is to be freed is looked for there too.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.session import Session, open_session
-from vgpumgr.core import names
+from vgpumgr.core import names, plan
+from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.domains import DomainDocuments
@@ -22,27 +26,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundVm:
-    """The open session of the VM's host (the caller closes it), and what could not be asked on the way."""
+    """The open session of the VM's host (the caller closes it), and what could not be asked on the way.
+
+    `gone`: the host no longer has the VM, and only its ledger names it.
+    """
 
     session: Session
     uuid: VmUuid
     name: str
     active: bool
     findings: tuple[Finding, ...] = ()
+    gone: bool = False
 
 
-def find_vm(context: Context, vm: str, on: str | None) -> FoundVm:
-    """Find a VM by name or UUID. Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host."""
+def find_vm(context: Context, vm: str, on: str | None, *, or_gone: bool = False) -> FoundVm:
+    """Find a VM by name or UUID; with `or_gone` also one that only a ledger still names.
+
+    Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host.
+    """
     hosts = _candidates(context, vm, on)
     if len(hosts) == 1:
         context.progress(f"reading {hosts[0].name} …")
         session = open_session(context, hosts[0])
         try:
-            return _pick(session, vm, hosts[0])
+            return _pick(session, vm, hosts[0], or_gone=or_gone)
         except BaseException:
             session.link.close()
             raise
-    return _search(context, vm, hosts)
+    return _search(context, vm, hosts, or_gone=or_gone)
 
 
 def _candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclaration, ...]:
@@ -65,9 +76,13 @@ def _candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclarat
     return hosts
 
 
-def _pick(session: Session, vm: str, host: HostDeclaration) -> FoundVm:
+def _pick(session: Session, vm: str, host: HostDeclaration, *, or_gone: bool) -> FoundVm:
     domains = session.link.hypervisor().domains()
     found = _match(domains, vm)
+    if found is None and or_gone:
+        left = _left_on([session], vm)
+        if left is not None:
+            return left
     if found is None:
         declared = host.vms.get(names.VmName(vm))
         where = f" (declared at {declared.where})" if declared else ""
@@ -83,7 +98,25 @@ def _match(domains: tuple[DomainDocuments, ...], vm: str) -> DomainDocuments | N
     return by_name or next((domain for domain in domains if domain.uuid == vm.lower()), None)
 
 
-def _search(context: Context, vm: str, hosts: tuple[HostDeclaration, ...]) -> FoundVm:
+def _left_on(sessions: Sequence[Session], vm: str) -> FoundVm | None:
+    """The VM of that name or UUID that only the ledger of one of these hosts names. Raises AmbiguousVm."""
+    found = [
+        FoundVm(session=session, uuid=one.uuid, name=one.name, active=False, gone=True)
+        for session in sessions
+        for one in plan.gone_vms(session.observe())
+        if vm == one.name or vm.lower() == one.uuid
+    ]
+    if len(found) > 1:
+        first = found[0]
+        raise errors.AmbiguousVm(
+            f"several VMs that are gone were called {vm}, or were on more than one host",
+            details=[f"{one.uuid} on {one.session.declaration.name}" for one in found],
+            hint=f"name one: `{command('detach', first.uuid, on=first.session.declaration.name)}`",
+        )
+    return found[0] if found else None
+
+
+def _search(context: Context, vm: str, hosts: tuple[HostDeclaration, ...], *, or_gone: bool) -> FoundVm:
     context.progress(f"looking for {vm} on {len(hosts)} hosts …")
 
     def ask(host: HostDeclaration) -> tuple[Session, tuple[DomainDocuments, ...]]:
@@ -100,10 +133,19 @@ def _search(context: Context, vm: str, hosts: tuple[HostDeclaration, ...]) -> Fo
         for outcome in outcomes
         if outcome.value is not None and (found := _match(outcome.value[1], vm)) is not None
     ]
-    for outcome in outcomes:
-        if outcome.value is not None and not (len(hits) == 1 and outcome.value[0] is hits[0][0]):
-            outcome.value[0].link.close()
     unread = [outcome for outcome in outcomes if outcome.error is not None]
+    sessions = [outcome.value[0] for outcome in outcomes if outcome.value is not None]
+    kept = hits[0][0] if len(hits) == 1 else None
+    try:
+        if or_gone and not hits and not unread:  # it may have moved to a host that could not be asked
+            left = _left_on(sessions, vm)
+            if left is not None:
+                kept = left.session
+                return left
+    finally:
+        for session in sessions:
+            if session is not kept:
+                session.link.close()
     if len(hits) > 1:
         raise errors.AmbiguousVm(
             f"{vm} is on more than one host: {', '.join(session.declaration.name for session, _ in hits)}",

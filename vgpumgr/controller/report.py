@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, templates
-from vgpumgr.controller.fan_out import fan_out
+from vgpumgr.controller.fan_out import Outcome, fan_out
 from vgpumgr.controller.finding_vms import find_vm
-from vgpumgr.controller.results import Fleet, VmReport
+from vgpumgr.controller.results import Discovery, Fleet, HostFacts, VmReport
 from vgpumgr.controller.session import open_session
-from vgpumgr.core import domain_xml, listing, plan
+from vgpumgr.core import detaching, domain_xml, findings, listing, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.names import Slot
+    from vgpumgr.core.names import HostName, Slot
     from vgpumgr.core.observed import HostView
 
 
@@ -28,12 +28,53 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet:
         with open_session(context, declaration) as session:
             return session.observe()
 
-    context.progress(f"reading {declarations[0].name if len(declarations) == 1 else f'{len(declarations)} hosts'} …")
+    _say_reading(context, declarations)
     outcomes = fan_out(declarations, observe)
+    errors_of = {outcome.host: _unseen(outcome) for outcome in outcomes}
     return Fleet(
         views=tuple(outcome.value for outcome in outcomes if outcome.value is not None),
-        errors=tuple((outcome.host, outcome.error) for outcome in outcomes if outcome.error is not None),
+        errors=tuple((host, error) for host, error in errors_of.items() if error is not None),
     )
+
+
+def _unseen(outcome: Outcome[HostView]) -> errors.VgpumgrError | None:
+    """Why a host could not be read, or not whole."""
+    if outcome.value is not None:
+        return detaching.ledger_broken(outcome.value.snapshot)
+    if isinstance(outcome.error, errors.Unreachable) and outcome.error.stage == "libvirt":
+        # The error stays what it is; what to look at meanwhile is news.
+        outcome.error.details += (f"`vgpumgr discover {outcome.host}` shows its GPUs without libvirt",)
+    return outcome.error
+
+
+def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Discovery:
+    """Read the GPUs of hosts, which needs no libvirt: where that is down, it is an error beside the facts."""
+    declarations = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
+
+    def read(declaration: HostDeclaration) -> tuple[HostFacts, errors.VgpumgrError | None]:
+        with open_session(context, declaration) as session:
+            snapshot = session.read_facts()
+            try:
+                version = session.link.hypervisor().version()
+            except errors.HostError as error:
+                return HostFacts(snapshot=snapshot, libvirt_version=None), error
+        return HostFacts(snapshot=snapshot, libvirt_version=version), detaching.ledger_broken(snapshot)
+
+    _say_reading(context, declarations)
+    outcomes = fan_out(declarations, read)
+    found: list[HostFacts] = []
+    failed: list[tuple[HostName, errors.VgpumgrError]] = []
+    for outcome in outcomes:
+        facts, error = outcome.value or (None, outcome.error)
+        if facts is not None:
+            found.append(facts)
+        if error is not None:
+            failed.append((outcome.host, error))
+    return Discovery(views=tuple(found), errors=tuple(failed))
+
+
+def _say_reading(context: Context, hosts: Sequence[HostDeclaration]) -> None:
+    context.progress(f"reading {hosts[0].name if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
 
 
 def show_vm(context: Context, vm: str, on: str | None) -> VmReport:
@@ -42,12 +83,14 @@ def show_vm(context: Context, vm: str, on: str | None) -> VmReport:
     with found.session as session:
         view = session.observe()
     domain = plan.find_domain(view, found.uuid)
+    broken = detaching.ledger_broken(view.snapshot)
     return VmReport(
         view=view,
         domain=domain,
         slots=plan.slots_of(view, domain),
-        rows=tuple(row for row in listing.rows(view) if row.vm == domain.name),
-        findings=found.findings + tuple(item for item in listing.findings(view) if item.vm == domain.name),
+        rows=tuple(row for row in listing.rows(view) if row.vm_uuid == domain.uuid),
+        findings=found.findings + tuple(item for item in findings.of_host(view) if item.vm in (None, domain.name)),
+        errors=() if broken is None else (broken,),
     )
 
 

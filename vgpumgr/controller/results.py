@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.names import HostName, Slot
     from vgpumgr.core.observed import Finding, HostView
     from vgpumgr.core.plan import Plan
+    from vgpumgr.core.snapshot import HostSnapshot
     from vgpumgr.errors import VgpumgrError
 
 
@@ -50,18 +51,35 @@ class ChangeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What was read of several hosts. `errors` has one row for each host that could not be."""
+    """What was read of several hosts. `errors` has one row for each host that could not be, or not whole."""
 
     views: tuple[HostView, ...]
     errors: tuple[tuple[HostName, VgpumgrError], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """What a host shows without its VMs. `libvirt_version` is None where libvirt does not answer."""
+
+    snapshot: HostSnapshot
+    libvirt_version: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """The GPUs of several hosts. A host whose libvirt does not answer is in both."""
+
+    views: tuple[HostFacts, ...]
+    errors: tuple[tuple[HostName, VgpumgrError], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VmReport:
-    """One VM as its host shows it."""
+    """One VM as its host shows it. `errors`: what could not be read there."""
 
     view: HostView
     domain: Domain
     slots: tuple[Slot, ...]
     rows: tuple[VgpuRow, ...]
     findings: tuple[Finding, ...]
+    errors: tuple[VgpumgrError, ...] = ()

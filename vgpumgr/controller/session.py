@@ -41,8 +41,11 @@ class Session:
 
     def observe(self) -> HostView:
         """Read everything under the shared lock, which is given back at once. Changes nothing."""
-        facts = self.link.program.observe(wait_s=self.context.lock_wait_s)
-        return self._view(self._snapshot(facts))
+        return self._view(self.read_facts())
+
+    def read_facts(self) -> HostSnapshot:
+        """What the host program alone tells, without libvirt. Changes nothing."""
+        return self._snapshot(self.link.program.observe(wait_s=self.context.lock_wait_s))
 
     def lock(self, what: str) -> HostView:
         """Take the exclusive lock, and read everything inside it. Raises Busy naming the owner."""

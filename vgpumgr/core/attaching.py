@@ -49,25 +49,9 @@ def plan_attach(view: HostView, request: AttachRequest) -> Plan:
     """What brings the slot to the wish. Raises RequestError or RefusedPlan; changes nothing."""
     domain = plans.find_domain(view, request.vm)
     _guard_attach(view, domain)
-    claim = domain.claim(request.slot)
-    _guard_claim(view, domain, request, claim)
-    entries = view.entries(domain.uuid, request.slot)
-    keeping = _kept_entry(view, request, claim, entries)
-    placed: placement.Placed | None = None
-    expect: str | None = changes.EMPTY
-    if keeping is not None:
-        target = plans.spec_of_entry(keeping)
-        expect = _expect(view, keeping)
-    else:
-        generation = max([entry.generation for entry in entries] + ([claim.generation] if claim else []), default=0)
-        reuse = _pending_place(view, request, domain, claim) if not entries else None
-        if reuse is not None:
-            target, placed = reuse
-        else:
-            placed = _place(view, request, domain)
-            target = _new_spec(domain, request.slot, generation + 1, placed)
+    target, placed, expect = _target(view, domain, request)
     steps = _attach_steps(view, domain, request, target, expect)
-    old = [entry for entry in entries if entry.generation != target.generation]
+    old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.generation != target.generation]
     steps += detaching.destroy_steps(view, domain, old)
     _guard_snapshots(view, domain, request.slot, old)
     return plans.Plan(
@@ -79,6 +63,44 @@ def plan_attach(view: HostView, request: AttachRequest) -> Plan:
         placed=placed,
         target=target,
     )
+
+
+def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[changes.Step, ...]:
+    """What the very attach that made a claim would still do for its vGPU, definition and claim; none where all is well.
+
+    Raises what that attach would raise. Older generations are left out, and so is what a saved image forbids for a while.
+    """
+    if claim.wish.profile is None:
+        return ()
+    request = AttachRequest(
+        vm=domain.uuid,
+        slot=claim.slot,
+        wish=claim.wish,
+        origin=claim.origin,
+        by=claim.by,
+        at=claim.at,
+        policy=placement.SPREAD,
+    )
+    target, _, expect = _target(view, domain, request)
+    return tuple(_attach_steps(view, domain, request, target, expect))
+
+
+def _target(
+    view: HostView, domain: Domain, request: AttachRequest
+) -> tuple[VgpuSpec, placement.Placed | None, str | None]:
+    """The vGPU that the slot is to have; where it is placed, if it is new; what is expected there, None if it is made."""
+    claim = domain.claim(request.slot)
+    _guard_claim(view, domain, request, claim)
+    entries = view.entries(domain.uuid, request.slot)
+    keeping = _kept_entry(view, request, claim, entries)
+    if keeping is not None:
+        return plans.spec_of_entry(keeping), None, _expect(view, keeping)
+    reuse = _pending_place(view, request, domain, claim) if not entries else None
+    if reuse is not None:
+        return *reuse, changes.EMPTY
+    generation = max([entry.generation for entry in entries] + ([claim.generation] if claim else []), default=0)
+    placed = _place(view, request, domain)
+    return _new_spec(domain, request.slot, generation + 1, placed), placed, changes.EMPTY
 
 
 def _policy_findings(view: HostView, request: AttachRequest, placed: placement.Placed | None) -> tuple[Finding, ...]:
@@ -396,11 +418,13 @@ def _attach_steps(
     )
     served = claim is not None and _same_binding(claim, bound)
     wanted = domain_xml.wanted_hostdev(request.slot, binding)
-    mine = [device for device in domain.inactive if device.slot == request.slot]
-    stale = [device for device in mine if not device.same_device(wanted)]
-    there = any(device.same_device(wanted) for device in domain.inactive)
-    if served and claim is not None and claim.state == claims.BOUND and expect is None and there and not stale:
-        return []
+    # One with another alias counts as wrong too: it could not be told whose it is once its claim is lost. libvirt takes
+    # a device out by what it names, whatever alias is passed (9.0, tried).
+    wrong = [
+        device
+        for device in domain.inactive
+        if device != wanted and (device.slot == request.slot or device.same_device(wanted))
+    ]
     steps: list[changes.Step] = []
     pending = replace(bound, state=claims.PENDING)
     if not (served and claim is not None and claim.state in (claims.PENDING, claims.BOUND)):
@@ -412,11 +436,11 @@ def _attach_steps(
     if expect is not None:
         steps.append(changes.CreateVgpu(host=view.snapshot.host, vgpu=target, expect=expect))
     steps += [
-        changes.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device) for device in stale
+        changes.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device) for device in wrong
     ]
-    if not there:
+    if wanted not in domain.inactive:
         steps.append(changes.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted))
-    if current.state != claims.BOUND:
+    if (current.state, current.origin) != (claims.BOUND, bound.origin):
         steps.append(changes.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
     return steps
 

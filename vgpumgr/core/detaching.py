@@ -13,25 +13,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.core.domain_xml import Domain, Hostdev
-    from vgpumgr.core.names import Slot, VmUuid
+    from vgpumgr.core.names import Slot, VmName, VmUuid
     from vgpumgr.core.observed import Finding, HostView
     from vgpumgr.core.plan import Plan
-    from vgpumgr.core.snapshot import LedgerEntry, Vgpu
+    from vgpumgr.core.snapshot import HostSnapshot, LedgerEntry, Vgpu
+
+_KEEP = "--keep-snapshots to free it all the same"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetachRequest:
-    """`by` and `at` go into the leaving claim. keep_snapshots frees a device although snapshots name it."""
+    """`by` and `at` go into the leaving claim. keep_snapshots frees a device although snapshots name it.
+
+    `gone` is the last name of a VM that the host no longer has: then only what its ledger names for it is freed.
+    """
 
     vm: VmUuid
     slots: tuple[Slot, ...]
     by: str
     at: str
     keep_snapshots: bool = False
+    gone: VmName | None = None
 
 
 def plan_detach(view: HostView, request: DetachRequest) -> Plan:
     """The steps that free the slots; none where nothing of ours is there. Raises RefusedPlan; changes nothing."""
+    if request.gone is not None and view.domain(request.vm) is None:
+        return _plan_gone(view, request, plans.GoneVm(name=request.gone, uuid=request.vm))
     domain = plans.find_domain(view, request.vm)
     guard_ledger(view)
     guard_readable(domain)
@@ -50,6 +58,38 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
         steps=tuple(steps),
         findings=tuple(findings),
         fingerprint=plans.fingerprint(view, domain),
+    )
+
+
+def _plan_gone(view: HostView, request: DetachRequest, vm: plans.GoneVm) -> Plan:
+    """The ledger's entries and their hardware are all that such a VM has left; whoever else has them keeps them."""
+    guard_ledger(view)
+    steps: list[changes.Step] = []
+    findings: list[Finding] = []
+    for slot in request.slots:
+        entries = view.entries(vm.uuid, slot)
+        findings += _guard_all_snapshots(view, vm, slot, entries, request)
+        steps += destroy_steps(view, vm, entries)
+    return plans.Plan(
+        vm=vm,
+        slot=request.slots[0] if len(request.slots) == 1 else None,
+        steps=tuple(steps),
+        findings=tuple(findings),
+        fingerprint=plans.fingerprint(view, vm),
+    )
+
+
+def _guard_all_snapshots(
+    view: HostView, vm: plans.GoneVm, slot: Slot, entries: Sequence[LedgerEntry], request: DetachRequest
+) -> list[Finding]:
+    return saved.guard_snapshots(
+        view,
+        vm,
+        slot,
+        lambda _, hostdev: saved.is_one_of(entries, hostdev),
+        among=lambda _: bool(entries),
+        keep=request.keep_snapshots,
+        way_on=_KEEP,
     )
 
 
@@ -99,11 +139,11 @@ def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: Detach
         names_it,
         among=lambda vm: bool(freed) or vm == domain.uuid,
         keep=request.keep_snapshots,
-        way_on="--keep-snapshots to free it all the same",
+        way_on=_KEEP,
     )
 
 
-def destroy_steps(view: HostView, domain: Domain, entries: Sequence[LedgerEntry]) -> list[changes.Step]:
+def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[LedgerEntry]) -> list[changes.Step]:
     """Steps that free entries of ours, whose hostdev goes in the same plan. Raises where something holds one."""
     if entries:
         saved.guard_read(view)
@@ -111,7 +151,7 @@ def destroy_steps(view: HostView, domain: Domain, entries: Sequence[LedgerEntry]
     for entry in entries:
         vgpu = view.snapshot.vgpu_of(entry)
         _guard_identified(view, entry)
-        _guard_in_use(view, domain, entry, vgpu)
+        _guard_in_use(view, vm, entry, vgpu)
         steps.append(
             changes.DestroyVgpu(
                 host=view.snapshot.host,
@@ -133,7 +173,7 @@ def _guard_identified(view: HostView, entry: LedgerEntry) -> None:
         )
 
 
-def _guard_in_use(view: HostView, domain: Domain, entry: LedgerEntry, vgpu: Vgpu | None) -> None:
+def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry, vgpu: Vgpu | None) -> None:
     if vgpu is not None and vgpu.type_id != entry.type_id:
         raise drift(entry, vgpu, hint="that vGPU may be somebody else's: free it by hand, then detach again")
     if vgpu is not None and entry.state == "planned":
@@ -142,15 +182,21 @@ def _guard_in_use(view: HostView, domain: Domain, entry: LedgerEntry, vgpu: Vgpu
             raise errors.Unsure(
                 f"unsure: the ledger says planned for {entry.type_name} on {entry.parent}, and something has it",
                 details=evidence,
-                hint=f"vgpumgr attach {domain.name} with the same profile takes it over, then detach",
+                hint=f"vgpumgr attach {vm.name} with the same profile takes it over, then detach"
+                if not isinstance(vm, plans.GoneVm)
+                else f"{_way_out(vm)} first; nothing in use is ever taken away",
             )
-    held = observed.holders(view, entry, vgpu, letting_go=domain.uuid)
+    held = observed.holders(view, entry, vgpu, letting_go=vm.uuid)
     if held:
         raise errors.InUse(
-            f"{entry.type_name} on {entry.parent} ({domain.name} slot {entry.slot}) is in use",
+            f"{entry.type_name} on {entry.parent} ({vm.name} slot {entry.slot}) is in use",
             details=held,
-            hint=f"shut {domain.name} down first; nothing in use is ever taken away",
+            hint=f"{_way_out(vm)} first; nothing in use is ever taken away",
         )
+
+
+def _way_out(vm: Domain | plans.GoneVm) -> str:
+    return "take it from whoever has it" if isinstance(vm, plans.GoneVm) else f"shut {vm.name} down"
 
 
 def drift(entry: LedgerEntry, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
@@ -172,12 +218,20 @@ def _guard_live(domain: Domain, slot: Slot) -> None:
 
 def guard_ledger(view: HostView) -> None:
     """Nothing is changed on a host whose ledger cannot be read. Raises LedgerBroken."""
-    if view.snapshot.ledger is None:
-        raise errors.LedgerBroken(
-            view.snapshot.host,
-            f"the ledger cannot be read: {observed.why_unknown(view.snapshot, 'ledger')}",
-            hint="nothing is changed there until /var/lib/vgpumgr/ledger.json can be read; restore it from a backup",
-        )
+    broken = ledger_broken(view.snapshot)
+    if broken is not None:
+        raise broken
+
+
+def ledger_broken(snapshot: HostSnapshot) -> errors.LedgerBroken | None:
+    """The error of a host whose ledger cannot be read; None where it can."""
+    if snapshot.ledger is not None:
+        return None
+    return errors.LedgerBroken(
+        snapshot.host,
+        f"the ledger cannot be read: {observed.why_unknown(snapshot, 'ledger')}",
+        hint="nothing is changed there until /var/lib/vgpumgr/ledger.json can be read; restore it from a backup",
+    )
 
 
 def guard_readable(domain: Domain) -> None:

@@ -68,6 +68,11 @@ class Domain:
         return self.claims.claim(slot) if self.claims else None
 
     @property
+    def condition(self) -> str:
+        """As a person reads it."""
+        return "running" if self.active else "shut off"
+
+    @property
     def copied(self) -> bool:
         """The claims were written for another domain: this one is a clone, a template's child or a restore."""
         return self.claims is not None and bool(self.claims.claims) and self.claims.vm != self.uuid

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import attaching, claims, names, observed, plan, profiles
-from vgpumgr.core.observed import Finding
+from vgpumgr.core import changes, claims, findings, names, observed
+from vgpumgr.errors import VgpumgrError
 
 if TYPE_CHECKING:
     from vgpumgr.core.claims import Claim
     from vgpumgr.core.domain_xml import Domain
-    from vgpumgr.core.names import HostName, Slot
+    from vgpumgr.core.names import HostName, Slot, VmUuid
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.snapshot import Gpu, LedgerEntry, Vgpu
 
@@ -25,11 +25,15 @@ class VgpuRow:
 
     `gpu` is None where the host does not show it, `origin` where the ledger that would tell it cannot be read.
 
-    pending (claimed, not yet served) · made · bound · in_use · pending_restart (runs without it until the next start) ·
-    gone (ours, no hardware) · lost (ledger entry, no claim) · foreign · unknown.
+    `vm_uuid` tells two VMs apart that had one name after each other.
+
+    pending (claimed, not yet served) · made (the vGPU is there, not yet or no longer rightly in the VM's definition) ·
+    bound · in_use · pending_restart (runs without it until the next start) · gone (ours, no hardware) · lost (a ledger
+    entry that no claim names: none has its slot, or the slot's has a later generation) · foreign · unknown.
     """
 
     vm: str | None
+    vm_uuid: VmUuid | None
     slot: Slot | None
     host: HostName
     gpu: str | None
@@ -48,24 +52,36 @@ class VgpuRow:
 
 
 def rows(view: HostView) -> tuple[VgpuRow, ...]:
-    """All vGPUs of a host: the ledger's entries, claims without an entry, and what is foreign."""
-    found: list[VgpuRow] = []
-    for entry in view.snapshot.ledger or ():
-        found.append(_entry_row(view, entry))
-    for gpu in view.snapshot.gpus:
-        for vgpu in gpu.vgpus:
-            if view.snapshot.ledger is None or view.snapshot.entry_of(gpu, vgpu) is None:
-                found.append(_foreign_row(view, gpu, vgpu))
+    """All vGPUs of a host: the ledger's entries, claims without an entry, and what is foreign.
+
+    Where the ledger cannot be read, a claim stands for the hardware that its binding names, and all states are unknown.
+    """
+    found = [_entry_row(view, entry) for entry in view.snapshot.ledger or ()]
+    shown: list[Vgpu] = []
     for domain in view.domains:
         for claim in domain.claims.claims if domain.claims else ():
-            if not any(entry.slot == claim.slot for entry in view.entries(domain.uuid)):
-                found.append(_claim_row(view, domain, claim))
+            if any(entry.generation >= claim.generation for entry in view.entries(domain.uuid, claim.slot)):
+                continue
+            vgpu = _named(view, domain, claim) if view.snapshot.ledger is None else None
+            if vgpu is not None:
+                shown.append(vgpu)
+            found.append(_claim_row(view, domain, claim, vgpu))
+    for gpu in view.snapshot.gpus:
+        for vgpu in gpu.vgpus:
+            if view.snapshot.entry_of(gpu, vgpu) is None and vgpu not in shown:
+                found.append(_foreign_row(view, gpu, vgpu))
     return tuple(sorted(found, key=_order))
 
 
-def _order(row: VgpuRow) -> tuple[str, bool, str, tuple[str, int, str], str, str]:
+def _named(view: HostView, domain: Domain, claim: Claim) -> Vgpu | None:
+    """The hardware that a claim's binding names; a copied claim names another VM's."""
+    vgpu = None if domain.copied else view.snapshot.vgpu_of(claim.binding)
+    return vgpu if vgpu is not None and vgpu.type_id == claim.binding.type_id else None
+
+
+def _order(row: VgpuRow) -> tuple[str, bool, str, str, tuple[str, int, str], str, str]:
     slot = names.slot_order(row.slot) if row.slot else ("", -1, "")
-    return row.host, row.vm is None, row.vm or "", slot, row.gpu or "", row.vf or row.uuid or ""
+    return row.host, row.vm is None, row.vm or "", row.vm_uuid or "", slot, row.gpu or "", row.vf or row.uuid or ""
 
 
 def _entry_row(view: HostView, entry: LedgerEntry) -> VgpuRow:
@@ -73,14 +89,16 @@ def _entry_row(view: HostView, entry: LedgerEntry) -> VgpuRow:
     gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
     domain = view.domain(entry.vm_uuid)
     claim = domain.claim(entry.slot) if domain else None
+    left_over = claim is not None and findings.is_left_over(entry, claim)
     kind = (gpu.types or {}).get(entry.type_id) if gpu else None
     return VgpuRow(
         vm=domain.name if domain else entry.vm_name,
+        vm_uuid=entry.vm_uuid,
         slot=entry.slot,
         host=view.snapshot.host,
         gpu=gpu.pci if gpu else entry.gpu,
         board=gpu.board if gpu else None,
-        profile=_asked(claim),
+        profile=None if left_over else _asked(claim),
         type_id=entry.type_id,
         type_name=entry.type_name,
         framework=gpu.framework if gpu else None,
@@ -98,7 +116,7 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
     claim = domain.claim(entry.slot) if domain else None
     if domain is not None and (domain.problem or domain.claim_problem):
         return "unknown"
-    if claim is None:
+    if domain is None or claim is None or findings.is_left_over(entry, claim):
         return "lost"
     if claim.state == claims.PENDING:
         return "made" if entry.state == "made" and vgpu is not None else "pending"
@@ -110,20 +128,28 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
         return "in_use"
     if view.snapshot.handles is None or view.snapshot.active is None:
         return "unknown"  # nobody is seen to hold it, by half of the evidence
-    if domain is not None and domain.active:
+    if domain.active:
         return "pending_restart"
-    return "bound"
+    return "made" if _is_defined_wrongly(view, domain, claim) else "bound"
+
+
+def _is_defined_wrongly(view: HostView, domain: Domain, claim: Claim) -> bool:
+    steps = findings.to_mend(view, domain, claim)
+    return not isinstance(steps, VgpumgrError) and any(
+        isinstance(step, changes.AttachHostdev | changes.DetachHostdev) for step in steps
+    )
 
 
 def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
     kind = (gpu.types or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
     users = [
-        domain.name
+        domain
         for domain in view.domains
         if any(observed.is_device(vgpu, item.uuid, item.pci) for item in domain.mentioned)
     ]
     return VgpuRow(
-        vm=users[0] if len(users) == 1 else None,
+        vm=users[0].name if len(users) == 1 else None,
+        vm_uuid=users[0].uuid if len(users) == 1 else None,
         slot=None,
         host=view.snapshot.host,
         gpu=gpu.pci,
@@ -142,7 +168,8 @@ def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
     )
 
 
-def _claim_row(view: HostView, domain: Domain, claim: Claim) -> VgpuRow:
+def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) -> VgpuRow:
+    """A claim without a ledger entry. `vgpu` is its hardware, None where none can be said to be."""
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
     unknown = view.snapshot.ledger is None or domain.copied or view.snapshot.may_be_hidden(claim.binding)
@@ -151,6 +178,7 @@ def _claim_row(view: HostView, domain: Domain, claim: Claim) -> VgpuRow:
         state = "pending"
     return VgpuRow(
         vm=domain.name,
+        vm_uuid=domain.uuid,
         slot=claim.slot,
         host=view.snapshot.host,
         gpu=gpu.pci if gpu else None,
@@ -161,88 +189,13 @@ def _claim_row(view: HostView, domain: Domain, claim: Claim) -> VgpuRow:
         framework=gpu.framework if gpu else None,
         uuid=claim.binding.uuid,
         vf=claim.binding.parent if claim.binding.vf_index is not None else None,
-        placement_id=None,
+        placement_id=vgpu.placement_id if vgpu else None,
         framebuffer_mib=kind.size_mib if kind else None,
         state=state,
-        holder=None,
+        holder=observed.holder_name(view, vgpu) if vgpu else None,
         origin=OURS,
     )
 
 
 def _asked(claim: Claim | None) -> str | None:
     return claim.wish.profile.text if claim and claim.wish.profile else None
-
-
-def findings(view: HostView) -> tuple[Finding, ...]:
-    """What is odd on a host and needs a person: copied, moved, lost, reverted, gone and half-done claims; unreadable VMs."""
-    found: list[Finding] = []
-    for domain in view.domains:
-        found += _domain_findings(view, domain)
-    known = {domain.uuid for domain in view.domains}
-    for entry in view.snapshot.ledger or ():
-        if entry.vm_uuid not in known:
-            found.append(
-                _finding(
-                    view,
-                    entry.vm_name,
-                    entry.slot,
-                    "lost",
-                    f"the ledger has {entry.type_name} on {entry.parent} for {entry.vm_name} ({entry.vm_uuid}), a VM that this host no longer has",
-                )
-            )
-    return tuple(found)
-
-
-def _domain_findings(view: HostView, domain: Domain) -> list[Finding]:
-    if domain.problem or domain.claim_problem:
-        why = domain.problem or f"its claim cannot be read: {domain.claim_problem}"
-        return [_finding(view, domain.name, None, "unreadable", f"{domain.name}: {why}")]
-    if domain.copied:
-        assert domain.claims is not None
-        text = f"{domain.name} carries a copy of the claim of VM {domain.claims.vm}: `vgpumgr detach {domain.name}` takes it out"
-        return [_finding(view, domain.name, None, "copied", text)]
-    found: list[Finding] = []
-    for claim in domain.claims.claims if domain.claims else ():
-        found += _claim_findings(view, domain, claim)
-    for entry in view.entries(domain.uuid):
-        if domain.claim(entry.slot) is None:
-            text = (
-                f"the ledger has {entry.type_name} on {entry.parent} for {domain.name} slot {entry.slot}, and the VM has no claim: "
-                f"attach it again with that profile, or `vgpumgr detach {domain.name} --slot {entry.slot}`"
-            )
-            found.append(_finding(view, domain.name, entry.slot, "lost", text))
-    return found
-
-
-def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
-    name, slot = domain.name, claim.slot
-    again = f"vgpumgr attach {name} {profiles.describe(claim.wish)} --slot {slot}"
-    if view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
-        text = f"{name} slot {slot} is bound on another host (machine-id {claim.binding.host}): `{again} --replace`"
-        return [_finding(view, name, slot, "moved", text)]
-    entries = view.entries(domain.uuid, slot)
-    if entries and claim.generation < entries[-1].generation:
-        text = f"{name} slot {slot} went back to an older definition (a snapshot or a restore?): `{again}` mends it"
-        return [_finding(view, name, slot, "reverted", text)]
-    if claim.state == claims.PENDING:
-        return [
-            _finding(
-                view, name, slot, "pending", f"an attach of {name} slot {slot} has not ended: `{again}` finishes it"
-            )
-        ]
-    if claim.state == claims.LEAVING:
-        text = f"a detach of {name} slot {slot} has not ended: `vgpumgr detach {name} --slot {slot}` finishes it"
-        return [_finding(view, name, slot, "leaving", text)]
-    found: list[Finding] = []
-    hidden = view.snapshot.may_be_hidden(entries[-1] if entries else claim.binding)
-    if not hidden and (not entries or view.snapshot.vgpu_of(entries[-1]) is None):
-        found.append(
-            _finding(view, name, slot, "gone", f"the vGPU of {name} slot {slot} is gone (a reboot?): `{again}`")
-        )
-    if entries:
-        found += attaching.attach_findings(view, domain, slot, plan.spec_of_entry(entries[-1]))
-    return found
-
-
-def _finding(view: HostView, vm: str, slot: Slot | None, kind: str, text: str) -> Finding:
-    return Finding(kind=kind, host=view.snapshot.host, vm=vm, slot=slot, text=text)

@@ -137,6 +137,11 @@ def place(
     )
 
 
+def known_share(snapshot: HostSnapshot, gpu: Gpu) -> Fraction | None:
+    """How much of a GPU is given away; None where that cannot be known: its vGPUs or the ledger cannot be read."""
+    return None if gpu.framework is None or snapshot.ledger is None else share_given(snapshot, gpu)
+
+
 def share_given(snapshot: HostSnapshot, gpu: Gpu) -> Fraction:
     """How much of a GPU is given away, by the maxima of what is on it: 3 of 12 is a quarter.
 
@@ -268,7 +273,7 @@ def _why(candidates: Sequence[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A type that a GPU would take now, and how many more of it."""
+    """A type that a GPU would take now, and how many more of it; None where what is reserved cannot be read."""
 
     gpu: Gpu
     type: VgpuType
@@ -283,7 +288,8 @@ def fits(snapshot: HostSnapshot, gpu: Gpu, named: Mapping[PciAddress, str] | Non
         open_parents = [parent for parent in gpu.parents if may_create(snapshot, gpu, parent, kind, named) is None]
         if open_parents:
             offered = sum((parent.creatable or {}).get(kind.id, 0) for parent in open_parents)
-            found.append(Fit(gpu=gpu, type=kind, left=offered if kind.max is None else min(offered, kind.max - there)))
+            left = offered if kind.max is None else min(offered, kind.max - there)
+            found.append(Fit(gpu=gpu, type=kind, left=None if snapshot.ledger is None else left))
     return tuple(found)
 
 

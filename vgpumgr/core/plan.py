@@ -14,16 +14,28 @@ if TYPE_CHECKING:
     from vgpumgr.core import placement
     from vgpumgr.core.changes import VgpuSpec
     from vgpumgr.core.domain_xml import Domain
-    from vgpumgr.core.names import Slot, VmUuid
+    from vgpumgr.core.names import Slot, VmName, VmUuid
     from vgpumgr.core.observed import Finding, HostView
     from vgpumgr.core.snapshot import LedgerEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneVm:
+    """A VM that the host no longer has and its ledger still names: no definition, so no claim, and nothing that runs."""
+
+    name: VmName
+    uuid: VmUuid
+
+    active = False
+    claims = None
+    condition = "no longer defined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Steps in the order in which they are done. `placed` says where a new vGPU goes and why; None for no new one."""
 
-    vm: Domain
+    vm: Domain | GoneVm
     slot: Slot | None
     steps: tuple[changes.Step, ...]
     findings: tuple[Finding, ...]
@@ -37,8 +49,14 @@ class Plan:
 
     @property
     def takes_away(self) -> tuple[changes.Step, ...]:
-        """The steps that remove something: what a person is asked about."""
-        return tuple(step for step in self.steps if changes.takes_away(step))
+        """The steps that remove something: what a person is asked about. A device that only changes its alias stays."""
+        back = [step.device for step in self.steps if isinstance(step, changes.AttachHostdev)]
+        return tuple(
+            step
+            for step in self.steps
+            if changes.takes_away(step)
+            and not (isinstance(step, changes.DetachHostdev) and any(step.device.same_device(one) for one in back))
+        )
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -46,16 +64,23 @@ class Plan:
         return tuple(sorted({step.vgpu.gpu_uuid for step in self.steps if hasattr(step, "vgpu")}))
 
 
-def slots_of(view: HostView, domain: Domain) -> tuple[Slot, ...]:
+def gone_vms(view: HostView) -> tuple[GoneVm, ...]:
+    """The VMs that only the ledger still names."""
+    known = {domain.uuid for domain in view.domains}
+    found = {entry.vm_uuid: entry.vm_name for entry in view.snapshot.ledger or () if entry.vm_uuid not in known}
+    return tuple(GoneVm(name=name, uuid=uuid) for uuid, name in found.items())
+
+
+def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
     """Every slot of a VM that anything of ours names: a claim or a ledger entry."""
-    found = {claim.slot for claim in domain.claims.claims} if domain.claims else set()
-    found |= {entry.slot for entry in view.entries(domain.uuid)}
+    found = {claim.slot for claim in vm.claims.claims} if vm.claims else set()
+    found |= {entry.slot for entry in view.entries(vm.uuid)}
     return tuple(sorted(found, key=names.slot_order))
 
 
-def fingerprint(view: HostView, domain: Domain) -> str:
-    """A hash of what the plan read: GPUs, ledger and this domain. Two equal ones mean that nothing moved in between."""
-    seen = json.dumps([repr(view.snapshot.gpus), repr(view.snapshot.ledger), repr(domain)])
+def fingerprint(view: HostView, vm: Domain | GoneVm) -> str:
+    """A hash of what the plan read: GPUs, ledger and this VM. Two equal ones mean that nothing moved in between."""
+    seen = json.dumps([repr(view.snapshot.gpus), repr(view.snapshot.ledger), repr(vm)])
     return "sha256:" + hashlib.sha256(seen.encode()).hexdigest()
 
 

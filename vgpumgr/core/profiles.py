@@ -128,12 +128,17 @@ def _key(wish: Wish) -> tuple[object, ...]:
 
 def describe(wish: Wish) -> str:
     """The wish as its option: `--profile 4Q`."""
+    return " ".join(options(wish))
+
+
+def options(wish: Wish) -> tuple[str, str]:
+    """The wish as words of a command line."""
     if wish.profile is not None:
-        return f"--profile {wish.profile.text}"
+        return "--profile", wish.profile.text
     if wish.mig_profile is not None:
-        return f"--mig-profile {wish.mig_profile}"
+        return "--mig-profile", wish.mig_profile
     if wish.gpu_memory_mib is not None:
-        return f"--gpu-memory {wish.gpu_memory_mib}M"
+        return "--gpu-memory", f"{wish.gpu_memory_mib}M"
     if wish.gpu is not None:
-        return f"--gpu {wish.gpu}"
-    return f"--fgpu {wish.fgpu}"
+        return "--gpu", wish.gpu
+    return "--fgpu", str(wish.fgpu)

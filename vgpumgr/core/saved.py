@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.domain_xml import Domain, Hostdev, Saved
     from vgpumgr.core.names import Slot, VmUuid
     from vgpumgr.core.observed import Device, HostView
+    from vgpumgr.core.plan import GoneVm
 
 
 def is_one_of(devices: Sequence[Device], hostdev: Hostdev) -> bool:
@@ -44,7 +45,7 @@ def guard_read(view: HostView) -> None:
 
 def guard_snapshots(
     view: HostView,
-    domain: Domain,
+    domain: Domain | GoneVm,
     slot: Slot,
     names_it: Callable[[VmUuid, Hostdev], bool],
     *,

@@ -1,0 +1,179 @@
+"""Observed → findings: what is odd on a host and needs a person, each with the command that mends it.
+
+Whether a served claim has drifted is judged by the attach plan itself, so what is listed and what attach does agree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core import attaching, changes, claims, detaching, plan, profiles
+from vgpumgr.core.commands import command
+from vgpumgr.core.observed import Finding
+from vgpumgr.errors import VgpumgrError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.changes import Step
+    from vgpumgr.core.claims import Claim
+    from vgpumgr.core.domain_xml import Domain, Hostdev
+    from vgpumgr.core.names import Slot
+    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.snapshot import LedgerEntry
+
+
+def of_host(view: HostView) -> tuple[Finding, ...]:
+    """A ledger that cannot be read; unreadable VMs; copied, moved, reverted, gone, drifted, half-done and lost claims."""
+    broken = detaching.ledger_broken(view.snapshot)
+    if broken is not None:
+        # Without the ledger every claim would look gone and every vGPU lost: one cause, one finding.
+        text = f"{broken.message}; whose its vGPUs are is not known, and {broken.hint}"
+        unreadable = [_unreadable(view, domain) for domain in view.domains if domain.problem or domain.claim_problem]
+        return (_finding(view, None, None, "ledger", text), *unreadable)
+    found: list[Finding] = []
+    for domain in view.domains:
+        found += _domain_findings(view, domain)
+    for vm in plan.gone_vms(view):
+        for entry in view.entries(vm.uuid):
+            free = command("detach", vm.uuid, slot=entry.slot, on=view.snapshot.host)
+            text = (
+                f"the ledger has {entry.type_name} on {entry.parent} for {vm.name} ({vm.uuid}), "
+                f"a VM that this host no longer has: `{free}` frees it"
+            )
+            found.append(_finding(view, vm.name, entry.slot, "lost", text))
+    return tuple(found)
+
+
+def is_left_over(entry: LedgerEntry, claim: Claim) -> bool:
+    """Whether an entry of the claim's slot is what an `attach --replace`, killed before its last step, was to free."""
+    return entry.generation < claim.generation
+
+
+def to_mend(view: HostView, domain: Domain, claim: Claim) -> Sequence[Step] | VgpumgrError:
+    """What the same attach would still do for a claim's vGPU and definition, or why it would refuse."""
+    if view.snapshot.machine is None:
+        return ()  # nothing can be compared with it, and attach says so
+    try:
+        return attaching.to_mend(view, domain, claim)
+    except VgpumgrError as error:
+        return error
+
+
+def _domain_findings(view: HostView, domain: Domain) -> list[Finding]:
+    if domain.problem or domain.claim_problem:
+        return [_unreadable(view, domain)]
+    if domain.copied:
+        assert domain.claims is not None
+        out = command("detach", domain.name, on=view.snapshot.host)
+        if len(domain.claims.claims) > 1:
+            out = command("detach", domain.name, on=view.snapshot.host, options=("--all",))
+        text = f"{domain.name} carries a copy of the claim of VM {domain.claims.vm}: `{out}` takes it out"
+        return [_finding(view, domain.name, None, "copied", text)]
+    found: list[Finding] = []
+    for claim in domain.claims.claims if domain.claims else ():
+        found += _claim_findings(view, domain, claim)
+    for entry in view.entries(domain.uuid):
+        found += _entry_findings(view, domain, entry)
+    return found
+
+
+def _unreadable(view: HostView, domain: Domain) -> Finding:
+    why = domain.problem or f"its claim cannot be read: {domain.claim_problem}"
+    return _finding(view, domain.name, None, "unreadable", f"{domain.name}: {why}")
+
+
+def _entry_findings(view: HostView, domain: Domain, entry: LedgerEntry) -> list[Finding]:
+    claim = domain.claim(entry.slot)
+    what = f"{entry.type_name} on {entry.parent}"
+    if claim is None:
+        free = command("detach", domain.name, slot=entry.slot, on=view.snapshot.host)
+        text = (
+            f"the ledger has {what} for {domain.name} slot {entry.slot}, and the VM has no claim: "
+            f"attach it again with that profile, or `{free}`"
+        )
+        return [_finding(view, domain.name, entry.slot, "lost", text)]
+    if is_left_over(entry, claim):
+        text = (
+            f"{what} of {domain.name} slot {entry.slot} is left over by a replace that did not end: "
+            f"the same attach frees it (`{_again(view, domain, claim)}`)"
+        )
+        return [_finding(view, domain.name, entry.slot, "leftover", text)]
+    return []
+
+
+def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
+    name, slot = domain.name, claim.slot
+    again = _again(view, domain, claim)
+    if view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
+        replaced = _again(view, domain, claim, "--replace")
+        text = f"{name} slot {slot} is bound on another host (machine-id {claim.binding.host}): `{replaced}`"
+        return [_finding(view, name, slot, "moved", text)]
+    entries = view.entries(domain.uuid, slot)
+    if entries and claim.generation < entries[-1].generation:
+        text = f"{name} slot {slot} went back to an older definition (a snapshot or a restore?): `{again}` mends it"
+        return [_finding(view, name, slot, "reverted", text)]
+    if claim.state == claims.PENDING:
+        text = f"an attach of {name} slot {slot} has not ended: `{again}` finishes it"
+        return [_finding(view, name, slot, "pending", text)]
+    if claim.state == claims.LEAVING:
+        out = command("detach", name, slot=slot, on=view.snapshot.host)
+        text = f"a detach of {name} slot {slot} has not ended: `{out}` finishes it"
+        return [_finding(view, name, slot, "leaving", text)]
+    entry = entries[-1] if entries and not is_left_over(entries[-1], claim) else None
+    found: list[Finding] = []
+    if not view.snapshot.may_be_hidden(entry or claim.binding):
+        found += _drift(view, domain, claim, entry)
+    if entry is not None:
+        found += attaching.attach_findings(view, domain, slot, plan.spec_of_entry(entry))
+    return found
+
+
+def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry | None) -> list[Finding]:
+    """What differs between a served claim and what is there."""
+    name, slot = domain.name, claim.slot
+    again = _again(view, domain, claim)
+    steps = to_mend(view, domain, claim)
+    if entry is None or view.snapshot.vgpu_of(entry) is None:
+        text = f"the vGPU of {name} slot {slot} is gone (a reboot?): `{again}`"
+        if isinstance(steps, VgpumgrError):
+            text += f", which is refused now: {steps.message}"
+        return [_finding(view, name, slot, "gone", text)]
+    if isinstance(steps, VgpumgrError):
+        hint = f" ({steps.hint})" if steps.hint else ""
+        return [_finding(view, name, slot, "drift", f"{name} slot {slot}: {steps.message}{hint}")]
+    if steps:
+        return [_finding(view, name, slot, "drift", f"{_what_drifted(domain, slot, steps)}: `{again}` mends it")]
+    return []
+
+
+def _what_drifted(domain: Domain, slot: Slot, steps: Sequence[Step]) -> str:
+    added = [step.device for step in steps if isinstance(step, changes.AttachHostdev)]
+    wrong = [step.device for step in steps if isinstance(step, changes.DetachHostdev)]
+    if added and not wrong:
+        return f"the definition of {domain.name} lacks the hostdev of slot {slot}"
+    if added and all(device.same_device(added[0]) for device in wrong):
+        return (
+            f"the definition of {domain.name} has the hostdev of slot {slot} {_description(wrong[0])}, "
+            f"not {_description(added[0])}"
+        )
+    if wrong:
+        others = ", ".join(str(device.uuid or device.pci) for device in wrong)
+        return f"the definition of {domain.name} has another device ({others}) as slot {slot}"
+    return f"what {domain.name} slot {slot} has is not what its claim or the ledger says"
+
+
+def _description(device: Hostdev) -> str:
+    """What libvirt was told beside the device's own name."""
+    alias = f"with alias {device.alias}" if device.alias else "without alias"
+    return alias + (" and managed" if device.managed else "")
+
+
+def _again(view: HostView, domain: Domain, claim: Claim, *more: str) -> str:
+    """The attach that the claim came from."""
+    options = (*profiles.options(claim.wish), *more)
+    return command("attach", domain.name, slot=claim.slot, on=view.snapshot.host, options=options)
+
+
+def _finding(view: HostView, vm: str | None, slot: Slot | None, kind: str, text: str) -> Finding:
+    return Finding(kind=kind, host=view.snapshot.host, vm=vm, slot=slot, text=text)
