@@ -31,18 +31,18 @@ import json, sys, time
 from pathlib import Path
 import libvirt
 from vgpumgr.cli.main import main
-from vgpumgr.controller import apply
+from vgpumgr.controller import executor
 from vgpumgr.lab import control
 from vgpumgr.lab.layout import Layout
 luck = json.loads(sys.argv.pop(1))
 def strike():
     control.ask(Layout(folder=Path(luck["dir"])).host("kvm01"), luck["op"], luck["fields"])
-really = apply._Executor.execute
+really = executor.Executor.execute
 def execute(self, step):
     if luck["when"] == f"before:{step.verb}":
         strike()
     really(self, step)
-apply._Executor.execute = execute
+executor.Executor.execute = execute
 really_attach = libvirt.virDomain.attachDeviceFlags
 def attach(self, *arguments):
     done = really_attach(self, *arguments)

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vgpumgr.controller import apply
+from vgpumgr.controller import apply, executor
 from vgpumgr.link import ssh
 from vgpumgr.link.hypervisor import Hypervisor
 from vgpumgr.link.program import Program
@@ -121,9 +121,9 @@ def _wrap_connection(bad_luck: _BadLuck) -> None:
 
 
 def _wrap_steps(bad_luck: _BadLuck) -> None:
-    really: Callable[..., None] = apply._Executor.execute
+    really: Callable[..., None] = executor.Executor.execute
 
-    def execute(self: apply._Executor, step: Any) -> None:
+    def execute(self: executor.Executor, step: Any) -> None:
         bad_luck.step = step.verb
         bad_luck.at(f"before:{step.verb}")
         really(self, step)
@@ -136,7 +136,7 @@ def _wrap_steps(bad_luck: _BadLuck) -> None:
         bad_luck.noticed.set()
 
     apply._Run.stop = stop  # type: ignore[method-assign]  # that is what this file is for
-    apply._Executor.execute = execute  # type: ignore[method-assign]  # that is what this file is for
+    executor.Executor.execute = execute  # type: ignore[method-assign]  # that is what this file is for
     for name in ("set_metadata", "attach_device", "detach_device"):
         setattr(Hypervisor, name, _before_write(getattr(Hypervisor, name), bad_luck))
 

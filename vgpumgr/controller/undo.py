@@ -1,0 +1,98 @@
+"""Taking back what a run did, where a step failed half way. Never more: what was there before, and what may be in use, stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core import changes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.controller.executor import Executor
+
+_LIBVIRT = "libvirt"  # the stage of errors.Unreachable
+GOES_ON = "the same command again goes on from there"
+
+
+def undo(executor: Executor, done: list[changes.Step], error: errors.VgpumgrError | None) -> None:
+    """Take back what was done, last first. `error` is what went wrong, None after an interrupt."""
+    if not done:
+        return
+    session = executor.session
+    host, why = session.declaration.name, str(error or "interrupted")
+    if isinstance(error, errors.LeaseLost):
+        part = f"{why.removeprefix(f'{host}: ')} (after {verbs(done)})"
+        raise errors.LeaseLost(host, part, hint=GOES_ON) from error
+    if isinstance(error, errors.Unreachable) and error.stage == _LIBVIRT:
+        _undo_without_libvirt(executor, done, error)
+        return
+    if isinstance(error, (errors.Unreachable, errors.ProgramFailed)):
+        raise errors.PartialApply(
+            f"{why} (after {len(done)} of {len(executor.plan.steps)} steps: {verbs(done)})",
+            hint=f"nothing is lost: {GOES_ON}",
+        ) from error
+    if any(isinstance(step, changes.DestroyVgpu) for step in done):
+        raise errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON) from error
+    session.context.progress(f"undoing {len(done)} of {len(executor.plan.steps)} steps on {host} …")
+    undone: list[changes.Step] = []
+    for step in reversed(done):
+        if _was_there(step):
+            continue
+        try:
+            executor.execute(changes.inverse(step))
+        except errors.VgpumgrError as second:
+            left = [row for row in done if row not in undone]
+            raise errors.PartialApply(
+                f"{why}; undoing it failed too: {second} (left: {verbs(left)})",
+                hint=f"{GOES_ON}, vgpumgr detach takes it back",
+            ) from (error or second)
+        undone.append(step)
+
+
+def _undo_without_libvirt(executor: Executor, done: list[changes.Step], error: errors.Unreachable) -> None:
+    """The host program and its lock are still there: vGPUs that were made are taken back, unless a definition may name one.
+
+    A call without an answer may have been carried out, or be once a hanging libvirtd goes on. A VM whose definition names a
+    vGPU that is gone does not start; with the vGPU left it does, and the pending claim lets the next run finish or free it.
+    """
+    under_way = executor.plan.steps[len(done) : len(done) + 1] if error.may_happen else ()
+    named = any(isinstance(step, changes.AttachHostdev) for step in (*done, *under_way))
+    why, undone = str(error), list[changes.Step]()
+    if under_way:
+        why += f"; it is not known whether {verbs(under_way)} was done"
+    made = (
+        []
+        if named
+        else [step for step in reversed(done) if isinstance(step, changes.CreateVgpu) and not _was_there(step)]
+    )
+    for step in made:
+        try:
+            executor.execute(changes.inverse(step))
+        except errors.VgpumgrError as second:
+            why += f"; undoing {step.verb} failed too: {second}"
+            break
+        undone.append(step)
+    left = [step for step in done if step not in undone]
+    if not left:
+        return
+    undid = f"undone: {verbs(undone)}; " if undone else ""
+    slots = {step.claim.slot for step in left if isinstance(step, changes.PutClaim)}
+    stays = "".join(
+        f", the claim of slot {claim.slot} stays {claim.state}"
+        for claim in executor.document.claims
+        if claim.slot in slots
+    )
+    hint = f"{error.hint}; then {GOES_ON}" if error.hint else f"once libvirt answers, {GOES_ON}"
+    raise errors.PartialApply(f"{why} ({undid}left: {verbs(left)}{stays})", hint=hint) from error
+
+
+def _was_there(step: changes.Step) -> bool:
+    """A create that only entered what an earlier run had made: that run's work is not ours to take back."""
+    return isinstance(step, changes.CreateVgpu) and step.expect == changes.SAME
+
+
+def verbs(steps: Sequence[changes.Step]) -> str:
+    """Steps in words."""
+    return ", ".join(step.verb for step in steps)
