@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from tests.host.fakehost import BOOT
-from vgpumgr.lab import fuse, spec
+from vgpumgr.lab import fuse, spec, spec_reader
 from vgpumgr.lab.driver import Driver
 from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.tree import Tree
 
 if __name__ == "__main__":
     fleet, name, mountpoint = sys.argv[1:]
-    driver = Driver(spec.host_state(spec.load_spec(fleet).host(name), boot_id=BOOT))
+    driver = Driver(spec.host_state(spec_reader.load_spec(fleet).host(name), boot_id=BOOT))
     driver.enable_vfs()
     fuse.mount(Tree(driver, lambda: nvml_text(driver)), mountpoint)
