@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: install demo test lint lock clean
+.PHONY: install demo test lint bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -15,8 +15,8 @@ demo: install
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash tools/demo.sh
 
 lint: install
-	$(VENV)/bin/ruff check vgpumgr tests
-	$(VENV)/bin/ruff format --check vgpumgr tests
+	$(VENV)/bin/ruff check vgpumgr tests benchmarks
+	$(VENV)/bin/ruff format --check vgpumgr tests benchmarks
 	$(VENV)/bin/mypy
 	$(VENV)/bin/mypy --python-version 3.10 --cache-dir .mypy_cache/host vgpumgr/host
 	$(VENV)/bin/vermin --target=3.9- --no-tips --violations --quiet vgpumgr/host
@@ -26,6 +26,10 @@ lint: install
 test: install lint
 	$(VENV)/bin/pytest tests/core tests/inventory --cov=vgpumgr.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
 	$(VENV)/bin/pytest tests --ignore=tests/core --ignore=tests/inventory $(PYTEST_ARGS)
+
+# Ratios against a peer in the same run; nothing here is a test.
+bench: install
+	for file in benchmarks/*.py; do $(PY) $$file; done
 
 # The lock files are made anew from pyproject.toml, with hashes, for Python 3.11 and later on Linux.
 lock:
