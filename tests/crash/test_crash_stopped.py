@@ -20,7 +20,7 @@ pytestmark = pytest.mark.lab
 STOPPED_AT = {
     "a01": "before:put_claim",
     "b01": "request:2",
-    "c01": "before:attach_hostdev",
+    "c01": "write:attach_hostdev",
     "p01": "before:bind_claim",
     "d01": "request:3",
 }

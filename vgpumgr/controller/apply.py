@@ -30,7 +30,10 @@ def apply(session: Session, plan: Plan) -> None:
     try:
         Bounded(run.go, name="apply").result(threading.TIMEOUT_MAX)
     except errors.VgpumgrError as error:
-        undo(executor, run.done, error)
+        lost = _lost_lease(session, error)
+        undo(executor, run.done, lost or error)
+        if lost is not None:
+            raise lost from error
         if run.done:
             error.details = (*error.details, "what had been done before is undone")
         raise
@@ -46,6 +49,19 @@ def apply(session: Session, plan: Plan) -> None:
         else:
             undo(executor, run.done, failed)
         raise
+
+
+def _lost_lease(session: Session, error: errors.VgpumgrError) -> errors.LeaseLost | None:
+    """Whether a connection that went is the lock's lease that ended: the host ends it then, so that nothing more is written."""
+    if not isinstance(error, errors.Unreachable):
+        return None
+    try:
+        session.link.program.ping()
+    except errors.LeaseLost as lost:
+        return lost
+    except errors.HostError:
+        return None
+    return None
 
 
 class _Run:

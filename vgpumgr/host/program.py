@@ -19,6 +19,7 @@ from .nvml import load_pynvml
 from .protocol import BAD_REQUEST, LEASE_S, MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
 from .refusal import PeerGone
 from .server import Server
+from .session import end_session
 
 EXIT_LEASE = 3  # the exclusive lock's owner was silent for too long
 
@@ -156,6 +157,8 @@ def serve(server: Server, channel: Channel, *, lease_s: float = LEASE_S, root: O
         channel.send(json.dumps(refusal).encode("ascii") + b"\n", lease_s)
         return 1
     except Silence:
+        if server.locked:
+            end_session()
         return EXIT_LEASE
     except (PeerGone, BrokenPipeError, ConnectionError):
         return 0

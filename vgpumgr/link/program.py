@@ -286,5 +286,8 @@ class Program:
                     self._exchange("ping", {}, Deadline(PING_S))
                 except (HostError, wire.WireError, TimeoutError) as error:
                     if not stop.is_set():
-                        self._lost = str(error) or f"no answer within {humanize(PING_S)}"
+                        self._lost = (
+                            str(error).removeprefix(f"{self.host}: the host's lock is no longer ours: ")
+                            or f"no answer within {humanize(PING_S)}"
+                        )
                     return
