@@ -151,16 +151,18 @@ def no_capacity(
         return errors.NoCapacity(f"{host} has no NVIDIA GPU for {domain.name}", hint=f"vgpumgr discover {host}")
     fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits there either. "
     return errors.NoCapacity(
-        f"no GPU of {host} can take a {_size(profile)} vGPU for {domain.name}",
+        f"no GPU of {host} can take {_size(profile)} vGPU for {domain.name}",
         details=lines,
         hint=fits + "`vgpumgr profiles --fits`",
     )
 
 
 def _size(profile: profiles.Profile) -> str:
-    """4Q → 4 GiB, as the name says it; 0 stands for 512 MiB."""
-    digits = profiles.parse_type_name(f"any-{profile.short}").size_gb
-    return f"{digits} GiB" if digits else "512 MiB"
+    """4Q → a 4 GiB, 8Q → an 8 GiB, as the name says it; 0 stands for 512 MiB."""
+    size_gb = profiles.parse_type_name(f"any-{profile.short}").size_gb
+    if not size_gb:
+        return "a 512 MiB"
+    return f"{'an' if str(size_gb).startswith('8') or size_gb in (11, 18) else 'a'} {size_gb} GiB"
 
 
 def _guard_attach(view: HostView, domain: Domain) -> None:
