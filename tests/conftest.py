@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from typing import TYPE_CHECKING
 
 from tests.lab_fixtures import lab_factory, mdev_vf_lab
@@ -17,6 +19,12 @@ __all__ = ["lab_factory", "mdev_vf_lab"]
 LISTED_SKIPS = {
     "test_not_as_root_it_says_so": "the suite runs as root; this one is about everybody else",
 }
+
+
+def pytest_configure() -> None:
+    """A shell that starts the suite in the background has it ignore SIGINT, and every program it starts with it."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

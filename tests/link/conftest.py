@@ -116,7 +116,7 @@ class Sshd:
     def inside(self) -> list[str]:
         """What runs a command in the host's namespace."""
         assert self.process is not None
-        return ["nsenter", "-t", str(self.process.pid), "-m", "--"]
+        return ["nsenter", "-t", str(self.process.pid), "-m", "-r", "--"]
 
     def sessions(self) -> list[int]:
         """Pids of the processes that serve connections now."""
