@@ -7,7 +7,6 @@ import errno
 import functools
 import os
 import subprocess
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -183,29 +182,3 @@ def test_a_vendor_vfio_type_is_set_and_read_back(sysfs: Mounted) -> None:
     with pytest.raises(PermissionError) as caught:
         (files / "current_vgpu_type").write_text("0")
     assert caught.value.errno == errno.EPERM
-
-
-def test_a_whole_host_is_read_in_a_moment(sysfs: Mounted) -> None:
-    """64 VFs of 29 types. The aim is a tenth of a second; the bound leaves room for a busy machine."""
-    code = """
-import os, sys, time
-begin = time.perf_counter()
-count = 0
-for parent in os.listdir("class/mdev_bus"):
-    types = os.open(f"class/mdev_bus/{parent}/mdev_supported_types", os.O_RDONLY)
-    for name in os.listdir(types):
-        file = os.open(f"{name}/available_instances", os.O_RDONLY, dir_fd=types)
-        count += int(os.read(file, 4096))
-        os.close(file)
-    os.close(types)
-print(count, time.perf_counter() - begin)
-"""
-    best = 99.0
-    for _ in range(3):
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, cwd=sysfs.top
-        )
-        count, seconds = done.stdout.split()
-        assert int(count) == 64 * 29
-        best = min(best, float(seconds))
-    assert best < 2
