@@ -90,6 +90,9 @@ def _connect_first(endpoint: Endpoint, addresses: list[_Address], timeout_s: flo
             details=details,
         )
     _, last = failures[-1]
+    if isinstance(last, ConnectionResetError):
+        # A reset in the handshake is a refusal; so this one came after it, quicker than we could look.
+        raise Unreachable(endpoint.host, "banner", _reason(last), hint=_DROPPED) from last
     hint = "is sshd running there, and on that port?" if isinstance(last, ConnectionRefusedError) else None
     raise Unreachable(
         endpoint.host,
@@ -104,10 +107,10 @@ def _connect(address: _Address, timeout_s: float) -> socket.socket:
     connection = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         connection.settimeout(max(timeout_s, 0.001))
-        connection.connect(address.sockaddr)
         # Requests are one small line each and wait for their answer: Nagle would hold them back.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.connect(address.sockaddr)
     except BaseException:
         connection.close()
         raise
