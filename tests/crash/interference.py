@@ -52,7 +52,7 @@ class _BadLuck:
         self._struck = False
         self.step = ""
         self.noticed = threading.Event()
-        self.ports: set[int] = set()
+        self.ports: set[tuple[int, int]] = set()
 
     def at(self, point: str) -> None:
         if not self._struck and self._spec.get("at") == point:
@@ -85,7 +85,7 @@ class _BadLuck:
     def _kill_host_program(self) -> None:
         until = time.monotonic() + 5
         while time.monotonic() < until:
-            found = [pid for port in self.ports for pid in find_host_programs(port)]
+            found = [pid for ports in self.ports for pid in find_host_programs(*ports)]
             for pid in found:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -95,16 +95,19 @@ class _BadLuck:
             time.sleep(0.002)
 
 
-def find_host_programs(client_port: int) -> list[int]:
-    """The host programs (the Python, not the shell that started it) of the SSH connection from that port of ours."""
-    mark = f"SSH_CONNECTION=127.0.0.1 {client_port} ".encode()
+def find_host_programs(client_port: int, server_port: int) -> list[int]:
+    """The host programs (the Python, not the shell that started it) of the SSH connection between those ports.
+
+    Both ports: connections to two servers may well have the same port of ours, also another test run's.
+    """
+    mark = f"SSH_CONNECTION=127.0.0.1 {client_port} 127.0.0.1 {server_port}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             argv = (folder / "cmdline").read_bytes().split(b"\0")
             if argv[1:3] == [b"-I", b"-c"] and b"vgpumgr_host" in argv[3] and b"pump" not in argv[4:]:
                 environment = (folder / "environ").read_bytes().split(b"\0")
-                if any(item.startswith(mark) for item in environment):
+                if mark in environment:
                     found.append(int(folder.name))
     return found
 
@@ -114,7 +117,8 @@ def _wrap_connection(bad_luck: _BadLuck) -> None:
 
     def open_connection(endpoint: Endpoint, deadlines: Deadlines) -> ssh.SshConnection:
         connection = really(endpoint, deadlines)
-        bad_luck.ports.add(connection._socket.getsockname()[1])
+        ours = connection._socket
+        bad_luck.ports.add((ours.getsockname()[1], ours.getpeername()[1]))
         return connection
 
     ssh.open_connection = open_connection
