@@ -14,15 +14,18 @@ from tests.acceptance.command import Ran, vgpumgr, vgpus
 if TYPE_CHECKING:
     from tests.lab_fixtures import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.timeout(900),
+]  # thirty attaches, each with a --check and two looks at the host
 
 HOST = "kvm01"
 GPUS = ("0000:41:00.0", "0000:81:00.0")
 PER_GPU = 12
 WANT = [f"vm{number:02}" for number in range(1, 31)]
 FIT, OVER = WANT[: 2 * PER_GPU], WANT[2 * PER_GPU :]
-# A --check is compared before these attaches: the empty host, a half full one, the last place, no place.
-CHECKED = {"vm01": 3, "vm13": 3, "vm24": 3, "vm25": 5}
+# Before each attach a --check, and what it ends with: something to do, or no place.
+CHECKED = {vm: 3 if vm in FIT else 5 for vm in WANT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
