@@ -7,7 +7,8 @@ its stdin and each answer one JSON line on its stdout, in order. A request is {"
     do        fields                          ok
     observe   wait_s                          Snapshot (under the shared lock, which is given back at once)
     lock      by, wait_s                      Snapshot (under the exclusive lock, which is kept)
-    execute   step, deadline_s                {"entry": LedgerEntry | null, "vgpu": VgpuFact | null, "note": text | null}
+    execute   step, deadline_s                {"entry": LedgerEntry | null, "vgpu": VgpuFact | null, "note": text | null,
+                                               "scheduler": SchedulerFact | null (as read back, set_scheduler only)}
     ping                                      {}
     unlock    gpus (list of GPU UUIDs)        Snapshot of these GPUs only; then the lock is given back
 
@@ -15,7 +16,7 @@ Every key of every object is always there; what is unknown is null and has a row
 Python 3.9: this file runs on the hypervisor.
 """
 
-from typing import Dict, List, Optional, TypedDict
+from typing import Dict, List, Optional, TypedDict, Union
 
 PROTOCOL = 1
 MAGIC = "VGPUMGR/1 "
@@ -41,6 +42,19 @@ LEDGER_BROKEN = "LedgerBroken"  # path
 NOT_ROOT = "NotRoot"
 BAD_REQUEST = "BadRequest"
 INTERNAL = "Internal"
+NVML_REFUSED = "NvmlRefused"  # function, code (NVML's number); message has NVML's text
+
+# scheduler policies, as people write them
+BEST_EFFORT = "best-effort"
+EQUAL_SHARE = "equal-share"
+FIXED_SHARE = "fixed-share"
+
+# verbs of steps
+CREATE_VGPU = "create_vgpu"
+DESTROY_VGPU = "destroy_vgpu"
+PARK_VGPU = "park_vgpu"
+SET_SCHEDULER = "set_scheduler"
+WRITE_MODPROBE = "write_modprobe"
 
 
 class Hello(TypedDict):
@@ -88,6 +102,43 @@ class ParentFact(TypedDict):
     vgpus: List[VgpuFact]
 
 
+class SchedulerCapsFact(TypedDict):
+    """What NVML says that the driver would take (nvmlVgpuSchedulerCapabilities_t); it clamps silently what lies beyond.
+
+    `arr`: adaptive (strict) round robin is known to the driver. Time slices in ns, frequencies in Hz.
+    """
+
+    policies: List[str]
+    arr: bool
+    min_time_slice_ns: int
+    max_time_slice_ns: int
+    min_frequency_hz: int
+    max_frequency_hz: int
+    min_averaging_factor: int
+    max_averaging_factor: int
+
+
+class EngineSchedulerFact(TypedDict):
+    """How one engine is shared now. Null: unknown, or (slice and factor) no vGPU is active, when NVML gives 0.
+
+    `engine` is graphics, nvenc0 or nvenc1; the v1 call knows no engines, and its one row is graphics.
+    """
+
+    engine: str
+    policy: Optional[str]
+    arr: Optional[bool]
+    averaging_factor: Optional[int]
+    time_slice_ns: Optional[int]
+
+
+class SchedulerFact(TypedDict):
+    """The run-time layer. `api` 1: nvmlDevice…SchedulerState; 2: …_v2 (from r595), per engine, round robin always adaptive."""
+
+    api: int
+    caps: SchedulerCapsFact
+    engines: List[EngineSchedulerFact]
+
+
 class GpuFact(TypedDict):
     """A physical function. `framework` is null where neither mdev nor nvidia/ directories are there (VFs off)."""
 
@@ -103,6 +154,7 @@ class GpuFact(TypedDict):
     framebuffer_mib: Optional[int]
     types: Optional[List[TypeFact]]
     parents: List[ParentFact]
+    scheduler: Optional[SchedulerFact]
 
 
 class HandleFact(TypedDict):
@@ -150,6 +202,20 @@ class LedgerEntry(TypedDict):
     state: str
 
 
+class ModprobeFact(TypedDict):
+    """A file of /etc/modprobe.d that has an `options nvidia` line, whole."""
+
+    path: str
+    text: str
+
+
+class ModuleFact(TypedDict):
+    """What the nvidia module was loaded with: two lines of /proc/driver/nvidia/params; empty where nothing was given."""
+
+    registry_dwords: str
+    registry_dwords_per_device: str
+
+
 class UnknownFact(TypedDict):
     what: str
     why: str
@@ -167,6 +233,8 @@ class Snapshot(TypedDict):
     handles: Optional[List[HandleFact]]
     active: Optional[List[ActiveFact]]
     ledger: Optional[List[LedgerEntry]]
+    modprobe: Optional[List[ModprobeFact]]
+    module: Optional[ModuleFact]
     unknown: List[UnknownFact]
 
 
@@ -193,3 +261,36 @@ class Step(TypedDict):
     placement_id: Optional[int]
     mig: Optional[str]
     expect: str
+
+
+class SchedulerSetting(TypedDict):
+    """What NVML is told. Null: the driver's default. A time slice goes with arr false; the other two with arr true or null."""
+
+    policy: str
+    arr: Optional[bool]
+    averaging_factor: Optional[int]
+    frequency_hz: Optional[int]
+    time_slice_ns: Optional[int]
+
+
+class SchedulerStep(TypedDict):
+    """verb set_scheduler: every engine of the GPU gets the setting. `expect`: the policy of each engine, as was read."""
+
+    verb: str
+    gpu: str
+    gpu_pci: str
+    api: int
+    setting: SchedulerSetting
+    expect: Dict[str, Optional[str]]
+
+
+class ModprobeStep(TypedDict):
+    """verb write_modprobe: the file /etc/modprobe.d/NAME.conf gets this text (null: it goes); expect: its text before."""
+
+    verb: str
+    path: str
+    text: Optional[str]
+    expect: Optional[str]
+
+
+AnyStep = Union[Step, SchedulerStep, ModprobeStep]
