@@ -1,0 +1,1 @@
+"""What the controller keeps for itself: history, and the lock of the nightly run. Nothing desired; deleting it loses no wish."""
