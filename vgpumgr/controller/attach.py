@@ -11,7 +11,7 @@ from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.finding_vms import FoundVm, find_vm
 from vgpumgr.controller.results import ChangeResult, Consent, Planned
 from vgpumgr.controller.session import open_session
-from vgpumgr.core import attaching, detaching, listing, names, placement, profiles
+from vgpumgr.core import attaching, detaching, gpu_choice, listing, names, placement, profiles
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
 
@@ -66,7 +66,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent) -> Change
                 at=at,
                 policy=session.declaration.policy,
                 replace=options.replace,
-                gpus=_gpus(view, options.gpu_id),
+                gpus=gpu_choice.named(view.snapshot, options.gpu_id),
             )
             return attaching.plan_attach(view, request)
 
@@ -189,22 +189,6 @@ def _origin(host: HostDeclaration, vm: str, options: AttachOptions, wish: Wish) 
             hint="change the inventory, or use another --slot",
         )
     return "inventory"
-
-
-def _gpus(view: HostView, gpu_id: str | None) -> tuple[str, ...] | None:
-    if gpu_id is None:
-        return None
-    wanted = names.parse_gpu_uuid(gpu_id) if gpu_id.upper().startswith("GPU-") else names.parse_pci_address(gpu_id)
-    for gpu in view.snapshot.gpus:
-        if wanted in (gpu.uuid, gpu.pci):
-            if gpu.uuid is None:
-                raise errors.UnknownGpu(
-                    f"the UUID of GPU {gpu.pci} of {view.snapshot.host} cannot be read, so nothing is written to it",
-                    hint=f"vgpumgr discover {view.snapshot.host} says why",
-                )
-            return (gpu.uuid,)
-    have = [f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {gpu.uuid or '?'}" for gpu in view.snapshot.gpus]
-    raise errors.UnknownGpu(f"{view.snapshot.host} has no GPU {gpu_id}", details=have, hint="it has these")
 
 
 def _slots(have: tuple[Slot, ...], vm: str, options: DetachOptions) -> tuple[Slot, ...]:
