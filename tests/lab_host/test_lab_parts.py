@@ -20,6 +20,7 @@ from vgpumgr.lab.holder import read_guest
 from vgpumgr.lab.layout import HostRecord, LabRecord, Layout, is_running, start_time
 from vgpumgr.lab.libvirtd import domain_xml
 from vgpumgr.lab.model import ForeignSpec, VmSpec
+from vgpumgr.lab.root import HostRoot
 from vgpumgr.lab.sshd import reserve_port
 
 if TYPE_CHECKING:
@@ -159,3 +160,12 @@ def test_the_control_socket_carries_answers_and_errors_on_a_long_path(tmp_path: 
         server.join(10)
     with pytest.raises(LabError, match="does not run"):
         control.ask(folder, "status")
+
+
+def test_a_device_node_waits_for_the_boot_to_make_dev_vfio(tmp_path: Path) -> None:
+    """What follows the driver runs beside a boot, and must not be the one who makes the folder that the boot makes."""
+    root = HostRoot(folder=tmp_path)
+    (root.path / "dev").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError):
+        root.make_vfio_node("20")
+    assert list((root.path / "dev").iterdir()) == []

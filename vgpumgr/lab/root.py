@@ -121,10 +121,16 @@ class HostRoot:
         target.chmod(mode)
 
     def make_vfio_node(self, name: str) -> None:
-        """/dev/vfio/NAME: a character device that can be opened, which is all that a holder does with it here."""
-        target = self.path / "dev/vfio" / name
+        """/dev/vfio/NAME: a character device that can be opened, which is all that a holder does with it here.
+
+        Raises FileNotFoundError where a boot has not filled /dev yet: it makes /dev/vfio itself.
+        """
+        folder = self.path / "dev/vfio"
+        target = folder / name
         if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
+            if not folder.is_dir():
+                raise FileNotFoundError(folder)
+            target.parent.mkdir(exist_ok=True)
             os.mknod(target, stat.S_IFCHR | 0o600, os.makedev(*DEVICES["null"]))
 
     def vfio_nodes(self) -> set[str]:
