@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: install demo test lint bench lock clean
+.PHONY: install demo test lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -15,8 +15,8 @@ demo: install
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash tools/demo.sh
 
 lint: install
-	$(VENV)/bin/ruff check vgpumgr tests benchmarks
-	$(VENV)/bin/ruff format --check vgpumgr tests benchmarks
+	$(VENV)/bin/ruff check vgpumgr tests benchmarks tools
+	$(VENV)/bin/ruff format --check vgpumgr tests benchmarks tools
 	$(VENV)/bin/mypy
 	$(VENV)/bin/mypy --python-version 3.10 --cache-dir .mypy_cache/host vgpumgr/host
 	$(VENV)/bin/vermin --target=3.9- --no-tips --violations --quiet vgpumgr/host
@@ -27,6 +27,10 @@ lint: install
 test: install lint
 	$(VENV)/bin/pytest tests/core tests/inventory -n 2 --cov=vgpumgr.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
 	$(VENV)/bin/pytest tests --ignore=tests/core --ignore=tests/inventory -n 2 --dist loadfile --durations=10 $(PYTEST_ARGS)
+
+# docs/cli.md from the commands' own texts; a test fails where it is not what they say.
+docs: install
+	$(PY) tools/cli_reference.py
 
 # Ratios against a peer in the same run; nothing here is a test.
 bench: install

@@ -36,6 +36,11 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
 }
 
 
+def families() -> dict[str, dict[str, str]]:
+    """Every command with its line of help, by family, in the order of `--help`."""
+    return {title: {name: text for name, (_, _, text) in family.items()} for title, family in _COMMANDS.items()}
+
+
 class _Program(click.Group):
     """A group whose commands are imported when they are used."""
 
@@ -63,9 +68,9 @@ class _Program(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- as above
-        for title, family in _COMMANDS.items():
+        for title, family in families().items():
             with formatter.section(title):
-                formatter.write_dl([(name, text) for name, (_, _, text) in family.items()])
+                formatter.write_dl(list(family.items()))
 
 
 def _print_versions(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001 -- click's signature
