@@ -125,7 +125,7 @@ def test_the_driver_refuses_another_size_and_the_ledger_keeps_no_trace(host: Fak
 
 def test_everything_that_a_gpu_without_nvml_can_tell_is_told(host: FakeHost) -> None:
     _, snapshot = locked(host)
-    nvml_only = {"mode", "framebuffer_mib"}
+    nvml_only = {"mode", "framebuffer_mib", "scheduler"}
     for gpu in snapshot["gpus"]:
         assert all(value is not None for key, value in gpu.items() if key not in nvml_only)
         assert all(parent["creatable"] for parent in gpu["parents"])

@@ -75,7 +75,12 @@ def test_create_then_destroy_leaves_the_host_as_it_was(tmp_path: Path, framework
     assert (answer["vgpu"]["uuid"], answer["vgpu"]["type_id"]) == (step["uuid"], 560)
     assert answer["note"] is None
     assert vgpus(asker) == [(step["parent"], step["uuid"], 560)]
-    assert asker.execute(make_destroy(framework))["ok"] == {"entry": None, "vgpu": None, "note": None}
+    assert asker.execute(make_destroy(framework))["ok"] == {
+        "entry": None,
+        "vgpu": None,
+        "note": None,
+        "scheduler": None,
+    }
     assert (vgpus(asker), host.entries()) == ([], [])
 
 

@@ -39,6 +39,8 @@ SNAPSHOT = {
     "handles": [],
     "active": [],
     "ledger": [],
+    "modprobe": [],
+    "module": None,
     "unknown": [],
 }
 END = b""
@@ -110,7 +112,7 @@ def accept(request: dict[str, Any]) -> bytes:
     """What a host program with nothing to object answers."""
     ok: object = {
         "ping": {},
-        "execute": {"entry": None, "vgpu": None, "note": None},
+        "execute": {"entry": None, "vgpu": None, "note": None, "scheduler": None},
     }.get(request["do"], SNAPSHOT)
     return render_ok(request, ok)
 
@@ -130,7 +132,7 @@ def test_a_whole_session_is_four_requests_and_pings_do_not_count() -> None:
     program = start(script)
     assert program.hello == HELLO
     assert program.lock(by="anna@ctl1", wait_s=60) == SNAPSHOT
-    assert program.execute(STEP, deadline_s=20) == {"entry": None, "vgpu": None, "note": None}
+    assert program.execute(STEP, deadline_s=20) == {"entry": None, "vgpu": None, "note": None, "scheduler": None}
     program.ping()
     assert program.unlock(["GPU-9f"]) == SNAPSHOT
     assert program.requests == 3

@@ -120,6 +120,8 @@ def make_snapshot() -> dict[str, Any]:
         "handles": None,
         "active": [],
         "ledger": None,
+        "modprobe": None,
+        "module": None,
         "unknown": [{"what": "a", "why": "b"}],
     }
 

@@ -8,6 +8,7 @@ from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, 
 
 from . import gpu, ledger, mdev, pci
 from .files import Root, Unknowns, read_all
+from .module import read_modprobe, read_module
 from .nvml import NvmlGpu, NvmlReport, Wanted, read_nvml
 from .protocol import (
     MDEV_PF,
@@ -53,6 +54,8 @@ def observe(root: Root, load_nvml: Callable[[], Any], only: Optional[Collection[
         "handles": handles,
         "active": _active(seen, report, handles or [], gpus, unknown),
         "ledger": entries,
+        "modprobe": read_modprobe(root, unknown),
+        "module": read_module(root, unknown),
         "unknown": unknown.rows,
     }
 
@@ -174,6 +177,7 @@ def _gpu_fact(
             unknown.add("{}.{}".format(what, key), report.failure)
     types = None
     if seen.offer.framework is not None:
+        unknown.add(what + ".scheduler", "not read yet")
         types = gpu.unify_types(seen.offer.types, nvml.types)
         known = {fact["id"]: fact for fact in types}
         ours = [entry for entry in entries if entry["gpu_uuid"] == uuid]
@@ -191,6 +195,7 @@ def _gpu_fact(
         "framebuffer_mib": nvml.framebuffer_mib,
         "types": types,
         "parents": seen.offer.parents,
+        "scheduler": None,
     }
 
 

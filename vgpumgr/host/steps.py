@@ -227,4 +227,4 @@ def _deadline(path: str, why: str, error: Optional[Exception]) -> NoReturn:
 
 
 def _answer(entry: Optional[Entry], vgpu: Optional[VgpuFact], note: Optional[str]) -> Dict[str, Any]:
-    return {"entry": None if entry is None else entry_fact(entry), "vgpu": vgpu, "note": note}
+    return {"entry": None if entry is None else entry_fact(entry), "vgpu": vgpu, "note": note, "scheduler": None}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
 
 from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
 from vgpumgr.host import protocol
-from vgpumgr.host.protocol import Hello, LedgerEntry, Snapshot, Step, VgpuFact
+from vgpumgr.host.protocol import AnyStep, Hello, LedgerEntry, SchedulerFact, Snapshot, VgpuFact
 from vgpumgr.link import bootstrap, refusals, wire
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 
@@ -39,11 +39,15 @@ _EXIT_LEASE = 3  # host/program.py: the lock's owner was silent for too long
 
 
 class ExecuteResult(TypedDict):
-    """What a step led to: its ledger entry and the vGPU as read back (null once gone), and a remark if any."""
+    """What a step led to: its ledger entry and the vGPU as read back (null once gone), a remark if any.
+
+    `scheduler`: as read back, of set_scheduler alone.
+    """
 
     entry: LedgerEntry | None
     vgpu: VgpuFact | None
     note: str | None
+    scheduler: SchedulerFact | None
 
 
 class ByteStream(Protocol):
@@ -104,7 +108,7 @@ class Program:
         threading.Thread(target=self._keep_alive, args=(self._stop_pinging,), name="vgpumgr-ping", daemon=True).start()
         return self._checked(ok, Snapshot, "snapshot")
 
-    def execute(self, step: Step, *, deadline_s: float) -> ExecuteResult:
+    def execute(self, step: AnyStep, *, deadline_s: float) -> ExecuteResult:
         """Carry out one step under the lock. The host program gives up at `deadline_s` and says what may still happen."""
         ok = self._request("execute", {"step": step, "deadline_s": deadline_s}, deadline_s + self._request_s)
         return self._checked(ok, ExecuteResult, "result")
