@@ -1,9 +1,14 @@
-"""One function over many hosts in bounded parallel: a host that fails is an outcome, never the end of the others."""
+"""One function over many hosts in bounded parallel: a host that fails, or does not end, is an outcome of its own.
+
+Each host has a daemon thread, so that one that hangs below us (a stopped peer, a library without a timeout) can be left
+behind: it neither holds up the others nor the end of the program.
+"""
 
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
+import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -18,6 +23,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 MAX_WORKERS = 32  # more threads hide no more latency: the interpreter lock is the ceiling (measured, paramiko 5.1)
+STAGE = "run"  # of the errors.HostDeadline of a host that was left behind
+_TELL_EVERY_S = 10.0
 logger = logging.getLogger(__name__)
 
 
@@ -30,12 +37,109 @@ class Outcome(Generic[Result]):
     error: errors.VgpumgrError | None
 
 
-def fan_out(hosts: Sequence[HostDeclaration], work: Callable[[HostDeclaration], Result]) -> tuple[Outcome[Result], ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long each host may take, from its own beginning, and what is done about one that takes longer.
+
+    `abort` ends what is open to that host, without waiting; `tell` is given a line now and then that names who still runs.
+    With `stop`, a first Ctrl-C sets it and waits for the hosts under way, which look at it between two pieces of work.
+    """
+
+    seconds: float
+    abort: Callable[[HostName], None]
+    tell: Callable[[str], None]
+    stop: threading.Event | None = None
+
+
+def fan_out(
+    hosts: Sequence[HostDeclaration], work: Callable[[HostDeclaration], Result], patience: Patience | None = None
+) -> tuple[Outcome[Result], ...]:
     """Run `work` for every host; the answers come back in the order of the hosts."""
-    if not hosts:
-        return ()
-    with ThreadPoolExecutor(max_workers=min(MAX_WORKERS, len(hosts)), thread_name_prefix="host") as pool:
-        return tuple(pool.map(lambda host: _one(host, work), hosts))
+    return _Crowd(hosts, work, patience).wait() if hosts else ()
+
+
+class _Crowd(Generic[Result]):
+    """The hosts under way. `_turn` guards everything; whoever changes anything says so on it."""
+
+    def __init__(
+        self,
+        hosts: Sequence[HostDeclaration],
+        work: Callable[[HostDeclaration], Result],
+        patience: Patience | None,
+    ) -> None:
+        self._hosts = hosts
+        self._work = work
+        self._patience = patience
+        self._turn = threading.Condition()
+        self._waiting = list(reversed(hosts))
+        self._started: dict[HostName, float] = {}
+        self._outcomes: dict[HostName, Outcome[Result]] = {}
+        self._told = time.monotonic()
+
+    def wait(self) -> tuple[Outcome[Result], ...]:
+        try:
+            self._wait()
+        except KeyboardInterrupt:
+            stop = self._patience.stop if self._patience else None
+            if stop is None or stop.is_set():
+                raise
+            stop.set()
+            with self._turn:
+                self._waiting.clear()
+                running = ", ".join(self._running())
+            assert self._patience is not None
+            self._patience.tell(
+                f"interrupted: {running} may finish what is under way; once more leaves it to the next run"
+            )
+            self._wait()
+            raise
+        return tuple(self._outcomes[host.name] for host in self._hosts)
+
+    def _wait(self) -> None:
+        with self._turn:
+            while self._waiting or self._running():
+                while self._waiting and len(self._running()) < MAX_WORKERS:
+                    self._start(self._waiting.pop())
+                self._turn.wait(timeout=0.5)
+                self._leave_late_ones()
+                self._tell()
+
+    def _running(self) -> list[HostName]:
+        return [name for name in self._started if name not in self._outcomes]
+
+    def _start(self, host: HostDeclaration) -> None:
+        self._started[host.name] = time.monotonic()
+        threading.Thread(target=self._run, args=(host,), name=f"host-{host.name}", daemon=True).start()
+
+    def _run(self, host: HostDeclaration) -> None:
+        outcome = _one(host, self._work)
+        with self._turn:
+            self._outcomes.setdefault(host.name, outcome)  # one that was left behind keeps that outcome
+            self._turn.notify_all()
+
+    def _leave_late_ones(self) -> None:
+        patience = self._patience
+        if patience is None:
+            return
+        for name in self._running():
+            if time.monotonic() - self._started[name] > patience.seconds:
+                late = errors.HostDeadline(
+                    name,
+                    STAGE,
+                    f"not done after {patience.seconds:g} s, and left behind",
+                    hint="nothing is lost: the same command again looks afresh and goes on from what is there",
+                )
+                self._outcomes[name] = Outcome(host=name, value=None, error=late)
+                threading.Thread(target=patience.abort, args=(name,), name=f"abort-{name}", daemon=True).start()
+
+    def _tell(self) -> None:
+        moment = time.monotonic()
+        if self._patience is None or moment - self._told < _TELL_EVERY_S:
+            return
+        self._told = moment
+        running = [f"{name} ({moment - self._started[name]:.0f} s)" for name in self._running()]
+        if running:
+            self._patience.tell(f"still running: {', '.join(running)}")
 
 
 def _one(host: HostDeclaration, work: Callable[[HostDeclaration], Result]) -> Outcome[Result]:

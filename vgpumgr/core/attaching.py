@@ -81,8 +81,33 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[changes.Step,
         at=claim.at,
         policy=placement.SPREAD,
     )
+    return _mending(view, domain, request)[1]
+
+
+def plan_mending(view: HostView, request: AttachRequest) -> Plan:
+    """What makes a slot whole again that has the wish already: its vGPU, its definition, its claim. Destroys nothing.
+
+    A managed-save image forbids a change of the definition, and not that the vGPU is made again: the image needs it.
+    Raises as plan_attach does.
+    """
+    domain = plans.find_domain(view, request.vm)
+    detaching.guard_ledger(view)
+    target, steps = _mending(view, domain, request)
+    if any(not isinstance(step, changes.CreateVgpu) for step in steps):
+        _guard_attach(view, domain)
+    return plans.Plan(
+        vm=domain,
+        slot=request.slot,
+        steps=steps,
+        findings=attach_findings(view, domain, request.slot, target),
+        fingerprint=plans.fingerprint(view, domain),
+        target=target,
+    )
+
+
+def _mending(view: HostView, domain: Domain, request: AttachRequest) -> tuple[VgpuSpec, tuple[changes.Step, ...]]:
     target, _, expect = _target(view, domain, request)
-    return tuple(_attach_steps(view, domain, request, target, expect))
+    return target, tuple(_attach_steps(view, domain, request, target, expect))
 
 
 def _target(
@@ -207,7 +232,7 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
                 f"{domain.name} slot {request.slot} is bound on another host (machine-id {claim.binding.host})",
                 hint="--replace makes a new vGPU here; the other host's stays until it is detached there",
             )
-    elif claim is not None and not _serves(claim, request) and not request.replace:
+    elif claim is not None and not serves(claim, request) and not request.replace:
         had = f"{claim.binding.type_name} on {claim.binding.parent} of GPU {_pci(view, claim.binding)}"
         same = profiles.same_wish(claim.wish, request.wish)
         raise errors.ConflictingClaim(
@@ -229,7 +254,8 @@ def _pci(view: HostView, binding: claims.Binding) -> str:
     return gpu.pci if gpu else binding.gpu_uuid
 
 
-def _serves(claim: Claim, request: AttachRequest) -> bool:
+def serves(claim: Claim, request: AttachRequest) -> bool:
+    """Whether a claim is what was asked: the same wish, on a GPU that was allowed."""
     if not profiles.same_wish(claim.wish, request.wish):
         return False
     return request.gpus is None or claim.binding.gpu_uuid in request.gpus
@@ -317,7 +343,7 @@ def _pending_place(
     view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None
 ) -> tuple[VgpuSpec, placement.Placed] | None:
     """The place a claim without a ledger entry was bound to, while it is still free; it reserves nothing by itself."""
-    if claim is None or not _serves(claim, request) or claim.binding.host != view.snapshot.machine:
+    if claim is None or not serves(claim, request) or claim.binding.host != view.snapshot.machine:
         return None
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     parent = next((item for item in gpu.parents if item.pci == claim.binding.parent), None) if gpu else None

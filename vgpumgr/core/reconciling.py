@@ -1,0 +1,281 @@
+"""(declared, observed) → what one host needs so that every VM has what was declared or once bound to it.
+
+The work of a host is a list of jobs in the order that survives: what the inventory no longer wants goes first (it makes
+room), then schedulers (an empty GPU takes one without moving anything), then the vGPUs: those with a place before new
+ones. Each job is planned on what the ones before it will have left, by the same functions that attach and detach use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from vgpumgr import errors
+from vgpumgr.core import (
+    attaching,
+    changes,
+    claims,
+    detaching,
+    findings,
+    gpu_choice,
+    names,
+    profiles,
+    simulate,
+)
+from vgpumgr.core import drift as drifts
+from vgpumgr.core import plan as plans
+from vgpumgr.core.commands import command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.claims import Claim
+    from vgpumgr.core.domain_xml import Domain
+    from vgpumgr.core.drift import Drift
+    from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
+    from vgpumgr.core.names import HostName, Slot, VmName, VmUuid
+    from vgpumgr.core.observed import Finding, HostView
+    from vgpumgr.core.plan import Plan
+
+ATTACH = "attach"
+INVENTORY = "inventory"
+_SERVED_FINDINGS = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serve:
+    """Give a slot what it was declared with, or what its claim once got. `declared` None: the claim alone wants it."""
+
+    vm: VmName
+    slot: Slot
+    declared: SlotDeclaration | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """Take back what a declaration gave that is gone."""
+
+    vm: VmName
+    uuid: VmUuid
+    slot: Slot
+
+
+Job: TypeAlias = Serve | Free
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One reconcile: who runs it (user@controller) and when (RFC 3339, UTC); both go into the claims it writes."""
+
+    by: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One job, planned (`plan`) or refused (`refused`); exactly one of the two is set. `drift` says why there are steps."""
+
+    job: Job
+    plan: Plan | None
+    refused: errors.VgpumgrError | None
+    drift: tuple[Drift, ...]
+
+    @property
+    def steps(self) -> tuple[changes.Step, ...]:
+        return self.plan.steps if self.plan else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPlan:
+    """All jobs of one host, in their order. `ours`: how many vGPUs its ledger names now, which guards compare with."""
+
+    host: HostName
+    units: tuple[Unit, ...]
+    findings: tuple[Finding, ...]
+    fingerprint: str
+    ours: int
+
+    @property
+    def steps(self) -> tuple[changes.Step, ...]:
+        return tuple(step for unit in self.units for step in unit.steps)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.steps)
+
+    @property
+    def takes_away(self) -> tuple[changes.Step, ...]:
+        """What a person is asked about."""
+        return tuple(step for unit in self.units if unit.plan for step in unit.plan.takes_away)
+
+    @property
+    def destroys(self) -> int:
+        return sum(changes.destroys(step) for step in self.steps)
+
+    @property
+    def drift(self) -> tuple[Drift, ...]:
+        return tuple(row for unit in self.units for row in unit.drift)
+
+
+def plan_host(view: HostView, declared: HostDeclaration, run: Run) -> HostPlan:
+    """Plan every job of a host. Raises LedgerBroken; what a single job is refused for is in its unit."""
+    detaching.guard_ledger(view)
+    units: list[Unit] = []
+    after = view
+    for job in jobs(view, declared):
+        unit = plan_job(after, declared, job, run)
+        units.append(unit)
+        after = simulate.apply(after, unit.steps)
+    return HostPlan(
+        host=view.snapshot.host,
+        units=tuple(units),
+        findings=_findings(view, units),
+        fingerprint=_fingerprint(view),
+        ours=len(view.snapshot.ledger or ()),
+    )
+
+
+def jobs(view: HostView, declared: HostDeclaration) -> tuple[Job, ...]:
+    """What there is to look after on a host, in the order in which it is done."""
+    return (*_frees(view, declared), *_serves(view, declared))
+
+
+def _frees(view: HostView, declared: HostDeclaration) -> Iterator[Free]:
+    for domain in sorted(view.domains, key=lambda item: item.name):
+        for claim in _own_claims(view, domain):
+            if claim.origin == INVENTORY and _declaration(declared, domain.name, claim.slot) is None:
+                yield Free(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
+
+
+def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
+    found = [
+        Serve(vm=vm.name, slot=slot.slot, declared=slot)
+        for vm in declared.vms.values()
+        for slot in vm.slots.values()
+        if slot.wish.profile is not None  # the other ways to ask are not built yet, as a finding of the inventory says
+    ]
+    for domain in view.domains:
+        for claim in _own_claims(view, domain):
+            once_bound = claim.state == claims.BOUND and claim.origin == ATTACH and not _reverted(view, domain, claim)
+            if once_bound and _declaration(declared, domain.name, claim.slot) is None:
+                found.append(Serve(vm=domain.name, slot=claim.slot, declared=None))
+    return tuple(sorted(found, key=lambda job: (not _has_place(view, job), job.vm, names.slot_order(job.slot))))
+
+
+def _own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
+    """The claims that are this VM's and this host's: not a copy's, not of a VM that moved, not unreadable."""
+    if domain.problem or domain.claim_problem or domain.copied or domain.claims is None:
+        return ()
+    return tuple(claim for claim in domain.claims.claims if claim.binding.host == view.snapshot.machine)
+
+
+def _declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclaration | None:
+    found = declared.vms.get(vm)
+    return found.slots.get(slot) if found else None
+
+
+def _reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether the definition went back behind the ledger: a snapshot or a restore."""
+    return any(entry.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot))
+
+
+def _has_place(view: HostView, job: Serve) -> bool:
+    return any((entry.vm_name, entry.slot) == (job.vm, job.slot) for entry in view.snapshot.ledger or ())
+
+
+def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: Run) -> Unit:
+    """Plan one job on a view. What it is refused for becomes part of the unit, for the others go on."""
+    try:
+        match job:
+            case Serve():
+                return _plan_serve(view, declared, job, run)
+            case Free():
+                return _plan_free(view, job, run)
+    except errors.VgpumgrError as error:
+        return Unit(job=job, plan=None, refused=error, drift=())
+
+
+def _plan_serve(view: HostView, declared: HostDeclaration, job: Serve, run: Run) -> Unit:
+    domain = next((item for item in view.domains if item.name == job.vm), None)
+    if domain is None:
+        where = f" ({job.declared.where})" if job.declared else ""
+        near = names.nearest(job.vm, {item.name for item in view.domains})
+        raise errors.UnknownVm(
+            f"{view.snapshot.host} has no VM {job.vm!r}{where}", hint=f"did you mean {near}?" if near else None
+        )
+    claim = domain.claim(job.slot)
+    request = _request(view, declared, domain, job, run)
+    whole = claim is not None and claim.state == claims.BOUND and attaching.serves(claim, request)
+    if job.declared is None or (whole and domain.managed_save):
+        plan = attaching.plan_mending(view, request)
+    else:
+        plan = attaching.plan_attach(view, request)
+    return Unit(job=job, plan=plan, refused=None, drift=drifts.of_slot(view, domain, job.slot, request.wish, plan))
+
+
+def _request(
+    view: HostView, declared: HostDeclaration, domain: Domain, job: Serve, run: Run
+) -> attaching.AttachRequest:
+    claim = domain.claim(job.slot)
+    if job.declared is None:
+        assert claim is not None
+        return attaching.AttachRequest(
+            vm=domain.uuid,
+            slot=job.slot,
+            wish=claim.wish,
+            origin=claim.origin,
+            by=claim.by,
+            at=claim.at,
+            policy=declared.policy,
+        )
+    request = attaching.AttachRequest(
+        vm=domain.uuid,
+        slot=job.slot,
+        wish=job.declared.wish,
+        origin=INVENTORY,
+        by=run.by,
+        at=run.at,
+        policy=job.declared.policy or declared.policy,
+        gpus=gpu_choice.named(view.snapshot, job.declared.gpu_id),
+    )
+    if claim is None or attaching.serves(claim, request) or not _is_ours_here(view, domain, claim):
+        return request
+    if claim.origin == INVENTORY:
+        return replace(request, replace=True)
+    raise errors.ConflictingClaim(
+        f"{domain.name} slot {job.slot} has {claim.binding.type_name}, attached by {claim.by} as "
+        f"{profiles.describe(claim.wish)}, and is declared with {profiles.describe(job.declared.wish)} ({job.declared.where})",
+        hint=f"`{command('attach', domain.name, slot=job.slot, options=(*profiles.options(job.declared.wish), '--replace'))}` "
+        "carries the declaration out, or change the inventory",
+    )
+
+
+def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
+    return not domain.copied and claim.binding.host == view.snapshot.machine
+
+
+def _plan_free(view: HostView, job: Free, run: Run) -> Unit:
+    request = detaching.DetachRequest(vm=job.uuid, slots=(job.slot,), by=run.by, at=run.at)
+    plan = detaching.plan_detach(view, request)
+    domain = plans.find_domain(view, job.uuid)
+    claim = domain.claim(job.slot)
+    drift = (drifts.of_undeclared(view, domain, claim),) if claim is not None else ()
+    return Unit(job=job, plan=plan, refused=None, drift=drift)
+
+
+def _findings(view: HostView, units: list[Unit]) -> tuple[Finding, ...]:
+    """What is odd on the host, without what a job mends anyway; and what its plans have to say."""
+    served = {(unit.job.vm, unit.job.slot) for unit in units if unit.plan}
+    found = [
+        finding
+        for finding in findings.of_host(view)
+        if finding.kind not in _SERVED_FINDINGS or (finding.vm, finding.slot) not in served
+    ]
+    found += [finding for unit in units if unit.plan for finding in unit.plan.findings]
+    return tuple(dict.fromkeys(found))
+
+
+def _fingerprint(view: HostView) -> str:
+    seen = repr((view.snapshot.gpus, view.snapshot.ledger, view.domains))
+    return "sha256:" + hashlib.sha256(seen.encode()).hexdigest()
