@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli import output, plan_text
+from vgpumgr.cli import candidates, output, plan_text
 from vgpumgr.cli.options import Settings, common_options
 from vgpumgr.core.names import DEFAULT_SLOT
 
@@ -20,12 +20,30 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("vm")
-@click.option("--profile", required=True, metavar="PROFILE", help="4Q, A40-4Q or 'NVIDIA A40-4Q'.")
-@click.option("--slot", default=DEFAULT_SLOT, show_default=True, metavar="NAME", help="Which of the VM's vGPUs.")
+@click.argument("vm", shell_complete=candidates.vms)
+@click.option(
+    "--profile",
+    required=True,
+    metavar="PROFILE",
+    shell_complete=candidates.profiles,
+    help="4Q, A40-4Q or 'NVIDIA A40-4Q'.",
+)
+@click.option(
+    "--slot",
+    default=DEFAULT_SLOT,
+    show_default=True,
+    metavar="NAME",
+    shell_complete=candidates.slots,
+    help="Which of the VM's vGPUs.",
+)
 @click.option("--replace", is_flag=True, help="Exchange what the slot has: the new vGPU first, the old one last. Asks.")
-@click.option("--on", metavar="HOST", help="Where to look for the VM. A vGPU is only ever made on its VM's own host.")
-@click.option("--gpu-id", metavar="PCI|UUID", help="This GPU of the host and no other.")
+@click.option(
+    "--on",
+    metavar="HOST",
+    shell_complete=candidates.hosts,
+    help="Where to look for the VM. A vGPU is only ever made on its VM's own host.",
+)
+@click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="This GPU of the host and no other.")
 @common_options
 def attach(
     settings: Settings, *, vm: str, profile: str, slot: str, replace: bool, on: str | None, gpu_id: str | None
@@ -60,10 +78,15 @@ def attach(
 
 
 @click.command()
-@click.argument("vm")
-@click.option("--slot", metavar="NAME", help="Which of the VM's vGPUs; not needed where it has one.")
+@click.argument("vm", shell_complete=candidates.vms)
+@click.option(
+    "--slot",
+    metavar="NAME",
+    shell_complete=candidates.slots,
+    help="Which of the VM's vGPUs; not needed where it has one.",
+)
 @click.option("--all", "every", is_flag=True, help="All of the VM's vGPUs.")
-@click.option("--on", metavar="HOST", help="Where to look for the VM.")
+@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
 @click.option("--keep-snapshots", is_flag=True, help="Even though snapshots name the device; they become unusable.")
 @common_options
 def detach(settings: Settings, *, vm: str, slot: str | None, every: bool, on: str | None, keep_snapshots: bool) -> int:

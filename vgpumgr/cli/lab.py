@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vgpumgr.cli import candidates
 from vgpumgr.cli.options import settings_of
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ folder_option = click.option(
     "layout",
     metavar="DIR",
     callback=_layout,
+    shell_complete=candidates.folders,
     help="The lab's directory.  [default: $VGPUMGR_LAB, else ./.lab]",
 )
 
@@ -44,7 +46,14 @@ def lab() -> None:
 
 @lab.command()
 @folder_option
-@click.option("--spec", default=DEFAULT_SPEC, show_default=True, metavar="NAME|FILE", help="What the lab consists of.")
+@click.option(
+    "--spec",
+    default=DEFAULT_SPEC,
+    show_default=True,
+    metavar="NAME|FILE",
+    shell_complete=candidates.lab_specs,
+    help="What the lab consists of.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr while all goes well.")
 def up(layout: Layout, spec: str, *, quiet: bool) -> None:
     """Bring a lab up; prints the shell's export lines that point vgpumgr at it."""
@@ -116,7 +125,7 @@ def _cell(value: object) -> str:
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @folder_option
-@click.argument("host")
+@click.argument("host", shell_complete=candidates.lab_hosts)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh(layout: Layout, host: str, command: tuple[str, ...]) -> None:
     """Plain ssh to HOST as root. COMMAND's words are joined by blanks; its exit status is ssh's.
@@ -131,7 +140,7 @@ def ssh(layout: Layout, host: str, command: tuple[str, ...]) -> None:
 
 @lab.command()
 @folder_option
-@click.argument("host")
+@click.argument("host", shell_complete=candidates.lab_hosts)
 def reboot(layout: Layout, host: str) -> None:
     """Pull HOST's plug and boot it again: the disk stays, vGPUs and guests are lost. Returns when it answers."""
     _ask(layout, host, "reboot")
@@ -163,7 +172,7 @@ def stop(layout: Layout, vm: str) -> None:
 
 @lab.command()
 @folder_option
-@click.argument("host")
+@click.argument("host", shell_complete=candidates.lab_hosts)
 @click.argument("name", metavar="FAULT")
 def fault(layout: Layout, host: str, name: str) -> None:
     """Break something of HOST (several faults may stand), or `clear` all of it.

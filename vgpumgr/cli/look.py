@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli import output
+from vgpumgr.cli import candidates, output
 from vgpumgr.cli.options import Settings, common_options
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _VGPU_WIDE = (
 
 
 @click.command("list")
-@click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
 @common_options
 def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """Every vGPU of the hosts (all of the inventory, or those named): ours, and foreign ones, which are never changed.
@@ -53,8 +53,8 @@ def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
 
 @click.command()
-@click.argument("vm")
-@click.option("--on", metavar="HOST", help="Where to look for the VM.")
+@click.argument("vm", shell_complete=candidates.vms)
+@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
 @common_options
 def show(settings: Settings, *, vm: str, on: str | None) -> int:
     """One VM: what it asked for, what it has, and what is odd about it."""
@@ -109,7 +109,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
 
 
 @click.command()
-@click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
 @common_options
 def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
@@ -143,7 +143,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
 
 @click.command("profiles")
-@click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
 @click.option("--fits", is_flag=True, help="Only what fits now.")
 @common_options
 def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) -> int:
@@ -181,9 +181,9 @@ def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) 
 
 
 @click.command()
-@click.argument("vm")
-@click.option("--slot", metavar="NAME", help="Only this slot.")
-@click.option("--on", metavar="HOST", help="Where to look for the VM.")
+@click.argument("vm", shell_complete=candidates.vms)
+@click.option("--slot", metavar="NAME", shell_complete=candidates.slots, help="Only this slot.")
+@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
 @common_options
 def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> int:
     """The hostdev XML of VM's claims, exactly as libvirt is passed it. Reads only."""

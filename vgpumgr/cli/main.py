@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import signal
 import sys
 from dataclasses import replace
@@ -15,6 +16,8 @@ from vgpumgr.cli.options import Settings, root_options, settings_of
 
 if TYPE_CHECKING:
     from types import FrameType
+
+COMPLETE = "_VGPUMGR_COMPLETE"  # set by a shell that asks what TAB may put there
 
 # name → (module, attribute, help): the help stands here so that `--help` imports nothing else.
 _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
@@ -31,6 +34,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     },
     "Set-up": {
         "inventory": ("vgpumgr.cli.inventory", "inventory", "Look after the inventory."),
+        "completion": ("vgpumgr.cli.completion", "completion", "TAB for bash, zsh or fish."),
         "lab": ("vgpumgr.cli.lab", "lab", "Simulated hosts: real in everything but the GPU."),
     },
 }
@@ -111,7 +115,12 @@ class Terminated(KeyboardInterrupt):
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
-    """Run the program and leave with the contract's exit code."""
+    """Run the program and leave with the contract's exit code; or, where a shell asks what TAB may put there, answer."""
+    if instruction := os.environ.get(COMPLETE):
+        from vgpumgr.cli import completion
+
+        completion.answer(instruction)
+        sys.exit(0)
     signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
@@ -174,8 +183,6 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG00
 
 def _forget_stdout() -> None:
     # The reader went away; without this the interpreter complains at exit when it flushes.
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from vgpumgr.cli import candidates
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,6 +32,7 @@ class Settings:
     verbose: int = 0
     timeout: int | None = None
     color: str = "auto"
+    log_format: str = "text"
 
     @property
     def for_people(self) -> bool:
@@ -41,6 +44,7 @@ _OPTIONS = (
         "-i",
         "--inventory",
         metavar="DIR",
+        shell_complete=candidates.folders,
         help="The inventory directory (default: $VGPUMGR_INVENTORY, ./inventory, …).",
     ),
     click.option("-o", "--output", type=click.Choice(FORMATS), help="How to print (default: table)."),
@@ -63,6 +67,11 @@ _OPTIONS = (
         help="At most so long for each stage, and for a busy host.",
     ),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour (default: auto)."),
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        help="How stderr is written; json: one object a line (default: text).",
+    ),
 )
 
 

@@ -1,0 +1,128 @@
+"""What TAB offers where a name is wanted: from the inventory's files and the catalogue, never from a host.
+
+Each function has the signature of click's shell_complete. What cannot be read offers nothing: an error has no place in the
+middle of a line that somebody types.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import click
+    from click.shell_completion import CompletionItem
+
+    from vgpumgr.core.inventory import HostDeclaration, Inventory
+
+    Source = Callable[[click.Context], Iterable[str]]
+    Completer = Callable[[click.Context, click.Parameter, str], Any]
+
+
+def _offering(source: Source) -> Completer:
+    """A completer of those names that begin with what is typed and are not on the line yet."""
+
+    @functools.wraps(source)
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        given = context.params.get(parameter.name or "") if parameter.nargs == -1 else None
+        try:
+            names = dict.fromkeys(source(context))
+        except Exception:  # noqa: BLE001 -- whatever is wrong, the person is told by the command, not by TAB
+            return []
+        return [name for name in names if name.startswith(incomplete) and name not in (given or ())]
+
+    return complete
+
+
+@_offering
+def hosts(context: click.Context) -> Iterable[str]:
+    """The inventory's hosts."""
+    return _inventory(context).hosts
+
+
+@_offering
+def vms(context: click.Context) -> Iterable[str]:
+    """The declared VMs, of the host of --on where it stands on the line already."""
+    return sorted(vm for host in _hosts_asked(context) for vm in host.vms)
+
+
+@_offering
+def slots(context: click.Context) -> Iterable[str]:
+    """The slots that are declared for the VM, and the usual one."""
+    from vgpumgr.core.names import DEFAULT_SLOT
+
+    vm = _vm(context)
+    declared = (declaration for host in _hosts_asked(context) for declaration in host.vms.values())
+    return DEFAULT_SLOT, *(
+        slot for declaration in declared if vm in (None, declaration.name) for slot in declaration.slots
+    )
+
+
+@_offering
+def gpus(context: click.Context) -> Iterable[str]:
+    """The GPUs that the inventory names, of the VM's host where that is known."""
+    for host in _hosts_asked(context):
+        yield from (gpu.gpu for gpu in host.gpus)
+        yield from (slot.gpu_id for vm in host.vms.values() for slot in vm.slots.values() if slot.gpu_id is not None)
+
+
+@_offering
+def profiles(_context: click.Context) -> Iterable[str]:
+    """The catalogue's profiles, the smallest first: the short names, then those with their board."""
+    from vgpumgr import resources
+    from vgpumgr.core import catalogue
+
+    names = [row.name for row in catalogue.parse(resources.catalogue_text()).types]
+    names.sort(key=lambda name: (name.nominal_mib, name.series, name.suffix, name.board))
+    return *(name.short for name in names), *(name.text for name in names)
+
+
+@_offering
+def lab_hosts(context: click.Context) -> Iterable[str]:
+    """The hosts of the lab that --dir or the environment names."""
+    return [host.name for host in context.params["layout"].read().hosts]
+
+
+@_offering
+def lab_specs(_context: click.Context) -> Iterable[str]:
+    """The built-in specs."""
+    from vgpumgr.lab.builtin_specs import BUILTIN
+
+    return BUILTIN
+
+
+def folders(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """The shell's own completion of directories."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
+    """The host that --on names or that declares the VM; every host where the line says neither."""
+    inventory = _inventory(context)
+    on, vm = context.params.get("on"), _vm(context)
+    found = inventory.hosts.get(on) if on else inventory.host_of_vm(vm) if vm else None
+    yield from inventory.hosts.values() if found is None else (found,)
+
+
+def _vm(context: click.Context) -> str | None:
+    """The VM on the line. Where the option before the cursor has no value yet, click leaves arguments unparsed."""
+    if "vm" not in context.params:
+        return None
+    return context.params["vm"] or next(iter(context.args), None)
+
+
+def _inventory(context: click.Context) -> Inventory:
+    """The inventory of the line's own -i, else the one that the command would find. Raises InventoryError."""
+    from vgpumgr.cli.options import Settings
+    from vgpumgr.cli.wiring import load_inventory
+
+    chosen = None
+    above: click.Context | None = context
+    while above is not None and chosen is None:
+        chosen, above = above.params.get("inventory"), above.parent
+    return load_inventory(Settings(inventory=os.path.expanduser(chosen) if chosen else None))  # noqa: PTH111 -- a text
