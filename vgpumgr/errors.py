@@ -5,13 +5,13 @@
     │   ├── InventoryError(problems)
     │   └── TemplateError
     ├── RequestError                                      2   usage
-    │   ├── UsageError · BadName · Declined(1, failed)
-    │   ├── UnknownHost · UnknownVm · AmbiguousVm · UnknownGpu · UnknownProfile · UnknownSlot
+    │   ├── UsageError · BadName · BadSchedulerValue · Declined(1, failed)
+    │   ├── UnknownHost · UnknownVm · AmbiguousVm · UnknownGpu · UnknownProfile · UnknownSlot · UnknownName
     │   │   └── VmNotSeen                                 4   unreached
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
-    │   └── InUse · ForeignDevice · SavedImage · NamedInSnapshot · Unsure
+    │   └── InUse · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys
     ├── HostError(host)                                   4   unreached
     │   ├── Unreachable(stage) · HostKeyRefused · AuthenticationFailed · HostDeadline
     │   ├── ProgramFailed · LedgerBroken
@@ -20,6 +20,9 @@
     │   └── Busy(owner) · LeaseLost                       6   busy
     ├── ApplyError                                        1   failed
     │   └── StalePlan(6, busy) · PartialApply · NotConverged
+    ├── StoreError                                        1   failed
+    │   └── JournalCorrupt · NewerSchema
+    ├── AlreadyRunning                                    6   busy
     └── LabError                                          1   failed
 
 The message says what and where; `hint` says what to do now and comes last, near the prompt. `details` holds one line
@@ -75,6 +78,10 @@ class BadName(RequestError):
     """Text that is not a valid name of its kind (PCI address, slot, profile …)."""
 
 
+class BadSchedulerValue(RequestError):
+    """A policy, time slice, frequency or averaging factor that this GPU does not take, or that do not go together."""
+
+
 class Declined(RequestError):
     """The person said no."""
 
@@ -111,6 +118,10 @@ class UnknownProfile(RequestError):
 
 class UnknownSlot(RequestError):
     """The VM has no claim in that slot, or several and none was named."""
+
+
+class UnknownName(RequestError):
+    """Neither a host nor a VM of that name is known to the journal or the inventory."""
 
 
 class NoCapacity(RequestError):
@@ -156,6 +167,10 @@ class NamedInSnapshot(RefusedPlan):
 
 class Unsure(RefusedPlan):
     """The ledger says planned, and evidence does not show whose the hardware is."""
+
+
+class TooManyDestroys(RefusedPlan):
+    """More vGPUs would go than a reconcile may take away on its own."""
 
 
 class HostError(VgpumgrError):
@@ -273,6 +288,26 @@ class PartialApply(ApplyError):
 
 class NotConverged(ApplyError):
     """All steps were done, and yet what is observed is not what was planned."""
+
+
+class StoreError(VgpumgrError):
+    """The controller's own file cannot be read or written. While something is changed this is only told, never raised."""
+
+
+class JournalCorrupt(StoreError):
+    """The file is not a journal of ours: damaged, or somebody else's."""
+
+
+class NewerSchema(StoreError):
+    """A newer vgpumgr made the journal."""
+
+
+class AlreadyRunning(VgpumgrError):
+    """Another run of the same job is under way on this controller."""
+
+    exit_code = 6
+    outcome = "busy"
+    transient = True
 
 
 class LabError(VgpumgrError):
