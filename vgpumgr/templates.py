@@ -13,6 +13,7 @@ from vgpumgr.errors import TemplateError
 
 if TYPE_CHECKING:
     from vgpumgr.core.domain_xml import Hostdev
+    from vgpumgr.core.modprobe import ConfText
 
 
 def render_hostdev(device: Hostdev) -> str:
@@ -45,6 +46,11 @@ def render_claims(document: claims.ClaimDocument, *, stored: bool) -> str:
             hint="a VM cannot have so many slots",
         )
     return text
+
+
+def render_conf(conf: ConfText | None) -> str | None:
+    """The text of a file of /etc/modprobe.d: ours is rendered, another's is text already, None is no file."""
+    return conf if conf is None or isinstance(conf, str) else _render("modprobe.conf.j2", conf=conf) + "\n"
 
 
 def _render(name: str, **values: object) -> str:

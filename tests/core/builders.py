@@ -6,7 +6,19 @@ import uuid as uuid_module
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict
 
-from vgpumgr.core import attaching, changes, claims, detaching, domain_xml, names, profiles, simulate, snapshot
+from vgpumgr.core import (
+    attaching,
+    changes,
+    claims,
+    detaching,
+    domain_xml,
+    modprobe,
+    names,
+    profiles,
+    scheduler,
+    simulate,
+    snapshot,
+)
 from vgpumgr.core.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
 from vgpumgr.core.observed import HostView
 from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Gpu, HostSnapshot, LedgerEntry, Parent, Vgpu, VgpuType
@@ -83,7 +95,37 @@ def gpu(framework: str = MDEV_VF, board: str = "A40", pci: str = "0000:41:00.0",
             framebuffer_mib=spec.framebuffer_mib,
             types=types(board),
             parents=parents,
+            scheduler=scheduler_state(),
         )
+    )
+
+
+def caps(*, arr: bool = True) -> scheduler.Caps:
+    """NVIDIA's ranges of today: 1-30 ms, 63-960 Hz, averaging factor 1-60."""
+    return scheduler.Caps(
+        policies=scheduler.POLICIES,
+        arr=arr,
+        min_time_slice_ns=1_000_000,
+        max_time_slice_ns=30_000_000,
+        min_frequency_hz=63,
+        max_frequency_hz=960,
+        min_averaging_factor=1,
+        max_averaging_factor=60,
+    )
+
+
+def scheduler_state(
+    policy: str | None = scheduler.BEST_EFFORT, *, api: int = 1, arr: bool = True
+) -> scheduler.SchedulerState:
+    """A GPU's run-time layer with no vGPU active; api 2 has three engines, api 1 one row."""
+    engines = ("graphics",) if api == 1 else ("graphics", "nvenc0", "nvenc1")
+    return scheduler.SchedulerState(
+        api=api,
+        caps=caps(arr=arr),
+        engines=tuple(
+            scheduler.EngineState(engine=engine, policy=policy, arr=None, averaging_factor=None, time_slice_ns=None)
+            for engine in engines
+        ),
     )
 
 
@@ -112,6 +154,8 @@ def host(*gpus: Gpu, vms: int = 3, libvirt_version: int = NEW_LIBVIRT) -> HostVi
         handles=(),
         active=(),
         ledger=(),
+        modprobe=(),
+        module=modprobe.LoadedModule(registry_dwords="", registry_dwords_per_device=""),
         unknown=(),
     )
     found = tuple(domain(f"vm{number:02}") for number in range(1, vms + 1))
@@ -373,6 +417,8 @@ def facts_of(facts: HostSnapshot) -> dict[str, object]:
         "handles": _rows(facts.handles, ("path", "pid", "command", "vm_name", "vm_uuid")),
         "active": _rows(facts.active, ("gpu", "vm_uuid", "vm_name", "uuid", "vf")),
         "ledger": _rows(facts.ledger, LEDGER_KEYS),
+        "modprobe": _rows(facts.modprobe, ("path", "text")),
+        "module": _row(facts.module, ("registry_dwords", "registry_dwords_per_device")),
         "unknown": _rows(facts.unknown, ("what", "why")),
     }
 
@@ -396,6 +442,10 @@ LEDGER_KEYS = [
 
 def _rows(values: Sequence[object] | None, keys: Sequence[str]) -> list[Mapping[str, object]] | None:
     return None if values is None else [{key: getattr(value, key) for key in keys} for value in values]
+
+
+def _row(value: object, keys: Sequence[str]) -> Mapping[str, object] | None:
+    return None if value is None else {key: getattr(value, key) for key in keys}
 
 
 def _gpu_fact(item: Gpu) -> dict[str, object]:
@@ -430,6 +480,17 @@ def _gpu_fact(item: Gpu) -> dict[str, object]:
             }
             for parent in item.parents
         ],
+        "scheduler": None if item.scheduler is None else _scheduler_fact(item.scheduler),
+    }
+
+
+def _scheduler_fact(state: scheduler.SchedulerState) -> dict[str, object]:
+    names_of = ("policies", *(name for name in scheduler.Caps.__dataclass_fields__ if name != "policies"))
+    found = {name: getattr(state.caps, name) for name in names_of}
+    return {
+        "api": state.api,
+        "caps": {**found, "policies": list(state.caps.policies)},
+        "engines": _rows(state.engines, list(scheduler.EngineState.__dataclass_fields__)),
     }
 
 

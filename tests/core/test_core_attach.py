@@ -9,7 +9,7 @@ import pytest
 
 from tests.core import builders
 from vgpumgr import errors
-from vgpumgr.core import attaching, changes, claims, domain_xml, simulate, snapshot
+from vgpumgr.core import attaching, changes, claims, domain_xml, simulate, snapshot_facts
 from vgpumgr.core.domain_xml import Hostdev
 from vgpumgr.core.names import DEFAULT_SLOT, PciAddress
 from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Gpu, Unknown
@@ -439,7 +439,7 @@ def test_buses_numbered_anew_after_a_reboot_move_addresses_and_nothing_else() ->
         view = builders.rebooted(before)
         card = builders.gpu(framework, dict(builders.FRAMEWORKS)[framework], "0000:42:00.0")
         moved = replace(card, uuid=before.snapshot.gpus[0].uuid)
-        parsed = snapshot.parse(builders.HOST, builders.facts_of(replace(view.snapshot, gpus=(moved,))))
+        parsed = snapshot_facts.parse(builders.HOST, builders.facts_of(replace(view.snapshot, gpus=(moved,))))
         view = replace(view, snapshot=parsed)
         assert builders.created(builders.plan_attach(view)).vgpu.gpu == "0000:42:00.0"
         end = converged(view)

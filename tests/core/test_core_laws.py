@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.core import builders
 from tests.core.law import LAW
 from vgpumgr import errors
-from vgpumgr.core import changes, listing, placement, profiles, simulate, snapshot
+from vgpumgr.core import changes, listing, placement, profiles, simulate, snapshot, snapshot_facts
 from vgpumgr.core.names import Slot, VmName
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def test_the_order_in_which_a_host_states_its_facts_decides_nothing(
 ) -> None:
     shuffled = replace(
         view,
-        snapshot=snapshot.parse(builders.HOST, shuffle(builders.facts_of(view.snapshot), rng)),
+        snapshot=snapshot_facts.parse(builders.HOST, shuffle(builders.facts_of(view.snapshot), rng)),
         domains=tuple(rng.sample(view.domains, len(view.domains))),
     )
     assume(action[0] != "reboot")
@@ -158,9 +158,9 @@ def _shuffled(value: object, rng: random.Random) -> object:
 @LAW
 @given(story())
 def test_a_snapshot_is_read_back_from_the_facts_that_state_it(view: HostView) -> None:
-    read = snapshot.parse(builders.HOST, builders.facts_of(view.snapshot))
+    read = snapshot_facts.parse(builders.HOST, builders.facts_of(view.snapshot))
     assert meaning(replace(view, snapshot=read)) == meaning(view)
-    assert snapshot.parse(builders.HOST, builders.facts_of(read)) == read
+    assert snapshot_facts.parse(builders.HOST, builders.facts_of(read)) == read
 
 
 @LAW

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.core import builders
-from vgpumgr.core import changes, claims, endpoint, simulate, snapshot
+from vgpumgr.core import changes, claims, endpoint, simulate, snapshot, snapshot_facts
 from vgpumgr.core.names import HostName, PciAddress, VmUuid
 from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu
 
@@ -113,21 +113,21 @@ def test_a_snapshot_of_another_shape_is_not_the_protocols() -> None:
     ]
     for facts in wrong:
         with pytest.raises(ValueError, match="the snapshot of kvm01 is not as the protocol says"):
-            snapshot.parse(builders.HOST, facts)
+            snapshot_facts.parse(builders.HOST, facts)
 
 
 def test_what_is_unknown_stays_unknown() -> None:
     facts = builders.facts_of(builders.host().snapshot)
     facts |= {"handles": None, "active": None, "ledger": None, "machine": None}
     facts["unknown"] = [{"what": "handles", "why": "EACCES"}]
-    found = snapshot.parse(builders.HOST, facts)
+    found = snapshot_facts.parse(builders.HOST, facts)
     assert (found.handles, found.active, found.ledger, found.machine) == (None, None, None, None)
     assert [(row.what, row.why) for row in found.unknown] == [("handles", "EACCES")]
 
 
 def test_a_type_outside_the_grammar_is_kept_by_its_driver_name() -> None:
     facts = builders.facts_of(builders.with_snapshot(builders.host(), gpus=(odd(builders.gpu()),)).snapshot)
-    gpu = snapshot.parse(builders.HOST, facts).gpus[0]
+    gpu = snapshot_facts.parse(builders.HOST, facts).gpus[0]
     kind = (gpu.types or {})[7]
     assert (kind.parsed, kind.type_name, kind.short, kind.size_mib) == (None, "Odd", "Odd", None)
     assert gpu.board == "A40"
@@ -180,10 +180,10 @@ def test_an_entry_without_uuid_never_means_an_mdev() -> None:
 def test_entries_stand_at_the_addresses_of_now() -> None:
     view = builders.attached(builders.host_of(MDEV_PF, gpus=1))
     moved = replace(builders.gpu(MDEV_PF, "T4", "0000:42:00.0"), uuid=view.snapshot.gpus[0].uuid)
-    found = snapshot.parse(builders.HOST, builders.facts_of(replace(view.snapshot, gpus=(moved,))))
+    found = snapshot_facts.parse(builders.HOST, builders.facts_of(replace(view.snapshot, gpus=(moved,))))
     assert found.ledger is not None
     assert (found.ledger[0].gpu, found.ledger[0].parent) == ("0000:42:00.0", "0000:42:00.0")
-    gone = snapshot.parse(builders.HOST, builders.facts_of(replace(view.snapshot, gpus=())))
+    gone = snapshot_facts.parse(builders.HOST, builders.facts_of(replace(view.snapshot, gpus=())))
     assert gone.ledger == view.snapshot.ledger
 
 

@@ -69,6 +69,8 @@ def _line(step: changes.Step, plan: Plan) -> str | None:
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
         case changes.DropClaim():
             return f"- claim    {step.before.slot}"
+        case changes.ParkVgpu() | changes.SetScheduler() | changes.WriteModprobe():
+            return None  # no plan about a VM has these
 
 
 def _share(type_name: str, placed: Placed | None) -> str:

@@ -13,13 +13,13 @@ from vgpumgr.link.deadlines import Bounded
 
 if TYPE_CHECKING:
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.plan import AnyPlan
 
 STEP_END_S = 180.0  # never reached: every wait below has a shorter end of its own
 _BEGIN_S = 1.0
 
 
-def apply(session: Session, plan: Plan) -> None:
+def apply(session: Session, plan: AnyPlan) -> None:
     """Do the steps in order. Raises what a step raised, once all that was done is undone; PartialApply where it could not be.
 
     A destroyed vGPU is never made again by an undo: the same command goes on from there instead. After a Ctrl-C the step

@@ -1,4 +1,4 @@
-"""One step carried out on one host: claim and hostdev through libvirt, vGPU and ledger through the host program."""
+"""One step carried out on one host: claim and hostdev through libvirt, all else through the host program."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from vgpumgr import templates
 from vgpumgr.core import changes, claims
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.names import GpuUuid, VmUuid
+    from vgpumgr.core.plan import AnyPlan
+    from vgpumgr.host.protocol import ModprobeStep, SchedulerStep
     from vgpumgr.host.protocol import Step as WireStep
 
 STEP_DEADLINE_S = 20.0
@@ -18,37 +22,52 @@ logger = logging.getLogger(__name__)
 
 
 class Executor:
-    """Does one step at a time, keeping the claim document as it was last written."""
+    """Does one step at a time, keeping the claim document as it was last written and schedulers as they were read back."""
 
-    def __init__(self, session: Session, plan: Plan) -> None:
+    def __init__(self, session: Session, plan: AnyPlan) -> None:
         self.session = session
         self.plan = plan
-        self.document = plan.vm.claims or claims.ClaimDocument(vm=plan.vm.uuid)
+        self.document = plan.claims
+        self._policies: dict[GpuUuid, Mapping[str, str | None]] = {}
 
     def execute(self, step: changes.Step) -> None:
         logger.info("%s: %s %s", self.session.declaration.name, step.verb, changes.as_json(step))
         match step:
             case changes.PutClaim():
-                self._write(self.document.put(step.claim))
+                self._write(step.vm, (self.document or claims.ClaimDocument(vm=step.vm)).put(step.claim))
             case changes.DropClaim():
-                self._write(self.document.drop(step.before.slot))
+                self._write(step.vm, (self.document or claims.ClaimDocument(vm=step.vm)).drop(step.before.slot))
             case changes.AttachHostdev():
                 self.session.link.program.assert_fresh()
                 self.session.link.hypervisor().attach_device(step.vm, templates.render_hostdev(step.device))
             case changes.DetachHostdev():
                 self.session.link.program.assert_fresh()
                 self.session.link.hypervisor().detach_device(step.vm, templates.render_hostdev(step.device))
-            case changes.CreateVgpu() | changes.DestroyVgpu():
+            case changes.CreateVgpu() | changes.DestroyVgpu() | changes.ParkVgpu():
                 self.session.link.program.execute(wire_step(step), deadline_s=STEP_DEADLINE_S)
+            case changes.SetScheduler():
+                self._set_scheduler(step)
+            case changes.WriteModprobe():
+                self.session.link.program.execute(_wire_modprobe(step), deadline_s=STEP_DEADLINE_S)
 
-    def _write(self, document: claims.ClaimDocument) -> None:
+    def _set_scheduler(self, step: changes.SetScheduler) -> None:
+        """What an engine shows after a set is read back: only so can the set be taken back."""
+        expect = self._policies.get(step.gpu_uuid, step.expect)
+        told = self.session.link.program.execute(_wire_scheduler(step, expect), deadline_s=STEP_DEADLINE_S)
+        found = told["scheduler"]
+        if found is not None:
+            self._policies[step.gpu_uuid] = {engine["engine"]: engine["policy"] for engine in found["engines"]}
+        if told["note"] is not None:
+            self.session.context.progress(f"{self.session.declaration.name}: {told['note']}")
+
+    def _write(self, vm: VmUuid, document: claims.ClaimDocument) -> None:
         text = templates.render_claims(document, stored=False) if document.claims else None
         self.session.link.program.assert_fresh()
-        self.session.link.hypervisor().set_metadata(self.plan.vm.uuid, text, key=claims.KEY, uri=claims.NAMESPACE)
+        self.session.link.hypervisor().set_metadata(vm, text, key=claims.KEY, uri=claims.NAMESPACE)
         self.document = document
 
 
-def wire_step(step: changes.CreateVgpu | changes.DestroyVgpu) -> WireStep:
+def wire_step(step: changes.CreateVgpu | changes.DestroyVgpu | changes.ParkVgpu) -> WireStep:
     """The step as the host program is told it."""
     vgpu = step.vgpu
     return {
@@ -66,5 +85,32 @@ def wire_step(step: changes.CreateVgpu | changes.DestroyVgpu) -> WireStep:
         "type_name": vgpu.type_name,
         "placement_id": None,
         "mig": None,
-        "expect": step.expect,
+        "expect": changes.PRESENT if isinstance(step, changes.ParkVgpu) else step.expect,
+    }
+
+
+def _wire_scheduler(step: changes.SetScheduler, expect: Mapping[str, str | None]) -> SchedulerStep:
+    setting = step.setting
+    return {
+        "verb": step.verb,
+        "gpu": step.gpu_uuid,
+        "gpu_pci": step.gpu,
+        "api": step.api,
+        "setting": {
+            "policy": setting.policy,
+            "arr": setting.arr,
+            "averaging_factor": setting.averaging_factor,
+            "frequency_hz": setting.frequency_hz,
+            "time_slice_ns": setting.time_slice_ns,
+        },
+        "expect": dict(expect),
+    }
+
+
+def _wire_modprobe(step: changes.WriteModprobe) -> ModprobeStep:
+    return {
+        "verb": step.verb,
+        "path": step.path,
+        "text": templates.render_conf(step.text),
+        "expect": templates.render_conf(step.before),
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import domain_xml, snapshot
+from vgpumgr.core import domain_xml, snapshot_facts
 from vgpumgr.core.observed import HostView
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from vgpumgr.host.protocol import Snapshot
     from vgpumgr.link.connection import HostLink
 
+_CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
+_JITTER_S = (0.3, 1.0)  # many hosts behind one gateway must not come back all at once
 SILENT_WAIT_S = 2.0  # after so long a person is told whom a busy host waits for
 
 
@@ -40,7 +44,7 @@ class Session:
         self.link.close()
 
     def observe(self) -> HostView:
-        """Read everything under the shared lock, which is given back at once. Changes nothing."""
+        """Read everything: under the shared lock, which is given back at once, or under ours where it is held."""
         return self._view(self.read_facts())
 
     def read_facts(self) -> HostSnapshot:
@@ -76,7 +80,7 @@ class Session:
     def _snapshot(self, facts: Snapshot) -> HostSnapshot:
         host = self.declaration.name
         try:
-            return snapshot.parse(host, facts)
+            return snapshot_facts.parse(host, facts)
         except ValueError as error:
             raise errors.ProgramFailed(host, str(error), hint="this is a bug in vgpumgr; please report it") from error
 
@@ -92,3 +96,17 @@ class Session:
 def open_session(context: Context, declaration: HostDeclaration) -> Session:
     """Connect to a declared host. Raises HostError with the stage that failed."""
     return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))
+
+
+def open_session_patiently(context: Context, declaration: HostDeclaration) -> Session:
+    """As open_session, with one more try after a moment where the first was turned away (an sshd that is restarted or full).
+
+    A stage that ran into its deadline is not tried again, since it has had its time; nor is what a person has to mend.
+    """
+    try:
+        return open_session(context, declaration)
+    except errors.Unreachable as error:
+        if isinstance(error, errors.HostDeadline) or not error.transient or error.stage not in _CONNECTING:
+            raise
+        time.sleep(random.uniform(*_JITTER_S))
+    return open_session(context, declaration)

@@ -37,18 +37,24 @@ def undo(executor: Executor, done: list[changes.Step], error: errors.VgpumgrErro
         raise errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON) from error
     session.context.progress(f"undoing {len(done)} of {len(executor.plan.steps)} steps on {host} …")
     undone: list[changes.Step] = []
+    failed: errors.VgpumgrError | None = None
     for step in reversed(done):
         if _was_there(step):
             continue
         try:
             executor.execute(changes.inverse(step))
         except errors.VgpumgrError as second:
-            left = [row for row in done if row not in undone]
-            raise errors.PartialApply(
-                f"{why}; undoing it failed too: {second} (left: {verbs(left)})",
-                hint=f"{GOES_ON}, vgpumgr detach takes it back",
-            ) from (error or second)
-        undone.append(step)
+            failed = failed or second
+            if not _is_apart(step):
+                break
+        else:
+            undone.append(step)
+    if failed is not None:
+        left = [row for row in done if row not in undone]
+        takes_back = "" if _is_apart(left[-1]) else ", vgpumgr detach takes it back"
+        raise errors.PartialApply(
+            f"{why}; undoing it failed too: {failed} (left: {verbs(left)})", hint=GOES_ON + takes_back
+        ) from (error or failed)
 
 
 def _undo_without_libvirt(executor: Executor, done: list[changes.Step], error: errors.Unreachable) -> None:
@@ -81,7 +87,7 @@ def _undo_without_libvirt(executor: Executor, done: list[changes.Step], error: e
     slots = {step.claim.slot for step in left if isinstance(step, changes.PutClaim)}
     stays = "".join(
         f", the claim of slot {claim.slot} stays {claim.state}"
-        for claim in executor.document.claims
+        for claim in (executor.document.claims if executor.document else ())
         if claim.slot in slots
     )
     hint = f"{error.hint}; then {GOES_ON}" if error.hint else f"once libvirt answers, {GOES_ON}"
@@ -91,6 +97,15 @@ def _undo_without_libvirt(executor: Executor, done: list[changes.Step], error: e
 def _was_there(step: changes.Step) -> bool:
     """A create that only entered what an earlier run had made: that run's work is not ours to take back."""
     return isinstance(step, changes.CreateVgpu) and step.expect == changes.SAME
+
+
+def _is_apart(step: changes.Step) -> bool:
+    """What needs nothing of the other steps: every parked vGPU is made again, whatever becomes of the rest."""
+    match step:
+        case changes.ParkVgpu() | changes.SetScheduler() | changes.WriteModprobe() | changes.CreateVgpu(again=True):
+            return True
+        case _:
+            return False
 
 
 def verbs(steps: Sequence[changes.Step]) -> str:

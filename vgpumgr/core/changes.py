@@ -8,6 +8,9 @@ leave_claim    a detach has begun                           ← bind_claim
 detach_hostdev out of the inactive XML                      ← attach_hostdev
 destroy_vgpu   ledger leaving, hardware, entry gone         ← create_vgpu
 drop_claim     the slot is free                             ← put_claim
+park_vgpu      hardware gone, the ledger's entry stays made ← create_vgpu (again)
+set_scheduler  every engine of a GPU, at run time           ← set_scheduler
+write_modprobe one file of /etc/modprobe.d                  ← write_modprobe
 """
 
 from __future__ import annotations
@@ -15,10 +18,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from vgpumgr.core import scheduler
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from vgpumgr.core.claims import Claim
     from vgpumgr.core.domain_xml import Hostdev
+    from vgpumgr.core.modprobe import ConfText
     from vgpumgr.core.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
+    from vgpumgr.core.scheduler import Setting
 
 EMPTY = "empty"
 SAME = "same"
@@ -68,11 +77,15 @@ class DropClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateVgpu:
-    """`expect` is empty, or same where the hardware is there and only the ledger has to say made."""
+    """`expect` is empty, or same where the hardware is there and only the ledger has to say made.
+
+    `again`: the ledger says made already, and what takes this back leaves it at that.
+    """
 
     host: HostName
     vgpu: VgpuSpec
     expect: str
+    again: bool = False
 
     verb = "create_vgpu"
 
@@ -108,7 +121,54 @@ class DetachHostdev:
     verb = "detach_hostdev"
 
 
-Step = PutClaim | DropClaim | CreateVgpu | DestroyVgpu | AttachHostdev | DetachHostdev
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkVgpu:
+    """Take idle hardware away for a moment, for what the driver only does on an empty GPU. Its place stays reserved."""
+
+    host: HostName
+    vgpu: VgpuSpec
+
+    verb = "park_vgpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetScheduler:
+    """`expect`: engine → policy, as read. `before` is what takes it back, as far as the driver tells it."""
+
+    host: HostName
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    api: int
+    setting: Setting
+    before: Setting
+    expect: Mapping[str, str | None]
+
+    verb = "set_scheduler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteModprobe:
+    """One file's text, before and after. None: no such file."""
+
+    host: HostName
+    path: str
+    text: ConfText | None
+    before: ConfText | None
+
+    verb = "write_modprobe"
+
+
+Step = (
+    PutClaim
+    | DropClaim
+    | CreateVgpu
+    | DestroyVgpu
+    | AttachHostdev
+    | DetachHostdev
+    | ParkVgpu
+    | SetScheduler
+    | WriteModprobe
+)
 
 
 def inverse(step: Step) -> Step:
@@ -121,6 +181,8 @@ def inverse(step: Step) -> Step:
             return replace(step, claim=before, before=step.claim)
         case DropClaim():
             return PutClaim(vm=step.vm, vm_name=step.vm_name, claim=step.before, before=None)
+        case CreateVgpu(again=True):
+            return ParkVgpu(host=step.host, vgpu=step.vgpu)
         case CreateVgpu():
             return DestroyVgpu(host=step.host, vgpu=step.vgpu, expect=PRESENT)
         case DestroyVgpu():
@@ -129,6 +191,13 @@ def inverse(step: Step) -> Step:
             return DetachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
         case DetachHostdev():
             return AttachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
+        case ParkVgpu():
+            return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, again=True)
+        case SetScheduler():
+            left = {engine: None if found is None else step.setting.policy for engine, found in step.expect.items()}
+            return replace(step, setting=step.before, before=step.setting, expect=left)
+        case WriteModprobe():
+            return replace(step, text=step.before, before=step.text)
 
 
 def destroys(step: Step) -> bool:
@@ -149,7 +218,7 @@ def as_json(step: Step) -> dict[str, object]:
             return {"verb": step.verb, "vm": step.vm_name, "slot": step.claim.slot, "inverse": undo}
         case DropClaim():
             return {"verb": step.verb, "vm": step.vm_name, "slot": step.before.slot, "inverse": undo}
-        case CreateVgpu() | DestroyVgpu():
+        case CreateVgpu() | DestroyVgpu() | ParkVgpu():
             vgpu = step.vgpu
             return {
                 "verb": step.verb,
@@ -172,3 +241,17 @@ def as_json(step: Step) -> dict[str, object]:
                 "where": ["inactive"],
                 "inverse": undo,
             }
+        case SetScheduler():
+            return {
+                "verb": step.verb,
+                "host": step.host,
+                "gpu": step.gpu,
+                "policy": step.setting.policy,
+                "time_slice_ns": step.setting.time_slice_ns,
+                "frequency_hz": step.setting.frequency_hz,
+                "averaging_factor": step.setting.averaging_factor,
+                "rm_pvmrl": scheduler.rm_pvmrl(step.setting),
+                "inverse": undo,
+            }
+        case WriteModprobe():
+            return {"verb": step.verb, "host": step.host, "path": step.path, "inverse": undo}

@@ -1,11 +1,14 @@
-"""The plan: a value that can be printed, compared and carried out step by step."""
+"""The plan: a value that can be printed, compared and carried out step by step.
+
+Plan is about one VM, scheduling.GpuPlan about one GPU; what carries a plan out knows only AnyPlan.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr import errors
 from vgpumgr.core import changes, names
@@ -13,10 +16,37 @@ from vgpumgr.core import changes, names
 if TYPE_CHECKING:
     from vgpumgr.core import placement
     from vgpumgr.core.changes import VgpuSpec
+    from vgpumgr.core.claims import ClaimDocument
     from vgpumgr.core.domain_xml import Domain
     from vgpumgr.core.names import Slot, VmName, VmUuid
     from vgpumgr.core.observed import Finding, HostView
     from vgpumgr.core.snapshot import LedgerEntry
+
+
+class AnyPlan(Protocol):
+    """What every plan has: steps in the order in which they are done, and what they are about, in words."""
+
+    @property
+    def about(self) -> str: ...
+    @property
+    def steps(self) -> tuple[changes.Step, ...]: ...
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def changed(self) -> bool: ...
+    @property
+    def takes_away(self) -> tuple[changes.Step, ...]:
+        """The steps that a person is asked about."""
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The UUIDs of the GPUs that steps write to."""
+
+    @property
+    def claims(self) -> ClaimDocument | None:
+        """The claims of the VM that the plan is about, before any step; None without a VM, or without claims."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +72,14 @@ class Plan:
     fingerprint: str
     placed: placement.Placed | None = None
     target: VgpuSpec | None = None
+
+    @property
+    def about(self) -> str:
+        return self.vm.name
+
+    @property
+    def claims(self) -> ClaimDocument | None:
+        return self.vm.claims
 
     @property
     def changed(self) -> bool:

@@ -9,13 +9,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core import changes, claims
+from vgpumgr.core.modprobe import ModprobeFile, NewConf
+from vgpumgr.core.scheduler import EngineState
 from vgpumgr.core.snapshot import EQUAL_SIZE, LedgerEntry, Vgpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vgpumgr.core.domain_xml import Domain
-    from vgpumgr.core.names import VmUuid
+    from vgpumgr.core.modprobe import ConfText
+    from vgpumgr.core.names import GpuUuid, VmUuid
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.snapshot import Gpu, HostSnapshot, Parent
 
@@ -45,6 +48,12 @@ def apply_one(view: HostView, step: changes.Step) -> HostView:
             return replace(view, snapshot=_created(view.snapshot, step))
         case changes.DestroyVgpu():
             return replace(view, snapshot=_destroyed(view.snapshot, step))
+        case changes.ParkVgpu():
+            return replace(view, snapshot=_parked(view.snapshot, step))
+        case changes.SetScheduler():
+            return replace(view, snapshot=_set(view.snapshot, step))
+        case changes.WriteModprobe():
+            return replace(view, snapshot=_written(view.snapshot, step))
 
 
 def _domain(view: HostView, uuid: VmUuid, change: Callable[[Domain], Domain]) -> HostView:
@@ -124,6 +133,48 @@ def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
     return replace(_with_parent(snapshot, gpu, grown), ledger=(*rest, entry))
 
 
+def _parked(snapshot: HostSnapshot, step: changes.ParkVgpu) -> HostSnapshot:
+    spec = step.vgpu
+    key = (spec.vm, spec.slot, spec.generation)
+    entry = next((row for row in snapshot.ledger or () if (row.vm_uuid, row.slot, row.generation) == key), None)
+    vgpu = snapshot.vgpu_of(entry) if entry else None
+    if entry is None or entry.state != "made" or vgpu is None:
+        raise ImpossibleStepError("the ledger names no such vGPU as made, or it is not there")
+    return _without_vgpu(snapshot, spec.gpu_uuid, vgpu)
+
+
+def _set(snapshot: HostSnapshot, step: changes.SetScheduler) -> HostSnapshot:
+    """nvml.h's rule as it stands: not while any vGPU exists."""
+    gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
+    if gpu is None or gpu.scheduler is None or gpu.scheduler.policies != step.expect:
+        raise ImpossibleStepError("the GPU's scheduler is not as the step expects")
+    if gpu.vgpus:
+        raise ImpossibleStepError(f"a vGPU exists on {gpu.pci}")
+    engines = tuple(
+        EngineState(engine=one.engine, policy=step.setting.policy, arr=None, averaging_factor=None, time_slice_ns=None)
+        for one in gpu.scheduler.engines
+    )
+    return _with_gpu(snapshot, replace(gpu, scheduler=replace(gpu.scheduler, engines=engines)))
+
+
+def _written(snapshot: HostSnapshot, step: changes.WriteModprobe) -> HostSnapshot:
+    files = {file.path: file.text for file in snapshot.modprobe or ()}
+    if files.get(step.path) != _plain(step.before):
+        raise ImpossibleStepError(f"{step.path} is not as the step expects")
+    files.pop(step.path, None)
+    text = _plain(step.text)
+    if text is not None:
+        files[step.path] = text
+    return replace(
+        snapshot, modprobe=tuple(ModprobeFile(path=path, text=found) for path, found in sorted(files.items()))
+    )
+
+
+def _plain(conf: ConfText | None) -> str | None:
+    """A file's text; of ours, which only the controller renders, the line that counts."""
+    return f"{conf.options}\n" if isinstance(conf, NewConf) else conf
+
+
 def _destroyed(snapshot: HostSnapshot, step: changes.DestroyVgpu) -> HostSnapshot:
     spec = step.vgpu
     key = (spec.vm, spec.slot, spec.generation)
@@ -136,17 +187,24 @@ def _destroyed(snapshot: HostSnapshot, step: changes.DestroyVgpu) -> HostSnapsho
         raise ImpossibleStepError(f"expected {step.expect}")
     if vgpu is None:
         return snapshot_without
-    gpu = snapshot.gpu_by_uuid(spec.gpu_uuid)
+    return _without_vgpu(snapshot_without, spec.gpu_uuid, vgpu)
+
+
+def _without_vgpu(snapshot: HostSnapshot, gpu_uuid: GpuUuid, vgpu: Vgpu) -> HostSnapshot:
+    gpu = snapshot.gpu_by_uuid(gpu_uuid)
     assert gpu is not None
     parent = next(item for item in gpu.parents if vgpu in item.vgpus)
     shrunk = replace(parent, vgpus=tuple(item for item in parent.vgpus if item != vgpu))
-    return _with_parent(snapshot_without, gpu, shrunk)
+    return _with_parent(snapshot, gpu, shrunk)
 
 
 def _with_parent(snapshot: HostSnapshot, gpu: Gpu, parent: Parent) -> HostSnapshot:
     parents = tuple(parent if item.pci == parent.pci else item for item in gpu.parents)
-    changed = with_creatable(replace(gpu, parents=parents))
-    return replace(snapshot, gpus=tuple(changed if item.pci == gpu.pci else item for item in snapshot.gpus))
+    return _with_gpu(snapshot, with_creatable(replace(gpu, parents=parents)))
+
+
+def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> HostSnapshot:
+    return replace(snapshot, gpus=tuple(changed if item.pci == changed.pci else item for item in snapshot.gpus))
 
 
 def with_creatable(gpu: Gpu) -> Gpu:

@@ -1,22 +1,19 @@
-"""OBSERVED: one host as its program stated it, parsed once into typed values. Unknown is None and has its reason."""
+"""OBSERVED: one host as its program stated it (snapshot_facts.parse), as typed values. Unknown is None and has its reason."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr.core import profiles
-from vgpumgr.core.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
-from vgpumgr.errors import BadName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from vgpumgr.core.names import HostName
-
-Name = TypeVar("Name", bound=str)
-Row = TypeVar("Row")
+    from vgpumgr.core.modprobe import LoadedModule, ModprobeFile
+    from vgpumgr.core.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
+    from vgpumgr.core.scheduler import SchedulerState
 
 MDEV_PF = "mdev-pf"
 MDEV_VF = "mdev-vf"
@@ -87,6 +84,7 @@ class Gpu:
     framebuffer_mib: int | None
     types: Mapping[int, VgpuType] | None
     parents: tuple[Parent, ...]
+    scheduler: SchedulerState | None
 
     @property
     def board(self) -> str | None:
@@ -170,7 +168,10 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSnapshot:
-    """One host. handles, active and ledger None mean that they could not be read: then everything is in use."""
+    """One host. handles, active and ledger None mean that they could not be read: then everything is in use.
+
+    `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` what it was loaded with.
+    """
 
     host: HostName
     boot: str
@@ -180,6 +181,8 @@ class HostSnapshot:
     handles: tuple[Handle, ...] | None
     active: tuple[Active, ...] | None
     ledger: tuple[LedgerEntry, ...] | None
+    modprobe: tuple[ModprobeFile, ...] | None
+    module: LoadedModule | None
     unknown: tuple[Unknown, ...]
 
     def gpu_by_uuid(self, uuid: str) -> Gpu | None:
@@ -224,7 +227,7 @@ class HostSnapshot:
         active = None
         if self.active is not None and part.active is not None:
             active = (*(row for row in self.active if row.gpu not in fresh), *part.active)
-        ledger = None if part.ledger is None else _located(part.ledger, gpus)
+        ledger = None if part.ledger is None else located(part.ledger, gpus)
         return replace(part, gpus=gpus, active=active, ledger=ledger)
 
 
@@ -239,18 +242,7 @@ class Place(Protocol):
     def uuid(self) -> MdevUuid | None: ...
 
 
-Json = object
-
-
-def parse(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
-    """Build the snapshot from the host program's answer. Raises ValueError where its shape is not the protocol's."""
-    try:
-        return _host(host, facts)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the snapshot of {host} is not as the protocol says: {error!r}") from error
-
-
-def _located(ledger: tuple[LedgerEntry, ...], gpus: Sequence[Gpu]) -> tuple[LedgerEntry, ...]:
+def located(ledger: tuple[LedgerEntry, ...], gpus: Sequence[Gpu]) -> tuple[LedgerEntry, ...]:
     """Entries with their places' addresses of now."""
     known = {gpu.uuid: gpu for gpu in gpus if gpu.uuid is not None}
     found: list[LedgerEntry] = []
@@ -262,168 +254,3 @@ def _located(ledger: tuple[LedgerEntry, ...], gpus: Sequence[Gpu]) -> tuple[Ledg
         else:
             found.append(entry)
     return tuple(found)
-
-
-def _host(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
-    gpus = tuple(sorted((_gpu(_mapping(row)) for row in _list(facts["gpus"])), key=lambda gpu: gpu.pci))
-    ledger = _rows(facts["ledger"], _entry)
-    return HostSnapshot(
-        host=host,
-        boot=_text(facts["boot"]),
-        machine=_maybe_text(facts["machine"]),
-        versions={name: _maybe_text(value) for name, value in _mapping(facts["versions"]).items()},
-        gpus=gpus,
-        handles=_rows(facts["handles"], _handle),
-        active=_rows(facts["active"], _active),
-        ledger=None if ledger is None else _located(ledger, gpus),
-        unknown=tuple(
-            Unknown(what=_text(_mapping(row)["what"]), why=_text(_mapping(row)["why"]))
-            for row in _list(facts["unknown"])
-        ),
-    )
-
-
-def _gpu(row: Mapping[str, Json]) -> Gpu:
-    kinds = None if row["types"] is None else [_type(_mapping(kind)) for kind in _list(row["types"])]
-    return Gpu(
-        pci=PciAddress(_text(row["pci"])),
-        uuid=_maybe(row["uuid"], GpuUuid),
-        name=_maybe_text(row["name"]),
-        pci_id=_text(row["pci_id"]),
-        framework=_maybe_text(row["framework"]),
-        mode=_maybe_text(row["mode"]),
-        numa_node=_maybe_int(row["numa_node"]),
-        framebuffer_mib=_maybe_int(row["framebuffer_mib"]),
-        types=None if kinds is None else {kind.id: kind for kind in sorted(kinds, key=lambda kind: kind.id)},
-        parents=tuple(sorted((_parent(_mapping(item)) for item in _list(row["parents"])), key=_parent_order)),
-    )
-
-
-def _parent_order(parent: Parent) -> tuple[int, str]:
-    return (-1 if parent.vf_index is None else parent.vf_index), parent.pci
-
-
-def _parent(row: Mapping[str, Json]) -> Parent:
-    pci = PciAddress(_text(row["pci"]))
-    vf_index = _maybe_int(row["vf_index"])
-    creatable = row["creatable"]
-    return Parent(
-        pci=pci,
-        vf_index=vf_index,
-        creatable=None
-        if creatable is None
-        else {_int(_mapping(kind)["id"]): _int(_mapping(kind)["available"]) for kind in _list(creatable)},
-        vgpus=tuple(sorted((_vgpu(pci, vf_index, _mapping(item)) for item in _list(row["vgpus"])), key=_vgpu_order)),
-    )
-
-
-def _vgpu_order(vgpu: Vgpu) -> str:
-    return vgpu.uuid or ""
-
-
-def _type(row: Mapping[str, Json]) -> VgpuType:
-    name = _text(row["name"])
-    try:
-        parsed = profiles.parse_type_name(name)
-    except BadName:
-        parsed = None
-    return VgpuType(
-        id=_int(row["id"]),
-        name=name,
-        type_name=profiles.last_word(name),
-        parsed=parsed,
-        framebuffer_mib=_maybe_int(row["framebuffer_mib"]),
-        max=_maybe_int(row["max"]),
-    )
-
-
-def _vgpu(parent: PciAddress, vf_index: int | None, row: Mapping[str, Json]) -> Vgpu:
-    name = _maybe_text(row["type_name"])
-    return Vgpu(
-        parent=parent,
-        vf_index=vf_index,
-        uuid=_maybe(row["uuid"], MdevUuid),
-        type_id=_maybe_int(row["type_id"]),
-        type_name=None if name is None else profiles.last_word(name),
-        placement_id=_maybe_int(row["placement_id"]),
-        vfio=tuple(_text(path) for path in _list(row["vfio"])),
-    )
-
-
-def _handle(row: Mapping[str, Json]) -> Handle:
-    return Handle(
-        path=_text(row["path"]),
-        pid=_int(row["pid"]),
-        command=_text(row["command"]),
-        vm_name=_maybe_text(row["vm_name"]),
-        vm_uuid=_maybe(row["vm_uuid"], VmUuid),
-    )
-
-
-def _active(row: Mapping[str, Json]) -> Active:
-    return Active(
-        gpu=PciAddress(_text(row["gpu"])),
-        vm_uuid=_maybe(row["vm_uuid"], VmUuid),
-        vm_name=_maybe_text(row["vm_name"]),
-        uuid=_maybe(row["uuid"], MdevUuid),
-        vf=_maybe(row["vf"], PciAddress),
-    )
-
-
-def _entry(row: Mapping[str, Json]) -> LedgerEntry:
-    return LedgerEntry(
-        vm_uuid=VmUuid(_text(row["vm_uuid"])),
-        vm_name=VmName(_text(row["vm_name"])),
-        slot=Slot(_text(row["slot"])),
-        generation=_int(row["generation"]),
-        gpu_uuid=GpuUuid(_text(row["gpu_uuid"])),
-        gpu=PciAddress(_text(row["gpu"])),
-        vf_index=_maybe_int(row["vf_index"]),
-        parent=PciAddress(_text(row["parent"])),
-        uuid=_maybe(row["uuid"], MdevUuid),
-        type_id=_int(row["type_id"]),
-        type_name=profiles.last_word(_text(row["type_name"])),
-        boot=_text(row["boot"]),
-        state=_text(row["state"]),
-    )
-
-
-def _rows(value: Json, read: Callable[[Mapping[str, Json]], Row]) -> tuple[Row, ...] | None:
-    return None if value is None else tuple(read(_mapping(row)) for row in _list(value))
-
-
-def _mapping(value: Json) -> Mapping[str, Json]:
-    if not isinstance(value, dict):
-        raise TypeError(f"an object was expected, not {value!r}")
-    return value
-
-
-def _list(value: Json) -> Sequence[Json]:
-    if not isinstance(value, list):
-        raise TypeError(f"a list was expected, not {value!r}")
-    return value
-
-
-def _text(value: Json) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"text was expected, not {value!r}")
-    return value
-
-
-def _maybe_text(value: Json) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _maybe(value: Json, name: Callable[[str], Name]) -> Name | None:
-    # The host program writes names in their canonical form; this only gives them their type.
-    return None if value is None else name(_text(value))
-
-
-def _int(value: Json) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"a number was expected, not {value!r}")
-    return value
-
-
-def _maybe_int(value: Json) -> int | None:
-    return None if value is None else _int(value)

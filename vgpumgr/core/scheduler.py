@@ -1,0 +1,261 @@
+"""How a GPU's time is shared: the wish, what the driver is told for it, and the same as the RmPVMRL registry value.
+
+Two layers hold it. NVML's is per GPU and engine, works at once and is lost with the module; RmPVMRL is an option of the
+module, and works from its next load. Sources: nvml.h (slices in ns), nvrm_registry.h of R595 (RmPVMRL's bits), NVIDIA's
+vGPU guides 8.3 to 8.6 (ranges). "Round robin" below is the driver's adaptive one (ARR).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.errors import BadName, BadSchedulerValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BEST_EFFORT = "best-effort"
+EQUAL_SHARE = "equal-share"
+FIXED_SHARE = "fixed-share"
+POLICIES = (BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+_SLICE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,6})?) ?ms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """What NVML says that the driver would take. Beyond it the driver clamps without a word, so we check."""
+
+    policies: tuple[str, ...]
+    arr: bool
+    min_time_slice_ns: int
+    max_time_slice_ns: int
+    min_frequency_hz: int
+    max_frequency_hz: int
+    min_averaging_factor: int
+    max_averaging_factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineState:
+    """How one engine (graphics, nvenc0, nvenc1) is shared now. None: unknown, or no vGPU is active."""
+
+    engine: str
+    policy: str | None
+    arr: bool | None
+    averaging_factor: int | None
+    time_slice_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerState:
+    """The run-time layer of one GPU. `api` 2 (from r595) knows engines, and its round robin is always on."""
+
+    api: int
+    caps: Caps
+    engines: tuple[EngineState, ...]
+
+    @property
+    def policies(self) -> Mapping[str, str | None]:
+        """Engine → policy."""
+        return {engine.engine: engine.policy for engine in self.engines}
+
+    @property
+    def policy(self) -> str | None:
+        """The one policy of all engines that tell theirs; None where none does, or they differ."""
+        told = {engine.policy for engine in self.engines if engine.policy is not None}
+        return told.pop() if len(told) == 1 else None
+
+    @property
+    def active(self) -> EngineState | None:
+        """The graphics engine, or whichever tells its slice; None while no vGPU is active."""
+        return next((engine for engine in self.engines if engine.time_slice_ns), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerWish:
+    """What is asked for, by option or by declaration. None: the driver's default."""
+
+    policy: str
+    time_slice_ns: int | None = None
+    frequency_hz: int | None = None
+    averaging_factor: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What the driver is told. None: its default. A slice goes with `arr` False; the other two with True or None."""
+
+    policy: str
+    arr: bool | None = None
+    averaging_factor: int | None = None
+    frequency_hz: int | None = None
+    time_slice_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """What a wish comes to on one GPU. `notes`: where that is not the wish to the letter."""
+
+    setting: Setting
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+def parse_time_slice(text: str) -> int:
+    """`2ms`, `2.5ms` → ns. Raises BadName."""
+    found = _SLICE.fullmatch(text.strip())
+    whole, _, part = found[1].partition(".") if found else ("0", "", "")
+    slice_ns = int(whole) * NS_PER_MS + int(part.ljust(6, "0"))
+    if not slice_ns:
+        raise BadName(f"not a time slice: {text!r}", hint="write it in milliseconds: 2ms")
+    return slice_ns
+
+
+def check_together(wish: SchedulerWish) -> None:
+    """Raises BadSchedulerValue where the wish contradicts itself, on whatever GPU."""
+    given = {
+        "time slice": wish.time_slice_ns,
+        "frequency": wish.frequency_hz,
+        "averaging factor": wish.averaging_factor,
+    }
+    named = [name for name, value in given.items() if value is not None]
+    if wish.policy == BEST_EFFORT and named:
+        raise BadSchedulerValue(
+            f"{BEST_EFFORT} takes no {' and no '.join(named)}", hint=f"--policy {EQUAL_SHARE} or {FIXED_SHARE}"
+        )
+    if wish.time_slice_ns is not None and len(named) > 1:
+        raise BadSchedulerValue(
+            f"a time slice does not go with {named[1]}", hint="a slice is a fixed length, the other two adapt it"
+        )
+
+
+def grant(wish: SchedulerWish, facts: SchedulerState) -> Granted:
+    """What the driver is to be told for a wish. Raises BadSchedulerValue, with the range that it would take."""
+    check_together(wish)
+    caps = facts.caps
+    if wish.policy not in caps.policies:
+        raise BadSchedulerValue(
+            f"this GPU does not know the policy {wish.policy}", hint=f"it knows {', '.join(caps.policies) or 'none'}"
+        )
+    if wish.time_slice_ns is not None:
+        return _grant_slice(wish.policy, wish.time_slice_ns, facts)
+    adapts = wish.frequency_hz is not None or wish.averaging_factor is not None
+    if adapts and not caps.arr:
+        raise BadSchedulerValue(
+            "this GPU's driver knows no frequency and no averaging factor: its time slice does not adapt",
+            hint="--time-slice",
+        )
+    _check_range("frequency", wish.frequency_hz, caps.min_frequency_hz, caps.max_frequency_hz, " Hz")
+    _check_range("averaging factor", wish.averaging_factor, caps.min_averaging_factor, caps.max_averaging_factor, "")
+    setting = Setting(
+        policy=wish.policy,
+        arr=True if adapts and facts.api == 1 else None,
+        averaging_factor=wish.averaging_factor,
+        frequency_hz=wish.frequency_hz,
+    )
+    return Granted(setting=setting, text=describe(setting))
+
+
+def describe(setting: Setting) -> str:
+    """`fixed-share, 500 Hz (2 ms)`."""
+    words = [setting.policy]
+    if setting.time_slice_ns is not None:
+        words.append(f"time slice {show_ms(setting.time_slice_ns)}")
+    if setting.frequency_hz is not None:
+        words.append(f"{setting.frequency_hz} Hz ({show_ms(slice_of(setting.frequency_hz))})")
+    if setting.averaging_factor is not None:
+        words.append(f"averaging factor {setting.averaging_factor}")
+    return ", ".join(words)
+
+
+def slice_of(frequency_hz: int) -> int:
+    """The slice in ns that a frequency gives: 480 Hz → 2 083 333."""
+    return NS_PER_S // frequency_hz
+
+
+def show_ms(slice_ns: int) -> str:
+    return f"{slice_ns / NS_PER_MS:.4g} ms"
+
+
+def _grant_slice(policy: str, slice_ns: int, facts: SchedulerState) -> Granted:
+    caps = facts.caps
+    if facts.api == 1:
+        low, high = caps.min_time_slice_ns, caps.max_time_slice_ns
+        if not low <= slice_ns <= high:
+            raise _out_of_slices(slice_ns, low, high, "")
+        if slice_ns % NS_PER_MS:
+            # Rounded, the two layers would never agree, and the slice would change at the next reboot.
+            raise BadSchedulerValue(
+                f"a time slice of {show_ms(slice_ns)} cannot be kept over a reboot: there it is whole milliseconds",
+                hint=f"{slice_ns // NS_PER_MS or 1}ms or {slice_ns // NS_PER_MS + 1}ms",
+            )
+        setting = Setting(policy=policy, arr=False, time_slice_ns=slice_ns)
+        return Granted(setting=setting, text=describe(setting))
+    low, high = slice_of(caps.max_frequency_hz), slice_of(caps.min_frequency_hz)
+    if not low <= slice_ns <= high:
+        raise _out_of_slices(slice_ns, low, high, f" ({caps.min_frequency_hz} to {caps.max_frequency_hz} Hz)")
+    frequency_hz = _nearest_frequency(slice_ns, caps)
+    setting = Setting(policy=policy, frequency_hz=frequency_hz)
+    note = (
+        f"time slice {show_ms(slice_ns)} is granted as {frequency_hz} Hz ({show_ms(slice_of(frequency_hz))}): "
+        "this driver only takes a frequency"
+    )
+    return Granted(setting=setting, text=describe(setting), notes=(note,))
+
+
+def _nearest_frequency(slice_ns: int, caps: Caps) -> int:
+    around = {NS_PER_S // slice_ns, NS_PER_S // slice_ns + 1}
+    able = [min(max(hz, caps.min_frequency_hz), caps.max_frequency_hz) for hz in sorted(around)]
+    return min(able, key=lambda hz: abs(NS_PER_S / hz - slice_ns))
+
+
+def _check_range(what: str, value: int | None, low: int, high: int, unit: str) -> None:
+    if value is not None and not low <= value <= high:
+        raise BadSchedulerValue(
+            f"{what} {value}{unit} is out of this GPU's range", hint=f"it takes {low} to {high}{unit}"
+        )
+
+
+def _out_of_slices(slice_ns: int, low: int, high: int, more: str) -> BadSchedulerValue:
+    return BadSchedulerValue(
+        f"a time slice of {show_ms(slice_ns)} is out of this GPU's range",
+        hint=f"it takes {show_ms(low)} to {show_ms(high)}{more}",
+    )
+
+
+# RmPVMRL: 0 scheduler on; 1 round robin off; 3 weights off; 7:4 policy (0 equal, 1 fixed); 21:12 frequency in Hz, where
+# round robin is on; 23:16 slice in ms, where it is off; 31:24 averaging factor.
+_ON, _ARR_OFF, _POLICY, _OTHER = 0x1, 0x2, 0xF0, 0xF0C
+_POLICY_BITS = {EQUAL_SHARE: 0x00, FIXED_SHARE: 0x10}
+
+
+def rm_pvmrl(setting: Setting) -> int:
+    """The registry value of a setting. Slices in whole ms."""
+    if setting.policy == BEST_EFFORT:
+        return 0
+    value = _ON | _POLICY_BITS[setting.policy] | (setting.averaging_factor or 0) << 24
+    if setting.arr is False:
+        return value | _ARR_OFF | (setting.time_slice_ns or 0) // NS_PER_MS << 16
+    return value | (setting.frequency_hz or 0) << 12
+
+
+def read_rm_pvmrl(value: int) -> Setting | None:
+    """The setting that a registry value means; None where it has bits that we never set and do not understand."""
+    if not value & _ON:
+        return Setting(policy=BEST_EFFORT)
+    policy = next((name for name, bits in _POLICY_BITS.items() if bits == value & _POLICY), None)
+    if policy is None or value & _OTHER or value >> 32:
+        return None
+    factor = value >> 24 & 0xFF or None
+    if value & _ARR_OFF:
+        slice_ms = value >> 16 & 0xFF
+        return Setting(
+            policy=policy, arr=False, averaging_factor=factor, time_slice_ns=slice_ms * NS_PER_MS if slice_ms else None
+        )
+    return Setting(policy=policy, averaging_factor=factor, frequency_hz=value >> 12 & 0x3FF or None)
