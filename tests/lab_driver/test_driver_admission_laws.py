@@ -32,6 +32,7 @@ def one_gpu(code: str, framework: str) -> tuple[Driver, Gpu]:
         vfs_on=False,
         first_group=20,
         first_vfio=0,
+        schedulers={},
     )
     return Driver(HostState(name="h", driver_version="570", machine_id="0" * 32, boot_id="b", gpus=[gpu])), gpu
 

@@ -17,7 +17,7 @@ import pytest
 from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab.driver import Driver, vf_pci
 from vgpumgr.lab.nvml.build import build
-from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_script
+from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_program
 from vgpumgr.lab.nvml.state import PATH_VARIABLE, nvml_text
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
@@ -86,11 +86,11 @@ class Nvml:
 
 
 class Smi:
-    """Runs the simulated nvidia-smi as the host would: the text of the script, from a file of its own."""
+    """Runs the simulated nvidia-smi as the host would: one file, and nothing of ours beside it."""
 
     def __init__(self, folder: Path) -> None:
         self.script = folder / "nvidia-smi"
-        self.script.write_text(nvidia_smi_script(), encoding="utf-8")
+        self.script.write_bytes(nvidia_smi_program())
         self.state = folder / "state"
 
     def run(self, source: Host | str | None, *arguments: str) -> tuple[str, int]:

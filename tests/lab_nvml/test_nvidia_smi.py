@@ -1,4 +1,4 @@
-"""The simulated nvidia-smi, run as the standalone script that it is installed as."""
+"""The simulated nvidia-smi, run as the one file that it is installed as."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_script
+from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,9 +20,9 @@ def values(text: str, name: str) -> list[str]:
     return re.findall(rf"^ *{re.escape(name)} +: (.*)$", text, re.MULTILINE)
 
 
-def test_the_script_is_a_python_script_for_the_hosts_own_python() -> None:
-    assert nvidia_smi_script().startswith("#!/usr/bin/python3\n")
-    compile(nvidia_smi_script(), "nvidia-smi", "exec")
+def test_the_program_is_one_file_for_the_hosts_own_python(smi: Smi) -> None:
+    assert nvidia_smi_program().startswith(b"#!/usr/bin/python3\n")
+    assert smi.run(None, "-h")[1] == 0
 
 
 def test_the_list_names_each_gpu_with_its_uuid(smi: Smi, host: Host) -> None:

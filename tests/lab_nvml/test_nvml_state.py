@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vgpumgr.lab.nvml.smi_script import parse_rows
+from vgpumgr.lab.nvml.smi.state import parse_rows
 from vgpumgr.lab.nvml.state import InjectedError, escape, parse_fault
 
 if TYPE_CHECKING:

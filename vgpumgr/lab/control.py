@@ -10,7 +10,7 @@ hold      vm                        {"pid": n, "devices": […]}
 release   vm                        {"ended": bool}
 fault     name                      {}
 clear                               {}
-writes                              {"writes": […]}
+writes    since (optional)          {"writes": [WriteRecord from that revision on], "revision": how many there are now}
 shutdown                            {}          the host is off and its file systems are gone when the socket closes
 """
 

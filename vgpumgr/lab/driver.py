@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
-from vgpumgr.lab import admission
+from vgpumgr.lab import admission, scheduler
 from vgpumgr.lab.admission import Refusal
 from vgpumgr.lab.model import Vgpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.lab.model import Gpu, HostState, TypeSpec
+    from vgpumgr.lab.model import Gpu, HostState, ModuleOptions, TypeSpec
 
 CREATE_EIO = "create-eio"  # every create and every type write fails with EIO
 LATE_VFS = "late-vfs"  # after a reboot the VFs are off until enable_vfs() or clear_faults()
@@ -196,6 +196,19 @@ class Driver:
                 raise _error(errno.EPERM)
             found[1].params = params
 
+    def set_scheduler(self, gpu_pci: str, order: scheduler.Order) -> None:
+        """What NVML's two calls that set a scheduler do. EOPNOTSUPP and EINVAL stand for its refusals, ENODEV for no GPU."""
+        with self._changed:
+            gpu = self.gpu(gpu_pci)
+            counts_idle = self._state.scheduler_counts_idle
+            try:
+                gpu.schedulers = scheduler.obey(gpu, order, branch=self._state.branch, counts_idle=counts_idle)
+            except scheduler.Unsupported as error:
+                raise _error(errno.EOPNOTSUPP) from error
+            except scheduler.Invalid as error:
+                raise _error(errno.EINVAL) from error
+            self._note()
+
     # VMs and the host's life
 
     def hold(self, key: str, vm_uuid: str, vm_name: str) -> None:
@@ -242,19 +255,32 @@ class Driver:
             late = [gpu for gpu in self._state.gpus if gpu.framework != MDEV_PF and not gpu.vfs_on]
             for gpu in late:
                 gpu.vfs_on = True
+                self._load_scheduler(gpu)  # sriov-manage unbinds the card, and run-time settings go with that
             if late:
                 self._epoch += 1
                 self._note()
 
     def reboot(self, boot_id: str) -> None:
-        """All vGPUs and holders are lost. The VFs come back, as with a site's boot unit that runs sriov-manage."""
+        """All vGPUs, holders and run-time settings are lost. The VFs come back, as with a site's boot unit that runs
+        sriov-manage.
+        """
         with self._changed:
             self._state.boot_id = boot_id
             late = LATE_VFS in self._state.faults
             for gpu in self._state.gpus:
                 gpu.vgpus.clear()
                 gpu.vfs_on = gpu.framework != MDEV_PF and not late
+                self._load_scheduler(gpu)
             self._next_instance = _FIRST_INSTANCE
+            self._epoch += 1
+            self._note()
+
+    def load_module(self, options: ModuleOptions) -> None:
+        """The module is loaded with these options, a part of each boot."""
+        with self._changed:
+            self._state.module = options
+            for gpu in self._state.gpus:
+                self._load_scheduler(gpu)
             self._epoch += 1
             self._note()
 
@@ -298,6 +324,9 @@ class Driver:
     def _refuse_by_fault(self) -> None:
         if CREATE_EIO in self._state.faults:
             raise _error(errno.EIO)
+
+    def _load_scheduler(self, gpu: Gpu) -> None:
+        gpu.schedulers = scheduler.loaded(gpu, self._state.module, branch=self._state.branch)
 
     def _sweep(self, gpu: Gpu) -> None:
         gpu.vgpus[:] = [vgpu for vgpu in gpu.vgpus if not vgpu.leaving or vgpu.holder_uuid is not None]

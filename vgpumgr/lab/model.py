@@ -6,6 +6,45 @@ Only vgpumgr.lab.driver changes it, under one lock; everything else reads (insid
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class Policy(IntEnum):
+    """How time-sliced vGPUs take turns; NVML's numbers (NVML_VGPU_SCHEDULER_POLICY_*)."""
+
+    BEST_EFFORT = 1
+    EQUAL_SHARE = 2
+    FIXED_SHARE = 3
+
+
+class Engine(IntEnum):
+    """What the driver schedules; NVML's numbers (NVML_VGPU_SCHEDULER_ENGINE_TYPE_*)."""
+
+    GRAPHICS = 1
+    NVENC1 = 2
+    NVENC0 = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """How one engine is shared. None is the driver's default, which depends on the vGPUs that run.
+
+    `arr`: adaptive round robin; `factor` and `frequency_hz` count only with it, `time_slice_ns` only without it.
+    """
+
+    policy: Policy = Policy.BEST_EFFORT
+    arr: bool = False
+    factor: int | None = None
+    frequency_hz: int | None = None
+    time_slice_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleOptions:
+    """What the nvidia module was loaded with: NVreg_RegistryDwords and NVreg_RegistryDwordsPerDevice, as given."""
+
+    registry_dwords: str = ""
+    registry_dwords_per_device: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +99,7 @@ class Vgpu:
 class Gpu:
     """A physical function. `vfs_on` says whether SR-IOV is enabled (always False on mdev-pf).
 
+    `schedulers` has the engines that the board has. `mig_on`: MIG mode; nothing in the lab turns it on yet.
     IOMMU groups: the PF has `first_group`, VF n has first_group + 1 + n. `first_vfio` is VF 0's /dev/vfio/devices number.
     """
 
@@ -71,6 +111,8 @@ class Gpu:
     vfs_on: bool
     first_group: int
     first_vfio: int
+    schedulers: dict[Engine, Scheduling]
+    mig_on: bool = False
     vgpus: list[Vgpu] = field(default_factory=list)
 
 
@@ -90,7 +132,11 @@ class ForeignSpec:
 
 @dataclass(slots=True, kw_only=True)
 class HostState:
-    """Everything the driver of one host knows. `faults` are names such as create-eio."""
+    """Everything the driver of one host knows. `faults` are names such as create-eio.
+
+    `scheduler_counts_idle`: whether a vGPU that no VM holds is in the way of a scheduler change, too. NVIDIA's header
+    can be read both ways. `module` is as of the last boot.
+    """
 
     name: str
     driver_version: str
@@ -98,7 +144,15 @@ class HostState:
     boot_id: str
     gpus: list[Gpu]
     foreign: tuple[ForeignSpec, ...] = ()
+    scheduler_counts_idle: bool = True
+    module: ModuleOptions = field(default_factory=ModuleOptions)
     faults: set[str] = field(default_factory=set)
+
+    @property
+    def branch(self) -> int:
+        """570 for 570.133.10; 0 where the version does not start with a number."""
+        head = self.driver_version.partition(".")[0]
+        return int(head) if head.isdecimal() else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

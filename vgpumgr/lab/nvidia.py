@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.errors import LabError
-from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_script
+from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_program
+from vgpumgr.lab.nvml.request import carry_out
 from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.threads import start_thread
 from vgpumgr.lab.tree import Tree
@@ -31,7 +32,12 @@ def serve(driver: Driver, mountpoint: Path, writes: Path) -> None:
     """Mount the driver's /sys and serve it on a thread of its own until the process ends; returns when it is there."""
     from vgpumgr.lab import fuse
 
-    view = Tree(driver, partial(nvml_text, driver), on_write=partial(_note_write, writes))
+    view = Tree(
+        driver,
+        partial(nvml_text, driver),
+        nvml_request=partial(carry_out, driver),
+        on_write=partial(_note_write, writes),
+    )
     ready = threading.Event()
 
     def run() -> None:
@@ -57,11 +63,11 @@ def install(root: HostRoot, library: Path) -> None:
     """Where the driver's packages put them."""
     multiarch = sysconfig.get_config_var("MULTIARCH") or ""
     root.copy(library, f"usr/lib/{multiarch}/{library.name}", mode=0o755)
-    root.write("usr/bin/nvidia-smi", nvidia_smi_script(), mode=0o755)
+    root.write("usr/bin/nvidia-smi", nvidia_smi_program(), mode=0o755)
 
 
 def read_writes(file: Path) -> list[dict[str, Any]]:
-    """Every write that the driver was asked for, with its errno, oldest first."""
+    """Every write that the driver was asked for (WriteRecord), what NVML was told to set included, oldest first."""
     try:
         return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     except FileNotFoundError:

@@ -1,4 +1,7 @@
-"""/proc/driver/nvidia of a simulated host, in the driver's own format; the host's set-up binds it over /proc/driver."""
+"""/proc/driver/nvidia of a simulated host, in the driver's own format; the host's set-up binds it over /proc/driver.
+
+`params` has the few lines of the real file that somebody reads: what the module was loaded with at the last boot.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,14 @@ def build(builder: Builder, state: HostState) -> None:
             "GCC version:  gcc version 12.2.0"
         ),
     )
-    builder.put(f"{TOP}/nvidia/params", constant('ResmanDebugLevel: 4294967295\nRegistryDwords: ""'))
+    builder.put(
+        f"{TOP}/nvidia/params",
+        constant(
+            "ResmanDebugLevel: 4294967295\n"
+            f'RegistryDwords: "{state.module.registry_dwords}"\n'
+            f'RegistryDwordsPerDevice: "{state.module.registry_dwords_per_device}"'
+        ),
+    )
     for minor, gpu in enumerate(state.gpus):
         folder = f"{TOP}/nvidia/gpus/{gpu.pci}"
         lines = (

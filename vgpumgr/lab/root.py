@@ -104,13 +104,13 @@ class HostRoot:
         for name in ("run/sshd", "run/lock", "run/libvirt"):
             (self.path / name).mkdir(mode=0o755)
 
-    def write(self, name: str, text: str, *, mode: int = 0o644) -> None:
+    def write(self, name: str, content: str | bytes, *, mode: int = 0o644) -> None:
         """Write one file of the host. A symbolic link there is replaced, never followed: it could lead out."""
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_symlink():
             target.unlink()
-        target.write_text(text, encoding="utf-8")
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
         target.chmod(mode)
 
     def copy(self, source: Path, name: str, *, mode: int = 0o644) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.errors import LabError
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.lab.model import ForeignSpec, Gpu, HostState, VmSpec
+from vgpumgr.lab import scheduler
+from vgpumgr.lab.model import ForeignSpec, Gpu, HostState, Scheduling, VmSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,10 @@ class GpuSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
-    """One simulated host. `framework` is what its GPUs have where a board does not decide otherwise."""
+    """One simulated host. `framework` is what its GPUs have where a board does not decide otherwise.
+
+    `scheduler_counts_idle`: as in HostState.
+    """
 
     name: str
     machine_id: str
@@ -46,6 +50,7 @@ class HostSpec:
     gpus: tuple[GpuSpec, ...]
     foreign: tuple[ForeignSpec, ...] = ()
     vms: tuple[VmSpec, ...] = ()
+    scheduler_counts_idle: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +91,7 @@ def host_state(host: HostSpec, *, boot_id: str) -> HostState:
                 vfs_on=False,
                 first_group=group,
                 first_vfio=vfio,
+                schedulers=dict.fromkeys(scheduler.engines(gpu.board), Scheduling()),
             )
         )
         group += 1 + gpu.board.vfs
@@ -97,4 +103,5 @@ def host_state(host: HostSpec, *, boot_id: str) -> HostState:
         boot_id=boot_id,
         gpus=gpus,
         foreign=host.foreign,
+        scheduler_counts_idle=host.scheduler_counts_idle,
     )

@@ -8,6 +8,7 @@
         boards: [A40, {board: A40, pci: "0000:81:00.0", numa: 1, framework: mdev-vf}]     # or {A40: 2}
         vms: ["vm[01:30]", {name: db, machine: pc, memory_mib: 128, ours: false}]
         foreign: [{gpu: 1, vf: 0, type: A40-4Q, vm: db}]         # gpu: index or address
+        scheduler_counts_idle: false         # the scheduler can be set while vGPUs exist, if no VM holds one (default: true)
     declared: {kvm01: {vm01: {vgpu0: {profile: 4Q}}}}
 
 Each mistake is a LabError with the file and the place in it.
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 Name = TypeVar("Name")
 
+_HOST_KEYS = (
+    *("name", "driver", "driver_version", "framework", "boards", "numa", "numa_node", "foreign", "vms"),
+    "scheduler_counts_idle",
+)
 _BUSES = ("41", "81", "c1", "01", "21", "61", "a1", "e1")  # where cards sit that do not say; from 80 up NUMA node 1
 _RANGE = re.compile(r"(?P<head>[^\[\]]*)\[(?P<first>\d+):(?P<last>\d+)\](?P<tail>[^\[\]]*)")
 _DRIVER = re.compile(r"(\d{3})(?:\.\d+){1,2}")
@@ -89,8 +94,7 @@ def fleet(name: str, data: Any, where: str) -> FleetSpec:
 
 
 def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
-    keys = ("name", "driver", "driver_version", "framework", "boards", "numa", "numa_node", "foreign", "vms")
-    host = _mapping(data, where, keys)
+    host = _mapping(data, where, _HOST_KEYS)
     _read(parse_host_name, name, where)
     version = _driver(host.get("driver", host.get("driver_version", "570")), f"{where}.driver")
     branch = int(version.partition(".")[0])
@@ -118,6 +122,7 @@ def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
         gpus=gpus,
         foreign=tuple(foreign),
         vms=vms,
+        scheduler_counts_idle=_flag(host.get("scheduler_counts_idle", True), f"{where}.scheduler_counts_idle"),
     )
 
 
@@ -195,9 +200,7 @@ def _vms(fleet_name: str, host_name: str, item: Any, where: str) -> Iterable[VmS
     machine = data.get("machine", "q35")
     if machine not in ("q35", "pc"):
         raise LabError(f"{where}.machine: {machine!r} is no machine type of the lab", hint="write q35 or pc")
-    ours = data.get("ours", True)
-    if not isinstance(ours, bool):
-        raise LabError(f"{where}.ours: not true or false: {ours!r}", hint="write ours: false")
+    ours = _flag(data.get("ours", True), f"{where}.ours")
     for name in _expand(str(data.get("name", ""))):
         yield VmSpec(
             name=_read(parse_vm_name, name, f"{where}.name"),
@@ -303,6 +306,12 @@ def _named(value: Any, where: str) -> Iterable[tuple[str, Any, str]]:
 def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise LabError(f"{where}: not a list: {value!r}", hint="write [one, two]")
+    return value
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise LabError(f"{where}: not true or false: {value!r}", hint="write true or false")
     return value
 
 

@@ -21,6 +21,8 @@ CONFIG = "/etc/ssh/sshd_config"
 HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
 _PID_FILE = "/run/sshd.pid"
 _PROGRAM = "/usr/sbin/sshd"
+# A login that answers every command with a text of its own, some of it no UTF-8, and swallows what it is told.
+NOISE = "printf 'Welcome!\\nLast login: never \\377\\376\\000\\n{ this is no greeting\\n'; exec cat >/dev/null"
 
 
 def config_text(port: int) -> str:
@@ -62,9 +64,18 @@ def reserve_port() -> socket.socket:
 def install(root: HostRoot, *, port: int, authorized_key: str) -> str:
     """Configure sshd on a host's fresh disk, with a new host key; gives its public half."""
     root.write(CONFIG.lstrip("/"), config_text(port))
-    root.write("root/.ssh/authorized_keys", authorized_key, mode=0o600)
+    authorize(root, authorized_key)
     (root.path / "root/.ssh").chmod(0o700)
     return make_key(root.path / HOST_KEY)
+
+
+def authorize(root: HostRoot, key: str, *, command: str | None = None) -> None:
+    """Let the key's owner log in; with a command, only to run that one, whatever is asked for.
+
+    sshd reads this at each login, so no session that is open changes.
+    """
+    forced = "" if command is None else f'command="{command}" '
+    root.write("root/.ssh/authorized_keys", forced + key, mode=0o600)
 
 
 def make_key(file: Path) -> str:

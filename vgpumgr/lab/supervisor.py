@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from vgpumgr.core.names import nearest
 from vgpumgr.errors import LabError, UnknownVm, UsageError
 from vgpumgr.host.protocol import VENDOR_VFIO
-from vgpumgr.lab import holder, libvirtd, namespace, nvidia, sshd
+from vgpumgr.lab import holder, libvirtd, modprobe, namespace, nvidia, sshd
 from vgpumgr.lab.driver import CREATE_EIO, LATE_VFS, Driver
 from vgpumgr.lab.machine import Machine
 from vgpumgr.lab.nvml.state import parse_fault
@@ -33,8 +33,9 @@ log = logging.getLogger(__name__)
 LIBVIRTD_DOWN = "libvirtd-down"
 SSH_REFUSED = "ssh-refused"
 SSH_HANG = "ssh-hang"
+GARBAGE = "garbage"
 # Faults of the host's services; the driver has its own.
-SERVICE_FAULTS = (LIBVIRTD_DOWN, SSH_REFUSED, SSH_HANG)
+SERVICE_FAULTS = (LIBVIRTD_DOWN, SSH_REFUSED, SSH_HANG, GARBAGE)
 FAULTS = (CREATE_EIO, LATE_VFS, *SERVICE_FAULTS)
 _VFIO_POLL_S = 5.0
 
@@ -49,6 +50,7 @@ class Supervisor:
         self._driver = Driver(host_state(spec, boot_id=str(uuid.uuid4())))
         self._machine = Machine(self._root.path, log_file)
         self._reserved = sshd.reserve_port()
+        self._authorized_key = ""
         self._service_faults: set[str] = set()
         self._ended = False
 
@@ -71,6 +73,7 @@ class Supervisor:
         self._root.bind_real_sys()
         nvidia.install(self._root, library)
         libvirtd.install(self._root)
+        self._authorized_key = authorized_key
         public = sshd.install(self._root, port=self.port, authorized_key=authorized_key)
         self._driver.make_foreign()
         start_thread("vfio-nodes", self._follow_driver)
@@ -78,6 +81,7 @@ class Supervisor:
 
     def boot(self) -> None:
         """From off to answering over ssh and libvirt."""
+        self._driver.load_module(modprobe.read(self._root.path / "etc/modprobe.d"))
         self._root.mount_for_boot()
         with self._driver.reading() as state:
             boot_id = state.boot_id
@@ -121,7 +125,8 @@ class Supervisor:
             case "clear":
                 return self._clear()
             case "writes":
-                return {"writes": nvidia.read_writes(self._folder / "writes.jsonl")}
+                writes = nvidia.read_writes(self._folder / "writes.jsonl")
+                return {"writes": writes[int(request.get("since", 0)) :], "revision": len(writes)}
             case "shutdown":
                 self.power_off()
                 self._ended = True
@@ -149,7 +154,7 @@ class Supervisor:
         self._machine.kill()
         self._driver.reboot(str(uuid.uuid4()))  # ends the waits of writes to /sys as well
         self._machine.wait_off()
-        self._service_faults.clear()
+        self._service_faults &= {GARBAGE}  # that one lies on the disk
         self.boot()
         return {}
 
@@ -198,6 +203,8 @@ class Supervisor:
                 sshd.stop(self._machine)
             case "ssh-hang":
                 sshd.freeze(self._machine)
+            case "garbage":
+                sshd.authorize(self._root, self._authorized_key, command=sshd.NOISE)
             case _ if name in FAULTS or parse_fault(name) is not None:
                 self._driver.set_fault(name)
             case _:
@@ -213,6 +220,7 @@ class Supervisor:
     def _clear(self) -> dict[str, Any]:
         self._driver.clear_faults()
         self._service_faults.clear()
+        sshd.authorize(self._root, self._authorized_key)
         sshd.thaw(self._machine)
         sshd.start(self._machine)
         libvirtd.start(self._machine)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vgpumgr.lab.driver import Driver
     from vgpumgr.lab.model import HostState
 
-NVML_PATH = "/kernel/debug/nvlab/nvml"  # read by the mock libnvidia-ml at each call
+NVML_PATH = "/kernel/debug/nvlab/nvml"  # the mock libnvidia-ml reads it at each call, and writes its requests to it
 PROC_DRIVER_PATH = proc_driver.TOP  # to be bound over /proc/driver
 
 # Directories that programs expect to be there, or that the host's set-up mounts the machine's own over.
@@ -73,13 +73,22 @@ class _View:
 
 
 class Tree:
-    """Thread-safe. Every method raises OSError as the kernel would; a vanished path is ENOENT at once."""
+    """Thread-safe. Every method raises OSError as the kernel would; a vanished path is ENOENT at once.
+
+    `nvml_text` gives what NVML_PATH holds, `nvml_request` carries out a line that is written there.
+    """
 
     def __init__(
-        self, driver: Driver, nvml_text: Callable[[], str], *, on_write: Callable[[WriteRecord], None] | None = None
+        self,
+        driver: Driver,
+        nvml_text: Callable[[], str],
+        *,
+        nvml_request: Callable[[str], None] | None = None,
+        on_write: Callable[[WriteRecord], None] | None = None,
     ) -> None:
         self._driver = driver
         self._nvml_text = nvml_text
+        self._nvml_request = nvml_request
         self._on_write = on_write
         self._building = threading.Lock()
         self._view = _View(revision=-1, epoch=-1, fixed={}, moving={})
@@ -173,7 +182,7 @@ class Tree:
         builder.link("/class/dmi/id", "/devices/virtual/dmi/id")
         builder.put("/module/nvidia/version", constant(state.driver_version))
         builder.put("/module/nvidia/initstate", constant("live"))
-        builder.put(NVML_PATH, text_file(self._nvml_text))
+        builder.put(NVML_PATH, text_file(self._nvml_text, self._nvml_request))
         proc_driver.build(builder, state)
         if any(gpu.framework != VENDOR_VFIO for gpu in state.gpus):
             vgpu_nodes.build_buses(builder)

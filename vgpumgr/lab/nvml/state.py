@@ -8,8 +8,13 @@ One state stands behind sysfs, NVML and nvidia-smi; this is its form for the las
     gpu index=0 pci=0000:41:00.0 uuid=GPU-… name=NVIDIA%20A40 device=0x223510de fb_mib=49152 used_mib=0 sriov=1 hetero=0
     type gpu=0 creatable=1 id=560 name=NVIDIA%20A40-4Q class=Quadro fb_mib=4096 max=12 …
     vgpu gpu=0 instance=3251634213 type=560 uuid=… mdev=… vm_uuid=… vm_name=…
+    caps gpu=0 arr=1 slice_min=1000000 slice_max=30000000 frequency_min=63 frequency_max=960 factor_min=1 factor_max=60
+    scheduler gpu=0 engine=1 policy=2 arr=2 factor=33 slice=2083333
     fail function=nvmlDeviceGetName code=15 pci=0000:41:00.0
     end
+
+Time slices are in ns, frequencies in Hz; engine, policy and a scheduler's arr are NVML's numbers. A GPU in MIG mode has no
+line of either kind. What may be written to the same file says vgpumgr.lab.nvml.request.
 
 Blanks, `%`, control characters and what is not ASCII are %-escaped; a key that is not there means *not supported* or
 *not known*. `end` is last, so a reader can tell a torn read. Some values are the lab's own choice where no public source
@@ -24,6 +29,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
+
+from vgpumgr.lab import scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +109,9 @@ def parse_fault(name: str) -> tuple[InjectedError, ...] | None:
 
 def _lines(driver: DriverView) -> Iterator[str]:
     with driver.reading() as state:
-        yield _line("driver", version=state.driver_version, nvml=_nvml_version(state.driver_version))
+        # NVML's version is CUDA's major number and the driver's version; CUDA 13 came with R580.
+        cuda = 13 if state.branch >= 580 else 12
+        yield _line("driver", version=state.driver_version, nvml=f"{cuda}.{state.driver_version}")
         # NVML numbers GPUs in the order of their PCI addresses.
         for index, gpu in enumerate(sorted(state.gpus, key=lambda item: item.pci)):
             yield _gpu_line(index, gpu)
@@ -111,6 +120,9 @@ def _lines(driver: DriverView) -> Iterator[str]:
                 yield _type_line(index, gpu, kind, creatable=kind.id in creatable)
             for vgpu in gpu.vgpus:
                 yield _vgpu_line(index, gpu, vgpu, boot_id=state.boot_id)
+            if not gpu.mig_on:
+                yield _caps_line(index, state.branch)
+                yield from _scheduler_lines(index, gpu)
         for fault in sorted(state.faults):
             for error in parse_fault(fault) or ():
                 yield _line("fail", function=error.function, code=error.code, pci=error.pci)
@@ -132,7 +144,7 @@ def _gpu_line(index: int, gpu: Gpu) -> str:
         sriov=int(on_vfs),
         # Mixed-size mode exists on SR-IOV boards only (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED.
         hetero=0 if on_vfs else None,
-        mig=0 if _MIG.match(gpu.board.code) else None,
+        mig=int(gpu.mig_on) if _MIG.match(gpu.board.code) else None,
     )
 
 
@@ -190,15 +202,33 @@ def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str) -> str:
     )
 
 
-def _nvml_version(driver_version: str) -> str:
-    """NVML's version is CUDA's major number and the driver's version; CUDA 13 came with R580."""
-    return f"{13 if driver_branch(driver_version) >= 580 else 12}.{driver_version}"
+def _caps_line(index: int, branch: int) -> str:
+    caps = scheduler.caps(branch)
+    return _line(
+        "caps",
+        gpu=index,
+        arr=int(caps.arr),
+        slice_min=caps.min_time_slice_ns,
+        slice_max=caps.max_time_slice_ns,
+        frequency_min=caps.min_frequency_hz,
+        frequency_max=caps.max_frequency_hz,
+        factor_min=caps.min_factor,
+        factor_max=caps.max_factor,
+    )
 
 
-def driver_branch(driver_version: str) -> int:
-    """570 for 570.133.10; 0 where the version does not start with a number."""
-    head = driver_version.split(".", 1)[0]
-    return int(head) if head.isdecimal() else 0
+def _scheduler_lines(index: int, gpu: Gpu) -> Iterator[str]:
+    for engine in gpu.schedulers:
+        now = scheduler.reading(gpu, engine)
+        yield _line(
+            "scheduler",
+            gpu=index,
+            engine=int(engine),
+            policy=int(now.policy),
+            arr=now.arr,
+            factor=now.factor,
+            slice=now.time_slice_ns,
+        )
 
 
 def _line(word: str, **fields: str | int | None) -> str:

@@ -19,12 +19,17 @@ __attribute__((destructor)) static void forget(void)
     lab_state_free(&current);
 }
 
-static nvmlReturn_t refresh(void)
+const char *lab_path(void)
 {
     const char *path = getenv(LAB_PATH_VARIABLE);
 
+    return path != NULL && *path != '\0' ? path : LAB_DEFAULT_PATH;
+}
+
+static nvmlReturn_t refresh(void)
+{
     lab_state_free(&current);
-    return lab_state_read(path != NULL && *path != '\0' ? path : LAB_DEFAULT_PATH, &current);
+    return lab_state_read(lab_path(), &current);
 }
 
 static bool concerns(const struct lab_fail *fail, const char *function)

@@ -19,6 +19,7 @@
 #define LAB_DEFAULT_PATH "/sys/kernel/debug/nvlab/nvml"
 #define LAB_PATH_VARIABLE "VGPUMGR_LAB_NVML"
 #define LAB_MIB (1024ULL * 1024ULL)
+#define LAB_LINE 256 /* the longest request */
 #define LAB_ABSENT (-1LL) /* a number that the state does not give: not supported */
 
 struct lab_driver {
@@ -73,6 +74,26 @@ struct lab_vgpu {
     long long ecc;
 };
 
+struct lab_caps {
+    long long gpu;
+    long long arr;
+    long long slice_min;
+    long long slice_max;
+    long long frequency_min;
+    long long frequency_max;
+    long long factor_min;
+    long long factor_max;
+};
+
+struct lab_scheduler {
+    long long gpu;
+    long long engine; /* NVML_VGPU_SCHEDULER_ENGINE_TYPE_* */
+    long long policy; /* NVML_VGPU_SCHEDULER_POLICY_* */
+    long long arr;    /* NVML_VGPU_SCHEDULER_ARR_* */
+    long long factor;
+    long long slice; /* ns */
+};
+
 struct lab_fail {
     const char *function; /* or "*" */
     const char *pci;      /* NULL: wherever */
@@ -88,6 +109,10 @@ struct lab_state {
     size_t type_count;
     struct lab_vgpu *vgpus;
     size_t vgpu_count;
+    struct lab_caps *caps; /* none of a GPU in MIG mode, nor of schedulers */
+    size_t caps_count;
+    struct lab_scheduler *schedulers;
+    size_t scheduler_count;
     struct lab_fail *fails;
     size_t fail_count;
 };
@@ -95,6 +120,11 @@ struct lab_state {
 /* Read and parse the file. On any error nothing is left to free, and *state is empty. */
 nvmlReturn_t lab_state_read(const char *path, struct lab_state *state);
 void lab_state_free(struct lab_state *state);
+
+/* The file that is read, and written to. */
+const char *lab_path(void);
+/* Have the driver change something: write one line (vgpumgr/lab/nvml/request.py describes them) and wait for its answer. */
+nvmlReturn_t lab_request(const char *line);
 
 /*
  * Begin a call: takes the mutex and reads the state. lab_leave must follow whatever was returned.

@@ -55,6 +55,18 @@ static const struct field vgpu_fields[] = {
     END_OF_FIELDS,
 };
 
+static const struct field caps_fields[] = {
+    NUMBER_OF(lab_caps, gpu),           NUMBER_OF(lab_caps, arr),           NUMBER_OF(lab_caps, slice_min),
+    NUMBER_OF(lab_caps, slice_max),     NUMBER_OF(lab_caps, frequency_min), NUMBER_OF(lab_caps, frequency_max),
+    NUMBER_OF(lab_caps, factor_min),    NUMBER_OF(lab_caps, factor_max),    END_OF_FIELDS,
+};
+
+static const struct field scheduler_fields[] = {
+    NUMBER_OF(lab_scheduler, gpu),    NUMBER_OF(lab_scheduler, engine), NUMBER_OF(lab_scheduler, policy),
+    NUMBER_OF(lab_scheduler, arr),    NUMBER_OF(lab_scheduler, factor), NUMBER_OF(lab_scheduler, slice),
+    END_OF_FIELDS,
+};
+
 static const struct field fail_fields[] = {
     TEXT_OF(lab_fail, function),
     TEXT_OF(lab_fail, pci),
@@ -163,6 +175,12 @@ static bool parse_line(char *line, struct lab_state *state)
     } else if (strcmp(word, "vgpu") == 0) {
         fields = vgpu_fields;
         item = grow(&state->vgpus, &state->vgpu_count, sizeof(*state->vgpus));
+    } else if (strcmp(word, "caps") == 0) {
+        fields = caps_fields;
+        item = grow(&state->caps, &state->caps_count, sizeof(*state->caps));
+    } else if (strcmp(word, "scheduler") == 0) {
+        fields = scheduler_fields;
+        item = grow(&state->schedulers, &state->scheduler_count, sizeof(*state->schedulers));
     } else if (strcmp(word, "fail") == 0) {
         fields = fail_fields;
         item = grow(&state->fails, &state->fail_count, sizeof(*state->fails));
@@ -297,6 +315,8 @@ void lab_state_free(struct lab_state *state)
     free(state->gpus);
     free(state->types);
     free(state->vgpus);
+    free(state->caps);
+    free(state->schedulers);
     free(state->fails);
     memset(state, 0, sizeof(*state));
 }

@@ -1,0 +1,52 @@
+"""What the mock libnvidia-ml.so.1 and the simulated nvidia-smi ask the driver to change: one line, written to STATE_PATH.
+
+    scheduler pci=0000:41:00.0 policy=2 arr=2 factor=33 frequency=480 slice=0               the v1 call
+    scheduler pci=0000:41:00.0 engine=1 policy=2 factor=33 frequency=480                    the _v2 call
+
+write(2) returns when it is done; its errno is the answer: EOPNOTSUPP and EINVAL are NVML's *not supported* and *invalid
+argument*, ENODEV is a GPU that is not there. Numbers are the caller's own, unchecked; one that is missing is 0.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from vgpumgr.lab.scheduler import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class SchedulerSetter(Protocol):
+    """What is asked of vgpumgr.lab.driver.Driver."""
+
+    def set_scheduler(self, gpu_pci: str, order: Order) -> None:
+        """Set it, or raise OSError."""
+        ...
+
+
+def carry_out(driver: SchedulerSetter, text: str) -> None:
+    """Do what the line says. Raises OSError: the driver's refusal, or EINVAL for a line that is none of these."""
+    word, *tokens = text.split() or [""]
+    fields = dict(token.split("=", 1) for token in tokens if "=" in token)
+    if word != "scheduler" or "pci" not in fields:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    pci = fields.pop("pci")
+    driver.set_scheduler(pci, _order(fields))
+
+
+def _order(fields: Mapping[str, str]) -> Order:
+    try:
+        numbers = {name: int(value) for name, value in fields.items()}
+    except ValueError as error:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from error
+    return Order(
+        policy=numbers.get("policy", 0),
+        engine=numbers.get("engine"),
+        arr=numbers.get("arr", 0),
+        factor=numbers.get("factor", 0),
+        frequency_hz=numbers.get("frequency", 0),
+        time_slice_ns=numbers.get("slice", 0),
+    )

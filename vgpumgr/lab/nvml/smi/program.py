@@ -1,0 +1,129 @@
+"""nvidia-smi, simulated: reads the lab driver's state and prints it in the real tool's formats.
+
+    nvidia-smi [-i ID]              nvidia-smi vgpu [-i ID]
+    nvidia-smi -L                   nvidia-smi vgpu -q [-i ID]
+    nvidia-smi -q [-i ID]           nvidia-smi vgpu -s|-c [-v] [-i ID]
+                                    nvidia-smi vgpu -ss|-sc [-i ID]
+    nvidia-smi vgpu set-scheduler-state -p 1|2|3 [-a 0|1] [-asf HZ] [-aavg FACTOR] [-ts NS] [-i ID]
+
+ID is an index, a PCI bus id or a GPU's UUID, or several with commas. The exit status is NVML's error number. The formats
+are those of public captures of R535 to R595; fields that the lab has no state for are left out or say N/A. What
+set-scheduler-state says is worded by the lab.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import gpus, scheduling, vgpus
+from .state import INVALID_ARGUMENT, SmiError, choose, read_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .state import Row, State
+
+_NAMES = {
+    "--list-gpus": "-L",
+    "--query": "-q",
+    "--supported": "-s",
+    "--creatable": "-c",
+    "--verbose": "-v",
+    "--schedulerstate": "-ss",
+    "--schedulercaps": "-sc",
+    "--help": "-h",
+    "--id": "-i",
+}
+_WITH_VALUE = ("-i", *scheduling.OPTIONS)
+_NO_OPTION = "ERROR: Option {} is not recognized. Please run 'nvidia-smi -h'."
+_NO_COMBINATION = "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help."
+
+
+def run() -> None:
+    """The process: `nvidia-smi | head` ends without a word."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: list[str]) -> int:
+    """Parse, read, print. Gives the exit status."""
+    try:
+        request = parse(arguments)
+        if request.view is show_help:
+            say(__doc__ or "")
+            return 0
+        state = read_state()
+        say("\n".join(request.view(state, choose(state, request.gpu))))
+    except SmiError as error:
+        say(error.text)
+        return error.status & 0xFF
+    return 0
+
+
+def say(text: str) -> None:
+    """To stdout in UTF-8, whatever the locale; a VM's name may hold bytes that are not even that."""
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def show_help(_: State, __: list[Row]) -> list[str]:
+    return [__doc__ or ""]
+
+
+class Request(NamedTuple):
+    view: Callable[[State, list[Row]], list[str]]
+    gpu: str | None
+
+
+_VIEWS: Mapping[str, Callable[[State, list[Row]], list[str]]] = {
+    "": gpus.show_summary,
+    "-L": gpus.show_list,
+    "-q": gpus.show_query,
+    "-h": show_help,
+    "vgpu": vgpus.show_vgpus,
+    "vgpu -q": vgpus.show_vgpu_query,
+    "vgpu -s": partial(vgpus.show_types, creatable=False),
+    "vgpu -s -v": partial(vgpus.show_type_blocks, creatable=False),
+    "vgpu -c": partial(vgpus.show_types, creatable=True),
+    "vgpu -c -v": partial(vgpus.show_type_blocks, creatable=True),
+    "vgpu -ss": scheduling.show_state,
+    "vgpu -sc": scheduling.show_caps,
+    "vgpu -h": show_help,
+}
+
+
+def parse(arguments: list[str]) -> Request:
+    """The views by their options; what is not simulated is refused as the real tool refuses what it does not know."""
+    rest = list(arguments)
+    command = [rest.pop(0)] if rest[:1] == ["vgpu"] else []
+    if command and rest[:1] == [scheduling.COMMAND]:
+        command.append(rest.pop(0))
+    flags, values = read_options(rest)
+    gpu = values.pop("-i", None)
+    if scheduling.COMMAND in command and not flags:
+        return Request(partial(scheduling.set_state, scheduling.parse_wish(values)), gpu)
+    view = _VIEWS.get(" ".join(command + sorted(flags)))
+    if view is None or values:
+        raise SmiError(_NO_COMBINATION, INVALID_ARGUMENT)
+    return Request(view, gpu)
+
+
+def read_options(rest: list[str]) -> tuple[set[str], dict[str, str]]:
+    """The switches, and the options that have a value (`-i 0`, `--id=0`), by their short names."""
+    flags: set[str] = set()
+    values: dict[str, str] = {}
+    while rest:
+        word, has_value, value = rest.pop(0).partition("=")
+        option = _NAMES.get(word) or scheduling.LONG.get(word, word)
+        if option in _WITH_VALUE:
+            if not has_value and not rest:
+                raise SmiError(f"Missing value for option {word}. Please run 'nvidia-smi -h'.", INVALID_ARGUMENT)
+            values[option] = value if has_value else rest.pop(0)
+        elif option in _NAMES.values() and not has_value:
+            flags.add(option)
+        else:
+            raise SmiError(_NO_OPTION.format(word), INVALID_ARGUMENT)
+    return flags, values

@@ -1,0 +1,174 @@
+"""What the driver says: the lab's state file, read afresh, and the errors that end the program."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+STATE_PATH = "/sys/kernel/debug/nvlab/nvml"
+PATH_VARIABLE = "VGPUMGR_LAB_NVML"
+FIRST_LINE = "nvlab 1"
+LAST_LINE = "end"
+ONE_READ = 1 << 20
+
+_WORDS = ("driver", "gpu", "type", "vgpu", "caps", "scheduler", "fail")
+
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+NOT_FOUND = 6
+DRIVER_NOT_LOADED = 9
+VERSION_MISMATCH = 18
+UNKNOWN = 999
+
+NO_DRIVER = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
+    "Make sure that the latest NVIDIA driver is installed and running.\n"
+)
+ERRORS = {
+    INVALID_ARGUMENT: "Invalid Argument",
+    NOT_SUPPORTED: "Not Supported",
+    NO_PERMISSION: "Insufficient Permissions",
+    DRIVER_NOT_LOADED: "Driver Not Loaded",
+    15: "GPU is lost.  Reboot the system to recover this GPU",
+    VERSION_MISMATCH: "Driver/library version mismatch",
+}
+
+Row = dict[str, str]
+
+
+class SmiError(Exception):
+    """Ends the program: what is printed, and the exit status."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.text = text
+        self.status = status
+
+
+class State(NamedTuple):
+    """The state's lines, by word. Rows are plain {key: value}; a key that is not there is not supported or not known."""
+
+    driver: Row
+    gpus: list[Row]
+    types: list[Row]
+    vgpus: list[Row]
+    caps: list[Row]
+    schedulers: list[Row]
+    fails: list[Row]
+
+    @property
+    def branch(self) -> int:
+        """570 for 570.133.10."""
+        head = self.driver["version"].split(".")[0]
+        return int(head) if head.isdigit() else 0
+
+    @property
+    def version_label(self) -> str:
+        """R595 renamed the field."""
+        return "KMD Version" if self.branch >= 595 else "Driver Version"
+
+    def types_of(self, gpu: Row, *, creatable: bool) -> list[Row]:
+        return [row for row in self.types if row["gpu"] == gpu["index"] and (not creatable or row["creatable"] == "1")]
+
+    def vgpus_of(self, gpu: Row) -> list[Row]:
+        return [row for row in self.vgpus if row["gpu"] == gpu["index"]]
+
+    def failure(self, function: str, gpu: Row) -> int:
+        """The error that the lab injects into that function of NVML on that GPU; 0 for none."""
+        for fail in self.fails:
+            if fail["function"] in (function, "*") and fail.get("pci", gpu["pci"]) == gpu["pci"]:
+                return int(fail["code"])
+        return 0
+
+    def type_of(self, vgpu: Row) -> Row:
+        return next((row for row in self.types if row["id"] == vgpu["type"]), {})
+
+
+def read_state() -> State:
+    """The state, read afresh. SmiError where the driver is not there."""
+    try:
+        lines = read_once(state_path()).decode("ascii").splitlines()
+    except PermissionError:
+        raise SmiError("Failed to initialize NVML: Insufficient Permissions", NO_PERMISSION) from None
+    except (OSError, ValueError):
+        raise SmiError(NO_DRIVER, DRIVER_NOT_LOADED) from None
+    if lines[:1] != [FIRST_LINE]:
+        raise SmiError("Failed to initialize NVML: Driver/library version mismatch", VERSION_MISMATCH)
+    if LAST_LINE not in lines:
+        raise SmiError("Failed to initialize NVML: Unknown Error", UNKNOWN)
+    rows = parse_rows(lines[1 : lines.index(LAST_LINE)])
+    state = State(
+        rows["driver"][0], rows["gpu"], rows["type"], rows["vgpu"], rows["caps"], rows["scheduler"], rows["fail"]
+    )
+    for fail in state.fails:
+        if "pci" not in fail and fail["function"] in ("nvmlInit_v2", "nvmlInitWithFlags", "*"):
+            code = int(fail["code"])
+            if code == DRIVER_NOT_LOADED:
+                raise SmiError(NO_DRIVER, code)
+            raise SmiError("Failed to initialize NVML: " + ERRORS.get(code, "Unknown Error"), code)
+    return state
+
+
+def state_path() -> str:
+    return os.environ.get(PATH_VARIABLE) or STATE_PATH
+
+
+def read_once(path: str) -> bytes:
+    """In one read(2), because the file is made anew for each: one moment's state."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, ONE_READ)
+    finally:
+        os.close(descriptor)
+
+
+def parse_rows(lines: list[str]) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {word: [] for word in _WORDS}
+    for line in lines:
+        word, *tokens = line.split(" ")
+        pairs = (token.partition("=") for token in tokens)
+        rows.setdefault(word, []).append({key: unquote(value, errors="surrogateescape") for key, _, value in pairs})
+    return rows
+
+
+def choose(state: State, asked: str | None) -> list[Row]:
+    """The GPUs of -i, or all. One that has fallen off the bus ends the program, as in the real tool."""
+    gpus = state.gpus
+    if asked is not None:
+        gpus = [gpu for name in asked.split(",") for gpu in state.gpus if is_gpu(gpu, name.strip())]
+        if not gpus:
+            raise SmiError("No devices were found", NOT_FOUND)
+    for gpu in gpus:
+        for fail in state.fails:
+            if fail.get("pci") == gpu["pci"] and fail["function"] == "*":
+                code = int(fail["code"])
+                raise SmiError(
+                    "Unable to determine the device handle for GPU{}: {}: {}".format(
+                        gpu["index"], gpu["pci"].upper(), ERRORS.get(code, "Unknown Error")
+                    ),
+                    code,
+                )
+    if not gpus:
+        raise SmiError("No devices were found", NOT_FOUND)
+    return gpus
+
+
+def is_gpu(gpu: Row, name: str) -> bool:
+    if name.isdigit() and len(name) < 5:
+        return name == gpu["index"]
+    return name == gpu["uuid"] or address_of(name) == address_of(gpu["pci"])
+
+
+def address_of(text: str) -> tuple[int, ...] | None:
+    """Domain, bus, device, function; the domain may be missing, or have eight digits. None for what is no address."""
+    found = re.fullmatch(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", text.lower())
+    return tuple(int(part or "0", 16) for part in found.groups()) if found else None
+
+
+def bus_id(gpu: Row) -> str:
+    """NVML's form: eight upper-case digits of domain."""
+    domain, bus, device, _ = address_of(gpu["pci"]) or (0, 0, 0, 0)
+    return f"{domain:08X}:{bus:02X}:{device:02X}.0"

@@ -1,0 +1,33 @@
+"""The forms that the real tool prints in."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .state import State
+
+
+def switch(value: str | None) -> str:
+    """Of a mode that can be on: Enabled or Disabled; N/A where the board does not have it."""
+    return "N/A" if value is None else ("Disabled" if value == "0" else "Enabled")
+
+
+def cut(text: str, width: int) -> str:
+    """The boxed tables cut what does not fit."""
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def fields(state: State, depth: int, rows: list[tuple[str, str | None]]) -> list[str]:
+    """`Name   : value` with all colons in one column, which R580 moved to the right; a row without value is a heading."""
+    column = 55 if state.branch >= 580 else 42
+    lines = []
+    for name, value in rows:
+        text = "    " * depth + name
+        lines.append(text if value is None else f"{text:<{column}}: {value}")
+    return lines
+
+
+def now() -> str:
+    return time.strftime("%a %b %e %H:%M:%S %Y")

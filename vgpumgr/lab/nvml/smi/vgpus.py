@@ -1,0 +1,125 @@
+"""Views of vGPUs and of their types."""
+
+from __future__ import annotations
+
+from .state import Row, State, bus_id
+from .text import cut, fields, now, switch
+
+
+def show_vgpus(state: State, gpus: list[Row]) -> list[str]:
+    """The boxed table.
+
+    The real tool lists *active* vGPUs only, those that a running VM holds. The simulator also lists those that exist and
+    that no VM holds, as VM `N/A`: without a hypervisor's guests there would be little to see. `vgpu -q` and NVML
+    keep to the active ones.
+    """
+    version = state.driver["version"]
+    rule = "+" + "-" * 33 + "+" + "-" * 30 + "+" + "-" * 12 + "+"
+    label = state.version_label + ": " + version
+    lines = [
+        now(),
+        "+" + "-" * 77 + "+",
+        f"| NVIDIA-SMI {version:<22}{label:<43}|",
+        "|" + rule[1:-1] + "+",
+        "| GPU  Name                       | Bus-Id                       | GPU-Util   |",
+        "|      vGPU ID     Name           | VM ID     VM Name            | vGPU-Util  |",
+        "|" + rule[1:-1].replace("-", "=") + "|",
+    ]
+    for gpu in gpus:
+        lines.append(f"| {gpu['index']:>3}  {cut(gpu['name'], 27):<27}| {bus_id(gpu):<29}|   0%       |")
+        for vgpu in state.vgpus_of(gpu):
+            name = cut(state.type_of(vgpu).get("name", "N/A"), 14)
+            vm = cut(vgpu.get("vm_uuid", "N/A"), 7)
+            vm_name = cut(vgpu.get("vm_name", "N/A"), 19)
+            lines.append(f"|      {vgpu['instance']:<10}  {name:<14} | {vm:<7}  {vm_name:<19} |      0%    |")
+        lines.append(rule)
+    return lines
+
+
+def show_vgpu_query(state: State, gpus: list[Row]) -> list[str]:
+    lines: list[str] = []
+    for gpu in gpus:
+        active = [vgpu for vgpu in state.vgpus_of(gpu) if "vm_uuid" in vgpu]
+        lines += ["GPU " + bus_id(gpu), *fields(state, 1, [("Active vGPUs", str(len(active)))])]
+        for vgpu in active:
+            lines += fields(state, 1, [("vGPU ID", vgpu["instance"])])
+            lines += fields(state, 2, vgpu_rows(state, vgpu))
+        lines.append("")
+    return lines
+
+
+def vgpu_rows(state: State, vgpu: Row) -> list[tuple[str, str | None]]:
+    """One active vGPU. What only a guest's NVIDIA driver can tell is N/A while none runs."""
+    kind = state.type_of(vgpu)
+    used = int(vgpu.get("fb_used_mib", "0"))
+    licences = {"5": "Licensed", "3": "Unlicensed (Restricted)", "2": "Unlicensed (Unrestricted)"}
+    rows: list[tuple[str, str | None]] = [
+        ("VM UUID", vgpu["vm_uuid"]),
+        ("VM Name", vgpu.get("vm_name", "N/A")),
+        ("vGPU Name", kind.get("name", "N/A")),
+        ("vGPU Type", vgpu["type"]),
+        ("vGPU UUID", vgpu["uuid"]),
+        ("MDEV UUID", vgpu.get("mdev", "N/A")),
+        ("Guest Driver Version", vgpu.get("guest_driver", "N/A")),
+        ("License Status", licences.get(vgpu.get("licence", ""), "N/A") + " (Expiry: N/A)"),
+        ("GPU Instance ID", "N/A"),
+    ]
+    if state.branch >= 550:
+        rows.append(("Placement ID", vgpu.get("placement", "N/A")))
+    rows += [
+        ("Accounting Mode", "N/A"),
+        ("ECC Mode", switch(vgpu.get("ecc"))),
+        ("Accounting Buffer Size", "4000"),
+        ("Frame Rate Limit", "N/A" if "guest_driver" not in vgpu else kind["frl"] + " FPS"),
+        ("PCI", None),
+        ("    Bus Id", "00000000:00:00.0"),
+        ("FB Memory Usage", None),
+        ("    Total", kind["fb_mib"] + " MiB"),
+        ("    Used", f"{used} MiB"),
+        ("    Free", f"{int(kind['fb_mib']) - used} MiB"),
+        ("Utilization", None),
+    ]
+    engines = ["GPU", "Memory", "Encoder", "Decoder", "Jpeg", "Ofa"] if state.branch >= 550 else []
+    rows += [("    " + name, "0 %") for name in engines or ["Gpu", "Memory", "Encoder", "Decoder"]]
+    for title in ("Encoder Stats", "FBC Stats"):
+        rows.append((title, None))
+        rows += [("    " + name, "0") for name in ("Active Sessions", "Average FPS", "Average Latency")]
+    return rows
+
+
+def show_types(state: State, gpus: list[Row], *, creatable: bool) -> list[str]:
+    lines: list[str] = []
+    for gpu in gpus:
+        kinds = state.types_of(gpu, creatable=creatable)
+        lines += ["GPU " + bus_id(gpu), *("    " + kind["name"] for kind in kinds), ""]
+    return lines
+
+
+def show_type_blocks(state: State, gpus: list[Row], *, creatable: bool) -> list[str]:
+    lines: list[str] = []
+    for gpu in gpus:
+        lines.append("GPU " + bus_id(gpu))
+        for kind in state.types_of(gpu, creatable=creatable):
+            rows: list[tuple[str, str | None]] = [
+                ("Name", kind["name"]),
+                ("Class", kind["class"]),
+                ("GPU Instance Profile ID", "N/A"),
+                ("Max Instances", kind["max"]),
+                ("Max Instances Per VM", kind["per_vm"]),
+                ("Multi vGPU Exclusive", "False"),
+                ("vGPU Exclusive Type", "False"),
+                ("vGPU Exclusive Size", "True"),
+                ("Device ID", f"0x{int(kind['device'], 0):08x}"),
+                ("Sub System ID", f"0x{int(kind['subsystem'], 0):08x}"),
+                ("FB Memory", kind["fb_mib"] + " MiB"),
+                ("Display Heads", kind["heads"]),
+                ("Maximum X Resolution", kind["width"]),
+                ("Maximum Y Resolution", kind["height"]),
+                ("Frame Rate Limit", kind["frl"] + " FPS"),
+                ("GRID License", kind["license"]),
+            ]
+            # Decimal in sysfs, hexadecimal here.
+            lines += fields(state, 1, [("vGPU Type ID", f"0x{int(kind['id']):x}")])
+            lines += fields(state, 2, rows)
+        lines.append("")
+    return lines
