@@ -24,17 +24,21 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Daily": {
         "attach": ("vgpumgr.cli.change", "attach", "Give a VM a vGPU."),
         "detach": ("vgpumgr.cli.change", "detach", "Take a VM's vGPU away."),
+        "plan": ("vgpumgr.cli.reconcile", "plan", "What reconcile would do now, and why."),
+        "reconcile": ("vgpumgr.cli.reconcile", "reconcile", "Bring every host to what is declared and was given."),
         "list": ("vgpumgr.cli.look", "list_command", "Every vGPU of the hosts: whose, where, in what state."),
         "show": ("vgpumgr.cli.look", "show", "One VM: what it asked for, what it has, what is odd."),
     },
     "Look": {
         "discover": ("vgpumgr.cli.look", "discover", "The hosts' GPUs: board, framework, what is free."),
+        "history": ("vgpumgr.cli.history", "history", "Who changed what, when, why, and what came of it."),
         "profiles": ("vgpumgr.cli.look", "profiles_command", "What can be asked for, and what fits now."),
         "render": ("vgpumgr.cli.look", "render", "The XML that libvirt is passed for a VM's vGPUs."),
     },
     "Set-up": {
         "inventory": ("vgpumgr.cli.inventory", "inventory", "Look after the inventory."),
         "completion": ("vgpumgr.cli.completion", "completion", "TAB for bash, zsh or fish."),
+        "install": ("vgpumgr.cli.nightly", "install", "The nightly reconcile, as a cron or systemd job."),
         "lab": ("vgpumgr.cli.lab", "lab", "Simulated hosts: real in everything but the GPU."),
     },
 }
@@ -139,7 +143,7 @@ def run(argv: list[str]) -> int:
         return leave.exit_code
     except click.ClickException as error:
         settings = _settings(context, argv)
-        if settings.output == "json":
+        if "json" in (settings.output, settings.log_format):
             output.print_error(settings, errors.UsageError(error.format_message(), hint="vgpumgr --help"))
         else:
             error.show()
@@ -147,7 +151,7 @@ def run(argv: list[str]) -> int:
     except Terminated:
         return 143
     except (KeyboardInterrupt, click.Abort):
-        output.progress(Settings(), "interrupted")
+        output.progress(_settings(context, argv), "interrupted")
         return 130
     except BrokenPipeError:
         _forget_stdout()
@@ -172,7 +176,9 @@ def _settings(context: click.Context | None, argv: list[str]) -> Settings:
     if settings.output == "table" and any(
         text in words for text in ("-o json", "-ojson", "--output json", "--output=json")
     ):
-        return replace(settings, output="json")
+        settings = replace(settings, output="json")
+    if "--log-format json" in words or "--log-format=json" in words:
+        settings = replace(settings, log_format="json")
     return settings
 
 

@@ -6,6 +6,7 @@ everything else to stderr. Text that came from a host is cleaned of control char
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
@@ -47,7 +48,29 @@ def echo(text: str = "") -> None:
 def progress(settings: Settings, text: str) -> None:
     """One line on stderr: none with -q, and none where stderr is for one JSON object."""
     if not settings.quiet and settings.for_people:
-        click.echo(clean(text), err=True)
+        _tell(settings, "info", clean(text), text)
+
+
+def print_warning(settings: Settings, text: str, *, host: str | None = None) -> None:
+    """One line on stderr, with -q too; none where stderr is for one JSON object."""
+    if settings.for_people:
+        _tell(settings, "warning", f"{style(settings, 'warning:', 'yellow')} {clean(text)}", text, host=host)
+
+
+def _tell(
+    settings: Settings,
+    level: str,
+    shown: str,
+    message: str,
+    *,
+    host: str | None = None,
+    more: Mapping[str, object] | None = None,
+) -> None:
+    if settings.log_format == "json":
+        from vgpumgr.cli import log_lines
+
+        shown = log_lines.line(level, message, host=host, more=more)
+    click.echo(shown, err=True)
 
 
 def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
@@ -109,8 +132,10 @@ def _csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
 def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
     """Findings for people, on stderr, each once; in json they are part of the document."""
     if settings.for_people:
-        for text in dict.fromkeys(finding.text for finding in findings):
-            click.echo(f"{style(settings, 'warning:', 'yellow')} {clean(text)}", err=True)
+        # A journal that cannot be written was told when that happened: what follows may fail, and show no findings.
+        told = {finding.text: finding.host for finding in findings if finding.kind != "journal"}
+        for text, host in told.items():
+            print_warning(settings, text, host=host)
 
 
 def finding_json(finding: Finding) -> dict[str, object]:
@@ -128,11 +153,23 @@ def print_error(settings: Settings, error: VgpumgrError) -> None:
     if settings.output in ("json", "yaml"):
         click.echo(json.dumps(error_json(error)), err=True)
         return
+    if settings.log_format == "json":
+        _tell(settings, "error", "", error.message, host=getattr(error, "host", None), more=error_json(error))
+        return
     click.echo(f"{style(settings, 'error:', 'red')} {clean(error.message)}", err=True)
     for line in error.details:
         click.echo(f"  {clean(line)}", err=True)
     if error.hint:
         click.echo(f"{style(settings, 'hint:', 'cyan')} {clean(error.hint)}", err=True)
+
+
+def about(error: VgpumgrError, subject: str) -> VgpumgrError:
+    """The same error with whom it is about said first, where several are printed under one another."""
+    if error.message.startswith(subject):
+        return error
+    told = copy.copy(error)
+    told.message = f"{subject}: {error.message}"
+    return told
 
 
 def print_errors(settings: Settings, errors: Sequence[VgpumgrError]) -> None:

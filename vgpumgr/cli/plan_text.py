@@ -21,10 +21,16 @@ def lines(planned: Planned, *, diff: bool) -> Iterator[str]:
     plan = planned.plan
     what = planned.asked if planned.asked == "detach" else f"asked {planned.asked}"
     yield f"{plan.vm.name} on {planned.host} ({plan.vm.condition}), {what}"
+    for text in step_lines(plan, diff=diff):
+        yield f"  {text}"
+
+
+def step_lines(plan: Plan, *, diff: bool) -> Iterator[str]:
+    """One line per step; with `diff` also the XML that goes in or out."""
     for step in plan.steps:
         text = _line(step, plan)
         if text is not None:
-            yield f"  {text}"
+            yield text
         if diff:
             yield from _diff(step)
 
@@ -110,4 +116,4 @@ def _diff(step: changes.Step) -> Iterator[str]:
     from vgpumgr import templates
 
     for line in templates.render_hostdev(step.device).splitlines():
-        yield f"      {mark} {line}"
+        yield f"    {mark} {line}"

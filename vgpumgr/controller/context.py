@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from vgpumgr.core.endpoint import Endpoint
     from vgpumgr.core.inventory import Inventory
     from vgpumgr.link.connection import HostLink
+    from vgpumgr.store.journal import Journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """`connect` opens one host; `by` is user@controller; `now` gives RFC 3339 in UTC; `progress` takes one short line.
 
-    `lock_wait_s` is how long to wait for a host that another run has locked.
+    `lock_wait_s` is how long to wait for a host that another run has locked. `journal` None: what is done is not recorded.
     """
 
     inventory: Inventory
@@ -28,3 +29,4 @@ class Context:
     now: Callable[[], str]
     progress: Callable[[str], None]
     lock_wait_s: float = 60.0
+    journal: Journal | None = None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vgpumgr.core.changes import Step
     from vgpumgr.core.domain_xml import Domain
+    from vgpumgr.core.inventory import Finding as InventoryFinding
     from vgpumgr.core.listing import VgpuRow
     from vgpumgr.core.names import HostName, Slot
     from vgpumgr.core.observed import Finding, HostView
     from vgpumgr.core.plan import Plan
+    from vgpumgr.core.reconciling import HostPlan, Unit
     from vgpumgr.core.snapshot import HostSnapshot
     from vgpumgr.errors import VgpumgrError
 
@@ -83,3 +87,88 @@ class VmReport:
     rows: tuple[VgpuRow, ...]
     findings: tuple[Finding, ...]
     errors: tuple[VgpumgrError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlan:
+    """The plans of all hosts that were read. `errors`: one row for each that could not be; `findings`: the inventory's."""
+
+    plans: tuple[HostPlan, ...]
+    errors: tuple[tuple[HostName, VgpumgrError], ...]
+    findings: tuple[InventoryFinding, ...]
+
+    @property
+    def changed(self) -> bool:
+        return any(plan.changed for plan in self.plans)
+
+    @property
+    def takes_away(self) -> tuple[Step, ...]:
+        return tuple(step for plan in self.plans for step in plan.takes_away)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what all plans read."""
+        seen = "".join(plan.fingerprint for plan in self.plans)
+        return "sha256:" + hashlib.sha256(seen.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetConsent:
+    """As Consent, for many hosts at once: shown and asked one time."""
+
+    check: bool
+    show: Callable[[FleetPlan], None]
+    ask: Callable[[FleetPlan], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitResult:
+    """What became of one job: done, unchanged, would_change, or the outcome of its error."""
+
+    unit: Unit
+    outcome: str
+    error: VgpumgrError | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostResult:
+    """One host's jobs, as far as they came. `error` is what ended or spoilt the host's whole run; None for nothing."""
+
+    host: HostName
+    units: tuple[UnitResult, ...]
+    error: VgpumgrError | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileResult:
+    """What plan or reconcile came to. `guard`: what would refuse the plan (with check; else it is raised)."""
+
+    fleet: FleetPlan
+    hosts: tuple[HostResult, ...]
+    guard: VgpumgrError | None
+    check: bool
+
+    @property
+    def errors(self) -> tuple[tuple[HostName, VgpumgrError], ...]:
+        """What went wrong with whole hosts: unread ones first."""
+        return (*self.fleet.errors, *((host.host, host.error) for host in self.hosts if host.error is not None))
+
+    @property
+    def failed(self) -> tuple[tuple[HostName, UnitResult], ...]:
+        """The jobs that were refused or failed."""
+        return tuple((host.host, unit) for host in self.hosts for unit in host.units if unit.error is not None)
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """Every outcome there is, each once, as the contract names them; unchanged only where there is no other."""
+        found = [unit.outcome for host in self.hosts for unit in host.units if unit.outcome != "unchanged"]
+        found += [error.outcome for _, error in self.errors]
+        found += [self.guard.outcome] if self.guard else []
+        return tuple(dict.fromkeys(found)) or ("unchanged",)
+
+    @property
+    def problems(self) -> tuple[VgpumgrError, ...]:
+        """Every error, for the exit code."""
+        guard = (self.guard,) if self.guard else ()
+        units = tuple(unit.error for _, unit in self.failed if unit.error is not None)
+        return (*guard, *(error for _, error in self.errors), *units)

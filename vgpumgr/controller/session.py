@@ -108,5 +108,5 @@ def open_session_patiently(context: Context, declaration: HostDeclaration) -> Se
     except errors.Unreachable as error:
         if isinstance(error, errors.HostDeadline) or not error.transient or error.stage not in _CONNECTING:
             raise
-        time.sleep(random.uniform(*_JITTER_S))
+        time.sleep(random.uniform(*_JITTER_S))  # noqa: S311 -- nothing secret
     return open_session(context, declaration)

@@ -51,6 +51,16 @@ class Serve:
     slot: Slot
     declared: SlotDeclaration | None
 
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+    @property
+    def why(self) -> str:
+        if self.declared is None:
+            return "attached before"
+        return f"declared {profiles.describe(self.declared.wish)} ({self.declared.where})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Free:
@@ -59,6 +69,12 @@ class Free:
     vm: VmName
     uuid: VmUuid
     slot: Slot
+
+    why = drifts.UNDECLARED
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
 
 
 Job: TypeAlias = Serve | Free

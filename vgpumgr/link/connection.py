@@ -52,6 +52,10 @@ class HostLink:
         self.program.close()
         _close(self._connection, self._opening)
 
+    def abort(self) -> None:
+        """Cut the connection, whatever runs on it: every call under way, in any thread, fails soon. `close` comes after."""
+        self._connection.close()
+
     def __enter__(self) -> Self:
         return self
 

@@ -1,0 +1,182 @@
+"""plan and reconcile."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr import errors
+from vgpumgr.cli import fleet_text, output
+from vgpumgr.cli.options import Settings, common_options
+
+if TYPE_CHECKING:
+    from vgpumgr.controller.results import FleetConsent, FleetPlan, ReconcileResult, UnitResult
+
+_LIMIT = click.option(
+    "--limit", multiple=True, metavar="HOSTS", help="These hosts only: names or patterns, separated by commas."
+)
+_DEADLINE = click.option(
+    "--deadline",
+    type=click.FloatRange(1, 86400),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="At most so long for each host; one that takes longer is left behind and named.",
+)
+_CONFIRM = click.option(
+    "--confirm-destroys",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Let a plan pass that destroys exactly N vGPUs, although that is more than the guard allows.",
+)
+
+
+@click.command()
+@_LIMIT
+@_DEADLINE
+@_CONFIRM
+@common_options
+def plan(settings: Settings, *, limit: tuple[str, ...], deadline: float, confirm_destroys: int | None) -> int:
+    """What `reconcile` would do now, and why: drift by field and cause. Changes nothing; exit 3 if there is anything.
+
+    \b
+      vgpumgr plan
+      vgpumgr plan --limit 'kvm0*' -o json
+    """
+    return _run(settings, check=True, limit=limit, deadline=deadline, confirm_destroys=confirm_destroys)
+
+
+@click.command()
+@_LIMIT
+@_DEADLINE
+@_CONFIRM
+@common_options
+def reconcile(settings: Settings, *, limit: tuple[str, ...], deadline: float, confirm_destroys: int | None) -> int:
+    """Bring every host to what is declared, and to what VMs were once given. Asks before anything is taken away.
+
+    \b
+      vgpumgr reconcile --check
+      vgpumgr reconcile --limit kvm01,kvm02
+      vgpumgr reconcile --yes --quiet        (nightly; prints nothing when all is as wanted)
+
+    A host that does not answer is left out whole and named (exit 4); the others are served.
+    """
+    return _run(settings, check=settings.check, limit=limit, deadline=deadline, confirm_destroys=confirm_destroys)
+
+
+def _run(
+    settings: Settings, *, check: bool, limit: tuple[str, ...], deadline: float, confirm_destroys: int | None
+) -> int:
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import reconcile as use_case
+
+    options = use_case.ReconcileOptions(
+        limit=tuple(name for text in limit for name in text.split(",") if name),
+        confirm_destroys=confirm_destroys,
+        host_deadline_s=deadline,
+    )
+    started = time.monotonic()
+    result = use_case.reconcile(build_context(settings), options, _consent(settings, check=check))
+    _print(settings, result, time.monotonic() - started)
+    codes = [error.exit_code for error in result.problems]
+    return output.worst_exit([*codes, 3 if check and result.fleet.changed else 0])
+
+
+def _consent(settings: Settings, *, check: bool) -> FleetConsent:
+    from vgpumgr.controller.results import FleetConsent
+
+    def show(fleet: FleetPlan) -> None:
+        if settings.for_people:
+            for line in fleet_text.lines(fleet, diff=settings.diff):
+                output.echo(line)
+
+    def ask(fleet: FleetPlan) -> None:
+        if settings.yes:
+            return
+        if not (settings.for_people and output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr)):
+            raise errors.UsageError(
+                f"this plan takes something away ({fleet_text.counted(fleet)}) and there is nobody to ask; "
+                "nothing was changed",
+                hint="add --yes (or --check to see what would be done)",
+            )
+        if not click.confirm(f"{fleet_text.counted(fleet)}: go on?", err=True):
+            raise errors.Declined("nothing was changed")
+
+    return FleetConsent(check=check, show=show, ask=ask)
+
+
+def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
+    if settings.for_people:
+        _print_for_people(settings, result, elapsed_s)
+        return
+    document = _document(result)
+    rows = [_row(host.host, unit) for host in result.hosts for unit in host.units]
+    columns = ("host", "vm", "slot", "gpu", "outcome")
+    output.print_rows(settings, document, rows, columns=columns, wide=(*columns, "error"), name="vm")
+
+
+def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
+    trouble = bool(result.problems)
+    for finding in result.fleet.findings:
+        output.print_warning(settings, str(finding))
+    output.print_findings(settings, (finding for plan in result.fleet.plans for finding in plan.findings))
+    for host, unit in result.failed:
+        assert unit.error is not None
+        output.print_error(settings, output.about(unit.error, f"{host}: {unit.unit.job.subject}"))
+    for _, error in result.errors:
+        output.print_error(settings, error)
+    if result.guard is not None:
+        output.print_error(settings, result.guard)
+    if trouble or result.fleet.changed or not settings.quiet:
+        for line in fleet_text.closing(result, elapsed_s):
+            output.echo(line)
+
+
+def _document(result: ReconcileResult) -> dict[str, object]:
+    from vgpumgr.core import changes
+
+    plans = result.fleet.plans
+    document = {
+        "schema": "vgpumgr.plan/1" if result.check else "vgpumgr.change/1",
+        "changed": result.fleet.changed,
+        "outcomes": list(result.outcomes),
+        "fingerprint": result.fleet.fingerprint,
+        "findings": [
+            *(
+                {"kind": "inventory", "host": None, "vm": None, "slot": None, "text": str(finding)}
+                for finding in result.fleet.findings
+            ),
+            *(output.finding_json(finding) for plan in plans for finding in plan.findings),
+        ],
+        "drift": [asdict(row) for plan in plans for row in plan.drift],
+        "plan": [{"host": plan.host, **changes.as_json(step)} for plan in plans for step in plan.steps],
+        "errors": [
+            {"host": host, **output.error_json(error)}
+            for host, error in (*result.errors, *(((None, result.guard),) if result.guard else ()))
+        ],
+        "result": {
+            "hosts": [
+                {"name": host.host, "units": [_row(host.host, unit) for unit in host.units]} for host in result.hosts
+            ]
+        },
+    }
+    made: dict[str, object] = json.loads(json.dumps(document))
+    return made
+
+
+def _row(host: str, result: UnitResult) -> dict[str, object]:
+    job = result.unit.job
+    return {
+        "host": host,
+        "vm": job.vm,
+        "slot": job.slot,
+        "gpu": None,
+        "why": job.why,
+        "outcome": result.outcome,
+        "error": None if result.error is None else output.error_json(result.error),
+    }

@@ -1,0 +1,247 @@
+"""plan and reconcile: read every host, plan, guard, ask once, then bring host by host in line. What fails stays where it is.
+
+Every host is planned again inside its lock. What that plan takes away beyond what a person said yes to is left undone.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.controller.apply import apply
+from vgpumgr.controller.fan_out import Patience, fan_out
+from vgpumgr.controller.journaling import Entry, entry_of, recorded
+from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult, UnitResult
+from vgpumgr.controller.session import open_session_patiently
+from vgpumgr.core import detaching, guards, reconciling, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.results import FleetConsent
+    from vgpumgr.controller.session import Session
+    from vgpumgr.core.changes import Step
+    from vgpumgr.core.inventory import HostDeclaration, Inventory
+    from vgpumgr.core.names import HostName
+    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.reconciling import HostPlan, Unit
+
+HOST_DEADLINE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileOptions:
+    """`limit`: names or shell patterns of hosts, all where empty. `confirm_destroys`: how many a person expects to go."""
+
+    limit: tuple[str, ...] = ()
+    confirm_destroys: int | None = None
+    host_deadline_s: float = HOST_DEADLINE_S
+
+
+def reconcile(context: Context, options: ReconcileOptions, consent: FleetConsent) -> ReconcileResult:
+    """Bring the hosts to what was declared and bound. Raises UnknownHost, TooManyDestroys, Declined or UsageError.
+
+    What went wrong with one host or one VM is in the result, never raised.
+    """
+    hosts = choose_hosts(context.inventory, options.limit)
+    workers = _Workers(context, options)
+    context.progress(f"reading {hosts[0].name if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
+    fleet = workers.plan(hosts)
+    consent.show(fleet)
+    guard = _guard(fleet, options)
+    if consent.check or not fleet.changed:
+        outcome = "would_change"
+        return ReconcileResult(
+            fleet=fleet,
+            hosts=tuple(_untouched(plan, outcome) for plan in fleet.plans),
+            guard=guard,
+            check=consent.check,
+        )
+    if guard is not None:
+        raise guard
+    if fleet.takes_away:
+        consent.ask(fleet)
+    return ReconcileResult(fleet=fleet, hosts=workers.apply(fleet, hosts), guard=None, check=False)
+
+
+def choose_hosts(inventory: Inventory, limit: Sequence[str]) -> tuple[HostDeclaration, ...]:
+    """The hosts that a limit names, in the inventory's order. Raises UnknownHost, InventoryError where there is none."""
+    if not inventory.hosts:
+        raise errors.InventoryError(
+            f"the inventory {inventory.root} has no hosts", hint="docs/inventory.md shows a small one"
+        )
+    if not limit:
+        return tuple(inventory.hosts.values())
+    for pattern in limit:
+        if not fnmatch.filter(inventory.hosts, pattern):
+            inventory.host(pattern)  # raises, with the nearest name
+    return tuple(
+        host for name, host in inventory.hosts.items() if any(fnmatch.fnmatchcase(name, pattern) for pattern in limit)
+    )
+
+
+def _guard(fleet: FleetPlan, options: ReconcileOptions) -> errors.TooManyDestroys | None:
+    try:
+        guards.guard_destroys(fleet.plans, confirmed=options.confirm_destroys)
+    except errors.TooManyDestroys as error:
+        return error
+    return None
+
+
+def _untouched(plan: HostPlan, outcome: str) -> HostResult:
+    return HostResult(host=plan.host, units=tuple(_unit_result(unit, outcome) for unit in plan.units), error=None)
+
+
+def _unit_result(unit: Unit, outcome: str, error: errors.VgpumgrError | None = None) -> UnitResult:
+    """`outcome` is for a unit that has steps: one without is unchanged, a refused one has its error's."""
+    failed = error or unit.refused
+    if failed is not None:
+        return UnitResult(unit=unit, outcome=failed.outcome, error=failed)
+    return UnitResult(unit=unit, outcome=outcome if unit.steps else "unchanged", error=None)
+
+
+def _entry(unit: Unit, host: HostName) -> Entry:
+    """The journal's line of a unit: which job, and the first cause of its drift."""
+    cause = "; ".join(dict.fromkeys(row.cause for row in unit.drift))
+    return entry_of(
+        unit.steps,
+        verb="reconcile",
+        why=f"{unit.job.why}; {cause}" if cause else unit.job.why,
+        host=host,
+        vm=unit.job.vm,
+        vm_uuid=unit.plan.vm.uuid if unit.plan else None,
+    )
+
+
+class _Workers:
+    """What runs beside one another, a thread for each host, and what is open meanwhile."""
+
+    def __init__(self, context: Context, options: ReconcileOptions) -> None:
+        self._context = context
+        self._options = options
+        self._run = reconciling.Run(by=context.by, at=context.now())
+        self._open: dict[HostName, Session] = {}
+        self._left: set[HostName] = set()
+        self._stop = threading.Event()
+
+    def plan(self, hosts: Sequence[HostDeclaration]) -> FleetPlan:
+        """Read and plan every host. Changes nothing."""
+        outcomes = fan_out(hosts, self._plan_host, self._patience(stop=None))
+        return FleetPlan(
+            plans=tuple(outcome.value for outcome in outcomes if outcome.value is not None),
+            errors=tuple((outcome.host, outcome.error) for outcome in outcomes if outcome.error is not None),
+            findings=self._context.inventory.findings,
+        )
+
+    def apply(self, fleet: FleetPlan, hosts: Sequence[HostDeclaration]) -> tuple[HostResult, ...]:
+        """Carry the plans out. A host without steps is not reached again."""
+        agreed = {plan.host: plan for plan in fleet.plans}
+        todo = [host for host in hosts if host.name in agreed and agreed[host.name].changed]
+        outcomes = fan_out(
+            todo, lambda host: self._apply_host(host, agreed[host.name].takes_away), self._patience(stop=self._stop)
+        )
+        done = {
+            outcome.host: outcome.value or HostResult(host=outcome.host, units=(), error=outcome.error)
+            for outcome in outcomes
+        }
+        return tuple(done.get(plan.host) or _untouched(plan, "unchanged") for plan in fleet.plans)
+
+    def _patience(self, stop: threading.Event | None) -> Patience:
+        return Patience(
+            seconds=self._options.host_deadline_s, abort=self._abort, tell=self._context.progress, stop=stop
+        )
+
+    def _abort(self, host: HostName) -> None:
+        self._left.add(host)
+        session = self._open.get(host)
+        if session is not None:
+            session.link.abort()
+
+    def _connect(self, declaration: HostDeclaration) -> Session:
+        session = open_session_patiently(self._context, declaration)
+        self._open[declaration.name] = session
+        if declaration.name in self._left:  # its time ended while it was being reached
+            session.link.abort()
+        return session
+
+    def _plan_host(self, declaration: HostDeclaration) -> HostPlan:
+        with self._connect(declaration) as session:
+            return reconciling.plan_host(session.with_saved(session.observe()), declaration, self._run)
+
+    def _apply_host(self, declaration: HostDeclaration, agreed: Sequence[Step]) -> HostResult:
+        with self._connect(declaration) as session:
+            view = session.with_saved(session.lock("reconcile"))
+            detaching.guard_ledger(view)
+            host = _HostRun(session, declaration, self._run, agreed)
+            error = host.go(view, stopped=lambda: self._stop.is_set() or declaration.name in self._left)
+        return HostResult(host=declaration.name, units=tuple(host.results), error=error)
+
+
+class _HostRun:
+    """The jobs of one host, one after the other, inside its lock."""
+
+    def __init__(
+        self, session: Session, declaration: HostDeclaration, run: reconciling.Run, agreed: Sequence[Step]
+    ) -> None:
+        self.results: list[UnitResult] = []
+        self._session = session
+        self._declaration = declaration
+        self._run = run
+        self._agreed = agreed
+
+    def go(self, view: HostView, *, stopped: Callable[[], bool]) -> errors.VgpumgrError | None:
+        """Do them all; gives what ended the work before its end, None for nothing. One VM's failure is only its own."""
+        gpus: set[str] = set()
+        for job in reconciling.jobs(view, self._declaration):
+            if stopped():
+                break
+            unit = reconciling.plan_job(view, self._declaration, job, self._run)
+            if unit.plan is None or not unit.steps:
+                self.results.append(_unit_result(unit, "unchanged"))
+                continue
+            gpus.update(unit.plan.gpus)
+            error = self._do(unit)
+            self.results.append(_unit_result(unit, "done", error))
+            if error is None:
+                view = simulate.apply(view, unit.steps)
+            elif isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
+                return error
+            else:
+                view = self._session.with_saved(self._session.observe())
+        after = self._session.unlock(view, sorted(gpus))
+        return self._judge(after)
+
+    def _do(self, unit: Unit) -> errors.VgpumgrError | None:
+        assert unit.plan is not None
+        new = [step for step in unit.plan.takes_away if step not in self._agreed]
+        if new:
+            return errors.StalePlan(
+                f"{self._declaration.name} changed since the plan was made: it would now also {new[0].verb}",
+                hint="run the same command again: it plans afresh",
+            )
+        try:
+            with recorded(self._session.context, _entry(unit, self._declaration.name)):
+                apply(self._session, unit.plan)
+        except errors.VgpumgrError as error:
+            return error
+        return None
+
+    def _judge(self, after: HostView) -> errors.VgpumgrError | None:
+        """Whether what was done is there: the plans of the jobs that were done must be empty now."""
+        left = [
+            f"{step.verb} ({result.unit.job.subject})"
+            for result in self.results
+            if result.outcome == "done"
+            for step in reconciling.plan_job(after, self._declaration, result.unit.job, self._run).steps
+        ]
+        if not left:
+            return None
+        return errors.NotConverged(
+            f"{self._declaration.name}: all steps were done, and it is not as planned",
+            details=[f"still to do: {line}" for line in left],
+            hint="somebody else may be changing it; the same command again looks afresh",
+        )
