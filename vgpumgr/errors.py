@@ -16,6 +16,7 @@
     │   ├── Unreachable(stage) · HostKeyRefused · AuthenticationFailed · HostDeadline
     │   ├── ProgramFailed · LedgerBroken
     │   ├── SysfsRefused(path, errno)                     1   failed
+    │   ├── NvmlRefused(function, code)                   1   failed
     │   ├── HypervisorError(code)                         1   failed
     │   └── Busy(owner) · LeaseLost                       6   busy
     ├── ApplyError                                        1   failed
@@ -223,7 +224,7 @@ class LedgerBroken(HostError):
 
 
 class SysfsRefused(HostError):
-    """The kernel or driver refused a write; `errno_name` is its symbolic errno."""
+    """The kernel or driver refused a write to a file; `errno_name` is its symbolic errno."""
 
     exit_code = 1
     outcome = "failed"
@@ -241,6 +242,27 @@ class SysfsRefused(HostError):
         super().__init__(host, message, hint=hint, details=details)
         self.path = path
         self.errno_name = errno_name
+
+
+class NvmlRefused(HostError):
+    """The driver's library refused; `function` is its name there, `code` its number (nvmlReturn_t)."""
+
+    exit_code = 1
+    outcome = "failed"
+
+    def __init__(
+        self,
+        host: str,
+        message: str,
+        *,
+        function: str,
+        code: int,
+        hint: str | None = None,
+        details: Iterable[str] = (),
+    ) -> None:
+        super().__init__(host, message, hint=hint, details=details)
+        self.function = function
+        self.code = code
 
 
 class HypervisorError(HostError):

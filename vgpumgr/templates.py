@@ -1,4 +1,4 @@
-"""Everything that is rendered, from templates/: jinja2's one importer. Autoescape on, an undefined value is an error."""
+"""Everything that is rendered, from templates/: jinja2's one importer. XML is escaped; an undefined value is an error."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from vgpumgr.errors import TemplateError
 if TYPE_CHECKING:
     from vgpumgr.core.domain_xml import Hostdev
     from vgpumgr.core.modprobe import ConfText
+    from vgpumgr.core.nightly import Job
 
 
 def render_hostdev(device: Hostdev) -> str:
@@ -53,6 +54,19 @@ def render_conf(conf: ConfText | None) -> str | None:
     return conf if conf is None or isinstance(conf, str) else _render("modprobe.conf.j2", conf=conf) + "\n"
 
 
+def render_cron(job: Job, *, command: str, mailto: str | None) -> str:
+    """A file of /etc/cron.d. `command` is as cron has to read it."""
+    return _render("nightly-cron.j2", job=job, command=command, mailto=mailto) + "\n"
+
+
+def render_units(job: Job, *, command: str) -> tuple[str, str]:
+    """The service and the timer. `command` is as systemd has to read it."""
+    return (
+        _render("nightly.service.j2", job=job, command=command) + "\n",
+        _render("nightly.timer.j2", job=job) + "\n",
+    )
+
+
 def _render(name: str, **values: object) -> str:
     try:
         return _environment().get_template(name).render(values)
@@ -64,7 +78,8 @@ def _render(name: str, **values: object) -> str:
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(resources.template_text),
-        autoescape=True,
+        # Shells, cron, systemd and modprobe have quoting of their own.
+        autoescape=jinja2.select_autoescape(("xml.j2",), default=False),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=False,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import getpass
 import importlib.metadata
-import logging
 import os
 import socket
 import sys
@@ -14,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpumgr import __version__, resources
-from vgpumgr.cli import output
+from vgpumgr.cli import log_lines, output
 from vgpumgr.controller import inventory_files
 from vgpumgr.controller.context import Context
 from vgpumgr.core import catalogue
 from vgpumgr.host import protocol
+from vgpumgr.store import place
+from vgpumgr.store.journal import Journal
 
 if TYPE_CHECKING:
     from vgpumgr.cli.options import Settings
@@ -31,9 +32,12 @@ LOCK_WAIT_S = 60.0
 
 def load_inventory(settings: Settings) -> Inventory:
     """Find and load the inventory. Raises InventoryError with every problem at once."""
-    home = Path.home()
-    path = inventory_files.find_inventory(settings.inventory, os.environ, _cwd(), home)
-    return inventory_files.load(path, home=home, environ=os.environ)
+    return inventory_files.load(inventory_path(settings), home=Path.home(), environ=os.environ)
+
+
+def inventory_path(settings: Settings) -> Path:
+    """Where the inventory is. Raises InventoryError where none is found."""
+    return inventory_files.find_inventory(settings.inventory, os.environ, _cwd(), Path.home())
 
 
 def _cwd() -> Path:
@@ -45,7 +49,7 @@ def _cwd() -> Path:
 
 def build_context(settings: Settings) -> Context:
     """Everything a use case needs. Raises InventoryError; reaches no host yet."""
-    _start_logging(settings)
+    log_lines.start(settings)
     return Context(
         inventory=load_inventory(settings),
         connect=lambda endpoint: _connect(endpoint, settings.timeout),
@@ -54,7 +58,18 @@ def build_context(settings: Settings) -> Context:
         now=_now,
         progress=lambda text: output.progress(settings, text),
         lock_wait_s=LOCK_WAIT_S if settings.timeout is None else settings.timeout,
+        journal=None if settings.check else open_journal(settings),
     )
+
+
+def store_path() -> Path:
+    """Where the journal is, and beside it the lock of the nightly run."""
+    return place.store_path(os.environ, root=os.geteuid() == 0, home=Path.home())
+
+
+def open_journal(settings: Settings) -> Journal:
+    """The journal, which need not exist; nothing is opened yet."""
+    return Journal(store_path(), warn=lambda text: output.print_warning(settings, text))
 
 
 def _connect(endpoint: Endpoint, timeout: float | None) -> HostLink:
@@ -79,11 +94,6 @@ def _who() -> str:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _start_logging(settings: Settings) -> None:
-    level = {0: logging.CRITICAL, 1: logging.INFO}.get(settings.verbose, logging.DEBUG)
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,106 @@
+"""The nightly job as a value, and its words written so that cron, a shell and systemd read them as they were meant.
+
+crontab(5): `%` is a newline unless a backslash stands before it, and everything behind the first one is input. So a `%` is
+written `\\%`, which cron undoes before the shell sees the line. A backslash of one's own is refused: crons differ in whether
+two of them are one. systemd.syntax(7), systemd.service(5): double quotes with C escapes, `%%` and `$$`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CRON_LINE_MAX = 990  # vixie-cron's MAX_COMMAND is 1000 characters, and it drops a longer line without a word
+_PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
+_AT = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
+_SEAL = re.compile(r"^# sha256:([0-9a-f]{64})$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """`words` is the command, absolute paths only. It starts at `hour`:`minute` and up to `jitter_s` later."""
+
+    words: tuple[str, ...]
+    user: str
+    hour: int
+    minute: int
+    jitter_s: int
+
+
+def parse_at(text: str) -> tuple[int, int]:
+    """`02:30` → hour and minute. Raises UsageError."""
+    found = _AT.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"not a time of day: {text!r}", hint="write it as 02:30")
+    return int(found[1]), int(found[2])
+
+
+def parse_user(text: str) -> str:
+    """A user's name, safe in a crontab and in a unit. Raises UsageError."""
+    if _USER.fullmatch(text) is None:
+        raise UsageError(f"not a user name: {text!r}")
+    return text
+
+
+def cron_command(job: Job) -> str:
+    """The last field of the crontab's line. Raises UsageError for what no crontab can hold."""
+    command = shlex.join(_checked(job.words, "\\"))
+    if job.jitter_s:
+        # sh has no $RANDOM; two bytes are enough for 18 hours.
+        wait = f'sleep "$(( $(od -An -N2 -tu2 /dev/urandom) % {job.jitter_s + 1} ))"'
+        command = f"{wait}; exec {command}"
+    line = command.replace("%", r"\%")
+    if len(line) > CRON_LINE_MAX:
+        raise UsageError(
+            f"the command takes {len(line)} characters, and cron reads {CRON_LINE_MAX}",
+            hint="use a shorter path for the inventory, or `vgpumgr install timer`",
+        )
+    return line
+
+
+def systemd_command(job: Job) -> str:
+    """The value of ExecStart=. Raises UsageError for a newline or another control character."""
+    return " ".join(_systemd_word(word) for word in _checked(job.words, ""))
+
+
+def seal(text: str) -> str:
+    """The text with a line on top that tells whether it is still as it was written."""
+    return f"# sha256:{_digest(text)}\n{text}"
+
+
+def is_untouched(text: str) -> bool:
+    """Whether a sealed text is as it was written; False for any text that we did not seal."""
+    found = _SEAL.match(text)
+    return found is not None and found[1] == _digest(text[found.end() + 1 :])
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _systemd_word(word: str) -> str:
+    word = word.replace("%", "%%").replace("$", "$$")
+    if _PLAIN.fullmatch(word):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _checked(words: Iterable[str], refused: str) -> tuple[str, ...]:
+    for word in words:
+        bad = next((mark for mark in word if not mark.isprintable() or mark in refused), None)
+        if bad is not None:
+            raise UsageError(
+                f"{word!r} has a {'backslash' if bad == chr(92) else 'character that is not printable'}, "
+                "which the job's file cannot hold safely",
+                hint="rename the folder, or name it by a symbolic link",
+            )
+    return tuple(words)

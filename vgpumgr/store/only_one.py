@@ -1,0 +1,54 @@
+"""At most one run of a job on this controller: a flock beside the store, which no kill outlives."""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from vgpumgr.errors import AlreadyRunning, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NAME = "reconcile.lock"
+
+
+@contextmanager
+def only_one(store: Path, by: str) -> Iterator[None]:
+    """Hold `reconcile.lock` beside the file `store`, as `by` (user@controller).
+
+    Raises AlreadyRunning at once where another process holds it; it never waits. Raises StoreError where the lock cannot
+    be made. The file stays when the run ends: who unlinked it could free a lock that somebody just took.
+    """
+    path = store.with_name(NAME)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreError(
+            f"the lock {path}, which keeps two runs apart, cannot be made: {error.strerror}",
+            hint="VGPUMGR_STORE names a file in a folder that can be written",
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = os.pread(descriptor, 400, 0).decode(errors="replace").strip() or "it does not say which"
+            raise AlreadyRunning(
+                f"another run is under way on this controller: {owner}",
+                hint="wait for its end and try again; the lock ends with the process",
+                details=[str(path)],
+            ) from error
+        since = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"pid {os.getpid()} by {by} since {since}\n".encode(), 0)
+        try:
+            yield
+        finally:
+            os.ftruncate(descriptor, 0)  # else the next owner could be told with this one's name
+    finally:
+        os.close(descriptor)
