@@ -1,0 +1,51 @@
+"""What an inventory declares for one host, as values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.core import builders
+from vgpumgr.core import names
+from vgpumgr.core.endpoint import Endpoint
+from vgpumgr.core.inventory import HostDeclaration, Location, SlotDeclaration, VmDeclaration
+from vgpumgr.core.names import DEFAULT_SLOT, Slot, VmName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HERE = Location(file="hosts.yml", line=1)
+
+
+def declares(**vms: str | Mapping[str, str]) -> HostDeclaration:
+    """`declares(vm01="4Q", vm02={"vgpu0": "4Q@0000:41:00.0"})`: a profile each, with the GPU after an @ where it matters."""
+    found = {
+        VmName(name): _vm(name, {DEFAULT_SLOT: slots} if isinstance(slots, str) else slots)
+        for name, slots in vms.items()
+    }
+    return HostDeclaration(
+        name=builders.HOST,
+        endpoint=Endpoint(
+            host=builders.HOST, address="127.0.0.1", port=22, user="root", key_file=None, known_hosts="/dev/null"
+        ),
+        policy="spread",
+        fgpu_per_gpu={},
+        gpus=(),
+        vms=dict(sorted(found.items())),
+        where=HERE,
+    )
+
+
+def _vm(name: str, slots: Mapping[str, str]) -> VmDeclaration:
+    return VmDeclaration(
+        name=VmName(name), slots={Slot(slot): _slot(slot, text) for slot, text in slots.items()}, where=HERE
+    )
+
+
+def _slot(slot: str, text: str) -> SlotDeclaration:
+    profile, _, gpu = text.partition("@")
+    return SlotDeclaration(
+        slot=Slot(slot),
+        wish=builders.wish(profile),
+        where=HERE,
+        gpu_id=names.parse_pci_address(gpu) if gpu else None,
+    )
