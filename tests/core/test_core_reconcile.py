@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid as uuid_module
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,8 +14,10 @@ from vgpumgr import errors
 from vgpumgr.core import changes, claims, guards, names, reconciling, simulate
 from vgpumgr.core.domain_xml import Saved
 from vgpumgr.core.names import HostName, VmName, VmUuid
-from vgpumgr.core.observed import HostView
 from vgpumgr.core.reconciling import HostPlan, Unit
+
+if TYPE_CHECKING:
+    from vgpumgr.core.observed import HostView
 
 RUN = reconciling.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
 NEXT_RUN = reconciling.Run(by="root@ctl2", at="2026-11-23T02:30:00Z")
