@@ -1,8 +1,8 @@
-"""What the kernel's or driver's bare errno probably means: one table for every errno that a write to /sys can meet.
+"""What a bare errno or NVML number probably means: one table for every errno that a write can meet, one for NVML's answers.
 
 The causes are ranked, likeliest first. Sources: the kernel's mdev core (drivers/vfio/mdev), open-gpu-kernel-modules 595
-kernel_vgpu_mgr.c, and captures from real cards (EIO and EPERM on current_vgpu_type). A driver's own errno that nobody has
-published falls back to the line for its file.
+kernel_vgpu_mgr.c, captures from real cards (EIO and EPERM on current_vgpu_type), and nvml.h's text on each scheduler call.
+A driver's own errno that nobody has published falls back to the line for its file.
 """
 
 from __future__ import annotations
@@ -58,8 +58,56 @@ _ANY: dict[str, tuple[str, ...]] = {
 }
 
 
+# /etc/modprobe.d: an ordinary file system
+_FILE: dict[str, tuple[str, ...]] = {
+    "ELOOP": ("it is a symbolic link, and what it points to belongs to somebody else (a package's alternatives?)",),
+    "EROFS": ("/etc is mounted read-only: an image-based system keeps such settings elsewhere",),
+    "ENOSPC": ("the file system of /etc is full",),
+    "EDQUOT": ("the file system of /etc is full",),
+    "ENOENT": ("/etc/modprobe.d is not there: is kmod installed?",),
+    "EPERM": ("the file is immutable (lsattr), or a security module forbids it",),
+    "EACCES": ("a security module (SELinux, AppArmor) forbids it",),
+}
+_FILE_OTHER = ("the file system of /etc could not take the write",)
+_FILE_HINT = "look at {path} on {host}; then run the same command again"
+
+_NVML: dict[int, tuple[str, ...]] = {
+    0: ("the driver took it and did nothing: another policy is forced on this GPU (mixed-size mode, a registry key)",),
+    2: ("this driver does not know such a setting for this engine",),
+    3: (
+        "a vGPU still exists on this GPU, in use or not",
+        "MIG is on: its vGPUs are not time-sliced",
+        "the GPU is not in host vGPU mode, or has no such scheduler (Maxwell)",
+    ),
+    4: ("a security module or a container keeps the driver's devices from root",),
+    9: ("the nvidia module is not loaded",),
+    12: ("libnvidia-ml.so.1 is not on this host: the vGPU Manager is not installed whole",),
+    13: ("the driver is older than this call",),
+    15: ("the GPU has fallen off the bus, or was reset under the driver",),
+    16: ("the driver failed half way and can do nothing more with this GPU",),
+    18: ("the library and the loaded module are of different versions: the driver was updated and not reloaded",),
+    19: ("a vGPU or another process uses the GPU",),
+}
+_NVML_OTHER = ("the driver failed for a reason that it does not tell",)
+_NVML_HINTS: dict[int, str] = {
+    9: "load it there: modprobe nvidia; then run the same command again",
+    15: "dmesg on {host} has the Xid; a GPU that is lost comes back with a reboot of the host at the earliest",
+    16: "reboot {host} (no reset of the GPU is enough), then run the same command again",
+    18: "reboot {host}, or reload the driver, then run the same command again",
+}
+
+
+def explain_nvml(code: int, host: str) -> Explanation:
+    """The likely causes of an answer of NVML that was not wanted."""
+    hint = _NVML_HINTS.get(code, _DMESG + "; then run the same command again")
+    return Explanation(causes=_NVML.get(code, _NVML_OTHER), hint=hint.format(host=host))
+
+
 def explain(path: str, errno_name: str, host: str) -> Explanation:
-    """The likely causes of a refused write to a file of /sys."""
+    """The likely causes of a refused write to a file of /sys or /etc."""
+    if path.startswith("/etc/"):
+        causes = _FILE.get(errno_name, _FILE_OTHER)
+        return Explanation(causes=causes, hint=_FILE_HINT.format(path=path, host=host))
     file = path.rpartition("/")[2]
     causes = _CAUSES.get((file, errno_name)) or _ANY.get(errno_name) or (_FAULT,)
     return Explanation(causes=causes, hint=_DMESG.format(host=host) + "; then run the same command again")

@@ -158,8 +158,8 @@ def _offer(
 
 
 def _wanted(seen: _Seen) -> Wanted:
-    offers = seen.offer.framework is not None
-    return Wanted(pci=seen.card.pci, what=seen.what, types=seen.offer.framework == VENDOR_VFIO, active=offers)
+    framework = seen.offer.framework
+    return Wanted(pci=seen.card.pci, what=seen.what, types=framework == VENDOR_VFIO, vgpus=framework is not None)
 
 
 def _gpu_fact(
@@ -173,11 +173,11 @@ def _gpu_fact(
         if value is None:
             unknown.add("{}.{}".format(what, key), "/proc/driver/nvidia/gpus/{} does not tell it".format(card.pci))
     if report.failure is not None:
-        for key in ("mode", "framebuffer_mib"):
+        offers = seen.offer.framework is not None
+        for key in ("mode", "framebuffer_mib", "scheduler") if offers else ("mode", "framebuffer_mib"):
             unknown.add("{}.{}".format(what, key), report.failure)
     types = None
     if seen.offer.framework is not None:
-        unknown.add(what + ".scheduler", "not read yet")
         types = gpu.unify_types(seen.offer.types, nvml.types)
         known = {fact["id"]: fact for fact in types}
         ours = [entry for entry in entries if entry["gpu_uuid"] == uuid]
@@ -195,7 +195,7 @@ def _gpu_fact(
         "framebuffer_mib": nvml.framebuffer_mib,
         "types": types,
         "parents": seen.offer.parents,
-        "scheduler": None,
+        "scheduler": nvml.scheduler,
     }
 
 

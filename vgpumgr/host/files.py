@@ -1,4 +1,4 @@
-"""Reading small files below one root, with as few system calls as there can be.
+"""Small files below one root, read with as few system calls as there can be, written to last.
 
 Every path of the host program goes through a Root, so that the same program runs on a directory that only looks like a
 host. Files are read relative to an open directory where many of them lie together: on a host whose /sys is slow (FUSE,
@@ -99,3 +99,16 @@ def optional_names(path: str, dir_fd: Optional[int] = None) -> Optional[Set[str]
         return set(names_in(path, dir_fd))
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def write_whole(descriptor: int, data: bytes) -> None:
+    """Write all of it, however many writes it takes."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def sync_folder(path: str) -> None:
+    """Make the directory's names durable: a rename is not before."""
+    with directory(path) as descriptor:
+        os.fsync(descriptor)

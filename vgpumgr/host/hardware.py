@@ -32,16 +32,8 @@ def check_place(root: Root, step: Step) -> None:
 
     Raises Refusal(Changed), or Absent where the GPU or the VF is not there at all.
     """
+    check_gpu(root, step["gpu"], step["gpu_pci"])
     function = root.path("{}/{}".format(DEVICES, step["gpu_pci"]))
-    if not os.path.isdir(function):
-        raise Absent
-    try:
-        uuid = read_information(root, step["gpu_pci"]).uuid
-    except OSError:
-        uuid = None
-    if uuid != step["gpu"]:
-        found = uuid or "a GPU whose UUID cannot be read"
-        raise changed("{} at {}".format(step["gpu"], step["gpu_pci"]), found)
     if step["vf"] is None:
         if step["parent"] != step["gpu_pci"]:
             raise changed("parent {}".format(step["gpu_pci"]), step["parent"])
@@ -54,6 +46,18 @@ def check_place(root: Root, step: Step) -> None:
         raise changed("VF {} of {}".format(step["vf"], step["gpu_pci"]), reason(error)) from error
     if parent != step["parent"]:
         raise changed("VF {} at {}".format(step["vf"], step["parent"]), "it at {}".format(parent))
+
+
+def check_gpu(root: Root, gpu: str, pci: str) -> None:
+    """Make sure that the GPU of this UUID is at this address. Raises Refusal(Changed), Absent."""
+    if not os.path.isdir(root.path("{}/{}".format(DEVICES, pci))):
+        raise Absent
+    try:
+        uuid = read_information(root, pci).uuid
+    except OSError:
+        uuid = None
+    if uuid != gpu:
+        raise changed("{} at {}".format(gpu, pci), uuid or "a GPU whose UUID cannot be read")
 
 
 class MdevHardware:

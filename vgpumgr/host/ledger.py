@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Tuple
 
-from .files import Root, read_all
+from .files import Root, read_all, sync_folder, write_whole
 from .protocol import LEDGER_BROKEN, LEDGER_PATH, LEDGER_VERSION, LedgerEntry
 from .refusal import Refusal, reason
 
@@ -147,14 +147,12 @@ def write_ledger(root: Root, ledger: Ledger) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(descriptor, 0o600)
-        rest = memoryview(text)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        write_whole(descriptor, text)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
     os.rename(temporary, path)
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def _make_folder(folder: str) -> None:
@@ -166,12 +164,4 @@ def _make_folder(folder: str) -> None:
         _make_folder(os.path.dirname(folder))
         os.mkdir(folder, 0o700)
     os.chmod(folder, 0o700)
-    _sync_folder(os.path.dirname(folder))
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(os.path.dirname(folder))

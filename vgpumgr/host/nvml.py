@@ -1,4 +1,4 @@
-"""What only the driver's library knows: modes, memory, the types of a GPU whose sysfs does not list them, who runs.
+"""What only the driver's library knows: modes, memory, types that sysfs does not list, who runs, how engines are shared.
 
 Through pynvml (nvidia-ml-py), which travels with this program and is imported on first use; it loads the host's own
 libnvidia-ml.so.1. The library is opened and shut down within one call of `read_nvml`: an open NVML client blocks
@@ -9,7 +9,8 @@ import importlib
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from .files import Unknowns
-from .protocol import ActiveFact, TypeFact
+from .protocol import ActiveFact, SchedulerFact, TypeFact
+from .scheduler import NvmlFailed, read_scheduler
 
 EQUAL_SIZE = "equal-size"
 MIXED_SIZE = "mixed-size"
@@ -20,16 +21,19 @@ _VM_ID_IS_UUID = 1  # NVML_VGPU_VM_ID_UUID
 
 
 class Wanted(NamedTuple):
-    """A GPU to ask about: its address, its place in the snapshot (`gpus[0]`), and which lists are of use."""
+    """A GPU to ask about: its address, its place in the snapshot (`gpus[0]`), and what is of use.
+
+    `vgpus`: it offers vGPUs, so who runs and how they share it. `types`: sysfs does not list them all.
+    """
 
     pci: str
     what: str
     types: bool
-    active: bool
+    vgpus: bool
 
 
 class NvmlGpu(NamedTuple):
-    """Null (and noted) is what could not be read; `active` and `types` are null also where they were not wanted."""
+    """Null (and noted) is what could not be read; the last three are null also where they were not wanted."""
 
     uuid: Optional[str] = None
     name: Optional[str] = None
@@ -37,6 +41,7 @@ class NvmlGpu(NamedTuple):
     mode: Optional[str] = None
     types: Optional[List[TypeFact]] = None
     active: Optional[List[ActiveFact]] = None
+    scheduler: Optional[SchedulerFact] = None
 
 
 class NvmlReport(NamedTuple):
@@ -107,7 +112,8 @@ class _Reader:
             framebuffer_mib=None if memory is None else int(memory.total) // _MIB,
             mode=self._mode(handle, wanted.what),
             types=self._types(handle, wanted.what) if wanted.types else None,
-            active=self._active(handle, wanted) if wanted.active else None,
+            active=self._active(handle, wanted) if wanted.vgpus else None,
+            scheduler=self._scheduler(handle, wanted.what) if wanted.vgpus else None,
         )
 
     def _mode(self, handle: Any, what: str) -> Optional[str]:
@@ -154,6 +160,16 @@ class _Reader:
             "max": None if most is None else int(most),
             "framebuffer_mib": None if size is None else int(size) // _MIB,
         }
+
+    def _scheduler(self, handle: Any, what: str) -> Optional[SchedulerFact]:
+        """One row says why it is not known, whichever of its calls it was."""
+        try:
+            return read_scheduler(self._nvml, handle)
+        except NvmlFailed as failed:
+            self._unknown.add(what + ".scheduler", "NVML: {}".format(failed.text))
+        except Exception as error:  # noqa: BLE001 -- as in `ask`
+            self._unknown.add(what + ".scheduler", "pynvml: {}: {}".format(type(error).__name__, error))
+        return None
 
     def _active(self, handle: Any, wanted: Wanted) -> Optional[List[ActiveFact]]:
         instances = self.ask(wanted.what + ".active", self._nvml.nvmlDeviceGetActiveVgpus, handle)

@@ -5,13 +5,13 @@ import os
 import time
 from typing import Any, Callable, Dict, NoReturn, Optional, Union
 
+from .executor import Executor, at_nothing
 from .facts import observe
 from .files import Root
 from .lock import HostLock, pause
 from .nvml import load_pynvml
 from .protocol import BAD_REQUEST, INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT
 from .refusal import PeerGone, Refusal
-from .steps import Executor, at_nothing
 from .writer import write_file
 
 _LONGEST_WAIT_S = 24 * 3600.0
@@ -37,7 +37,7 @@ class Server:
         self._root = Root(root)
         self._nvml = nvml
         self._lock = HostLock(self._root, clock=clock, gone=gone)
-        self._executor = Executor(self._root, write=write, at=at)
+        self._executor = Executor(self._root, nvml, write=write, at=at)
         self._verbs: Dict[str, Callable[[Dict[str, Any]], Any]] = {
             "observe": self._observe,
             "lock": self._take_lock,

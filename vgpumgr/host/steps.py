@@ -1,25 +1,21 @@
-"""Executing one step: ledger first, hardware second, read back third, ledger last.
+"""The steps of vGPUs: ledger first, hardware second, read back third, ledger last.
 
 Killed between any two of these, what is on disk says what may be on the hardware, and the same step run again gets to
 the same end. Where the host is not as the step expects it, nothing is written at all.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, NoReturn, Optional
 
 from .facts import boot_id
 from .files import Root, Unknowns
 from .hardware import Absent, Write, changed, check_place, describe, hardware_for, holders, is_what_step_means
 from .ledger import Entry, Ledger, entry_fact, identity, read_ledger, write_ledger
-from .protocol import DEADLINE, IN_USE, INTERNAL, SYSFS_REFUSED, Step, VgpuFact
+from .protocol import DEADLINE, IN_USE, INTERNAL, SYSFS_REFUSED, SchedulerFact, Step, VgpuFact
 from .refusal import Refusal, reason
-from .step import CREATE, PRESENT, SAME, entry_of, identity_of, parse_step
+from .reservations import check_ours, check_reservations, place_of, superseded
+from .step import PRESENT, SAME, entry_of, identity_of
 from .vfio import Unreadable
 from .writer import Writer
-
-
-def at_nothing(point: str) -> None:
-    """The default for who watches a step's points: nobody."""
-    del point
 
 
 class _Outcome(NamedTuple):
@@ -29,34 +25,28 @@ class _Outcome(NamedTuple):
     found: Optional[VgpuFact]
 
 
-class Executor:
-    """Executes steps on one host. The caller holds the host's exclusive lock."""
+class VgpuSteps:
+    """Makes vGPUs and takes them away. The caller holds the host's exclusive lock; every method may raise Refusal."""
 
     def __init__(self, root: Root, *, write: Callable[[str, bytes], None], at: Callable[[str], None]) -> None:
         self._root = root
         self._writer = Writer(write)
         self._at = at
 
-    def execute(self, data: Any, deadline_s: float) -> Dict[str, Any]:
-        """Carry out one step. Raises Refusal."""
-        step = parse_step(data)
-        if step["verb"] == CREATE:
-            return self._create(step, deadline_s)
-        return self._destroy(step, deadline_s)
-
-    def _create(self, step: Step, deadline_s: float) -> Dict[str, Any]:
+    def create(self, step: Step, deadline_s: float) -> Dict[str, Any]:
+        """Make the vGPU, or enter as ours the one that is there; also one that was parked, or lost to a reboot."""
         ledger = read_ledger(self._root)
         try:
             check_place(self._root, step)
             found = self._find(step)
         except Absent as error:
             raise changed("{} VF {}".format(step["gpu_pci"], step["vf"]), "no such function") from error
-        _check_reservations(ledger, step)
+        check_reservations(ledger, step)
         if step["expect"] == SAME:
             if not is_what_step_means(found, step):
                 raise changed("{} there already".format(step["type_name"]), describe(found))
             entry = self._enter(ledger, step, "made")
-            return _answer(entry, found, None)
+            return answer(entry=entry, vgpu=found)
         if found is not None:
             raise changed("nothing on {}".format(step["parent"]), describe(found))
         path, text = hardware_for(self._root, step).create()
@@ -71,11 +61,12 @@ class Executor:
         entry = self._enter(ledger, step, "made")
         self._at("made")
         note = "the write answered {}, and yet it is there".format(outcome.refused) if outcome.refused else None
-        return _answer(entry, outcome.found, note)
+        return answer(entry=entry, vgpu=outcome.found, note=note)
 
-    def _destroy(self, step: Step, deadline_s: float) -> Dict[str, Any]:
+    def destroy(self, step: Step, deadline_s: float) -> Dict[str, Any]:
+        """Take the vGPU away, and its entry."""
         ledger = read_ledger(self._root)
-        _check_ours(ledger, step)
+        check_ours(ledger, step)
         try:
             check_place(self._root, step)
             found = self._find(step)
@@ -85,7 +76,7 @@ class Executor:
             if found is not None and (step["uuid"] is None or found["uuid"] == step["uuid"]):
                 raise changed("nothing on {}".format(step["parent"]), describe(found))
             self._take_out(ledger, step)
-            return _answer(None, None, None)
+            return answer()
         if found is None or not is_what_step_means(found, step):
             raise changed("{} on {}".format(step["type_name"], step["parent"]), describe(found))
         path, text = hardware_for(self._root, step).destroy()
@@ -106,8 +97,30 @@ class Executor:
             raise _refused(path, outcome)
         self._take_out(ledger, step)
         self._at("out")
-        note = "the write answered {}, and yet it is gone".format(outcome.refused) if outcome.refused else None
-        return _answer(None, None, note)
+        return answer(note=_yet_gone(outcome))
+
+    def park(self, step: Step, deadline_s: float) -> Dict[str, Any]:
+        """Take an idle vGPU away for a moment: its entry stays `made`, so the place is kept for it."""
+        entry = check_ours(read_ledger(self._root), step)
+        if entry["state"] != "made":
+            raise changed("{} made".format(place_of(step)), "its entry is {}".format(entry["state"]))
+        try:
+            check_place(self._root, step)
+            found = self._find(step)
+        except Absent:
+            found = None
+        if found is None or not is_what_step_means(found, step):
+            raise changed(place_of(step), describe(found))
+        path, text = hardware_for(self._root, step).destroy()
+        self._refuse_pending(path)
+        self._refuse_held(step, found)
+        self._at("parking")
+        self._refuse_held(step, found)
+        outcome = self._write(step, (path, text), deadline_s)
+        if outcome.found is not None:
+            raise _refused(path, outcome)
+        self._at("parked")
+        return answer(entry=entry, note=_yet_gone(outcome))
 
     def _find(self, step: Step) -> Optional[VgpuFact]:
         try:
@@ -143,7 +156,7 @@ class Executor:
         except Unreadable as error:
             open_by = ["cannot tell: {}".format(error)]
         if open_by:
-            message = "{} ({} slot {}) is in use".format(_place(step), step["vm_name"], step["slot"])
+            message = "{} ({} slot {}) is in use".format(place_of(step), step["vm_name"], step["slot"])
             raise Refusal(IN_USE, message, vm=step["vm_name"], holders=open_by)
 
     def _enter(self, ledger: Ledger, step: Step, state: str) -> Entry:
@@ -158,7 +171,7 @@ class Executor:
             if identity(each) == identity_of(step):
                 entries.append({**each, **entry})  # keys that a later version put there stay
                 placed = True
-            elif not _superseded(each, step):
+            elif not superseded(each, step):
                 entries.append(each)
         if not placed:
             entries.append(entry)
@@ -168,51 +181,6 @@ class Executor:
     def _take_out(self, ledger: Ledger, step: Step) -> None:
         left = tuple(each for each in ledger.entries if identity(each) != identity_of(step))
         write_ledger(self._root, ledger.with_entries(left))
-
-
-def _same_place(entry: Entry, step: Step) -> bool:
-    """Whether the entry reserves what the step is about: its VF, or its mdev."""
-    on_vf = step["vf"] is not None and (entry["gpu_uuid"], entry["vf_index"]) == (step["gpu"], step["vf"])
-    return on_vf or (step["uuid"] is not None and entry["uuid"] == step["uuid"])
-
-
-def _superseded(entry: Entry, step: Step) -> bool:
-    """An older generation of the same slot on the very same place: two entries for one vGPU would be one too many."""
-    return (entry["vm_uuid"], entry["slot"]) == (step["vm"], step["slot"]) and _same_place(entry, step)
-
-
-def _check_reservations(ledger: Ledger, step: Step) -> None:
-    """No other entry has the place, and the step's own entry is not for another one."""
-    for entry in ledger.entries:
-        if identity(entry) == identity_of(step):
-            if not _is_entry_for(entry, step):
-                raise changed(_place(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))
-            if entry["state"] == "leaving":
-                raise changed("no detach under way", "its entry is leaving")
-        elif _same_place(entry, step) and not _superseded(entry, step):
-            raise changed(
-                "no entry for {}".format(step["parent"]),
-                "one for {} slot {}".format(entry["vm_name"], entry["slot"]),
-            )
-
-
-def _check_ours(ledger: Ledger, step: Step) -> None:
-    for entry in ledger.entries:
-        if identity(entry) == identity_of(step):
-            if not _is_entry_for(entry, step):
-                raise changed(_place(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))
-            return
-    raise changed("an entry for {} slot {}".format(step["vm_name"], step["slot"]), "no entry")
-
-
-def _is_entry_for(entry: Entry, step: Step) -> bool:
-    """By the GPU's UUID and the VF's index: addresses may change over a boot."""
-    mine: Tuple[Any, ...] = (step["gpu"], step["vf"], step["uuid"], step["type_id"])
-    return (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_id"]) == mine
-
-
-def _place(step: Step) -> str:
-    return "{} on {}".format(step["type_name"], step["parent"])
 
 
 def _refused(path: str, outcome: _Outcome) -> Refusal:
@@ -226,5 +194,16 @@ def _deadline(path: str, why: str, error: Optional[Exception]) -> NoReturn:
     raise Refusal(DEADLINE, "{}: {}; it may still happen".format(path, why), path=path) from error
 
 
-def _answer(entry: Optional[Entry], vgpu: Optional[VgpuFact], note: Optional[str]) -> Dict[str, Any]:
-    return {"entry": None if entry is None else entry_fact(entry), "vgpu": vgpu, "note": note, "scheduler": None}
+def _yet_gone(outcome: _Outcome) -> Optional[str]:
+    return "the write answered {}, and yet it is gone".format(outcome.refused) if outcome.refused else None
+
+
+def answer(
+    *,
+    entry: Optional[Entry] = None,
+    vgpu: Optional[VgpuFact] = None,
+    note: Optional[str] = None,
+    scheduler: Optional[SchedulerFact] = None,
+) -> Dict[str, Any]:
+    """What `execute` answers; the steps of settings know of neither entry nor vGPU."""
+    return {"entry": None if entry is None else entry_fact(entry), "vgpu": vgpu, "note": note, "scheduler": scheduler}

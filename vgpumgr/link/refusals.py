@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.core import refusals
-from vgpumgr.errors import Busy, HostDeadline, InUse, LeaseLost, LedgerBroken, ProgramFailed, StalePlan, SysfsRefused
+from vgpumgr.errors import (
+    Busy,
+    HostDeadline,
+    InUse,
+    LeaseLost,
+    LedgerBroken,
+    NvmlRefused,
+    ProgramFailed,
+    StalePlan,
+    SysfsRefused,
+)
 from vgpumgr.host import protocol
 
 if TYPE_CHECKING:
@@ -13,6 +23,7 @@ if TYPE_CHECKING:
     from vgpumgr.errors import VgpumgrError
 
 _TEXT_LIMIT = 600
+_UNKNOWN_CODE = 999  # NVML_ERROR_UNKNOWN
 _AGAIN = "run the same command again: it looks afresh and goes on from what is there"
 
 
@@ -46,6 +57,8 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 details=[f"likely: {cause}" for cause in likely.causes],
                 hint=likely.hint,
             )
+        case protocol.NVML_REFUSED:
+            return _nvml_refused(host, said, err)
         case protocol.DEADLINE:
             return HostDeadline(
                 host,
@@ -69,6 +82,21 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
             return ProgramFailed(
                 host, f"the host program answered {_text(kind)}: {said}", hint="this is a bug: report it"
             )
+
+
+def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused:
+    function, code = _text(err.get("function")), err.get("code")
+    if type(code) is not int:
+        code = _UNKNOWN_CODE
+    likely = refusals.explain_nvml(code, host)
+    return NvmlRefused(
+        host,
+        said or f"{function}: NVML {code}",
+        function=function,
+        code=code,
+        details=[f"likely: {cause}" for cause in likely.causes],
+        hint=likely.hint,
+    )
 
 
 def _found(err: dict[str, Any]) -> tuple[str, ...]:

@@ -1,0 +1,62 @@
+"""Executing one step, whichever it is: read it, check it, hand it to the module that knows how.
+
+Killed between any two of a step's points, the same step run again gets to the same end. Where the host is not as the step
+expects it, nothing is written at all.
+"""
+
+from typing import Any, Callable, Dict
+
+from .fields import check_fields, one_of
+from .files import Root
+from .modprobe import write_modprobe
+from .protocol import CREATE_VGPU, DESTROY_VGPU, PARK_VGPU, SET_SCHEDULER, WRITE_MODPROBE
+from .scheduler_step import set_scheduler
+from .setting_steps import parse_modprobe_step, parse_scheduler_step
+from .step import parse_vgpu_step
+from .steps import VgpuSteps, answer
+
+
+def at_nothing(point: str) -> None:
+    """The default for who watches a step's points: nobody."""
+    del point
+
+
+class Executor:
+    """Executes steps on one host. The caller holds the host's exclusive lock."""
+
+    def __init__(
+        self,
+        root: Root,
+        load_nvml: Callable[[], Any],
+        *,
+        write: Callable[[str, bytes], None],
+        at: Callable[[str], None],
+    ) -> None:
+        self._root = root
+        self._load_nvml = load_nvml
+        self._at = at
+        self._vgpus = VgpuSteps(root, write=write, at=at)
+        self._verbs: Dict[str, Callable[[Any, float], Dict[str, Any]]] = {
+            CREATE_VGPU: lambda data, deadline_s: self._vgpus.create(parse_vgpu_step(data), deadline_s),
+            DESTROY_VGPU: lambda data, deadline_s: self._vgpus.destroy(parse_vgpu_step(data), deadline_s),
+            PARK_VGPU: lambda data, deadline_s: self._vgpus.park(parse_vgpu_step(data), deadline_s),
+            SET_SCHEDULER: self._set_scheduler,
+            WRITE_MODPROBE: self._write_modprobe,
+        }
+
+    def execute(self, data: Any, deadline_s: float) -> Dict[str, Any]:
+        """Carry out one step. Raises Refusal.
+
+        The deadline is for writes to /sys, which can hang in the driver for as long as a guest runs.
+        """
+        wanted = "one of {}".format(", ".join(self._verbs))
+        verb = check_fields(data, {"verb": (one_of(*self._verbs), wanted)}, "step")["verb"]
+        return self._verbs[verb](data, deadline_s)
+
+    def _set_scheduler(self, data: Any, _deadline_s: float) -> Dict[str, Any]:
+        done = set_scheduler(self._root, self._load_nvml, parse_scheduler_step(data), self._at)
+        return answer(scheduler=done.found, note=done.note)
+
+    def _write_modprobe(self, data: Any, _deadline_s: float) -> Dict[str, Any]:
+        write_modprobe(self._root, parse_modprobe_step(data), self._at)
+        return answer()

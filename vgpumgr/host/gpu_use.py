@@ -1,0 +1,79 @@
+"""Whether anything uses a GPU: what must be sure before a setting of the whole GPU is changed."""
+
+from typing import List, NamedTuple, Optional
+
+from .files import Root
+from .protocol import IN_USE, GpuFact, Snapshot
+from .refusal import Refusal
+from .vfio import Unreadable, open_handles
+
+
+class Place(NamedTuple):
+    """A vGPU on the GPU: in words, whose VM has it if it is ours, and its /dev/vfio paths."""
+
+    what: str
+    owner: Optional[str]
+    paths: List[str]
+
+
+def places_on(gpu: GpuFact, snapshot: Snapshot) -> List[Place]:
+    """Every vGPU on it, ours or not."""
+    owners = {
+        (entry["parent"], entry["uuid"]): entry["vm_name"]
+        for entry in snapshot["ledger"] or []
+        if entry["gpu_uuid"] == gpu["uuid"]
+    }
+    return [
+        Place(
+            what="{} on {}".format(vgpu["type_name"] or "a vGPU", parent["pci"]),
+            owner=owners.get((parent["pci"], vgpu["uuid"])),
+            paths=vgpu["vfio"],
+        )
+        for parent in gpu["parents"]
+        for vgpu in parent["vgpus"]
+    ]
+
+
+class GpuUse:
+    """Refuses where the GPU is in use, or it cannot be told that it is not."""
+
+    def __init__(self, root: Root, gpu: GpuFact, snapshot: Snapshot) -> None:
+        self._root = root
+        self._pci = gpu["pci"]
+        self._places = places_on(gpu, snapshot)
+
+    def refuse_running(self, snapshot: Snapshot) -> None:
+        """By NVML's list, read a moment ago. Raises Refusal(InUse)."""
+        rows = [row for row in snapshot["active"] or [] if row["gpu"] == self._pci]
+        lines = ["{} runs on it".format(row["vm_name"] or row["vm_uuid"] or "a VM") for row in rows]
+        if self._places and snapshot["active"] is None:
+            why = "; ".join(row["why"] for row in snapshot["unknown"] if row["what"] == "active")
+            lines.append("cannot tell what runs on it: {}".format(why))
+        self._refuse([row["vm_name"] for row in rows], lines, "")
+
+    def refuse_open(self, but: str = "") -> None:
+        """By the handles that are open at this instant; `but` says what was changed before. Raises Refusal(InUse)."""
+        names: List[Optional[str]] = []
+        lines: List[str] = []
+        try:
+            handles = open_handles(self._root) if self._places else []
+        except Unreadable as error:
+            self._refuse([place.owner for place in self._places], ["cannot tell: {}".format(error)], but)
+            return
+        for place in self._places:
+            if not place.paths:
+                lines.append("cannot tell about {}: its /dev/vfio paths cannot be read".format(place.what))
+                names.append(place.owner)
+            for handle in handles:
+                if handle["path"] in place.paths:
+                    who = handle["vm_name"] or handle["command"]
+                    lines.append("{}: open by pid {} ({})".format(place.what, handle["pid"], who))
+                    names.append(handle["vm_name"] or place.owner)
+        self._refuse(names, lines, but)
+
+    def _refuse(self, names: List[Optional[str]], lines: List[str], but: str) -> None:
+        if not lines:
+            return
+        known = list(dict.fromkeys(name for name in names if name))
+        message = "GPU {} is in use{}{}".format(self._pci, " by " + ", ".join(known) if known else "", but)
+        raise Refusal(IN_USE, message, vm=known[0] if known else None, holders=list(dict.fromkeys(lines)))

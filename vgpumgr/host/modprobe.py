@@ -1,0 +1,111 @@
+"""The step write_modprobe: one file of /etc/modprobe.d gets a text, whole or not at all.
+
+Written beside it and renamed over it: whoever reads, modprobe above all, finds the old file or the new one. What a killed
+run left lies under a name that modprobe does not read, and the next run of the step takes it away.
+"""
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from typing import Callable, NamedTuple, Optional
+
+from .files import Root, sync_folder, write_whole
+from .hardware import changed
+from .module import NotText, decode, read_bounded
+from .protocol import SYSFS_REFUSED, ModprobeStep
+from .refusal import Refusal, errno_name, reason
+
+_MODE = 0o644
+_ASIDE = ".vgpumgr-new"  # modprobe reads what ends in .conf
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _File(NamedTuple):
+    """What is there now: the text, and whose it is. No text: there is no file."""
+
+    text: Optional[str]
+    mode: int = _MODE
+    uid: int = -1  # as chown takes it: leave it
+    gid: int = -1
+
+
+def write_modprobe(root: Root, step: ModprobeStep, at: Callable[[str], None]) -> None:
+    """Write it. The caller holds the host's exclusive lock. Raises Refusal."""
+    path = root.path(step["path"])
+    try:
+        _write(path, step, at)
+    except NotText as error:
+        raise changed("a text file {}".format(step["path"]), str(error)) from error
+    except OSError as error:
+        name = errno_name(error.errno or errno.EIO)
+        why = "it is a symbolic link" if error.errno == errno.ELOOP else reason(error)
+        raise Refusal(
+            SYSFS_REFUSED, "{}: {}".format(step["path"], why), path=step["path"], errno=name, read_back=None
+        ) from error
+
+
+def _write(path: str, step: ModprobeStep, at: Callable[[str], None]) -> None:
+    folder, aside, text = os.path.dirname(path), path + _ASIDE, step["text"]
+    with suppress(FileNotFoundError):
+        os.unlink(aside)
+    there = _read(path)
+    if there.text == text:  # as a killed run left it: it may not have reached the disk yet
+        sync_folder(folder)
+        return
+    if there.text != step["expect"]:
+        raise _changed(step, there.text)
+    if text is None:
+        os.unlink(path)
+    else:
+        _put_aside(aside, text, there)
+        at("aside")
+        now = _read(path)
+        if now.text != step["expect"]:  # somebody edited it while ours went to the disk
+            os.unlink(aside)
+            raise _changed(step, now.text)
+        os.rename(aside, path)
+    at("in-place")
+    sync_folder(folder)
+    if _read(path).text != text:
+        raise _changed(step, "something else")
+    at("read-back")
+
+
+def _read(path: str) -> _File:
+    """Raises OSError (ELOOP for a link: what it points to is another's to write), NotText."""
+    try:
+        descriptor = os.open(path, _READ)
+    except FileNotFoundError:
+        return _File(None)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotText("not a regular file")
+        text = decode(read_bounded(descriptor))
+        return _File(text, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
+    finally:
+        os.close(descriptor)
+
+
+def _put_aside(aside: str, text: str, there: _File) -> None:
+    """A durable file with the owner and mode of the one that it is to replace."""
+    descriptor = os.open(aside, _CREATE, 0o600)
+    try:
+        write_whole(descriptor, text.encode("utf-8"))
+        os.fchown(descriptor, there.uid, there.gid)
+        os.fchmod(descriptor, there.mode)
+        os.fsync(descriptor)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _changed(step: ModprobeStep, found: Optional[str]) -> Refusal:
+    """Without the texts: they may be long, and are another's."""
+    expected = "no {}" if step["expect"] is None else "{} as it was read"
+    return changed(expected.format(step["path"]), "no such file" if found is None else "another text there")

@@ -1,0 +1,55 @@
+"""What the ledger's entries reserve: whether a step may have the place that it asks for, and whether it is ours already."""
+
+from typing import Any, Tuple
+
+from .hardware import changed
+from .ledger import Entry, Ledger, identity
+from .protocol import Step
+from .step import identity_of
+
+
+def place_of(step: Step) -> str:
+    """The vGPU of the step, in words."""
+    return "{} on {}".format(step["type_name"], step["parent"])
+
+
+def _same_place(entry: Entry, step: Step) -> bool:
+    """Whether the entry reserves what the step is about: its VF, or its mdev."""
+    on_vf = step["vf"] is not None and (entry["gpu_uuid"], entry["vf_index"]) == (step["gpu"], step["vf"])
+    return on_vf or (step["uuid"] is not None and entry["uuid"] == step["uuid"])
+
+
+def superseded(entry: Entry, step: Step) -> bool:
+    """An older generation of the same slot on the very same place: two entries for one vGPU would be one too many."""
+    return (entry["vm_uuid"], entry["slot"]) == (step["vm"], step["slot"]) and _same_place(entry, step)
+
+
+def check_reservations(ledger: Ledger, step: Step) -> None:
+    """No other entry has the place, and the step's own entry is not for another one. Raises Refusal(Changed)."""
+    for entry in ledger.entries:
+        if identity(entry) == identity_of(step):
+            if not _is_entry_for(entry, step):
+                raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))
+            if entry["state"] == "leaving":
+                raise changed("no detach under way", "its entry is leaving")
+        elif _same_place(entry, step) and not superseded(entry, step):
+            raise changed(
+                "no entry for {}".format(step["parent"]),
+                "one for {} slot {}".format(entry["vm_name"], entry["slot"]),
+            )
+
+
+def check_ours(ledger: Ledger, step: Step) -> Entry:
+    """The step's own entry. Raises Refusal(Changed) where there is none, or it is for another place."""
+    for entry in ledger.entries:
+        if identity(entry) == identity_of(step):
+            if not _is_entry_for(entry, step):
+                raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))
+            return entry
+    raise changed("an entry for {} slot {}".format(step["vm_name"], step["slot"]), "no entry")
+
+
+def _is_entry_for(entry: Entry, step: Step) -> bool:
+    """By the GPU's UUID and the VF's index: addresses may change over a boot."""
+    mine: Tuple[Any, ...] = (step["gpu"], step["vf"], step["uuid"], step["type_id"])
+    return (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_id"]) == mine

@@ -1,0 +1,168 @@
+"""How a GPU's engines are shared among its vGPUs: NVML's scheduler calls, read and set.
+
+From nvml.h. The first calls know one state per GPU; those with `_v2` (drivers from r595) one per engine, with round robin
+always adaptive. NVML gives 0 for a slice or a factor while nothing is scheduled. Only the graphics engine has a choice of
+policies: "for other engine types, it is BEST EFFORT policy", and a GPU may lack some of them.
+"""
+
+from contextlib import contextmanager, suppress
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from .protocol import (
+    BEST_EFFORT,
+    EQUAL_SHARE,
+    FIXED_SHARE,
+    EngineSchedulerFact,
+    SchedulerCapsFact,
+    SchedulerFact,
+    SchedulerSetting,
+)
+
+GRAPHICS = "graphics"
+ENGINES: Dict[str, int] = {GRAPHICS: 1, "nvenc0": 3, "nvenc1": 2}  # NVML_VGPU_SCHEDULER_ENGINE_TYPE_*
+
+NOT_TAKEN = (2, 3)  # INVALID_ARGUMENT, NOT_SUPPORTED: how NVML answers for an engine that has no such thing
+
+_POLICIES = {1: BEST_EFFORT, 2: EQUAL_SHARE, 3: FIXED_SHARE}  # NVML_VGPU_SCHEDULER_POLICY_*
+_POLICY_NUMBERS = {name: number for number, name in _POLICIES.items()}
+_ARR_DEFAULT, _ARR_DISABLE, _ARR_ENABLE = 0, 1, 2  # NVML_VGPU_SCHEDULER_ARR_*
+_FUNCTION_NOT_FOUND = 13
+
+_GET = "nvmlDeviceGetVgpuSchedulerState"
+_GET_V2 = "nvmlDeviceGetVgpuSchedulerState_v2"
+_SET = "nvmlDeviceSetVgpuSchedulerState"
+_SET_V2 = "nvmlDeviceSetVgpuSchedulerState_v2"
+_CAPS = "nvmlDeviceGetVgpuSchedulerCapabilities"
+
+
+class NvmlFailed(Exception):
+    """NVML said no: which function, its number, its text."""
+
+    def __init__(self, function: str, code: int, text: str) -> None:
+        super().__init__("{}: {}".format(function, text))
+        self.function = function
+        self.code = code
+        self.text = text
+
+
+def ask(nvml: Any, function: str, *arguments: Any) -> Any:
+    """One call of NVML. Raises NvmlFailed, also where the binding is older than the function."""
+    call = getattr(nvml, function, None)
+    if call is None:
+        raise NvmlFailed(function, _FUNCTION_NOT_FOUND, "the binding does not have it")
+    try:
+        return call(*arguments)
+    except nvml.NVMLError as error:
+        raise NvmlFailed(function, int(getattr(error, "value", 0)), str(error)) from error
+
+
+@contextmanager
+def opened(load: Callable[[], Any]) -> Iterator[Any]:
+    """NVML, for as long as the block runs: an open client blocks sriov-manage. Raises NvmlFailed, ImportError."""
+    nvml = load()
+    ask(nvml, "nvmlInit")
+    try:
+        yield nvml
+    finally:
+        with suppress(NvmlFailed):  # what was done is done
+            ask(nvml, "nvmlShutdown")
+
+
+def read_scheduler(nvml: Any, handle: Any) -> SchedulerFact:
+    """How the GPU is shared now. Raises NvmlFailed: NOT_SUPPORTED with MIG on, without host vGPU mode, on Maxwell."""
+    caps = _caps(ask(nvml, _CAPS, handle))
+    api, engines = _engines(nvml, handle, arr_is_known=caps["arr"])
+    return {"api": api, "caps": caps, "engines": engines}
+
+
+def _caps(said: Any) -> SchedulerCapsFact:
+    return {
+        # Fewer than the array holds leave zeros; a policy that only a later driver has, has no name here.
+        "policies": [_POLICIES[number] for number in said.supportedSchedulers if number in _POLICIES],
+        "arr": bool(said.isArrModeSupported),
+        "min_time_slice_ns": int(said.minTimeslice),
+        "max_time_slice_ns": int(said.maxTimeslice),
+        "min_frequency_hz": int(said.minFrequencyForARR),
+        "max_frequency_hz": int(said.maxFrequencyForARR),
+        "min_averaging_factor": int(said.minAvgFactorForARR),
+        "max_averaging_factor": int(said.maxAvgFactorForARR),
+    }
+
+
+def _engines(nvml: Any, handle: Any, *, arr_is_known: bool) -> Tuple[int, List[EngineSchedulerFact]]:
+    try:
+        graphics = _read_v2(nvml, handle, GRAPHICS)
+    except NvmlFailed as failed:
+        if failed.code != _FUNCTION_NOT_FOUND:
+            raise
+        return 1, [_read_v1(nvml, handle, arr_is_known=arr_is_known)]
+    facts = [graphics]
+    for engine in ENGINES:
+        if engine != GRAPHICS:
+            try:
+                facts.append(_read_v2(nvml, handle, engine))
+            except NvmlFailed as failed:
+                if failed.code not in NOT_TAKEN:
+                    raise
+    return 2, facts
+
+
+def _read_v2(nvml: Any, handle: Any, engine: str) -> EngineSchedulerFact:
+    if not hasattr(nvml, _GET_V2):
+        raise NvmlFailed(_GET_V2, _FUNCTION_NOT_FOUND, "the binding does not have it")
+    wanted = nvml.c_nvmlVgpuSchedulerStateInfo_v2_t()
+    wanted.engineId = ENGINES[engine]
+    said = ask(nvml, _GET_V2, handle, wanted)
+    return _fact(engine, said.schedulerPolicy, arr=True, factor=said.avgFactor, time_slice=said.timeslice)
+
+
+def _read_v1(nvml: Any, handle: Any, *, arr_is_known: bool) -> EngineSchedulerFact:
+    said = ask(nvml, _GET, handle)
+    arr = {_ARR_DISABLE: False, _ARR_ENABLE: True}.get(said.arrMode)
+    # Which half of the union it is: in the default mode, the one that the GPU can do.
+    if arr if arr is not None else arr_is_known:
+        data = said.schedulerParams.vgpuSchedDataWithARR
+        return _fact(GRAPHICS, said.schedulerPolicy, arr=arr, factor=data.avgFactor, time_slice=data.timeslice)
+    plain = said.schedulerParams.vgpuSchedData
+    return _fact(GRAPHICS, said.schedulerPolicy, arr=arr, factor=0, time_slice=plain.timeslice)
+
+
+def _fact(engine: str, policy: int, *, arr: Optional[bool], factor: int, time_slice: int) -> EngineSchedulerFact:
+    name = _POLICIES.get(policy)
+    if name in (None, BEST_EFFORT):  # the rest of what NVML gives "is not relevant" then
+        return {"engine": engine, "policy": name, "arr": None, "averaging_factor": None, "time_slice_ns": None}
+    return {
+        "engine": engine,
+        "policy": name,
+        "arr": arr,
+        "averaging_factor": int(factor) or None,
+        "time_slice_ns": int(time_slice) or None,
+    }
+
+
+def set_engine(nvml: Any, handle: Any, engine: str, setting: SchedulerSetting, *, api: int) -> None:
+    """Give one engine the setting; with api 1, the GPU. Raises NvmlFailed."""
+    if api == 1:
+        ask(nvml, _SET, handle, _state_v1(nvml, setting))
+        return
+    state = nvml.c_nvmlVgpuSchedulerState_v2_t()
+    state.engineId = ENGINES[engine]
+    state.schedulerPolicy = _POLICY_NUMBERS[setting["policy"]]
+    state.avgFactor = setting["averaging_factor"] or 0  # 0: the driver's default
+    state.frequency = setting["frequency_hz"] or 0
+    ask(nvml, _SET_V2, handle, state)
+
+
+def _state_v1(nvml: Any, setting: SchedulerSetting) -> Any:
+    state = nvml.c_nvmlVgpuSchedulerSetState_t()
+    state.schedulerPolicy = _POLICY_NUMBERS[setting["policy"]]
+    factor, frequency = setting["averaging_factor"] or 0, setting["frequency_hz"] or 0
+    if setting["arr"] is False:
+        state.enableARRMode = _ARR_DISABLE
+        state.schedulerParams.vgpuSchedData.timeslice = setting["time_slice_ns"] or 0
+    else:
+        # In the default mode a GPU without ARR would take the first of the two for a time slice.
+        state.enableARRMode = _ARR_ENABLE if setting["arr"] or factor or frequency else _ARR_DEFAULT
+        state.schedulerParams.vgpuSchedDataWithARR.avgFactor = factor
+        state.schedulerParams.vgpuSchedDataWithARR.frequency = frequency
+    return state

@@ -1,0 +1,113 @@
+"""The step set_scheduler: every engine of one GPU gets a policy, on a GPU that nothing uses.
+
+NVML takes it "only when no VM is running". Graphics is the engine that counts: it comes last, so that until the end the
+GPU shows that it is not done, and the same step again finishes what a killed run began. A video engine that does not take
+the policy (nvml.h names none but best effort for it) is remarked, and is no failure.
+"""
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from .facts import observe
+from .files import Root
+from .gpu_use import GpuUse
+from .hardware import Absent, changed, check_gpu
+from .protocol import NVML_REFUSED, GpuFact, SchedulerFact, SchedulerStep, Snapshot
+from .refusal import Refusal
+from .scheduler import GRAPHICS, NOT_TAKEN, NvmlFailed, ask, opened, read_scheduler, set_engine
+
+
+class SchedulerSet(NamedTuple):
+    """What is read back, and a remark if any."""
+
+    found: SchedulerFact
+    note: Optional[str]
+
+
+def set_scheduler(
+    root: Root, load_nvml: Callable[[], Any], step: SchedulerStep, at: Callable[[str], None]
+) -> SchedulerSet:
+    """Set it. The caller holds the host's exclusive lock. Raises Refusal."""
+    try:
+        check_gpu(root, step["gpu"], step["gpu_pci"])
+    except Absent as error:
+        raise _no_gpu(step) from error
+    snapshot = observe(root, load_nvml, only=[step["gpu"]])
+    use = GpuUse(root, _gpu(snapshot, step), snapshot)
+    use.refuse_running(snapshot)
+    at("looked")
+    done: List[str] = []
+    try:
+        with opened(load_nvml) as nvml:
+            handle = ask(nvml, "nvmlDeviceGetHandleByPciBusId", step["gpu_pci"])
+            _check_expected(read_scheduler(nvml, handle), step)
+            # Graphics last; False sorts before True.
+            for engine in sorted(step["expect"], key=lambda name: (name == GRAPHICS, name)):
+                use.refuse_open(_so_far(done))
+                if _set_one(nvml, handle, engine, step):
+                    done.append(engine)
+                at("set-" + engine)
+            found = read_scheduler(nvml, handle)
+            at("read-back")
+    except NvmlFailed as failed:
+        raise _refused(failed.function, failed.code, failed.text, done) from failed
+    return SchedulerSet(found, _check_taken(found, step, done))
+
+
+def _gpu(snapshot: Snapshot, step: SchedulerStep) -> GpuFact:
+    for gpu in snapshot["gpus"]:
+        if gpu["pci"] == step["gpu_pci"]:
+            if gpu["framework"] is None:  # what is on it cannot be told then
+                raise changed("a GPU that offers vGPUs at {}".format(gpu["pci"]), "one that shows none")
+            return gpu
+    raise _no_gpu(step)
+
+
+def _no_gpu(step: SchedulerStep) -> Refusal:
+    return changed("{} at {}".format(step["gpu"], step["gpu_pci"]), "no such GPU")
+
+
+def _check_expected(found: SchedulerFact, step: SchedulerStep) -> None:
+    """Each engine as the step was told, or already as it wants it: a killed run had come so far."""
+    if found["api"] != step["api"]:
+        raise changed("scheduler calls v{}".format(step["api"]), "v{}".format(found["api"]))
+    now = {engine["engine"]: engine["policy"] for engine in found["engines"]}
+    expect, wanted = step["expect"], step["setting"]["policy"]
+    if set(now) != set(expect) or any(now[engine] not in (wanted, expect[engine]) for engine in now):
+        raise changed(_words(expect), _words(now))
+
+
+def _words(policies: Dict[str, Optional[str]]) -> str:
+    return ", ".join("{} {}".format(engine, policy or "unknown") for engine, policy in sorted(policies.items()))
+
+
+def _set_one(nvml: Any, handle: Any, engine: str, step: SchedulerStep) -> bool:
+    """Whether it was taken. Raises NvmlFailed.
+
+    A GPU that takes nothing now answers as an engine does that has no such policy: graphics tells the two apart.
+    """
+    try:
+        set_engine(nvml, handle, engine, step["setting"], api=step["api"])
+    except NvmlFailed as failed:
+        if engine == GRAPHICS or failed.code not in NOT_TAKEN:
+            raise
+        return False
+    return True
+
+
+def _check_taken(found: SchedulerFact, step: SchedulerStep, done: List[str]) -> Optional[str]:
+    """Graphics must show the policy; the others that do not are remarked. Raises Refusal(NvmlRefused)."""
+    wanted = step["setting"]["policy"]
+    others = {engine["engine"]: engine["policy"] for engine in found["engines"] if engine["policy"] != wanted}
+    if GRAPHICS in others:
+        text = "taken, and without effect: {}".format(_words({GRAPHICS: others[GRAPHICS]}))
+        raise _refused("nvmlDeviceSetVgpuSchedulerState", 0, text, done)
+    return "the driver keeps {}".format(_words(others)) if others else None
+
+
+def _refused(function: str, code: int, text: str, done: List[str]) -> Refusal:
+    message = "{}: {} (NVML {}){}".format(function, text, code, _so_far(done))
+    return Refusal(NVML_REFUSED, message, function=function, code=code)
+
+
+def _so_far(done: List[str]) -> str:
+    return "; set before that: {}".format(", ".join(done)) if done else ""

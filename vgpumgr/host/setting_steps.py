@@ -1,0 +1,95 @@
+"""The steps that change a GPU's or the module's settings, as they come over the wire: checked like the vGPU steps.
+
+Numbers go into unsigned 32-bit fields of NVML's structures, where one too large would wrap round silently.
+"""
+
+import re
+from typing import Dict
+
+from .fields import Check, Checks, check_fields, is_count, is_flag, is_text, matches, one_of, or_null, refuse
+from .module import FOLDER, MOST_BYTES
+from .pci import ADDRESS
+from .protocol import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, ModprobeStep, SchedulerStep
+from .scheduler import ENGINES, GRAPHICS
+
+_POLICY = one_of(BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)
+_POLICY_WORDS = "{}, {} or {}".format(BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)
+_LARGEST = 2**32 - 1
+_CONF = re.escape(FOLDER) + r"/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\.conf"
+
+
+def _is_unsigned(value: object) -> bool:
+    return is_count(value) and isinstance(value, int) and value <= _LARGEST
+
+
+def _is_file_text(value: object) -> bool:
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        return len(value.encode("utf-8")) <= MOST_BYTES
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON lets through
+        return False
+
+
+_UNSIGNED: Check = or_null(_is_unsigned)
+
+_SETTING: Checks = {
+    "policy": (_POLICY, _POLICY_WORDS),
+    "arr": (or_null(is_flag), "true, false or null"),
+    "averaging_factor": (_UNSIGNED, "a 32-bit number or null"),
+    "frequency_hz": (_UNSIGNED, "a 32-bit number or null"),
+    "time_slice_ns": (_UNSIGNED, "a 32-bit number or null"),
+}
+
+_SCHEDULER: Checks = {
+    "verb": (is_text, "a text"),
+    "gpu": (is_text, "a GPU UUID"),
+    "gpu_pci": (matches(ADDRESS.pattern), "a PCI address"),
+    "api": (lambda value: is_count(value) and value in (1, 2), "1 or 2"),
+    "setting": (lambda value: isinstance(value, dict), "an object"),
+    "expect": (lambda value: isinstance(value, dict), "an object"),
+}
+
+_MODPROBE: Checks = {
+    "verb": (is_text, "a text"),
+    "path": (matches(_CONF), "a file {}/NAME.conf".format(FOLDER)),
+    "text": (or_null(_is_file_text), "a text of at most {} KiB, or null".format(MOST_BYTES // 1024)),
+    "expect": (or_null(_is_file_text), "a text of at most {} KiB, or null".format(MOST_BYTES // 1024)),
+}
+
+
+def parse_scheduler_step(data: object) -> SchedulerStep:
+    """Raises Refusal(BadRequest)."""
+    step = check_fields(data, _SCHEDULER, "step")
+    setting = check_fields(step["setting"], _SETTING, "step.setting")
+    expect: Dict[str, object] = step["expect"]
+    allowed = set(ENGINES) if step["api"] == 2 else {GRAPHICS}
+    if GRAPHICS not in expect or not set(expect) <= allowed:
+        refuse("step.expect must name graphics, and of the others only {}".format(", ".join(sorted(allowed))))
+    check_fields(expect, {engine: (or_null(_POLICY), _POLICY_WORDS + ", or null") for engine in expect}, "step.expect")
+    if setting["arr"] is False and (setting["averaging_factor"], setting["frequency_hz"]) != (None, None):
+        refuse("step.setting: a frequency and an averaging factor belong to round robin that adapts (arr)")
+    if setting["time_slice_ns"] is not None and setting["arr"] is not False:
+        refuse("step.setting: a time slice belongs to round robin that does not adapt (arr false)")
+    if step["api"] == 2 and setting["arr"] is False:
+        refuse("step.setting: with api 2 round robin always adapts")
+    return {
+        "verb": step["verb"],
+        "gpu": step["gpu"],
+        "gpu_pci": step["gpu_pci"],
+        "api": step["api"],
+        "setting": {
+            "policy": setting["policy"],
+            "arr": setting["arr"],
+            "averaging_factor": setting["averaging_factor"],
+            "frequency_hz": setting["frequency_hz"],
+            "time_slice_ns": setting["time_slice_ns"],
+        },
+        "expect": dict(step["expect"]),
+    }
+
+
+def parse_modprobe_step(data: object) -> ModprobeStep:
+    """Raises Refusal(BadRequest)."""
+    step = check_fields(data, _MODPROBE, "step")
+    return {"verb": step["verb"], "path": step["path"], "text": step["text"], "expect": step["expect"]}
