@@ -20,8 +20,8 @@ def test_check_counts_what_is_declared(capsys: pytest.CaptureFixture[str]) -> No
     """One line says how much was read and that nothing is wrong; findings come before it with their places."""
     assert run(["inventory", "check", "-i", DESIGN]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "host_vars/kvm01.yml:3: GPU 0000:41:00.0: scheduler is not built yet, so nothing sets it"
-    assert lines[-1] == "2 hosts, 2 VMs declared; no problems, 4 findings"
+    assert lines[0] == "host_vars/kvm01.yml:4: GPU 0000:81:00.0: mode mixed-size is not built yet, so nothing sets it"
+    assert lines[-1] == "2 hosts, 2 VMs declared; no problems, 3 findings"
 
 
 def test_check_as_json_has_every_key(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +30,7 @@ def test_check_as_json_has_every_key(capsys: pytest.CaptureFixture[str]) -> None
     found = json.loads(capsys.readouterr().out)
     assert found["schema"] == "vgpumgr.inventory/1"
     assert [host["name"] for host in found["hosts"]] == ["kvm01", "kvm02"]
-    assert found["findings"][0]["where"] == "host_vars/kvm01.yml:3"
+    assert found["findings"][0]["where"] == "host_vars/kvm01.yml:4"
 
 
 def test_the_other_formats_list_the_hosts(capsys: pytest.CaptureFixture[str]) -> None:

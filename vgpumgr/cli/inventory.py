@@ -94,13 +94,13 @@ def _host(host: HostDeclaration) -> dict[str, object]:
 
 
 def _gpu(gpu: GpuDeclaration) -> dict[str, object]:
-    scheduler = gpu.scheduler
+    scheduler = gpu.scheduler.wish if gpu.scheduler else None
     return {
         "gpu": gpu.gpu,
         "mode": gpu.mode,
         "scheduler": {
             "policy": scheduler.policy,
-            "time_slice_ms": scheduler.time_slice_ms,
+            "time_slice_ms": scheduler.time_slice_ns // 1_000_000 if scheduler.time_slice_ns else None,
             "frequency_hz": scheduler.frequency_hz,
             "averaging_factor": scheduler.averaging_factor,
         }

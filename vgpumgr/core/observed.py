@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from vgpumgr.core.domain_xml import Domain, Saved
     from vgpumgr.core.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
@@ -71,13 +71,11 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
     `vgpu` is the hardware, None where it is gone. `letting_go` is the domain whose *inactive* XML is about to lose the
     device: only what runs there counts. Cannot tell is a holder like any other: a line that says what could not be read.
     """
-    snapshot = view.snapshot
     found: list[str] = []
     for domain in view.domains:
-        if domain.problem is not None:
-            found.append(f"cannot tell: VM {domain.name}: {domain.problem}")
-        elif any(is_device(device, item.uuid, item.pci) for item in domain.live or ()):
-            found.append(f"VM {domain.name} is running with it")
+        runs = _runs_with(domain, device)
+        if runs is not None:
+            found.append(runs)
         elif domain.uuid != letting_go and any(is_device(device, item.uuid, item.pci) for item in domain.inactive):
             found.append(f"VM {domain.name} has it in its definition")
     for uuid, saved in (view.saved or {}).items():
@@ -85,29 +83,43 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
             found.append(f"cannot tell: the managed-save image of VM {view.vm_name(uuid)}: {saved.image_problem}")
         elif any(is_device(device, item.uuid, item.pci) for item in saved.image or ()):
             found.append(f"VM {view.vm_name(uuid)} has it in its managed-save image")
-    if vgpu is None:
-        return tuple(found)
+    return (*found, *(_using(view, device, vgpu) if vgpu is not None else ()))
+
+
+def users(view: HostView, device: Device, vgpu: Vgpu) -> tuple[str, ...]:
+    """Who uses a vGPU now, in words: what counts where the same device comes back, so that definitions stay true."""
+    running = [line for domain in view.domains if (line := _runs_with(domain, device)) is not None]
+    return (*running, *_using(view, device, vgpu))
+
+
+def _runs_with(domain: Domain, device: Device) -> str | None:
+    if domain.problem is not None:
+        return f"cannot tell: VM {domain.name}: {domain.problem}"
+    if any(is_device(device, item.uuid, item.pci) for item in domain.live or ()):
+        return f"VM {domain.name} is running with it"
+    return None
+
+
+def _using(view: HostView, device: Device, vgpu: Vgpu) -> Iterator[str]:
+    """The evidence beside libvirt's: open handles, and what NVML lists as active."""
+    snapshot = view.snapshot
     if snapshot.handles is None:
-        found.append(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")
+        yield f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}"
     if not vgpu.vfio:
-        found.append("cannot tell: its /dev/vfio paths could not be read")
+        yield "cannot tell: its /dev/vfio paths could not be read"
     for handle in snapshot.handles or ():
         if handle.path in vgpu.vfio:
             who = f"VM {handle.vm_name}" if handle.vm_name else handle.command
-            found.append(f"{who} holds {handle.path} open (pid {handle.pid})")
+            yield f"{who} holds {handle.path} open (pid {handle.pid})"
     if snapshot.active is None:
-        found.append(f"cannot tell: NVML's active vGPUs: {why_unknown(snapshot, 'active')}")
-    found.extend(
-        f"NVML lists it as active for VM {active.vm_name or active.vm_uuid or '?'}"
-        for active in snapshot.active or ()
-        if is_device(device, active.uuid, active.vf)
-    )
-    found.extend(
-        f"cannot tell: NVML lists a vGPU of {active.gpu} as active for VM {active.vm_name or active.vm_uuid or '?'}, and not which"
-        for active in snapshot.active or ()
-        if _may_be(view, active, vgpu)
-    )
-    return tuple(found)
+        yield f"cannot tell: NVML's active vGPUs: {why_unknown(snapshot, 'active')}"
+    for active in snapshot.active or ():
+        if is_device(device, active.uuid, active.vf):
+            yield f"NVML lists it as active for VM {active.vm_name or active.vm_uuid or '?'}"
+    for active in snapshot.active or ():
+        if _may_be(view, active, vgpu):
+            who = active.vm_name or active.vm_uuid or "?"
+            yield f"cannot tell: NVML lists a vGPU of {active.gpu} as active for VM {who}, and not which"
 
 
 def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:

@@ -118,8 +118,12 @@ def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
 
 def fingerprint(view: HostView, vm: Domain | GoneVm) -> str:
     """A hash of what the plan read: GPUs, ledger and this VM. Two equal ones mean that nothing moved in between."""
-    seen = json.dumps([repr(view.snapshot.gpus), repr(view.snapshot.ledger), repr(vm)])
-    return "sha256:" + hashlib.sha256(seen.encode()).hexdigest()
+    return digest(view.snapshot.gpus, view.snapshot.ledger, vm)
+
+
+def digest(*seen: object) -> str:
+    """A hash of values, as plans carry it."""
+    return "sha256:" + hashlib.sha256(json.dumps([repr(value) for value in seen]).encode()).hexdigest()
 
 
 def find_domain(view: HostView, vm: VmUuid) -> Domain:

@@ -6,8 +6,9 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
+from vgpumgr.core import scheduler
 from vgpumgr.core.inventory import reading
-from vgpumgr.core.inventory.model import POLICIES, SCHEDULERS, WAYS, SlotDeclaration, VmDeclaration
+from vgpumgr.core.inventory.model import POLICIES, WAYS, SlotDeclaration, VmDeclaration
 from vgpumgr.core.names import parse_gpu_uuid, parse_pci_address, parse_slot, parse_vm_name, slot_order
 from vgpumgr.core.profiles import Wish, parse_profile
 from vgpumgr.errors import BadName
@@ -163,7 +164,7 @@ def _read_options(member: Member, slot: Slot, wish: Wish, table: Table, report: 
         gpu_id=read_gpu(table["gpu_id"].value, "gpu_id", report) if "gpu_id" in table else None,
         prefer=choice("prefer", WAYS),
         only=choice("only", WAYS),
-        compute=choice("compute", SCHEDULERS),
+        compute=choice("compute", scheduler.POLICIES),
         max_waste_pct=reading.read_whole(waste.value, "max_waste", report, low=0, high=100) if waste else None,
         usable=reading.read_switch(usable.value, "usable", report) if usable else None,
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from vgpumgr.core import scheduler
 from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.asks import read_gpu
-from vgpumgr.core.inventory.model import MODES, SCHEDULERS, GpuDeclaration, SchedulerDeclaration
+from vgpumgr.core.inventory.model import MODES, GpuDeclaration, SchedulerDeclaration
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory.located import Table, Value
@@ -38,15 +39,13 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
         )
         if mode not in {None, "equal-size"}:
             report.finding(settings["mode"].where, f"{what}: mode {mode} is not built yet, so nothing sets it")
-        scheduler = None
-        if "scheduler" in settings:
-            scheduler = _read_scheduler(settings["scheduler"].value, f"the scheduler of {what}", report)
-            report.finding(settings["scheduler"].where, f"{what}: scheduler is not built yet, so nothing sets it")
+        shared = settings.get("scheduler")
+        declared = _read_scheduler(shared.value, f"the scheduler of {what}", report) if shared else None
         if gpu is None:
             continue
         if gpu in found:
             report.problem(member.where, f"{what} is the GPU of {found[gpu].where} again", "keep one of them")
-        found[gpu] = GpuDeclaration(gpu=gpu, mode=mode, scheduler=scheduler, where=member.where)
+        found[gpu] = GpuDeclaration(gpu=gpu, mode=mode, scheduler=declared, where=member.where)
     return tuple(found[gpu] for gpu in sorted(found))
 
 
@@ -58,15 +57,15 @@ def _read_scheduler(value: Value, what: str, report: Report) -> SchedulerDeclara
         return None
     reading.check_keys(table, _SCHEDULER_KEYS, what, report)
     if "policy" not in table:
-        report.problem(value.where, f"{what} names no policy", f"policy: {', '.join(SCHEDULERS)}")
+        report.problem(value.where, f"{what} names no policy", f"policy: {', '.join(scheduler.POLICIES)}")
         return None
-    policy = reading.read_choice(table["policy"].value, f"policy of {what}", SCHEDULERS, report)
+    policy = reading.read_choice(table["policy"].value, f"policy of {what}", scheduler.POLICIES, report)
     _check_together(table, policy, what, report)
     frequency = table.get("frequency")
     factor = table.get("averaging_factor")
-    declared = SchedulerDeclaration(
-        policy=policy or SCHEDULERS[0],
-        time_slice_ms=_read_slice(table["time_slice"].value, what, report) if "time_slice" in table else None,
+    wish = scheduler.SchedulerWish(
+        policy=policy or scheduler.BEST_EFFORT,
+        time_slice_ns=_read_slice(table["time_slice"].value, what, report) if "time_slice" in table else None,
         frequency_hz=reading.read_whole(frequency.value, f"frequency (Hz) of {what}", report, low=63, high=960)
         if frequency
         else None,
@@ -74,19 +73,20 @@ def _read_scheduler(value: Value, what: str, report: Report) -> SchedulerDeclara
         if factor
         else None,
     )
-    return declared if policy is not None else None
+    return SchedulerDeclaration(wish=wish, where=value.where) if policy is not None else None
 
 
 def _check_together(table: Table, policy: str | None, what: str, report: Report) -> None:
     """A time slice belongs to strict round robin off, frequency and averaging factor to it on; best effort has neither."""
     for key in ("time_slice", "frequency", "averaging_factor"):
-        if policy == "best-effort" and key in table:
+        if policy == scheduler.BEST_EFFORT and key in table:
             report.problem(table[key].where, f"{what}: {key} does not go with best-effort", "take one of them away")
         elif key != "time_slice" and "time_slice" in table and key in table:
             report.problem(table[key].where, f"{what}: {key} does not go with time_slice", "take one of them away")
 
 
 def _read_slice(value: Value, what: str, report: Report) -> int | None:
+    """In ns. Ranges here and above are NVIDIA's (vGPU user guide 17.0, 8.3); each GPU's own are checked when it is set."""
     text = reading.read_text(value, f"time_slice of {what}", report, example="2ms")
     if text is None:
         return None
@@ -94,7 +94,7 @@ def _read_slice(value: Value, what: str, report: Report) -> int | None:
     if found is None or not 1 <= int(found[1]) <= 30:
         report.problem(value.where, f"time_slice of {what} must be from 1ms to 30ms, found {text!r}", "for example 2ms")
         return None
-    return int(found[1])
+    return int(found[1]) * scheduler.NS_PER_MS
 
 
 def read_fgpu(value: Value, report: Report) -> dict[str, int]:

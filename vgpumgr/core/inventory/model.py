@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.report import Finding
     from vgpumgr.core.names import GpuUuid, PciAddress, Slot, VmName
     from vgpumgr.core.profiles import Wish
+    from vgpumgr.core.scheduler import SchedulerWish
 
 DEFAULT_POLICY = "spread"
 POLICIES = ("spread", "pack", "least-fragmentation", "numa")
 MODES = ("equal-size", "mixed-size", "mig")
-SCHEDULERS = ("best-effort", "equal-share", "fixed-share")
 WAYS = ("mig", "time-sliced")
 
 
@@ -55,12 +55,10 @@ class VmDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerDeclaration:
-    """How a GPU's time is shared. NVIDIA's ranges: 1-30 ms, 63-960 Hz, averaging factor 1-60 (vGPU user guide 17.0, 8.3)."""
+    """How a GPU's time is to be shared."""
 
-    policy: str
-    time_slice_ms: int | None = None
-    frequency_hz: int | None = None
-    averaging_factor: int | None = None
+    wish: SchedulerWish
+    where: Location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

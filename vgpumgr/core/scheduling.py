@@ -1,0 +1,437 @@
+"""(wish, observed) → the steps that give one GPU its scheduler, or the guard that says no; and what differs from a wish.
+
+Only a layer that differs is written. At run time the policy alone can be read while no vGPU is active, so whoever asks for
+another slice is known by the persistent layer, which remembers it: where that differs, the run-time layer is set too. The
+driver takes a scheduler on an empty GPU only: idle vGPUs of ours go out and come back, at the same place with the same UUID.
+Graphics decides; an engine that the driver does not take a policy for (NVENC, on some boards) is told of and left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core import changes, claims, detaching, modprobe, observed, placement, scheduler, simulate, snapshot
+from vgpumgr.core import plan as plans
+from vgpumgr.core.commands import command
+from vgpumgr.core.observed import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vgpumgr.core.names import HostName
+    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.scheduler import Granted, SchedulerState, SchedulerWish, Setting
+    from vgpumgr.core.snapshot import Gpu, HostSnapshot, LedgerEntry, Vgpu
+
+GRAPHICS = "graphics"
+# states of the persistent layer
+NONE = "none"
+LOADED = "loaded"
+PENDING_REBOOT = "pending_reboot"
+# kinds of difference: only drift is mended
+DRIFT = "drift"
+PENDING = "pending reboot"
+UNVERIFIED = "unverified"
+
+NEVER_SET = "never set"
+REBOOTED = "host rebooted, and the module was not loaded with /etc/modprobe.d (an old initramfs?)"
+BY_HAND = "set by someone else"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerRequest:
+    gpu_uuid: str
+    wish: SchedulerWish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPlan:
+    """A plan about one GPU (plan.AnyPlan). `granted`: what the wish comes to there."""
+
+    host: HostName
+    gpu: Gpu
+    granted: Granted
+    steps: tuple[changes.Step, ...]
+    findings: tuple[Finding, ...]
+    fingerprint: str
+
+    claims = None
+
+    @property
+    def about(self) -> str:
+        return f"GPU {self.gpu.pci}"
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.steps)
+
+    @property
+    def takes_away(self) -> tuple[changes.Step, ...]:
+        """All that disturbs: everything but making vGPUs."""
+        return tuple(step for step in self.steps if not isinstance(step, changes.CreateVgpu))
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return (self.gpu.uuid,) if self.gpu.uuid and self.changed else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Persistent:
+    """The persistent layer of one GPU: what the files say, what the module was loaded with; `state` None: cannot tell."""
+
+    found: modprobe.Found | None
+    state: str | None
+
+    @property
+    def setting(self) -> Setting | None:
+        """What the files mean; None where their value is not understood."""
+        value = modprobe.number(self.found)
+        return None if value is None else scheduler.read_rm_pvmrl(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing that is not, or cannot be seen to be, as wished. `kind` is drift, pending reboot or unverified."""
+
+    field: str
+    wanted: str
+    found: str
+    cause: str
+    kind: str
+
+
+def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
+    """What brings both layers to the wish. Raises BadSchedulerValue, RefusedPlan or LedgerBroken; changes nothing."""
+    detaching.guard_ledger(view)
+    gpu = _gpu(view.snapshot, request.gpu_uuid)
+    state = _state(view.snapshot, gpu)
+    granted = _grant(view.snapshot, gpu, request.wish, state)
+    files = _files(view.snapshot)
+    value = scheduler.rm_pvmrl(granted.setting)
+    keeps = modprobe.number(modprobe.read(files, gpu.pci)) == value
+    sets = not keeps or _differs(state, granted.setting)
+    ours = _entries(view, gpu)
+    steps: list[changes.Step] = []
+    findings = [_finding(view, "granted", note) for note in granted.notes]
+    if sets:
+        _guard_empty(view, gpu, ours)
+        steps += _set_steps(view, gpu, state, granted.setting, ours)
+    again, lost = _make_again(view, gpu, ours)
+    steps += again
+    if not keeps:
+        edit = modprobe.merge(files, gpu.pci, value)
+        steps.append(changes.WriteModprobe(host=view.snapshot.host, path=edit.path, text=edit.text, before=edit.before))
+        findings += _persistent_findings(view, gpu, edit.path, files)
+    return GpuPlan(
+        host=view.snapshot.host,
+        gpu=gpu,
+        granted=granted,
+        steps=tuple(steps),
+        findings=(*findings, *lost),
+        fingerprint=plans.digest(gpu, view.snapshot.ledger, view.snapshot.modprobe, view.snapshot.module),
+    )
+
+
+def drift(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ...]:
+    """How a GPU's two layers differ from a wish, and what cannot be seen. Raises as plan_scheduler does, but for what is in use."""
+    state = _state(view.snapshot, gpu)
+    setting = _grant(view.snapshot, gpu, wish, state).setting
+    value = scheduler.rm_pvmrl(setting)
+    layer = persistent(view.snapshot, gpu)
+    keeps = modprobe.number(layer.found) == value
+    found: list[Difference] = []
+    if _differs(state, setting):
+        now = state.policies[GRAPHICS] or "?"
+        cause = _cause(view.snapshot, gpu, now, keeps=keeps)
+        found.append(Difference(field="policy", wanted=setting.policy, found=now, cause=cause, kind=DRIFT))
+    if not keeps:
+        text = f"{modprobe.KEY}={layer.found.text}" if layer.found else "nothing"
+        cause = BY_HAND if layer.found else NEVER_SET
+        found.append(
+            Difference(field="persistent", wanted=f"{modprobe.KEY}=0x{value:08x}", found=text, cause=cause, kind=DRIFT)
+        )
+    elif layer.state == PENDING_REBOOT:
+        found.append(
+            Difference(
+                field="persistent",
+                wanted="the module loaded with it",
+                found="loaded without it",
+                cause="works from the next boot on",
+                kind=PENDING,
+            )
+        )
+    return (*found, *_unverified(state, setting))
+
+
+def persistent(facts: HostSnapshot, gpu: Gpu) -> Persistent:
+    """The persistent layer as it is."""
+    if facts.modprobe is None:
+        return Persistent(found=None, state=None)
+    found = modprobe.read(facts.modprobe, gpu.pci)
+    if facts.module is None:
+        return Persistent(found=found, state=None)
+    loaded = modprobe.read_loaded(facts.module, gpu.pci)
+    if found is None and loaded is None:
+        return Persistent(found=None, state=NONE)
+    same = modprobe.number(found) == modprobe.number(loaded)
+    return Persistent(found=found, state=LOADED if same else PENDING_REBOOT)
+
+
+def _gpu(facts: HostSnapshot, uuid: str) -> Gpu:
+    gpu = facts.gpu_by_uuid(uuid)
+    if gpu is None:
+        raise errors.Unsure(
+            f"{facts.host} shows no GPU {uuid} now, and nothing is written to one whose UUID cannot be read",
+            hint=f"vgpumgr discover {facts.host}",
+        )
+    return gpu
+
+
+def _state(facts: HostSnapshot, gpu: Gpu) -> SchedulerState:
+    if gpu.scheduler is None:
+        why = observed.why_unknown(facts, f"gpus[{facts.gpus.index(gpu)}].scheduler")
+        raise errors.Unsure(
+            f"how GPU {gpu.pci} of {facts.host} shares its time cannot be read: {why}",
+            hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
+        )
+    return gpu.scheduler
+
+
+def _files(facts: HostSnapshot) -> tuple[modprobe.ModprobeFile, ...]:
+    if facts.modprobe is None:
+        why = observed.why_unknown(facts, "modprobe")
+        raise errors.Unsure(
+            f"{modprobe.FOLDER} of {facts.host} cannot be read: {why}",
+            hint="nothing is merged into what cannot be read",
+        )
+    return facts.modprobe
+
+
+def _grant(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish, state: SchedulerState) -> Granted:
+    try:
+        granted = scheduler.grant(wish, state)
+    except errors.BadSchedulerValue as error:
+        message = f"GPU {gpu.pci} of {facts.host}: {error.message}"
+        raise errors.BadSchedulerValue(message, hint=error.hint) from error
+    if gpu.mode == "mig":
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} is in MIG mode, where the driver takes no scheduler for the whole GPU",
+            hint="MIG instances share nothing in time",
+        )
+    if gpu.mode == "mixed-size" and wish.policy == scheduler.FIXED_SHARE:
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} is in mixed-size mode, which does not combine with {scheduler.FIXED_SHARE}",
+            hint=f"--policy {scheduler.EQUAL_SHARE}",
+        )
+    return granted
+
+
+def _differs(state: SchedulerState, setting: Setting) -> bool:
+    """Whether the run-time policy is another one. What cannot be read does not differ: idle, a GPU may not tell."""
+    return state.policies.get(GRAPHICS) not in (None, setting.policy)
+
+
+def _unverified(state: SchedulerState, setting: Setting) -> list[Difference]:
+    wanted = setting.time_slice_ns or (scheduler.slice_of(setting.frequency_hz) if setting.frequency_hz else None)
+    found: list[Difference] = []
+    if wanted is not None:
+        seen = state.active.time_slice_ns if state.active else None
+        if seen is None or abs(seen - wanted) * 100 > wanted:
+            text = "?" if seen is None else scheduler.show_ms(seen)
+            cause = "no vGPU is active" if seen is None else "as the driver shows it"
+            found.append(
+                Difference(
+                    field="time slice", wanted=scheduler.show_ms(wanted), found=text, cause=cause, kind=UNVERIFIED
+                )
+            )
+    for engine, policy in state.policies.items():
+        if engine != GRAPHICS and policy not in (None, setting.policy):
+            found.append(
+                Difference(
+                    field=f"policy of {engine}",
+                    wanted=setting.policy,
+                    found=policy,
+                    cause="the driver may not take one for it",
+                    kind=UNVERIFIED,
+                )
+            )
+    return found
+
+
+def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> str:
+    """Why the run-time policy is another one: it is the one the module began with, or somebody set it since."""
+    if facts.module is None:
+        return "cannot tell"
+    value = modprobe.number(modprobe.read_loaded(facts.module, gpu.pci))
+    began = scheduler.read_rm_pvmrl(value) if value is not None else None
+    if began is None:
+        return "cannot tell"
+    if began.policy != now:
+        return BY_HAND
+    return REBOOTED if keeps else NEVER_SET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ours:
+    """An entry of the ledger on the GPU, with its hardware. `whole`: it was made once, whatever became of it since."""
+
+    entry: LedgerEntry
+    vgpu: Vgpu | None
+    whole: bool
+
+
+def _entries(view: HostView, gpu: Gpu) -> tuple[_Ours, ...]:
+    return tuple(
+        _Ours(entry=entry, vgpu=view.snapshot.vgpu_of(entry), whole=_is_whole(view, entry))
+        for entry in view.snapshot.ledger or ()
+        if entry.gpu_uuid == gpu.uuid
+    )
+
+
+def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
+    """Made; or planned once more by a run that was killed, which its claim, bound long since, tells from a first attach."""
+    domain = view.domain(entry.vm_uuid)
+    claim = domain.claim(entry.slot) if domain and not domain.copied else None
+    if claim is not None and claim.state == claims.LEAVING:
+        return False
+    if entry.state == "planned":
+        return claim is not None and (claim.state, claim.generation) == (claims.BOUND, entry.generation)
+    return entry.state == "made"
+
+
+def _set_steps(
+    view: HostView, gpu: Gpu, state: SchedulerState, setting: Setting, ours: Iterable[_Ours]
+) -> list[changes.Step]:
+    assert gpu.uuid is not None
+    host = view.snapshot.host
+    there = [one.entry for one in ours if one.vgpu is not None]
+    enter: list[changes.Step] = [
+        changes.CreateVgpu(host=host, vgpu=plans.spec_of_entry(entry), expect=changes.SAME)
+        for entry in there
+        if entry.state == "planned"
+    ]
+    specs = [plans.spec_of_entry(entry) for entry in there]
+    return [
+        *enter,
+        *(changes.ParkVgpu(host=host, vgpu=spec) for spec in specs),
+        changes.SetScheduler(
+            host=host,
+            gpu_uuid=gpu.uuid,
+            gpu=gpu.pci,
+            api=state.api,
+            setting=setting,
+            before=_before(view.snapshot, gpu, state),
+            expect=state.policies,
+        ),
+        *(changes.CreateVgpu(host=host, vgpu=spec, expect=changes.EMPTY, again=True) for spec in specs),
+    ]
+
+
+def _before(facts: HostSnapshot, gpu: Gpu, state: SchedulerState) -> Setting:
+    """What sets back: the policy as read, with the slice that a persistent value of the same policy remembers."""
+    policy = state.policies.get(GRAPHICS) or scheduler.BEST_EFFORT
+    loaded = modprobe.read_loaded(facts.module, gpu.pci) if facts.module else None
+    for found in (modprobe.read(facts.modprobe or (), gpu.pci), loaded):
+        value = modprobe.number(found)
+        known = scheduler.read_rm_pvmrl(value) if value is not None else None
+        if known is not None and known.policy == policy and (state.api == 1 or known.arr is not False):
+            return known
+    return scheduler.Setting(policy=policy)
+
+
+def _make_again(
+    view: HostView, gpu: Gpu, ours: Iterable[_Ours]
+) -> tuple[tuple[changes.Step, ...], tuple[Finding, ...]]:
+    """The vGPUs of ours that are gone, as after a run that was killed; a finding for each that has no way back now."""
+    steps: list[changes.Step] = []
+    findings: list[Finding] = []
+    now = view
+    for one in ours:
+        if one.vgpu is not None or not one.whole:
+            continue
+        card = now.snapshot.gpu_by_uuid(one.entry.gpu_uuid)
+        assert card is not None
+        if (one.entry.uuid is None) != (gpu.framework == snapshot.VENDOR_VFIO):
+            reason: str | None = f"offers {gpu.framework} now, which the entry is not of"
+        else:
+            reason = placement.may_make_again(now.snapshot, card, one.entry)
+        if reason is not None:
+            text = (
+                f"{one.entry.type_name} of {one.entry.vm_name} slot {one.entry.slot} is gone and cannot be made again: "
+                f"GPU {gpu.pci} {reason}"
+            )
+            findings.append(
+                Finding(kind="gone", host=view.snapshot.host, vm=one.entry.vm_name, slot=one.entry.slot, text=text)
+            )
+            continue
+        spec = plans.spec_of_entry(one.entry)
+        made = one.entry.state == "made"
+        step = changes.CreateVgpu(host=view.snapshot.host, vgpu=spec, expect=changes.EMPTY, again=made)
+        now = simulate.apply_one(now, step)
+        steps.append(step)
+    return tuple(steps), tuple(findings)
+
+
+def _guard_empty(view: HostView, gpu: Gpu, ours: Sequence[_Ours]) -> None:
+    """Whether the GPU can be emptied for a moment: only idle vGPUs of ours are on it."""
+    what = f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} stays as it is"
+    foreign = [vgpu for vgpu in gpu.vgpus if view.snapshot.entry_of(gpu, vgpu) is None]
+    if foreign:
+        raise errors.ForeignDevice(
+            f"{what}: {_count(len(foreign), 'vGPU')} there that no entry of ours names",
+            details=[f"{vgpu.type_name or '?'} on {vgpu.parent}{_held_by(view, vgpu)}" for vgpu in foreign],
+            hint="the driver takes a scheduler only while the GPU is empty; whoever made them has to take them away",
+        )
+    held: list[str] = []
+    names: list[str] = []
+    for one in ours:
+        if one.vgpu is None:
+            continue
+        _guard_identified(what, one.entry, one.vgpu, whole=one.whole)
+        used = observed.users(view, one.entry, one.vgpu)
+        if used:
+            held += [f"{one.entry.vm_name} slot {one.entry.slot}: {line}" for line in used]
+            names.append(one.entry.vm_name)
+    if held:
+        who = ", ".join(dict.fromkeys(names))
+        raise errors.InUse(
+            f"{what}: {'the vGPU' if len(held) == 1 else 'vGPUs'} of {who} {'is' if len(held) == 1 else 'are'} in use",
+            details=held,
+            hint=f"shut {who} down first; nothing in use is ever taken away",
+        )
+
+
+def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool) -> None:
+    if vgpu.type_id != entry.type_id:
+        raise detaching.drift(entry, vgpu, hint="that vGPU may be somebody else's: free it by hand, then try again")
+    if not whole:
+        verb = "a detach" if entry.state != "planned" else "an attach"
+        out = command("detach", entry.vm_name, slot=entry.slot)
+        raise errors.Unsure(
+            f"{what}: {verb} of {entry.vm_name} slot {entry.slot} has not ended, and its vGPU is there",
+            hint=f"`{out}` takes it back" + (", the same attach again finishes it" if entry.state == "planned" else ""),
+        )
+
+
+def _held_by(view: HostView, vgpu: Vgpu) -> str:
+    holder = observed.holder_name(view, vgpu)
+    return f" ({holder})" if holder else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"a {what} is" if number == 1 else f"{number} {what}s are"
+
+
+def _persistent_findings(view: HostView, gpu: Gpu, path: str, files: Sequence[modprobe.ModprobeFile]) -> list[Finding]:
+    initramfs = (
+        f"{path} works from the next load of the nvidia module on; where the initramfs has the module, first "
+        "`update-initramfs -u` (or `dracut -f`)"
+    )
+    warned = [_finding(view, "modprobe", text) for text in modprobe.warnings(files, gpu.pci)]
+    return [*warned, _finding(view, "initramfs", initramfs)]
+
+
+def _finding(view: HostView, kind: str, text: str) -> Finding:
+    return Finding(kind=kind, host=view.snapshot.host, vm=None, slot=None, text=f"{view.snapshot.host}: {text}")
