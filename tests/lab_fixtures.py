@@ -6,7 +6,8 @@ def test_something(lab_factory: LabFactory) -> None:
     own = lab_factory("mdev-vf", shared=False)      # this test's own; taken down by `own.down()`, or at the end
     lab.run("list", "-o", "json")                   # the program, pointed at the lab
     lab.ssh("kvm01", "virsh", "list", "--all")      # on a host
-    lab.control("kvm01", "writes")["writes"]        # what was written to /sys there
+    before = lab.revisions()
+    lab.writes("kvm01", since=before["kvm01"])      # what its driver was asked to change since; equal revisions: nothing
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from vgpumgr.lab.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from vgpumgr.lab.tree import WriteRecord
 
 _COMMAND_S = 120.0
 
@@ -85,6 +88,15 @@ class Lab:
     def control(self, host: str, op: str, **fields: str) -> dict[str, Any]:
         """Ask a host's supervisor (vgpumgr.lab.control lists the operations)."""
         return control.ask(self.layout.host(host), op, fields)
+
+    def revisions(self) -> dict[str, int]:
+        """How many writes the driver of each host was asked for so far, taken or refused."""
+        return {host.name: self.control(host.name, "writes")["revision"] for host in fleet.read(self.layout).hosts}
+
+    def writes(self, host: str, *, since: int = 0) -> list[WriteRecord]:
+        """A host's writes from that revision on: to /sys, and what NVML was told to set; oldest first."""
+        found: list[WriteRecord] = self.control(host, "writes", since=str(since))["writes"]
+        return found
 
     def down(self) -> None:
         fleet.down(self.layout)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.lab_driver.mounted import Mounted
 from vgpumgr.lab.driver import Driver
-from vgpumgr.lab.fuse import mount
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
-from vgpumgr.lab.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,29 +29,9 @@ VM = "6a1f0000-0000-4000-8000-000000000001"
 KIND = "class/mdev_bus/0000:41:00.4/mdev_supported_types/nvidia-560"
 
 
-class Mounted:
-    """A mounted /sys of this process, and its driver."""
-
-    def __init__(self, top: Path, spec: str) -> None:
-        self.top = top
-        self.driver = Driver(host_state(load_spec(spec).hosts[0], boot_id="boot-1"))
-        ready = threading.Event()
-        tree = Tree(self.driver, lambda: "")
-        self.server = threading.Thread(target=mount, args=(tree, str(top)), kwargs={"ready": ready})
-        self.server.start()
-        assert ready.wait(10)
-
-    def close(self) -> None:
-        self.driver.close()
-        # -f ends the connection too: a mount namespace made meanwhile (a lab's) has a copy of the mount, and lives on.
-        subprocess.run(["umount", "-f", str(self.top)], check=True, timeout=20)
-        self.server.join(20)
-        assert not self.server.is_alive()
-
-
 @pytest.fixture(params=["mdev-vf"])
 def sysfs(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Mounted]:
-    mounted = Mounted(tmp_path, request.param)
+    mounted = Mounted(tmp_path, Driver(host_state(load_spec(request.param).hosts[0], boot_id="boot-1")))
     yield mounted
     mounted.close()
 

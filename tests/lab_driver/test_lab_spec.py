@@ -11,6 +11,7 @@ from vgpumgr.core.profiles import parse_type_name
 from vgpumgr.errors import LabError
 from vgpumgr.lab.boards import FIRST_INVENTED_ID, board, board_codes
 from vgpumgr.lab.builtin_specs import BUILTIN
+from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
 
 if TYPE_CHECKING:
@@ -167,3 +168,13 @@ def test_an_unknown_spec_lists_the_built_in_ones() -> None:
     with pytest.raises(LabError, match="no spec 'nope'") as caught:
         load_spec("nope")
     assert all(name in (caught.value.hint or "") for name in BUILTIN)
+
+
+def test_a_host_says_how_it_reads_idle_vgpus(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yml"
+    spec.write_text("hosts: {a: {boards: [A40]}, b: {boards: [A40], scheduler_counts_idle: false}}", encoding="utf-8")
+    hosts = load_spec(str(spec)).hosts
+    assert [host_state(host, boot_id="b").scheduler_counts_idle for host in hosts] == [True, False]
+    spec.write_text("hosts: {a: {boards: [A40], scheduler_counts_idle: no way}}", encoding="utf-8")
+    with pytest.raises(LabError, match=r"a\.scheduler_counts_idle: not true or false: 'no way'"):
+        load_spec(str(spec))

@@ -183,6 +183,7 @@ def fault(layout: Layout, host: str, name: str) -> None:
     libvirtd-down  libvirtd is killed
     ssh-refused    nothing listens on the ssh port
     ssh-hang       the ssh port accepts, and says nothing
+    garbage        each login answers a text of its own, whatever was asked for
     """
     if name == "clear":
         _ask(layout, host, "clear")
