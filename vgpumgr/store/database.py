@@ -12,17 +12,17 @@ import os
 import sqlite3
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import sqlalchemy as sa
 
 from vgpumgr.errors import JournalCorrupt, NewerSchema, StoreError
+from vgpumgr.store import place
 from vgpumgr.store.journal import Entry, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from vgpumgr.store.journal import Question
 
@@ -114,7 +114,7 @@ def _writing(path: Path) -> Iterator[sa.Connection]:
     with _translated(path, "written"):
         if not _is_there(path):
             _make(path)
-        with _connect(path, "rw") as connection:
+        with _connect(place.uri(path, "rw")) as connection:
             version = _version(path, connection)
             if version < VERSION:
                 _migrate(path, connection)
@@ -124,18 +124,15 @@ def _writing(path: Path) -> Iterator[sa.Connection]:
 @contextmanager
 def _reading(path: Path) -> Iterator[sa.Connection]:
     """An older schema is read as it is: so far there is none that lacks a column."""
-    with _translated(path, "read"):
-        # Reading a WAL database wants its two companions, which a read-only disk cannot have: there nobody writes either.
-        fixed = not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists()
-        with _connect(path, "ro&immutable=1" if fixed else "ro") as connection:
-            if _version(path, connection) == 0:
-                raise JournalCorrupt(f"{path} is no journal: it is empty", hint=_away(path))
-            yield connection
+    with _translated(path, "read"), _connect(place.reading_uri(path)) as connection:
+        connection.exec_driver_sql("PRAGMA query_only = ON")
+        if _version(path, connection) == 0:
+            raise JournalCorrupt(f"{path} is no journal: it is empty", hint=_away(path))
+        yield connection
 
 
 @contextmanager
-def _connect(path: Path, mode: str) -> Iterator[sa.Connection]:
-    uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
+def _connect(uri: str) -> Iterator[sa.Connection]:
     engine = sa.create_engine(
         "sqlite://",
         creator=lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None),
@@ -173,7 +170,7 @@ def _make(path: Path) -> None:
     new = path.with_name(f".{path.name}.new-{os.getpid()}-{time.monotonic_ns()}")
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     try:
-        with _connect(new, "rw") as connection:
+        with _connect(place.uri(new, "rw")) as connection:
             connection.exec_driver_sql("PRAGMA journal_mode = WAL")
             _migrate(new, connection)
         with contextlib.suppress(FileExistsError):

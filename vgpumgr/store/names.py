@@ -6,7 +6,8 @@ import contextlib
 import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+
+from vgpumgr.store import place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,8 +27,9 @@ class Known:
 def known(path: Path) -> Known:
     """The VMs and hosts of the journal at `path`. Raises nothing and makes no file."""
     try:
-        uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+        uri = place.reading_uri(path)
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_WAIT_S)) as connection:
+            connection.execute("PRAGMA query_only = ON")
             return Known(
                 vms=_column(connection, "vm"),
                 hosts=_column(connection, "host"),

@@ -1,9 +1,11 @@
-"""Where the controller's own file lies, from the environment. Reads nothing else and makes nothing."""
+"""Where the controller's own file lies, and how SQLite is to open it. Makes nothing."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,3 +27,19 @@ def store_path(environ: Mapping[str, str], *, root: bool, home: Path) -> Path:
     state = Path(environ.get("XDG_STATE_HOME") or "")
     # The XDG specification has a relative path ignored.
     return (state if state.is_absolute() else home / ".local" / "state") / "vgpumgr" / NAME
+
+
+def uri(path: Path, mode: str) -> str:
+    """SQLite's address of the file, which must be there; see sqlite.org/uri.html."""
+    return f"file:{quote(str(path.absolute()))}?mode={mode}"
+
+
+def reading_uri(path: Path) -> str:
+    """The address for who only reads (and says so with `PRAGMA query_only`).
+
+    A WAL database has two companions while it is open. Who may not write leaves them lying there; a read-only disk cannot
+    have them, but then nobody writes either.
+    """
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        return uri(path, "rw")
+    return uri(path, "ro" if Path(f"{path}-wal").exists() else "ro&immutable=1")
