@@ -1,0 +1,162 @@
+"""The published schemas, by themselves and beside the code: nothing here needs a host."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import vgpumgr
+from tests.schemas import published
+from vgpumgr import errors
+from vgpumgr.controller import job_files
+from vgpumgr.core import changes, claims, listing, scheduler, snapshot
+from vgpumgr.core.inventory import model
+
+CODE = Path(vgpumgr.__file__).parent
+THINGS = sorted(set(published.schemas()) - {published.SHARED})
+
+
+@pytest.mark.parametrize("thing", sorted(published.schemas()))
+def test_every_schema_is_one(thing: str) -> None:
+    """Draft 2020-12, named after its file, and with a description of every property."""
+    schema = published.schemas()[thing]
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert [name for name, part in properties(schema) if not told(part)] == []
+    named = schema.get("properties", {}).get("schema", {}).get("const")
+    assert named == (None if thing in (published.SHARED, published.ERROR) else f"vgpumgr.{thing}/1")
+
+
+def properties(part: Any) -> list[tuple[str, Any]]:
+    if isinstance(part, list):
+        return [pair for below in part for pair in properties(below)]
+    if not isinstance(part, dict):
+        return []
+    own = list(part["properties"].items()) if isinstance(part.get("properties"), dict) and "type" in part else []
+    return own + [pair for key, below in part.items() if key != "examples" for pair in properties(below)]
+
+
+def told(part: dict[str, Any]) -> bool:
+    return bool({"description", "const", "$ref"} & set(part))
+
+
+def test_every_object_of_the_code_has_a_schema_and_every_schema_an_object() -> None:
+    """Each `vgpumgr.THING/1` in the command line's source has docs/schemas/THING-1.json, and the other way round."""
+    source = "".join(file.read_text(encoding="utf-8") for file in sorted((CODE / "cli").glob("*.py")))
+    assert set(re.findall(r'"vgpumgr\.([a-z]+)/1"', source)) == set(THINGS) - {published.ERROR}
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_the_examples_are_what_the_schema_says(thing: str) -> None:
+    """At least one, each valid, and together with an object of every kind that the schema describes."""
+    examples = published.schemas()[thing]["examples"]
+    assert examples
+    assert [problem for example in examples for problem in published.problems(thing, example)] == []
+    shown = [set(found) for example in examples for found in objects(example)]
+    kinds = published.objects_of(thing)
+    if thing not in ("plan", "change"):  # those two share what is in them, and show it between them
+        assert [name for name, keys in kinds.items() if not any(keys <= have for have in shown)] == []
+
+
+def test_plan_and_change_show_every_step_between_them() -> None:
+    examples = [example for thing in ("plan", "change") for example in published.schemas()[thing]["examples"]]
+    assert {step["verb"] for example in examples for step in example["plan"]} == verbs()
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, list):
+        return [found for below in value for found in objects(below)]
+    if isinstance(value, dict):
+        return [value, *(found for below in value.values() for found in objects(below))]
+    return []
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_no_key_may_be_missing(thing: str) -> None:
+    """Every object without any one of its keys is refused: a reader may count on each. Unknown keys are let pass."""
+    for example in published.schemas()[thing]["examples"]:
+        assert [where for where, without in published.shorter(example) if not published.problems(thing, without)] == []
+        assert published.problems(thing, {**example, "added_later": 1}) == []
+
+
+def defined(name: str, *path: str) -> Any:
+    """A part of a shared definition."""
+    part = published.schemas()[published.SHARED]["$defs"][name]
+    for key in path:
+        part = part[key]
+    return part
+
+
+def verbs() -> set[str]:
+    """Of every step in the code; a claim's verb is its state's."""
+    found = {kind.verb for kind in typing.get_args(changes.Step) if isinstance(kind.verb, str)}
+    for state in (claims.PENDING, claims.BOUND, claims.LEAVING):
+        claim = typing.cast("claims.Claim", type("Stub", (), {"state": state}))
+        found.add(changes.PutClaim(vm=None, vm_name=None, claim=claim, before=None).verb)  # type: ignore[arg-type]
+    return found
+
+
+def test_the_verbs_are_the_codes_steps() -> None:
+    steps = defined("step", "oneOf")
+    assert {step["properties"]["verb"]["const"] for step in steps} == verbs()
+    assert {verb for step in steps for verb in step["properties"]["inverse"]["enum"]} <= verbs()
+
+
+def test_the_outcomes_are_those_of_the_errors_and_of_success() -> None:
+    def tree(kind: type[errors.VgpumgrError]) -> set[str]:
+        return {kind.outcome}.union(
+            *(tree(below) for below in kind.__subclasses__() if below.__module__ == errors.__name__)
+        )
+
+    assert set(defined("outcome", "enum")) == tree(errors.VgpumgrError) | {"done", "unchanged", "would_change"}
+
+
+def test_the_states_of_a_vgpu_are_those_that_listing_gives() -> None:
+    """Every word that the code puts into a row's state, read from its source."""
+    given: set[str] = set()
+    for node in ast.walk(ast.parse(inspect.getsource(listing))):
+        values: list[ast.expr | None] = []
+        if isinstance(node, ast.FunctionDef) and node.name == "_state":
+            values = [below.value for below in ast.walk(node) if isinstance(below, ast.Return)]
+        elif isinstance(node, ast.keyword | ast.Assign) and names_state(node):
+            values = [node.value]
+        given |= {word for value in values if value is not None for word in results(value)}
+    assert set(defined("vgpu", "properties", "state", "enum")) == given
+
+
+def names_state(node: ast.keyword | ast.Assign) -> bool:
+    if isinstance(node, ast.keyword):
+        return node.arg == "state"
+    return any(isinstance(target, ast.Name) and target.id == "state" for target in node.targets)
+
+
+def results(value: ast.expr) -> set[str]:
+    """The texts that an expression may come to; what it compares is not among them."""
+    if isinstance(value, ast.IfExp):
+        return results(value.body) | results(value.orelse)
+    return {value.value} if isinstance(value, ast.Constant) and isinstance(value.value, str) else set()
+
+
+def test_the_other_lists_of_words_are_the_codes() -> None:
+    """Frameworks, modes, origins, claims' states, policies, schedulers, and the states of a job's file."""
+    schemas = published.schemas()
+    claim = schemas["show"]["properties"]["vm"]["properties"]["claims"]["items"]["properties"]
+    host = schemas["inventory"]["properties"]["hosts"]["items"]["properties"]
+    slot = host["vms"]["items"]["properties"]["slots"]["items"]["properties"]
+    file = schemas["install"]["properties"]["files"]["items"]["properties"]
+    assert defined("framework", "enum") == [snapshot.MDEV_PF, snapshot.MDEV_VF, snapshot.VENDOR_VFIO, None]
+    assert defined("mode", "enum") == [*model.MODES, None]
+    assert defined("vgpu", "properties", "origin", "enum") == [listing.OURS, listing.FOREIGN, None]
+    assert claim["state"]["enum"] == [claims.PENDING, claims.BOUND, claims.LEAVING]
+    assert host["policy"]["enum"] == list(model.POLICIES)
+    assert slot["policy"]["enum"] == [*model.POLICIES, None]
+    assert slot["only"]["enum"] == slot["prefer"]["enum"] == [*model.WAYS, None]
+    assert slot["compute"]["enum"] == [*scheduler.POLICIES, None]
+    assert file["state"]["enum"] == [job_files.ABSENT, job_files.SAME, job_files.OURS, job_files.EDITED]
