@@ -46,9 +46,11 @@ class FakeHost:
         host.put("/proc/sys/kernel/hostname", "kvm01")
         host.put("/proc/sys/kernel/osrelease", "6.1.0")
         host.put("/sys/module/nvidia/version", "570.133.10")
+        host.put("/proc/driver/nvidia/params", 'EnableMSI: 1\nRegistryDwords: ""\nRegistryDwordsPerDevice: ""')
         for folder in (
             "/root",
             "/var/lib",
+            "/etc/modprobe.d",
             "/sys/bus/pci/devices",
             "/sys/bus/mdev/devices",
             "/sys/bus/pci/drivers/nvidia",
@@ -231,6 +233,46 @@ def make_step(framework: str, *, vf: int = 0, **more: Any) -> dict[str, Any]:
 def make_destroy(framework: str, **more: Any) -> dict[str, Any]:
     """The step that takes back what make_step makes."""
     return make_step(framework, **{"verb": "destroy_vgpu", "expect": "present", **more})
+
+
+def make_park(framework: str, **more: Any) -> dict[str, Any]:
+    """The step that takes away what make_step makes, and leaves its entry."""
+    return make_step(framework, **{"verb": "park_vgpu", "expect": "present", **more})
+
+
+def make_setting(policy: str = "fixed-share", **more: Any) -> dict[str, Any]:
+    """A scheduler setting with the driver's defaults; `more` replaces keys."""
+    return {
+        "policy": policy,
+        "arr": None,
+        "averaging_factor": None,
+        "frequency_hz": None,
+        "time_slice_ns": None,
+        **more,
+    }
+
+
+def make_scheduler_step(api: int = 1, **more: Any) -> dict[str, Any]:
+    """Fixed share for the first GPU, which is at best effort; `more` replaces keys."""
+    engines = ("graphics",) if api == 1 else ("graphics", "nvenc0", "nvenc1")
+    return {
+        "verb": "set_scheduler",
+        "gpu": UUID_A,
+        "gpu_pci": GPU_A,
+        "api": api,
+        "setting": make_setting(),
+        "expect": dict.fromkeys(engines, "best-effort"),
+        **more,
+    }
+
+
+CONF = "/etc/modprobe.d/vgpumgr.conf"
+
+
+def make_modprobe_step(**more: Any) -> dict[str, Any]:
+    """A new file of ours; `more` replaces keys."""
+    text = "options nvidia NVreg_RegistryDwords=RmPVMRL=0x11\n"
+    return {"verb": "write_modprobe", "path": CONF, "text": text, "expect": None, **more}
 
 
 def make_entry(framework: str, **more: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@
 --kill POINT SIGKILL itself at this point of a step
 --block      writes never return
 --real       writes go to the files, and NVML is the machine's
+--api N      NVML is a fake with the scheduler calls of version N
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.host.fakehost import FakeHost, no_nvml
+from tests.host.fakenvml import FakeNvml
 from vgpumgr.host.files import Root
 from vgpumgr.host.nvml import load_pynvml
 from vgpumgr.host.program import Channel, end_on_signals, serve
 from vgpumgr.host.server import Server
 from vgpumgr.host.writer import write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _count_renames(kill: str) -> None:
@@ -44,6 +49,7 @@ def main() -> int:
     parser.add_argument("--kill", default="")
     parser.add_argument("--block", action="store_true")
     parser.add_argument("--real", action="store_true")
+    parser.add_argument("--api", type=int)
     options = parser.parse_args()
 
     def at(point: str) -> None:
@@ -56,7 +62,10 @@ def main() -> int:
 
     _count_renames(options.kill)
     write = never if options.block else write_file if options.real else FakeHost(options.root).driver_write
-    nvml = load_pynvml if options.real else no_nvml
+    nvml: Callable[[], Any] = load_pynvml if options.real else no_nvml
+    if options.api:
+        fake = FakeNvml(api=options.api, host=FakeHost(options.root))
+        nvml = lambda: fake  # noqa: E731
     end_on_signals()
     channel = Channel(0, 1)
     server = Server(options.root, nvml=nvml, gone=channel.hung_up, write=write, at=at)

@@ -3,58 +3,17 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pynvml
 import pytest
 
 from tests.host.fakehost import GPU_A, GPU_B, MDEV, MDEV_VF, UUID_A, UUID_B, VENDOR, VM, Asker, FakeHost
+from tests.host.fakenvml import FakeNvml
 from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-class FakeNvml:
-    """pynvml's functions as they are used, over two GPUs; `fail` maps a function to the error number it raises."""
-
-    NVMLError = pynvml.NVMLError
-    NVML_ERROR_NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
-    NVML_ERROR_FUNCTION_NOT_FOUND = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
-
-    def __init__(self, *, mig: int = 0, mixed: int = 0, active: int = 0, **fail: int) -> None:
-        self.fail = fail
-        self.opened = 0
-        self.answers: dict[str, Any] = {
-            "nvmlInit": lambda: self._open(1),
-            "nvmlShutdown": lambda: self._open(-1),
-            "nvmlSystemGetNVMLVersion": lambda: "12.570.133",
-            "nvmlDeviceGetHandleByPciBusId": lambda pci: pci,
-            "nvmlDeviceGetMemoryInfo": lambda pci: SimpleNamespace(total=46068 << 20),
-            "nvmlDeviceGetUUID": lambda pci: {GPU_A: UUID_A, GPU_B: UUID_B}[pci],
-            "nvmlDeviceGetName": lambda pci: "NVIDIA A40",
-            "nvmlDeviceGetMigMode": lambda pci: [mig, mig],
-            "nvmlDeviceGetVgpuHeterogeneousMode": lambda pci: mixed,
-            "nvmlDeviceGetSupportedVgpus": lambda pci: [562, 560],
-            "nvmlVgpuTypeGetName": lambda number: f"NVIDIA A40-{ {560: 4, 562: 8}[number] }Q",
-            "nvmlVgpuTypeGetFramebufferSize": lambda number: {560: 4096, 562: 8192}[number] << 20,
-            "nvmlVgpuTypeGetMaxInstances": lambda pci, number: {560: 12, 562: 6}[number],
-            "nvmlDeviceGetActiveVgpus": lambda pci: [3251634213] if active and pci == GPU_A else [],
-            "nvmlVgpuInstanceGetVmID": lambda instance: (VM.upper(), 1),
-            "nvmlVgpuInstanceGetMdevUUID": lambda instance: MDEV,
-            "nvmlVgpuInstanceGetType": lambda instance: 560,
-        }
-
-    def _open(self, step: int) -> None:
-        self.opened += step
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in self.answers:
-            raise AttributeError(name)
-        if name in self.fail:
-            return lambda *_: (_ for _ in ()).throw(pynvml.NVMLError(self.fail[name]))
-        return self.answers[name]
 
 
 def observe(host: FakeHost, nvml: FakeNvml) -> dict[str, Any]:
@@ -122,7 +81,7 @@ def test_one_gpu_that_does_not_tell_makes_active_unknown_if_it_holds_vgpus(tmp_p
     assert observe(host, FakeNvml(**lost))["active"] is None
 
 
-@pytest.mark.parametrize("function", sorted(FakeNvml().answers))
+@pytest.mark.parametrize("function", sorted(FakeNvml(api=2).answers))
 @pytest.mark.parametrize("number", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND])
 def test_any_function_may_fail_and_the_rest_is_told(tmp_path: Path, function: str, number: int) -> None:
     host = two_gpus(tmp_path, VENDOR)
