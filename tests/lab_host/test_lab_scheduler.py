@@ -52,7 +52,7 @@ def ask(lab: Lab, host: str, expression: str, *, gpu: int = 0) -> Any:
     """)
     if lab.ssh(host, "test -e /tmp/pynvml.py").returncode != 0:
         lab.must(host, "cat > /tmp/pynvml.py", text=Path(pynvml.__file__).read_text(encoding="utf-8"))
-    return json.loads(lab.must(host, "/usr/bin/python3 -B -", text=program))
+    return json.loads(lab.must(host, "/usr/bin/python3 -", text=program))
 
 
 @pytest.mark.parametrize(("host", "refused"), [("lax", False), ("strict", True)])
