@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -11,12 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli import candidates, output, plan_text
+from vgpumgr.cli import asking, candidates, output, plan_text
 from vgpumgr.cli.options import Settings, common_options
 from vgpumgr.core.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import ChangeResult, Consent, Planned
+    from vgpumgr.core.plan import Plan
 
 
 @click.command()
@@ -114,26 +114,13 @@ def detach(settings: Settings, *, vm: str, slot: str | None, every: bool, on: st
     return _print_result(settings, result, started, undo=None)
 
 
-def _consent(settings: Settings, what: str) -> Consent:
-    from vgpumgr.controller.results import Consent
-
-    def show(planned: Planned) -> None:
+def _consent(settings: Settings, what: str) -> Consent[Plan]:
+    def show(planned: Planned[Plan]) -> None:
         if settings.for_people and planned.plan.changed:
             for line in plan_text.lines(planned, diff=settings.diff):
                 output.echo(line)
 
-    def ask(planned: Planned) -> None:
-        if settings.yes:
-            return
-        if not (settings.for_people and output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr)):
-            raise errors.UsageError(
-                f"{what} of {planned.plan.vm.name} needs a yes and there is nobody to ask; nothing was changed",
-                hint="add --yes (or --check to see what would be done)",
-            )
-        if not click.confirm(f"{what} {planned.plan.vm.name} on {planned.host}?", err=True):
-            raise errors.Declined("nothing was changed")
-
-    return Consent(check=settings.check, show=show, ask=ask)
+    return asking.consent(settings, what, show)
 
 
 def _print_result(settings: Settings, result: ChangeResult, started: float, *, undo: str | None) -> int:

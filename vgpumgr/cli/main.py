@@ -27,6 +27,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "plan": ("vgpumgr.cli.reconcile", "plan", "What reconcile would do now, and why."),
         "reconcile": ("vgpumgr.cli.reconcile", "reconcile", "Bring every host to what is declared and was given."),
         "list": ("vgpumgr.cli.look", "list_command", "Every vGPU of the hosts: whose, where, in what state."),
+        "scheduler": ("vgpumgr.cli.scheduler", "scheduler", "How GPUs share their time among vGPUs: show it, set it."),
         "show": ("vgpumgr.cli.look", "show", "One VM: what it asked for, what it has, what is odd."),
     },
     "Look": {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan import Plan
 
 
-def lines(planned: Planned, *, diff: bool) -> Iterator[str]:
+def lines(planned: Planned[Plan], *, diff: bool) -> Iterator[str]:
     """The head and one line per step; with `diff` also the XML that goes in or out."""
     plan = planned.plan
     what = planned.asked if planned.asked == "detach" else f"asked {planned.asked}"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.controller.apply import apply
+from vgpumgr.controller.change import Change, carry_out
 from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.finding_vms import FoundVm, find_vm
-from vgpumgr.controller.results import ChangeResult, Consent, Planned
+from vgpumgr.controller.results import ChangeResult
 from vgpumgr.controller.session import open_session
 from vgpumgr.core import attaching, detaching, gpu_choice, listing, names, placement, profiles
 from vgpumgr.core import plan as plans
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vgpumgr.controller.context import Context
+    from vgpumgr.controller.results import Consent
     from vgpumgr.controller.session import Session
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.names import Slot
@@ -48,7 +49,7 @@ class DetachOptions:
     keep_snapshots: bool = False
 
 
-def attach(context: Context, options: AttachOptions, consent: Consent) -> ChangeResult:
+def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> ChangeResult:
     """Give the VM's slot a vGPU of the profile. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     wish = profiles.Wish(profile=options.profile)
     at = context.now()
@@ -79,7 +80,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent) -> Change
             raise _judge_profile(context, session.declaration, options.profile, error) from error
 
 
-def detach(context: Context, options: DetachOptions, consent: Consent) -> ChangeResult:
+def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> ChangeResult:
     """Free one slot, or all; also those of a VM that is gone. A VM without any is no change. Raises as attach does."""
     at = context.now()
     found = find_vm(context, options.vm, options.on, or_gone=True)
@@ -103,55 +104,33 @@ def detach(context: Context, options: DetachOptions, consent: Consent) -> Change
 def _change(
     session: Session,
     found: FoundVm,
-    consent: Consent,
+    consent: Consent[Plan],
     plan: Callable[[HostView], Plan],
     *,
     asks: bool,
     asked: str,
     verb: str,
 ) -> ChangeResult:
-    """The one path of every change of one VM; see design section 5."""
-
-    def planned(view: HostView) -> Planned:
-        made = plan(view)
-        return Planned(host=session.declaration.name, plan=made, asked=asked, findings=found.findings + made.findings)
-
-    shown: Planned | None = None
-    if consent.check or asks:
-        view = _with_evidence(session, session.observe(), found)
-        shown = planned(view)
-        consent.show(shown)
-        if consent.check or not shown.plan.changed:
-            outcome = "would_change" if shown.plan.changed else "unchanged"
-            return _result(shown, outcome, view)
-        consent.ask(shown)
-    view = _with_evidence(session, session.lock(f"{verb} {found.name}"), found)
-    now = planned(view)
-    while not _is_agreed(now, shown):
-        # Nobody keeps a host locked while a person thinks.
-        session.unlock(view, ())
-        consent.show(now)
-        consent.ask(now)
-        shown = now
-        view = _with_evidence(session, session.lock(f"{verb} {found.name}"), found)
-        now = planned(view)
-    if shown is None:
-        consent.show(now)
-    elif now.plan.steps != shown.plan.steps:
-        session.context.progress("the host changed in between; the plan is now:")
-        consent.show(now)
-    if not now.plan.changed:
-        return _result(now, "unchanged", view)
-    apply(session, now.plan)
-    after = session.unlock(view, now.plan.gpus)
-    residual = plan(after)
-    if residual.changed:
-        raise errors.NotConverged(
-            f"{session.declaration.name}: all steps were done, and {found.name} is not as planned",
-            details=[f"still to do: {step.verb}" for step in residual.steps],
-            hint=f"`{command('show', found.name)}`; somebody else may be changing it",
+    """A change of one VM, and what it has afterwards."""
+    changed = carry_out(
+        Change(
+            session=session,
+            consent=consent,
+            plan=plan,
+            evidence=lambda view: _with_evidence(session, view, found),
+            asks=asks,
+            asked=asked,
+            verb=verb,
+            why=f"asked {asked}",
+            name=found.name,
+            look=command("show", found.name),
+            vm=names.VmName(found.name),
+            vm_uuid=found.uuid,
+            findings=found.findings,
         )
-    return _result(now, "done", after)
+    )
+    rows = tuple(row for row in listing.rows(changed.view) if row.vm_uuid == found.uuid)
+    return ChangeResult(planned=changed.planned, outcome=changed.outcome, findings=changed.findings, rows=rows)
 
 
 def _with_evidence(session: Session, view: HostView, found: FoundVm) -> HostView:
@@ -159,22 +138,6 @@ def _with_evidence(session: Session, view: HostView, found: FoundVm) -> HostView
     domain = view.domain(found.uuid)
     has_any = bool(view.entries(found.uuid)) or (domain is not None and domain.claims is not None)
     return session.with_saved(view) if has_any else view
-
-
-def _is_agreed(now: Planned, shown: Planned | None) -> bool:
-    """Whether all that the plan takes away was in the one that a person said yes to."""
-    agreed = shown.plan.takes_away if shown is not None else ()
-    return all(step in agreed for step in now.plan.takes_away)
-
-
-def _result(planned: Planned, outcome: str, view: HostView) -> ChangeResult:
-    vm = planned.plan.vm.uuid
-    return ChangeResult(
-        planned=planned,
-        outcome=outcome,
-        findings=planned.findings,
-        rows=tuple(row for row in listing.rows(view) if row.vm_uuid == vm),
-    )
 
 
 def _origin(host: HostDeclaration, vm: str, options: AttachOptions, wish: Wish) -> str:

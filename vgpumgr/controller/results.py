@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,42 +15,74 @@ if TYPE_CHECKING:
     from vgpumgr.core.listing import VgpuRow
     from vgpumgr.core.names import HostName, Slot
     from vgpumgr.core.observed import Finding, HostView
-    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.plan import AnyPlan, Plan
     from vgpumgr.core.reconciling import HostPlan, Unit
+    from vgpumgr.core.scheduling import GpuPlan
+    from vgpumgr.core.scheduling_rows import SchedulerRow
     from vgpumgr.core.snapshot import HostSnapshot
     from vgpumgr.errors import VgpumgrError
 
 
+PlanT = TypeVar("PlanT", bound="AnyPlan")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class Planned(Generic[PlanT]):
     """A plan with where it belongs: what is shown before anything is written. `asked` is the wish as its option."""
 
     host: HostName
-    plan: Plan
+    plan: PlanT
     asked: str
     findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Consent:
+class Consent(Generic[PlanT]):
     """How a use case shows its plan and asks. `show` prints; `ask` raises Declined or UsageError where the answer is no.
 
     `check` means that nothing may be changed anywhere.
     """
 
     check: bool
-    show: Callable[[Planned], None]
-    ask: Callable[[Planned], None]
+    show: Callable[[Planned[PlanT]], None]
+    ask: Callable[[Planned[PlanT]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult:
     """What attach or detach came to. `outcome`: done, unchanged or would_change. `rows`: the VM's vGPUs afterwards."""
 
-    planned: Planned
+    planned: Planned[Plan]
     outcome: str
     findings: tuple[Finding, ...]
     rows: tuple[VgpuRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerHost:
+    """How the GPUs of one host share their time."""
+
+    host: HostName
+    rows: tuple[SchedulerRow, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerFleet:
+    """The same of several hosts. `errors` has one row for each host that could not be read."""
+
+    hosts: tuple[SchedulerHost, ...]
+    errors: tuple[tuple[HostName, VgpumgrError], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerResult:
+    """What a change of a GPU's scheduler came to: done, unchanged or would_change. `row`: the GPU afterwards."""
+
+    planned: Planned[GpuPlan]
+    outcome: str
+    findings: tuple[Finding, ...]
+    row: SchedulerRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ def named(snapshot: HostSnapshot, gpu_id: str | None) -> tuple[str, ...] | None:
     """The UUIDs that a choice is limited to; None for no limit. Raises UnknownGpu, with what the host has."""
     if gpu_id is None:
         return None
-    wanted = names.parse_gpu_uuid(gpu_id) if gpu_id.upper().startswith("GPU-") else names.parse_pci_address(gpu_id)
+    wanted = names.parse_gpu_id(gpu_id)
     for gpu in snapshot.gpus:
         if wanted in (gpu.uuid, gpu.pci):
             if gpu.uuid is None:

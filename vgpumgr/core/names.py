@@ -44,6 +44,11 @@ def parse_gpu_uuid(text: str) -> GpuUuid:
     return GpuUuid("GPU-" + text.strip()[4:].lower())
 
 
+def parse_gpu_id(text: str) -> PciAddress | GpuUuid:
+    """A GPU as a person names it: by PCI address or by UUID."""
+    return parse_gpu_uuid(text) if text.strip().upper().startswith("GPU-") else parse_pci_address(text)
+
+
 def parse_host_name(text: str) -> HostName:
     if _HOST.fullmatch(text) is None:
         raise BadName(f"not a host name: {text!r}")

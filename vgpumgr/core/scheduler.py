@@ -174,6 +174,18 @@ def describe(setting: Setting) -> str:
     return ", ".join(words)
 
 
+def describe_wish(wish: SchedulerWish) -> str:
+    """The wish as its options: `--policy fixed-share --time-slice 2ms`."""
+    words = [f"--policy {wish.policy}"]
+    if wish.time_slice_ns is not None:
+        words.append(f"--time-slice {wish.time_slice_ns / NS_PER_MS:g}ms")
+    if wish.frequency_hz is not None:
+        words.append(f"--frequency {wish.frequency_hz}")
+    if wish.averaging_factor is not None:
+        words.append(f"--averaging-factor {wish.averaging_factor}")
+    return " ".join(words)
+
+
 def slice_of(frequency_hz: int) -> int:
     """The slice in ns that a frequency gives: 480 Hz → 2 083 333."""
     return NS_PER_S // frequency_hz

@@ -3,13 +3,13 @@
 Only a layer that differs is written. At run time the policy alone can be read while no vGPU is active, so whoever asks for
 another slice is known by the persistent layer, which remembers it: where that differs, the run-time layer is set too. The
 driver takes a scheduler on an empty GPU only: idle vGPUs of ours go out and come back, at the same place with the same UUID.
-Graphics decides; an engine that the driver does not take a policy for (NVENC, on some boards) is told of and left.
+Graphics decides: for other engines the driver knows best effort alone (nvml.h).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr import errors
 from vgpumgr.core import changes, claims, detaching, modprobe, observed, placement, scheduler, simulate, snapshot
@@ -18,9 +18,9 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from vgpumgr.core.names import HostName
+    from vgpumgr.core.names import GpuUuid, HostName
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.scheduler import Granted, SchedulerState, SchedulerWish, Setting
     from vgpumgr.core.snapshot import Gpu, HostSnapshot, LedgerEntry, Vgpu
@@ -38,6 +38,13 @@ UNVERIFIED = "unverified"
 NEVER_SET = "never set"
 REBOOTED = "host rebooted, and the module was not loaded with /etc/modprobe.d (an old initramfs?)"
 BY_HAND = "set by someone else"
+
+
+class Observed(Protocol):
+    """What was read of a host, with its VMs or without."""
+
+    @property
+    def snapshot(self) -> HostSnapshot: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,11 @@ class GpuPlan:
         return f"GPU {self.gpu.pci}"
 
     @property
+    def gpu_uuid(self) -> GpuUuid:
+        assert self.gpu.uuid is not None  # it was found by it
+        return self.gpu.uuid
+
+    @property
     def changed(self) -> bool:
         return bool(self.steps)
 
@@ -74,7 +86,7 @@ class GpuPlan:
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        return (self.gpu.uuid,) if self.gpu.uuid and self.changed else ()
+        return (self.gpu_uuid,) if self.changed else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +146,7 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
     )
 
 
-def drift(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ...]:
+def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ...]:
     """How a GPU's two layers differ from a wish, and what cannot be seen. Raises as plan_scheduler does, but for what is in use."""
     state = _state(view.snapshot, gpu)
     setting = _grant(view.snapshot, gpu, wish, state).setting
@@ -179,6 +191,11 @@ def persistent(facts: HostSnapshot, gpu: Gpu) -> Persistent:
     return Persistent(found=found, state=LOADED if same else PENDING_REBOOT)
 
 
+def fact_name(facts: HostSnapshot, gpu: Gpu) -> str:
+    """How the host program names what it says of a GPU's scheduler."""
+    return f"gpus[{facts.gpus.index(gpu)}].scheduler"
+
+
 def _gpu(facts: HostSnapshot, uuid: str) -> Gpu:
     gpu = facts.gpu_by_uuid(uuid)
     if gpu is None:
@@ -191,7 +208,7 @@ def _gpu(facts: HostSnapshot, uuid: str) -> Gpu:
 
 def _state(facts: HostSnapshot, gpu: Gpu) -> SchedulerState:
     if gpu.scheduler is None:
-        why = observed.why_unknown(facts, f"gpus[{facts.gpus.index(gpu)}].scheduler")
+        why = observed.why_unknown(facts, fact_name(facts, gpu))
         raise errors.Unsure(
             f"how GPU {gpu.pci} of {facts.host} shares its time cannot be read: {why}",
             hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
@@ -233,31 +250,14 @@ def _differs(state: SchedulerState, setting: Setting) -> bool:
     return state.policies.get(GRAPHICS) not in (None, setting.policy)
 
 
-def _unverified(state: SchedulerState, setting: Setting) -> list[Difference]:
+def _unverified(state: SchedulerState, setting: Setting) -> Iterator[Difference]:
     wanted = setting.time_slice_ns or (scheduler.slice_of(setting.frequency_hz) if setting.frequency_hz else None)
-    found: list[Difference] = []
-    if wanted is not None:
-        seen = state.active.time_slice_ns if state.active else None
-        if seen is None or abs(seen - wanted) * 100 > wanted:
-            text = "?" if seen is None else scheduler.show_ms(seen)
-            cause = "no vGPU is active" if seen is None else "as the driver shows it"
-            found.append(
-                Difference(
-                    field="time slice", wanted=scheduler.show_ms(wanted), found=text, cause=cause, kind=UNVERIFIED
-                )
-            )
-    for engine, policy in state.policies.items():
-        if engine != GRAPHICS and policy not in (None, setting.policy):
-            found.append(
-                Difference(
-                    field=f"policy of {engine}",
-                    wanted=setting.policy,
-                    found=policy,
-                    cause="the driver may not take one for it",
-                    kind=UNVERIFIED,
-                )
-            )
-    return found
+    seen = state.active.time_slice_ns if state.active else None
+    if wanted is None or (seen is not None and abs(seen - wanted) * 100 <= wanted):
+        return
+    text = "?" if seen is None else scheduler.show_ms(seen)
+    cause = "no vGPU is active" if seen is None else "as the driver shows it"
+    yield Difference(field="time slice", wanted=scheduler.show_ms(wanted), found=text, cause=cause, kind=UNVERIFIED)
 
 
 def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> str:

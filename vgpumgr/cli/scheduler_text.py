@@ -1,0 +1,101 @@
+"""A GPU's scheduler as a person reads it: the plan's lines, the closing one, a table's cells."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from vgpumgr.core import changes, modprobe, scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from vgpumgr.controller.results import Planned, SchedulerResult
+    from vgpumgr.core.scheduling import GpuPlan
+    from vgpumgr.core.scheduling_rows import SchedulerRow
+
+
+def lines(planned: Planned[GpuPlan], *, diff: bool) -> Iterator[str]:
+    """The head and one line per step; with `diff` also the lines of the file that change."""
+    plan = planned.plan
+    yield f"GPU {plan.gpu.pci} on {planned.host} ({plan.gpu.board or plan.gpu.name or '?'}), asked {planned.asked}"
+    for step in plan.steps:
+        yield f"  {_line(step, plan)}"
+        if diff and isinstance(step, changes.WriteModprobe):
+            yield from _diff(step)
+
+
+def closing(result: SchedulerResult, elapsed_s: float) -> str:
+    """The last line: what was granted."""
+    plan = result.planned.plan
+    if result.outcome == "unchanged":
+        return f"GPU {plan.gpu.pci} on {result.planned.host} already has it: {plan.granted.text}. Nothing to do."
+    if result.outcome == "would_change":
+        return f"would be granted: {plan.granted.text}; nothing was written (--check)."
+    return f"done in {elapsed_s:.1f} s. Granted: {plan.granted.text}."
+
+
+def cells(row: SchedulerRow) -> dict[str, object]:
+    """A table's row. A value with a question mark was set and cannot be read back now; a dash is known to be none."""
+    idle = row.policy == scheduler.BEST_EFFORT
+    set_to = row.remembered
+    slice_ns = set_to.time_slice_ns if set_to else None
+    if set_to and set_to.frequency_hz and slice_ns is None:
+        slice_ns = scheduler.slice_of(set_to.frequency_hz)
+    found = row.persistent.found
+    setting = row.persistent.setting
+    return {
+        "host": row.host,
+        "gpu": row.pci,
+        "board": row.board,
+        "policy": row.policy,
+        "slice": _cell(row.time_slice_ns, slice_ns, idle=idle, show=scheduler.show_ms),
+        "freq": _cell(row.frequency_hz, set_to.frequency_hz if set_to else None, idle=idle, show=str),
+        "factor": _cell(row.averaging_factor, set_to.averaging_factor if set_to else None, idle=idle, show=str),
+        "persistent": ("-" if row.persistent.state else None)
+        if found is None
+        else (scheduler.describe(setting) if setting else found.text),
+        "state": row.state if row.state != "undeclared" else "-",
+        "uuid": row.uuid,
+        "value": found.text if found else "-",
+        "file": (found.path if found else None) or "-",
+    }
+
+
+def _cell(seen: int | None, set_to: int | None, *, idle: bool, show: Callable[[int], str]) -> str | None:
+    if seen is not None:
+        return show(seen)
+    if set_to is not None:
+        return f"{show(set_to)}?"
+    return "-" if idle else None
+
+
+def _line(step: changes.Step, plan: GpuPlan) -> str:
+    match step:
+        case changes.ParkVgpu():
+            return f"< vGPU    {_vgpu(step.vgpu)}      out for a moment"
+        case changes.CreateVgpu(expect=changes.SAME):
+            return f"= vGPU    {_vgpu(step.vgpu)}      made by a run that did not end"
+        case changes.CreateVgpu():
+            parked = any(isinstance(other, changes.ParkVgpu) and other.vgpu == step.vgpu for other in plan.steps)
+            return f"> vGPU    {_vgpu(step.vgpu)}      back{'' if parked else ', it was gone'}"
+        case changes.SetScheduler():
+            return f"~ policy  {step.expect.get('graphics') or '?'} -> {plan.granted.text}"
+        case changes.WriteModprobe():
+            mark = "+" if step.before is None else "~"
+            value = f"{modprobe.KEY}=0x{scheduler.rm_pvmrl(plan.granted.setting):08x}"
+            return f"{mark} boot    {step.path}: {value}      from the next load of the module on"
+        case _:
+            return step.verb
+
+
+def _vgpu(vgpu: changes.VgpuSpec) -> str:
+    return f"{vgpu.vm_name} {vgpu.slot}: {vgpu.type_name} on {vgpu.parent}"
+
+
+def _diff(step: changes.WriteModprobe) -> Iterator[str]:
+    from vgpumgr import templates
+
+    before, after = (templates.render_conf(conf) or "" for conf in (step.before, step.text))
+    for line in list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]:
+        yield f"      {line}"

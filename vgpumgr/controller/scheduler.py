@@ -1,0 +1,104 @@
+"""scheduler show and set: how the GPUs of the hosts share their time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.controller.change import Change, carry_out
+from vgpumgr.controller.fan_out import fan_out
+from vgpumgr.controller.results import HostFacts, SchedulerFleet, SchedulerHost, SchedulerResult
+from vgpumgr.controller.session import open_session
+from vgpumgr.core import gpu_choice, scheduling, scheduling_rows
+from vgpumgr.core.commands import command
+from vgpumgr.core.observed import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.results import Consent
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.scheduler import SchedulerWish
+    from vgpumgr.core.scheduling import GpuPlan
+    from vgpumgr.core.snapshot import Gpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerOptions:
+    """`on` is the inventory's name of the host; `gpu_id` a PCI address or GPU UUID there; `asked` the wish as typed."""
+
+    on: str
+    gpu_id: str
+    wish: SchedulerWish
+    asked: str
+
+
+def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> SchedulerFleet:
+    """Read hosts (all where none is named) in bounded parallel; libvirt is not asked. Raises UnknownHost."""
+    declarations = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
+
+    def read(declaration: HostDeclaration) -> SchedulerHost:
+        with open_session(context, declaration) as session:
+            facts = session.read_facts()
+        view = HostFacts(snapshot=facts, libvirt_version=None)
+        rows, findings = scheduling_rows.rows(view, declaration.gpus)
+        return SchedulerHost(host=declaration.name, rows=rows, findings=findings)
+
+    outcomes = fan_out(declarations, read)
+    return SchedulerFleet(
+        hosts=tuple(outcome.value for outcome in outcomes if outcome.value is not None),
+        errors=tuple((outcome.host, outcome.error) for outcome in outcomes if outcome.error is not None),
+    )
+
+
+def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[GpuPlan]) -> SchedulerResult:
+    """Give one GPU a policy. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    declaration = context.inventory.host(options.on)
+    with open_session(context, declaration) as session:
+
+        def plan(view: HostView) -> GpuPlan:
+            request = scheduling.SchedulerRequest(gpu_uuid=_uuid(view, options.gpu_id), wish=options.wish)
+            return scheduling.plan_scheduler(view, request)
+
+        changed = carry_out(
+            Change(
+                session=session,
+                consent=consent,
+                plan=plan,
+                evidence=lambda view: view,
+                asks=True,
+                asked=options.asked,
+                verb="scheduler",
+                why=f"asked {options.asked}",
+                name=options.gpu_id,
+                look=command("scheduler", "show", options=[options.on]),
+            )
+        )
+    gpu = changed.view.snapshot.gpu_by_uuid(changed.planned.plan.gpu_uuid)
+    assert gpu is not None  # the plan found it there
+    return SchedulerResult(
+        planned=changed.planned,
+        outcome=changed.outcome,
+        findings=changed.findings + _against_declaration(declaration, gpu, options.wish),
+        row=scheduling_rows.row_of(changed.view, gpu, declaration.gpus),
+    )
+
+
+def _uuid(view: HostView, gpu_id: str) -> str:
+    found = gpu_choice.named(view.snapshot, gpu_id)
+    assert found is not None  # a GPU was named
+    return found[0]
+
+
+def _against_declaration(declaration: HostDeclaration, gpu: Gpu, wish: SchedulerWish) -> tuple[Finding, ...]:
+    """What was set by hand on a GPU whose scheduler is declared does not last."""
+    declared = scheduling_rows.declared_for(gpu, declaration.gpus)
+    if declared is None or declared.wish == wish:
+        return ()
+    text = (
+        f"{declaration.name}: the inventory declares another scheduler for GPU {gpu.pci} ({declared.where}), "
+        "and the next reconcile sets it back"
+    )
+    return (Finding(kind="declared", host=declaration.name, vm=None, slot=None, text=text),)
