@@ -64,7 +64,7 @@ def main() -> int:
     write = never if options.block else write_file if options.real else FakeHost(options.root).driver_write
     nvml: Callable[[], Any] = load_pynvml if options.real else no_nvml
     if options.api:
-        fake = FakeNvml(api=options.api, host=FakeHost(options.root))
+        fake = FakeNvml(api=options.api, host=FakeHost(options.root), video_takes=True)
         nvml = lambda: fake  # noqa: E731
     end_on_signals()
     channel = Channel(0, 1)

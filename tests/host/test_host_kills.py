@@ -6,7 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.host.fakehost import FRAMEWORKS, Asker, FakeHost, make_destroy, make_entry, make_step, no_nvml
+from tests.host.fakehost import (
+    CONF,
+    FRAMEWORKS,
+    GPU_A,
+    Asker,
+    FakeHost,
+    make_destroy,
+    make_entry,
+    make_modprobe_step,
+    make_park,
+    make_scheduler_step,
+    make_step,
+    no_nvml,
+)
+from tests.host.fakenvml import FIXED_SHARE, FakeNvml
 from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
@@ -27,8 +41,10 @@ def present(host: FakeHost, step: dict[str, Any]) -> bool:
     return current == "560\n"
 
 
-def killed_at(run_program: Callable[..., Program], host: FakeHost, point: str, step: dict[str, Any]) -> None:
-    program = run_program(host.root, "--kill", point)
+def killed_at(
+    run_program: Callable[..., Program], host: FakeHost, point: str, step: dict[str, Any], *options: str | int
+) -> None:
+    program = run_program(host.root, "--kill", point, *options)
     program.ask("lock", by="anna", wait_s=5)
     program.request("execute", step=step, deadline_s=10)
     assert program.read_line() == b""
@@ -74,3 +90,67 @@ def test_a_destroy_that_was_killed_is_finished_by_the_next(
         assert "ok" in next_run(host).execute({**step, "expect": "present" if there else "absent"})
     assert not present(host, step)
     assert host.entries() == []
+
+
+@each_framework
+@pytest.mark.parametrize("point", ["parking", "written", "read-back", "parked"])
+def test_a_park_that_was_killed_leaves_it_there_or_gone_and_it_comes_back_the_same(
+    tmp_path: Path, run_program: Callable[..., Program], framework: str, point: str
+) -> None:
+    host = FakeHost.build(tmp_path, framework)
+    step = make_park(framework)
+    host.make_vgpu(step["parent"], 560, step["uuid"])
+    host.put_ledger(make_entry(framework))
+    killed_at(run_program, host, point, step)
+    assert host.entries() == [make_entry(framework)]
+    if present(host, step):
+        assert "ok" in next_run(host).execute(step)
+        assert not present(host, step)
+    else:
+        assert "ok" in next_run(host).execute(make_step(framework))
+        assert present(host, step)
+    assert host.entries() == [make_entry(framework)]
+
+
+_POINTS = {1: ("looked", "set-graphics", "read-back")}
+_POINTS[2] = (*_POINTS[1], "set-nvenc0", "set-nvenc1")
+
+
+@pytest.mark.parametrize(("api", "point"), [(api, point) for api, points in _POINTS.items() for point in points])
+def test_a_scheduler_that_was_killed_is_set_by_the_same_step_again(
+    tmp_path: Path, run_program: Callable[..., Program], api: int, point: str
+) -> None:
+    host = FakeHost.build(tmp_path)
+    step = make_scheduler_step(api)
+    killed_at(run_program, host, point, step, "--api", api)
+    nvml = FakeNvml(api=api, host=host, video_takes=True)
+    asker = Asker(Server(host.root, nvml=lambda: nvml).answer)
+    asker.lock()
+    assert "ok" in asker.execute(step)
+    assert {nvml.state(GPU_A, engine)["policy"] for engine in ((1,) if api == 1 else (1, 2, 3))} == {FIXED_SHARE}
+
+
+_OLD, _NEW = "options nvidia x=1\n", "options nvidia x=2\n"
+
+
+@pytest.mark.parametrize(
+    ("point", "text", "expect"),
+    [
+        *((point, _NEW, expect) for point in ("rename-1", "aside", "in-place", "read-back") for expect in (_OLD, None)),
+        ("in-place", None, _OLD),
+        ("read-back", None, _OLD),
+    ],
+)
+def test_a_modprobe_file_that_was_being_written_is_the_old_or_the_new_one_and_then_the_new_one(
+    tmp_path: Path, run_program: Callable[..., Program], point: str, text: str | None, expect: str | None
+) -> None:
+    host = FakeHost.build(tmp_path)
+    file = host.path(CONF)
+    if expect is not None:
+        file.write_text(expect)
+    step = make_modprobe_step(text=text, expect=expect)
+    killed_at(run_program, host, point, step)
+    assert (file.read_text() if file.exists() else None) in (text, expect)
+    assert "ok" in next_run(host).execute(step)
+    assert (file.read_text() if file.exists() else None) == text
+    assert [each.name for each in file.parent.iterdir()] == ([] if text is None else [file.name])
