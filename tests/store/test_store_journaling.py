@@ -1,0 +1,118 @@
+"""`recorded` around an apply: what becomes of the line when the block ends, fails, or is interrupted."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vgpumgr import errors
+from vgpumgr.controller import journaling
+from vgpumgr.controller.context import Context
+from vgpumgr.core import catalogue, changes, names
+from vgpumgr.core.inventory import Inventory
+from vgpumgr.store.journal import Entry, Journal, Question, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.link.connection import HostLink
+
+ENTRY = Entry(verb="attach", why="asked --profile 4Q", host="kvm01", vm="vm01")
+
+
+def no_host(endpoint: Endpoint) -> HostLink:
+    raise AssertionError(f"nothing here reaches {endpoint}")
+
+
+def context(journal: Journal | None) -> Context:
+    clock = itertools.count()
+    return Context(
+        inventory=Inventory(root="/", hosts={}, findings=()),
+        connect=no_host,
+        catalogue=catalogue.parse(""),
+        by="anna@ctl1",
+        now=lambda: f"2026-11-21T12:00:{next(clock):02}Z",
+        progress=lambda text: None,
+        journal=journal,
+    )
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "store.sqlite", warn=pytest.fail)
+
+
+def only_run(journal: Journal) -> Run:
+    (found,) = journal.runs(Question(limit=9))
+    return found
+
+
+def test_the_line_is_there_before_the_block_and_ended_after_it(journal: Journal) -> None:
+    with journaling.recorded(context(journal), ENTRY):
+        begun = only_run(journal)
+    assert (begun.entry, begun.by, begun.at, begun.outcome) == (ENTRY, "anna@ctl1", "2026-11-21T12:00:00Z", None)
+    assert (only_run(journal).outcome, only_run(journal).ended_at) == ("done", "2026-11-21T12:00:01Z")
+
+
+@pytest.mark.parametrize(
+    ("make", "outcome", "message"),
+    [
+        (lambda: errors.InUse("vm01 runs", details=["since noon"]), "refused", "vm01 runs\nsince noon"),
+        (lambda: errors.Busy("kvm01", "locked"), "busy", "kvm01: locked"),
+        (lambda: errors.SysfsRefused("kvm01", "no", path="/sys", errno_name="EIO"), "failed", "kvm01: no"),
+        (lambda: errors.Unreachable("kvm01", "tcp", "gone"), "unreached", "kvm01: tcp: gone"),
+        (lambda: ZeroDivisionError("a bug"), "failed", "a bug"),
+        (KeyboardInterrupt, "interrupted", None),
+    ],
+)
+def test_what_ends_the_block_is_kept_and_goes_on(
+    journal: Journal, make: Callable[[], BaseException], outcome: str, message: str | None
+) -> None:
+    raised = make()
+    with pytest.raises(type(raised)) as caught, journaling.recorded(context(journal), ENTRY):
+        raise raised
+    assert caught.value is raised
+    found = only_run(journal)
+    assert (found.outcome, found.error, found.message) == (outcome, type(raised).__name__, message)
+
+
+def test_without_a_journal_nothing_is_recorded() -> None:
+    with journaling.recorded(context(None), ENTRY):
+        pass
+    assert journaling.findings(context(None)) == ()
+
+
+def test_a_journal_that_cannot_be_written_is_a_finding_and_stops_nothing(tmp_path: Path) -> None:
+    told: list[str] = []
+    here = context(Journal(tmp_path, warn=told.append))  # a folder is no file
+    done = []
+    for _ in range(2):
+        with journaling.recorded(here, ENTRY):
+            done.append(1)
+    assert len(done) == 2
+    assert [(finding.kind, [finding.text]) for finding in journaling.findings(here)] == [("journal", told)]
+
+
+def test_an_entry_names_the_slots_and_gpus_of_its_steps() -> None:
+    spec = changes.VgpuSpec(
+        vm=names.VmUuid("u"),
+        vm_name=names.VmName("vm01"),
+        slot=names.Slot("vgpu0"),
+        generation=1,
+        gpu_uuid=names.GpuUuid("GPU-1"),
+        gpu=names.PciAddress("0000:41:00.0"),
+        vf_index=0,
+        parent=names.PciAddress("0000:41:00.4"),
+        uuid=None,
+        type_id=560,
+        type_name="A40-4Q",
+    )
+    step = changes.CreateVgpu(host=names.HostName("kvm01"), vgpu=spec, expect=changes.EMPTY)
+    made = journaling.entry_of([step, step], verb="attach", why="w", host=names.HostName("kvm01"))
+    assert (made.slot, made.gpu, made.vm, len(made.steps)) == ("vgpu0", "0000:41:00.0", None, 2)
+    none = journaling.entry_of([], verb="attach", why="w", host=names.HostName("kvm01"))
+    assert (none.slot, none.gpu) == (None, None)
