@@ -40,3 +40,19 @@ def test_every_errno_has_a_cause_and_a_next_command(path: str, name: str) -> Non
     assert found.hint == (
         "dmesg on kvm01 has the driver's own words (grep NVRM or nvidia-vgpu); then run the same command again"
     )
+
+
+@LAW
+@given(st.integers())
+def test_every_number_of_nvml_has_a_cause_and_a_next_command(code: int) -> None:
+    found = refusals.explain_nvml(code, "kvm01")
+    assert found.causes
+    assert all(found.causes)
+    assert "kvm01" in found.hint or "modprobe nvidia" in found.hint
+    assert "{" not in found.hint
+
+
+def test_a_file_of_etc_is_not_explained_as_the_drivers() -> None:
+    found = refusals.explain("/etc/modprobe.d/vgpumgr.conf", "EROFS", "kvm01")
+    assert found.causes[0].startswith("/etc is mounted read-only")
+    assert "dmesg" not in found.hint

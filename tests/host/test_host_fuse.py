@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.host.fakehost import BOOT, VM, Asker, FakeHost, no_nvml
+from tests.host.fakehost import BOOT, VM, Asker, FakeHost, make_setting, no_nvml
 from vgpumgr.host.server import Server
 from vgpumgr.lab.nvml.build import build
 from vgpumgr.lab.nvml.state import PATH_VARIABLE
@@ -142,10 +142,47 @@ def test_with_nvml_nothing_of_a_gpu_is_unknown(
     snapshot = program.ask("lock", by="anna", wait_s=0)["ok"]
     assert snapshot["unknown"] == []
     assert snapshot["active"] == []
+    assert set(snapshot["module"]) == {"registry_dwords", "registry_dwords_per_device"}
     for gpu in snapshot["gpus"]:
         assert gpu["mode"] == "equal-size"
+        assert gpu["scheduler"]["engines"][0]["engine"] == "graphics"
+        assert gpu["scheduler"]["caps"]["max_time_slice_ns"] == 30_000_000
         assert gpu["framebuffer_mib"] > 10_000
         assert all(kind["max"] and kind["framebuffer_mib"] for kind in gpu["types"])
     made = program.ask("execute", step=make_step(snapshot, "4Q"), deadline_s=10)
     assert "ok" in made
     assert program.ask("unlock", gpus=[snapshot["gpus"][0]["uuid"]])["ok"]["unknown"] == []
+
+
+def test_a_scheduler_is_set_on_a_gpu_whose_idle_vgpu_was_parked_which_then_comes_back(
+    host: FakeHost, run_program: Callable[..., Program], nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_folder))
+    monkeypatch.setenv(PATH_VARIABLE, str(host.path(f"/sys{NVML_PATH}")))
+    program = run_program(host.root, "--real")
+    snapshot = program.ask("lock", by="anna", wait_s=0)["ok"]
+    create = make_step(snapshot, "4Q")
+    gpu = snapshot["gpus"][0]
+
+    def execute(step: dict[str, Any]) -> dict[str, Any]:
+        return program.ask("execute", step=step, deadline_s=10)
+
+    assert "ok" in execute(create)
+    before = program.ask("observe", wait_s=0)["ok"]["gpus"][0]["parents"]
+    step = {
+        "verb": "set_scheduler",
+        "gpu": gpu["uuid"],
+        "gpu_pci": gpu["pci"],
+        "api": gpu["scheduler"]["api"],
+        "setting": make_setting("fixed-share", frequency_hz=500),
+        "expect": {engine["engine"]: engine["policy"] for engine in gpu["scheduler"]["engines"]},
+    }
+    refused = execute(step)["err"]
+    assert (refused["kind"], refused["code"]) == ("NvmlRefused", 3)
+    assert "ok" in execute({**create, "verb": "park_vgpu", "expect": "present"})
+    done = execute(step)["ok"]
+    assert done["scheduler"]["engines"][0]["policy"] == "fixed-share"
+    assert "ok" in execute(create)
+    after = program.ask("unlock", gpus=[gpu["uuid"]])["ok"]["gpus"][0]
+    assert after["scheduler"] == done["scheduler"]
+    assert after["parents"] == before

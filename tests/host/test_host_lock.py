@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -108,6 +109,22 @@ def test_readers_do_not_keep_each_other_out_but_a_reader_waits_for_the_owner(
     assert reader.ask("observe", wait_s=0.05)["err"]["kind"] == "Locked"
     owner.ask("unlock", gpus=[])
     assert "ok" in reader.ask("observe", wait_s=0)
+
+
+def test_its_owner_observes_under_it_at_once_though_another_waits_and_keeps_it(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    """A run that changes many things looks again in its middle; a queue of others must not come between."""
+    owner, other = run_program(host.root), run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    other.request("lock", by="ben", wait_s=20)
+    for _ in range(3):
+        assert owner.ask("observe", wait_s=0)["ok"]["hostname"] == "kvm01"
+    assert "ok" in owner.ask("execute", step=make_step(VENDOR), deadline_s=10)
+    assert owner.ask("observe", wait_s=0)["ok"]["ledger"][0]["state"] == "made"
+    assert "ok" in owner.ask("unlock", gpus=[])
+    assert json.loads(other.read_line())["ok"]["ledger"][0]["state"] == "made"
+    assert owner.ask("observe", wait_s=0)["err"]["kind"] == "Locked"
 
 
 def test_the_lease_ends_the_program_and_gives_the_lock_back(

@@ -23,7 +23,7 @@ from vgpumgr.link.program import Program
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.host.protocol import Step
+    from vgpumgr.host.protocol import ModprobeStep, SchedulerFact, SchedulerStep, Step
 
     Answer = Callable[[dict[str, Any]], bytes | None]
 
@@ -60,6 +60,43 @@ STEP: Step = {
     "placement_id": None,
     "mig": None,
     "expect": "empty",
+}
+
+SCHEDULER: SchedulerFact = {
+    "api": 1,
+    "caps": {
+        "policies": ["best-effort", "fixed-share"],
+        "arr": True,
+        "min_time_slice_ns": 1_000_000,
+        "max_time_slice_ns": 30_000_000,
+        "min_frequency_hz": 63,
+        "max_frequency_hz": 960,
+        "min_averaging_factor": 1,
+        "max_averaging_factor": 60,
+    },
+    "engines": [
+        {
+            "engine": "graphics",
+            "policy": "fixed-share",
+            "arr": None,
+            "averaging_factor": None,
+            "time_slice_ns": None,
+        }
+    ],
+}
+SET: SchedulerStep = {
+    "verb": "set_scheduler",
+    "gpu": "GPU-9f",
+    "gpu_pci": "0000:41:00.0",
+    "api": 1,
+    "setting": {
+        "policy": "fixed-share",
+        "arr": None,
+        "averaging_factor": None,
+        "frequency_hz": None,
+        "time_slice_ns": None,
+    },
+    "expect": {"graphics": "best-effort"},
 }
 
 
@@ -204,11 +241,81 @@ def test_a_write_that_the_kernel_refused_carries_path_and_errno() -> None:
     assert "dmesg" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("code", "cause", "hint"),
+    [
+        (3, "likely: a vGPU still exists on this GPU, in use or not", "dmesg on kvm01"),
+        (9, "likely: the nvidia module is not loaded", "modprobe nvidia"),
+        (16, "likely: the driver failed half way", "reboot kvm01"),
+        (77, "likely: the driver failed for a reason that it does not tell", "dmesg"),
+    ],
+)
+def test_what_nvml_refused_carries_function_and_code_and_the_likeliest_cause_first(
+    code: int, cause: str, hint: str
+) -> None:
+    refusal = refuse("NvmlRefused", function="nvmlDeviceSetVgpuSchedulerState", code=code, message="Not Supported")
+    with pytest.raises(errors.NvmlRefused, match="Not Supported") as caught:
+        start(Script(refusal)).execute(STEP, deadline_s=1)
+    assert (caught.value.function, caught.value.code) == ("nvmlDeviceSetVgpuSchedulerState", code)
+    assert caught.value.details[0].startswith(cause)
+    assert hint in (caught.value.hint or "")
+    assert (caught.value.exit_code, caught.value.outcome) == (1, "failed")
+
+
+@pytest.mark.parametrize("code", [None, "3", True, 3.0])
+def test_a_code_of_another_shape_is_the_unknown_one(code: object) -> None:
+    with pytest.raises(errors.NvmlRefused, match="nvmlInit: NVML 999") as caught:
+        start(Script(refuse("NvmlRefused", function="nvmlInit", code=code))).execute(STEP, deadline_s=1)
+    assert caught.value.code == 999
+
+
+def test_a_refused_file_of_modprobe_is_explained_as_a_file_and_not_as_the_drivers() -> None:
+    path = "/etc/modprobe.d/vgpumgr.conf"
+    with pytest.raises(errors.SysfsRefused) as caught:
+        start(Script(refuse("SysfsRefused", path=path, errno="ELOOP", read_back=None))).execute(STEP, deadline_s=1)
+    assert "symbolic link" in caught.value.details[0]
+    assert caught.value.hint == f"look at {path} on kvm01; then run the same command again"
+
+
+def test_each_kind_of_step_is_sent_as_it_is_and_its_answer_has_the_scheduler() -> None:
+    def answer(request: dict[str, Any]) -> bytes:
+        if request["do"] != "execute":
+            return accept(request)
+        scheduler = SCHEDULER if request["step"]["verb"] == protocol.SET_SCHEDULER else None
+        return render_ok(request, {"entry": None, "vgpu": None, "note": None, "scheduler": scheduler})
+
+    script = Script(answer)
+    program = start(script)
+    modprobe: ModprobeStep = {"verb": protocol.WRITE_MODPROBE, "path": "/a", "text": None, "expect": "x"}
+    assert program.execute(SET, deadline_s=1)["scheduler"] == SCHEDULER
+    assert program.execute(modprobe, deadline_s=1)["scheduler"] is None
+    assert [request["step"] for request in script.seen] == [SET, modprobe]
+
+
+def test_a_scheduler_of_another_shape_is_refused_by_its_place() -> None:
+    wrong = {**SCHEDULER, "engines": [{"engine": "graphics", "policy": 3}]}
+    ok = {"entry": None, "vgpu": None, "note": None, "scheduler": wrong}
+    with pytest.raises(errors.ProgramFailed, match=r"result\.scheduler\.engines\[0\]\.policy is 3, not str"):
+        start(Script(lambda request: render_ok(request, ok))).execute(SET, deadline_s=1)
+
+
+def test_observing_under_the_lock_keeps_it() -> None:
+    script = Script()
+    program = start(script)
+    program.lock(by="anna", wait_s=1)
+    assert program.observe(wait_s=0) == SNAPSHOT
+    program.assert_fresh()
+    assert [request["do"] for request in script.seen] == ["lock", "observe"]
+    program.close()
+
+
 @given(
-    st.dictionaries(st.sampled_from(["message", "path", "errno", "owner", "found", "read_back"]), st.text() | st.none())
+    st.dictionaries(
+        st.sampled_from(["message", "path", "errno", "owner", "found", "function", "code"]), st.text() | st.none()
+    )
 )
 def test_what_a_refusal_quotes_is_one_printable_line(fields: dict[str, Any]) -> None:
-    for kind in ("Locked", "Changed", "InUse", "SysfsRefused", "Internal", "\x1b[31m\n"):
+    for kind in ("Locked", "Changed", "InUse", "SysfsRefused", "NvmlRefused", "Internal", "\x1b[31m\n"):
         with pytest.raises(errors.VgpumgrError) as caught:
             start(Script(refuse(kind, **fields))).ping()
         assert caught.value.message.isprintable()
