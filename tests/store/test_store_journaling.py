@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,7 +98,7 @@ def test_a_journal_that_cannot_be_written_is_a_finding_and_stops_nothing(tmp_pat
     assert [(finding.kind, [finding.text]) for finding in journaling.findings(here)] == [("journal", told)]
 
 
-def test_an_entry_names_the_slots_and_gpus_of_its_steps() -> None:
+def test_an_entry_names_the_slot_and_gpu_of_its_steps_where_it_is_one() -> None:
     spec = changes.VgpuSpec(
         vm=names.VmUuid("u"),
         vm_name=names.VmName("vm01"),
@@ -114,5 +115,8 @@ def test_an_entry_names_the_slots_and_gpus_of_its_steps() -> None:
     step = changes.CreateVgpu(host=names.HostName("kvm01"), vgpu=spec, expect=changes.EMPTY)
     made = journaling.entry_of([step, step], verb="attach", why="w", host=names.HostName("kvm01"))
     assert (made.slot, made.gpu, made.vm, len(made.steps)) == ("vgpu0", "0000:41:00.0", None, 2)
+    other = replace(step, vgpu=replace(spec, slot=names.Slot("vgpu1")))
+    several = journaling.entry_of([step, other], verb="attach", why="w", host=names.HostName("kvm01"))
+    assert (several.slot, several.gpu) == (None, "0000:41:00.0")
     none = journaling.entry_of([], verb="attach", why="w", host=names.HostName("kvm01"))
     assert (none.slot, none.gpu) == (None, None)

@@ -61,7 +61,7 @@ def entry_of(
     vm: VmName | None = None,
     vm_uuid: VmUuid | None = None,
 ) -> Entry:
-    """The line of these steps; which slots and GPUs they are about is read from them. Without `vm` it is a host's own."""
+    """The line of these steps. Slot and GPU are read from them, None where they name several. Without `vm`: a host's own."""
     told = tuple(changes.as_json(step) for step in steps)
     return Entry(
         verb=verb,
@@ -69,8 +69,8 @@ def entry_of(
         host=host,
         vm=vm,
         vm_uuid=vm_uuid,
-        slot=_named(told, "slot"),
-        gpu=_named(told, "gpu"),
+        slot=_only(told, "slot"),
+        gpu=_only(told, "gpu"),
         steps=told,
     )
 
@@ -83,6 +83,7 @@ def findings(context: Context) -> tuple[Finding, ...]:
     return (Finding(kind="journal", host=None, vm=None, slot=None, text=problem),)
 
 
-def _named(told: Sequence[Mapping[str, object]], key: str) -> str | None:
-    """What the steps name under a key, sorted; None where none does."""
-    return ", ".join(sorted({str(step[key]) for step in told if step.get(key) is not None})) or None
+def _only(told: Sequence[Mapping[str, object]], key: str) -> str | None:
+    """What all steps that have the key name under it; None where they name nothing, or several."""
+    found = {str(step[key]) for step in told if step.get(key) is not None}
+    return found.pop() if len(found) == 1 else None

@@ -26,7 +26,8 @@ class Entry:
     """What a run is about to do to one host.
 
     `verb`: attach, detach, reconcile or scheduler. `why`: the wish or the cause, in words. `vm` is a name, `vm_uuid` finds
-    it after it was renamed. `gpu`: PCI address. `steps`: the plan's, as `-o json` prints them.
+    it after it was renamed. `gpu`: PCI address; None, as for `slot`, where there are several. `steps`: the plan's, as
+    `-o json` prints them.
     """
 
     verb: str
