@@ -10,7 +10,7 @@ from vgpumgr.link import ssh
 from vgpumgr.link.deadlines import Bounded, Deadlines, humanize
 from vgpumgr.link.hypervisor import Hypervisor
 from vgpumgr.link.program import Program
-from vgpumgr.link.tunnel import STAGE
+from vgpumgr.link.tunnel import STAGE, SocketFolder
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -29,6 +29,7 @@ class HostLink:
         program: Program,
         opening: Bounded[Hypervisor] | None,
         *,
+        folder: SocketFolder,
         libvirt_s: float,
     ) -> None:
         self.host = connection.endpoint.host
@@ -36,6 +37,7 @@ class HostLink:
         self.program = program
         self._connection = connection
         self._opening = opening
+        self._folder = folder
         self._libvirt_s = libvirt_s
 
     def hypervisor(self) -> Hypervisor:
@@ -50,7 +52,7 @@ class HostLink:
     def close(self) -> None:
         """End the program's session, libvirt, the connection, in this order; takes a few seconds at most."""
         self.program.close()
-        _close(self._connection, self._opening)
+        _close(self._connection, self._opening, self._folder)
 
     def abort(self) -> None:
         """Cut the connection, whatever runs on it: every call under way, in any thread, fails soon. `close` comes after."""
@@ -70,17 +72,18 @@ def connect(endpoint: Endpoint, *, deadlines: Deadlines | None = None, hyperviso
     limits = deadlines or Deadlines()
     connection = ssh.open_connection(endpoint, limits)
     opening: Bounded[Hypervisor] | None = None
+    folder = SocketFolder()
     try:
         if hypervisor:
-            opening = Bounded(lambda: Hypervisor.open(connection, limits), name="libvirt-open")
+            opening = Bounded(lambda: Hypervisor.open(connection, folder, limits), name="libvirt-open")
         program = Program.start(connection, limits)
     except BaseException:
-        _close(connection, opening)
+        _close(connection, opening, folder)
         raise
-    return HostLink(connection, program, opening, libvirt_s=limits.libvirt)
+    return HostLink(connection, program, opening, folder=folder, libvirt_s=limits.libvirt)
 
 
-def _close(connection: ssh.SshConnection, opening: Bounded[Hypervisor] | None) -> None:
+def _close(connection: ssh.SshConnection, opening: Bounded[Hypervisor] | None, folder: SocketFolder) -> None:
     """Libvirt first, while its tunnel still stands; but one that is still being opened goes with its connection."""
     opened = None if opening is None or not opening.done else _outcome(opening)
     if opened is not None:
@@ -90,6 +93,7 @@ def _close(connection: ssh.SshConnection, opening: Bounded[Hypervisor] | None) -
         late = _outcome(opening)
         if late is not None:
             late.close()
+    folder.remove()
 
 
 def _outcome(opening: Bounded[Hypervisor]) -> Hypervisor | None:

@@ -32,10 +32,29 @@ _CHUNK = 65536
 STAGE = "libvirt"
 
 
+class SocketFolder:
+    """A 0700 directory for one socket, whose path leaves room for the socket's name.
+
+    Whoever opens and closes the link makes and removes it. The tunnel's thread must not: on a busy machine it may come to
+    make it when the program is already ending, and it would stay.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="vgpumgr-"))
+        if len(str(self.path)) > _PATH_LIMIT:
+            self.path.rmdir()
+            self.path = Path(tempfile.mkdtemp(prefix="vgpumgr-", dir="/tmp"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    def remove(self) -> None:
+        """It and what is in it; again does nothing."""
+        self._remove()
+
+
 class Tunnel:
     """One libvirt connection's way to the host. `path` is where libvirt's client is to connect, once."""
 
-    def __init__(self, connection: SshConnection, *, timeout_s: float) -> None:
+    def __init__(self, connection: SshConnection, folder: SocketFolder, *, timeout_s: float) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
         self._said = ""
@@ -43,15 +62,15 @@ class Tunnel:
         self._state = threading.Lock()
         self._command: RemoteCommand | None = None
         self._replay: bytearray | None = bytearray()  # what libvirt sent while the far end may still be changed
-        self._folder = _make_folder()
-        self.path = str(self._folder / "s")
+        self._folder = folder
+        self.path = str(folder.path / "s")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._listener.bind(self.path)
             self._listener.listen(1)
         except BaseException:
             self._listener.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            folder.remove()
             raise
         # At interpreter exit daemon threads stop where they are, and libvirt's last words would wait for the pump.
         self._at_exit = weakref.finalize(self, _release, self._folder, sockets := [self._listener])
@@ -99,7 +118,7 @@ class Tunnel:
         try:
             ours, _ = self._listener.accept()
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
         with self._state:
             self._sockets.append(ours)
         if self._ended.is_set():
@@ -147,20 +166,11 @@ class Tunnel:
         return command
 
 
-def _make_folder() -> Path:
-    """A 0700 directory whose path leaves room for a socket's name."""
-    folder = Path(tempfile.mkdtemp(prefix="vgpumgr-"))
-    if len(str(folder)) > _PATH_LIMIT:
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="vgpumgr-", dir="/tmp"))
-    return folder
-
-
-def _release(folder: Path, sockets: list[socket.socket]) -> None:
+def _release(folder: SocketFolder, sockets: list[socket.socket]) -> None:
     for one in sockets:
         _shut(one)
         one.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    folder.remove()
 
 
 def _shut(one: socket.socket) -> None:
