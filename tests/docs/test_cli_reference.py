@@ -76,7 +76,7 @@ def commands_of(page: Path) -> list[str]:
     """The command lines in a page's blocks: to a comment, a `;`, a pipe, a `>` or an explanation. No usage lines."""
     blocks = page.read_text(encoding="utf-8").split("```")[1::2]
     found = (re.match(r"(?:\$ )?(vgpumgr .*)", line) for block in blocks for line in block.splitlines())
-    return [re.split(r"\s{2,}|\s*[;|>](?!U)|\s+#", line[1])[0] for line in found if line and "…" not in line[1]]
+    return [re.split(r"\s{2,}|\s*[;|>&](?!U)|\s+#", line[1])[0] for line in found if line and "…" not in line[1]]
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

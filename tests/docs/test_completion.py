@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr.core import profiles
+from vgpumgr.store.journal import Entry, Journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +79,7 @@ def environment(site: Path, **more: str) -> dict[str, str]:
         "PYTHONPATH": f"{site / 'guard'}:{ROOT}",
         "IMPORTED": str(site / "imported"),
         "VGPUMGR_INVENTORY": str(site / "inventory"),
+        "VGPUMGR_STORE": str(site / "store.sqlite"),
         **more,
     }
 
@@ -153,6 +155,24 @@ def test_tab_reaches_no_host_and_loads_nothing_that_could(site: Path, line: str)
         timeout=60,
     )
     assert stopped.returncode == 99
+
+
+def test_a_vm_that_the_journal_has_seen_is_offered_too(site: Path, tmp_path: Path) -> None:
+    """One that was only ever attached by hand; a journal that is no journal offers nothing more."""
+    journal = Journal(tmp_path / "store.sqlite", warn=pytest.fail)
+    journal.begin(Entry(verb="attach", why="", host="kvm01", vm="hand01"), by="anna@ctl1", at="2026-11-21T12:00:00Z")
+    (tmp_path / "torn").write_bytes(b"no database at all")
+    seen, torn = str(journal.path), str(tmp_path / "torn")
+    assert offered(site, "vgpumgr show h", VGPUMGR_STORE=seen) == ["hand01"]
+    assert offered(site, "vgpumgr history ", VGPUMGR_STORE=seen) == [
+        "hand01",
+        "vm02",
+        "vm03",
+        "web01",
+        "kvm01",
+        "kvm02",
+    ]
+    assert offered(site, "vgpumgr show ", VGPUMGR_STORE=torn) == ["vm02", "vm03", "web01"]
 
 
 @pytest.mark.parametrize("folder", ["broken", "nosuch"])

@@ -16,7 +16,7 @@ import vgpumgr
 from tests.schemas import published
 from vgpumgr import errors
 from vgpumgr.controller import job_files
-from vgpumgr.core import changes, claims, listing, scheduler, snapshot
+from vgpumgr.core import changes, claims, listing, scheduler, scheduling, scheduling_rows, snapshot
 from vgpumgr.core.inventory import model
 
 CODE = Path(vgpumgr.__file__).parent
@@ -51,6 +51,16 @@ def test_every_object_of_the_code_has_a_schema_and_every_schema_an_object() -> N
     """Each `vgpumgr.THING/1` in the command line's source has docs/schemas/THING-1.json, and the other way round."""
     source = "".join(file.read_text(encoding="utf-8") for file in sorted((CODE / "cli").glob("*.py")))
     assert set(re.findall(r'"vgpumgr\.([a-z]+)/1"', source)) == set(THINGS) - {published.ERROR}
+
+
+def test_the_index_names_every_schema_with_the_command_that_prints_it() -> None:
+    """docs/schemas/README.md: each file once, and each command of a schema's title."""
+    index = (published.FOLDER / "README.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| \[([a-z]+)-1\.json\]", index, re.MULTILINE)) == sorted(published.schemas())
+    for thing in THINGS:
+        (row,) = [line for line in index.splitlines() if line.startswith(f"| [{thing}-1.json]")]
+        words = set(re.findall(r"[a-z]+", published.schemas()[thing]["title"].lower())) - {"of", "and"}
+        assert words <= set(re.findall(r"[a-z]+", row.lower())), thing
 
 
 @pytest.mark.parametrize("thing", THINGS)
@@ -151,6 +161,17 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
     host = schemas["inventory"]["properties"]["hosts"]["items"]["properties"]
     slot = host["vms"]["items"]["properties"]["slots"]["items"]["properties"]
     file = schemas["install"]["properties"]["files"]["items"]["properties"]
+    gpu = defined("gpu_scheduler", "properties")
+    difference = gpu["differences"]["items"]["properties"]
+    assert gpu["policy"]["enum"] == [*scheduler.POLICIES, None]
+    assert gpu["persistent"]["properties"]["state"]["enum"] == [
+        scheduling.NONE,
+        scheduling.LOADED,
+        scheduling.PENDING_REBOOT,
+        None,
+    ]
+    assert difference["kind"]["enum"] == [scheduling.DRIFT, scheduling.PENDING, scheduling.UNVERIFIED]
+    assert gpu["state"]["enum"] == [scheduling_rows.OK, *difference["kind"]["enum"], scheduling_rows.UNDECLARED, None]
     assert defined("framework", "enum") == [snapshot.MDEV_PF, snapshot.MDEV_VF, snapshot.VENDOR_VFIO, None]
     assert defined("mode", "enum") == [*model.MODES, None]
     assert defined("vgpu", "properties", "origin", "enum") == [listing.OURS, listing.FOREIGN, None]

@@ -23,9 +23,11 @@ pytestmark = pytest.mark.lab
 
 HOST, VM, DECLARED = "kvm01", "vm21", "vm22"
 ON = ("--on", HOST)
+GPU = ("--gpu-id", "0000:81:00.0")
+FIXED = ("--policy", "fixed-share", "--time-slice", "2ms")
 KVM01 = f"""\
 vgpumgr_gpus:
-  "0000:81:00.0": {{mode: mixed-size}}
+  "0000:41:00.0": {{scheduler: {{policy: best-effort}}}}
 vgpumgr_vms:
   {DECLARED}: {{vgpu0: {{profile: 4Q}}}}
 """
@@ -44,6 +46,8 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "render": (("render", VM, *ON), "render", 0),
     "history": (("history",), "history", 0),
     "inventory check": (("inventory", "check"), "inventory", 0),
+    "scheduler show": (("scheduler", "show", HOST), "scheduler", 0),
+    "scheduler set --check": (("scheduler", "set", *ON, *GPU, *FIXED, "--check"), "plan", 3),
     "install cron": (("install", "cron"), "install", 0),
     "install timer": (("install", "timer"), "install", 0),
     "lab status": (("lab", "status"), "lab", 0),
@@ -107,8 +111,6 @@ def commands(group: click.Group, path: tuple[str, ...]) -> Iterator[str]:
     ("arguments", "code"),
     [
         (("attach", "nosuchvm", "--profile", "4Q"), 2),
-        (("attach", VM, "--profile", "5Q", *ON), 2),
-        (("list", "nosuchhost"), 2),
         (("list", "--nosuchoption"), 2),
         (("detach", DECLARED, *ON), 2),
         (("attach", DECLARED, "--profile", "8Q", *ON), 5),
@@ -123,7 +125,7 @@ def test_what_fails_says_so_in_one_object(site: Site, arguments: tuple[str, ...]
 
 
 def test_a_dead_host_is_in_the_object_of_those_that_answer(site: Site, tmp_path: Path) -> None:
-    """list, discover, profiles and plan: exit 4, what is known on stdout, and the same error in both places."""
+    """Each command about hosts: exit 4, what is known on stdout, and the same error in both places."""
     inventory = tmp_path / "inventory"
     shutil.copytree(site.inventory, inventory)
     hosts = inventory / "hosts.yml"
@@ -131,8 +133,13 @@ def test_a_dead_host_is_in_the_object_of_those_that_answer(site: Site, tmp_path:
     assert record is not None
     text = hosts.read_text(encoding="utf-8").replace(f"ansible_port: {record.host('kvm02').port}", "ansible_port: 1")
     hosts.write_text(text, encoding="utf-8")
-    for thing in ("list", "discover", "profiles", "plan"):
-        ran = vgpumgr(site.lab, "-i", str(inventory), "-o", "json", thing, code=4)
+    for thing, words in {
+        "list": ["list"],
+        "discover": ["discover"],
+        "plan": ["plan"],
+        "scheduler": ["scheduler", "show"],
+    }.items():
+        ran = vgpumgr(site.lab, "-i", str(inventory), "-o", "json", *words, code=4)
         document = Ran(arguments=ran.arguments, code=4, out=ran.out, err="").document
         assert published.problems(thing, document) == []
         (error,) = document["errors" if thing == "plan" else "unreached"]

@@ -1,4 +1,4 @@
-"""What TAB offers where a name is wanted: from the inventory's files and the catalogue, never from a host.
+"""What TAB offers where a name is wanted: from the inventory's files, the journal and the catalogue, never from a host.
 
 Each function has the signature of click's shell_complete. What cannot be read offers nothing: an error has no place in the
 middle of a line that somebody types.
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from vgpumgr.core.inventory import HostDeclaration, Inventory
+    from vgpumgr.store.names import Known
 
     Source = Callable[[click.Context], Iterable[str]]
     Completer = Callable[[click.Context, click.Parameter, str], Any]
@@ -45,8 +46,14 @@ def hosts(context: click.Context) -> Iterable[str]:
 
 @_offering
 def vms(context: click.Context) -> Iterable[str]:
-    """The declared VMs, of the host of --on where it stands on the line already."""
-    return sorted(vm for host in _hosts_asked(context) for vm in host.vms)
+    """The declared VMs, of the host of --on where it stands on the line already, and those the journal has seen."""
+    return _vm_names(context)
+
+
+@_offering
+def vms_and_hosts(context: click.Context) -> Iterable[str]:
+    """What a history may be asked for."""
+    return *_vm_names(context), *_inventory(context).hosts
 
 
 @_offering
@@ -101,12 +108,24 @@ def folders(_context: click.Context, _parameter: click.Parameter, incomplete: st
     return [CompletionItem(incomplete, type="dir")]
 
 
+def _vm_names(context: click.Context) -> list[str]:
+    return sorted({*(vm for host in _hosts_asked(context) for vm in host.vms), *_seen().vms})
+
+
 def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
     """The host that --on names or that declares the VM; every host where the line says neither."""
     inventory = _inventory(context)
     on, vm = context.params.get("on"), _vm(context)
     found = inventory.hosts.get(on) if on else inventory.host_of_vm(vm) if vm else None
     yield from inventory.hosts.values() if found is None else (found,)
+
+
+def _seen() -> Known:
+    """The names in the journal; none where there is no journal."""
+    from vgpumgr.cli.wiring import store_path
+    from vgpumgr.store.names import known
+
+    return known(store_path())
 
 
 def _vm(context: click.Context) -> str | None:

@@ -71,7 +71,7 @@ _SHELLS: dict[str, type[ShellComplete]] = {
 def completion(_settings: Settings, *, shell: str) -> None:
     """Print the script that makes TAB complete commands, options, VMs, hosts, slots, GPUs and profiles in a shell.
 
-    TAB reads the inventory's files and the catalogue of profiles, and reaches no host.
+    TAB reads the inventory's files, the journal and the catalogue of profiles, and reaches no host.
 
     For this shell only:
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli import output
+from vgpumgr.cli import candidates, output
 from vgpumgr.cli.options import Settings, common_options
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class _Since(click.ParamType[datetime.datetime]):
 
 
 @click.command()
-@click.argument("name", required=False, metavar="[VM|HOST]")
+@click.argument("name", required=False, metavar="[VM|HOST]", shell_complete=candidates.vms_and_hosts)
 @click.option(
     "--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="The newest N and no more."
 )
