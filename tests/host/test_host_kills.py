@@ -112,8 +112,10 @@ def test_a_park_that_was_killed_leaves_it_there_or_gone_and_it_comes_back_the_sa
     assert host.entries() == [make_entry(framework)]
 
 
-_POINTS = {1: ("looked", "set-graphics", "read-back")}
-_POINTS[2] = (*_POINTS[1], "set-nvenc0", "set-nvenc1")
+_POINTS: dict[int, tuple[str, ...]] = {
+    1: ("looked", "set-graphics", "read-back"),
+    2: ("looked", "set-nvenc0", "set-nvenc1", "set-graphics", "read-back"),
+}
 
 
 @pytest.mark.parametrize(("api", "point"), [(api, point) for api, points in _POINTS.items() for point in points])

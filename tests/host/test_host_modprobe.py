@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.host.fakehost import CONF, Asker, FakeHost, make_modprobe_step, no_nvml
+from vgpumgr.host.executor import at_nothing
 from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def why(snapshot: dict[str, Any], what: str) -> str:
     return "; ".join(row["why"] for row in snapshot["unknown"] if row["what"] == what)
 
 
-def execute(host: FakeHost, step: dict[str, Any], at: Callable[[str], None] | None = None) -> dict[str, Any]:
-    server = Server(host.root, nvml=no_nvml, **({"at": at} if at else {}))
+def execute(host: FakeHost, step: dict[str, Any], at: Callable[[str], None] = at_nothing) -> dict[str, Any]:
+    server = Server(host.root, nvml=no_nvml, at=at)
     asker = Asker(server.answer)
     asker.lock()
     answer = asker.execute(step)

@@ -38,7 +38,7 @@ def two_gpus(root: Path, framework: str = MDEV_VF) -> FakeHost:
         ({"nvmlDeviceGetMigMode": pynvml.NVML_ERROR_UNKNOWN}, None),
     ],
 )
-def test_the_mode_is_read_or_unknown(tmp_path: Path, settings: dict[str, int], mode: str | None) -> None:
+def test_the_mode_is_read_or_unknown(tmp_path: Path, settings: dict[str, Any], mode: str | None) -> None:
     snapshot = observe(two_gpus(tmp_path), FakeNvml(**settings))
     assert snapshot["gpus"][0]["mode"] == mode
     assert any(row["what"] == "gpus[0].mode" for row in snapshot["unknown"]) == (mode is None)
@@ -86,7 +86,8 @@ def test_one_gpu_that_does_not_tell_makes_active_unknown_if_it_holds_vgpus(tmp_p
 def test_any_function_may_fail_and_the_rest_is_told(tmp_path: Path, function: str, number: int) -> None:
     host = two_gpus(tmp_path, VENDOR)
     host.make_vgpu("0000:41:00.5", 560, None)
-    nvml = FakeNvml(active=1, **{function: number})
+    fail: dict[str, Any] = {function: number}
+    nvml = FakeNvml(active=1, api=2, **fail)
     answer = json.loads(Server(host.root, nvml=lambda: nvml).answer(b'{"id":1,"do":"observe","wait_s":0}'))["ok"]
     assert [gpu["uuid"] for gpu in answer["gpus"]] == [UUID_A, UUID_B]
 

@@ -23,6 +23,7 @@ from tests.host.fakehost import (
     make_setting,
 )
 from tests.host.fakenvml import EQUAL_SHARE, FIXED_SHARE, GRAPHICS, FakeNvml
+from vgpumgr.host.executor import at_nothing
 from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ def rows(snapshot: dict[str, Any]) -> list[dict[str, str]]:
     return [row for row in snapshot["unknown"] if "scheduler" in row["what"]]
 
 
-def execute(host: FakeHost, nvml: FakeNvml, step: dict[str, Any], at: Callable[[str], None] | None = None) -> Any:
-    server = Server(host.root, nvml=lambda: nvml, write=host.driver_write, **({"at": at} if at else {}))
+def execute(host: FakeHost, nvml: FakeNvml, step: dict[str, Any], at: Callable[[str], None] = at_nothing) -> Any:
+    server = Server(host.root, nvml=lambda: nvml, write=host.driver_write, at=at)
     asker = Asker(server.answer)
     asker.lock()
     answer = asker.execute(step)
@@ -302,7 +303,8 @@ def test_the_driver_that_refuses_for_an_idle_vgpu_is_quoted(host: FakeHost, api:
     ],
 )
 def test_any_refusal_keeps_its_function_and_number(host: FakeHost, function: str, code: int) -> None:
-    error = execute(host, FakeNvml(host=host, **{function: code}), make_scheduler_step())["err"]
+    fail: dict[str, Any] = {function: code}
+    error = execute(host, FakeNvml(host=host, **fail), make_scheduler_step())["err"]
     assert (error["kind"], error["function"], error["code"]) == ("NvmlRefused", function, code)
 
 
