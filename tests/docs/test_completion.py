@@ -192,14 +192,23 @@ def test_the_lines_own_inventory_counts(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shell", "answer"), [("zsh", ["plain", "web01", "_"]), ("fish", ["plain,web01"])], ids=["zsh", "fish"]
+    ("shell", "typed", "answer"),
+    [
+        ("zsh", "w", ["plain", "web01", "_"]),
+        ("zsh", "--on=kvm02", ["plain", "--on=kvm02", "_"]),
+        ("fish", "w", ["plain,web01"]),
+        ("fish", "--on=kvm02", ["plain,--on=kvm02"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_zsh_and_fish_are_answered_in_their_own_form(site: Path, shell: str, answer: list[str]) -> None:
-    """zsh gives all words and the index of the one at the cursor, fish the word itself."""
-    word = {"zsh": "2", "fish": "w"}[shell]
+def test_zsh_and_fish_are_answered_in_their_own_form(site: Path, shell: str, typed: str, answer: list[str]) -> None:
+    """zsh gives all words and the index of the one at the cursor, fish the word itself; both replace it whole."""
+    word = {"zsh": "2", "fish": typed}[shell]
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM],
-        env=environment(site, COMP_WORDS="vgpumgr show w", COMP_CWORD=word, _VGPUMGR_COMPLETE=f"{shell}_complete"),
+        env=environment(
+            site, COMP_WORDS=f"vgpumgr show {typed}", COMP_CWORD=word, _VGPUMGR_COMPLETE=f"{shell}_complete"
+        ),
         capture_output=True,
         text=True,
         check=False,

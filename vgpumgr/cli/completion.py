@@ -1,7 +1,8 @@
 """`vgpumgr completion SHELL` prints a shell's script, and `answer` is what the script asks at each TAB.
 
-click's own machinery, with another script for bash: click's gets the line from bash already broken at every colon, and
-PCI addresses are full of them.
+click's own machinery, but for two things: bash gets another script, because click's gets the line from bash already
+broken at every colon, and PCI addresses are full of them; and zsh and fish, which replace a word whole, are given
+`--option=value` where click offers the value alone.
 """
 
 from __future__ import annotations
@@ -58,10 +59,29 @@ class _Bash(shell_completion.ShellComplete):
         return f"{item.type},{item.value}"
 
 
+class _WholeWord(shell_completion.ShellComplete):
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+        found = super().get_completions(args, incomplete)
+        option, equals, _ = incomplete.partition("=")
+        if option.startswith("--") and equals:
+            for item in found:
+                if item.type == "plain":
+                    item.value = f"{option}={item.value}"
+        return found
+
+
+class _Zsh(_WholeWord, shell_completion.ZshComplete):
+    pass
+
+
+class _Fish(_WholeWord, shell_completion.FishComplete):
+    pass
+
+
 _SHELLS: dict[str, type[ShellComplete]] = {
     "bash": _Bash,
-    "zsh": shell_completion.ZshComplete,
-    "fish": shell_completion.FishComplete,
+    "zsh": _Zsh,
+    "fish": _Fish,
 }
 
 
