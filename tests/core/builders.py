@@ -19,6 +19,8 @@ from vgpumgr.core import (
     simulate,
     snapshot,
 )
+from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
+from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
 from vgpumgr.core.observed import HostView
 from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Gpu, HostSnapshot, LedgerEntry, Parent, Vgpu, VgpuType
@@ -127,6 +129,13 @@ def scheduler_state(
             for engine in engines
         ),
     )
+
+
+def declared_scheduler(item: Gpu, wanted: scheduler.SchedulerWish) -> GpuDeclaration:
+    """The GPU as an inventory declares it."""
+    where = Location(file="host_vars/kvm01.yml", line=3)
+    declared = SchedulerDeclaration(wish=wanted, where=where)
+    return GpuDeclaration(gpu=item.pci, mode=None, scheduler=declared, where=where)
 
 
 def domain(name: str) -> Domain:

@@ -37,8 +37,9 @@ def closing(result: SchedulerResult, elapsed_s: float) -> str:
 
 def cells(row: SchedulerRow) -> dict[str, object]:
     """A table's row. A value with a question mark was set and cannot be read back now; a dash is known to be none."""
-    idle = row.policy == scheduler.BEST_EFFORT
+    none = row.policy == scheduler.BEST_EFFORT
     set_to = row.remembered
+    fixed = none or (set_to is not None and set_to.arr is False)
     slice_ns = set_to.time_slice_ns if set_to else None
     if set_to and set_to.frequency_hz and slice_ns is None:
         slice_ns = scheduler.slice_of(set_to.frequency_hz)
@@ -49,9 +50,9 @@ def cells(row: SchedulerRow) -> dict[str, object]:
         "gpu": row.pci,
         "board": row.board,
         "policy": row.policy,
-        "slice": _cell(row.time_slice_ns, slice_ns, idle=idle, show=scheduler.show_ms),
-        "freq": _cell(row.frequency_hz, set_to.frequency_hz if set_to else None, idle=idle, show=str),
-        "factor": _cell(row.averaging_factor, set_to.averaging_factor if set_to else None, idle=idle, show=str),
+        "slice": _cell(row.time_slice_ns, slice_ns, none=none, show=scheduler.show_ms),
+        "freq": _cell(row.frequency_hz, set_to.frequency_hz if set_to else None, none=fixed, show=str),
+        "factor": _cell(row.averaging_factor, set_to.averaging_factor if set_to else None, none=fixed, show=str),
         "persistent": ("-" if row.persistent.state else None)
         if found is None
         else (scheduler.describe(setting) if setting else found.text),
@@ -62,12 +63,12 @@ def cells(row: SchedulerRow) -> dict[str, object]:
     }
 
 
-def _cell(seen: int | None, set_to: int | None, *, idle: bool, show: Callable[[int], str]) -> str | None:
+def _cell(seen: int | None, set_to: int | None, *, none: bool, show: Callable[[int], str]) -> str | None:
     if seen is not None:
         return show(seen)
     if set_to is not None:
         return f"{show(set_to)}?"
-    return "-" if idle else None
+    return "-" if none else None
 
 
 def _line(step: changes.Step, plan: GpuPlan) -> str:

@@ -106,18 +106,23 @@ def options_line(gpu: PciAddress, value: int) -> str:
     return f'options nvidia {PER_DEVICE}="pci={gpu};{_dword(value)}"'
 
 
+def places(file: ModprobeFile, name: str) -> tuple[str, ...]:
+    """FILE:LINE of each place in a file that sets a parameter of the module."""
+    return tuple(f"{file.path}:{one.line}" for one in _settings((file,), name))
+
+
 def warnings(files: Sequence[ModprobeFile], gpu: PciAddress) -> tuple[str, ...]:
     """What a person should know of these files before they are relied on."""
     found: list[str] = []
     for name in (PER_DEVICE, EVERY_DEVICE):
-        places = [f"{one.path}:{one.line}" for one in _settings(files, name)]
-        if len(places) > 1:
-            rest = ", ".join(places[:-1])
-            found.append(f"{name} is set {len(places)} times: only the last, {places[-1]}, has an effect, not {rest}")
-    every = _last(files, EVERY_DEVICE)
-    if every is not None and _find(every, None, KEY) is not None:
+        every = [place for file in sorted(files, key=lambda file: file.path) for place in places(file, name)]
+        if len(every) > 1:
+            rest = ", ".join(every[:-1])
+            found.append(f"{name} is set {len(every)} times: only the last, {every[-1]}, has an effect, not {rest}")
+    whole = _last(files, EVERY_DEVICE)
+    if whole is not None and _find(whole, None, KEY) is not None:
         found.append(
-            f"{every.path}:{every.line} sets {KEY} for every GPU; the value for GPU {gpu} alone stands above it (inferred)"
+            f"{whole.path}:{whole.line} sets {KEY} for every GPU; the value for GPU {gpu} alone stands above it (inferred)"
         )
     return tuple(found)
 
