@@ -35,14 +35,14 @@ VENDOR_VFIO = "vendor-vfio"  # kernels where the driver dropped mdev: nvidia/cur
 LOCKED = "Locked"  # owner
 NOT_LOCKED = "NotLocked"
 CHANGED = "Changed"  # expected, found: nothing was written
-IN_USE = "InUse"  # vm (its owner's name), holders (one line each): nothing was written
-SYSFS_REFUSED = "SysfsRefused"  # path, errno, read_back
+IN_USE = "InUse"  # vm (its owner, or null), holders (one line each): nothing was written, else the message says what
+SYSFS_REFUSED = "SysfsRefused"  # path (below /sys, or in /etc/modprobe.d), errno, read_back
 DEADLINE = "Deadline"  # path: the write had not returned in time; it may still happen
 LEDGER_BROKEN = "LedgerBroken"  # path
 NOT_ROOT = "NotRoot"
 BAD_REQUEST = "BadRequest"
 INTERNAL = "Internal"
-NVML_REFUSED = "NvmlRefused"  # function, code (NVML's number); message has NVML's text
+NVML_REFUSED = "NvmlRefused"  # function, code (NVML's number; 0: taken, without effect); message has NVML's text
 
 # scheduler policies, as people write them
 BEST_EFFORT = "best-effort"
@@ -243,7 +243,7 @@ class Step(TypedDict):
 
     verb create_vgpu: expect "empty" (no vGPU there, no other entry) or "same" (a vGPU of this type and uuid is there
     and is to be entered as ours). verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
-    entry is left).
+    entry is left). verb park_vgpu: expect "present"; the vGPU goes, and its entry, which must be made, stays as it is.
     """
 
     verb: str
@@ -274,7 +274,10 @@ class SchedulerSetting(TypedDict):
 
 
 class SchedulerStep(TypedDict):
-    """verb set_scheduler: every engine of the GPU gets the setting. `expect`: the policy of each engine, as was read."""
+    """verb set_scheduler: every engine of the GPU gets the setting. `expect`: the policy of each engine, as was read.
+
+    An engine that has the wanted policy already passes, too. Graphics must take it; what else does not is the answer's note.
+    """
 
     verb: str
     gpu: str
@@ -285,7 +288,10 @@ class SchedulerStep(TypedDict):
 
 
 class ModprobeStep(TypedDict):
-    """verb write_modprobe: the file /etc/modprobe.d/NAME.conf gets this text (null: it goes); expect: its text before."""
+    """verb write_modprobe: the file /etc/modprobe.d/NAME.conf gets this text (null: it goes); expect: its text before.
+
+    A file that has the text already passes, too. A symbolic link is refused (SysfsRefused, ELOOP).
+    """
 
     verb: str
     path: str
