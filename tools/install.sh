@@ -5,10 +5,11 @@ set -euo pipefail
 venv=$1
 
 # python3-venv, python3-dev: for Debian's own Python. The rest: libvirt's client library to build libvirt-python against,
-# and what a simulated host is made of (docs/lab.md).
+# what a simulated host is made of (docs/lab.md), and qemu-utils, without which libvirt reverts no snapshot.
 packages=(
   gcc libc6-dev libvirt-dev pkg-config python3 python3-dev python3-venv
-  fuse3 iproute2 libvirt-clients libvirt-daemon libvirt-daemon-system openssh-client openssh-server qemu-system-x86 util-linux
+  fuse3 iproute2 libvirt-clients libvirt-daemon libvirt-daemon-system openssh-client openssh-server qemu-system-x86 qemu-utils
+  util-linux
 )
 
 missing=()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +18,8 @@ from vgpumgr.cli.options import Settings, common_options
 if TYPE_CHECKING:
     from vgpumgr.controller.results import FleetConsent, FleetPlan, ReconcileResult, UnitResult
 
+# True of a host for as long as it is as it is: no news every night.
+_STANDING = frozenset({"will-not-start", "not-built", "initramfs"})
 _LIMIT = click.option(
     "--limit", multiple=True, metavar="HOSTS", help="These hosts only: names or patterns, separated by commas."
 )
@@ -72,16 +75,20 @@ def reconcile(settings: Settings, *, limit: tuple[str, ...], deadline: float, co
 def _run(
     settings: Settings, *, check: bool, limit: tuple[str, ...], deadline: float, confirm_destroys: int | None
 ) -> int:
-    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.cli.wiring import build_context, store_path
     from vgpumgr.controller import reconcile as use_case
+    from vgpumgr.store.only_one import only_one
 
+    settings = replace(settings, check=check)
     options = use_case.ReconcileOptions(
         limit=tuple(name for text in limit for name in text.split(",") if name),
         confirm_destroys=confirm_destroys,
         host_deadline_s=deadline,
     )
     started = time.monotonic()
-    result = use_case.reconcile(build_context(settings), options, _consent(settings, check=check))
+    context = build_context(settings)
+    with nullcontext() if check else only_one(store_path(), context.by):
+        result = use_case.reconcile(context, options, _consent(settings, check=check))
     _print(settings, result, time.monotonic() - started)
     codes = [error.exit_code for error in result.problems]
     return output.worst_exit([*codes, 3 if check and result.fleet.changed else 0])
@@ -121,10 +128,12 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
 
 
 def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
-    trouble = bool(result.problems)
-    for finding in result.fleet.findings:
-        output.print_warning(settings, str(finding))
-    output.print_findings(settings, (finding for plan in result.fleet.plans for finding in plan.findings))
+    quiet = settings.quiet and not result.problems and not result.fleet.changed
+    if not quiet:
+        for note in result.fleet.findings:
+            output.print_warning(settings, str(note))
+    found = [finding for plan in result.fleet.plans for finding in plan.findings]
+    output.print_findings(settings, (one for one in found if not (quiet and one.kind in _STANDING)))
     for host, unit in result.failed:
         assert unit.error is not None
         output.print_error(settings, output.about(unit.error, f"{host}: {unit.unit.job.subject}"))
@@ -132,7 +141,7 @@ def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: fl
         output.print_error(settings, error)
     if result.guard is not None:
         output.print_error(settings, result.guard)
-    if trouble or result.fleet.changed or not settings.quiet:
+    if not quiet:
         for line in fleet_text.closing(result, elapsed_s):
             output.echo(line)
 

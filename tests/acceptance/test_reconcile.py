@@ -1,0 +1,196 @@
+"""plan and reconcile on a fleet of three frameworks: what is declared is kept, and nothing else is touched."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance import domains, truth
+from tests.acceptance.command import Ran, vgpumgr, vgpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+HOSTS = ("kvm01", "kvm02", "kvm03")
+DECLARED = {"vm01", "vm02", "vm03", "vm04", "vm31", "vm33", "vm35", "vm32"}
+BY_HAND = "removed by hand: the host has not rebooted since it was made"
+REBOOTED = "the host has rebooted since it was made"
+
+
+@pytest.fixture(scope="module")
+def fleet(lab_factory: LabFactory) -> Iterator[Lab]:
+    """mixed-fleet, served once."""
+    lab = lab_factory("mixed-fleet", shared=False)
+    vgpumgr(lab, "reconcile", "-o", "json")
+    yield lab
+    lab.down()
+
+
+def reconcile(lab: Lab, *arguments: str, code: int = 0) -> Ran:
+    return vgpumgr(lab, "reconcile", *arguments, code=code)
+
+
+def causes(ran: Ran) -> dict[str, str]:
+    """VM → cause of its drift."""
+    return {row["vm"]: row["cause"] for row in ran.document["drift"]}
+
+
+def ours(lab: Lab) -> dict[str, tuple[str, str, str]]:
+    """VM → (host, GPU, device) of every vGPU of ours."""
+    return {
+        row["vm"]: (row["host"], row["gpu"], row["uuid"] or row["vf"]) for row in vgpus(lab) if row["origin"] == "ours"
+    }
+
+
+def foreign(lab: Lab) -> list[Any]:
+    return [row for row in vgpus(lab) if row["origin"] == "foreign"]
+
+
+def kinds(ran: Ran) -> dict[str | None, str]:
+    """VM → kind of its finding; what is true of libvirt 9.0 all the time left out."""
+    return {row["vm"]: row["kind"] for row in ran.document["findings"] if row["kind"] != "will-not-start"}
+
+
+def test_every_declared_vm_is_served_on_its_host(fleet: Lab) -> None:
+    rows = vgpus(fleet)
+    assert {row["vm"] for row in rows if row["origin"] == "ours"} == DECLARED
+    assert {row["state"] for row in rows if row["origin"] == "ours"} == {"bound"}
+    for row in rows:
+        assert (row["uuid"] or row["vf"]) in truth.hardware(fleet, row["host"])
+
+
+def test_again_changes_nothing_and_writes_nothing_anywhere(fleet: Lab) -> None:
+    before = fleet.revisions(), [truth.kept(fleet, host) for host in HOSTS]
+    ran = reconcile(fleet)
+    assert "all as wanted" in ran.out
+    assert (fleet.revisions(), [truth.kept(fleet, host) for host in HOSTS]) == before
+    assert reconcile(fleet, "--yes", "--quiet").out == ""
+
+
+def test_a_quiet_run_says_nothing_at_all_when_all_is_as_wanted(fleet: Lab) -> None:
+    """What cron would mail."""
+    ran = reconcile(fleet, "--yes", "--quiet")
+    assert (ran.out, ran.err) == ("", "")
+
+
+def test_what_a_hand_and_a_reboot_took_comes_back_as_the_same_devices_and_the_foreign_one_stays(fleet: Lab) -> None:
+    had, strange = ours(fleet), foreign(fleet)
+    fleet.must("kvm01", "bash", "-c", f"'echo 1 > /sys/bus/mdev/devices/{mdev_of(fleet, 'vm02')}/remove'")
+    fleet.must("kvm03", "bash", "-c", f"'echo 1 > /sys/bus/mdev/devices/{mdev_of(fleet, 'vm32')}/remove'")
+    vgpumgr(fleet, "lab", "reboot", "kvm02")
+    checked = reconcile(fleet, "--check", "-o", "json", code=3)
+    assert causes(checked) == {
+        "vm02": BY_HAND,
+        "vm32": BY_HAND,
+        "vm31": REBOOTED,
+        "vm33": REBOOTED,
+        "vm35": REBOOTED,
+    }
+    told = vgpumgr(fleet, "plan", code=3).out
+    assert BY_HAND in told
+    assert REBOOTED in told
+    assert truth.hardware(fleet, "kvm02") == {}
+    done = reconcile(fleet, "-o", "json")
+    assert {step["verb"] for step in done.document["plan"]} == {"create_vgpu"}
+    assert (ours(fleet), foreign(fleet)) == (had, strange)
+    assert len(strange) == 1
+    assert not reconcile(fleet, "-o", "json").document["changed"]
+
+
+def mdev_of(lab: Lab, vm: str) -> str:
+    return next(str(row["uuid"]) for row in vgpus(lab) if row["vm"] == vm)
+
+
+def test_a_dead_host_is_named_with_its_stage_and_the_others_are_served(fleet: Lab) -> None:
+    had = ours(fleet)
+    fleet.must("kvm01", "bash", "-c", f"'echo 1 > /sys/bus/mdev/devices/{mdev_of(fleet, 'vm01')}/remove'")
+    vgpumgr(fleet, "lab", "fault", "kvm03", "ssh-refused")
+    try:
+        ran = reconcile(fleet, code=4)
+        assert "1 host not read" in ran.out
+        assert "error: kvm03: tcp: " in ran.err
+        document = vgpumgr(fleet, "plan", "-o", "json", code=4).out
+        assert '"unreached"' in document
+    finally:
+        vgpumgr(fleet, "lab", "fault", "kvm03", "clear")
+    assert ours(fleet) == had
+
+
+def test_a_vm_taken_out_of_the_inventory_loses_its_vgpu_after_the_question_and_one_attached_by_hand_stays(
+    fleet: Lab, tmp_path: Path
+) -> None:
+    inventory = tmp_path / "inventory"
+    shutil.copytree(fleet.layout.inventory, inventory)
+    (inventory / "host_vars/kvm03.yml").unlink()
+    vgpumgr(fleet, "attach", "vm05", "--profile", "4Q", "--on", "kvm01")
+    had = ours(fleet)
+    asked = reconcile(fleet, "-i", str(inventory), code=2)
+    assert "no longer in the inventory" in asked.out
+    assert "--yes" in asked.err
+    assert ours(fleet) == had
+    reconcile(fleet, "-i", str(inventory), "--yes")
+    assert ours(fleet) == {vm: place for vm, place in had.items() if vm != "vm32"}
+    assert domains.hostdevs(domains.dump(fleet, "kvm03", "vm32")) == {}
+    reconcile(fleet)
+    assert ours(fleet) == had
+    vgpumgr(fleet, "detach", "vm05", "--on", "kvm01", "--yes")
+
+
+def test_a_clone_a_redefined_vm_and_a_reverted_snapshot_are_findings_and_nothing_is_destroyed(fleet: Lab) -> None:
+    for vm in ("vm11", "vm12", "vm13"):
+        vgpumgr(fleet, "attach", vm, "--profile", "4Q", "--on", "kvm01")
+    original = domains.dump(fleet, "kvm01", "vm11")
+    clone = re.sub(r"\s*<uuid>.*?</uuid>", "", original).replace("<name>vm11</name>", "<name>clone11</name>")
+    domains.define(fleet, "kvm01", clone)
+    domains.define(fleet, "kvm01", domains.without_ours(domains.dump(fleet, "kvm01", "vm12")))
+    revert(fleet, "vm13")
+    before = truth.hardware(fleet, "kvm01")
+    ran = reconcile(fleet, "--yes", "-o", "json")
+    assert kinds(ran) == {"clone11": "copied", "vm12": "lost", "vm13": "reverted"}
+    assert not ran.document["changed"]
+    assert truth.hardware(fleet, "kvm01") == before
+    told = reconcile(fleet, "--yes", "--quiet").err
+    assert "vgpumgr detach clone11" in told
+    assert "vgpumgr attach vm13 --profile 4Q" in told
+
+
+def revert(lab: Lab, vm: str) -> None:
+    """The VM's vGPU exchanged, then its definition put back to before that by a snapshot."""
+    old = domains.dump(lab, "kvm01", vm)
+    vgpumgr(lab, "attach", vm, "--profile", "4C", "--on", "kvm01", "--replace", "--yes")
+    snapshot = (
+        "<domainsnapshot><name>before</name><state>shutoff</state><creationTime>1700000000</creationTime>"
+        f"<memory snapshot='no'/>{old}</domainsnapshot>"
+    )
+    lab.must("kvm01", f"cat > /root/s.xml && virsh snapshot-create {vm} /root/s.xml --redefine", text=snapshot)
+    lab.must("kvm01", "virsh", "snapshot-revert", vm, "before")
+
+
+def test_a_killed_attach_is_a_finding_that_its_own_command_ends(fleet: Lab) -> None:
+    leave_pending(fleet, "vm14")
+    before = truth.hardware(fleet, "kvm01")
+    ran = reconcile(fleet, "--yes", "-o", "json")
+    assert kinds(ran)["vm14"] == "pending"
+    assert truth.hardware(fleet, "kvm01") == before
+    vgpumgr(fleet, "attach", "vm14", "--profile", "4Q")
+
+
+def leave_pending(lab: Lab, vm: str) -> None:
+    """What an attach leaves that was killed after its first step: the claim, and nothing that it names."""
+    bare = domains.dump(lab, "kvm01", vm)
+    vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", "kvm01")
+    claimed = domains.dump(lab, "kvm01", vm)
+    vgpumgr(lab, "detach", vm, "--on", "kvm01", "--yes")
+    found = re.search(r"<metadata>.*?</metadata>", claimed, re.DOTALL)
+    assert found is not None
+    metadata = found[0].replace('state="bound"', 'state="pending"')
+    domains.define(lab, "kvm01", re.sub(r"<memory ", lambda _: f"{metadata}<memory ", bare, count=1))
+    assert domains.claim_states(domains.dump(lab, "kvm01", vm)) == {"vgpu0": "pending"}
