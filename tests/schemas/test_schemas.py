@@ -16,7 +16,7 @@ import vgpumgr
 from tests.schemas import published
 from vgpumgr import errors
 from vgpumgr.controller import job_files
-from vgpumgr.core import changes, claims, listing, scheduler, scheduling, scheduling_rows, snapshot
+from vgpumgr.core import changes, claims, drift, listing, observed, scheduler, scheduling, scheduling_rows, snapshot
 from vgpumgr.core.inventory import model
 
 CODE = Path(vgpumgr.__file__).parent
@@ -181,3 +181,32 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
     assert slot["only"]["enum"] == slot["prefer"]["enum"] == [*model.WAYS, None]
     assert slot["compute"]["enum"] == [*scheduler.POLICIES, None]
     assert file["state"]["enum"] == [job_files.ABSENT, job_files.SAME, job_files.OURS, job_files.EDITED]
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        (listing.VgpuRow, ("vgpu",)),
+        (observed.Finding, ("finding",)),
+        (drift.Drift, ("drift",)),
+        (scheduler.EngineState, ("gpu_scheduler", "properties", "engines", "items")),
+        (scheduling.Difference, ("gpu_scheduler", "properties", "differences", "items")),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_what_may_be_none_in_the_code_may_be_null_and_nothing_else(kind: type, where: tuple[str, ...]) -> None:
+    """The values that are printed field by field: the same names, and null exactly where the type says None."""
+    part = defined(*where)
+    assert set(part["required"]) == set(part["properties"]) == set(kind.__annotations__)
+    for name, annotation in kind.__annotations__.items():
+        assert may_be_null(part["properties"][name]) == ("None" in annotation), name
+
+
+def may_be_null(part: dict[str, Any]) -> bool:
+    if "$ref" in part:
+        return may_be_null(defined(part["$ref"].rpartition("/")[2]))
+    if "anyOf" in part:
+        return any(may_be_null(one) for one in part["anyOf"])
+    return None in part.get("enum", []) or "null" in (
+        [part["type"]] if isinstance(part.get("type"), str) else part.get("type", [])
+    )
