@@ -34,7 +34,9 @@ def imported(*arguments: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("attach",), ("list",), ("lab",)], ids=lambda words: " ".join(words) or "alone"
+    "command",
+    [(), ("attach",), ("list",), ("lab",), ("history",), ("install",)],
+    ids=lambda words: " ".join(words) or "alone",
 )
 def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
     """`vgpumgr --help`, and a command's, import neither paramiko nor libvirt, jinja2, yaml or tabulate."""
