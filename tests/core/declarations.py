@@ -7,17 +7,29 @@ from typing import TYPE_CHECKING
 from tests.core import builders
 from vgpumgr.core import names
 from vgpumgr.core.endpoint import Endpoint
-from vgpumgr.core.inventory import HostDeclaration, Location, SlotDeclaration, VmDeclaration
+from vgpumgr.core.inventory import (
+    GpuDeclaration,
+    HostDeclaration,
+    Location,
+    SchedulerDeclaration,
+    SlotDeclaration,
+    VmDeclaration,
+)
 from vgpumgr.core.names import DEFAULT_SLOT, Slot, VmName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vgpumgr.core.scheduler import SchedulerWish
+
 HERE = Location(file="hosts.yml", line=1)
 
 
-def declares(**vms: str | Mapping[str, str]) -> HostDeclaration:
-    """`declares(vm01="4Q", vm02={"vgpu0": "4Q@0000:41:00.0"})`: a profile each, with the GPU after an @ where it matters."""
+def declares(shares: Mapping[str, SchedulerWish] | None = None, /, **vms: str | Mapping[str, str]) -> HostDeclaration:
+    """`declares(vm01="4Q", vm02={"vgpu0": "4Q@0000:41:00.0"})`: a profile each, with the GPU after an @ where it matters.
+
+    `shares`: a GPU's PCI address → its scheduler.
+    """
     found = {
         VmName(name): _vm(name, {DEFAULT_SLOT: slots} if isinstance(slots, str) else slots)
         for name, slots in vms.items()
@@ -29,7 +41,15 @@ def declares(**vms: str | Mapping[str, str]) -> HostDeclaration:
         ),
         policy="spread",
         fgpu_per_gpu={},
-        gpus=(),
+        gpus=tuple(
+            GpuDeclaration(
+                gpu=names.parse_pci_address(pci),
+                mode=None,
+                scheduler=SchedulerDeclaration(wish=wish, where=HERE),
+                where=HERE,
+            )
+            for pci, wish in (shares or {}).items()
+        ),
         vms=dict(sorted(found.items())),
         where=HERE,
     )

@@ -15,6 +15,7 @@ from vgpumgr.core import changes, claims, guards, names, reconciling, simulate
 from vgpumgr.core.domain_xml import Saved
 from vgpumgr.core.names import HostName, VmName, VmUuid
 from vgpumgr.core.reconciling import HostPlan, Unit
+from vgpumgr.core.scheduler import SchedulerWish
 
 if TYPE_CHECKING:
     from vgpumgr.core.observed import HostView
@@ -283,6 +284,41 @@ def test_a_gpu_of_a_declaration_is_the_one_it_lands_on() -> None:
     later = simulate.apply(view, made.steps)
     moved = plan(later, vm01={"vgpu0": "4Q@0000:41:00.0"})
     assert builders.entry_of(simulate.apply(later, moved.steps)).gpu == "0000:41:00.0"
+
+
+PCI = "0000:41:00.0"
+FIXED = {PCI: SchedulerWish(policy="fixed-share", time_slice_ns=2_000_000)}
+
+
+def shared(view: HostView) -> HostPlan:
+    """With a declared scheduler, and vm01 declared with 4Q."""
+    return reconciling.plan_host(view, declares(FIXED, vm01="4Q"), RUN)
+
+
+def test_a_declared_scheduler_is_set_before_vgpus_are_made_so_that_nothing_is_moved() -> None:
+    made = shared(builders.host())
+    assert verbs(made)[:2] == ["set_scheduler", "write_modprobe"]
+    assert "park_vgpu" not in verbs(made)
+    assert [row.field for row in made.drift] == ["scheduler.policy", "scheduler.persistent", "claim"]
+    later = simulate.apply(builders.host(), made.steps)
+    assert (shared(later).steps, shared(later).drift) == ((), ())
+
+
+def test_an_idle_vgpu_of_ours_is_moved_out_and_back_and_a_used_one_keeps_the_scheduler_as_it_is() -> None:
+    view = after(builders.host(), vm01="4Q")
+    made = shared(view)
+    assert verbs(made) == ["park_vgpu", "set_scheduler", "create_vgpu", "write_modprobe"]
+    assert made.destroys == 0
+    assert builders.hardware_of(simulate.apply(view, made.steps)) == builders.hardware_of(view)
+    busy = shared(builders.running(view))
+    assert isinstance(unit(busy, "GPU").refused, errors.InUse)
+    assert busy.steps == ()
+
+
+def test_what_a_reboot_took_from_a_shared_gpu_is_each_vms_own_drift() -> None:
+    view = simulate.apply(builders.host(), shared(builders.host()).steps)
+    made = shared(builders.rebooted(view))
+    assert ("vgpu", "the host has rebooted since it was made") in words(made)
 
 
 def hosts(*rows: tuple[str, int, int]) -> list[HostPlan]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli import plan_text
+from vgpumgr.cli import plan_text, scheduler_text
 from vgpumgr.core import changes
+from vgpumgr.core.plan import Plan
+from vgpumgr.core.scheduling import GpuPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +34,16 @@ def _host(plan: HostPlan, *, diff: bool) -> Iterator[str]:
         for row in unit.drift:
             yield f"    {row.text()}"
         assert unit.plan is not None
-        for text in plan_text.step_lines(unit.plan, diff=diff):
+        for text in _steps(unit.plan, diff=diff):
             yield f"    {text}"
+
+
+def _steps(plan: Plan | GpuPlan, *, diff: bool) -> Iterator[str]:
+    match plan:
+        case Plan():
+            yield from plan_text.step_lines(plan, diff=diff)
+        case GpuPlan():
+            yield from scheduler_text.step_lines(plan, diff=diff)
 
 
 def counted(fleet: FleetPlan) -> str:

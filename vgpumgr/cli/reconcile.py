@@ -184,7 +184,7 @@ def _row(host: str, result: UnitResult) -> dict[str, object]:
         "host": host,
         "vm": job.vm,
         "slot": job.slot,
-        "gpu": None,
+        "gpu": job.gpu,
         "why": job.why,
         "outcome": result.outcome,
         "error": None if result.error is None else output.error_json(result.error),

@@ -19,8 +19,14 @@ def lines(planned: Planned[GpuPlan], *, diff: bool) -> Iterator[str]:
     """The head and one line per step; with `diff` also the lines of the file that change."""
     plan = planned.plan
     yield f"GPU {plan.gpu.pci} on {planned.host} ({plan.gpu.board or plan.gpu.name or '?'}), asked {planned.asked}"
+    for text in step_lines(plan, diff=diff):
+        yield f"  {text}"
+
+
+def step_lines(plan: GpuPlan, *, diff: bool) -> Iterator[str]:
+    """One line per step; with `diff` also the lines of the file that change."""
     for step in plan.steps:
-        yield f"  {_line(step, plan)}"
+        yield _line(step, plan)
         if diff and isinstance(step, changes.WriteModprobe):
             yield from _diff(step)
 
@@ -99,4 +105,4 @@ def _diff(step: changes.WriteModprobe) -> Iterator[str]:
 
     before, after = (templates.render_conf(conf) or "" for conf in (step.before, step.text))
     for line in list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]:
-        yield f"      {line}"
+        yield f"    {line}"

@@ -17,6 +17,7 @@ from vgpumgr.controller.journaling import Entry, entry_of, recorded
 from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult, UnitResult
 from vgpumgr.controller.session import open_session_patiently
 from vgpumgr.core import detaching, guards, reconciling, simulate
+from vgpumgr.core.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,7 +114,7 @@ def _entry(unit: Unit, host: HostName) -> Entry:
         why=f"{unit.job.why}; {cause}" if cause else unit.job.why,
         host=host,
         vm=unit.job.vm,
-        vm_uuid=unit.plan.vm.uuid if unit.plan else None,
+        vm_uuid=unit.plan.vm.uuid if isinstance(unit.plan, Plan) else None,
     )
 
 

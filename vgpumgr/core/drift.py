@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import changes, claims, profiles
+from vgpumgr.core import changes, claims, profiles, scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.plan import Plan
     from vgpumgr.core.profiles import Wish
-    from vgpumgr.core.snapshot import LedgerEntry
+    from vgpumgr.core.scheduler import SchedulerWish
+    from vgpumgr.core.snapshot import Gpu, LedgerEntry
 
 REBOOTED = "the host has rebooted since it was made"
 BY_HAND = "removed by hand: the host has not rebooted since it was made"
@@ -94,6 +95,24 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
             found = ", ".join(str(device.uuid or device.pci) for device in wrong) or "none"
             wanted = ", ".join(str(device.uuid or device.pci) for device in added) or "none"
             yield drift("hostdev", wanted, found, "the VM's definition was edited")
+
+
+def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
+    """How a GPU's scheduler differs from its declaration; what only waits for a reboot, or for a VM, does not."""
+    return tuple(
+        Drift(
+            host=view.snapshot.host,
+            vm=None,
+            slot=None,
+            gpu=gpu.pci,
+            field=f"scheduler.{row.field}",
+            wanted=row.wanted,
+            found=row.found,
+            cause=row.cause,
+        )
+        for row in scheduling.drift(view, gpu, wish)
+        if row.kind == scheduling.DRIFT
+    )
 
 
 def why_gone(view: HostView, entries: tuple[LedgerEntry, ...], claim: Claim) -> str:

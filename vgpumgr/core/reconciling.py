@@ -21,6 +21,7 @@ from vgpumgr.core import (
     gpu_choice,
     names,
     profiles,
+    scheduling,
     simulate,
 )
 from vgpumgr.core import drift as drifts
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.claims import Claim
     from vgpumgr.core.domain_xml import Domain
     from vgpumgr.core.drift import Drift
-    from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
+    from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, SlotDeclaration
     from vgpumgr.core.names import HostName, Slot, VmName, VmUuid
     from vgpumgr.core.observed import Finding, HostView
     from vgpumgr.core.plan import Plan
+    from vgpumgr.core.scheduling import GpuPlan
 
 ATTACH = "attach"
 INVENTORY = "inventory"
@@ -50,6 +52,8 @@ class Serve:
     vm: VmName
     slot: Slot
     declared: SlotDeclaration | None
+
+    gpu = None
 
     @property
     def subject(self) -> str:
@@ -70,6 +74,7 @@ class Free:
     uuid: VmUuid
     slot: Slot
 
+    gpu = None
     why = drifts.UNDECLARED
 
     @property
@@ -77,7 +82,29 @@ class Free:
         return f"{self.vm} {self.slot}"
 
 
-Job: TypeAlias = Serve | Free
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Set a GPU's scheduler."""
+
+    declared: GpuDeclaration
+
+    vm = slot = None
+
+    @property
+    def gpu(self) -> str:
+        return self.declared.gpu
+
+    @property
+    def subject(self) -> str:
+        return f"GPU {self.declared.gpu}"
+
+    @property
+    def why(self) -> str:
+        assert self.declared.scheduler is not None
+        return f"declared {self.declared.scheduler.wish.policy} ({self.declared.where})"
+
+
+Job: TypeAlias = Serve | Free | Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +120,7 @@ class Unit:
     """One job, planned (`plan`) or refused (`refused`); exactly one of the two is set. `drift` says why there are steps."""
 
     job: Job
-    plan: Plan | None
+    plan: Plan | GpuPlan | None
     refused: errors.VgpumgrError | None
     drift: tuple[Drift, ...]
 
@@ -154,7 +181,8 @@ def plan_host(view: HostView, declared: HostDeclaration, run: Run) -> HostPlan:
 
 def jobs(view: HostView, declared: HostDeclaration) -> tuple[Job, ...]:
     """What there is to look after on a host, in the order in which it is done."""
-    return (*_frees(view, declared), *_serves(view, declared))
+    shares = [Share(declared=gpu) for gpu in declared.gpus if gpu.scheduler is not None]
+    return (*_frees(view, declared), *shares, *_serves(view, declared))
 
 
 def _frees(view: HostView, declared: HostDeclaration) -> Iterator[Free]:
@@ -208,6 +236,8 @@ def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: Run) -> U
                 return _plan_serve(view, declared, job, run)
             case Free():
                 return _plan_free(view, job, run)
+            case Share():
+                return _plan_share(view, job)
     except errors.VgpumgrError as error:
         return Unit(job=job, plan=None, refused=error, drift=())
 
@@ -280,9 +310,22 @@ def _plan_free(view: HostView, job: Free, run: Run) -> Unit:
     return Unit(job=job, plan=plan, refused=None, drift=drift)
 
 
+def _plan_share(view: HostView, job: Share) -> Unit:
+    """The vGPUs that are gone are not made again here: that is each VM's own job, after this one."""
+    assert job.declared.scheduler is not None
+    wish = job.declared.scheduler.wish
+    chosen = gpu_choice.named(view.snapshot, job.declared.gpu)
+    gpu = view.snapshot.gpu_by_uuid(names.parse_gpu_uuid(chosen[0])) if chosen else None
+    assert gpu is not None
+    assert gpu.uuid is not None
+    request = scheduling.SchedulerRequest(gpu_uuid=gpu.uuid, wish=wish, again=False)
+    plan = scheduling.plan_scheduler(view, request)
+    return Unit(job=job, plan=plan, refused=None, drift=drifts.of_gpu(view, gpu, wish))
+
+
 def _findings(view: HostView, units: list[Unit]) -> tuple[Finding, ...]:
     """What is odd on the host, without what a job mends anyway; and what its plans have to say."""
-    served = {(unit.job.vm, unit.job.slot) for unit in units if unit.plan}
+    served = {(unit.job.vm, unit.job.slot) for unit in units if unit.plan and not isinstance(unit.job, Share)}
     found = [
         finding
         for finding in findings.of_host(view)

@@ -49,8 +49,11 @@ class Observed(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerRequest:
+    """`again`: vGPUs of ours that are gone are made again too, as the end of a run that was killed."""
+
     gpu_uuid: str
     wish: SchedulerWish
+    again: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +133,10 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
     if sets:
         _guard_empty(view, gpu, ours)
         steps += _set_steps(view, gpu, state, granted.setting, ours)
-    again, lost = _make_again(view, gpu, ours)
-    steps += again
+    lost: tuple[Finding, ...] = ()
+    if request.again:
+        again, lost = _make_again(view, gpu, ours)
+        steps += again
     if not keeps:
         edit = modprobe.merge(files, gpu.pci, value)
         steps.append(changes.WriteModprobe(host=view.snapshot.host, path=edit.path, text=edit.text, before=edit.before))
