@@ -68,6 +68,8 @@ def _command(command: click.Command, path: Sequence[str], common: Sequence[click
     yield f"```\n{_usage(command, name, own)}\n```\n"
     yield from _paragraphs(command.help or "")
     yield from _options(own, heading="Options")
+    if not isinstance(command, click.Group) and {one.name for one in common} - {one.name for one in command.params}:
+        yield f"The options of every command stand before `{path[0]}` here.\n"
     if isinstance(command, click.Group):
         context = click.Context(command, info_name=path[-1])
         for below in command.list_commands(context):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr.cli import asking, candidates, output, scheduler_text
-from vgpumgr.cli.options import Settings, common_options
+from vgpumgr.cli.options import Settings, common_options, root_options
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import Planned, SchedulerHost, SchedulerResult
@@ -23,6 +23,7 @@ _POLICIES = ("best-effort", "equal-share", "fixed-share")
 
 
 @click.group()
+@root_options
 def scheduler() -> None:
     """How GPUs share their time among vGPUs: at run time, and from the next boot on."""
 
