@@ -44,6 +44,13 @@ def hosts(context: click.Context) -> Iterable[str]:
     return _inventory(context).hosts
 
 
+def host_list(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The same for a list with commas: what follows the last one."""
+    before, comma, begun = incomplete.rpartition(",")
+    found: list[str] = hosts(context, parameter, begun)
+    return [f"{before}{comma}{name}" for name in found if name not in before.split(",")]
+
+
 @_offering
 def vms(context: click.Context) -> Iterable[str]:
     """The declared VMs, of the host of --on where it stands on the line already, and those the journal has seen."""

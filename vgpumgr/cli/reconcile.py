@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli import fleet_text, output
+from vgpumgr.cli import candidates, fleet_text, output
 from vgpumgr.cli.options import Settings, common_options
 
 if TYPE_CHECKING:
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 # True of a host for as long as it is as it is: no news every night.
 _STANDING = frozenset({"will-not-start", "not-built", "initramfs"})
 _LIMIT = click.option(
-    "--limit", multiple=True, metavar="HOSTS", help="These hosts only: names or patterns, separated by commas."
+    "--limit",
+    multiple=True,
+    metavar="HOSTS",
+    shell_complete=candidates.host_list,
+    help="These hosts only: names or patterns, separated by commas.",
 )
 _DEADLINE = click.option(
     "--deadline",
