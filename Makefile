@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: install demo test lint docs bench lock clean
+.PHONY: install demo test soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -31,6 +31,13 @@ test: install lint
 # docs/cli.md from the commands' own texts; a test fails where it is not what they say.
 docs: install
 	$(PY) tools/cli_reference.py
+
+# The stateful test of tests/model with other cases than `make test` has: SOAK_EXAMPLES=5000 of them, SOAK_SEED to see a run again.
+soak: install
+	@seed=$${SOAK_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; examples=$${SOAK_EXAMPLES:-5000}; \
+	echo "make soak SOAK_SEED=$$seed SOAK_EXAMPLES=$$examples"; \
+	SOAK_EXAMPLES=$$examples $(VENV)/bin/pytest tests/model -q --hypothesis-seed=$$seed $(PYTEST_ARGS) \
+	|| { echo "failed: make soak SOAK_SEED=$$seed SOAK_EXAMPLES=$$examples"; exit 1; }
 
 # Ratios against a peer in the same run; nothing here is a test.
 bench: install

@@ -1,0 +1,264 @@
+"""Two hosts, what is declared for them, and everything that can befall them: commands, people, reboots.
+
+Commands are the real use cases. What people do by hand is done to the machines, and remembered where it makes a vGPU that
+is not ours.
+"""
+
+from __future__ import annotations
+
+import uuid as uuid_module
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.model.machine import GPUS, Machine, Place, key_of, place
+from tests.model.wiring import Trouble, connect
+from vgpumgr import resources
+from vgpumgr.controller.attach import AttachOptions, DetachOptions, attach, detach
+from vgpumgr.controller.context import Context
+from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
+from vgpumgr.controller.results import ChangeResult, Consent, FleetConsent, ReconcileResult
+from vgpumgr.core import catalogue, placement
+from vgpumgr.core.endpoint import Endpoint
+from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
+from vgpumgr.core.names import HostName, Slot, VmName, VmUuid
+from vgpumgr.core.profiles import Wish, parse_profile
+from vgpumgr.errors import VgpumgrError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.model.libvirt_double import Vm
+    from vgpumgr.core.plan import Plan
+    from vgpumgr.link.connection import HostLink
+
+HOSTS = ("kvm01", "kvm02")
+SLOTS = (Slot("vgpu0"), Slot("vgpu1"))
+_CATALOGUE = catalogue.parse(resources.catalogue_text())
+_WHERE = Location(file="host_vars/kvm.yml", line=1)
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """How a command ended: with a result, an error, or not at all (the controller was killed)."""
+
+    result: ChangeResult | ReconcileResult | None = None
+    error: VgpumgrError | None = None
+    killed: bool = False
+
+    @property
+    def word(self) -> str:
+        if self.killed:
+            return "killed"
+        match self.result:
+            case ChangeResult():
+                return self.result.outcome
+            case ReconcileResult():
+                return " ".join(self.result.outcomes)
+            case None:
+                return type(self.error).__name__
+
+
+def vm_uuid(host: str, name: str) -> VmUuid:
+    return VmUuid(str(uuid_module.uuid5(uuid_module.NAMESPACE_DNS, f"{host}/{name}")))
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The machines with their VMs. `handmade`: what people made in /sys, host → place → type id."""
+
+    machines: Mapping[str, Machine]
+    declared: dict[tuple[str, str], dict[Slot, str]] = field(default_factory=dict)
+    handmade: dict[str, dict[Place, int]] = field(default_factory=dict)
+    _minutes: int = 0
+    _made_by_hand: int = 0
+
+    @classmethod
+    def install(cls, machines: Mapping[str, Machine], vms: Mapping[str, int]) -> Fleet:
+        """Fresh hosts; `vms` says how many VMs each has: vm01, vm02 …, on each host its own."""
+        fleet = cls(machines)
+        for host, machine in machines.items():
+            machine.install()
+            fleet.handmade[host] = {}
+            for number in range(1, vms[host] + 1):
+                name = f"{host[-1]}vm{number:02}"
+                machine.libvirt.define(name, vm_uuid(host, name))
+        return fleet
+
+    # the commands
+
+    def context(self, trouble: Trouble | None = None, *, by: str = "anna@ctl1") -> Context:
+        """What one command is given. The clock goes on by a minute."""
+        self._minutes += 1
+        at = f"2026-11-{21 + self._minutes // 1440:02}T{self._minutes // 60 % 24:02}:{self._minutes % 60:02}:00Z"
+
+        def reach(endpoint: Endpoint) -> HostLink:
+            mine = trouble if trouble is not None and trouble.host == endpoint.host else None
+            return connect(self.machines[endpoint.host], mine)
+
+        return Context(
+            inventory=self.inventory(),
+            connect=reach,
+            catalogue=_CATALOGUE,
+            by=by,
+            now=lambda: at,
+            progress=lambda _line: None,
+            lock_wait_s=0,
+        )
+
+    def attach(
+        self,
+        host: str,
+        vm: str,
+        slot: Slot,
+        profile: str,
+        *,
+        replace: bool = False,
+        check: bool = False,
+        trouble: Trouble | None = None,
+        by: str = "anna@ctl1",
+    ) -> Outcome:
+        options = AttachOptions(vm=vm, profile=parse_profile(profile), slot=slot, on=host, replace=replace)
+        return _run(lambda: attach(self.context(trouble, by=by), options, _consent(check=check)), trouble)
+
+    def detach(
+        self,
+        host: str,
+        vm: str,
+        slot: Slot | None = None,
+        *,
+        keep_snapshots: bool = False,
+        check: bool = False,
+        trouble: Trouble | None = None,
+        by: str = "anna@ctl1",
+    ) -> Outcome:
+        options = DetachOptions(vm=vm, slot=slot, every=slot is None, on=host, keep_snapshots=keep_snapshots)
+        return _run(lambda: detach(self.context(trouble, by=by), options, _consent(check=check)), trouble)
+
+    def reconcile(
+        self,
+        *limit: str,
+        check: bool = False,
+        trouble: Trouble | None = None,
+        by: str = "cron@ctl1",
+    ) -> Outcome:
+        options = ReconcileOptions(limit=limit)
+        yes = FleetConsent(check=check, show=lambda _fleet: None, ask=lambda _fleet: None)
+        return _run(lambda: reconcile(self.context(trouble, by=by), options, yes), trouble)
+
+    def inventory(self) -> Inventory:
+        """What is declared, as if it had been read from files."""
+        return Inventory(
+            root="inventory", hosts={HostName(host): self._declaration(host) for host in self.machines}, findings=()
+        )
+
+    def _declaration(self, host: str) -> HostDeclaration:
+        vms = {
+            VmName(vm): VmDeclaration(
+                name=VmName(vm),
+                slots={
+                    slot: SlotDeclaration(slot=slot, wish=Wish(profile=parse_profile(profile)), where=_WHERE)
+                    for slot, profile in sorted(slots.items())
+                },
+                where=_WHERE,
+            )
+            for (where, vm), slots in sorted(self.declared.items())
+            if where == host
+        }
+        return HostDeclaration(
+            name=HostName(host),
+            endpoint=Endpoint(
+                host=HostName(host), address=host, port=22, user="root", key_file=None, known_hosts="known_hosts"
+            ),
+            policy=placement.SPREAD,
+            fgpu_per_gpu={},
+            gpus=(),
+            vms=vms,
+            where=_WHERE,
+        )
+
+    # VMs
+
+    def vms(self, host: str) -> list[Vm]:
+        """In the order of their names, so that a number means the same VM each time."""
+        return sorted(self.machines[host].libvirt.vms.values(), key=lambda vm: (vm.name, vm.uuid))
+
+    def start(self, host: str, vm: Vm) -> bool:
+        """virsh start: with the saved image's definition where there is one. False where a device is not to be had."""
+        machine = self.machines[host]
+        document = vm.image or vm.inactive
+        devices = [device.uuid or device.pci or "" for device in vm.hostdevs(document)]
+        if any((found := machine.driver.find(key)) is None or found[1].holder_uuid for key in devices):
+            return False
+        for key in devices:
+            machine.hold(key, vm.uuid, vm.name)
+        vm.live, vm.image = document, None
+        return True
+
+    def stop(self, host: str, vm: Vm, *, save: bool = False) -> None:
+        """The VM ends, or goes into a managed-save image."""
+        if save:
+            vm.image = vm.live
+        vm.live = None
+        self.machines[host].release(vm.uuid)
+
+    # hands in /sys
+
+    def remove_by_hand(self, host: str, number: int) -> bool:
+        """Somebody removes a vGPU, whosever it is; the kernel does not let them while it is held."""
+        machine = self.machines[host]
+        found = [(gpu, vgpu) for gpu in machine.gpus() for vgpu in gpu.vgpus if vgpu.holder_uuid is None]
+        if not found:
+            return False
+        gpu, vgpu = found[number % len(found)]
+        self.handmade[host].pop(place(gpu, vgpu), None)
+        if vgpu.uuid is not None:
+            machine.driver.remove_mdev(vgpu.uuid)
+        else:
+            machine.driver.set_vf_type(key_of(gpu, vgpu), 0)
+        machine.show()
+        return True
+
+    def make_by_hand(self, host: str, gpu_at: int, vf: int, kind_at: int) -> bool:
+        """Somebody makes a vGPU in /sys; False where the driver refuses.
+
+        On a VF without mdev, of the type that the ledger has there, it is what the ledger names: nobody can tell.
+        """
+        machine = self.machines[host]
+        gpu = machine.driver.gpu(GPUS[gpu_at])
+        kind = gpu.board.types[kind_at % len(gpu.board.types)]
+        self._made_by_hand += 1
+        uuid = str(uuid_module.uuid5(uuid_module.NAMESPACE_OID, f"{host} {self._made_by_hand}"))
+        before = machine.hardware()
+        try:
+            machine.make(gpu, vf, kind.id, uuid)
+        except OSError:
+            return False
+        (new,) = machine.hardware().keys() - before.keys()
+        named = {(entry["gpu_uuid"], entry["vf_index"], entry["type_id"]) for entry in machine.ledger()}
+        if new.uuid is not None or (new.gpu, new.vf, kind.id) not in named:
+            self.handmade[host][new] = kind.id
+        return True
+
+    def reboot(self, host: str) -> None:
+        self.handmade[host].clear()
+        self.machines[host].reboot()
+
+
+def _consent(*, check: bool) -> Consent[Plan]:
+    """Yes to everything."""
+    return Consent(check=check, show=lambda _planned: None, ask=lambda _planned: None)
+
+
+def _run(command: Callable[[], ChangeResult | ReconcileResult], trouble: Trouble | None) -> Outcome:
+    outcome = Outcome()
+    try:
+        outcome.result = command()
+    except VgpumgrError as error:
+        outcome.error = error
+    outcome.killed = trouble is not None and trouble.killed
+    found = outcome.result.problems if isinstance(outcome.result, ReconcileResult) else [outcome.error]
+    for problem in found:
+        said = "" if problem is None else f"{problem.message} {problem.hint} {problem.details}"
+        assert "bug in vgpumgr" not in said, said
+        assert "Internal" not in said, said
+    return outcome

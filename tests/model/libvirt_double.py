@@ -1,0 +1,177 @@
+"""libvirt of one host in this process: domains as XML text, changed as libvirt 9.0 changes them (tried on the real one).
+
+What a person does with virsh is here as methods too: start, stop, managed save, snapshot, revert, clone, redefine.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import libvirt
+
+from vgpumgr.core import claims
+from vgpumgr.core.domain_xml import read_hostdev, read_hostdevs
+from vgpumgr.core.domains import DomainDocuments, SavedDocuments
+from vgpumgr.core.names import HostName, VmName, VmUuid
+from vgpumgr.errors import HypervisorError
+
+if TYPE_CHECKING:
+    from vgpumgr.core.domain_xml import Hostdev
+
+ET.register_namespace(claims.KEY, claims.NAMESPACE)
+
+
+@dataclass(slots=True)
+class Vm:
+    """One domain. `live` and `image` are documents of their own while it runs or lies in a managed-save image."""
+
+    name: VmName
+    uuid: VmUuid
+    inactive: str
+    live: str | None = None
+    image: str | None = None
+    snapshots: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def active(self) -> bool:
+        return self.live is not None
+
+    def hostdevs(self, document: str | None = None) -> tuple[Hostdev, ...]:
+        """The host devices of its definition, or of another document of its."""
+        return read_hostdevs(ET.fromstring(document or self.inactive))
+
+    def documents(self) -> DomainDocuments:
+        return DomainDocuments(
+            name=self.name,
+            uuid=self.uuid,
+            active=self.active,
+            persistent=True,
+            managed_save=self.image is not None,
+            inactive_xml=self.inactive,
+            live_xml=self.live,
+        )
+
+    def saved(self) -> SavedDocuments:
+        wrapped = tuple(
+            (name, f"<domainsnapshot><name>{name}</name>{xml}</domainsnapshot>") for name, xml in self.snapshots
+        )
+        return SavedDocuments(uuid=self.uuid, image_xml=self.image, snapshots=wrapped)
+
+
+class Libvirt:
+    """The daemon: what all connections to one host share."""
+
+    def __init__(self, host: str, *, version: int) -> None:
+        self.host = HostName(host)
+        self.version = version
+        self.vms: dict[VmUuid, Vm] = {}
+
+    # what the controller asks
+
+    def find(self, uuid: VmUuid, what: str) -> Vm:
+        vm = self.vms.get(uuid)
+        if vm is None:
+            raise self._refuse(what, "Domain not found", libvirt.VIR_ERR_NO_DOMAIN)
+        return vm
+
+    def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
+        """VIR_DOMAIN_METADATA_ELEMENT on the persistent definition: the element of that namespace is put, or goes."""
+        vm = self.find(uuid, "write the claim")
+        tree = ET.fromstring(vm.inactive)
+        metadata = tree.find("metadata")
+        if metadata is None:
+            metadata = ET.SubElement(tree, "metadata")
+        for element in [each for each in metadata if each.tag.startswith(f"{{{uri}}}")]:
+            metadata.remove(element)
+        if xml is not None:
+            element = ET.fromstring(xml)
+            if "xmlns" in xml:
+                raise self._refuse("write the claim", "failed to create a new XML namespace", libvirt.VIR_ERR_XML_ERROR)
+            for each in element.iter():
+                each.tag = f"{{{uri}}}{each.tag}"
+            metadata.append(element)
+        assert key == claims.KEY  # the prefix that ET has been told
+        vm.inactive = ET.tostring(tree, encoding="unicode")
+
+    def attach_device(self, uuid: VmUuid, xml: str) -> None:
+        """Into the persistent definition. Nothing is checked but the alias: equal `ua-` ones are refused, others dropped."""
+        vm = self.find(uuid, "attach the device")
+        tree = ET.fromstring(vm.inactive)
+        devices = tree.find("devices")
+        assert devices is not None
+        element = ET.fromstring(xml)
+        alias = element.find("alias")
+        if alias is not None and not alias.get("name", "").startswith("ua-"):
+            element.remove(alias)
+            alias = None
+        if alias is not None:
+            taken = {each.get("name") for each in devices.iter("alias")}
+            if alias.get("name") in taken:
+                raise self._refuse(
+                    "attach the device",
+                    "non unique alias detected: " + alias.get("name", ""),
+                    libvirt.VIR_ERR_XML_ERROR,
+                )
+        if element.get("type") == "mdev":
+            element.set("managed", "no")
+            element.set("display", "off")
+        bus = 1 + len(devices.findall("hostdev"))
+        ET.SubElement(element, "address", type="pci", domain="0x0000", bus=f"0x{bus:02x}", slot="0x00", function="0x0")
+        devices.append(element)
+        vm.inactive = ET.tostring(tree, encoding="unicode")
+
+    def detach_device(self, uuid: VmUuid, xml: str) -> None:
+        """Out of the persistent definition: the first one that names the same device, whatever its alias."""
+        vm = self.find(uuid, "detach the device")
+        wanted = read_hostdev(ET.fromstring(xml))
+        assert wanted is not None
+        tree = ET.fromstring(vm.inactive)
+        devices = tree.find("devices")
+        assert devices is not None
+        for element in devices.findall("hostdev"):
+            device = read_hostdev(element)
+            if device is not None and device.same_device(wanted):
+                devices.remove(element)
+                vm.inactive = ET.tostring(tree, encoding="unicode")
+                return
+        raise self._refuse(
+            "detach the device", "device not present in domain configuration", libvirt.VIR_ERR_DEVICE_MISSING
+        )
+
+    def _refuse(self, what: str, message: str, code: int) -> HypervisorError:
+        return HypervisorError(self.host, f"{what}: {message}", code=code)
+
+    # what people do
+
+    def define(self, name: str, uuid: str, *, like: Vm | None = None) -> Vm:
+        """A new VM: empty, or as virt-clone makes it, with everything of another one's definition but name and UUID."""
+        tree = ET.fromstring(
+            like.inactive
+            if like
+            else "<domain type='kvm'><name/><uuid/><devices><disk type='file'/></devices></domain>"
+        )
+        for tag, text in (("name", name), ("uuid", uuid)):
+            element = tree.find(tag)
+            assert element is not None
+            element.text = text
+        vm = Vm(VmName(name), VmUuid(uuid), ET.tostring(tree, encoding="unicode"))
+        self.vms[vm.uuid] = vm
+        return vm
+
+    def redefine(self, vm: Vm, *, metadata: bool, hostdevs: bool) -> None:
+        """virsh edit or define from an old file: our element, the host devices, or both are not in it any more."""
+        tree = ET.fromstring(vm.inactive)
+        found, devices = tree.find("metadata"), tree.find("devices")
+        assert devices is not None
+        if metadata and found is not None:
+            tree.remove(found)
+        if hostdevs:
+            for element in devices.findall("hostdev"):
+                devices.remove(element)
+        vm.inactive = ET.tostring(tree, encoding="unicode")
+
+    def lose_running(self) -> None:
+        for vm in self.vms.values():
+            vm.live = None

@@ -1,0 +1,302 @@
+"""One host in this process: the lab's driver, its /sys as plain files, and the real host program reading and writing them.
+
+The host program is given files, not the lab's FUSE, because a case makes some hundred observations and must take tens of
+milliseconds. What it writes goes straight to the driver: its own writer forks a child, whose driver would be a copy.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import stat
+import uuid as uuid_module
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.model.libvirt_double import Libvirt
+from tests.model.nvml_double import Nvml
+from vgpumgr.host.protocol import LEDGER_PATH, LOCK_PATH, MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.refusal import errno_name
+from vgpumgr.host.server import Server
+from vgpumgr.host.writer import Writer
+from vgpumgr.lab import boards, spec
+from vgpumgr.lab.driver import CREATE_EIO, Driver, vf_pci
+from vgpumgr.lab.tree import PROC_DRIVER_PATH, Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from vgpumgr.lab.model import Gpu, Vgpu
+
+BOARDS = {MDEV_PF: "T4", MDEV_VF: "A40", VENDOR_VFIO: "L40S"}
+GPUS = ("0000:41:00.0", "0000:81:00.0")
+VFS = 4
+# Short name → how many a GPU takes: few, so that a handful of VMs meets every limit. 8Q and 8C are of one size.
+TYPES = {"4Q": 3, "8Q": 2, "8C": 2, "16Q": 1}
+
+_SHOWN = ("/bus/pci/devices", "/bus/mdev/devices", "/devices/pci", "/module/nvidia/version")
+
+
+class Place(NamedTuple):
+    """What tells one vGPU of a host from another: the mdev's UUID, or where none is, the VF (gpu, index)."""
+
+    gpu: str
+    vf: int | None
+    uuid: str | None
+
+
+class Machine:
+    """A host with two GPUs. Made anew (`install`) for each case; its folder is used again, since little of it changes."""
+
+    def __init__(self, name: str, framework: str, root: Path) -> None:
+        self.name = name
+        self.framework = framework
+        self.root = root.resolve()
+        self._there: dict[str, bytes | str | None] = {}
+        self.driver: Driver
+        self.libvirt: Libvirt
+        self.boots: int
+        self.broken_promises: list[str]
+        self.connections: list[Callable[[], None]]
+        for folder in ("root", "etc/modprobe.d", "var/lib", "proc/sys/kernel/random", "sys"):
+            (root / folder).mkdir(parents=True)
+        (root / "etc/machine-id").write_text(f"{uuid_module.uuid5(uuid_module.NAMESPACE_DNS, name).hex}\n")
+        (root / "proc/sys/kernel/hostname").write_text(f"{name}\n")
+        (root / "proc/sys/kernel/osrelease").write_text("6.1.0\n")
+
+    def install(self) -> None:
+        """As on its first day: nothing is made, nobody runs, no ledger."""
+        board = boards.board(BOARDS[self.framework], "test")
+        kinds = [
+            replace(boards.type_of(board, short, "test"), max_instances=most) for short, most in sorted(TYPES.items())
+        ]
+        small = replace(board, types=tuple(kinds), vfs=VFS if board.vfs else 0)
+        gpus = tuple(
+            spec.GpuSpec(
+                pci=pci,
+                uuid=f"GPU-{uuid_module.uuid5(uuid_module.NAMESPACE_DNS, self.name + pci)}",
+                board=small,
+                framework=self.framework,
+                numa_node=0,
+            )
+            for pci in GPUS
+        )
+        host = spec.HostSpec(
+            name=self.name,
+            machine_id=(self.root / "etc/machine-id").read_text().strip(),
+            driver_version="570.172.07",
+            framework=self.framework,
+            gpus=gpus,
+        )
+        self.boots = 0
+        self.driver = Driver(spec.host_state(host, boot_id=""))
+        self._tree = Tree(self.driver, lambda: "")
+        self.libvirt = Libvirt(self.name, version=10_000_000)
+        self.broken_promises = []
+        self.connections = []
+        shutil.rmtree(self.root / "var/lib/vgpumgr", ignore_errors=True)
+        self._boot()
+
+    # what the host program sees
+
+    def serve(self, at: Callable[[str], None]) -> Server:
+        """One run of the host program; `at` is told each point of a step."""
+        return Server(self.root, nvml=lambda: Nvml(self.driver), write=self.write, at=at)
+
+    def write(self, path: str, text: bytes) -> None:
+        """A write below /sys. What a VM holds is never to be taken away: the attempt alone is a broken promise."""
+        target = os.path.relpath(os.path.realpath(path), self.root / "sys")
+        key = _key_taken_away(target, text)
+        found = self.driver.find(key) if key else None
+        if found is not None and found[1].holder_uuid is not None:
+            self.broken_promises.append(f"{self.name}: {key} was to be taken from {found[1].holder_name}")
+            raise OSError(errno.EBUSY, "held")
+        self._tree.write(f"/{target}", text)
+        self.show()
+
+    def show(self) -> None:
+        """Bring the files to what the driver's state is."""
+        wanted = dict(self._wanted())
+        for path in sorted(self._there.keys() - wanted.keys(), reverse=True):
+            _delete(self.root, path)
+            del self._there[path]
+        for path in sorted(wanted):
+            content = wanted[path]
+            if path not in self._there or self._there[path] != content:
+                _put(self.root, path, content, there=path in self._there)
+                self._there[path] = content
+
+    def _wanted(self) -> Iterator[tuple[str, bytes | str | None]]:
+        """Path → a file's bytes, a link's target, None for a directory."""
+        view = self._tree._refresh()
+        for path, node in {**view.fixed, **view.moving}.items():
+            if path.startswith(_SHOWN):
+                where = f"sys{path}"
+            elif path.startswith(PROC_DRIVER_PATH):
+                where = f"proc/driver{path.removeprefix(PROC_DRIVER_PATH)}"
+            else:
+                continue
+            if stat.S_ISDIR(node.mode):
+                yield where, None
+            elif stat.S_ISLNK(node.mode):
+                yield where, node.target
+            else:
+                try:
+                    yield where, node.read() if node.read is not None else b""
+                except OSError:  # a placement id that there is none of: no such file is as good
+                    continue
+
+    # the truth, for judging
+
+    def hardware(self) -> dict[Place, Vgpu]:
+        """Every vGPU that is there."""
+        with self.driver.reading() as state:
+            return {place(gpu, vgpu): vgpu for gpu in state.gpus for vgpu in gpu.vgpus}
+
+    def gpus(self) -> list[Gpu]:
+        with self.driver.reading() as state:
+            return state.gpus
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """The ledger's entries, as they lie on the disk."""
+        file = self.root / LEDGER_PATH[1:]
+        if not file.exists():
+            return []
+        entries: list[dict[str, Any]] = json.loads(file.read_bytes())["entries"]
+        return entries
+
+    def is_locked(self) -> bool:
+        """Whether anybody holds the host's lock: asked of the kernel, not of the host program."""
+        descriptor = os.open(self.root / LOCK_PATH[1:], os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    # what happens to it
+
+    def make(self, gpu: Gpu, vf: int, type_id: int, uuid: str) -> None:
+        """Somebody's own vGPU. OSError where the driver refuses."""
+        if self.framework == VENDOR_VFIO:
+            self.driver.set_vf_type(vf_pci(gpu, vf), type_id)
+        else:
+            self.driver.create_mdev(gpu.pci if self.framework == MDEV_PF else vf_pci(gpu, vf), type_id, uuid)
+        self.show()
+
+    def reboot(self) -> None:
+        """Every vGPU and every running VM is gone, and whoever was connected; definitions and the ledger stay."""
+        for cut in self.connections:
+            cut()
+        self.connections.clear()
+        self.libvirt.lose_running()
+        self._boot()
+
+    def _boot(self) -> None:
+        self.boots += 1
+        boot = f"b0000000-0000-4000-8000-{self.boots:012}"
+        self.driver.reboot(boot)
+        (self.root / "proc/sys/kernel/random/boot_id").write_text(f"{boot}\n")
+        for process in (self.root / "proc").glob("[0-9]*"):
+            shutil.rmtree(process)
+        self.show()
+
+    def fail_creates(self, fail: bool) -> None:
+        """Whether the driver answers every create with EIO."""
+        if fail:
+            self.driver.set_fault(CREATE_EIO)
+        else:
+            self.driver.clear_faults()
+
+    def hold(self, key: str, vm_uuid: str, vm_name: str) -> None:
+        """A VM opens the vGPU of that mdev UUID or VF address: the driver knows, and /proc shows the handle."""
+        self.driver.hold(key, vm_uuid, vm_name)
+        found = self.driver.find(key)
+        assert found is not None
+        gpu, vgpu = found
+        path = f"/dev/vfio/{vgpu.group}"
+        if vgpu.uuid is None and vgpu.vf is not None and vgpu.vf % 2:  # a kernel with cdev shows the other name
+            path = f"/dev/vfio/devices/vfio{gpu.first_vfio + vgpu.vf}"
+        folder = self.root / f"proc/{_pid(vm_uuid)}"
+        (folder / "fd").mkdir(parents=True, exist_ok=True)
+        (folder / "cmdline").write_bytes(f"qemu\0-name\0guest={vm_name}\0-uuid\0{vm_uuid}\0".encode())
+        (folder / "fd" / str(len(list((folder / "fd").iterdir())))).symlink_to(path)
+
+    def release(self, vm_uuid: str) -> None:
+        self.driver.release(vm_uuid)
+        shutil.rmtree(self.root / f"proc/{_pid(vm_uuid)}", ignore_errors=True)
+
+
+@contextmanager
+def writing_in_process() -> Iterator[None]:
+    """While it lasts, the host program's writer forks no child: see the module's docstring."""
+
+    def run(writer: Writer, path: str, text: bytes, deadline_s: float) -> str | None:
+        del deadline_s
+        try:
+            writer._write(path, text)
+        except OSError as error:
+            return errno_name(error.errno or errno.EIO)
+        return None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Writer, "run", run)
+        yield
+
+
+def place(gpu: Gpu, vgpu: Vgpu) -> Place:
+    return Place(gpu=gpu.uuid, vf=None, uuid=vgpu.uuid) if vgpu.uuid else Place(gpu=gpu.uuid, vf=vgpu.vf, uuid=None)
+
+
+def key_of(gpu: Gpu, vgpu: Vgpu) -> str:
+    """How libvirt and the driver name it: the mdev's UUID, or the VF's address."""
+    if vgpu.uuid is not None:
+        return vgpu.uuid
+    assert vgpu.vf is not None
+    return vf_pci(gpu, vgpu.vf)
+
+
+def _key_taken_away(path: str, text: bytes) -> str | None:
+    """The vGPU that this write takes away, as Driver.find wants it; None where it takes none."""
+    parts = path.split("/")
+    if parts[-1] == "remove":
+        return parts[-2]
+    if parts[-1] == "current_vgpu_type" and text.strip() == b"0":
+        return parts[-3]
+    return None
+
+
+def _pid(vm_uuid: str) -> int:
+    return 1000 + int(vm_uuid[:6], 16)
+
+
+def _delete(root: Path, path: str) -> None:
+    file = root / path
+    if file.is_dir() and not file.is_symlink():
+        file.rmdir()
+    else:
+        file.unlink()
+
+
+def _put(root: Path, path: str, content: bytes | str | None, *, there: bool) -> None:
+    file = root / path
+    if content is None:
+        file.mkdir(parents=True, exist_ok=True)
+        return
+    if there:
+        file.unlink()
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, str):
+        file.symlink_to(content)
+    else:
+        file.write_bytes(content)

@@ -1,0 +1,41 @@
+"""The machines of all cases: each made once and installed anew for every case, since little of its files changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from tests.model.machine import Machine, writing_in_process
+
+_MEMORY = "/dev/shm"  # files there cost least; where there is none, the usual folder does
+
+
+class Pool:
+    """A context manager: machines within it, no files after it."""
+
+    def __init__(self) -> None:
+        self._machines: dict[tuple[str, str], Machine] = {}
+        self._in_process = writing_in_process()
+
+    def __enter__(self) -> None:
+        memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+        self._folder = Path(tempfile.mkdtemp(prefix="vgpumgr-model-", dir=memory))
+        self._in_process.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._in_process.__exit__(None, None, None)
+        self._machines.clear()
+        shutil.rmtree(self._folder)
+
+    def machine(self, host: str, framework: str) -> Machine:
+        """The host of that name with that framework, to be installed."""
+        if (host, framework) not in self._machines:
+            root = self._folder / f"{host}-{framework}"
+            root.mkdir()
+            self._machines[host, framework] = Machine(host, framework, root)
+        return self._machines[host, framework]
+
+
+POOL = Pool()

@@ -1,0 +1,196 @@
+"""What must hold whatever happens, judged from the machines themselves: driver state, the ledger's file, domains' XML.
+
+Nothing here asks the host program or a plan. `Truth` is everything that a command could have changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.model.machine import Machine, Place
+from vgpumgr import errors
+from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.core.domain_xml import Domain, read_domain
+from vgpumgr.core.names import Slot, VmUuid
+from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.lab.driver import vf_pci
+
+if TYPE_CHECKING:
+    from tests.model.fleet import Fleet, Outcome
+
+# After these it is not known what was done, or it is known that not all could be taken back; each says so.
+_UNFINISHED = (errors.PartialApply, errors.LeaseLost, errors.Unreachable, errors.ProgramFailed, errors.NotConverged)
+
+
+class Entry(NamedTuple):
+    """A ledger entry: whose, where, what, how far."""
+
+    vm: str
+    slot: str
+    generation: int
+    place: Place
+    vf: int | None
+    type_id: int
+    state: str
+    vm_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """One host at one instant. `hardware`: place → type id."""
+
+    hardware: dict[Place, int]
+    entries: tuple[Entry, ...]
+    domains: dict[VmUuid, Domain]
+
+    @property
+    def named(self) -> set[tuple[VmUuid, str]]:
+        """(VM, device): every naming of a device in a definition."""
+        return {
+            (uuid, device.uuid or device.pci or "")
+            for uuid, domain in self.domains.items()
+            for device in domain.inactive
+        }
+
+
+def truth(machine: Machine) -> Truth:
+    return Truth(
+        hardware={where: vgpu.type.id for where, vgpu in machine.hardware().items()},
+        entries=tuple(_entry(row) for row in machine.ledger()),
+        domains={uuid: read_domain(vm.documents()) for uuid, vm in machine.libvirt.vms.items()},
+    )
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    on_vf = row["uuid"] is None
+    return Entry(
+        vm=row["vm_uuid"],
+        slot=row["slot"],
+        generation=row["generation"],
+        place=Place(gpu=row["gpu_uuid"], vf=row["vf_index"] if on_vf else None, uuid=row["uuid"]),
+        vf=row["vf_index"],
+        type_id=row["type_id"],
+        state=row["state"],
+        vm_name=row["vm_name"],
+    )
+
+
+# always
+
+
+def check_always(fleet: Fleet) -> None:
+    """After everything that can happen, at any instant."""
+    for host, machine in fleet.machines.items():
+        now = truth(machine)
+        foreign = fleet.handmade[host]
+        assert not machine.broken_promises, machine.broken_promises
+        for where, kind in foreign.items():
+            assert now.hardware.get(where) == kind, f"{host}: the foreign {where} was {kind}, is {now.hardware}"
+        places = [entry.place for entry in now.entries]
+        assert len(places) == len(set(places)), f"{host}: two ledger entries for one vGPU: {now.entries}"
+        on_vfs = [(entry.place.gpu, entry.vf) for entry in now.entries if entry.vf is not None]
+        assert len(on_vfs) == len(set(on_vfs)), f"{host}: two ledger entries for one VF: {now.entries}"
+        ours = {(entry.place, entry.type_id) for entry in now.entries}
+        for where, kind in now.hardware.items():
+            known = ((where, kind) in ours) + (where in foreign)
+            assert known == 1, f"{host}: {where} is {'nobody' if not known else 'two parties'}'s: a leak"
+        for gpu in machine.gpus():
+            sizes = {vgpu.type.framebuffer_mib for vgpu in gpu.vgpus}
+            most = min((vgpu.type.max_instances for vgpu in gpu.vgpus), default=0)
+            assert len(sizes) <= 1, f"{host}: {gpu.pci} holds two sizes"
+            assert len(gpu.vgpus) <= most, f"{host}: {gpu.pci} holds more than it may"
+
+
+# about one command
+
+
+def check_command(machine: Machine, before: Truth, outcome: Outcome, *, alone: bool) -> None:
+    """What one attach, detach or reconcile may have done to a host. `alone`: nothing else happened meanwhile."""
+    now = truth(machine)
+    for vm, device in now.named - before.named:
+        names = {device_name(machine, entry) for entry in now.entries if entry.vm == vm}
+        assert device in names, f"{vm} was given {device}, which its ledger entries do not name: {now.entries}"
+    known = {entry[:3] for entry in before.entries}
+    for entry in now.entries:
+        if entry[:3] not in known:
+            _check_fits(machine, now, entry)
+    if not alone:
+        return
+    ours = {(entry.place, entry.type_id) for entry in before.entries}
+    for gone in before.hardware.items() - now.hardware.items():
+        assert gone in ours, f"{gone} was taken away, and was not ours"
+    if outcome.word == "would_change" or (outcome.error is not None and not isinstance(outcome.error, _UNFINISHED)):
+        assert now == before, f"{outcome.word} ({outcome.error}) left something behind:\n{before}\n{now}"
+    if isinstance(outcome.result, ReconcileResult):
+        for entry in before.entries:
+            if entry[:3] not in {each[:3] for each in now.entries}:
+                _check_may_go(before, entry)
+
+
+def _check_may_go(before: Truth, entry: Entry) -> None:
+    """What a reconcile frees is what a declaration once gave, or what a newer generation stands for."""
+    domain = before.domains.get(VmUuid(entry.vm))
+    assert domain is not None, f"{entry} of a VM that is gone was freed unasked"
+    assert not domain.copied, f"{entry} of a VM with a copied claim was freed unasked"
+    claim = domain.claim(Slot(entry.slot))
+    newer = [each for each in before.entries if each[:2] == entry[:2] and each.generation > entry.generation]
+    assert newer or (claim is not None and (claim.origin == "inventory" or claim.generation > entry.generation)), (
+        f"{entry} was freed by a reconcile: {claim}"
+    )
+
+
+def _check_fits(machine: Machine, now: Truth, new: Entry) -> None:
+    """A place that the ledger did not have before is one that the card can give, beside all that is reserved."""
+    gpu = next(gpu for gpu in machine.gpus() if gpu.uuid == new.place.gpu)
+    kinds = {kind.id: kind for kind in gpu.board.types}
+    there = {where: kind for where, kind in now.hardware.items() if where.gpu == gpu.uuid}
+    there |= {entry.place: entry.type_id for entry in now.entries if entry.place.gpu == gpu.uuid}
+    sizes = {kinds[kind].framebuffer_mib for kind in there.values()}
+    assert len(sizes) == 1, f"{new} was placed beside another size: {there}"
+    most = kinds[new.type_id].max_instances
+    assert len(there) <= most, f"{new} was placed on a GPU that holds or has reserved {len(there)} of {most}: {there}"
+
+
+def check_attached(machine: Machine, vm: VmUuid, slot: Slot, profile: str) -> None:
+    """An attach that said done, or unchanged."""
+    why = unserved(machine, truth(machine), vm, slot, profile)
+    assert why is None, why
+
+
+def unserved(machine: Machine, now: Truth, vm: VmUuid, slot: Slot, profile: str) -> str | None:
+    """Why the slot does not have its vGPU, whole; None where it has."""
+    domain = now.domains[vm]
+    claim = domain.claim(slot)
+    if claim is None or domain.copied:
+        return f"{domain.name} {slot} has no claim of its own"
+    if claim.state != "bound" or claim.wish.profile is None or claim.wish.profile.text != profile:
+        return f"{domain.name} {slot}: the claim is {claim.state}, for {claim.wish.profile}"
+    found = [entry for entry in now.entries if (entry.vm, entry.slot) == (vm, slot)]
+    if [(entry.generation, entry.state) for entry in found] != [(claim.generation, "made")]:
+        return f"{domain.name} {slot}: generation {claim.generation} is not the one entry: {found}"
+    (entry,) = found
+    kinds = {kind.id: kind.name for gpu in machine.gpus() for kind in gpu.board.types}
+    if now.hardware.get(entry.place) != entry.type_id or not kinds[entry.type_id].endswith(f"-{profile}"):
+        return f"{domain.name} {slot}: {entry.place} holds {now.hardware.get(entry.place)}"
+    named = [device.uuid or device.pci for device in domain.inactive if device.slot == slot]
+    if named != [device_name(machine, entry)]:
+        return f"{domain.name} {slot}: the definition has {named}"
+    return None
+
+
+def check_detached(machine: Machine, vm: VmUuid, slot: Slot) -> None:
+    """A detach that said done, or unchanged: nothing of the slot is left."""
+    now = truth(machine)
+    domain = now.domains.get(vm)
+    assert not [entry for entry in now.entries if (entry.vm, entry.slot) == (vm, slot)], now.entries
+    assert domain is None or domain.claim(slot) is None, domain
+
+
+def device_name(machine: Machine, entry: Entry) -> str:
+    """How a definition names an entry's vGPU."""
+    if machine.framework != VENDOR_VFIO:
+        return entry.place.uuid or ""
+    gpu = next(gpu for gpu in machine.gpus() if gpu.uuid == entry.place.gpu)
+    assert entry.vf is not None
+    return vf_pci(gpu, entry.vf)

@@ -1,0 +1,246 @@
+"""One case: a fleet, and whatever befalls it, in any order; the promises are looked at after every step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import event, note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tests.model import ending, promises
+from tests.model.fleet import HOSTS, SLOTS, Fleet, Outcome
+from tests.model.machine import TYPES, Machine
+from tests.model.people import MAX_VMS, PEOPLE
+from tests.model.plots import SUDDEN, Plot, plots
+from tests.model.pool import POOL
+from tests.model.wiring import HostProgramKilled, Trouble
+from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.model.libvirt_double import Vm
+    from vgpumgr.core.names import Slot
+
+hosts = st.sampled_from(HOSTS)
+numbers = st.integers(0, MAX_VMS - 1)
+slots = st.sampled_from(SLOTS)
+profiles = st.sampled_from(tuple(TYPES))
+
+
+class Story(RuleBasedStateMachine):
+    """One case: a fleet, and what happens to it."""
+
+    fleet: Fleet
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []  # a note can only be made in the test's own thread
+
+    @initialize(
+        frameworks=st.sampled_from(((MDEV_VF, VENDOR_VFIO), (VENDOR_VFIO, MDEV_PF), (MDEV_PF, MDEV_VF))),
+        declared=st.lists(st.tuples(hosts, st.integers(0, 2), slots, profiles), max_size=4),
+    )
+    def install(self, frameworks: tuple[str, str], declared: list[tuple[str, int, Slot, str]]) -> None:
+        """Two hosts of a framework each, where what is declared has been carried out."""
+        machines = {host: POOL.machine(host, framework) for host, framework in zip(HOSTS, frameworks, strict=True)}
+        self.fleet = Fleet.install(machines, {"kvm01": 3, "kvm02": 2})
+        for row in declared:
+            self.declare(*row)
+        if declared:
+            self.fleet.reconcile()
+
+    # commands
+
+    @rule(host=hosts, number=numbers, slot=slots, profile=profiles, replace=st.booleans(), plot=plots)
+    def attach(self, *, host: str, number: int, slot: Slot, profile: str, replace: bool, plot: Plot | None) -> None:
+        """Without `replace` a slot that is claimed is asked for again as it is: another wish is refused, and no more."""
+        vm = self._vm(host, number)
+        if vm is None:
+            return
+        claim = promises.truth(self.fleet.machines[host]).domains[vm.uuid].claim(slot)
+        declared = self.fleet.declared.get((host, vm.name), {}).get(slot)
+        if not replace and declared is not None:
+            profile = declared
+        elif not replace and claim is not None and claim.wish.profile is not None:
+            profile = claim.wish.profile.text
+
+        def run(trouble: Trouble | None = None, *, check: bool = False) -> Outcome:
+            return self.fleet.attach(host, vm.name, slot, profile, replace=replace, check=check, trouble=trouble)
+
+        outcome = self._command(host, run, plot, can_fail=self._creates_fail(host))
+        if outcome.word in ("done", "unchanged") and plot is None:
+            promises.check_attached(self.fleet.machines[host], vm.uuid, slot, profile)
+
+    @rule(host=hosts, number=numbers, slot=st.none() | slots, keep=st.booleans(), plot=plots)
+    def detach(self, host: str, number: int, slot: Slot | None, keep: bool, plot: Plot | None) -> None:
+        """Mostly of a VM that has something to lose."""
+        machine = self.fleet.machines[host]
+        having = {entry.vm for entry in promises.truth(machine).entries}
+        vms = [vm for vm in self.fleet.vms(host) if vm.uuid in having] or self.fleet.vms(host)
+        if not vms:
+            return
+        vm = vms[number % len(vms)]
+
+        def run(trouble: Trouble | None = None, *, check: bool = False) -> Outcome:
+            return self.fleet.detach(host, vm.name, slot, keep_snapshots=keep, check=check, trouble=trouble)
+
+        outcome = self._command(host, run, plot, can_fail=False)
+        if outcome.word in ("done", "unchanged") and plot is None:
+            for each in SLOTS if slot is None else (slot,):
+                promises.check_detached(machine, vm.uuid, each)
+
+    @rule(host=hosts, everywhere=st.booleans(), plot=plots)
+    def reconcile(self, host: str, everywhere: bool, plot: Plot | None) -> None:
+        """Of one host or of both; what goes wrong, goes wrong on the one."""
+        limit = () if everywhere else (host,)
+        before = {each: promises.truth(machine) for each, machine in self.fleet.machines.items()}
+        planned = self.fleet.reconcile(*limit, check=True)
+        assert {each: promises.truth(machine) for each, machine in self.fleet.machines.items()} == before
+        outcome = self.fleet.reconcile(*limit, trouble=self._trouble(host, plot))
+        self._tell("reconcile", plot, planned, outcome)
+        sudden = plot is not None and plot.kind in SUDDEN
+        for each, machine in self.fleet.machines.items():
+            alone = plot is None or sudden or each != host
+            promises.check_command(machine, before[each], outcome, alone=alone)
+        if plot is None:
+            ending.check_residual(self.fleet, outcome, *limit)
+        elif sudden:
+            ending.check_residual(self.fleet, self.fleet.reconcile(*limit), *limit)
+
+    def _tell(self, verb: str, plot: Plot | None, planned: Outcome, outcome: Outcome) -> None:
+        for line in self.told:
+            note(line)
+        self.told.clear()
+        note(f"planned {planned.word}, ended {outcome.word}: {outcome.error}")
+        event(f"{verb} {plot.kind if plot else 'alone'}: {outcome.word}")
+
+    def _command(self, host: str, run: Callable[..., Outcome], plot: Plot | None, *, can_fail: bool) -> Outcome:
+        """First what it would do, then the deed, with what goes wrong in it; then, after a sudden end, the same once more."""
+        machine = self.fleet.machines[host]
+        before = promises.truth(machine)
+        planned = run(check=True)
+        promises.check_command(machine, before, planned, alone=True)
+        assert promises.truth(machine) == before, "--check changed something"
+        outcome = run(self._trouble(host, plot))
+        self._tell("command", plot, planned, outcome)
+        sudden = plot is not None and plot.kind in SUDDEN
+        promises.check_command(machine, before, outcome, alone=plot is None or sudden)
+        wanted = {"would_change": ("done",), "unchanged": ("unchanged",)}.get(planned.word, (planned.word,))
+        if plot is None and not can_fail:
+            assert outcome.word in wanted, f"planned {planned.word}, came to {outcome.word}: {outcome.error}"
+        if sudden and not can_fail and planned.error is None:
+            self._converge(machine, run)
+        return outcome
+
+    def _converge(self, machine: Machine, run: Callable[..., Outcome]) -> None:
+        """The same command again, after a sudden end, comes to its end; and once more it has nothing to do."""
+        before = promises.truth(machine)
+        again = run()
+        note(f"again: {again.word}: {again.error}")
+        promises.check_command(machine, before, again, alone=True)
+        assert again.error is None, f"after a sudden end the same command is refused: {again.error}"
+        assert run().word == "unchanged"
+
+    def _trouble(self, host: str, plot: Plot | None) -> Trouble | None:
+        if plot is None:
+            return None
+
+        def act() -> None:
+            match plot.kind:
+                case "kill":
+                    trouble.kill()
+                case "host-program-killed":
+                    raise HostProgramKilled
+                case "reboot":
+                    self.fleet.reboot(host)
+                case "start":
+                    self.person(host, plot.number, "starts it")
+                case "remove":
+                    self.fleet.remove_by_hand(host, plot.number)
+                case "make":
+                    self.fleet.make_by_hand(host, plot.number % 2, plot.number, 0)
+                case _:
+                    self._second_controller(host, plot)
+
+        trouble = Trouble(host=host, at=plot.at, act=act, point=plot.point)
+        return trouble
+
+    def _second_controller(self, host: str, plot: Plot) -> None:
+        """Bob's command in the middle of Anna's: whole where she does not hold the host, and nothing at all where she does."""
+        vm = self._vm(host, plot.number)
+        if vm is None:
+            return
+        machine = self.fleet.machines[host]
+        before, locked = promises.truth(machine), machine.is_locked()
+        match plot.kind:
+            case "other-attach":
+                outcome = self.fleet.attach(host, vm.name, SLOTS[0], "4Q", by="bob@ctl2")
+            case "other-detach":
+                outcome = self.fleet.detach(host, vm.name, SLOTS[0], by="bob@ctl2")
+            case _:
+                outcome = self.fleet.reconcile(host, by="bob@ctl2")
+        self.told.append(f"bob, {'locked out' if locked else 'free'}: {outcome.word}")
+        promises.check_command(machine, before, outcome, alone=True)
+        if locked:
+            assert promises.truth(machine) == before, "two controllers at once on one host"
+
+    # what is declared
+
+    @rule(host=hosts, number=numbers, slot=slots, profile=profiles)
+    def declare(self, host: str, number: int, slot: Slot, profile: str) -> None:
+        """By name; there may be no such VM, and it may already have something else."""
+        self.fleet.declared.setdefault((host, f"{host[-1]}vm{number + 1:02}"), {})[slot] = profile
+
+    @rule(number=st.integers(0, 9))
+    def undeclare(self, number: int) -> None:
+        rows = sorted((vm, slot) for vm, declared in self.fleet.declared.items() for slot in declared)
+        if rows:
+            vm, slot = rows[number % len(rows)]
+            del self.fleet.declared[vm][slot]
+
+    # people
+
+    @rule(host=hosts, number=numbers, what=st.sampled_from(tuple(PEOPLE)))
+    def person(self, host: str, number: int, what: str) -> None:
+        """Somebody does something to a VM, with virsh or virt-clone."""
+        vm = self._vm(host, number)
+        if vm is not None:
+            PEOPLE[what](self.fleet, host, vm)
+
+    @rule(host=hosts, number=numbers)
+    def remove_vgpu(self, host: str, number: int) -> None:
+        self.fleet.remove_by_hand(host, number)
+
+    @rule(host=hosts, gpu=st.integers(0, 1), vf=st.integers(0, 3), kind=st.integers(0, 3))
+    def make_vgpu(self, host: str, gpu: int, vf: int, kind: int) -> None:
+        self.fleet.make_by_hand(host, gpu, vf, kind)
+
+    # the host
+
+    @rule(host=hosts, what=st.sampled_from(("reboots", "refuses creates", "is well again")))
+    def host_event(self, host: str, what: str) -> None:
+        if what == "reboots":
+            self.fleet.reboot(host)
+        else:
+            self.fleet.machines[host].fail_creates(what == "refuses creates")
+
+    # what holds
+
+    @invariant()
+    def promises_hold(self) -> None:
+        if hasattr(self, "fleet"):
+            promises.check_always(self.fleet)
+
+    def teardown(self) -> None:
+        if hasattr(self, "fleet"):
+            ending.check(self.fleet)
+
+    def _vm(self, host: str, number: int) -> Vm | None:
+        vms = self.fleet.vms(host)
+        return vms[number % len(vms)] if vms else None
+
+    def _creates_fail(self, host: str) -> bool:
+        with self.fleet.machines[host].driver.reading() as state:
+            return bool(state.faults)

@@ -1,0 +1,210 @@
+"""A controller's connection to a host in this process: the real session of the host program, libvirt, and what befalls them.
+
+`Trouble` is what happens at the n-th call of one connection. Two calls are counted for each request, one before it is
+carried out and one after, when its answer is on the way: so a controller can die, a VM can start or a second controller
+can come between any two of its steps.
+
+A controller that dies is one whose connection is cut: nothing that it still tries reaches the host, and to the host both
+are the same. (An exception through all its threads would be less true: a killed process runs no handler.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from vgpumgr.errors import ProgramFailed, Unreachable
+from vgpumgr.host.files import Root
+from vgpumgr.host.program import greeting
+from vgpumgr.link.deadlines import Deadline
+from vgpumgr.link.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.model.machine import Machine
+    from vgpumgr.core.domains import DomainDocuments, SavedDocuments
+    from vgpumgr.core.names import HostName, VmUuid
+    from vgpumgr.link.connection import HostLink
+    from vgpumgr.link.hypervisor import Hypervisor
+
+T = TypeVar("T")
+
+KILLED_STATUS = 137  # as a shell tells a SIGKILL
+
+
+class HostProgramKilled(BaseException):
+    """The host program's process ends here."""
+
+
+@dataclass(slots=True)
+class Trouble:
+    """`act` is done once, at call number `at` of the connection to `host`, or at the step's point named `point`.
+
+    `killed`: the controller has died; it comes to this host no more.
+    """
+
+    host: str
+    at: int
+    act: Callable[[], None]
+    point: str | None = None
+    done: bool = False
+    killed: bool = False
+    connections: list[Callable[[], None]] = field(default_factory=list)
+    _calls: int = 0
+
+    def kill(self) -> None:
+        """The controller's process ends here: no undo, no unlock."""
+        self.killed = True
+        for cut in self.connections:
+            cut()
+
+    def call(self) -> None:
+        """One more call, about to be made or just made."""
+        if self.point is None:
+            self._count()
+
+    def at_point(self, point: str) -> None:
+        """The host program passes that point of a step."""
+        if point == self.point:
+            self._count()
+
+    def _count(self) -> None:
+        self._calls += 1
+        if not self.done and self._calls > self.at:
+            self.done = True
+            self.act()
+
+
+class Stream:
+    """The host program at the other end of a channel: link.program.ByteStream."""
+
+    def __init__(self, machine: Machine, trouble: Trouble | None) -> None:
+        self._trouble = trouble
+        self._server = machine.serve(at=trouble.at_point if trouble else lambda _point: None)
+        self._out = greeting(Root(machine.root))
+        self._in = b""
+        self.ended = False
+        self.connected = True
+        machine.connections.append(self.cut)
+        if trouble:
+            trouble.connections.append(self.cut)
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        del deadline
+        self._pass()
+        self._in += data
+        while not self.ended and b"\n" in self._in:
+            line, _, self._in = self._in.partition(b"\n")
+            try:
+                answer = self._server.answer(line)
+            except HostProgramKilled:
+                self.end()
+            else:
+                self._pass()
+                self._out += answer
+
+    def _pass(self) -> None:
+        if self._trouble:
+            self._trouble.call()
+        if self.ended:
+            raise ConnectionResetError
+
+    def receive(self, deadline: Deadline | None = None) -> bytes:
+        del deadline
+        out, self._out = self._out, b""
+        return b"" if self.ended else out
+
+    def stderr(self) -> str:
+        return ""
+
+    def exit_status(self, timeout_s: float) -> int | None:
+        del timeout_s
+        return KILLED_STATUS
+
+    def end(self) -> None:
+        """The program ends, and the kernel gives its lock back."""
+        self.ended = True
+        self._server.close()
+
+    def cut(self) -> None:
+        """The whole connection goes."""
+        self.connected = False
+        self.end()
+
+
+class LibvirtSession:
+    """One client of the host's libvirt, with link.hypervisor.Hypervisor's methods."""
+
+    def __init__(self, machine: Machine, stream: Stream, trouble: Trouble | None) -> None:
+        self._machine = machine
+        self._stream = stream
+        self._trouble = trouble
+
+    def version(self) -> int:
+        return self._do(lambda: self._machine.libvirt.version)
+
+    def domains(self) -> tuple[DomainDocuments, ...]:
+        vms = self._machine.libvirt.vms
+        return self._do(lambda: tuple(vm.documents() for vm in sorted(vms.values(), key=lambda vm: (vm.name, vm.uuid))))
+
+    def domain(self, uuid: VmUuid) -> DomainDocuments | None:
+        vms = self._machine.libvirt.vms
+        return self._do(lambda: vms[uuid].documents() if uuid in vms else None)
+
+    def saved(self) -> tuple[SavedDocuments, ...]:
+        vms = self._machine.libvirt.vms
+        return self._do(
+            lambda: tuple(vm.saved() for _, vm in sorted(vms.items()) if vm.image is not None or vm.snapshots)
+        )
+
+    def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
+        self._do(lambda: self._machine.libvirt.set_metadata(uuid, xml, key=key, uri=uri))
+
+    def attach_device(self, uuid: VmUuid, xml: str) -> None:
+        self._do(lambda: self._machine.libvirt.attach_device(uuid, xml))
+
+    def detach_device(self, uuid: VmUuid, xml: str) -> None:
+        self._do(lambda: self._machine.libvirt.detach_device(uuid, xml))
+
+    def _do(self, call: Callable[[], T]) -> T:
+        self._pass(asked=False)
+        value = call()
+        self._pass(asked=True)
+        return value
+
+    def _pass(self, *, asked: bool) -> None:
+        if self._trouble:
+            self._trouble.call()
+        if not self._stream.connected:
+            lost = Unreachable(self._machine.libvirt.host, "libvirt", "the connection to libvirt was lost")
+            lost.may_happen = asked
+            raise lost
+
+
+class Link:
+    """link.connection.HostLink, as far as the controller uses it."""
+
+    def __init__(self, machine: Machine, trouble: Trouble | None) -> None:
+        self.host: HostName = machine.libvirt.host
+        self._stream = Stream(machine, trouble)
+        self._libvirt = LibvirtSession(machine, self._stream, trouble)
+        self.program = Program(self.host, self._stream, request_s=20, is_connected=lambda: self._stream.connected)
+        self.program.greet(b"", Deadline(20))
+
+    def hypervisor(self) -> Hypervisor:
+        return cast("Hypervisor", self._libvirt)
+
+    def close(self) -> None:
+        self.program.close()
+        self._stream.cut()
+
+    def abort(self) -> None:
+        self._stream.cut()
+
+
+def connect(machine: Machine, trouble: Trouble | None) -> HostLink:
+    """An open link to that host."""
+    if trouble is not None and trouble.killed:
+        raise ProgramFailed(machine.name, "the controller is dead")
+    return cast("HostLink", Link(machine, trouble))
