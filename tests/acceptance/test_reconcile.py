@@ -70,7 +70,7 @@ def test_every_declared_vm_is_served_on_its_host(fleet: Lab) -> None:
 def test_again_changes_nothing_and_writes_nothing_anywhere(fleet: Lab) -> None:
     before = fleet.revisions(), [truth.kept(fleet, host) for host in HOSTS]
     ran = reconcile(fleet)
-    assert "all as wanted" in ran.out
+    assert "8 vGPUs are as wanted" in ran.out
     assert (fleet.revisions(), [truth.kept(fleet, host) for host in HOSTS]) == before
     assert reconcile(fleet, "--yes", "--quiet").out == ""
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from vgpumgr.cli import plan_text, scheduler_text
 from vgpumgr.core import changes
 from vgpumgr.core.plan import Plan
+from vgpumgr.core.reconciling import Share
 from vgpumgr.core.scheduling import GpuPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from vgpumgr.controller.results import FleetPlan, ReconcileResult
+    from vgpumgr.controller.results import FleetPlan, ReconcileResult, UnitResult
     from vgpumgr.core.reconciling import HostPlan, Unit
 
 
@@ -82,7 +83,20 @@ def closing(result: ReconcileResult, elapsed_s: float) -> Iterator[str]:
     count = Counter(unit.outcome for unit in units)
     hosts = f"{len(result.fleet.plans)} host{'' if len(result.fleet.plans) == 1 else 's'}"
     if not result.fleet.changed and not failed and not result.errors:
-        yield f"{hosts}, {len(units)} vGPU{'' if len(units) == 1 else 's'} wanted: all as wanted."
+        yield f"{hosts}: {_wanted(units)}."
         return
     parts = [f"{number} {outcome.replace('_', ' ')}" for outcome, number in sorted(count.items())]
     yield f"{hosts} in {elapsed_s:.1f} s: {', '.join(parts) or 'nothing to do'}{_unread(result.fleet)}."
+
+
+def _wanted(units: Sequence[UnitResult]) -> str:
+    """`8 vGPUs and 2 schedulers are as wanted`."""
+    shares = sum(isinstance(unit.unit.job, Share) for unit in units)
+    parts = [
+        f"{number} {word}{'' if number == 1 else 's'}"
+        for number, word in ((len(units) - shares, "vGPU"), (shares, "scheduler"))
+        if number
+    ]
+    return (
+        f"{' and '.join(parts)} {'is' if len(units) == 1 else 'are'} as wanted" if parts else "nothing is wanted there"
+    )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import FleetConsent, FleetPlan, ReconcileResult, UnitResult
 
 # True of a host for as long as it is as it is: no news every night.
-_STANDING = frozenset({"will-not-start", "not-built", "initramfs"})
+_STANDING = frozenset({"will-not-start", "not-built", "granted"})
 _LIMIT = click.option(
     "--limit",
     multiple=True,
@@ -174,7 +174,12 @@ def _document(result: ReconcileResult) -> dict[str, object]:
         ],
         "result": {
             "hosts": [
-                {"name": host.host, "units": [_row(host.host, unit) for unit in host.units]} for host in result.hosts
+                {
+                    "name": host.host,
+                    "seconds": round(host.seconds, 3),
+                    "units": [_row(host.host, unit) for unit in host.units],
+                }
+                for host in result.hosts
             ]
         },
     }

@@ -30,11 +30,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Generic[Result]):
-    """What one host gave: a value, or the error that stopped it. Exactly one of the two is set."""
+    """What one host gave: a value, or the error that stopped it. Exactly one of the two is set. `seconds`: how long it took."""
 
     host: HostName
     value: Result | None
     error: errors.VgpumgrError | None
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ class _Crowd(Generic[Result]):
                     f"not done after {patience.seconds:g} s, and left behind",
                     hint="nothing is lost: the same command again looks afresh and goes on from what is there",
                 )
-                self._outcomes[name] = Outcome(host=name, value=None, error=late)
+                self._outcomes[name] = Outcome(host=name, value=None, error=late, seconds=patience.seconds)
                 threading.Thread(target=patience.abort, args=(name,), name=f"abort-{name}", daemon=True).start()
 
     def _tell(self) -> None:
@@ -143,13 +144,16 @@ class _Crowd(Generic[Result]):
 
 
 def _one(host: HostDeclaration, work: Callable[[HostDeclaration], Result]) -> Outcome[Result]:
+    started = time.monotonic()
+    value: Result | None = None
+    failed: errors.VgpumgrError | None = None
     try:
-        return Outcome(host=host.name, value=work(host), error=None)
+        value = work(host)
     except errors.VgpumgrError as error:
-        return Outcome(host=host.name, value=None, error=error)
+        failed = error
     except Exception as error:  # a bug at one host must not stop the others; it is recorded whole
         logger.exception("host %s: unexpected", host.name)
         failed = errors.ProgramFailed(
             host.name, f"unexpected {type(error).__name__}: {error}", hint="this is a bug in vgpumgr; see the log (-v)"
         )
-        return Outcome(host=host.name, value=None, error=failed)
+    return Outcome(host=host.name, value=value, error=failed, seconds=time.monotonic() - started)

@@ -55,13 +55,8 @@ def reconcile(context: Context, options: ReconcileOptions, consent: FleetConsent
     consent.show(fleet)
     guard = _guard(fleet, options)
     if consent.check or not fleet.changed:
-        outcome = "would_change"
-        return ReconcileResult(
-            fleet=fleet,
-            hosts=tuple(_untouched(plan, outcome) for plan in fleet.plans),
-            guard=guard,
-            check=consent.check,
-        )
+        hosts_now = tuple(_untouched(fleet, plan, "would_change") for plan in fleet.plans)
+        return ReconcileResult(fleet=fleet, hosts=hosts_now, guard=guard, check=consent.check)
     if guard is not None:
         raise guard
     if fleet.takes_away:
@@ -93,8 +88,9 @@ def _guard(fleet: FleetPlan, options: ReconcileOptions) -> errors.TooManyDestroy
     return None
 
 
-def _untouched(plan: HostPlan, outcome: str) -> HostResult:
-    return HostResult(host=plan.host, units=tuple(_unit_result(unit, outcome) for unit in plan.units), error=None)
+def _untouched(fleet: FleetPlan, plan: HostPlan, outcome: str) -> HostResult:
+    units = tuple(_unit_result(unit, outcome) for unit in plan.units)
+    return HostResult(host=plan.host, units=units, error=None, seconds=fleet.seconds[plan.host])
 
 
 def _unit_result(unit: Unit, outcome: str, error: errors.VgpumgrError | None = None) -> UnitResult:
@@ -136,6 +132,7 @@ class _Workers:
             plans=tuple(outcome.value for outcome in outcomes if outcome.value is not None),
             errors=tuple((outcome.host, outcome.error) for outcome in outcomes if outcome.error is not None),
             findings=self._context.inventory.findings,
+            seconds={outcome.host: outcome.seconds for outcome in outcomes},
         )
 
     def apply(self, fleet: FleetPlan, hosts: Sequence[HostDeclaration]) -> tuple[HostResult, ...]:
@@ -146,10 +143,15 @@ class _Workers:
             todo, lambda host: self._apply_host(host, agreed[host.name].takes_away), self._patience(stop=self._stop)
         )
         done = {
-            outcome.host: outcome.value or HostResult(host=outcome.host, units=(), error=outcome.error)
+            outcome.host: HostResult(
+                host=outcome.host,
+                units=outcome.value[0] if outcome.value else (),
+                error=outcome.value[1] if outcome.value else outcome.error,
+                seconds=fleet.seconds[outcome.host] + outcome.seconds,
+            )
             for outcome in outcomes
         }
-        return tuple(done.get(plan.host) or _untouched(plan, "unchanged") for plan in fleet.plans)
+        return tuple(done.get(plan.host) or _untouched(fleet, plan, "unchanged") for plan in fleet.plans)
 
     def _patience(self, stop: threading.Event | None) -> Patience:
         return Patience(
@@ -173,13 +175,15 @@ class _Workers:
         with self._connect(declaration) as session:
             return reconciling.plan_host(session.with_saved(session.observe()), declaration, self._run)
 
-    def _apply_host(self, declaration: HostDeclaration, agreed: Sequence[Step]) -> HostResult:
+    def _apply_host(
+        self, declaration: HostDeclaration, agreed: Sequence[Step]
+    ) -> tuple[tuple[UnitResult, ...], errors.VgpumgrError | None]:
         with self._connect(declaration) as session:
             view = session.with_saved(session.lock("reconcile"))
             detaching.guard_ledger(view)
             host = _HostRun(session, declaration, self._run, agreed)
             error = host.go(view, stopped=lambda: self._stop.is_set() or declaration.name in self._left)
-        return HostResult(host=declaration.name, units=tuple(host.results), error=error)
+        return tuple(host.results), error
 
 
 class _HostRun:

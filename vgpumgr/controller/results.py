@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from vgpumgr.core.changes import Step
     from vgpumgr.core.domain_xml import Domain
@@ -123,11 +123,15 @@ class VmReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """The plans of all hosts that were read. `errors`: one row for each that could not be; `findings`: the inventory's."""
+    """The plans of all hosts that were read. `errors`: one row for each that could not be; `findings`: the inventory's.
+
+    `seconds`: how long each host took to be read, or not to be.
+    """
 
     plans: tuple[HostPlan, ...]
     errors: tuple[tuple[HostName, VgpumgrError], ...]
     findings: tuple[InventoryFinding, ...]
+    seconds: Mapping[HostName, float]
 
     @property
     def changed(self) -> bool:
@@ -164,11 +168,15 @@ class UnitResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostResult:
-    """One host's jobs, as far as they came. `error` is what ended or spoilt the host's whole run; None for nothing."""
+    """One host's jobs, as far as they came. `error` is what ended or spoilt the host's whole run; None for nothing.
+
+    `seconds`: how long reading it and carrying its plan out took together.
+    """
 
     host: HostName
     units: tuple[UnitResult, ...]
     error: VgpumgrError | None
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,81 @@
+"""Twenty hosts on a small machine, some of them dead, one hanging, one talking nonsense."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.acceptance.command import vgpumgr, vgpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+DEAD = ("kvm03", "kvm08", "kvm17")
+HANGING = "kvm05"
+NONSENSE = "kvm12"
+BAD = {*DEAD, HANGING, NONSENSE}
+HOSTS = tuple(f"kvm{number:02}" for number in range(1, 21))
+DEADLINE_S = 120
+
+
+@pytest.fixture(scope="module")
+def many(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Each host has one card and two VMs, of which it declares one."""
+    spec: Path = tmp_path_factory.mktemp("spec") / "many.yml"
+    hosts = {
+        name: {"driver": 570, "boards": ["A40" if at % 2 else "T4"], "vms": [f"a{at:02}", f"b{at:02}"]}
+        for at, name in enumerate(HOSTS)
+    }
+    declared = {name: {f"a{at:02}": {"vgpu0": {"profile": "4Q"}}} for at, name in enumerate(HOSTS)}
+    spec.write_text(json.dumps({"hosts": hosts, "declared": declared}), encoding="utf-8")
+    lab = lab_factory(str(spec), shared=False)
+    for host in DEAD:
+        vgpumgr(lab, "lab", "fault", host, "ssh-refused")
+    vgpumgr(lab, "lab", "fault", HANGING, "ssh-hang")
+    vgpumgr(lab, "lab", "fault", NONSENSE, "garbage")
+    yield lab
+    lab.down()
+
+
+def test_the_healthy_are_served_and_each_bad_one_is_named_with_stage_and_reason(many: Lab) -> None:
+    """And the run ends within the slowest healthy host and the deadline of the hanging one's stage."""
+    started = time.monotonic()
+    done = many.run("reconcile", "--deadline", str(DEADLINE_S), "-o", "json")
+    took = time.monotonic() - started
+    assert done.returncode == 4, done.stderr
+    document = json.loads(done.stdout)
+    errors = {row["host"]: row["message"] for row in document["errors"]}
+    assert set(errors) == BAD
+    assert all(errors[host].startswith(f"{host}: tcp: ") for host in DEAD)
+    assert errors[HANGING].startswith(f"{HANGING}: banner: ")
+    assert errors[NONSENSE].startswith(f"{NONSENSE}: ")
+    assert set(document["outcomes"]) == {"done", "unreached"}
+    served = {host["name"]: [unit["outcome"] for unit in host["units"]] for host in document["result"]["hosts"]}
+    assert served == {host: ["done"] for host in HOSTS if host not in BAD}
+    assert took <= max(host["seconds"] for host in document["result"]["hosts"]) + DEADLINE_S
+    healthy = [host for host in HOSTS if host not in BAD]
+    assert {row["host"]: row["state"] for row in vgpus(many, *healthy)} == dict.fromkeys(healthy, "bound")
+
+
+def test_a_second_run_finds_all_that_it_can_read_as_wanted_and_says_the_same_of_the_rest(many: Lab) -> None:
+    ran = vgpumgr(many, "reconcile", code=4)
+    assert "15 hosts" in ran.out
+    assert "15 unchanged; 5 hosts not read" in ran.out
+    assert all(f"error: {host}: " in ran.err for host in BAD)
+    quiet = vgpumgr(many, "reconcile", "--yes", "--quiet", "--limit", "kvm0[1-2],kvm20")
+    assert (quiet.out, quiet.err) == ("", "")
+
+
+def test_a_host_that_takes_longer_than_its_deadline_is_left_behind_and_named(many: Lab) -> None:
+    ran = vgpumgr(many, "plan", "--limit", f"kvm01,{HANGING}", "--deadline", "4", "-o", "json", code=4)
+    document = json.loads(ran.out)
+    assert [row["host"] for row in document["errors"]] == [HANGING]
+    assert "run: not done after 4 s, and left behind" in document["errors"][0]["message"]
