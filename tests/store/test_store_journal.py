@@ -237,7 +237,30 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, told: list[str])
     assert "VGPUMGR_STORE" in told[0]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
+def test_a_journal_that_is_somebody_elses_is_told_and_not_read(tmp_path: Path) -> None:
+    """As another user than the one whose folder it is in."""
+    Journal(tmp_path / "d" / "store.sqlite", warn=pytest.fail).begin(ENTRY, by=BY, at=AT)
+    program = (
+        "import os, sys; from pathlib import Path\n"
+        "from vgpumgr.store import database\n"
+        "from vgpumgr import errors; from vgpumgr.store.journal import Entry, Journal, Question\n"
+        "os.setuid(65534)\n"
+        "journal = Journal(Path(sys.argv[1]), warn=print)\n"
+        "try: journal.runs(Question(limit=9))\n"
+        "except errors.StoreError as error: print(error)\n"
+        "print(journal.begin(Entry(verb='attach', why='', host='kvm01'), by='x@y', at='now'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "d" / "store.sqlite"], capture_output=True, text=True, check=True
+    )
+    read, written, number = done.stdout.splitlines()
+    assert read.endswith("store.sqlite cannot be read: Permission denied")
+    assert "cannot be written: Permission denied" in written
+    assert number == "None"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
 def test_a_read_only_disk_can_be_read_and_is_not_written(tmp_path: Path) -> None:
     """On a real read-only mount: the lines are there, and a new one is refused with the reason."""
     Journal(tmp_path / "d" / "store.sqlite", warn=pytest.fail).begin(ENTRY, by=BY, at=AT)

@@ -120,6 +120,8 @@ def _row(run: Run) -> dict[str, object]:
 
 def _table_rows(runs: Iterable[Run]) -> list[dict[str, object]]:
     """For people: local time with its offset, a dash for what does not apply, and an error's first line."""
+    from vgpumgr.store.journal import INTERRUPTED
+
     rows = []
     for run in runs:
         row = {key: "-" if value is None else value for key, value in _row(run).items()}
@@ -127,7 +129,7 @@ def _table_rows(runs: Iterable[Run]) -> list[dict[str, object]]:
         ended = run.outcome or "not ended"
         row |= {"when": at.isoformat(sep=" ", timespec="seconds"), "did": run.entry.verb, "outcome": ended}
         row["message"] = str(row["message"]).partition("\n")[0]
-        if run.error and run.error != "Terminated":
+        if run.error and run.outcome != INTERRUPTED:
             row["why"] = f"{run.entry.why} ({run.error})"
         rows.append(row)
     return rows

@@ -88,8 +88,6 @@ def finish(path: Path, number: int, *, at: str, outcome: str, error: str | None,
 
 def select_runs(path: Path, question: Question) -> Sequence[Run]:
     """Newest first. Numbers grow with time; two controllers' clocks, or one set back, do not disturb their order."""
-    if not _is_there(path):
-        return ()
     query = sa.select(RUN).order_by(RUN.c.id.desc()).limit(question.limit)
     if question.since is not None:
         query = query.where(RUN.c.at >= question.since)
@@ -98,8 +96,11 @@ def select_runs(path: Path, question: Question) -> Sequence[Run]:
     if question.name is not None:
         same = sa.select(RUN.c.vm_uuid).where(RUN.c.vm == question.name, RUN.c.vm_uuid.is_not(None))
         query = query.where(sa.or_(RUN.c.vm == question.name, RUN.c.host == question.name, RUN.c.vm_uuid.in_(same)))
-    with _reading(path) as connection:
-        return tuple(_run(row) for row in connection.execute(query).mappings())
+    with _translated(path, "read"):
+        if not _is_there(path):
+            return ()
+        with _reading(path) as connection:
+            return tuple(_run(row) for row in connection.execute(query).mappings())
 
 
 def _run(row: sa.RowMapping) -> Run:
@@ -124,7 +125,7 @@ def _writing(path: Path) -> Iterator[sa.Connection]:
 @contextmanager
 def _reading(path: Path) -> Iterator[sa.Connection]:
     """An older schema is read as it is: so far there is none that lacks a column."""
-    with _translated(path, "read"), _connect(place.reading_uri(path)) as connection:
+    with _connect(place.reading_uri(path)) as connection:
         connection.exec_driver_sql("PRAGMA query_only = ON")
         if _version(path, connection) == 0:
             raise JournalCorrupt(f"{path} is no journal: it is empty", hint=_away(path))
