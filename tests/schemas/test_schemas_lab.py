@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.lab_fixtures import Lab
+    from tests.lab_fixtures import Lab, LabFactory
 
 pytestmark = pytest.mark.lab
 
@@ -27,7 +27,7 @@ GPU = ("--gpu-id", "0000:81:00.0")
 FIXED = ("--policy", "fixed-share", "--time-slice", "2ms")
 KVM01 = f"""\
 vgpumgr_gpus:
-  "0000:41:00.0": {{scheduler: {{policy: best-effort}}}}
+  "0000:41:00.0": {{scheduler: {{policy: equal-share}}}}
 vgpumgr_vms:
   {DECLARED}: {{vgpu0: {{profile: 4Q}}}}
 """
@@ -38,7 +38,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "attach": (("attach", VM, "--profile", "4Q", *ON), "change", 0),
     "plan": (("plan", "--limit", HOST), "plan", 3),
     "reconcile --check": (("reconcile", "--limit", HOST, "--check"), "plan", 3),
-    "reconcile": (("reconcile", "--limit", HOST), "change", 0),
+    "reconcile": (("reconcile", "--limit", HOST, "--yes"), "change", 0),
     "list": (("list", HOST), "list", 0),
     "show": (("show", VM, *ON), "show", 0),
     "discover": (("discover",), "discover", 0),
@@ -48,6 +48,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "inventory check": (("inventory", "check"), "inventory", 0),
     "scheduler show": (("scheduler", "show", HOST), "scheduler", 0),
     "scheduler set --check": (("scheduler", "set", *ON, *GPU, *FIXED, "--check"), "plan", 3),
+    "scheduler set": (("scheduler", "set", *ON, *GPU, *FIXED, "--yes"), "change", 0),
     "install cron": (("install", "cron"), "install", 0),
     "install timer": (("install", "timer"), "install", 0),
     "lab status": (("lab", "status"), "lab", 0),
@@ -69,17 +70,18 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(mdev_vf_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    lab = lab_factory("mdev-vf", shared=False)  # its schedulers do not stay as they were
     inventory = tmp_path_factory.mktemp("schemas") / "inventory"
-    shutil.copytree(mdev_vf_lab.layout.inventory, inventory)
+    shutil.copytree(lab.layout.inventory, inventory)
     (inventory / "host_vars").mkdir(exist_ok=True)
     (inventory / f"host_vars/{HOST}.yml").write_text(KVM01, encoding="utf-8")
     printed = {
-        name: vgpumgr(mdev_vf_lab, "-i", str(inventory), "-o", "json", *arguments, code=code)
+        name: vgpumgr(lab, "-i", str(inventory), "-o", "json", *arguments, code=code)
         for name, (arguments, _, code) in RUNS.items()
     }
-    yield Site(lab=mdev_vf_lab, inventory=inventory, printed=printed)
-    vgpumgr(mdev_vf_lab, "detach", DECLARED, *ON, "--yes")
+    yield Site(lab=lab, inventory=inventory, printed=printed)
+    lab.down()
 
 
 @pytest.mark.parametrize("name", RUNS)
