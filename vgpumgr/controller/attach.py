@@ -72,9 +72,9 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> 
             return attaching.plan_attach(view, request)
 
         try:
-            return _change(
-                session, found, consent, plan, asks=options.replace, asked=profiles.describe(wish), verb="attach"
-            )
+            asked = profiles.describe(wish)
+            why = f"asked {asked}{' --replace' if options.replace else ''}"
+            return _change(session, found, consent, plan, asks=options.replace, asked=asked, verb="attach", why=why)
         except errors.ProfileNotHere as error:
             session.link.close()
             raise _judge_profile(context, session.declaration, options.profile, error) from error
@@ -98,7 +98,9 @@ def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> 
             )
             return detaching.plan_detach(view, request)
 
-        return _change(session, found, consent, plan, asks=True, asked="detach", verb="detach")
+        freed = options.slot or ("every slot" if options.every else "its slot")
+        why = f"asked to free {freed}"
+        return _change(session, found, consent, plan, asks=True, asked="detach", verb="detach", why=why)
 
 
 def _change(
@@ -110,6 +112,7 @@ def _change(
     asks: bool,
     asked: str,
     verb: str,
+    why: str,
 ) -> ChangeResult:
     """A change of one VM, and what it has afterwards."""
     changed = carry_out(
@@ -121,7 +124,7 @@ def _change(
             asks=asks,
             asked=asked,
             verb=verb,
-            why=f"asked {asked}",
+            why=why,
             name=found.name,
             look=command("show", found.name),
             vm=names.VmName(found.name),
