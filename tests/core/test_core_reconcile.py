@@ -147,6 +147,15 @@ def test_another_wish_than_what_a_person_attached_is_a_conflict_that_names_both_
     assert "vgpumgr attach vm01 --profile 8Q --replace" in refused.hint
 
 
+def test_what_a_vm_has_comes_back_after_a_reboot_although_its_declaration_is_refused() -> None:
+    """Found by a law: the VM would have lost what it had."""
+    view = builders.rebooted(builders.attached(builders.host()))
+    made = plan(view, vm01="8Q")
+    assert isinstance(unit(made, "vm01").refused, errors.ConflictingClaim)
+    assert verbs(made) == ["create_vgpu"]
+    assert words(made) == [("vgpu", "the host has rebooted since it was made")]
+
+
 def test_a_declaration_of_what_a_person_attached_takes_the_claim_over() -> None:
     view = builders.attached(builders.host())
     made = plan(view, vm01="4Q")

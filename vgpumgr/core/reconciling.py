@@ -117,7 +117,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """One job, planned (`plan`) or refused (`refused`); exactly one of the two is set. `drift` says why there are steps."""
+    """One job: its plan, or what it was refused for. `drift` says why there are steps.
+
+    Both are set where a declaration is refused and what the slot has from before is kept whole.
+    """
 
     job: Job
     plan: Plan | GpuPlan | None
@@ -250,14 +253,37 @@ def _plan_serve(view: HostView, declared: HostDeclaration, job: Serve, run: Run)
         raise errors.UnknownVm(
             f"{view.snapshot.host} has no VM {job.vm!r}{where}", hint=f"did you mean {near}?" if near else None
         )
+    try:
+        request = _request(view, declared, domain, job, run)
+        plan = _plan_request(view, domain, job, request)
+    except errors.VgpumgrError as error:
+        return _kept(view, declared, domain, job, error)
+    drift = drifts.of_slot(view, domain, job.slot, request.wish, plan)
+    return Unit(job=job, plan=plan, refused=None, drift=drift)
+
+
+def _plan_request(view: HostView, domain: Domain, job: Serve, request: attaching.AttachRequest) -> Plan:
     claim = domain.claim(job.slot)
-    request = _request(view, declared, domain, job, run)
     whole = claim is not None and claim.state == claims.BOUND and attaching.serves(claim, request)
     if job.declared is None or (whole and domain.managed_save):
+        return attaching.plan_mending(view, request)
+    return attaching.plan_attach(view, request)
+
+
+def _kept(view: HostView, declared: HostDeclaration, domain: Domain, job: Serve, refused: errors.VgpumgrError) -> Unit:
+    """What was declared cannot be given: what the slot once got is kept whole all the same, until it can."""
+    claim = domain.claim(job.slot)
+    nothing = Unit(job=job, plan=None, refused=refused, drift=())
+    if job.declared is None or claim is None or claim.state != claims.BOUND:
+        return nothing
+    if claim not in _own_claims(view, domain) or _reverted(view, domain, claim):
+        return nothing
+    request = _request_of(declared, domain, claim)
+    try:
         plan = attaching.plan_mending(view, request)
-    else:
-        plan = attaching.plan_attach(view, request)
-    return Unit(job=job, plan=plan, refused=None, drift=drifts.of_slot(view, domain, job.slot, request.wish, plan))
+    except errors.VgpumgrError:
+        return nothing  # the first refusal is the one that counts
+    return Unit(job=job, plan=plan, refused=refused, drift=drifts.of_slot(view, domain, job.slot, claim.wish, plan))
 
 
 def _request(
@@ -266,15 +292,7 @@ def _request(
     claim = domain.claim(job.slot)
     if job.declared is None:
         assert claim is not None
-        return attaching.AttachRequest(
-            vm=domain.uuid,
-            slot=job.slot,
-            wish=claim.wish,
-            origin=claim.origin,
-            by=claim.by,
-            at=claim.at,
-            policy=declared.policy,
-        )
+        return _request_of(declared, domain, claim)
     request = attaching.AttachRequest(
         vm=domain.uuid,
         slot=job.slot,
@@ -294,6 +312,19 @@ def _request(
         f"{profiles.describe(claim.wish)}, and is declared with {profiles.describe(job.declared.wish)} ({job.declared.where})",
         hint=f"`{command('attach', domain.name, slot=job.slot, options=(*profiles.options(job.declared.wish), '--replace'))}` "
         "carries the declaration out, or change the inventory",
+    )
+
+
+def _request_of(declared: HostDeclaration, domain: Domain, claim: Claim) -> attaching.AttachRequest:
+    """The attach that a claim came from."""
+    return attaching.AttachRequest(
+        vm=domain.uuid,
+        slot=claim.slot,
+        wish=claim.wish,
+        origin=claim.origin,
+        by=claim.by,
+        at=claim.at,
+        policy=declared.policy,
     )
 
 
