@@ -21,6 +21,7 @@ _WARM = (
     *("paramiko", "libvirt", "jinja2", "yaml", "click", "tabulate"),
     *("vgpumgr.cli.main", "vgpumgr.cli.change", "vgpumgr.cli.wiring", "vgpumgr.cli.plan_text"),
     *("vgpumgr.controller.attach", "vgpumgr.link.connection", "tests.crash.interference"),
+    *("vgpumgr.cli.scheduler", "vgpumgr.controller.scheduler"),
 )
 
 

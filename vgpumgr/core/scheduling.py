@@ -402,7 +402,7 @@ def _guard_empty(view: HostView, gpu: Gpu, ours: Sequence[_Ours]) -> None:
     if held:
         who = ", ".join(dict.fromkeys(names))
         raise errors.InUse(
-            f"{what}: {'the vGPU' if len(held) == 1 else 'vGPUs'} of {who} {'is' if len(held) == 1 else 'are'} in use",
+            f"{what}: {'the vGPU' if len(names) == 1 else 'vGPUs'} of {who} {'is' if len(names) == 1 else 'are'} in use",
             details=held,
             hint=f"shut {who} down first; nothing in use is ever taken away",
         )

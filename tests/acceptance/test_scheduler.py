@@ -1,0 +1,262 @@
+"""Time slices on simulated hosts: set on GPUs with idle vGPUs, refused on others, kept in modprobe.d, taken back where it fails.
+
+kvm01 reads nvml.h's rule as it stands (an idle vGPU is in the way), kvm02 the other way round; kvm03 is r595 without mdev.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance import truth
+from tests.acceptance.command import vgpumgr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.acceptance.command import Ran
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+SPEC = """
+hosts:
+  kvm01: {driver: 570, boards: [A40, A40], vms: ["a[1:2]"], foreign: [{gpu: 1, vf: 0, type: A40-4Q}]}
+  kvm02: {driver: 570, boards: [A40], vms: ["b[1:2]"], scheduler_counts_idle: false}
+  kvm03: {driver: 595, framework: vendor-vfio, boards: [L40S], vms: ["c[1:2]"]}
+"""
+VMS = {"kvm01": ("a1", "a2"), "kvm02": ("b1", "b2"), "kvm03": ("c1", "c2")}
+GPU, OTHER = "0000:41:00.0", "0000:81:00.0"
+CONF = "/etc/modprobe.d/nvidia.conf"
+THEIRS = """# site settings
+options nvidia NVreg_EnableMSI=1 NVreg_RegistryDwordsPerDevice="pci=0000:41:00.0;RmFoo=0x7;pci=0000:99:00.0;RmPVMRL=0x01"
+options nvidia-drm modeset=0
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Each host's first GPU has two idle vGPUs; no test takes them away."""
+    spec = tmp_path_factory.mktemp("spec") / "spec.yml"
+    spec.write_text(SPEC, encoding="utf-8")
+    lab = lab_factory(str(spec), shared=False)
+
+    def attach(host: str) -> None:
+        for vm in VMS[host]:
+            vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", host, "--gpu-id", GPU)
+
+    with ThreadPoolExecutor(len(VMS)) as pool:
+        list(pool.map(attach, VMS))
+    return lab
+
+
+@pytest.fixture
+def given(lab: Lab, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A host (kvm01 unless the test names one) with options of its owner, and none of ours: so whatever is set is new."""
+    host = str(getattr(request, "param", "kvm01"))
+    lab.must(host, f"rm -f /etc/modprobe.d/*.conf; cat > {CONF}", text=THEIRS)
+    yield host
+    for vm in VMS[host]:
+        lab.control(host, "release", vm=vm)
+    assert len(truth.ledger(lab, host)) == len(VMS[host])
+
+
+def set_policy(lab: Lab, host: str, policy: str, *more: str, code: int = 0, gpu: str = GPU) -> Ran:
+    named = ("--on", host, "--gpu-id", gpu, "--policy", policy)
+    return vgpumgr(lab, "scheduler", "set", *named, *more, "--yes", "-o", "json", code=code)
+
+
+def show(lab: Lab, host: str, gpu: str = GPU) -> dict[str, Any]:
+    document = vgpumgr(lab, "scheduler", "show", host, "-o", "json").document
+    (row,) = [row for row in document["hosts"][0]["gpus"] if row["pci"] == gpu]
+    assert isinstance(row, dict)
+    return row
+
+
+def policy_of(lab: Lab, host: str, gpu: str = GPU) -> str:
+    """What `nvidia-smi vgpu -ss` says."""
+    blocks = lab.must(host, "nvidia-smi vgpu -ss").split("GPU 0000")
+    (block,) = [block for block in blocks if block.startswith(gpu.upper())]
+    found = re.search(r"Scheduler Policy\s*: (.*)", block)
+    assert found
+    return found[1].strip()
+
+
+def conf(lab: Lab, host: str) -> str:
+    return lab.must(host, "cat /etc/modprobe.d/*.conf")
+
+
+def everything(lab: Lab, host: str) -> tuple[str, str, str]:
+    """vGPUs, ledger and definitions; the policy; modprobe.d."""
+    return truth.kept(lab, host), policy_of(lab, host), conf(lab, host)
+
+
+# Set
+
+
+@pytest.mark.parametrize("given", ["kvm01", "kvm02", "kvm03"], indirect=True)
+def test_two_idle_vgpus_are_the_same_after_a_policy_was_set_and_a_held_one_refuses_it(lab: Lab, given: str) -> None:
+    """nvidia-smi shows it, modprobe.d keeps its other dwords; refused while a VM holds one, naming it: nothing changes."""
+    before = truth.kept(lab, given)
+    done = set_policy(lab, given, "fixed-share", "--time-slice", "2ms").document
+    assert (done["schema"], done["outcomes"]) == ("vgpumgr.change/1", ["done"])
+    assert [step["verb"] for step in done["plan"]] == [
+        *("park_vgpu", "park_vgpu", "set_scheduler", "create_vgpu", "create_vgpu"),
+        "write_modprobe",
+    ]
+    value = "0x001f4011" if given == "kvm03" else "0x00020013"
+    assert truth.kept(lab, given) == before
+    assert policy_of(lab, given) == "Fixed Share"
+    assert conf(lab, given) == THEIRS.replace("RmFoo=0x7;", f"RmFoo=0x7;RmPVMRL={value};")
+
+    since = lab.revisions()[given]
+    assert set_policy(lab, given, "fixed-share", "--time-slice", "2ms").document["outcomes"] == ["unchanged"]
+    assert lab.writes(given, since=since) == []
+
+    state = everything(lab, given)
+    vm = VMS[given][1]
+    lab.control(given, "hold", vm=vm)
+    refused = set_policy(lab, given, "equal-share", code=5).error
+    assert refused["error"] == "InUse"
+    assert f"{vm} is in use" in refused["message"]
+    assert refused["hint"] == f"shut {vm} down first; nothing in use is ever taken away"
+    assert everything(lab, given) == state
+    assert lab.writes(given, since=since) == []
+
+
+def test_check_shows_the_plan_and_writes_nothing(lab: Lab, given: str) -> None:
+    before, since = everything(lab, given), lab.revisions()[given]
+    named = ("--on", given, "--gpu-id", GPU, "--policy", "fixed-share", "--frequency", "480")
+    ran = vgpumgr(lab, "scheduler", "set", *named, "--check", "--diff", code=3)
+    marks = [line.split()[0] for line in ran.out.splitlines() if re.match(r"  \S", line)]
+    assert marks == ["<", "<", "~", ">", ">", "~"]
+    assert "-> fixed-share, 480 Hz (2.083 ms)" in ran.out
+    assert "+options nvidia NVreg_EnableMSI=1" in ran.out
+    assert everything(lab, given) == before
+    assert lab.writes(given, since=since) == []
+
+
+@pytest.mark.parametrize("given", ["kvm03"], indirect=True)
+def test_a_driver_that_only_takes_frequencies_grants_the_nearest_one_and_it_is_said(lab: Lab, given: str) -> None:
+    named = ("--on", given, "--gpu-id", GPU, "--policy", "equal-share", "--time-slice", "2ms", "--yes")
+    ran = vgpumgr(lab, "scheduler", "set", *named)
+    assert ran.out.splitlines()[-1].endswith("Granted: equal-share, 500 Hz (2 ms).")
+    assert any("granted as 500 Hz" in line for line in ran.warnings)
+
+
+def test_a_foreign_vgpu_on_the_gpu_refuses_it(lab: Lab) -> None:
+    before, since = truth.kept(lab, "kvm01"), lab.revisions()["kvm01"]
+    assert set_policy(lab, "kvm01", "equal-share", gpu=OTHER, code=5).error["error"] == "ForeignDevice"
+    assert truth.kept(lab, "kvm01") == before
+    assert lab.writes("kvm01", since=since) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("fixed-share", "--time-slice", "31ms"), "1 ms to 30 ms"),
+        (("fixed-share", "--frequency", "1000"), "63 to 960 Hz"),
+        (("best-effort", "--time-slice", "2ms"), "best-effort takes no time slice"),
+        (("fixed-share", "--time-slice", "2"), "not a time slice"),
+    ],
+)
+def test_values_that_the_gpu_does_not_take_end_in_2_with_the_range(
+    lab: Lab, arguments: tuple[str, ...], says: str
+) -> None:
+    error = set_policy(lab, "kvm02", *arguments, code=2).error
+    assert says in f"{error['message']} {error['hint']}"
+
+
+def test_nobody_to_ask_is_2_and_nothing_is_done(lab: Lab, given: str) -> None:
+    before = everything(lab, given)
+    named = ("--on", given, "--gpu-id", GPU, "--policy", "equal-share")
+    ran = vgpumgr(lab, "scheduler", "set", *named, "-o", "json", code=2)
+    assert "needs a yes" in ran.error["message"]
+    assert everything(lab, given) == before
+
+
+# Where it fails
+
+
+def test_what_the_driver_refuses_is_taken_back(lab: Lab, given: str) -> None:
+    before = everything(lab, given)
+    lab.control(given, "fault", name="nvml:DeviceSetVgpuSchedulerState:3")
+    try:
+        error = set_policy(lab, given, "equal-share", code=1).error
+    finally:
+        lab.control(given, "clear")
+    assert error["error"] == "NvmlRefused"
+    assert "what had been done before is undone" in error["details"]
+    assert everything(lab, given) == before
+
+
+def test_vgpus_that_the_driver_does_not_make_again_come_back_with_the_same_command(lab: Lab, given: str) -> None:
+    before = truth.kept(lab, given)
+    lab.control(given, "fault", name="create-eio")
+    try:
+        error = set_policy(lab, given, "equal-share", code=1).error
+    finally:
+        lab.control(given, "clear")
+    assert error["error"] == "PartialApply"
+    assert error["hint"] == "the same command again goes on from there"
+    assert len(truth.ledger(lab, given)) == 2
+    assert set_policy(lab, given, "equal-share").document["outcomes"] == ["done"]
+    assert truth.kept(lab, given) == before
+    assert policy_of(lab, given) == "Equal Share"
+
+
+# Show
+
+
+def test_show_tells_both_layers_and_what_is_not_verified(lab: Lab, given: str) -> None:
+    """Unverified while idle, verified while a VM runs; pending until the next boot, loaded after it, with the same policy."""
+    set_policy(lab, given, "fixed-share", "--time-slice", "2ms")
+    row = show(lab, given)
+    assert (row["policy"], row["time_slice_ns"], row["verified"], row["state"]) == (
+        *("fixed-share", None, False),
+        "pending reboot",
+    )
+    assert row["persistent"] == {
+        "policy": "fixed-share",
+        "time_slice_ns": 2_000_000,
+        "frequency_hz": None,
+        "averaging_factor": None,
+        "value": "0x00020013",
+        "file": CONF,
+        "per_device": True,
+        "state": "pending_reboot",
+    }
+    line = next(line for line in vgpumgr(lab, "scheduler", "show", given).out.splitlines() if GPU in line)
+    assert "fixed-share  2 ms?" in line
+
+    lab.control(given, "hold", vm=VMS[given][0])
+    row = show(lab, given)
+    assert (row["time_slice_ns"], row["verified"]) == (2_000_000, True)
+    lab.control(given, "release", vm=VMS[given][0])
+
+
+def test_after_a_reboot_the_policy_is_there_and_the_same_command_brings_the_vgpus_back(lab: Lab, given: str) -> None:
+    set_policy(lab, given, "fixed-share", "--time-slice", "2ms")
+    before = truth.hardware(lab, given)
+    lab.control(given, "reboot")
+    assert policy_of(lab, given) == "Fixed Share"
+    assert show(lab, given)["persistent"]["state"] == "loaded"
+    done = set_policy(lab, given, "fixed-share", "--time-slice", "2ms").document
+    assert {step["verb"] for step in done["plan"]} == {"create_vgpu"}
+    after = truth.hardware(lab, given)
+    assert {device: after.get(device) for device in before if before[device][0].startswith("0000:41")} == {
+        device: place for device, place in before.items() if place[0].startswith("0000:41")
+    }
+
+
+def test_a_host_that_does_not_answer_is_4_and_the_others_are_shown(lab: Lab) -> None:
+    lab.control("kvm02", "fault", name="ssh-refused")
+    try:
+        ran = vgpumgr(lab, "scheduler", "show", "-o", "json", code=4)
+    finally:
+        lab.control("kvm02", "clear")
+    assert '"kvm03"' in ran.out
+    assert '"unreached"' in ran.out
