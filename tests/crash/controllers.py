@@ -106,8 +106,8 @@ class Zygote:
         self._reader.start()
 
     def start(self, *argv: str, env: Mapping[str, str], interference: Mapping[str, Any] | None = None) -> Controller:
-        """Start `vgpumgr ARGV` (with --on HOST); its temporary files go to a folder of its own (see `litter`)."""
-        host = argv[argv.index("--on") + 1]
+        """Start `vgpumgr ARGV` (with --on or --limit HOST); its temporary files go to a folder of its own (see `litter`)."""
+        host = next(argv[at + 1] for at, word in enumerate(argv) if word in ("--on", "--limit"))
         folder = self._folder / host / str(next(self._numbers))
         (folder / "tmp").mkdir(parents=True)
         request = {
