@@ -172,8 +172,17 @@ def about(error: VgpumgrError, subject: str) -> VgpumgrError:
     return told
 
 
-def print_errors(settings: Settings, errors: Sequence[VgpumgrError]) -> None:
-    """One error for each host, for people; for scripts always one object, with a detail for each where there are several."""
+_UNREAD = "hosts could not be read"
+_ALL_KNOWN = "the details name each host and what stopped it; `unreached` on stdout has all that is known"
+
+
+def print_errors(
+    settings: Settings, errors: Sequence[VgpumgrError], *, what: str = _UNREAD, hint: str = _ALL_KNOWN
+) -> None:
+    """One error for each, for people; for scripts always one object, with a detail for each where there are several.
+
+    `what` and `hint` are for that object: what several of them are, after their number.
+    """
     if len(errors) < 2 or settings.output not in ("json", "yaml"):
         for error in errors:
             print_error(settings, error)
@@ -181,8 +190,8 @@ def print_errors(settings: Settings, errors: Sequence[VgpumgrError]) -> None:
     kinds = {type(error).__name__ for error in errors}
     joined = {
         "error": kinds.pop() if len(kinds) == 1 else "HostError",
-        "message": f"{len(errors)} hosts could not be read",
-        "hint": "the details name each host and what stopped it; `unreached` on stdout has all that is known",
+        "message": f"{len(errors)} {what}",
+        "hint": hint,
         "details": [error.message for error in errors],
     }
     click.echo(json.dumps(joined), err=True)

@@ -129,6 +129,12 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
     rows = [_row(host.host, unit) for host in result.hosts for unit in host.units]
     columns = ("host", "vm", "slot", "gpu", "outcome")
     output.print_rows(settings, document, rows, columns=columns, wide=(*columns, "error"), name="vm")
+    if settings.output in ("json", "yaml"):
+        told = "the details name each; `errors` and `result` on stdout have all that is known"
+        output.print_errors(settings, result.problems, what="hosts or VMs are not as wanted", hint=told)
+        return
+    for error in result.problems:
+        output.print_error(settings, error)
 
 
 def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
