@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-ATTACH = ("attach", "vm01", "--profile", "4Q")
-DETACH = ("detach", "vm01", "--yes")
+ATTACH = ("attach", "vm01", "--profile", "4Q", "--on", "kvm01")
+DETACH = ("detach", "vm01", "--yes", "--on", "kvm01")
 # The program, which gets a signal just before its first step, when all that a run needs is read and decided.
 _STRUCK = """
 import os, sys
@@ -127,9 +127,9 @@ def test_an_interrupted_run_says_so(program: Program) -> None:
 
 def test_deleting_the_journal_changes_nothing_that_is_there_or_wanted(program: Program) -> None:
     assert program(*ATTACH).returncode == 0
-    before = program("list", "-o", "json").stdout
+    before = program("list", "kvm01", "-o", "json").stdout
     program.store.unlink()
-    assert program("list", "-o", "json").stdout == before
+    assert program("list", "kvm01", "-o", "json").stdout == before
     assert program(*ATTACH, "--check").returncode == 0
 
 
