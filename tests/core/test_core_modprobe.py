@@ -182,6 +182,12 @@ def test_where_nothing_sets_the_parameter_a_file_of_our_own_is_made_beside_the_o
     )
 
 
+def test_our_own_file_gets_its_line_again_below_what_somebody_made_of_it() -> None:
+    ours = conf("# options nvidia NVreg_Foo=1", modprobe.OUR_PATH)
+    (after,) = merged((ours,), A, 0x11)
+    assert after.text == f"{ours.text}\n{modprobe.options_line(A, 0x11)}\n"
+
+
 def test_of_two_files_that_set_it_the_last_counts_is_edited_and_both_are_named() -> None:
     first = conf(f"options nvidia {PER_DEVICE}=pci=0000:41:00.0;RmPVMRL=0x01\n", "/etc/modprobe.d/a.conf")
     last = conf(f"\noptions nvidia {PER_DEVICE}=pci=0000:81:00.0;Foo=1\n", "/etc/modprobe.d/z.conf")

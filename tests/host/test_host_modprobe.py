@@ -56,6 +56,11 @@ def names(host: FakeHost) -> list[str]:
 # read
 
 
+def test_our_own_file_is_told_also_where_its_line_is_a_comment(host: FakeHost) -> None:
+    put(host, "vgpumgr.conf", "# options nvidia NVreg_Foo=1\n")
+    assert [row["path"] for row in observe(host)["modprobe"]] == ["/etc/modprobe.d/vgpumgr.conf"]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -19,6 +19,7 @@ MOST_BYTES = 256 * 1024
 # modprobe.d(5): blanks between words, a backslash before the newline joins two lines, "nvidia-drm" is another module
 _OPTIONS = re.compile(rb"^[ \t]*options[ \t]+nvidia(?=[ \t]|$)", re.MULTILINE)
 _JOINT = b"\\\n"
+_OURS = b"vgpumgr.conf"  # told also where somebody has made a comment of its line: else it could not be written again
 # NONBLOCK: a fifo would else hold us until somebody writes to it
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -28,7 +29,7 @@ class NotText(Exception):
 
 
 def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]:
-    """The files with an `options nvidia` line, in modprobe's order. None as soon as one file cannot be told."""
+    """The files with an `options nvidia` line, in modprobe's order, and ours. None as soon as one file cannot be told."""
     found: List[ModprobeFact] = []
     try:
         with directory(root.path(FOLDER)) as folder:
@@ -38,7 +39,7 @@ def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]
                 path = "{}/{}".format(FOLDER, name.decode("utf-8", "replace"))
                 try:
                     data = _read_regular(name, folder)
-                    if data is not None and _OPTIONS.search(data.replace(_JOINT, b"")):
+                    if data is not None and (name == _OURS or _OPTIONS.search(data.replace(_JOINT, b""))):
                         found.append({"path": path, "text": decode(data)})
                 except FileNotFoundError:  # a link to nowhere, or just removed: modprobe passes over it
                     continue

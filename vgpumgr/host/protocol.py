@@ -203,7 +203,7 @@ class LedgerEntry(TypedDict):
 
 
 class ModprobeFact(TypedDict):
-    """A file of /etc/modprobe.d that has an `options nvidia` line, whole."""
+    """A file of /etc/modprobe.d that has an `options nvidia` line, whole; vgpumgr.conf, whatever it has."""
 
     path: str
     text: str
