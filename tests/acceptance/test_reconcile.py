@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +17,6 @@ from tests.acceptance.command import Ran, vgpumgr, vgpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.lab_fixtures import Lab, LabFactory
 
@@ -194,3 +197,43 @@ def leave_pending(lab: Lab, vm: str) -> None:
     metadata = found[0].replace('state="bound"', 'state="pending"')
     domains.define(lab, "kvm01", re.sub(r"<memory ", lambda _: f"{metadata}<memory ", bare, count=1))
     assert domains.claim_states(domains.dump(lab, "kvm01", vm)) == {"vgpu0": "pending"}
+
+
+def test_more_than_thirty_per_cent_of_destroys_is_refused_whole_until_their_number_is_confirmed(
+    fleet: Lab, tmp_path: Path
+) -> None:
+    """Twelve vGPUs are ours by now; the file that declared kvm01's four is lost."""
+    inventory = tmp_path / "inventory"
+    shutil.copytree(fleet.layout.inventory, inventory)
+    (inventory / "host_vars/kvm01.yml").unlink()
+    had = ours(fleet)
+    assert len(had) >= 10
+    refused = reconcile(fleet, "-i", str(inventory), "--yes", "-o", "json", code=5)
+    assert refused.error["error"] == "TooManyDestroys"
+    assert "--confirm-destroys 4" in refused.error["hint"]
+    assert ours(fleet) == had
+    reconcile(fleet, "-i", str(inventory), "--yes", "--confirm-destroys", "3", code=5)
+    assert ours(fleet) == had
+    no = on_terminal(fleet, "n\n", "reconcile", "-i", str(inventory), "--confirm-destroys", "4")
+    assert (no.returncode, ours(fleet)) == (1, had)
+    assert "0 to create, 4 to destroy: go on? [y/N]" in no.stdout
+    yes = on_terminal(fleet, "y\n", "reconcile", "-i", str(inventory), "--confirm-destroys", "4")
+    assert yes.returncode == 0, yes.stdout
+    assert set(ours(fleet)) == set(had) - {"vm01", "vm02", "vm03", "vm04"}
+    reconcile(fleet)
+    assert set(ours(fleet)) == set(had)
+
+
+def on_terminal(lab: Lab, answer: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program with a terminal as all three streams, which somebody types at."""
+    program = (Path(sys.executable).with_name("vgpumgr"), *arguments)
+    typed = f"import pty, sys; sys.exit(pty.spawn({[str(word) for word in program]!r}) >> 8)"
+    return subprocess.run(
+        [sys.executable, "-c", typed],
+        input=answer,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **lab.env},
+    )
