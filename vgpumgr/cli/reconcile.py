@@ -171,6 +171,7 @@ def _document(result: ReconcileResult) -> dict[str, object]:
                 for finding in result.fleet.findings
             ),
             *(output.finding_json(finding) for plan in plans for finding in plan.findings),
+            *(output.finding_json(finding) for finding in result.findings),
         ],
         "drift": [asdict(row) for plan in plans for row in plan.drift],
         "plan": [{"host": plan.host, **changes.as_json(step)} for plan in plans for step in plan.steps],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.controller import journaling
 from vgpumgr.controller.apply import apply
 from vgpumgr.controller.fan_out import Patience, fan_out
 from vgpumgr.controller.journaling import Entry, entry_of, recorded
@@ -61,7 +62,8 @@ def reconcile(context: Context, options: ReconcileOptions, consent: FleetConsent
         raise guard
     if fleet.takes_away:
         consent.ask(fleet)
-    return ReconcileResult(fleet=fleet, hosts=workers.apply(fleet, hosts), guard=None, check=False)
+    done = workers.apply(fleet, hosts)
+    return ReconcileResult(fleet=fleet, hosts=done, guard=None, check=False, findings=journaling.findings(context))
 
 
 def choose_hosts(inventory: Inventory, limit: Sequence[str]) -> tuple[HostDeclaration, ...]:

@@ -181,12 +181,16 @@ class HostResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileResult:
-    """What plan or reconcile came to. `guard`: what would refuse the plan (with check; else it is raised)."""
+    """What plan or reconcile came to. `guard`: what would refuse the plan (with check; else it is raised).
+
+    `findings`: the controller's own (a journal that cannot be written).
+    """
 
     fleet: FleetPlan
     hosts: tuple[HostResult, ...]
     guard: VgpumgrError | None
     check: bool
+    findings: tuple[Finding, ...] = ()
 
     @property
     def errors(self) -> tuple[tuple[HostName, VgpumgrError], ...]:
