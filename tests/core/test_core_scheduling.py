@@ -192,6 +192,7 @@ def test_vgpus_that_are_gone_are_made_again_though_nothing_has_to_be_set() -> No
     gone = builders.rebooted(done(busy()))
     again = plan(gone)
     assert verbs(again) == ["create_vgpu", "create_vgpu"]
+    assert {changes.inverse(step).verb for step in again.steps} == {"park_vgpu"}  # their entries stay, whatever fails
     assert again.takes_away == ()
     assert not plan(simulate.apply(gone, again.steps)).changed
 

@@ -79,7 +79,7 @@ class DropClaim:
 class CreateVgpu:
     """`expect` is empty, or same where the hardware is there and only the ledger has to say made.
 
-    `again`: the ledger says made already, and what takes this back leaves it at that.
+    `again`: the ledger has its entry from an earlier run, and what takes this back leaves it there.
     """
 
     host: HostName

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, detaching, modprobe, observed, placement, scheduler, simulate, snapshot
+from vgpumgr.core import changes, detaching, modprobe, observed, parking, scheduler
 from vgpumgr.core import plan as plans
-from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from vgpumgr.core.names import GpuUuid, HostName
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.scheduler import Granted, SchedulerState, SchedulerWish, Setting
-    from vgpumgr.core.snapshot import Gpu, HostSnapshot, LedgerEntry, Vgpu
+    from vgpumgr.core.snapshot import Gpu, HostSnapshot
 
 GRAPHICS = "graphics"
 # states of the persistent layer
@@ -127,15 +126,16 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
     value = scheduler.rm_pvmrl(granted.setting)
     keeps = modprobe.number(modprobe.read(files, gpu.pci)) == value
     sets = not keeps or _differs(state, granted.setting)
-    ours = _entries(view, gpu)
+    ours = parking.entries(view, gpu)
     steps: list[changes.Step] = []
     findings = [_finding(view, "granted", note) for note in granted.notes]
     if sets:
-        _guard_empty(view, gpu, ours)
-        steps += _set_steps(view, gpu, state, granted.setting, ours)
+        what = f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} stays as it is"
+        parking.guard_empty(view, gpu, ours, what)
+        steps += parking.around(view, ours, _set(view, gpu, state, granted.setting))
     lost: tuple[Finding, ...] = ()
     if request.again:
-        again, lost = _make_again(view, gpu, ours)
+        again, lost = parking.make_again(view, gpu, ours)
         steps += again
     if not keeps:
         edit = modprobe.merge(files, gpu.pci, value)
@@ -278,60 +278,17 @@ def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> str:
     return REBOOTED if keeps else NEVER_SET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ours:
-    """An entry of the ledger on the GPU, with its hardware. `whole`: it was made once, whatever became of it since."""
-
-    entry: LedgerEntry
-    vgpu: Vgpu | None
-    whole: bool
-
-
-def _entries(view: HostView, gpu: Gpu) -> tuple[_Ours, ...]:
-    return tuple(
-        _Ours(entry=entry, vgpu=view.snapshot.vgpu_of(entry), whole=_is_whole(view, entry))
-        for entry in view.snapshot.ledger or ()
-        if entry.gpu_uuid == gpu.uuid
-    )
-
-
-def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
-    """Made; or planned once more by a run that was killed, which its claim, bound long since, tells from a first attach."""
-    domain = view.domain(entry.vm_uuid)
-    claim = domain.claim(entry.slot) if domain and not domain.copied else None
-    if claim is not None and claim.state == claims.LEAVING:
-        return False
-    if entry.state == "planned":
-        return claim is not None and (claim.state, claim.generation) == (claims.BOUND, entry.generation)
-    return entry.state == "made"
-
-
-def _set_steps(
-    view: HostView, gpu: Gpu, state: SchedulerState, setting: Setting, ours: Iterable[_Ours]
-) -> list[changes.Step]:
+def _set(view: HostView, gpu: Gpu, state: SchedulerState, setting: Setting) -> changes.Step:
     assert gpu.uuid is not None
-    host = view.snapshot.host
-    there = [one.entry for one in ours if one.vgpu is not None]
-    enter: list[changes.Step] = [
-        changes.CreateVgpu(host=host, vgpu=plans.spec_of_entry(entry), expect=changes.SAME)
-        for entry in there
-        if entry.state == "planned"
-    ]
-    specs = [plans.spec_of_entry(entry) for entry in there]
-    return [
-        *enter,
-        *(changes.ParkVgpu(host=host, vgpu=spec) for spec in specs),
-        changes.SetScheduler(
-            host=host,
-            gpu_uuid=gpu.uuid,
-            gpu=gpu.pci,
-            api=state.api,
-            setting=setting,
-            before=_before(view.snapshot, gpu, state),
-            expect=state.policies,
-        ),
-        *(changes.CreateVgpu(host=host, vgpu=spec, expect=changes.EMPTY, again=True) for spec in specs),
-    ]
+    return changes.SetScheduler(
+        host=view.snapshot.host,
+        gpu_uuid=gpu.uuid,
+        gpu=gpu.pci,
+        api=state.api,
+        setting=setting,
+        before=_before(view.snapshot, gpu, state),
+        expect=state.policies,
+    )
 
 
 def _before(facts: HostSnapshot, gpu: Gpu, state: SchedulerState) -> Setting:
@@ -344,89 +301,6 @@ def _before(facts: HostSnapshot, gpu: Gpu, state: SchedulerState) -> Setting:
         if known is not None and known.policy == policy and (state.api == 1 or known.arr is not False):
             return known
     return scheduler.Setting(policy=policy)
-
-
-def _make_again(
-    view: HostView, gpu: Gpu, ours: Iterable[_Ours]
-) -> tuple[tuple[changes.Step, ...], tuple[Finding, ...]]:
-    """The vGPUs of ours that are gone, as after a run that was killed; a finding for each that has no way back now."""
-    steps: list[changes.Step] = []
-    findings: list[Finding] = []
-    now = view
-    for one in ours:
-        if one.vgpu is not None or not one.whole:
-            continue
-        card = now.snapshot.gpu_by_uuid(one.entry.gpu_uuid)
-        assert card is not None
-        if (one.entry.uuid is None) != (gpu.framework == snapshot.VENDOR_VFIO):
-            reason: str | None = f"offers {gpu.framework} now, which the entry is not of"
-        else:
-            reason = placement.may_make_again(now.snapshot, card, one.entry)
-        if reason is not None:
-            text = (
-                f"{one.entry.type_name} of {one.entry.vm_name} slot {one.entry.slot} is gone and cannot be made again: "
-                f"GPU {gpu.pci} {reason}"
-            )
-            findings.append(
-                Finding(kind="gone", host=view.snapshot.host, vm=one.entry.vm_name, slot=one.entry.slot, text=text)
-            )
-            continue
-        spec = plans.spec_of_entry(one.entry)
-        made = one.entry.state == "made"
-        step = changes.CreateVgpu(host=view.snapshot.host, vgpu=spec, expect=changes.EMPTY, again=made)
-        now = simulate.apply_one(now, step)
-        steps.append(step)
-    return tuple(steps), tuple(findings)
-
-
-def _guard_empty(view: HostView, gpu: Gpu, ours: Sequence[_Ours]) -> None:
-    """Whether the GPU can be emptied for a moment: only idle vGPUs of ours are on it."""
-    what = f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} stays as it is"
-    foreign = [vgpu for vgpu in gpu.vgpus if view.snapshot.entry_of(gpu, vgpu) is None]
-    if foreign:
-        raise errors.ForeignDevice(
-            f"{what}: {_count(len(foreign), 'vGPU')} there that no entry of ours names",
-            details=[f"{vgpu.type_name or '?'} on {vgpu.parent}{_held_by(view, vgpu)}" for vgpu in foreign],
-            hint="the driver takes a scheduler only while the GPU is empty; whoever made them has to take them away",
-        )
-    held: list[str] = []
-    names: list[str] = []
-    for one in ours:
-        if one.vgpu is None:
-            continue
-        _guard_identified(what, one.entry, one.vgpu, whole=one.whole)
-        used = observed.users(view, one.entry, one.vgpu)
-        if used:
-            held += [f"{one.entry.vm_name} slot {one.entry.slot}: {line}" for line in used]
-            names.append(one.entry.vm_name)
-    if held:
-        who = ", ".join(dict.fromkeys(names))
-        raise errors.InUse(
-            f"{what}: {'the vGPU' if len(names) == 1 else 'vGPUs'} of {who} {'is' if len(names) == 1 else 'are'} in use",
-            details=held,
-            hint=f"shut {who} down first; nothing in use is ever taken away",
-        )
-
-
-def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool) -> None:
-    if vgpu.type_id != entry.type_id:
-        raise detaching.drift(entry, vgpu, hint="that vGPU may be somebody else's: free it by hand, then try again")
-    if not whole:
-        verb = "a detach" if entry.state != "planned" else "an attach"
-        out = command("detach", entry.vm_name, slot=entry.slot)
-        raise errors.Unsure(
-            f"{what}: {verb} of {entry.vm_name} slot {entry.slot} has not ended, and its vGPU is there",
-            hint=f"`{out}` takes it back" + (", the same attach again finishes it" if entry.state == "planned" else ""),
-        )
-
-
-def _held_by(view: HostView, vgpu: Vgpu) -> str:
-    holder = observed.holder_name(view, vgpu)
-    return f" ({holder})" if holder else ""
-
-
-def _count(number: int, what: str) -> str:
-    return f"a {what} is" if number == 1 else f"{number} {what}s are"
 
 
 def _persistent_findings(view: HostView, gpu: Gpu, path: str, files: Sequence[modprobe.ModprobeFile]) -> list[Finding]:

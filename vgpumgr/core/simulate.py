@@ -1,6 +1,7 @@
 """(observed, step) → observed: what a step would leave behind, by the driver's rules for equal-size GPUs.
 
-Used by laws (a plan's steps are possible in their order, and the plan after them is empty) and by nothing that writes.
+Used by laws (a plan's steps are possible in their order, and the plan after them is empty), and where one plan stands on
+another's end; never by what writes.
 """
 
 from __future__ import annotations

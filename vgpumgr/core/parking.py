@@ -1,0 +1,150 @@
+"""Idle vGPUs of ours out of a GPU for a moment, and back at the same place: for what the driver does on an empty GPU only.
+
+The ledger keeps their entries meanwhile, so whoever is killed in between leaves vGPUs that are gone, not lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core import changes, claims, detaching, observed, placement, simulate, snapshot
+from vgpumgr.core import plan as plans
+from vgpumgr.core.commands import command
+from vgpumgr.core.observed import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.snapshot import Gpu, LedgerEntry, Vgpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ours:
+    """An entry of the ledger on the GPU, with its hardware. `whole`: it was made once, whatever became of it since."""
+
+    entry: LedgerEntry
+    vgpu: Vgpu | None
+    whole: bool
+
+
+def entries(view: HostView, gpu: Gpu) -> tuple[Ours, ...]:
+    """What the ledger has on a GPU."""
+    return tuple(
+        Ours(entry=entry, vgpu=view.snapshot.vgpu_of(entry), whole=_is_whole(view, entry))
+        for entry in view.snapshot.ledger or ()
+        if entry.gpu_uuid == gpu.uuid
+    )
+
+
+def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
+    """Made; or planned once more by a run that was killed, which its claim, bound long since, tells from a first attach."""
+    domain = view.domain(entry.vm_uuid)
+    claim = domain.claim(entry.slot) if domain and not domain.copied else None
+    if claim is not None and claim.state == claims.LEAVING:
+        return False
+    if entry.state == "planned":
+        return claim is not None and (claim.state, claim.generation) == (claims.BOUND, entry.generation)
+    return entry.state == "made"
+
+
+def around(view: HostView, ours: Iterable[Ours], change: changes.Step) -> tuple[changes.Step, ...]:
+    """A change of an empty GPU, with the vGPUs that are there moved out before it and back after it."""
+    host = view.snapshot.host
+    there = [one.entry for one in ours if one.vgpu is not None]
+    enter = [
+        changes.CreateVgpu(host=host, vgpu=plans.spec_of_entry(entry), expect=changes.SAME)
+        for entry in there
+        if entry.state == "planned"
+    ]
+    specs = [plans.spec_of_entry(entry) for entry in there]
+    return (
+        *enter,
+        *(changes.ParkVgpu(host=host, vgpu=spec) for spec in specs),
+        change,
+        *(changes.CreateVgpu(host=host, vgpu=spec, expect=changes.EMPTY, again=True) for spec in specs),
+    )
+
+
+def make_again(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[tuple[changes.Step, ...], tuple[Finding, ...]]:
+    """The vGPUs of ours that are gone, as after a run that was killed; a finding for each that has no way back now."""
+    steps: list[changes.Step] = []
+    findings: list[Finding] = []
+    now = view
+    for one in ours:
+        if one.vgpu is not None or not one.whole:
+            continue
+        card = now.snapshot.gpu_by_uuid(one.entry.gpu_uuid)
+        assert card is not None
+        if (one.entry.uuid is None) != (gpu.framework == snapshot.VENDOR_VFIO):
+            reason: str | None = f"offers {gpu.framework} now, which the entry is not of"
+        else:
+            reason = placement.may_make_again(now.snapshot, card, one.entry)
+        if reason is not None:
+            text = (
+                f"{one.entry.type_name} of {one.entry.vm_name} slot {one.entry.slot} is gone and cannot be made again: "
+                f"GPU {gpu.pci} {reason}"
+            )
+            findings.append(
+                Finding(kind="gone", host=view.snapshot.host, vm=one.entry.vm_name, slot=one.entry.slot, text=text)
+            )
+            continue
+        spec = plans.spec_of_entry(one.entry)
+        step = changes.CreateVgpu(host=view.snapshot.host, vgpu=spec, expect=changes.EMPTY, again=True)
+        now = simulate.apply_one(now, step)
+        steps.append(step)
+    return tuple(steps), tuple(findings)
+
+
+def guard_empty(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> None:
+    """Whether the GPU can be emptied for a moment: only idle vGPUs of ours are on it. Raises RefusedPlan.
+
+    `what` begins the message: what stays as it is.
+    """
+    foreign = [vgpu for vgpu in gpu.vgpus if view.snapshot.entry_of(gpu, vgpu) is None]
+    if foreign:
+        raise errors.ForeignDevice(
+            f"{what}: {_count(len(foreign), 'vGPU')} there that no entry of ours names",
+            details=[f"{vgpu.type_name or '?'} on {vgpu.parent}{_held_by(view, vgpu)}" for vgpu in foreign],
+            hint="the driver does that on an empty GPU only; whoever made them has to take them away",
+        )
+    held: list[str] = []
+    names: list[str] = []
+    for one in ours:
+        if one.vgpu is None:
+            continue
+        _guard_identified(what, one.entry, one.vgpu, whole=one.whole)
+        used = observed.users(view, one.entry, one.vgpu)
+        if used:
+            held += [f"{one.entry.vm_name} slot {one.entry.slot}: {line}" for line in used]
+            names.append(one.entry.vm_name)
+    if held:
+        who = ", ".join(dict.fromkeys(names))
+        raise errors.InUse(
+            f"{what}: {'the vGPU' if len(names) == 1 else 'vGPUs'} of {who} {'is' if len(names) == 1 else 'are'} in use",
+            details=held,
+            hint=f"shut {who} down first; nothing in use is ever taken away",
+        )
+
+
+def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool) -> None:
+    if vgpu.type_id != entry.type_id:
+        raise detaching.drift(entry, vgpu, hint="that vGPU may be somebody else's: free it by hand, then try again")
+    if not whole:
+        verb = "a detach" if entry.state != "planned" else "an attach"
+        out = command("detach", entry.vm_name, slot=entry.slot)
+        raise errors.Unsure(
+            f"{what}: {verb} of {entry.vm_name} slot {entry.slot} has not ended, and its vGPU is there",
+            hint=f"`{out}` takes it back" + (", the same attach again finishes it" if entry.state == "planned" else ""),
+        )
+
+
+def _held_by(view: HostView, vgpu: Vgpu) -> str:
+    holder = observed.holder_name(view, vgpu)
+    return f" ({holder})" if holder else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"a {what} is" if number == 1 else f"{number} {what}s are"
