@@ -216,6 +216,17 @@ def test_a_vgpu_that_cannot_be_made_again_is_a_finding_and_stops_nothing() -> No
     assert "no virtual function 0" in finding.text
 
 
+def test_of_two_that_are_gone_and_do_not_fit_together_the_first_comes_back() -> None:
+    view = builders.rebooted(busy(vms=2))
+    big = builders.type_of(view.snapshot.gpus[0], "8Q")
+    second = builders.entry_of(view, "vm02")
+    view = builders.change_entries(view, lambda entry: replace(entry, type_id=big.id) if entry == second else entry)
+    made = plan(view)
+    assert [step.vgpu.vm_name for step in made.steps if isinstance(step, changes.CreateVgpu)] == ["vm01"]
+    assert [finding.vm for finding in made.findings if finding.kind == "gone"] == ["vm02"]
+    simulate.apply(view, made.steps)
+
+
 def test_what_a_detach_is_taking_away_is_not_made_again() -> None:
     view = builders.rebooted(busy(vms=1))
     view = builders.change_claim(view, lambda claim: replace(claim, state=claims.LEAVING))

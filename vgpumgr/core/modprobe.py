@@ -239,7 +239,7 @@ _Word = list[tuple[str, int]]  # characters as modprobe sees them, each with its
 
 
 def _lines(text: str) -> Iterator[list[_Word]]:
-    """The words of each line, joined lines as one, comments left out."""
+    """The words of each line, joined lines as one. A comment is a line whose first word is no command."""
     words: list[_Word] = [[]]
     quoted = False
     at = 0
@@ -249,7 +249,7 @@ def _lines(text: str) -> Iterator[list[_Word]]:
             at += 2
             continue
         if letter == "\n":
-            yield _uncommented(words)
+            yield [word for word in words if word]
             words, quoted = [[]], False
         elif letter in " \t" and not quoted:
             words.append([])
@@ -257,12 +257,7 @@ def _lines(text: str) -> Iterator[list[_Word]]:
             quoted ^= letter == '"'
             words[-1].append((letter, at))
         at += 1
-    yield _uncommented(words)
-
-
-def _uncommented(words: list[_Word]) -> list[_Word]:
-    words = [word for word in words if word]
-    return [] if words and words[0][0][0] == "#" else words
+    yield [word for word in words if word]
 
 
 def _plain(word: _Word) -> str:
