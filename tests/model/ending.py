@@ -34,7 +34,7 @@ def check_residual(fleet: Fleet, outcome: Outcome, *limit: str) -> None:
     assert isinstance(result, ReconcileResult), outcome.error
     for host in result.hosts:
         assert host.error is None, f"{host.host}: {host.error}"
-        if any(unit.error is not None and unit.unit.refused is None for unit in host.units):
+        if any(unit.error is not unit.unit.refused for unit in host.units):
             return
     again = fleet.reconcile(*limit, check=True).result
     assert isinstance(again, ReconcileResult)

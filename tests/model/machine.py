@@ -30,17 +30,21 @@ from vgpumgr.lab.driver import CREATE_EIO, Driver, vf_pci
 from vgpumgr.lab.tree import PROC_DRIVER_PATH, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from vgpumgr.lab.model import Gpu, Vgpu
+    from vgpumgr.lab.nodes import Node
 
 BOARDS = {MDEV_PF: "T4", MDEV_VF: "A40", VENDOR_VFIO: "L40S"}
 GPUS = ("0000:41:00.0", "0000:81:00.0")
-VFS = 4
+VFS = 3
 # Short name → how many a GPU takes: few, so that a handful of VMs meets every limit. 8Q and 8C are of one size.
 TYPES = {"4Q": 3, "8Q": 2, "8C": 2, "16Q": 1}
 
+# What a GPU's own files say anew after each change; everything else stays as long as its functions do.
+_CHANGING = ("available_instances", "creatable_vgpu_types", "current_vgpu_type", "placement_id")
+_ABSENT = ""
 _SHOWN = ("/bus/pci/devices", "/bus/mdev/devices", "/devices/pci", "/module/nvidia/version")
 
 
@@ -60,6 +64,8 @@ class Machine:
         self.framework = framework
         self.root = root.resolve()
         self._there: dict[str, bytes | str | None] = {}
+        self._seen: Mapping[str, Node] | None = None
+        self._fixed: dict[str, Node] = {}
         self.driver: Driver
         self.libvirt: Libvirt
         self.boots: int
@@ -123,35 +129,37 @@ class Machine:
 
     def show(self) -> None:
         """Bring the files to what the driver's state is."""
-        wanted = dict(self._wanted())
-        for path in sorted(self._there.keys() - wanted.keys(), reverse=True):
-            _delete(self.root, path)
-            del self._there[path]
-        for path in sorted(wanted):
-            content = wanted[path]
-            if path not in self._there or self._there[path] != content:
-                _put(self.root, path, content, there=path in self._there)
-                self._there[path] = content
-
-    def _wanted(self) -> Iterator[tuple[str, bytes | str | None]]:
-        """Path → a file's bytes, a link's target, None for a directory."""
         view = self._tree._refresh()
-        for path, node in {**view.fixed, **view.moving}.items():
-            if path.startswith(_SHOWN):
-                where = f"sys{path}"
-            elif path.startswith(PROC_DRIVER_PATH):
-                where = f"proc/driver{path.removeprefix(PROC_DRIVER_PATH)}"
+        if self._seen is not view.fixed:
+            self._seen, self._fixed = view.fixed, _files(view.fixed)
+            todo = self._fixed
+        else:
+            todo = {where: node for where, node in self._fixed.items() if where.endswith(_CHANGING)}
+        moving = _files(view.moving)
+        for where in sorted(self._there.keys() - self._fixed.keys() - moving.keys(), reverse=True):
+            self._put(where, _ABSENT)
+        for where, node in sorted({**todo, **moving}.items(), key=lambda row: row[0]):
+            self._put(where, _content(node))
+
+    def _put(self, where: str, content: bytes | str | None) -> None:
+        """Write what differs: a file's bytes, a link's target ("": neither is there), None for a directory."""
+        old = self._there.get(where, _ABSENT)
+        if old == content:
+            return
+        file = self.root / where
+        if old is None:
+            file.rmdir()
+        elif old != _ABSENT:
+            file.unlink()
+        if content is None:
+            file.mkdir(parents=True, exist_ok=True)
+        elif content != _ABSENT:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, str):
+                file.symlink_to(content)
             else:
-                continue
-            if stat.S_ISDIR(node.mode):
-                yield where, None
-            elif stat.S_ISLNK(node.mode):
-                yield where, node.target
-            else:
-                try:
-                    yield where, node.read() if node.read is not None else b""
-                except OSError:  # a placement id that there is none of: no such file is as good
-                    continue
+                file.write_bytes(content)
+        self._there[where] = content
 
     # the truth, for judging
 
@@ -279,24 +287,23 @@ def _pid(vm_uuid: str) -> int:
     return 1000 + int(vm_uuid[:6], 16)
 
 
-def _delete(root: Path, path: str) -> None:
-    file = root / path
-    if file.is_dir() and not file.is_symlink():
-        file.rmdir()
-    else:
-        file.unlink()
+def _files(nodes: Mapping[str, Node]) -> dict[str, Node]:
+    """The nodes that the host program reads, by their path below the root."""
+    found = {}
+    for path, node in nodes.items():
+        if path.startswith(_SHOWN):
+            found[f"sys{path}"] = node
+        elif path.startswith(PROC_DRIVER_PATH):
+            found[f"proc/driver{path.removeprefix(PROC_DRIVER_PATH)}"] = node
+    return found
 
 
-def _put(root: Path, path: str, content: bytes | str | None, *, there: bool) -> None:
-    file = root / path
-    if content is None:
-        file.mkdir(parents=True, exist_ok=True)
-        return
-    if there:
-        file.unlink()
-    else:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, str):
-        file.symlink_to(content)
-    else:
-        file.write_bytes(content)
+def _content(node: Node) -> bytes | str | None:
+    if stat.S_ISDIR(node.mode):
+        return None
+    if stat.S_ISLNK(node.mode):
+        return node.target
+    try:
+        return node.read() if node.read is not None else b""
+    except OSError:  # a placement id that there is none of: no such file is as good
+        return _ABSENT

@@ -6,17 +6,19 @@ Nothing here asks the host program or a plan. `Truth` is everything that a comma
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.model.machine import Machine, Place
 from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
-from vgpumgr.core.domain_xml import Domain, read_domain
+from vgpumgr.core.domain_xml import Domain, Hostdev, read_domain
 from vgpumgr.core.names import Slot, VmUuid
-from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab.driver import vf_pci
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.model.fleet import Fleet, Outcome
 
 # After these it is not known what was done, or it is known that not all could be taken back; each says so.
@@ -38,11 +40,13 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """One host at one instant. `hardware`: place → type id."""
+    """One host at one instant. `hardware`: place → type id; `images`, `snapshots`: the devices that any of them names."""
 
     hardware: dict[Place, int]
     entries: tuple[Entry, ...]
     domains: dict[VmUuid, Domain]
+    images: set[str]
+    snapshots: set[str]
 
     @property
     def named(self) -> set[tuple[VmUuid, str]]:
@@ -53,13 +57,29 @@ class Truth:
             for device in domain.inactive
         }
 
+    @property
+    def wanted(self) -> set[str]:
+        """The devices that some VM runs with, or will start with."""
+        live = {device.uuid or device.pci or "" for domain in self.domains.values() for device in domain.live or ()}
+        return live | self.images | {device for _, device in self.named}
+
 
 def truth(machine: Machine) -> Truth:
+    vms = machine.libvirt.vms
     return Truth(
         hardware={where: vgpu.type.id for where, vgpu in machine.hardware().items()},
         entries=tuple(_entry(row) for row in machine.ledger()),
-        domains={uuid: read_domain(vm.documents()) for uuid, vm in machine.libvirt.vms.items()},
+        domains={uuid: _read(vm.documents()) for uuid, vm in vms.items()},
+        images=_devices(vm.hostdevs(vm.image) for vm in vms.values() if vm.image is not None),
+        snapshots=_devices(vm.hostdevs(xml) for vm in vms.values() for _, xml in vm.snapshots),
     )
+
+
+_read = lru_cache(read_domain)  # the same few documents are read again and again
+
+
+def _devices(documents: Iterable[tuple[Hostdev, ...]]) -> set[str]:
+    return {device.uuid or device.pci or "" for devices in documents for device in devices}
 
 
 def _entry(row: dict[str, Any]) -> Entry:
@@ -105,7 +125,9 @@ def check_always(fleet: Fleet) -> None:
 # about one command
 
 
-def check_command(machine: Machine, before: Truth, outcome: Outcome, *, alone: bool) -> None:
+def check_command(
+    machine: Machine, before: Truth, outcome: Outcome, *, alone: bool, keep_snapshots: bool = False
+) -> None:
     """What one attach, detach or reconcile may have done to a host. `alone`: nothing else happened meanwhile."""
     now = truth(machine)
     for vm, device in now.named - before.named:
@@ -120,6 +142,11 @@ def check_command(machine: Machine, before: Truth, outcome: Outcome, *, alone: b
     ours = {(entry.place, entry.type_id) for entry in before.entries}
     for gone in before.hardware.items() - now.hardware.items():
         assert gone in ours, f"{gone} was taken away, and was not ours"
+        if gone[0] in now.hardware:  # the VF was freed, and at once another vGPU was made on it
+            continue
+        device = _name_of(machine, gone[0])
+        assert device not in now.wanted, f"{device} was taken away, and a VM has it or is about to: {now.domains}"
+        assert keep_snapshots or device not in now.snapshots, f"{device} was taken away, and a snapshot names it"
     if outcome.word == "would_change" or (outcome.error is not None and not isinstance(outcome.error, _UNFINISHED)):
         assert now == before, f"{outcome.word} ({outcome.error}) left something behind:\n{before}\n{now}"
     if isinstance(outcome.result, ReconcileResult):
@@ -189,8 +216,12 @@ def check_detached(machine: Machine, vm: VmUuid, slot: Slot) -> None:
 
 def device_name(machine: Machine, entry: Entry) -> str:
     """How a definition names an entry's vGPU."""
-    if machine.framework != VENDOR_VFIO:
-        return entry.place.uuid or ""
-    gpu = next(gpu for gpu in machine.gpus() if gpu.uuid == entry.place.gpu)
-    assert entry.vf is not None
-    return vf_pci(gpu, entry.vf)
+    return _name_of(machine, entry.place)
+
+
+def _name_of(machine: Machine, where: Place) -> str:
+    if where.uuid is not None:
+        return where.uuid
+    gpu = next(gpu for gpu in machine.gpus() if gpu.uuid == where.gpu)
+    assert where.vf is not None
+    return vf_pci(gpu, where.vf)

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.model import ending, promises
 from tests.model.fleet import HOSTS, SLOTS, Fleet, Outcome
-from tests.model.machine import TYPES, Machine
+from tests.model.machine import TYPES, VFS, Machine
 from tests.model.people import MAX_VMS, PEOPLE
 from tests.model.plots import SUDDEN, Plot, plots
 from tests.model.pool import POOL
@@ -69,7 +69,7 @@ class Story(RuleBasedStateMachine):
         def run(trouble: Trouble | None = None, *, check: bool = False) -> Outcome:
             return self.fleet.attach(host, vm.name, slot, profile, replace=replace, check=check, trouble=trouble)
 
-        outcome = self._command(host, run, plot, can_fail=self._creates_fail(host))
+        outcome = self._command(host, vm, run, plot, can_fail=self._creates_fail(host))
         if outcome.word in ("done", "unchanged") and plot is None:
             promises.check_attached(self.fleet.machines[host], vm.uuid, slot, profile)
 
@@ -86,7 +86,7 @@ class Story(RuleBasedStateMachine):
         def run(trouble: Trouble | None = None, *, check: bool = False) -> Outcome:
             return self.fleet.detach(host, vm.name, slot, keep_snapshots=keep, check=check, trouble=trouble)
 
-        outcome = self._command(host, run, plot, can_fail=False)
+        outcome = self._command(host, vm, run, plot, keep_snapshots=keep)
         if outcome.word in ("done", "unchanged") and plot is None:
             for each in SLOTS if slot is None else (slot,):
                 promises.check_detached(machine, vm.uuid, each)
@@ -116,34 +116,45 @@ class Story(RuleBasedStateMachine):
         note(f"planned {planned.word}, ended {outcome.word}: {outcome.error}")
         event(f"{verb} {plot.kind if plot else 'alone'}: {outcome.word}")
 
-    def _command(self, host: str, run: Callable[..., Outcome], plot: Plot | None, *, can_fail: bool) -> Outcome:
+    def _command(
+        self,
+        host: str,
+        vm: Vm,
+        run: Callable[..., Outcome],
+        plot: Plot | None,
+        *,
+        can_fail: bool = False,
+        keep_snapshots: bool = False,
+    ) -> Outcome:
         """First what it would do, then the deed, with what goes wrong in it; then, after a sudden end, the same once more."""
         machine = self.fleet.machines[host]
         before = promises.truth(machine)
         planned = run(check=True)
         promises.check_command(machine, before, planned, alone=True)
         assert promises.truth(machine) == before, "--check changed something"
-        outcome = run(self._trouble(host, plot))
+        outcome = run(self._trouble(host, plot, vm))
         self._tell("command", plot, planned, outcome)
         sudden = plot is not None and plot.kind in SUDDEN
-        promises.check_command(machine, before, outcome, alone=plot is None or sudden)
+        alone = plot is None or sudden
+        promises.check_command(machine, before, outcome, alone=alone, keep_snapshots=keep_snapshots)
         wanted = {"would_change": ("done",), "unchanged": ("unchanged",)}.get(planned.word, (planned.word,))
         if plot is None and not can_fail:
             assert outcome.word in wanted, f"planned {planned.word}, came to {outcome.word}: {outcome.error}"
         if sudden and not can_fail and planned.error is None:
-            self._converge(machine, run)
+            self._converge(machine, run, keep_snapshots=keep_snapshots)
         return outcome
 
-    def _converge(self, machine: Machine, run: Callable[..., Outcome]) -> None:
+    def _converge(self, machine: Machine, run: Callable[..., Outcome], *, keep_snapshots: bool) -> None:
         """The same command again, after a sudden end, comes to its end; and once more it has nothing to do."""
         before = promises.truth(machine)
         again = run()
         note(f"again: {again.word}: {again.error}")
-        promises.check_command(machine, before, again, alone=True)
+        promises.check_command(machine, before, again, alone=True, keep_snapshots=keep_snapshots)
         assert again.error is None, f"after a sudden end the same command is refused: {again.error}"
         assert run().word == "unchanged"
 
-    def _trouble(self, host: str, plot: Plot | None) -> Trouble | None:
+    def _trouble(self, host: str, plot: Plot | None, vm: Vm | None = None) -> Trouble | None:
+        """`vm`: the one that the command is about, where it is about one."""
         if plot is None:
             return None
 
@@ -154,17 +165,18 @@ class Story(RuleBasedStateMachine):
                 case "host-program-killed":
                     raise HostProgramKilled
                 case "reboot":
-                    self.fleet.reboot(host)
-                case "start":
-                    self.person(host, plot.number, "starts it")
+                    self.host_event(host, "reboots", plot.number)
                 case "remove":
-                    self.fleet.remove_by_hand(host, plot.number)
+                    self.host_event(host, "loses a vGPU", plot.number)
                 case "make":
-                    self.fleet.make_by_hand(host, plot.number % 2, plot.number, 0)
+                    self.host_event(host, "gets a vGPU", plot.number)
+                case "start":
+                    if (found := vm or self._vm(host, plot.number)) is not None:
+                        PEOPLE["starts it"](self.fleet, host, found)
                 case _:
                     self._second_controller(host, plot)
 
-        trouble = Trouble(host=host, at=plot.at, act=act, point=plot.point)
+        trouble = Trouble(host=host, at=plot.at, act=act, point=plot.point, inside=plot.inside)
         return trouble
 
     def _second_controller(self, host: str, plot: Plot) -> None:
@@ -209,22 +221,20 @@ class Story(RuleBasedStateMachine):
         if vm is not None:
             PEOPLE[what](self.fleet, host, vm)
 
-    @rule(host=hosts, number=numbers)
-    def remove_vgpu(self, host: str, number: int) -> None:
-        self.fleet.remove_by_hand(host, number)
-
-    @rule(host=hosts, gpu=st.integers(0, 1), vf=st.integers(0, 3), kind=st.integers(0, 3))
-    def make_vgpu(self, host: str, gpu: int, vf: int, kind: int) -> None:
-        self.fleet.make_by_hand(host, gpu, vf, kind)
-
-    # the host
-
-    @rule(host=hosts, what=st.sampled_from(("reboots", "refuses creates", "is well again")))
-    def host_event(self, host: str, what: str) -> None:
-        if what == "reboots":
-            self.fleet.reboot(host)
-        else:
-            self.fleet.machines[host].fail_creates(what == "refuses creates")
+    @rule(
+        host=hosts, what=st.sampled_from(("reboots", "loses a vGPU", "gets a vGPU", "fails", "is well")), number=numbers
+    )
+    def host_event(self, host: str, what: str, number: int) -> None:
+        """It reboots, a hand in /sys removes or makes a vGPU, creates begin to fail or work again."""
+        match what:
+            case "reboots":
+                self.fleet.reboot(host)
+            case "loses a vGPU":
+                self.fleet.remove_by_hand(host, number)
+            case "gets a vGPU":
+                self.fleet.make_by_hand(host, number % 2, number % VFS, number)
+            case _:
+                self.fleet.machines[host].fail_creates(what == "fails")
 
     # what holds
 

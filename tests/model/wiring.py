@@ -41,13 +41,14 @@ class HostProgramKilled(BaseException):
 class Trouble:
     """`act` is done once, at call number `at` of the connection to `host`, or at the step's point named `point`.
 
-    `killed`: the controller has died; it comes to this host no more.
+    `inside`: calls are counted from the one that takes the host's lock. `killed`: the controller has died; it comes to this host no more.
     """
 
     host: str
     at: int
     act: Callable[[], None]
     point: str | None = None
+    inside: bool = False
     done: bool = False
     killed: bool = False
     connections: list[Callable[[], None]] = field(default_factory=list)
@@ -59,9 +60,11 @@ class Trouble:
         for cut in self.connections:
             cut()
 
-    def call(self) -> None:
+    def call(self, what: bytes = b"") -> None:
         """One more call, about to be made or just made."""
-        if self.point is None:
+        if self.inside and b'"do":"lock"' in what:
+            self.inside = False
+        if self.point is None and not self.inside:
             self._count()
 
     def at_point(self, point: str) -> None:
@@ -92,7 +95,7 @@ class Stream:
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         del deadline
-        self._pass()
+        self._pass(data)
         self._in += data
         while not self.ended and b"\n" in self._in:
             line, _, self._in = self._in.partition(b"\n")
@@ -104,9 +107,9 @@ class Stream:
                 self._pass()
                 self._out += answer
 
-    def _pass(self) -> None:
+    def _pass(self, data: bytes = b"") -> None:
         if self._trouble:
-            self._trouble.call()
+            self._trouble.call(data)
         if self.ended:
             raise ConnectionResetError
 
