@@ -217,7 +217,7 @@ def test_show_tells_both_layers_and_what_is_not_verified(lab: Lab, given: str) -
     row = show(lab, given)
     assert (row["policy"], row["time_slice_ns"], row["verified"], row["state"]) == (
         *("fixed-share", None, False),
-        "pending reboot",
+        "pending_reboot",
     )
     assert row["persistent"] == {
         "policy": "fixed-share",

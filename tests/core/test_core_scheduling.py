@@ -346,15 +346,15 @@ def test_drift_is_named_by_field_and_cause() -> None:
     unverified = ("time slice", "unverified", "no vGPU is active")
     assert kinds(busy()) == [*never, unverified]
     end = done(busy())
-    assert kinds(end) == [("persistent", "pending reboot", "works from the next boot on"), unverified]
+    assert kinds(end) == [("persistent", "pending_reboot", "works from the next boot on"), unverified]
     booted = loaded(end, 0x00020013)
     assert kinds(booted) == [unverified]
     by_hand = builders.change_gpus(booted, lambda gpu: replace(gpu, scheduler=builders.scheduler_state(EQUAL_SHARE)))
-    assert kinds(by_hand) == [("policy", "drift", "set by someone else"), unverified]
+    assert kinds(by_hand) == [("policy", "drift", "set since the module was loaded"), unverified]
     stale = builders.change_gpus(end, lambda gpu: replace(gpu, scheduler=builders.scheduler_state(BEST_EFFORT)))
     assert kinds(stale)[0][2].startswith("host rebooted")
     other_file = done(booted, SchedulerWish(policy=FIXED_SHARE))
-    assert kinds(other_file)[0] == ("persistent", "drift", "set by someone else")
+    assert kinds(other_file)[0] == ("persistent", "drift", "the file says so: written by hand, or by an earlier setting")
 
 
 def test_a_slice_is_verified_once_a_vgpu_is_active_and_never_drift() -> None:
@@ -375,8 +375,8 @@ def test_a_slice_is_verified_once_a_vgpu_is_active_and_never_drift() -> None:
     ("make", "declared", "state"),
     [
         (busy, True, "drift"),
-        (lambda: done(busy()), True, "pending reboot"),
-        (lambda: done(busy()), False, "pending reboot"),
+        (lambda: done(busy()), True, "pending_reboot"),
+        (lambda: done(busy()), False, "pending_reboot"),
         (lambda: loaded(done(busy()), 0x00020013), True, "unverified"),
         (lambda: loaded(done(busy()), 0x00020013), False, "undeclared"),
         (busy, False, "undeclared"),

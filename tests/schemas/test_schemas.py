@@ -170,7 +170,7 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
         scheduling.PENDING_REBOOT,
         None,
     ]
-    assert difference["kind"]["enum"] == [scheduling.DRIFT, scheduling.PENDING, scheduling.UNVERIFIED]
+    assert difference["kind"]["enum"] == [scheduling.DRIFT, scheduling.PENDING_REBOOT, scheduling.UNVERIFIED]
     assert gpu["state"]["enum"] == [scheduling_rows.OK, *difference["kind"]["enum"], scheduling_rows.UNDECLARED, None]
     assert defined("framework", "enum") == [snapshot.MDEV_PF, snapshot.MDEV_VF, snapshot.VENDOR_VFIO, None]
     assert defined("mode", "enum") == [*model.MODES, None]

@@ -35,7 +35,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """Policy, time slice and frequency of every GPU, what is kept for the next boot, and how that stands to the inventory.
 
     The driver tells slice and frequency only while a VM runs with a vGPU; until then they are shown as they were set, with
-    a question mark. STATE is ok, drift, pending reboot, unverified, or undeclared.
+    a question mark. STATE is ok, drift, pending_reboot, unverified, or undeclared.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import scheduler as use_case

@@ -29,14 +29,14 @@ GRAPHICS = "graphics"
 NONE = "none"
 LOADED = "loaded"
 PENDING_REBOOT = "pending_reboot"
-# kinds of difference: only drift is mended
+# kinds of difference, with PENDING_REBOOT: only drift is mended
 DRIFT = "drift"
-PENDING = "pending reboot"
 UNVERIFIED = "unverified"
 
 NEVER_SET = "never set"
 REBOOTED = "host rebooted, and the module was not loaded with /etc/modprobe.d (an old initramfs?)"
-BY_HAND = "set by someone else"
+SET_SINCE = "set since the module was loaded"
+OTHER_FILE = "the file says so: written by hand, or by an earlier setting"
 
 
 class Observed(Protocol):
@@ -107,7 +107,7 @@ class Persistent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that is not, or cannot be seen to be, as wished. `kind` is drift, pending reboot or unverified."""
+    """One thing that is not, or cannot be seen to be, as wished. `kind` is drift, pending_reboot or unverified."""
 
     field: str
     wanted: str
@@ -165,7 +165,7 @@ def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ..
         found.append(Difference(field="policy", wanted=setting.policy, found=now, cause=cause, kind=DRIFT))
     if not keeps:
         text = f"{modprobe.KEY}={layer.found.text}" if layer.found else "nothing"
-        cause = BY_HAND if layer.found else NEVER_SET
+        cause = OTHER_FILE if layer.found else NEVER_SET
         found.append(
             Difference(field="persistent", wanted=f"{modprobe.KEY}=0x{value:08x}", found=text, cause=cause, kind=DRIFT)
         )
@@ -176,7 +176,7 @@ def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ..
                 wanted="the module loaded with it",
                 found="loaded without it",
                 cause="works from the next boot on",
-                kind=PENDING,
+                kind=PENDING_REBOOT,
             )
         )
     return (*found, *_unverified(state, setting))
@@ -274,7 +274,7 @@ def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> str:
     if began is None:
         return "cannot tell"
     if began.policy != now:
-        return BY_HAND
+        return SET_SINCE
     return REBOOTED if keeps else NEVER_SET
 
 

@@ -26,7 +26,7 @@ UNDECLARED = "undeclared"
 class SchedulerRow:
     """One GPU. The run-time values are None where they are unknown, as slice and factor are while no vGPU is active.
 
-    `verified`: slice and factor are as the driver shows them now. `state`: ok, drift, pending reboot, unverified,
+    `verified`: slice and factor are as the driver shows them now. `state`: ok, drift, pending_reboot, unverified,
     undeclared (and nothing pending); None where it cannot be told. `rm_pvmrl`: the persistent value, None where none is set.
     """
 
@@ -121,12 +121,12 @@ def _differences(view: Observed, gpu: Gpu, wish: SchedulerWish | None) -> tuple[
 
 def _word(layer: Persistent, wish: SchedulerWish | None, differences: Sequence[Difference]) -> str:
     kinds = {difference.kind for difference in differences}
-    for kind in (scheduling.DRIFT, scheduling.PENDING, scheduling.UNVERIFIED):
+    for kind in (scheduling.DRIFT, scheduling.PENDING_REBOOT, scheduling.UNVERIFIED):
         if kind in kinds:
             return kind
     if wish is not None:
         return OK
-    return scheduling.PENDING if layer.state == scheduling.PENDING_REBOOT else UNDECLARED
+    return layer.state if layer.state == scheduling.PENDING_REBOOT else UNDECLARED
 
 
 def _finding(view: Observed, text: str) -> Finding:
