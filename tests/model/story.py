@@ -160,8 +160,6 @@ class Story(RuleBasedStateMachine):
 
         def act() -> None:
             match plot.kind:
-                case "kill":
-                    trouble.kill()
                 case "host-program-killed":
                     raise HostProgramKilled
                 case "reboot":
@@ -176,8 +174,13 @@ class Story(RuleBasedStateMachine):
                 case _:
                     self._second_controller(host, plot)
 
-        trouble = Trouble(host=host, at=plot.at, act=act, point=plot.point, inside=plot.inside)
-        return trouble
+        return Trouble(
+            host=host,
+            at=plot.at,
+            act=None if plot.kind == "kill" else act,
+            point=plot.point,
+            inside=plot.inside,
+        )
 
     def _second_controller(self, host: str, plot: Plot) -> None:
         """Bob's command in the middle of Anna's: whole where she does not hold the host, and nothing at all where she does."""

@@ -26,7 +26,7 @@ def _machines() -> Iterator[None]:
         yield
 
 
-TestStory = pytest.mark.timeout(0 if SOAK else 900)(Story.TestCase)
+TestStory = pytest.mark.timeout(0 if SOAK else 1200)(Story.TestCase)
 TestStory.settings = settings(
     max_examples=SOAK or 500,
     stateful_step_count=18,

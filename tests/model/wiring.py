@@ -39,14 +39,14 @@ class HostProgramKilled(BaseException):
 
 @dataclass(slots=True)
 class Trouble:
-    """`act` is done once, at call number `at` of the connection to `host`, or at the step's point named `point`.
+    """`act` (None: the controller dies) is done once, at call number `at` of the connection to `host`, or at the step's point named `point`.
 
     `inside`: calls are counted from the one that takes the host's lock. `killed`: the controller has died; it comes to this host no more.
     """
 
     host: str
     at: int
-    act: Callable[[], None]
+    act: Callable[[], None] | None = None
     point: str | None = None
     inside: bool = False
     done: bool = False
@@ -76,7 +76,10 @@ class Trouble:
         self._calls += 1
         if not self.done and self._calls > self.at:
             self.done = True
-            self.act()
+            if self.act is None:
+                self.kill()
+            else:
+                self.act()
 
 
 class Stream:
