@@ -15,7 +15,7 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli import main
-from vgpumgr.cli.options import Settings
+from vgpumgr.cli.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

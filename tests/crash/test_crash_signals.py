@@ -86,7 +86,7 @@ def test_interrupted_at_any_moment(rig: Rig) -> None:
 CLOSE_UNDER_CALLS = """
 import os, sys, threading
 from vgpumgr import errors
-from vgpumgr.cli.options import Settings
+from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.wiring import build_context
 
 def read(hypervisor, begun):

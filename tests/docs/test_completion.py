@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr.core import profiles
-from vgpumgr.store.journal import Entry, Journal
+from vgpumgr.store.journal import Journal
+from vgpumgr.store.runs import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

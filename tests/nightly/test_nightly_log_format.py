@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vgpumgr import errors
 from vgpumgr.cli import log_lines, output
 from vgpumgr.cli.main import run
-from vgpumgr.cli.options import Settings
+from vgpumgr.cli.settings import Settings
 from vgpumgr.core.names import HostName
 from vgpumgr.core.observed import Finding
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from vgpumgr.cli.main import run
-from vgpumgr.store.journal import Entry, Journal
+from vgpumgr.store.journal import Journal
+from vgpumgr.store.runs import Entry
 
 VM = "6a1f0000-0000-4000-8000-000000000001"
 INVENTORY = str(Path(__file__).parents[1] / "inventory" / "cases" / "good" / "design" / "inventory")  # kvm01, vm02 …

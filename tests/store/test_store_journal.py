@@ -17,8 +17,9 @@ import sqlalchemy as sa
 
 from vgpumgr import errors
 from vgpumgr.store import database, place
-from vgpumgr.store.journal import Entry, Journal, Question
+from vgpumgr.store.journal import Journal
 from vgpumgr.store.names import Known, known
+from vgpumgr.store.runs import Entry, Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,8 @@ ALL = Question(limit=1000)
 _WRITER = """
 import sys
 from pathlib import Path
-from vgpumgr.store.journal import Entry, Journal
+from vgpumgr.store.journal import Journal
+from vgpumgr.store.runs import Entry
 def warn(text): sys.exit(text)
 journal = Journal(Path(sys.argv[1]), warn=warn)
 for number in range(int(sys.argv[3])):
@@ -244,7 +246,7 @@ def test_a_journal_that_is_somebody_elses_is_told_and_not_read(tmp_path: Path) -
     program = (
         "import os, sys; from pathlib import Path\n"
         "from vgpumgr.store import database\n"
-        "from vgpumgr import errors; from vgpumgr.store.journal import Entry, Journal, Question\n"
+        "from vgpumgr import errors; from vgpumgr.store.journal import Journal; from vgpumgr.store.runs import Entry, Question\n"
         "os.setuid(65534)\n"
         "journal = Journal(Path(sys.argv[1]), warn=print)\n"
         "try: journal.runs(Question(limit=9))\n"
@@ -267,7 +269,7 @@ def test_a_read_only_disk_can_be_read_and_is_not_written(tmp_path: Path) -> None
     program = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "from pathlib import Path\n"
-        "from vgpumgr.store.journal import Entry, Journal, Question\n"
+        "from vgpumgr.store.journal import Journal; from vgpumgr.store.runs import Entry, Question\n"
         "journal = Journal(Path(sys.argv[1]), warn=print)\n"
         "print(len(journal.runs(Question(limit=9))))\n"
         "print(journal.begin(Entry(verb='attach', why='', host='kvm01'), by='x@y', at='now'))\n"

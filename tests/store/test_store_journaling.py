@@ -13,7 +13,8 @@ from vgpumgr.controller import journaling
 from vgpumgr.controller.context import Context
 from vgpumgr.core import catalogue, changes, names
 from vgpumgr.core.inventory import Inventory
-from vgpumgr.store.journal import Entry, Journal, Question, Run
+from vgpumgr.store.journal import Journal
+from vgpumgr.store.runs import Entry, Question, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

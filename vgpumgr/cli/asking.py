@@ -14,7 +14,7 @@ from vgpumgr.controller.results import Consent, Planned, PlanT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.cli.options import Settings
+    from vgpumgr.cli.settings import Settings
 
 
 def consent(settings: Settings, what: str, show: Callable[[Planned[PlanT]], None]) -> Consent[PlanT]:

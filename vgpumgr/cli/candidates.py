@@ -144,7 +144,7 @@ def _vm(context: click.Context) -> str | None:
 
 def _inventory(context: click.Context) -> Inventory:
     """The inventory of the line's own -i, else the one that the command would find. Raises InventoryError."""
-    from vgpumgr.cli.options import Settings
+    from vgpumgr.cli.settings import Settings
     from vgpumgr.cli.wiring import load_inventory
 
     chosen = None

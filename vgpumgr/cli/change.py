@@ -11,10 +11,11 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli import asking, candidates, output, plan_text
-from vgpumgr.cli.options import Settings, common_options
+from vgpumgr.cli.options import common_options
 from vgpumgr.core.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
+    from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import ChangeResult, Consent, Planned
     from vgpumgr.core.plan import Plan
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click import shell_completion
 
-from vgpumgr.cli.options import Settings, common_options
+from vgpumgr.cli.options import common_options
+from vgpumgr.cli.settings import COMPLETE, Settings
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem, ShellComplete
@@ -107,21 +108,19 @@ def completion(_settings: Settings, *, shell: str) -> None:
       vgpumgr completion zsh > ~/.zfunc/_vgpumgr
       vgpumgr completion fish > ~/.config/fish/completions/vgpumgr.fish
     """
-    click.echo(_of(shell).source())
+    click.echo(_of(click.get_current_context().find_root().command, shell).source())
 
 
-def answer(instruction: str) -> None:
+def answer(program: click.Command, instruction: str) -> None:
     """Print the candidates for the line that the shell left in the environment. `instruction`: SHELL_complete.
 
     What goes wrong is not said: the line that is being typed would be torn by it.
     """
     with contextlib.suppress(Exception):
-        found = _of(instruction.removesuffix("_complete")).complete()
+        found = _of(program, instruction.removesuffix("_complete")).complete()
         if found:
             click.echo(found)
 
 
-def _of(shell: str) -> ShellComplete:
-    from vgpumgr.cli import main
-
-    return _SHELLS[shell](main.program, {}, "vgpumgr", main.COMPLETE)
+def _of(program: click.Command, shell: str) -> ShellComplete:
+    return _SHELLS[shell](program, {}, "vgpumgr", COMPLETE)

@@ -10,12 +10,13 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli import candidates, output
-from vgpumgr.cli.options import Settings, common_options
+from vgpumgr.cli.options import common_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.store.journal import Run
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.store.runs import Run
 
 SCHEMA = "vgpumgr.history/1"
 _COLUMNS = ("when", "by", "did", "vm", "host", "outcome", "why")
@@ -64,7 +65,7 @@ def history(settings: Settings, *, name: str | None, limit: int, since: datetime
     journal is history only: deleting it changes nothing that is desired.
     """
     from vgpumgr.cli.wiring import open_journal
-    from vgpumgr.store.journal import Question
+    from vgpumgr.store.runs import Question
 
     journal = open_journal(settings)
     uuid = _as_uuid(name)
@@ -120,7 +121,7 @@ def _row(run: Run) -> dict[str, object]:
 
 def _table_rows(runs: Iterable[Run]) -> list[dict[str, object]]:
     """For people: local time with its offset, a dash for what does not apply, and an error's first line."""
-    from vgpumgr.store.journal import INTERRUPTED
+    from vgpumgr.store.runs import INTERRUPTED
 
     rows = []
     for run in runs:

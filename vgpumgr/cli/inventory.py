@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr.cli import output
-from vgpumgr.cli.options import Settings, common_options, root_options
+from vgpumgr.cli.options import common_options, root_options
 
 if TYPE_CHECKING:
+    from vgpumgr.cli.settings import Settings
     from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, Inventory, SlotDeclaration, VmDeclaration
 
 SCHEMA = "vgpumgr.inventory/1"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vgpumgr.cli.options import Settings
+    from vgpumgr.cli.settings import Settings
 
 
 def line(level: str, message: str, *, host: str | None = None, more: Mapping[str, object] | None = None) -> str:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr.cli import candidates, output
-from vgpumgr.cli.options import Settings, common_options
+from vgpumgr.cli.options import common_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Discovery, Fleet, HostFacts
     from vgpumgr.core.listing import VgpuRow
     from vgpumgr.core.observed import Finding

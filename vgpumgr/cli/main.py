@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from vgpumgr.cli.options import Settings, root_options, settings_of
+from vgpumgr.cli.options import root_options, settings_of
+from vgpumgr.cli.settings import COMPLETE, Settings
 
 if TYPE_CHECKING:
     from types import FrameType
 
-COMPLETE = "_VGPUMGR_COMPLETE"  # set by a shell that asks what TAB may put there
 
 # name → (module, attribute, help): the help stands here so that `--help` imports nothing else.
 _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     if instruction := os.environ.get(COMPLETE):
         from vgpumgr.cli import completion
 
-        completion.answer(instruction)
+        completion.answer(program, instruction)
         sys.exit(0)
     signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:] if argv is None else argv))

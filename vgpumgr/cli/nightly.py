@@ -11,11 +11,12 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli import output
-from vgpumgr.cli.options import Settings, common_options, root_options
+from vgpumgr.cli.options import common_options, root_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.job_files import JobFile
     from vgpumgr.core.nightly import Job
 

@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from vgpumgr.cli import candidates
+from vgpumgr.cli.settings import FORMATS, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
-
-FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """`inventory` None: search the usual places. `timeout` in seconds, None: each stage's own."""
-
-    inventory: str | None = None
-    output: str = "table"
-    check: bool = False
-    diff: bool = False
-    yes: bool = False
-    quiet: bool = False
-    verbose: int = 0
-    timeout: int | None = None
-    color: str = "auto"
-    log_format: str = "text"
-
-    @property
-    def for_people(self) -> bool:
-        return self.output in ("table", "wide")
-
 
 _OPTIONS = (
     click.option(

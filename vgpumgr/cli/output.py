@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import TextIO
 
-    from vgpumgr.cli.options import Settings
+    from vgpumgr.cli.settings import Settings
     from vgpumgr.core.observed import Finding
     from vgpumgr.errors import VgpumgrError
 

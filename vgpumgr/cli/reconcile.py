@@ -13,9 +13,10 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli import candidates, fleet_text, output
-from vgpumgr.cli.options import Settings, common_options
+from vgpumgr.cli.options import common_options
 
 if TYPE_CHECKING:
+    from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import FleetConsent, FleetPlan, ReconcileResult, UnitResult
 
 # True of a host for as long as it is as it is: no news every night.

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr.cli import asking, candidates, output, scheduler_text
-from vgpumgr.cli.options import Settings, common_options, root_options
+from vgpumgr.cli.options import common_options, root_options
 
 if TYPE_CHECKING:
+    from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Planned, SchedulerHost, SchedulerResult
     from vgpumgr.core.scheduling import GpuPlan, Persistent
     from vgpumgr.core.scheduling_rows import SchedulerRow

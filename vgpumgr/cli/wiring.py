@@ -22,7 +22,7 @@ from vgpumgr.store import place
 from vgpumgr.store.journal import Journal
 
 if TYPE_CHECKING:
-    from vgpumgr.cli.options import Settings
+    from vgpumgr.cli.settings import Settings
     from vgpumgr.core.endpoint import Endpoint
     from vgpumgr.core.inventory import Inventory
     from vgpumgr.link.connection import HostLink

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from vgpumgr.core import changes
 from vgpumgr.core.observed import Finding
 from vgpumgr.errors import VgpumgrError
-from vgpumgr.store import journal as journals
-from vgpumgr.store.journal import Entry
+from vgpumgr.store import runs
+from vgpumgr.store.runs import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,9 +47,9 @@ def recorded(context: Context, entry: Entry) -> Iterator[None]:
         journal.end(number, at=context.now(), outcome="failed", error=type(error).__name__, message=str(error))
         raise
     except BaseException as error:  # Ctrl-C and SIGTERM: what was done is undone by now
-        journal.end(number, at=context.now(), outcome=journals.INTERRUPTED, error=type(error).__name__)
+        journal.end(number, at=context.now(), outcome=runs.INTERRUPTED, error=type(error).__name__)
         raise
-    journal.end(number, at=context.now(), outcome=journals.DONE)
+    journal.end(number, at=context.now(), outcome=runs.DONE)
 
 
 def entry_of(

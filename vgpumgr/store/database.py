@@ -18,13 +18,13 @@ import sqlalchemy as sa
 
 from vgpumgr.errors import JournalCorrupt, NewerSchema, StoreError
 from vgpumgr.store import place
-from vgpumgr.store.journal import Entry, Run
+from vgpumgr.store.runs import Entry, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from vgpumgr.store.journal import Question
+    from vgpumgr.store.runs import Question
 
 APPLICATION_ID = 0x76475055  # "vGPU": how a file of ours is told from any other SQLite database
 BUSY_S = 5.0
