@@ -354,7 +354,11 @@ def test_drift_is_named_by_field_and_cause() -> None:
     stale = builders.change_gpus(end, lambda gpu: replace(gpu, scheduler=builders.scheduler_state(BEST_EFFORT)))
     assert kinds(stale)[0][2].startswith("host rebooted")
     other_file = done(booted, SchedulerWish(policy=FIXED_SHARE))
-    assert kinds(other_file)[0] == ("persistent", "drift", "the file says so: written by hand, or by an earlier setting")
+    assert kinds(other_file)[0] == (
+        "persistent",
+        "drift",
+        "the file says so: written by hand, or by an earlier setting",
+    )
 
 
 def test_a_slice_is_verified_once_a_vgpu_is_active_and_never_drift() -> None:
