@@ -16,7 +16,7 @@ from vgpumgr import resources
 from vgpumgr.controller.attach import AttachOptions, DetachOptions, attach, detach
 from vgpumgr.controller.context import Context
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
-from vgpumgr.controller.results import ChangeResult, Consent, FleetConsent, ReconcileResult
+from vgpumgr.controller.results import ChangeResult, Consent, FleetConsent, FleetPlan, Planned, ReconcileResult
 from vgpumgr.core import catalogue, placement
 from vgpumgr.core.endpoint import Endpoint
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tests.model.libvirt_double import Vm
+    from vgpumgr.core.changes import Step
     from vgpumgr.core.plan import Plan
     from vgpumgr.link.connection import HostLink
 
@@ -44,6 +45,8 @@ class Outcome:
     result: ChangeResult | ReconcileResult | None = None
     error: VgpumgrError | None = None
     killed: bool = False
+    agreed: list[Step] = field(default_factory=list)  # what a person was asked about, and said yes to
+    told: list[bytes] = field(default_factory=list)  # the requests to the host programs
 
     @property
     def word(self) -> str:
@@ -86,14 +89,14 @@ class Fleet:
 
     # the commands
 
-    def context(self, trouble: Trouble | None = None, *, by: str = "anna@ctl1") -> Context:
+    def _context(self, trouble: Trouble | None, told: list[bytes], *, by: str) -> Context:
         """What one command is given. The clock goes on by a minute."""
         self._minutes += 1
         at = f"2026-11-{21 + self._minutes // 1440:02}T{self._minutes // 60 % 24:02}:{self._minutes % 60:02}:00Z"
 
         def reach(endpoint: Endpoint) -> HostLink:
             mine = trouble if trouble is not None and trouble.host == endpoint.host else None
-            return connect(self.machines[endpoint.host], mine)
+            return connect(self.machines[endpoint.host], mine, told)
 
         return Context(
             inventory=self.inventory(),
@@ -118,7 +121,7 @@ class Fleet:
         by: str = "anna@ctl1",
     ) -> Outcome:
         options = AttachOptions(vm=vm, profile=parse_profile(profile), slot=slot, on=host, replace=replace)
-        return _run(lambda: attach(self.context(trouble, by=by), options, _consent(check=check)), trouble)
+        return self._run(lambda context, end: attach(context, options, _consent(end, check=check)), trouble, by)
 
     def detach(
         self,
@@ -132,7 +135,7 @@ class Fleet:
         by: str = "anna@ctl1",
     ) -> Outcome:
         options = DetachOptions(vm=vm, slot=slot, every=slot is None, on=host, keep_snapshots=keep_snapshots)
-        return _run(lambda: detach(self.context(trouble, by=by), options, _consent(check=check)), trouble)
+        return self._run(lambda context, end: detach(context, options, _consent(end, check=check)), trouble, by)
 
     def reconcile(
         self,
@@ -142,8 +145,35 @@ class Fleet:
         by: str = "cron@ctl1",
     ) -> Outcome:
         options = ReconcileOptions(limit=limit)
-        yes = FleetConsent(check=check, show=lambda _fleet: None, ask=lambda _fleet: None)
-        return _run(lambda: reconcile(self.context(trouble, by=by), options, yes), trouble)
+
+        def run(context: Context, end: Outcome) -> ReconcileResult:
+            def ask(plan: FleetPlan) -> None:
+                end.agreed += plan.takes_away
+
+            return reconcile(context, options, FleetConsent(check=check, show=lambda _fleet: None, ask=ask))
+
+        return self._run(run, trouble, by)
+
+    def _run(
+        self,
+        command: Callable[[Context, Outcome], ChangeResult | ReconcileResult],
+        trouble: Trouble | None,
+        by: str,
+    ) -> Outcome:
+        for machine in self.machines.values():
+            machine.libvirt.remember()
+        outcome = Outcome()
+        try:
+            outcome.result = command(self._context(trouble, outcome.told, by=by), outcome)
+        except VgpumgrError as error:
+            outcome.error = error
+        outcome.killed = trouble is not None and trouble.killed
+        found = outcome.result.problems if isinstance(outcome.result, ReconcileResult) else [outcome.error]
+        for problem in found:
+            said = "" if problem is None else f"{problem.message} {problem.hint} {problem.details}"
+            assert "bug in vgpumgr" not in said, said
+            assert "Internal" not in said, said
+        return outcome
 
     def inventory(self) -> Inventory:
         """What is declared, as if it had been read from files."""
@@ -244,21 +274,10 @@ class Fleet:
         self.machines[host].reboot()
 
 
-def _consent(*, check: bool) -> Consent[Plan]:
-    """Yes to everything."""
-    return Consent(check=check, show=lambda _planned: None, ask=lambda _planned: None)
+def _consent(outcome: Outcome, *, check: bool) -> Consent[Plan]:
+    """Yes to everything, and a note of what was asked."""
 
+    def ask(planned: Planned[Plan]) -> None:
+        outcome.agreed += planned.plan.takes_away
 
-def _run(command: Callable[[], ChangeResult | ReconcileResult], trouble: Trouble | None) -> Outcome:
-    outcome = Outcome()
-    try:
-        outcome.result = command()
-    except VgpumgrError as error:
-        outcome.error = error
-    outcome.killed = trouble is not None and trouble.killed
-    found = outcome.result.problems if isinstance(outcome.result, ReconcileResult) else [outcome.error]
-    for problem in found:
-        said = "" if problem is None else f"{problem.message} {problem.hint} {problem.details}"
-        assert "bug in vgpumgr" not in said, said
-        assert "Internal" not in said, said
-    return outcome
+    return Consent(check=check, show=lambda _planned: None, ask=ask)

@@ -33,6 +33,7 @@ class Vm:
     live: str | None = None
     image: str | None = None
     snapshots: list[tuple[str, str]] = field(default_factory=list)
+    past: list[str] = field(default_factory=list)  # earlier definitions, as a backup has them; newest last
 
     @property
     def active(self) -> bool:
@@ -171,6 +172,12 @@ class Libvirt:
             for element in devices.findall("hostdev"):
                 devices.remove(element)
         vm.inactive = ET.tostring(tree, encoding="unicode")
+
+    def remember(self) -> None:
+        """A backup of every definition that differs from the last one."""
+        for vm in self.vms.values():
+            if vm.past[-1:] != [vm.inactive]:
+                vm.past.append(vm.inactive)
 
     def lose_running(self) -> None:
         for vm in self.vms.values():

@@ -72,6 +72,14 @@ def _revert(fleet: Fleet, host: str, vm: Vm) -> None:
         vm.inactive = vm.snapshots[0][1]
 
 
+def _restore(fleet: Fleet, host: str, vm: Vm) -> None:
+    """virsh define with the backup from before the last change."""
+    del fleet, host
+    older = [document for document in vm.past if document != vm.inactive]
+    if older:
+        vm.inactive = older[-1]
+
+
 def _drop_snapshots(fleet: Fleet, host: str, vm: Vm) -> None:
     del fleet, host
     vm.snapshots = []
@@ -89,5 +97,6 @@ PEOPLE: Mapping[str, Callable[[Fleet, str, Vm], None]] = {
     "undefines it": _undefine,
     "takes a snapshot": _snapshot,
     "reverts it": _revert,
+    "restores it from a backup": _restore,
     "deletes its snapshots": _drop_snapshots,
 }

@@ -5,6 +5,7 @@ Nothing here asks the host program or a plan. `Truth` is everything that a comma
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.model.machine import Machine, Place
 from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.core import changes
 from vgpumgr.core.domain_xml import Domain, Hostdev, read_domain
 from vgpumgr.core.names import Slot, VmUuid
+from vgpumgr.core.reconciling import Serve
 from vgpumgr.lab.driver import vf_pci
 
 if TYPE_CHECKING:
@@ -137,6 +140,7 @@ def check_command(
     for entry in now.entries:
         if entry[:3] not in known:
             _check_fits(machine, now, entry)
+    _check_agreed(outcome)
     if not alone:
         return
     ours = {(entry.place, entry.type_id) for entry in before.entries}
@@ -153,6 +157,37 @@ def check_command(
         for entry in before.entries:
             if entry[:3] not in {each[:3] for each in now.entries}:
                 _check_may_go(before, entry)
+        _check_left_alone(before, now, outcome.result)
+
+
+def _check_agreed(outcome: Outcome) -> None:
+    """Every vGPU that the command destroyed was asked about, unless the command itself had made it."""
+    made: set[tuple[str, str, int]] = set()
+    agreed = {
+        (str(step.vgpu.vm), str(step.vgpu.slot), step.vgpu.generation)
+        for step in outcome.agreed
+        if isinstance(step, changes.DestroyVgpu)
+    }
+    for line in outcome.told:
+        request = json.loads(line)
+        step = request.get("step", {})
+        who = (step.get("vm", ""), step.get("slot", ""), step.get("generation", 0))
+        if step.get("verb") == "create_vgpu":
+            made.add(who)
+        elif step.get("verb") == "destroy_vgpu":
+            assert who in agreed | made, f"{who} was destroyed, and nobody had been asked: {agreed}"
+
+
+def _check_left_alone(before: Truth, now: Truth, result: ReconcileResult) -> None:
+    """Copies, and claims of attach that went back behind the ledger, are reported and never served."""
+    jobs = [unit.unit.job for host in result.hosts for unit in host.units]
+    declared = {job.subject for job in jobs if isinstance(job, Serve) and job.declared is not None}
+    for uuid, domain in before.domains.items():
+        for claim in domain.claims.claims if domain.claims else ():
+            newest = max((each.generation for each in before.entries if each[:2] == (uuid, claim.slot)), default=0)
+            undeclared = f"{domain.name} {claim.slot}" not in declared and claim.origin == "attach"
+            if domain.copied or (undeclared and claim.generation < newest):
+                assert now.domains[uuid].claim(claim.slot) == claim, f"{domain.name} was served by a reconcile"
 
 
 def _check_may_go(before: Truth, entry: Entry) -> None:

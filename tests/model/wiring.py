@@ -85,8 +85,9 @@ class Trouble:
 class Stream:
     """The host program at the other end of a channel: link.program.ByteStream."""
 
-    def __init__(self, machine: Machine, trouble: Trouble | None) -> None:
+    def __init__(self, machine: Machine, trouble: Trouble | None, told: list[bytes]) -> None:
         self._trouble = trouble
+        self._told = told
         self._server = machine.serve(at=trouble.at_point if trouble else lambda _point: None)
         self._out = greeting(Root(machine.root))
         self._in = b""
@@ -102,6 +103,7 @@ class Stream:
         self._in += data
         while not self.ended and b"\n" in self._in:
             line, _, self._in = self._in.partition(b"\n")
+            self._told.append(line)
             try:
                 answer = self._server.answer(line)
             except HostProgramKilled:
@@ -191,9 +193,9 @@ class LibvirtSession:
 class Link:
     """link.connection.HostLink, as far as the controller uses it."""
 
-    def __init__(self, machine: Machine, trouble: Trouble | None) -> None:
+    def __init__(self, machine: Machine, trouble: Trouble | None, told: list[bytes]) -> None:
         self.host: HostName = machine.libvirt.host
-        self._stream = Stream(machine, trouble)
+        self._stream = Stream(machine, trouble, told)
         self._libvirt = LibvirtSession(machine, self._stream, trouble)
         self.program = Program(self.host, self._stream, request_s=20, is_connected=lambda: self._stream.connected)
         self.program.greet(b"", Deadline(20))
@@ -209,8 +211,8 @@ class Link:
         self._stream.cut()
 
 
-def connect(machine: Machine, trouble: Trouble | None) -> HostLink:
-    """An open link to that host."""
+def connect(machine: Machine, trouble: Trouble | None, told: list[bytes]) -> HostLink:
+    """An open link to that host; every request that reaches its host program is put into `told`."""
     if trouble is not None and trouble.killed:
         raise ProgramFailed(machine.name, "the controller is dead")
-    return cast("HostLink", Link(machine, trouble))
+    return cast("HostLink", Link(machine, trouble, told))
