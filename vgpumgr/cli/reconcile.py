@@ -30,8 +30,8 @@ _LIMIT = click.option(
 )
 _DEADLINE = click.option(
     "--deadline",
-    type=click.FloatRange(1, 86400),
-    default=300.0,
+    type=click.IntRange(1, 86400),  # a float could be `nan`, which nothing is later than
+    default=300,
     show_default=True,
     metavar="SECONDS",
     help="At most so long for each host; one that takes longer is left behind and named.",
@@ -49,7 +49,7 @@ _CONFIRM = click.option(
 @_DEADLINE
 @_CONFIRM
 @common_options
-def plan(settings: Settings, *, limit: tuple[str, ...], deadline: float, confirm_destroys: int | None) -> int:
+def plan(settings: Settings, *, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None) -> int:
     """What `reconcile` would do now, and why: drift by field and cause. Changes nothing; exit 3 if there is anything.
 
     \b
@@ -64,7 +64,7 @@ def plan(settings: Settings, *, limit: tuple[str, ...], deadline: float, confirm
 @_DEADLINE
 @_CONFIRM
 @common_options
-def reconcile(settings: Settings, *, limit: tuple[str, ...], deadline: float, confirm_destroys: int | None) -> int:
+def reconcile(settings: Settings, *, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None) -> int:
     """Bring every host to what is declared, and to what VMs were once given. Asks before anything is taken away.
 
     \b
@@ -78,7 +78,7 @@ def reconcile(settings: Settings, *, limit: tuple[str, ...], deadline: float, co
 
 
 def _run(
-    settings: Settings, *, check: bool, limit: tuple[str, ...], deadline: float, confirm_destroys: int | None
+    settings: Settings, *, check: bool, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None
 ) -> int:
     from vgpumgr.cli.wiring import build_context, store_path
     from vgpumgr.controller import reconcile as use_case
@@ -86,7 +86,7 @@ def _run(
 
     settings = replace(settings, check=check)
     options = use_case.ReconcileOptions(
-        limit=tuple(name for text in limit for name in text.split(",") if name),
+        limit=_names(limit),
         confirm_destroys=confirm_destroys,
         host_deadline_s=deadline,
     )
@@ -97,6 +97,14 @@ def _run(
     _print(settings, result, time.monotonic() - started)
     codes = [error.exit_code for error in result.problems]
     return output.worst_exit([*codes, 3 if check and result.fleet.changed else 0])
+
+
+def _names(limit: tuple[str, ...]) -> tuple[str, ...]:
+    """`kvm01, kvm02` → two. One that names nothing is an unset variable in a script, not a wish for every host."""
+    found = tuple(name.strip() for text in limit for name in text.split(",") if name.strip())
+    if limit and not found:
+        raise errors.UsageError("--limit names no host", hint="name some, or leave it out for all")
+    return found
 
 
 def _consent(settings: Settings, *, check: bool) -> FleetConsent:
@@ -163,7 +171,7 @@ def _document(result: ReconcileResult) -> dict[str, object]:
     plans = result.fleet.plans
     document = {
         "schema": "vgpumgr.plan/1" if result.check else "vgpumgr.change/1",
-        "changed": result.fleet.changed,
+        "changed": result.fleet.changed and (result.check or result.guard is None),
         "outcomes": list(result.outcomes),
         "fingerprint": result.fleet.fingerprint,
         "findings": [

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Generic[Result]):
-    """What one host gave: a value, or the error that stopped it. Exactly one of the two is set. `seconds`: how long it took."""
+    """What one host gave: what the work returned, or the error that stopped it. `seconds`: how long it took."""
 
     host: HostName
     value: Result | None

@@ -17,7 +17,7 @@ from vgpumgr.controller.fan_out import Patience, fan_out
 from vgpumgr.controller.journaling import Entry, entry_of, recorded
 from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult, UnitResult
 from vgpumgr.controller.session import open_session_patiently
-from vgpumgr.core import detaching, guards, reconciling, simulate
+from vgpumgr.core import detaching, guards, jobs, reconciling, simulate
 from vgpumgr.core.plan import Plan
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ class ReconcileOptions:
 
 
 def reconcile(context: Context, options: ReconcileOptions, consent: FleetConsent) -> ReconcileResult:
-    """Bring the hosts to what was declared and bound. Raises UnknownHost, TooManyDestroys, Declined or UsageError.
+    """Bring the hosts to what was declared and bound. Raises UnknownHost, Declined or UsageError.
 
-    What went wrong with one host or one VM is in the result, never raised.
+    What went wrong with one host or one VM is in the result, never raised; and so is the guard that let nothing be changed,
+    since a dead host counts beside it.
     """
     hosts = choose_hosts(context.inventory, options.limit)
     workers = _Workers(context, options)
@@ -55,11 +56,9 @@ def reconcile(context: Context, options: ReconcileOptions, consent: FleetConsent
     fleet = workers.plan(hosts)
     consent.show(fleet)
     guard = _guard(fleet, options)
-    if consent.check or not fleet.changed:
+    if consent.check or guard is not None or not fleet.changed:
         hosts_now = tuple(_untouched(fleet, plan, "would_change") for plan in fleet.plans)
         return ReconcileResult(fleet=fleet, hosts=hosts_now, guard=guard, check=consent.check)
-    if guard is not None:
-        raise guard
     if fleet.takes_away:
         consent.ask(fleet)
     done = workers.apply(fleet, hosts)
@@ -104,12 +103,11 @@ def _unit_result(unit: Unit, outcome: str, error: errors.VgpumgrError | None = N
 
 
 def _entry(unit: Unit, host: HostName) -> Entry:
-    """The journal's line of a unit: which job, and the first cause of its drift."""
-    cause = "; ".join(dict.fromkeys(row.cause for row in unit.drift))
+    """The journal's line of a unit: which job, and the causes of its drift."""
     return entry_of(
         unit.steps,
         verb="reconcile",
-        why=f"{unit.job.why}; {cause}" if cause else unit.job.why,
+        why="; ".join(dict.fromkeys((unit.job.why, *(row.cause for row in unit.drift)))),
         host=host,
         vm=unit.job.vm,
         vm_uuid=unit.plan.vm.uuid if isinstance(unit.plan, Plan) else None,
@@ -124,6 +122,9 @@ class _Workers:
         self._options = options
         self._run = reconciling.Run(by=context.by, at=context.now())
         self._open: dict[HostName, Session] = {}
+        self._results: dict[
+            HostName, list[UnitResult]
+        ] = {}  # grows as jobs end: a host that fails half way has them too
         self._left: set[HostName] = set()
         self._stop = threading.Event()
 
@@ -147,8 +148,8 @@ class _Workers:
         done = {
             outcome.host: HostResult(
                 host=outcome.host,
-                units=outcome.value[0] if outcome.value else (),
-                error=outcome.value[1] if outcome.value else outcome.error,
+                units=tuple(self._results.get(outcome.host, ())),
+                error=outcome.error,
                 seconds=fleet.seconds[outcome.host] + outcome.seconds,
             )
             for outcome in outcomes
@@ -177,15 +178,13 @@ class _Workers:
         with self._connect(declaration) as session:
             return reconciling.plan_host(session.with_saved(session.observe()), declaration, self._run)
 
-    def _apply_host(
-        self, declaration: HostDeclaration, agreed: Sequence[Step]
-    ) -> tuple[tuple[UnitResult, ...], errors.VgpumgrError | None]:
+    def _apply_host(self, declaration: HostDeclaration, agreed: Sequence[Step]) -> None:
         with self._connect(declaration) as session:
             view = session.with_saved(session.lock("reconcile"))
             detaching.guard_ledger(view)
             host = _HostRun(session, declaration, self._run, agreed)
-            error = host.go(view, stopped=lambda: self._stop.is_set() or declaration.name in self._left)
-        return tuple(host.results), error
+            self._results[declaration.name] = host.results
+            host.go(view, stopped=lambda: self._stop.is_set() or declaration.name in self._left)
 
 
 class _HostRun:
@@ -200,10 +199,10 @@ class _HostRun:
         self._run = run
         self._agreed = agreed
 
-    def go(self, view: HostView, *, stopped: Callable[[], bool]) -> errors.VgpumgrError | None:
-        """Do them all; gives what ended the work before its end, None for nothing. One VM's failure is only its own."""
+    def go(self, view: HostView, *, stopped: Callable[[], bool]) -> None:
+        """Do them all. Raises what ended the work before its end; one VM's failure is only its own."""
         gpus: set[str] = set()
-        for job in reconciling.jobs(view, self._declaration):
+        for job in jobs.of_host(view, self._declaration):
             if stopped():
                 break
             unit = reconciling.plan_job(view, self._declaration, job, self._run)
@@ -214,13 +213,22 @@ class _HostRun:
             error = self._do(unit)
             self.results.append(_unit_result(unit, "done", error))
             if error is None:
-                view = simulate.apply(view, unit.steps)
+                view = self._after(view, unit)
             elif isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
-                return error
+                raise error
             else:
-                view = self._session.with_saved(self._session.observe())
-        after = self._session.unlock(view, sorted(gpus))
-        return self._judge(after)
+                view = self._look()
+        self._judge(self._session.unlock(view, sorted(gpus)))
+
+    def _after(self, view: HostView, unit: Unit) -> HostView:
+        """What the next job is planned on; cheaper than another look, which it costs where the host did what our rules do not know."""
+        try:
+            return simulate.apply(view, unit.steps)
+        except simulate.ImpossibleStepError:
+            return self._look()
+
+    def _look(self) -> HostView:
+        return self._session.with_saved(self._session.observe())
 
     def _do(self, unit: Unit) -> errors.VgpumgrError | None:
         assert unit.plan is not None
@@ -237,18 +245,17 @@ class _HostRun:
             return error
         return None
 
-    def _judge(self, after: HostView) -> errors.VgpumgrError | None:
-        """Whether what was done is there: the plans of the jobs that were done must be empty now."""
+    def _judge(self, after: HostView) -> None:
+        """What was done must be there: the plans of the jobs that were done are empty now. Raises NotConverged."""
         left = [
             f"{step.verb} ({result.unit.job.subject})"
             for result in self.results
             if result.outcome == "done"
             for step in reconciling.plan_job(after, self._declaration, result.unit.job, self._run).steps
         ]
-        if not left:
-            return None
-        return errors.NotConverged(
-            f"{self._declaration.name}: all steps were done, and it is not as planned",
-            details=[f"still to do: {line}" for line in left],
-            hint="somebody else may be changing it; the same command again looks afresh",
-        )
+        if left:
+            raise errors.NotConverged(
+                f"{self._declaration.name}: all steps were done, and it is not as planned",
+                details=[f"still to do: {line}" for line in left],
+                hint="somebody else may be changing it; the same command again looks afresh",
+            )

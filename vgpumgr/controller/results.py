@@ -181,7 +181,7 @@ class HostResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileResult:
-    """What plan or reconcile came to. `guard`: what would refuse the plan (with check; else it is raised).
+    """What plan or reconcile came to. `guard`: what refuses the plan whole, so that nothing was changed.
 
     `findings`: the controller's own (a journal that cannot be written).
     """

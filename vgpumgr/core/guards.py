@@ -36,7 +36,7 @@ def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
             + (f"what {', '.join(over)} has" if over else "all there are")
             + "; nothing was changed",
             details=_lines(plans),
-            hint=f"if the inventory is right: --confirm-destroys {total}",
+            hint=f"if the inventory is right: `vgpumgr reconcile --confirm-destroys {total}`",
         )
 
 

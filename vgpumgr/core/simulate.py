@@ -1,7 +1,7 @@
 """(observed, step) → observed: what a step would leave behind, by the driver's rules for equal-size GPUs.
 
 Used by laws (a plan's steps are possible in their order, and the plan after them is empty), and where one plan stands on
-another's end; never by what writes.
+another's end. No write relies on it: each step tells the host what it expects to find there.
 """
 
 from __future__ import annotations
@@ -209,8 +209,12 @@ def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> HostSnapshot:
 
 
 def with_creatable(gpu: Gpu) -> Gpu:
-    """The GPU with its creatable lists worked out by the equal-size rule: one framebuffer size, at most its maximum."""
-    assert gpu.mode in (EQUAL_SIZE, None)
+    """The GPU with its creatable lists worked out by the equal-size rule: one framebuffer size, at most its maximum.
+
+    Raises ImpossibleStepError for a GPU in another mode.
+    """
+    if gpu.mode not in (EQUAL_SIZE, None):
+        raise ImpossibleStepError(f"what {gpu.pci} takes in mode {gpu.mode} is not known here")
     kinds = gpu.types or {}
     there = gpu.vgpus
     sizes = {kind.size_mib for kind in kinds.values() if any(vgpu.type_id == kind.id for vgpu in there)}

@@ -1,0 +1,99 @@
+"""reconcile as a use case: what it tells of a host that fails half way, and of a plan that is refused whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.model.fleet import Fleet
+from tests.model.pool import Pool
+from tests.model.wiring import Trouble
+from vgpumgr import errors
+from vgpumgr.cli.main import run
+from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.core import guards
+from vgpumgr.core.names import DEFAULT_SLOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from vgpumgr.controller.results import HostResult
+
+CALLS = 60  # more than a run over two VMs makes
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    pool = Pool()
+    with pool:
+        yield pool
+
+
+def fleet_of(pool: Pool, vms: int, *hosts: str) -> Fleet:
+    """Hosts with so many VMs each, all declared."""
+    fleet = Fleet.install({host: pool.machine(host, "mdev-vf") for host in hosts}, dict.fromkeys(hosts, vms))
+    for host in hosts:
+        for vm in fleet.vms(host):
+            fleet.declared[host, vm.name] = {DEFAULT_SLOT: "4Q"}
+    return fleet
+
+
+def result_of(fleet: Fleet, *, check: bool = False, trouble: Trouble | None = None) -> ReconcileResult:
+    result = fleet.reconcile(check=check, trouble=trouble).result
+    assert isinstance(result, ReconcileResult)
+    return result
+
+
+def vms_of(host: HostResult, *outcomes: str) -> set[str | None]:
+    return {unit.unit.job.vm for unit in host.units if unit.outcome in outcomes}
+
+
+def test_what_was_done_is_told_wherever_the_host_was_lost(pool: Pool) -> None:
+    """Its connection goes before and after each call inside the lock; each VM that is as wanted then was named before."""
+    finished = 0
+    for at in range(CALLS):
+        fleet = fleet_of(pool, 2, "kvm01")
+        trouble = Trouble("kvm01", at=at, inside=True)
+        (host,) = result_of(fleet, trouble=trouble).hosts
+        (found,) = result_of(fleet, check=True).hosts
+        named = {unit.unit.job.vm for unit in host.units}
+        assert vms_of(found, "unchanged") <= named, f"call {at}"
+        finished += bool(vms_of(host, "done") and host.error)
+        if not trouble.done:
+            assert (vms_of(host, "done"), host.error) == ({"1vm01", "1vm02"}, None)
+            break
+    else:
+        pytest.fail(f"a run makes more than {CALLS} calls")
+    assert finished
+
+
+def test_a_guard_that_refuses_the_whole_plan_leaves_the_dead_host_named_beside_it(pool: Pool) -> None:
+    fleet = fleet_of(pool, guards.COUNTS_FROM // 2, "kvm01", "kvm02", "kvm03")
+    assert result_of(fleet).problems == ()
+    before = fleet.machines["kvm01"].hardware()
+    fleet.declared.clear()
+    result = result_of(fleet, trouble=Trouble("kvm03", at=0))
+    assert isinstance(result.guard, errors.TooManyDestroys)
+    assert [host for host, _ in result.errors] == ["kvm03"]
+    assert {error.exit_code for error in result.problems} == {4, 5}
+    assert set(result.outcomes) == {"would_change", "refused", "unreached"}
+    assert fleet.machines["kvm01"].hardware() == before
+
+
+@pytest.mark.parametrize("limit", ["", ",", " , "])
+def test_a_limit_that_names_no_host_is_not_taken_for_all_of_them(
+    limit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `--limit "$HOSTS"` with nothing in it. One that is spelt with blanks is read."""
+    (tmp_path / "hosts.yml").write_text("hypervisors: {hosts: {kvm01: {}}}\n", encoding="utf-8")
+    assert run(["plan", "-i", str(tmp_path), "--limit", limit]) == 2
+    assert "--limit names no host" in capsys.readouterr().err
+    assert run(["plan", "-i", str(tmp_path), "--limit", "kvm09, kvm01"]) == 2
+    assert "no host 'kvm09'" in capsys.readouterr().err
+
+
+def test_a_deadline_is_a_number_that_something_can_be_later_than(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "--deadline", "nan"]) == 2
+    assert "--deadline" in capsys.readouterr().err
