@@ -11,7 +11,7 @@ import pytest
 from tests.core import builders
 from tests.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, guards, names, reconciling, simulate
+from vgpumgr.core import changes, claims, guards, jobs, names, reconciling, simulate
 from vgpumgr.core.domain_xml import Saved
 from vgpumgr.core.names import HostName, VmName, VmUuid
 from vgpumgr.core.reconciling import HostPlan, Unit
@@ -341,7 +341,7 @@ def hosts(*rows: tuple[str, int, int]) -> list[HostPlan]:
             host=HostName(name),
             units=(
                 Unit(
-                    job=reconciling.Free(vm=VmName("vm01"), uuid=builders.vm_uuid("vm01"), slot=names.DEFAULT_SLOT),
+                    job=jobs.Free(vm=VmName("vm01"), uuid=builders.vm_uuid("vm01"), slot=names.DEFAULT_SLOT),
                     plan=replace(made, steps=(step,) * destroys),
                     refused=None,
                     drift=(),

@@ -15,8 +15,8 @@ from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
 from vgpumgr.core import changes
 from vgpumgr.core.domain_xml import Domain, Hostdev, read_domain
+from vgpumgr.core.jobs import Serve
 from vgpumgr.core.names import Slot, VmUuid
-from vgpumgr.core.reconciling import Serve
 from vgpumgr.lab.driver import vf_pci
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.cli import plan_text, scheduler_text
 from vgpumgr.core import changes
+from vgpumgr.core.jobs import Share
 from vgpumgr.core.plan import Plan
-from vgpumgr.core.reconciling import Share
 from vgpumgr.core.scheduling import GpuPlan
 
 if TYPE_CHECKING:

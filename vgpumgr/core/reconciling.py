@@ -1,15 +1,13 @@
 """(declared, observed) → what one host needs so that every VM has what was declared or once bound to it.
 
-The work of a host is a list of jobs in the order that survives: what the inventory no longer wants goes first (it makes
-room), then schedulers (an empty GPU takes one without moving anything), then the vGPUs: those with a place before new
-ones. Each job is planned on what the ones before it will have left, by the same functions that attach and detach use.
+Each job of the host is planned on what the ones before it will have left, by the same functions that attach and detach use.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core import (
@@ -19,6 +17,7 @@ from vgpumgr.core import (
     detaching,
     findings,
     gpu_choice,
+    jobs,
     names,
     profiles,
     scheduling,
@@ -27,84 +26,20 @@ from vgpumgr.core import (
 from vgpumgr.core import drift as drifts
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
+from vgpumgr.core.jobs import Free, Serve, Share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from vgpumgr.core.claims import Claim
     from vgpumgr.core.domain_xml import Domain
     from vgpumgr.core.drift import Drift
-    from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, SlotDeclaration
-    from vgpumgr.core.names import HostName, Slot, VmName, VmUuid
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.jobs import Job
+    from vgpumgr.core.names import HostName
     from vgpumgr.core.observed import Finding, HostView
     from vgpumgr.core.plan import Plan
     from vgpumgr.core.scheduling import GpuPlan
 
-ATTACH = "attach"
-INVENTORY = "inventory"
 _SERVED_FINDINGS = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Serve:
-    """Give a slot what it was declared with, or what its claim once got. `declared` None: the claim alone wants it."""
-
-    vm: VmName
-    slot: Slot
-    declared: SlotDeclaration | None
-
-    gpu = None
-
-    @property
-    def subject(self) -> str:
-        return f"{self.vm} {self.slot}"
-
-    @property
-    def why(self) -> str:
-        if self.declared is None:
-            return "attached before"
-        return f"declared {profiles.describe(self.declared.wish)} ({self.declared.where})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Free:
-    """Take back what a declaration gave that is gone."""
-
-    vm: VmName
-    uuid: VmUuid
-    slot: Slot
-
-    gpu = None
-    why = drifts.UNDECLARED
-
-    @property
-    def subject(self) -> str:
-        return f"{self.vm} {self.slot}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """Set a GPU's scheduler."""
-
-    declared: GpuDeclaration
-
-    vm = slot = None
-
-    @property
-    def gpu(self) -> str:
-        return self.declared.gpu
-
-    @property
-    def subject(self) -> str:
-        return f"GPU {self.declared.gpu}"
-
-    @property
-    def why(self) -> str:
-        assert self.declared.scheduler is not None
-        return f"declared {self.declared.scheduler.wish.policy} ({self.declared.where})"
-
-
-Job: TypeAlias = Serve | Free | Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +104,7 @@ def plan_host(view: HostView, declared: HostDeclaration, run: Run) -> HostPlan:
     detaching.guard_ledger(view)
     units: list[Unit] = []
     after = view
-    for job in jobs(view, declared):
+    for job in jobs.of_host(view, declared):
         unit = plan_job(after, declared, job, run)
         units.append(unit)
         after = simulate.apply(after, unit.steps)
@@ -180,55 +115,6 @@ def plan_host(view: HostView, declared: HostDeclaration, run: Run) -> HostPlan:
         fingerprint=_fingerprint(view),
         ours=len(view.snapshot.ledger or ()),
     )
-
-
-def jobs(view: HostView, declared: HostDeclaration) -> tuple[Job, ...]:
-    """What there is to look after on a host, in the order in which it is done."""
-    shares = [Share(declared=gpu) for gpu in declared.gpus if gpu.scheduler is not None]
-    return (*_frees(view, declared), *shares, *_serves(view, declared))
-
-
-def _frees(view: HostView, declared: HostDeclaration) -> Iterator[Free]:
-    for domain in sorted(view.domains, key=lambda item: item.name):
-        for claim in _own_claims(view, domain):
-            if claim.origin == INVENTORY and _declaration(declared, domain.name, claim.slot) is None:
-                yield Free(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
-
-
-def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
-    found = [
-        Serve(vm=vm.name, slot=slot.slot, declared=slot)
-        for vm in declared.vms.values()
-        for slot in vm.slots.values()
-        if slot.wish.profile is not None  # the other ways to ask are not built yet, as a finding of the inventory says
-    ]
-    for domain in view.domains:
-        for claim in _own_claims(view, domain):
-            once_bound = claim.state == claims.BOUND and claim.origin == ATTACH and not _reverted(view, domain, claim)
-            if once_bound and _declaration(declared, domain.name, claim.slot) is None:
-                found.append(Serve(vm=domain.name, slot=claim.slot, declared=None))
-    return tuple(sorted(found, key=lambda job: (not _has_place(view, job), job.vm, names.slot_order(job.slot))))
-
-
-def _own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
-    """The claims that are this VM's and this host's: not a copy's, not of a VM that moved, not unreadable."""
-    if domain.problem or domain.claim_problem or domain.copied or domain.claims is None:
-        return ()
-    return tuple(claim for claim in domain.claims.claims if claim.binding.host == view.snapshot.machine)
-
-
-def _declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclaration | None:
-    found = declared.vms.get(vm)
-    return found.slots.get(slot) if found else None
-
-
-def _reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
-    """Whether the definition went back behind the ledger: a snapshot or a restore."""
-    return any(entry.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot))
-
-
-def _has_place(view: HostView, job: Serve) -> bool:
-    return any((entry.vm_name, entry.slot) == (job.vm, job.slot) for entry in view.snapshot.ledger or ())
 
 
 def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: Run) -> Unit:
@@ -276,7 +162,7 @@ def _kept(view: HostView, declared: HostDeclaration, domain: Domain, job: Serve,
     nothing = Unit(job=job, plan=None, refused=refused, drift=())
     if job.declared is None or claim is None or claim.state != claims.BOUND:
         return nothing
-    if claim not in _own_claims(view, domain) or _reverted(view, domain, claim):
+    if claim not in jobs.own_claims(view, domain) or jobs.is_reverted(view, domain, claim):
         return nothing
     request = _request_of(declared, domain, claim)
     try:
@@ -297,7 +183,7 @@ def _request(
         vm=domain.uuid,
         slot=job.slot,
         wish=job.declared.wish,
-        origin=INVENTORY,
+        origin=jobs.INVENTORY,
         by=run.by,
         at=run.at,
         policy=job.declared.policy or declared.policy,
@@ -305,7 +191,7 @@ def _request(
     )
     if claim is None or attaching.serves(claim, request) or not _is_ours_here(view, domain, claim):
         return request
-    if claim.origin == INVENTORY:
+    if claim.origin == jobs.INVENTORY:
         return replace(request, replace=True)
     raise errors.ConflictingClaim(
         f"{domain.name} slot {job.slot} has {claim.binding.type_name}, attached by {claim.by} as "

@@ -1,0 +1,136 @@
+"""What there is to look after on a host: a job for each slot that is wanted, each that no longer is, and each scheduler.
+
+The order is the one that survives: what the inventory no longer wants goes first (it makes room), then schedulers (an empty
+GPU takes one without moving anything), then the vGPUs: those with a place before new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from vgpumgr.core import claims, names, profiles
+from vgpumgr.core import drift as drifts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.claims import Claim
+    from vgpumgr.core.domain_xml import Domain
+    from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, SlotDeclaration
+    from vgpumgr.core.names import Slot, VmName, VmUuid
+    from vgpumgr.core.observed import HostView
+
+ATTACH = "attach"
+INVENTORY = "inventory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serve:
+    """Give a slot what it was declared with, or what its claim once got. `declared` None: the claim alone wants it."""
+
+    vm: VmName
+    slot: Slot
+    declared: SlotDeclaration | None
+
+    gpu = None
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+    @property
+    def why(self) -> str:
+        if self.declared is None:
+            return "attached before"
+        return f"declared {profiles.describe(self.declared.wish)} ({self.declared.where})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """Take back what a declaration gave that is gone."""
+
+    vm: VmName
+    uuid: VmUuid
+    slot: Slot
+
+    gpu = None
+    why = drifts.UNDECLARED
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Set a GPU's scheduler."""
+
+    declared: GpuDeclaration
+
+    vm = slot = None
+
+    @property
+    def gpu(self) -> str:
+        return self.declared.gpu
+
+    @property
+    def subject(self) -> str:
+        return f"GPU {self.declared.gpu}"
+
+    @property
+    def why(self) -> str:
+        assert self.declared.scheduler is not None
+        return f"declared {self.declared.scheduler.wish.policy} ({self.declared.where})"
+
+
+Job: TypeAlias = Serve | Free | Share
+
+
+def of_host(view: HostView, declared: HostDeclaration) -> tuple[Job, ...]:
+    """All jobs of a host, in the order in which they are done."""
+    shares = [Share(declared=gpu) for gpu in declared.gpus if gpu.scheduler is not None]
+    return (*_frees(view, declared), *shares, *_serves(view, declared))
+
+
+def _frees(view: HostView, declared: HostDeclaration) -> Iterator[Free]:
+    for domain in sorted(view.domains, key=lambda item: item.name):
+        for claim in own_claims(view, domain):
+            if claim.origin == INVENTORY and _declaration(declared, domain.name, claim.slot) is None:
+                yield Free(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
+
+
+def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
+    found = [
+        Serve(vm=vm.name, slot=slot.slot, declared=slot)
+        for vm in declared.vms.values()
+        for slot in vm.slots.values()
+        if slot.wish.profile is not None  # the other ways to ask are not built yet, as a finding of the inventory says
+    ]
+    for domain in view.domains:
+        for claim in own_claims(view, domain):
+            once_bound = claim.state == claims.BOUND and claim.origin == ATTACH and not is_reverted(view, domain, claim)
+            if once_bound and _declaration(declared, domain.name, claim.slot) is None:
+                found.append(Serve(vm=domain.name, slot=claim.slot, declared=None))
+    return tuple(sorted(found, key=lambda job: (not _has_place(view, job), job.vm, names.slot_order(job.slot))))
+
+
+def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
+    """The claims that are this VM's and this host's: not a copy's, not of a VM that moved, not unreadable."""
+    if domain.problem or domain.claim_problem or domain.copied or domain.claims is None:
+        return ()
+    return tuple(claim for claim in domain.claims.claims if claim.binding.host == view.snapshot.machine)
+
+
+def _declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclaration | None:
+    found = declared.vms.get(vm)
+    return found.slots.get(slot) if found else None
+
+
+def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether the definition went back behind the ledger: a snapshot or a restore."""
+    return any(entry.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot))
+
+
+def _has_place(view: HostView, job: Serve) -> bool:
+    return any((entry.vm_name, entry.slot) == (job.vm, job.slot) for entry in view.snapshot.ledger or ())
