@@ -82,3 +82,20 @@ def test_where_it_cannot_be_made_the_run_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(errors.StoreError, match="cannot be made"), only_one(tmp_path / "file" / "store.sqlite", "x@y"):
         pytest.fail("without a lock")
+
+
+def test_a_full_disk_does_not_stop_the_run_that_has_the_lock(tmp_path: Path) -> None:
+    """The owner's line cannot be written then (here: a limit on the size of files); the second run is busy all the same."""
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{_HOLDER}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", limited, tmp_path / "store.sqlite"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    with pytest.raises(errors.AlreadyRunning), only_one(tmp_path / "store.sqlite", "anna@ctl1"):
+        pass
+    process.communicate("")
+    assert process.returncode == 0

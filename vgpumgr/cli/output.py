@@ -6,7 +6,6 @@ everything else to stderr. Text that came from a host is cleaned of control char
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import json
@@ -148,28 +147,26 @@ def finding_json(finding: Finding) -> dict[str, object]:
     }
 
 
-def print_error(settings: Settings, error: VgpumgrError) -> None:
-    """What, where, one line per candidate, and the hint last, near the prompt; with json one object."""
+def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, str] | None = None) -> None:
+    """What, where, one line per candidate, and the hint last, near the prompt; with json one object.
+
+    `about`: a host and what of it, said first where several errors are printed under one another.
+    """
     if settings.output in ("json", "yaml"):
         click.echo(json.dumps(error_json(error)), err=True)
         return
+    host, message = getattr(error, "host", None), error.message
+    if about is not None:
+        host, subject = about
+        message = f"{host}: {subject}: {message.removeprefix(f'{host}: ')}"
     if settings.log_format == "json":
-        _tell(settings, "error", "", error.message, host=getattr(error, "host", None), more=error_json(error))
+        _tell(settings, "error", "", message, host=host, more={**error_json(error), "message": message})
         return
-    click.echo(f"{style(settings, 'error:', 'red')} {clean(error.message)}", err=True)
+    click.echo(f"{style(settings, 'error:', 'red')} {clean(message)}", err=True)
     for line in error.details:
         click.echo(f"  {clean(line)}", err=True)
     if error.hint:
         click.echo(f"{style(settings, 'hint:', 'cyan')} {clean(error.hint)}", err=True)
-
-
-def about(error: VgpumgrError, subject: str) -> VgpumgrError:
-    """The same error with whom it is about said first, where several are printed under one another."""
-    if error.message.startswith(subject):
-        return error
-    told = copy.copy(error)
-    told.message = f"{subject}: {error.message}"
-    return told
 
 
 _UNREAD = "hosts could not be read"

@@ -155,7 +155,7 @@ def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: fl
     output.print_findings(settings, (one for one in found if not (quiet and one.kind in _STANDING)))
     for host, unit in result.failed:
         assert unit.error is not None
-        output.print_error(settings, output.about(unit.error, f"{host}: {unit.unit.job.subject}"))
+        output.print_error(settings, unit.error, about=(host, unit.unit.job.subject))
     for _, error in result.errors:
         output.print_error(settings, error)
     if result.guard is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import fcntl
 import os
@@ -44,8 +45,9 @@ def only_one(store: Path, by: str) -> Iterator[None]:
                 details=[str(path)],
             ) from error
         since = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"pid {os.getpid()} by {by} since {since}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, and the second run is told less
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"pid {os.getpid()} by {by} since {since}\n".encode(), 0)
         try:
             yield
         finally:
