@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.model.machine import Machine, writing_in_process
@@ -13,21 +14,21 @@ _MEMORY = "/dev/shm"  # files there cost least; where there is none, the usual f
 
 
 class Pool:
-    """A context manager: machines within it, no files after it."""
+    """A context manager, to be entered as often as one likes: machines within it, no files after it."""
 
     def __init__(self) -> None:
         self._machines: dict[tuple[str, str], Machine] = {}
-        self._in_process = writing_in_process()
+        self._open = ExitStack()
 
     def __enter__(self) -> None:
         memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
         self._folder = Path(tempfile.mkdtemp(prefix="vgpumgr-model-", dir=memory))
-        self._in_process.__enter__()
+        self._open.callback(shutil.rmtree, self._folder)
+        self._open.callback(self._machines.clear)
+        self._open.enter_context(writing_in_process())
 
     def __exit__(self, *_: object) -> None:
-        self._in_process.__exit__(None, None, None)
-        self._machines.clear()
-        shutil.rmtree(self._folder)
+        self._open.close()
 
     def machine(self, host: str, framework: str) -> Machine:
         """The host of that name with that framework, to be installed."""
