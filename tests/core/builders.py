@@ -18,6 +18,7 @@ from vgpumgr.core import (
     scheduler,
     simulate,
     snapshot,
+    targets,
 )
 from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
 from vgpumgr.core.inventory.located import Location
@@ -189,8 +190,8 @@ def ask(
     slot: str = DEFAULT_SLOT,
     replace_it: bool = False,
     gpus: tuple[str, ...] | None = None,
-) -> attaching.AttachRequest:
-    return attaching.AttachRequest(
+) -> targets.AttachRequest:
+    return targets.AttachRequest(
         vm=vm_uuid(vm),
         slot=Slot(slot),
         wish=wish(profile),

@@ -149,15 +149,13 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @common_options
 def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) -> int:
     """What can be asked for on each GPU, how large it is, how many a GPU takes, and how many fit now."""
-    from vgpumgr.core import attaching, placement
+    from vgpumgr.core import placement, targets
 
     fleet = _read(settings, hosts)
     rows: list[dict[str, object]] = []
     for view in fleet.views:
         for gpu in view.snapshot.gpus:
-            left = {
-                fit.type.id: fit.left for fit in placement.fits(view.snapshot, gpu, attaching.named_functions(view))
-            }
+            left = {fit.type.id: fit.left for fit in placement.fits(view.snapshot, gpu, targets.named_functions(view))}
             for kind in sorted((gpu.types or {}).values(), key=lambda kind: (kind.size_mib or 0, kind.short)):
                 if fits and kind.id not in left:
                     continue

@@ -11,7 +11,7 @@ from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.finding_vms import FoundVm, find_vm
 from vgpumgr.controller.results import ChangeResult
 from vgpumgr.controller.session import open_session
-from vgpumgr.core import attaching, detaching, gpu_choice, listing, names, placement, profiles
+from vgpumgr.core import attaching, detaching, gpu_choice, listing, names, placement, profiles, targets
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
 
@@ -58,7 +58,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> 
         origin = _origin(session.declaration, found.name, options, wish)
 
         def plan(view: HostView) -> Plan:
-            request = attaching.AttachRequest(
+            request = targets.AttachRequest(
                 vm=found.uuid,
                 slot=options.slot,
                 wish=wish,

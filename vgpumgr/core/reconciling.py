@@ -22,6 +22,7 @@ from vgpumgr.core import (
     profiles,
     scheduling,
     simulate,
+    targets,
 )
 from vgpumgr.core import drift as drifts
 from vgpumgr.core import plan as plans
@@ -137,7 +138,8 @@ def _plan_serve(view: HostView, declared: HostDeclaration, job: Serve, run: Run)
         where = f" ({job.declared.where})" if job.declared else ""
         near = names.nearest(job.vm, {item.name for item in view.domains})
         raise errors.UnknownVm(
-            f"{view.snapshot.host} has no VM {job.vm!r}{where}", hint=f"did you mean {near}?" if near else None
+            f"{view.snapshot.host} has no VM {job.vm!r}{where}",
+            hint=f"did you mean {near}?" if near else "define it there, or take it out of the inventory",
         )
     try:
         request = _request(view, declared, domain, job, run)
@@ -148,9 +150,9 @@ def _plan_serve(view: HostView, declared: HostDeclaration, job: Serve, run: Run)
     return Unit(job=job, plan=plan, refused=None, drift=drift)
 
 
-def _plan_request(view: HostView, domain: Domain, job: Serve, request: attaching.AttachRequest) -> Plan:
+def _plan_request(view: HostView, domain: Domain, job: Serve, request: targets.AttachRequest) -> Plan:
     claim = domain.claim(job.slot)
-    whole = claim is not None and claim.state == claims.BOUND and attaching.serves(claim, request)
+    whole = claim is not None and claim.state == claims.BOUND and targets.serves(claim, request)
     if job.declared is None or (whole and domain.managed_save):
         return attaching.plan_mending(view, request)
     return attaching.plan_attach(view, request)
@@ -172,14 +174,12 @@ def _kept(view: HostView, declared: HostDeclaration, domain: Domain, job: Serve,
     return Unit(job=job, plan=plan, refused=refused, drift=drifts.of_slot(view, domain, job.slot, claim.wish, plan))
 
 
-def _request(
-    view: HostView, declared: HostDeclaration, domain: Domain, job: Serve, run: Run
-) -> attaching.AttachRequest:
+def _request(view: HostView, declared: HostDeclaration, domain: Domain, job: Serve, run: Run) -> targets.AttachRequest:
     claim = domain.claim(job.slot)
     if job.declared is None:
         assert claim is not None
         return _request_of(declared, domain, claim)
-    request = attaching.AttachRequest(
+    request = targets.AttachRequest(
         vm=domain.uuid,
         slot=job.slot,
         wish=job.declared.wish,
@@ -189,7 +189,7 @@ def _request(
         policy=job.declared.policy or declared.policy,
         gpus=gpu_choice.named(view.snapshot, job.declared.gpu_id),
     )
-    if claim is None or attaching.serves(claim, request) or not _is_ours_here(view, domain, claim):
+    if claim is None or targets.serves(claim, request) or not _is_ours_here(view, domain, claim):
         return request
     if claim.origin == jobs.INVENTORY:
         return replace(request, replace=True)
@@ -201,9 +201,9 @@ def _request(
     )
 
 
-def _request_of(declared: HostDeclaration, domain: Domain, claim: Claim) -> attaching.AttachRequest:
+def _request_of(declared: HostDeclaration, domain: Domain, claim: Claim) -> targets.AttachRequest:
     """The attach that a claim came from."""
-    return attaching.AttachRequest(
+    return targets.AttachRequest(
         vm=domain.uuid,
         slot=claim.slot,
         wish=claim.wish,
