@@ -24,7 +24,8 @@ WAYS_TO_ASK = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu")
 OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable")
 SERIES = ("A", "B", "C", "Q")
 _WITH_SERIES = ("gpu_memory", "gpu", "fgpu")
-_SILENT = ("profile", "gpu_id", "policy", "series")  # two are built, policy has its own finding, series goes with others
+# Two are built; policy has its own finding, and series goes with others.
+_SILENT = ("profile", "gpu_id", "policy", "series")
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
 _MEMORY = re.compile(r"([1-9][0-9]{0,8})([GM])")
 _MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,2}gb(?:[+-]me|\+me\.all|\+gfx)?")  # as `nvidia-smi mig -lgip` writes them
