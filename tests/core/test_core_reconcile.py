@@ -126,6 +126,15 @@ def test_what_goes_makes_room_for_what_comes() -> None:
     assert verbs(made)[:4] == ["leave_claim", "detach_hostdev", "destroy_vgpu", "drop_claim"]
 
 
+def test_what_is_freed_late_makes_room_in_the_same_run() -> None:
+    """Found by a law: vm01's 8Q needs an empty GPU, and vm02's exchange, which comes after it, leaves one."""
+    view = after(builders.host_of("mdev-pf"), vm01="4Q", vm02="4Q")
+    made = plan(view, vm01="8Q", vm02="4C")
+    assert [item.refused for item in made.units] == [None, None]
+    assert [item.job.subject for item in made.units] == ["vm02 vgpu0", "vm01 vgpu0"]
+    assert plan(simulate.apply(view, made.steps), vm01="8Q", vm02="4C").steps == ()
+
+
 def test_another_wish_in_the_inventory_exchanges_what_the_inventory_gave_new_first_old_last() -> None:
     view = after(builders.host_of("mdev-vf"), vm01="4Q")
     made = plan(view, vm01="8Q")
@@ -381,3 +390,21 @@ def test_more_than_thirty_per_cent_of_ten_or_more_is_refused_with_the_number(
     guards.guard_destroys(made, confirmed=total)
     with pytest.raises(errors.TooManyDestroys):
         guards.guard_destroys(made, confirmed=total + 1)
+
+
+def test_a_gpu_that_is_declared_by_its_address_and_by_its_uuid_is_left_alone_and_both_lines_are_named() -> None:
+    """Else each run would set it twice, and move every idle vGPU out and back for it."""
+    view = after(builders.host(), vm01="4Q")
+    (gpu,) = view.snapshot.gpus
+    shares = {gpu.pci: SchedulerWish(policy="fixed-share"), str(gpu.uuid): SchedulerWish(policy="equal-share")}
+    made = reconciling.plan_host(view, declares(shares, vm01="4Q"), RUN)
+    refused = [item.refused for item in made.units if item.refused is not None]
+    assert [type(error) for error in refused] == [errors.InventoryError] * 2
+    assert all({gpu.pci, gpu.uuid} == {line.rpartition(" ")[2] for line in error.details} for error in refused)
+    assert verbs(made) == []
+
+
+def test_a_declared_vm_that_the_host_does_not_have_is_refused_with_what_to_do() -> None:
+    refused = unit(plan(builders.host(), nosuch="4Q"), "nosuch").refused
+    assert isinstance(refused, errors.UnknownVm)
+    assert refused.hint

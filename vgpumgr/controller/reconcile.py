@@ -19,6 +19,7 @@ from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult, U
 from vgpumgr.controller.session import open_session_patiently
 from vgpumgr.core import detaching, guards, jobs, reconciling, simulate
 from vgpumgr.core.plan import Plan
+from vgpumgr.core.worklist import Worklist
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -202,16 +203,18 @@ class _HostRun:
     def go(self, view: HostView, *, stopped: Callable[[], bool]) -> None:
         """Do them all. Raises what ended the work before its end; one VM's failure is only its own."""
         gpus: set[str] = set()
-        for job in jobs.of_host(view, self._declaration):
+        work = Worklist(jobs.of_host(view, self._declaration))
+        for job in work:
             if stopped():
                 break
             unit = reconciling.plan_job(view, self._declaration, job, self._run)
+            work.tell(job, no_room=unit.no_room, changed=bool(unit.steps))
             if unit.plan is None or not unit.steps:
-                self.results.append(_unit_result(unit, "unchanged"))
+                self._note(_unit_result(unit, "unchanged"))
                 continue
             gpus.update(unit.plan.gpus)
             error = self._do(unit)
-            self.results.append(_unit_result(unit, "done", error))
+            self._note(_unit_result(unit, "done", error))
             if error is None:
                 view = self._after(view, unit)
             elif isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
@@ -219,6 +222,14 @@ class _HostRun:
             else:
                 view = self._look()
         self._judge(self._session.unlock(view, sorted(gpus)))
+
+    def _note(self, result: UnitResult) -> None:
+        """Keep a result; a job that came again has the last one that is not another refusal."""
+        first = next((at for at, one in enumerate(self.results) if one.unit.job == result.unit.job), None)
+        if first is None:
+            self.results.append(result)
+        elif result.unit.steps or result.error is None:
+            self.results[first] = result
 
     def _after(self, view: HostView, unit: Unit) -> HostView:
         """What the next job is planned on; cheaper than another look, which it costs where the host did what our rules do not know."""

@@ -28,6 +28,7 @@ from vgpumgr.core import drift as drifts
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
 from vgpumgr.core.jobs import Free, Serve, Share
+from vgpumgr.core.worklist import Worklist
 
 if TYPE_CHECKING:
     from vgpumgr.core.claims import Claim
@@ -67,6 +68,11 @@ class Unit:
     def steps(self) -> tuple[changes.Step, ...]:
         return self.plan.steps if self.plan else ()
 
+    @property
+    def no_room(self) -> bool:
+        """Whether it was refused for what another job may yet change."""
+        return isinstance(self.refused, errors.NoCapacity)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPlan:
@@ -105,10 +111,12 @@ def plan_host(view: HostView, declared: HostDeclaration, run: Run) -> HostPlan:
     detaching.guard_ledger(view)
     units: list[Unit] = []
     after = view
-    for job in jobs.of_host(view, declared):
+    work = Worklist(jobs.of_host(view, declared))
+    for job in work:
         unit = plan_job(after, declared, job, run)
-        units.append(unit)
+        units = joined(units, unit)
         after = simulate.apply(after, unit.steps)
+        work.tell(job, no_room=unit.no_room, changed=bool(unit.steps))
     return HostPlan(
         host=view.snapshot.host,
         units=tuple(units),
@@ -116,6 +124,17 @@ def plan_host(view: HostView, declared: HostDeclaration, run: Run) -> HostPlan:
         fingerprint=_fingerprint(view),
         ours=len(view.snapshot.ledger or ()),
     )
+
+
+def joined(units: list[Unit], unit: Unit) -> list[Unit]:
+    """The units with one more; where its job came again, the first refusal stands, or gives way to what was found."""
+    first = next((one for one in units if one.job == unit.job), None)
+    if first is None:
+        return [*units, unit]
+    if unit.refused is not None and not unit.steps:
+        return units
+    kept = [replace(first, refused=None)] if first.steps else []
+    return [*(row for one in units for row in (kept if one is first else [one])), unit]
 
 
 def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: Run) -> Unit:
@@ -127,7 +146,7 @@ def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: Run) -> U
             case Free():
                 return _plan_free(view, job, run)
             case Share():
-                return _plan_share(view, job)
+                return _plan_share(view, declared, job)
     except errors.VgpumgrError as error:
         return Unit(job=job, plan=None, refused=error, drift=())
 
@@ -227,14 +246,24 @@ def _plan_free(view: HostView, job: Free, run: Run) -> Unit:
     return Unit(job=job, plan=plan, refused=None, drift=drift)
 
 
-def _plan_share(view: HostView, job: Share) -> Unit:
-    """The vGPUs that are gone are not made again here: that is each VM's own job, after this one."""
+def _plan_share(view: HostView, declared: HostDeclaration, job: Share) -> Unit:
+    """The vGPUs that are gone are not made again here: that is each VM's own job, after this one.
+
+    Raises InventoryError for a GPU that is declared by its address and by its UUID: every run would set it twice.
+    """
     assert job.declared.scheduler is not None
     wish = job.declared.scheduler.wish
     chosen = gpu_choice.named(view.snapshot, job.declared.gpu)
     gpu = view.snapshot.gpu_by_uuid(names.parse_gpu_uuid(chosen[0])) if chosen else None
     assert gpu is not None
     assert gpu.uuid is not None
+    same = [item for item in declared.gpus if item.scheduler is not None and item.gpu in (gpu.pci, gpu.uuid)]
+    if len(same) > 1:
+        raise errors.InventoryError(
+            f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} is declared {len(same)} times",
+            details=[f"{item.where}: {item.gpu}" for item in same],
+            hint="keep one of them; vgpumgr_gpus takes a GPU's PCI address or its UUID",
+        )
     request = scheduling.SchedulerRequest(gpu_uuid=gpu.uuid, wish=wish, again=False)
     plan = scheduling.plan_scheduler(view, request)
     return Unit(job=job, plan=plan, refused=None, drift=drifts.of_gpu(view, gpu, wish))
