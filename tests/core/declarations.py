@@ -28,7 +28,7 @@ HERE = Location(file="hosts.yml", line=1)
 def declares(shares: Mapping[str, SchedulerWish] | None = None, /, **vms: str | Mapping[str, str]) -> HostDeclaration:
     """`declares(vm01="4Q", vm02={"vgpu0": "4Q@0000:41:00.0"})`: a profile each, with the GPU after an @ where it matters.
 
-    `shares`: a GPU's PCI address → its scheduler.
+    `shares`: a GPU's PCI address or UUID → its scheduler.
     """
     found = {
         VmName(name): _vm(name, {DEFAULT_SLOT: slots} if isinstance(slots, str) else slots)
@@ -43,12 +43,12 @@ def declares(shares: Mapping[str, SchedulerWish] | None = None, /, **vms: str | 
         fgpu_per_gpu={},
         gpus=tuple(
             GpuDeclaration(
-                gpu=names.parse_pci_address(pci),
+                gpu=names.parse_gpu_id(gpu),
                 mode=None,
                 scheduler=SchedulerDeclaration(wish=wish, where=HERE),
                 where=HERE,
             )
-            for pci, wish in (shares or {}).items()
+            for gpu, wish in (shares or {}).items()
         ),
         vms=dict(sorted(found.items())),
         where=HERE,
