@@ -97,3 +97,18 @@ def test_a_limit_that_names_no_host_is_not_taken_for_all_of_them(
 def test_a_deadline_is_a_number_that_something_can_be_later_than(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "--deadline", "nan"]) == 2
     assert "--deadline" in capsys.readouterr().err
+
+
+def test_a_job_that_has_no_room_and_whose_driver_refuses_is_not_tried_for_ever(pool: Pool) -> None:
+    """vm01 keeps what it had while its new profile has no room; that this fails is no change that could have made any."""
+    fleet = fleet_of(pool, 2, "kvm01")
+    assert result_of(fleet).problems == ()
+    fleet.reboot("kvm01")
+    fleet.machines["kvm01"].fail_creates(True)
+    fleet.declared["kvm01", "1vm01"] = {DEFAULT_SLOT: "8Q"}
+    refused = fleet.reconcile()
+    fleet.machines["kvm01"].fail_creates(False)
+    assert isinstance(refused.result, ReconcileResult)
+    (host,) = refused.result.hosts
+    assert host.error is None
+    assert vms_of(host, "failed") == {"1vm01", "1vm02"}

@@ -208,12 +208,13 @@ class _HostRun:
             if stopped():
                 break
             unit = reconciling.plan_job(view, self._declaration, job, self._run)
-            work.tell(job, no_room=unit.no_room, changed=bool(unit.steps))
             if unit.plan is None or not unit.steps:
+                work.tell(job, no_room=unit.no_room, changed=False)
                 self._note(_unit_result(unit, "unchanged"))
                 continue
             gpus.update(unit.plan.gpus)
             error = self._do(unit)
+            work.tell(job, no_room=unit.no_room, changed=error is None)  # what failed made no room, however often
             self._note(_unit_result(unit, "done", error))
             if error is None:
                 view = self._after(view, unit)
