@@ -211,3 +211,9 @@ def test_values_that_only_carry_others_hold_what_they_are_given() -> None:
     assert where.address == "10.0.0.1"
     assert PciAddress("x") == "x"
     assert claims.ClaimDocument(vm=builders.vm_uuid("vm01")).claims == ()
+
+
+def test_a_gpu_in_a_mode_whose_rules_are_not_simulated_is_an_impossible_step_and_no_crash() -> None:
+    """A reconcile looks at the host again then, instead of ending with a bug."""
+    with pytest.raises(simulate.ImpossibleStepError):
+        simulate.with_creatable(replace(builders.gpu(), mode="mixed-size"))
