@@ -23,10 +23,11 @@ lint: install
 	$(VENV)/bin/lint-imports --no-cache
 
 # The core's branch coverage is part of the promise (95 %); tests/core and tests/inventory are what count for it. The rest
-# waits much for hosts, so two run at a time, each file's tests together because they share a lab.
+# waits much for hosts, so two run at a time, each file's tests together because they share a lab, the long ones (acceptance,
+# crash) first, as their names have it.
 test: install lint
 	$(VENV)/bin/pytest tests/core tests/inventory -n 2 --cov=vgpumgr.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
-	$(VENV)/bin/pytest tests --ignore=tests/core --ignore=tests/inventory -n 2 --dist loadfile --durations=10 $(PYTEST_ARGS)
+	$(VENV)/bin/pytest tests --ignore=tests/core --ignore=tests/inventory -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(PYTEST_ARGS)
 
 # docs/cli.md from the commands' own texts; a test fails where it is not what they say.
 docs: install
