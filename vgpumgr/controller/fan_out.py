@@ -89,9 +89,9 @@ class _Crowd(Generic[Result]):
                 self._waiting.clear()
                 running = ", ".join(self._running())
             assert self._patience is not None
-            self._patience.tell(
-                f"interrupted: {running} may finish what is under way; once more leaves it to the next run"
-            )
+            if running:
+                once_more = "once more leaves it to the next run"
+                self._patience.tell(f"interrupted: {running} may finish what is under way; {once_more}")
             self._wait()
             raise
         return tuple(self._outcomes[host.name] for host in self._hosts)
@@ -109,8 +109,8 @@ class _Crowd(Generic[Result]):
         return [name for name in self._started if name not in self._outcomes]
 
     def _start(self, host: HostDeclaration) -> None:
-        self._started[host.name] = time.monotonic()
         threading.Thread(target=self._run, args=(host,), name=f"host-{host.name}", daemon=True).start()
+        self._started[host.name] = time.monotonic()  # after it: a Ctrl-C in between must not leave one to wait for
 
     def _run(self, host: HostDeclaration) -> None:
         outcome = _one(host, self._work)
