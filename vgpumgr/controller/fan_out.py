@@ -109,8 +109,14 @@ class _Crowd(Generic[Result]):
         return [name for name in self._started if name not in self._outcomes]
 
     def _start(self, host: HostDeclaration) -> None:
-        threading.Thread(target=self._run, args=(host,), name=f"host-{host.name}", daemon=True).start()
-        self._started[host.name] = time.monotonic()  # after it: a Ctrl-C in between must not leave one to wait for
+        self._started[host.name] = time.monotonic()
+        thread = threading.Thread(target=self._run, args=(host,), name=f"host-{host.name}", daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            if thread.ident is None:  # a Ctrl-C came first: there is nothing to wait for
+                del self._started[host.name]
+            raise
 
     def _run(self, host: HostDeclaration) -> None:
         outcome = _one(host, self._work)
