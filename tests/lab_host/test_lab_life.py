@@ -112,7 +112,7 @@ def test_reboot_ends_a_removal_that_waits(own: Lab) -> None:
         wait_until(lambda: own.must("kvm01", "ls /sys/bus/mdev/devices") == "", "the device's end", timeout=10)
         assert removal.poll() is None
         own.control("kvm01", "reboot")
-        assert removal.wait(20) != 0
+        removal.wait(20)  # with what, is chance: its shell is killed with the holder or just after it
     own.must("kvm01", "cat > /tmp/device.xml && virsh detach-device vm05 /tmp/device.xml --config", text=hostdev())
 
 
