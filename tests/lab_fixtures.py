@@ -12,10 +12,11 @@ def test_something(lab_factory: LabFactory) -> None:
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.controllers import Zygote
 from vgpumgr.errors import LabError
 from vgpumgr.lab import client, control, fleet, requirements
 from vgpumgr.lab.layout import Layout
@@ -74,16 +76,10 @@ class Lab:
     def run(
         self, *arguments: str, text: str | None = None, timeout: float = _COMMAND_S
     ) -> subprocess.CompletedProcess[str]:
-        """Run `vgpumgr ARGUMENTS` with the lab's environment, without a terminal."""
-        return subprocess.run(
-            [sys.executable, "-c", "import sys; from vgpumgr.cli.main import main; sys.exit(main())", *arguments],
-            env={**self.env, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
-            input=text if text is not None else "",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
-        )
+        """Run `vgpumgr ARGUMENTS` with the lab's environment, without a terminal: a process of its own (tests/zygote.py)."""
+        one = zygote().start(*arguments, env=self.env, text=text or "")
+        code = one.wait(timeout)
+        return subprocess.CompletedProcess(one.argv, code, one.out, one.err)
 
     def control(self, host: str, op: str, **fields: str) -> dict[str, Any]:
         """Ask a host's supervisor (vgpumgr.lab.control lists the operations)."""
@@ -121,6 +117,14 @@ class LabFactory:
         if shared:
             self.shared[spec] = lab
         return lab
+
+
+@functools.cache
+def zygote() -> Zygote:
+    """What starts the program for all labs of this process, on first use."""
+    found = Zygote()
+    atexit.register(found.close)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.crash.rig")
 
-from tests.crash.controllers import Zygote  # noqa: E402 -- once its asserts say what they found
+from tests.controllers import Zygote  # noqa: E402 -- once its asserts say what they found
 from tests.crash.rig import FLEET, HOSTS, Rig  # noqa: E402 -- the same
 
 if TYPE_CHECKING:

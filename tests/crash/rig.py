@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.crash.controllers import wait_until
+from tests.controllers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.crash.controllers import Controller, Zygote
+    from tests.controllers import Controller, Zygote
     from tests.lab_fixtures import Lab
 
 FLEET = Path(__file__).with_name("fleet.yml")

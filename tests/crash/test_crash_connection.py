@@ -15,7 +15,7 @@ from vgpumgr.lab import fleet
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.crash.controllers import Controller
+    from tests.controllers import Controller
     from tests.crash.rig import Rig
 
 pytestmark = pytest.mark.lab

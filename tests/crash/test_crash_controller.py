@@ -15,7 +15,7 @@ from tests.crash.rig import check, host_of, must
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.crash.controllers import Controller
+    from tests.controllers import Controller
     from tests.crash.rig import Rig
 
 pytestmark = pytest.mark.lab

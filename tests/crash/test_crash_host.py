@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.controllers import wait_until
+from tests.controllers import wait_until
 from tests.crash.rig import HALTED, check, must
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.crash.controllers import Controller
+    from tests.controllers import Controller
     from tests.crash.rig import Rig
 
 pytestmark = pytest.mark.lab

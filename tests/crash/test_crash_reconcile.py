@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.crash.controllers import Controller
+    from tests.controllers import Controller
     from tests.crash.rig import Rig
 
 pytestmark = pytest.mark.lab

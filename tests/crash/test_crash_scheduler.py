@@ -14,7 +14,7 @@ from tests.crash.rig import HALTED, check, host_of, must
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.crash.controllers import Controller
+    from tests.controllers import Controller
     from tests.crash.rig import Rig
 
 pytestmark = pytest.mark.lab

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.controllers import wait_until
+from tests.controllers import wait_until
 from tests.crash.rig import check, host_of, must
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.controllers import wait_until
+from tests.controllers import wait_until
 from tests.crash.rig import check, host_of, must
 from vgpumgr.host.protocol import LEASE_S
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -88,8 +89,8 @@ class Zygote:
     """A process that forks controllers. `close` ends it; the controllers must have ended by then."""
 
     def __init__(self) -> None:
-        root = Path(__file__).resolve().parents[2]
-        self._folder = Path(tempfile.mkdtemp(prefix="crash-"))
+        root = Path(__file__).resolve().parents[1]
+        self._folder = Path(tempfile.mkdtemp(prefix="vgpumgr-test-"))
         self._numbers = itertools.count()
         self._running: dict[int, Controller] = {}
         self._early: dict[int, int] = {}
@@ -97,7 +98,7 @@ class Zygote:
         self._change = threading.Condition()
         self._turn = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.crash.zygote"],
+            [sys.executable, "-W", "error", "-m", "tests.zygote"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=root,
@@ -105,14 +106,23 @@ class Zygote:
         self._reader = threading.Thread(target=self._read, name="zygote", daemon=True)
         self._reader.start()
 
-    def start(self, *argv: str, env: Mapping[str, str], interference: Mapping[str, Any] | None = None) -> Controller:
-        """Start `vgpumgr ARGV` (with --on or --limit HOST); its temporary files go to a folder of its own (see `litter`)."""
-        host = next(argv[at + 1] for at, word in enumerate(argv) if word in ("--on", "--limit"))
+    def start(
+        self,
+        *argv: str,
+        env: Mapping[str, str],
+        interference: Mapping[str, Any] | None = None,
+        text: str = "",
+    ) -> Controller:
+        """Start `vgpumgr ARGV` with `text` on stdin; its temporary files go to a folder of its own, by host (see `litter`)."""
+        named = [argv[at + 1] for at, word in enumerate(argv[:-1]) if word in ("--on", "--limit")]
+        host = named[0] if named and re.fullmatch(r"[\w.-]+", named[0]) else "any"
         folder = self._folder / host / str(next(self._numbers))
         (folder / "tmp").mkdir(parents=True)
+        (folder / "in").write_text(text, encoding="utf-8")
         request = {
             "argv": argv,
             "env": {**env, "TMPDIR": str(folder / "tmp")},
+            "in": str(folder / "in"),
             "out": str(folder / "out"),
             "err": str(folder / "err"),
             "interference": interference,

@@ -1,9 +1,9 @@
 """Starts controllers: real processes of `vgpumgr ARGUMENTS`, forked with the imports already done (they cost 0.3 s each).
 
-A child differs from `vgpumgr` on a shell only in that: it has its own session, files for output, /dev/null for input, and
+A child differs from `vgpumgr` on a shell only in that: it has its own session, files for input and output, and
 runs main() to the interpreter's end. Before that it may be given interference (see interference.py).
 
-    → {"argv": […], "env": {…}, "out": PATH, "err": PATH, "interference": {…} | null}      ← {"started": PID}
+    → {"argv": […], "env": {…}, "in": PATH, "out": PATH, "err": PATH, "interference": {…} | null}      ← {"started": PID}
                                                                                            ← {"ended": PID, "status": N}
 """
 
@@ -18,10 +18,11 @@ import signal
 from typing import Any
 
 _WARM = (
-    *("paramiko", "libvirt", "jinja2", "yaml", "click", "tabulate"),
-    *("vgpumgr.cli.main", "vgpumgr.cli.change", "vgpumgr.cli.wiring", "vgpumgr.cli.plan_text"),
-    *("vgpumgr.controller.attach", "vgpumgr.link.connection", "tests.crash.interference"),
-    *("vgpumgr.cli.scheduler", "vgpumgr.controller.scheduler"),
+    *("paramiko", "libvirt", "jinja2", "yaml", "click", "tabulate", "sqlalchemy"),
+    *("vgpumgr.cli.main", "vgpumgr.cli.change", "vgpumgr.cli.look", "vgpumgr.cli.wiring", "vgpumgr.cli.plan_text"),
+    *("vgpumgr.controller.attach", "vgpumgr.controller.report", "vgpumgr.link.connection", "tests.crash.interference"),
+    *("vgpumgr.cli.scheduler", "vgpumgr.controller.scheduler", "vgpumgr.cli.reconcile", "vgpumgr.controller.reconcile"),
+    "vgpumgr.store.database",
 )
 
 
@@ -61,7 +62,7 @@ def _become(request: dict[str, Any]) -> None:
     """The child: leaves by SystemExit through the top of the program, as the real one does."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
-    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, request["out"], _NEW), (2, request["err"], _NEW)):
+    for number, path, flags in ((0, request["in"], os.O_RDONLY), (1, request["out"], _NEW), (2, request["err"], _NEW)):
         descriptor = os.open(path, flags, 0o600)
         os.dup2(descriptor, number)
         os.close(descriptor)
