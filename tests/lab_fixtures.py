@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from vgpumgr.lab.tree import WriteRecord
 
 _COMMAND_S = 120.0
+SMALL = str(Path(__file__).with_name("mdev-vf-small.yml"))  # a spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,5 +150,5 @@ def lab_factory() -> Iterator[LabFactory]:
 
 @pytest.fixture(scope="session")
 def mdev_vf_lab(lab_factory: LabFactory) -> Lab:
-    """The shared lab `mdev-vf`: kvm01 with two A40, kvm02 with an A100."""
-    return lab_factory("mdev-vf")
+    """A shared lab as `mdev-vf`, with fewer VFs: kvm01 with two A40, kvm02 with an A100."""
+    return lab_factory(SMALL)

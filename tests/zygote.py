@@ -10,6 +10,7 @@ runs main() to the interpreter's end. Before that it may be given interference (
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import importlib
 import json
 import os
@@ -29,6 +30,7 @@ _WARM = (
 def main() -> None:
     for name in _WARM:
         importlib.import_module(name)
+    importlib.import_module("vgpumgr.link.bootstrap").package()  # reads the host program's files once for all
     wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -72,6 +74,7 @@ def _become(request: dict[str, Any]) -> None:
     from tests.crash import interference
     from vgpumgr.cli.main import main as run
 
+    faulthandler.enable()
     if request["interference"] is not None:
         interference.install(request["interference"])
     run(request["argv"])

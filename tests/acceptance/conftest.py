@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.lab_fixtures import SMALL
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,7 +19,7 @@ pytest.register_assert_rewrite("tests.acceptance.command", "tests.acceptance.dom
 
 @pytest.fixture(scope="module")
 def vf_lab(lab_factory: LabFactory) -> Iterator[Lab]:
-    """A lab `mdev-vf` of this module's own: kvm01 with two A40, kvm02 with an A100."""
-    lab = lab_factory("mdev-vf", shared=False)
+    """A lab of this module's own, as `mdev-vf` with fewer VFs: kvm01 with two A40, kvm02 with an A100."""
+    lab = lab_factory(SMALL, shared=False)
     yield lab
     lab.down()

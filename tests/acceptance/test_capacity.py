@@ -12,7 +12,9 @@ from tests.acceptance import domains, truth
 from tests.acceptance.command import Ran, vgpumgr, vgpus
 
 if TYPE_CHECKING:
-    from tests.lab_fixtures import Lab
+    from collections.abc import Iterator
+
+    from tests.lab_fixtures import Lab, LabFactory
 
 pytestmark = [
     pytest.mark.lab,
@@ -39,6 +41,14 @@ class Filled:
     hardware: dict[str, tuple[str, int]]
     ledger: list[dict[str, Any]]
     documents: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def vf_lab(lab_factory: LabFactory) -> Iterator[Lab]:
+    """The built-in `mdev-vf`, with all its VFs."""
+    lab = lab_factory("mdev-vf", shared=False)
+    yield lab
+    lab.down()
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,11 @@ def many(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> I
     """Each host has one card and two VMs, of which it declares one."""
     spec: Path = tmp_path_factory.mktemp("spec") / "many.yml"
     hosts = {
-        name: {"driver": 570, "boards": ["A40" if at % 2 else "T4"], "vms": [f"a{at:02}", f"b{at:02}"]}
+        name: {
+            "driver": 570,
+            "boards": [{"board": "A40", "vfs": 2} if at % 2 else "T4"],
+            "vms": [f"a{at:02}", f"b{at:02}"],
+        }
         for at, name in enumerate(HOSTS)
     }
     declared = {name: {f"a{at:02}": {"vgpu0": {"profile": "4Q"}}} for at, name in enumerate(HOSTS)}

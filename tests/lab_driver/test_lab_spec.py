@@ -139,6 +139,9 @@ declared: {gpu-b: {vm02: {vgpu0: {profile: 4Q}}}}
         ('hosts: {a: {boards: [{board: A40, pci: "41"}]}}', "boards[0].pci: not a PCI address", "0000:41:00.0"),
         ('hosts: {a: {boards: [{board: A40, pci: "0000:41:00.4"}]}}', "no card's own address", "0000:41:00.0"),
         ("hosts: {a: {boards: [A40], numa: x}}", "numa: not a number: 'x'", "0"),
+        ("hosts: {a: {boards: [{board: A40, vfs: 33}]}}", "vfs: 33 of the VFs of A40, which has 32", "fewer"),
+        ("hosts: {a: {boards: [{board: A40, vfs: 0}]}}", "vfs: 0 of the VFs of A40", "fewer"),
+        ("hosts: {a: {boards: [{board: T4, vfs: 1}]}}", "vfs: 1 of the VFs of T4, which has none", "leave it out"),
         ("hosts: {a: {boards: [A40], vms: [x, x]}}", "x is there twice", "own name"),
         ("hosts: {a: {boards: [A40], vms: [a/b]}}", "vms[0].name: not a VM name", "correct"),
         ("hosts: {a: {boards: [A40], vms: [{name: x, machine: isa}]}}", "vms[0].machine: 'isa'", "q35 or pc"),
@@ -168,6 +171,12 @@ def test_an_unknown_spec_lists_the_built_in_ones() -> None:
     with pytest.raises(LabError, match="no spec 'nope'") as caught:
         load_spec("nope")
     assert all(name in (caught.value.hint or "") for name in BUILTIN)
+
+
+def test_a_board_may_have_fewer_vfs_than_it_could(tmp_path: Path) -> None:
+    path = tmp_path / "small.yml"
+    path.write_text("hosts: {a: {boards: [{board: A40, vfs: 4}, A40]}}", encoding="utf-8")
+    assert [gpu.board.vfs for gpu in load_spec(str(path)).host("a").gpus] == [4, 32]
 
 
 def test_a_host_says_how_it_reads_idle_vgpus(tmp_path: Path) -> None:

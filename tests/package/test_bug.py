@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli import main, wiring
@@ -21,3 +23,18 @@ def test_an_unexpected_exception_is_one_readable_error(
     said = capsys.readouterr().err
     assert "unexpected TypeError: boom" in said
     assert "Traceback" not in said
+
+
+def test_a_full_disk_under_stdout_is_told_in_a_line() -> None:
+    """The program as it is started, for it also has to get past its own end."""
+    with open("/dev/full", "w", encoding="utf-8") as full:  # noqa: PTH123 -- a device
+        done = subprocess.run(
+            [sys.executable, "-m", "vgpumgr.cli.main", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: the output cannot be written")

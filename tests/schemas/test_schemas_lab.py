@@ -10,6 +10,7 @@ import click
 import pytest
 
 from tests.acceptance.command import Ran, vgpumgr
+from tests.lab_fixtures import SMALL
 from tests.schemas import published
 from vgpumgr.cli import main
 
@@ -71,7 +72,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    lab = lab_factory("mdev-vf", shared=False)  # its schedulers do not stay as they were
+    lab = lab_factory(SMALL, shared=False)  # its schedulers do not stay as they were
     inventory = tmp_path_factory.mktemp("schemas") / "inventory"
     shutil.copytree(lab.layout.inventory, inventory)
     (inventory / "host_vars").mkdir(exist_ok=True)

@@ -5,7 +5,7 @@
         driver: 570                          # a branch, or the whole version
         framework: mdev-vf                   # mdev-vf or vendor-vfio; boards without SR-IOV are mdev-pf whatever it says
         numa: 0                              # of boards that do not say; without it by the bus
-        boards: [A40, {board: A40, pci: "0000:81:00.0", numa: 1, framework: mdev-vf}]     # or {A40: 2}
+        boards: [A40, {board: A40, pci: "0000:81:00.0", numa: 1, framework: mdev-vf, vfs: 4}]     # or {A40: 2}
         vms: ["vm[01:30]", {name: db, machine: pc, memory_mib: 128, ours: false}]
         foreign: [{gpu: 1, vf: 0, type: A40-4Q, vm: db}]         # gpu: index or address
         scheduler_counts_idle: false         # the scheduler can be set while vGPUs exist, if no VM holds one (default: true)
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -148,9 +149,11 @@ def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: s
         data = _mapping(
             {"board": item} if isinstance(item, str) else item,
             place,
-            ("board", "pci", "numa", "numa_node", "framework"),
+            ("board", "pci", "numa", "numa_node", "framework", "vfs"),
         )
         board = boards.board(str(data.get("board", "")), place)
+        if "vfs" in data:
+            board = replace(board, vfs=_vfs(data["vfs"], board, f"{place}.vfs"))
         if "pci" in data:
             pci = _read(parse_pci_address, data["pci"], f"{place}.pci")
             if not pci.endswith(":00.0"):
@@ -184,6 +187,14 @@ def _framework(wanted: Any, board: BoardSpec, stated: bool, where: str) -> str:
     if wanted not in valid:
         raise LabError(f"{where}: {board.code} cannot be {wanted!r}", hint=f"write framework: {' or '.join(valid)}")
     return str(wanted)
+
+
+def _vfs(value: Any, board: BoardSpec, where: str) -> int:
+    """Fewer VFs than the board has, which makes a host quicker to read."""
+    if not 1 <= _number(value, where) <= board.vfs:
+        has = f"has {board.vfs}" if board.vfs else "has none"
+        raise LabError(f"{where}: {value} of the VFs of {board.code}, which {has}", hint="write fewer, or leave it out")
+    return int(value)
 
 
 def _vm_items(value: Any, where: str) -> list[Any]:
