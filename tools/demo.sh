@@ -12,7 +12,8 @@ show() {
 }
 
 echo "bringing two simulated hosts up: real sshd, libvirtd and kernel-like /sys; only the GPUs are simulated (docs/lab.md)"
-eval "$(vgpumgr lab up --dir "$lab/lab" --spec mdev-vf)"
+exports=$(vgpumgr lab up --dir "$lab/lab" --spec mdev-vf) # by itself, so that a lab that does not come up ends the demo
+eval "$exports"
 
 show vgpumgr discover
 show vgpumgr attach vm01 --profile 4Q
