@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 STEP_END_S = 180.0  # never reached: every wait below has a shorter end of its own
 _BEGIN_S = 1.0
+_MOMENT_S = 1.0
+_PROGRAM = "program"  # the stage of errors.Unreachable
 
 
 def apply(session: Session, plan: AnyPlan) -> None:
@@ -55,8 +57,10 @@ def _lost_lease(session: Session, error: errors.VgpumgrError) -> errors.LeaseLos
     """Whether a connection that went is the lock's lease that ended: the host ends it then, so that nothing more is written."""
     if not isinstance(error, errors.Unreachable):
         return None
+    # What has just not answered in its time is asked once more for a moment only: a connection that ended says so at once.
+    silent = isinstance(error, errors.HostDeadline) and error.stage == _PROGRAM
     try:
-        session.link.program.ping()
+        session.link.program.ping(*((_MOMENT_S,) if silent else ()))
     except errors.LeaseLost as lost:
         return lost
     except errors.HostError:

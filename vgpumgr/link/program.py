@@ -119,9 +119,9 @@ class Program:
         self._stop()
         return self._checked(ok, Snapshot, "snapshot")
 
-    def ping(self) -> None:
+    def ping(self, timeout_s: float = PING_S) -> None:
         """Hear from the program."""
-        self._request("ping", {}, PING_S)
+        self._request("ping", {}, timeout_s)
 
     def assert_fresh(self, max_age_s: float = 5.0) -> None:
         """Return only if the lock's holder was heard no longer than `max_age_s` ago, else ask it; LeaseLost if it is gone."""
