@@ -9,12 +9,12 @@ The socket's path exists only until libvirt has connected to it: nothing is left
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import shutil
 import socket
 import tempfile
 import threading
-import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,39 @@ _CHUNK = 65536
 STAGE = "libvirt"
 
 
+class _Open:
+    """What has to go when the interpreter exits without closing it.
+
+    Daemon threads stop where they are then, and libvirt's last words would wait for the pump. weakref.finalize would do, but
+    for its registry, which a thread that ends at that very moment changes while it is walked through (Python 3.11).
+    """
+
+    def __init__(self) -> None:
+        self._all: set[SocketFolder | Tunnel] = set()
+        self._turn = threading.Lock()
+        atexit.register(self._remove_all)
+
+    def add(self, one: SocketFolder | Tunnel) -> None:
+        with self._turn:
+            self._all.add(one)
+
+    def discard(self, one: SocketFolder | Tunnel) -> bool:
+        """Whether it was there: then it is the caller's to end."""
+        with self._turn:
+            was = one in self._all
+            self._all.discard(one)
+            return was
+
+    def _remove_all(self) -> None:
+        with self._turn:
+            left = tuple(self._all)
+        for one in left:
+            one.remove()
+
+
+_open_now = _Open()
+
+
 class SocketFolder:
     """A 0700 directory for one socket, whose path leaves room for the socket's name.
 
@@ -44,11 +77,12 @@ class SocketFolder:
         if len(str(self.path)) > _PATH_LIMIT:
             self.path.rmdir()
             self.path = Path(tempfile.mkdtemp(prefix="vgpumgr-", dir="/tmp"))
-        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        _open_now.add(self)
 
     def remove(self) -> None:
         """It and what is in it; again does nothing."""
-        self._remove()
+        if _open_now.discard(self):
+            shutil.rmtree(self.path, ignore_errors=True)
 
 
 class Tunnel:
@@ -72,9 +106,8 @@ class Tunnel:
             self._listener.close()
             folder.remove()
             raise
-        # At interpreter exit daemon threads stop where they are, and libvirt's last words would wait for the pump.
-        self._at_exit = weakref.finalize(self, _release, self._folder, sockets := [self._listener])
-        self._sockets = sockets
+        self._sockets = [self._listener]
+        _open_now.add(self)
         threading.Thread(target=self._serve, name="vgpumgr-tunnel", daemon=True).start()
 
     @property
@@ -111,7 +144,15 @@ class Tunnel:
             if last is not None:
                 self._said = last.stderr() or self._said
             self.cut()
-            self._at_exit()
+            self.remove()
+
+    def remove(self) -> None:
+        """Give the sockets back, and their folder; again does nothing."""
+        if _open_now.discard(self):
+            for one in tuple(self._sockets):
+                _shut(one)
+                one.close()
+            self._folder.remove()
 
     def _accept(self) -> socket.socket:
         self._listener.settimeout(self._timeout_s)
@@ -164,13 +205,6 @@ class Tunnel:
             self._replay = None
             self._command = command
         return command
-
-
-def _release(folder: SocketFolder, sockets: list[socket.socket]) -> None:
-    for one in sockets:
-        _shut(one)
-        one.close()
-    folder.remove()
 
 
 def _shut(one: socket.socket) -> None:
