@@ -69,6 +69,25 @@ def test_what_was_done_is_told_wherever_the_host_was_lost(pool: Pool) -> None:
     assert finished
 
 
+def test_what_would_be_taken_away_beyond_what_was_agreed_stays_and_the_rest_is_done(pool: Pool) -> None:
+    """1vm02 runs while the plan is made, so nothing of it goes; it stops before the host is locked, and nobody was asked."""
+    fleet = fleet_of(pool, 3, "kvm01")
+    del fleet.declared["kvm01", "1vm03"]
+    result_of(fleet)
+    running = next(vm for vm in fleet.vms("kvm01") if vm.name == "1vm02")
+    assert fleet.start("kvm01", running)
+    before = fleet.machines["kvm01"].hardware()
+    del fleet.declared["kvm01", "1vm02"]
+    fleet.declared["kvm01", "1vm03"] = {DEFAULT_SLOT: "4Q"}
+    stops = Trouble("kvm01", at=0, inside=True, act=lambda: fleet.stop("kvm01", running))
+    (host,) = result_of(fleet, trouble=stops).hosts
+    assert stops.done
+    assert [(one.unit.job.vm, type(one.error)) for one in host.units if one.error] == [("1vm02", errors.StalePlan)]
+    assert vms_of(host, "done") == {"1vm03"}
+    assert all(vgpu in fleet.machines["kvm01"].hardware() for vgpu in before)
+    assert vms_of(result_of(fleet).hosts[0], "done") == {"1vm02"}
+
+
 def test_a_guard_that_refuses_the_whole_plan_leaves_the_dead_host_named_beside_it(pool: Pool) -> None:
     fleet = fleet_of(pool, guards.COUNTS_FROM // 2, "kvm01", "kvm02", "kvm03")
     assert result_of(fleet).problems == ()
