@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli import output
+from vgpumgr.cli import asking, output
 from vgpumgr.cli.options import common_options, root_options
 
 if TYPE_CHECKING:
@@ -182,12 +182,10 @@ def _tell(settings: Settings, files: Sequence[JobFile], changing: Sequence[JobFi
 
 def _ask(settings: Settings, edited: Sequence[JobFile]) -> None:
     names = ", ".join(str(file.path) for file in edited)
-    if settings.yes:
-        return
-    if not (settings.for_people and output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr)):
-        raise errors.UsageError(
-            f"{names} was edited by hand and there is nobody to ask; nothing was written",
-            hint="--yes writes over it, --dir writes elsewhere",
-        )
-    if not click.confirm(f"{names} was edited by hand. Write over it?", err=True):
-        raise errors.Declined("nothing was written")
+    asking.confirm(
+        settings,
+        f"{names} was edited by hand. Write over it?",
+        why=f"{names} was edited by hand",
+        hint="--yes writes over it, --dir writes elsewhere",
+        kept="nothing was written",
+    )

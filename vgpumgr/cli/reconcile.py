@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli import candidates, fleet_text, output
+from vgpumgr.cli import asking, candidates, fleet_text, output
 from vgpumgr.cli.options import common_options
 
 if TYPE_CHECKING:
@@ -116,16 +115,9 @@ def _consent(settings: Settings, *, check: bool) -> FleetConsent:
                 output.echo(line)
 
     def ask(fleet: FleetPlan) -> None:
-        if settings.yes:
-            return
-        if not (settings.for_people and output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr)):
-            raise errors.UsageError(
-                f"this plan takes something away ({fleet_text.counted(fleet)}) and there is nobody to ask; "
-                "nothing was changed",
-                hint="add --yes (or --check to see what would be done)",
-            )
-        if not click.confirm(f"{fleet_text.counted(fleet)}: go on?", err=True):
-            raise errors.Declined("nothing was changed")
+        counted = fleet_text.counted(fleet)
+        why = f"this plan takes something away ({counted})"
+        asking.confirm(settings, f"{counted}: go on?", why=why, hint=asking.SEE_FIRST)
 
     return FleetConsent(check=check, show=show, ask=ask)
 
