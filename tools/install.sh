@@ -8,7 +8,7 @@ venv=$1
 # what a simulated host is made of (docs/lab.md), and qemu-utils, without which libvirt reverts no snapshot.
 packages=(
   gcc libc6-dev libvirt-dev pkg-config python3 python3-dev python3-venv
-  fuse3 iproute2 libvirt-clients libvirt-daemon libvirt-daemon-system openssh-client openssh-server qemu-system-x86 qemu-utils
+  fuse3 iproute2 libvirt-clients libvirt-daemon libvirt-daemon-system openssh-client openssh-server prometheus qemu-system-x86 qemu-utils
   util-linux
 )
 
