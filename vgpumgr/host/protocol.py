@@ -9,6 +9,7 @@ its stdin and each answer one JSON line on its stdout, in order. A request is {"
     lock      by, wait_s                      Snapshot (under the exclusive lock, which is kept)
     execute   step, deadline_s                {"entry": LedgerEntry | null, "vgpu": VgpuFact | null, "note": text | null,
                                                "scheduler": SchedulerFact | null (as read back, set_scheduler only)}
+    sample    wait_s, since                   SampleReport (as observe; since: {GPU's PCI address: us})
     ping                                      {}
     unlock    gpus (list of GPU UUIDs)        Snapshot of these GPUs only; then the lock is given back
 
@@ -235,6 +236,58 @@ class Snapshot(TypedDict):
     ledger: Optional[List[LedgerEntry]]
     modprobe: Optional[List[ModprobeFact]]
     module: Optional[ModuleFact]
+    unknown: List[UnknownFact]
+
+
+class VgpuSampleFact(TypedDict):
+    """A running vGPU: whose it is (as in ActiveFact), its memory now, and the driver's sample newer than `since`.
+
+    `at_us`: the sample's own time, us since the epoch, null where there is none newer; then the four are null, too. They
+    are whole percent of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization).
+    """
+
+    instance: int
+    vm_uuid: Optional[str]
+    vm_name: Optional[str]
+    uuid: Optional[str]
+    vf: Optional[str]
+    type_id: Optional[int]
+    framebuffer_used_bytes: Optional[int]
+    at_us: Optional[int]
+    sm: Optional[int]
+    memory: Optional[int]
+    encoder: Optional[int]
+    decoder: Optional[int]
+
+
+class GpuSampleFact(TypedDict):
+    """A physical function. `sm` and `memory`: percent of time in the driver's last period (nvmlDeviceGetUtilizationRates).
+
+    `policy`: how the graphics engine is shared. `types`: those of its running vGPUs and of the ledger's entries. `vgpus`
+    null: it cannot be told what runs.
+    """
+
+    pci: str
+    uuid: Optional[str]
+    name: Optional[str]
+    framebuffer_bytes: Optional[int]
+    framebuffer_used_bytes: Optional[int]
+    sm: Optional[int]
+    memory: Optional[int]
+    policy: Optional[str]
+    types: List[TypeFact]
+    vgpus: Optional[List[VgpuSampleFact]]
+
+
+class SampleReport(TypedDict):
+    """What runs and how much it uses. `now_us`: the host's clock, us since the epoch."""
+
+    protocol: int
+    boot: str
+    now_us: int
+    driver: Optional[str]
+    gpus: List[GpuSampleFact]
+    ledger: Optional[List[LedgerEntry]]
     unknown: List[UnknownFact]
 
 
