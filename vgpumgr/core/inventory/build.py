@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.inventory import asks, connection, gpus, reading
-from vgpumgr.core.inventory.groups import build_tree
+from vgpumgr.core.inventory.groups import HYPERVISORS, build_tree
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.inventory.model import DEFAULT_POLICY, POLICIES, HostDeclaration, Inventory
 from vgpumgr.core.inventory.precedence import Precedence, read_variable_files
@@ -17,7 +17,7 @@ from vgpumgr.errors import InventoryError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vgpumgr.core.inventory.groups import Host, Tree
+    from vgpumgr.core.inventory.groups import Host
     from vgpumgr.core.inventory.located import Member, SourceFile, Table, Value
     from vgpumgr.core.inventory.model import GpuDeclaration, VmDeclaration
     from vgpumgr.core.inventory.report import Finding, Problem
@@ -48,19 +48,21 @@ def build_inventory(sources: Sources, *, home: str, environ: Mapping[str, str]) 
     report = Report()
     report.extend(sources.problems, sources.findings)
     tree = build_tree(sources.files, report)
+    ours = tree.hypervisors()
     group_files = read_variable_files(sources.group_vars, report)
     host_files = read_variable_files(sources.host_vars, report)
     if not sources.problems:  # else a file that could not be read may be the one that names them
         _check_owners("group_vars", "group", group_files, tree.groups, report)
         _check_owners("host_vars", "host", host_files, tree.hosts, report)
-        if not tree.hosts and not report.problems():
+        if not ours and not report.problems():
             where = Location(file=sources.files[0].file if sources.files else ".", line=1)
             report.problem(where, "no host is declared", "for example hypervisors: {hosts: {kvm01: }}")
     precedence = Precedence(tree=tree, group_files=group_files, host_files=host_files, wanted=_wanted)
     declared = _Declared(report=report)
     for name, member in precedence.definitions():
         declared.read(name, member)
-    hosts = _build_hosts(tree, precedence, declared, connection.Connections(home=home, environ=environ, report=report))
+    _check_read(ours, precedence, report)
+    hosts = _build_hosts(ours, precedence, declared, connection.Connections(home=home, environ=environ, report=report))
     asks.check_once({host.name: host.vms for host in hosts.values()}, report)
     problems = report.problems()
     if problems:
@@ -93,6 +95,26 @@ def _check_owners(
             like = nearest(name, valid) if compared <= _COMPARE_AT_MOST else None
             hint = f"did you mean {like!r}?" if like else f"rename it or declare the {kind}"
             report.problem(ours[0].where, f"{folder} has {name!r}, and there is no such {kind}", hint)
+
+
+def _check_read(ours: Mapping[HostName, Host], precedence: Precedence, report: Report) -> None:
+    """Variables of ours that reach no hypervisor would be lost without a word, too."""
+    tree = precedence.tree
+    if len(ours) == len(tree.hosts):
+        return
+    reached = tree.above({group for host in ours.values() for group in host.groups})
+    layers: list[tuple[str, Table]] = []
+    for group in tree.groups.values():
+        if group.name not in reached:
+            layers += [(group.name, group.variables), (group.name, precedence.group_files.get(group.name, {}))]
+    for host in tree.hosts.values():
+        if host.name not in ours:
+            layers += [(host.name, host.variables), (host.name, precedence.host_files.get(host.name, {}))]
+    for name, layer in layers:
+        lost = next((member for key, member in layer.items() if key.startswith(PREFIX)), None)
+        if lost is not None:
+            hint = f"only hosts of the group {HYPERVISORS} are read, since there is one: put {name!r} there, or take it out"
+            report.problem(lost.where, f"{lost.key.text} is given to {name!r}, which is no hypervisor", hint)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,11 +157,11 @@ class _Declared:
 
 
 def _build_hosts(
-    tree: Tree, precedence: Precedence, declared: _Declared, connections: connection.Connections
+    ours: Mapping[HostName, Host], precedence: Precedence, declared: _Declared, connections: connection.Connections
 ) -> dict[HostName, HostDeclaration]:
     hosts = {}
-    for name in sorted(tree.hosts):
-        host = _build_host(tree.hosts[name], precedence.variables(tree.hosts[name]), declared, connections)
+    for name, found in ours.items():
+        host = _build_host(found, precedence.variables(found), declared, connections)
         if host is not None:
             hosts[name] = host
     return hosts

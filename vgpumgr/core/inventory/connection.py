@@ -108,7 +108,7 @@ class Connections:
                 self.report.problem(
                     member.where,
                     f"ansible_connection is {kind!r}: a hypervisor is reached by ssh only",
-                    "keep what is no hypervisor in an inventory of its own; Ansible takes several -i",
+                    "keep what is no hypervisor out of the group hypervisors (docs/inventory.md)",
                 )
         if (member := variables.get("ansible_become")) is not None and member.value.text.lower() not in _OFF:
             self.report.finding(member.where, "ansible_become is ignored: the login is root's already")

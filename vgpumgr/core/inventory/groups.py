@@ -15,11 +15,14 @@ from vgpumgr.core.inventory.ranges import MAX_HOSTS, expand
 from vgpumgr.errors import BadName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from vgpumgr.core.inventory.located import Table
     from vgpumgr.core.inventory.report import Report
     from vgpumgr.core.names import HostName
 
 ALL, UNGROUPED = "all", "ungrouped"
+HYPERVISORS = "hypervisors"  # where there is such a group, all other hosts are Ansible's alone: VMs, for example
 _SECTIONS = ("hosts", "children", "vars")
 _EXAMPLE = "{hosts: {kvm01: }}"
 
@@ -50,6 +53,24 @@ class Host:
 class Tree:
     groups: dict[str, Group]
     hosts: dict[HostName, Host]
+
+    def above(self, names: Iterable[str]) -> set[str]:
+        """These groups and all that they hang from."""
+        found, todo = set(names), list(names)
+        while todo:
+            for parent in self.groups[todo.pop()].parents:
+                if parent not in found:
+                    found.add(parent)
+                    todo.append(parent)
+        return found
+
+    def hypervisors(self) -> dict[HostName, Host]:
+        """The hosts that are ours to look at, by name: those of the group `hypervisors` where there is one, else all."""
+        if HYPERVISORS not in self.groups:
+            return dict(sorted(self.hosts.items()))
+        below = {frozenset(host.groups) for host in self.hosts.values()}
+        ours = {groups for groups in below if HYPERVISORS in self.above(groups)}
+        return {name: host for name, host in sorted(self.hosts.items()) if frozenset(host.groups) in ours}
 
 
 def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:

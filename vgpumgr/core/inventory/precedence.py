@@ -66,14 +66,8 @@ class Precedence:
             yield from ((name, member) for name, member in layer.items() if self.wanted(name))
 
     def _of_groups(self, direct: frozenset[str]) -> dict[str, Member]:
-        names, todo = set(direct), list(direct)
-        while todo:
-            for parent in self.tree.groups[todo.pop()].parents:
-                if parent not in names:
-                    names.add(parent)
-                    todo.append(parent)
         groups = sorted(
-            (self.tree.groups[name] for name in names if name != ALL),
+            (self.tree.groups[name] for name in self.tree.above(direct) if name != ALL),
             key=lambda group: (group.depth, group.priority, group.name),
         )
         layers: list[Table] = [self.tree.groups[ALL].variables, *(group.variables for group in groups)]
