@@ -1,0 +1,110 @@
+"""What a use case takes from the machine and the process it runs in: environment, home, user, clock, store.
+
+The program and the Ansible collection both begin here, so that they mean the same by no option, and journal alike:
+
+    inventory = surroundings.load_inventory("inventory")
+    context = surroundings.make_context(inventory, check=False, progress=print, warn=print)
+    fleet = report.observe_fleet(context)
+"""
+
+from __future__ import annotations
+
+import datetime
+import getpass
+import os
+import socket
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpumgr import resources
+from vgpumgr.controller import inventory_files
+from vgpumgr.controller.context import Context
+from vgpumgr.core import catalogue
+from vgpumgr.store import place
+from vgpumgr.store.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.inventory import Inventory
+    from vgpumgr.link.connection import HostLink
+
+LOCK_WAIT_S = 60.0
+
+
+def make_context(
+    inventory: Inventory,
+    *,
+    check: bool,
+    progress: Callable[[str], None],
+    warn: Callable[[str], None],
+    timeout: float | None = None,
+) -> Context:
+    """Everything a use case needs; reaches no host yet. With `check` nothing is journalled.
+
+    `warn` is told of a journal that cannot be written. `timeout` in seconds bounds each stage and the wait for a busy host;
+    None: each its own.
+    """
+    return Context(
+        inventory=inventory,
+        connect=lambda endpoint: _connect(endpoint, timeout),
+        catalogue=catalogue.parse(resources.catalogue_text()),
+        by=_who(),
+        now=_now,
+        progress=progress,
+        lock_wait_s=LOCK_WAIT_S if timeout is None else timeout,
+        journal=None if check else open_journal(warn),
+    )
+
+
+def load_inventory(named: str | None) -> Inventory:
+    """Find and load the inventory. Raises InventoryError with every problem at once."""
+    return inventory_files.load(inventory_path(named), home=Path.home(), environ=os.environ)
+
+
+def inventory_path(named: str | None) -> Path:
+    """Where the inventory is; the usual places where none is named. Raises InventoryError where none is found."""
+    return inventory_files.find_inventory(named, os.environ, _cwd(), Path.home())
+
+
+def store_path() -> Path:
+    """Where the journal is, and beside it the lock of the nightly run."""
+    return place.store_path(os.environ, root=os.geteuid() == 0, home=Path.home())
+
+
+def open_journal(warn: Callable[[str], None]) -> Journal:
+    """The journal, which need not exist; nothing is opened yet."""
+    return Journal(store_path(), warn=warn)
+
+
+def _cwd() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # it was deleted under us; a named inventory does not need it
+        return Path()
+
+
+def _connect(endpoint: Endpoint, timeout: float | None) -> HostLink:
+    from vgpumgr.link.connection import connect
+    from vgpumgr.link.deadlines import Deadlines
+
+    usual = Deadlines()
+    if timeout is None:
+        return connect(endpoint, deadlines=usual)
+    return connect(
+        endpoint, deadlines=Deadlines(**{name: min(limit, timeout) for name, limit in asdict(usual).items()})
+    )
+
+
+def _who() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname().partition('.')[0]}"
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
