@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpumgr.cli import candidates
 from vgpumgr.cli.options import settings_of
+from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
     from vgpumgr.lab.layout import Layout
@@ -31,6 +34,23 @@ folder_option = click.option(
     shell_complete=candidates.folders,
     help="The lab's directory.  [default: $VGPUMGR_LAB, else ./.lab]",
 )
+
+
+_PERCENT = click.FloatRange(0, 100)
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
+
+
+class _Bytes(click.ParamType[int]):
+    """A number of bytes, exactly: 2G, 1.5G, 512M or 21474836481."""
+
+    name = "SIZE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:i?B)?", str(value), re.IGNORECASE | re.ASCII)
+        size = Fraction(found[1]) * 2 ** _UNITS[found[2].upper()] if found else None
+        if size is None or size.denominator != 1:
+            self.fail(f"no number of bytes: {value!r}; write one of: 2G 512M 64K, or bytes", param, ctx)
+        return int(size)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -114,7 +134,7 @@ def status(layout: Layout, output: str | None) -> None:
 
 
 _STATUS_COLUMNS = ("driver_version", "gpus", "vgpus", "held", "faults")
-_STATUS_KEYS = (*_STATUS_COLUMNS, "machine_id", "boot_id")
+_STATUS_KEYS = (*_STATUS_COLUMNS, "loads", "machine_id", "boot_id")
 
 
 def _cell(value: object) -> str:
@@ -156,6 +176,36 @@ def hold(layout: Layout, vm: str) -> None:
     host = fleet.find_vm_host(layout, vm)
     answer = _ask(layout, host.name, "hold", vm=vm)
     click.echo(f"{vm} on {host.name} holds {', '.join(answer['devices'])}", err=True)
+
+
+@lab.command()
+@folder_option
+@click.argument("vm")
+@click.option("--sm", type=_PERCENT, help="Of the SMs (graphics and compute), percent of the whole GPU.")
+@click.option("--memory", type=_PERCENT, help="Of the memory's bandwidth, likewise.")
+@click.option("--encoder", type=_PERCENT, help="Of the video encoders, likewise.")
+@click.option("--decoder", type=_PERCENT, help="Of the video decoders, likewise.")
+@click.option(
+    "--fb", "framebuffer", type=_Bytes(), help="Framebuffer in use: 2G, 512M, 64K or bytes; units are binary."
+)
+@click.option("--device", metavar="UUID|VF", help="This one of VM's vGPUs only.  [default: each that it holds]")
+def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> None:
+    """Say what the guest of a held VM wants: it gets of that what the GPU's scheduler gives it.
+
+    A load stands until the next one, `lab stop`, or a reboot; what is not named is 0, so `--sm 0` alone ends it.
+    """
+    from vgpumgr.lab import fleet
+
+    named = {name: str(value) for name, value in wants.items() if value is not None}
+    if not named:
+        raise UsageError("say what the guest wants", hint=f"vgpumgr lab load {vm} --sm 60 --fb 2G")
+    host = fleet.find_vm_host(layout, vm)
+    answer = _ask(layout, host.name, "load", vm=vm, **named, **({"device": device} if device else {}))
+    for one in answer["loads"]:
+        parts = [f"{name} {one['gets'][name]:.3g} of {value:g} %" for name, value in one["wants"].items() if value]
+        parts += [f"framebuffer {one['framebuffer']} bytes"] if one["framebuffer"] else []
+        said = f"gets {', '.join(parts)} ({one['policy']})" if parts else "is idle"
+        click.echo(f"{vm} on {host.name}: {one['type']} {one['device']} {said}", err=True)
 
 
 @lab.command()

@@ -7,6 +7,9 @@ status                              HostStatus as an object
 vms                                 {"vms": [names]}
 reboot                              {}          returns when the host answers again
 hold      vm                        {"pid": n, "devices": […]}
+load      vm, and optional device,  {"loads": [LoadRecord of each vGPU that is meant]}; what is not named is 0
+          sm, memory, encoder,
+          decoder, framebuffer
 release   vm                        {"ended": bool}
 fault     name                      {}
 clear                               {}

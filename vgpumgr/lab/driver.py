@@ -8,17 +8,18 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 import uuid as uuid_module
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
-from vgpumgr.lab import admission, scheduler
+from vgpumgr.lab import admission, meter, scheduler
 from vgpumgr.lab.admission import Refusal
-from vgpumgr.lab.model import Vgpu
+from vgpumgr.lab.model import Use, Vgpu
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from vgpumgr.lab.model import Gpu, HostState, ModuleOptions, TypeSpec
 
@@ -37,11 +38,25 @@ def vf_pci(gpu: Gpu, vf: int) -> str:
     return f"{domain}:{routing >> 8:02x}:{routing >> 3 & 0x1F:02x}.{routing & 7}"
 
 
-class Driver:
-    """Changes one HostState. Thread-safe; methods raise OSError as the kernel's write would."""
+def _wall_clock_us() -> int:
+    return time.time_ns() // 1000
 
-    def __init__(self, state: HostState) -> None:
+
+def key_of(gpu: Gpu, vgpu: Vgpu) -> str:
+    """What Driver.find() takes: the mdev's UUID; on vendor-vfio the VF's address."""
+    return vgpu.uuid or (vf_pci(gpu, vgpu.vf) if vgpu.vf is not None else gpu.pci)
+
+
+class Driver:
+    """Changes one HostState. Thread-safe; methods raise OSError as the kernel's write would.
+
+    `clock_us` gives the driver's time, in microseconds since the epoch.
+    """
+
+    def __init__(self, state: HostState, *, clock_us: Callable[[], int] = _wall_clock_us) -> None:
         self._state = state
+        self._clock_us = clock_us
+        self._last_us = 0
         self._changed = threading.Condition(threading.RLock())
         self._revision = 0
         self._epoch = 0
@@ -60,6 +75,12 @@ class Driver:
         """The state, which stands still inside the `with`. Do not change it, and do not keep it."""
         with self._changed:
             yield self._state
+
+    def now_us(self) -> int:
+        """The driver's time; it never goes back, whatever the machine's clock is set to."""
+        with self._changed:
+            self._last_us = max(self._last_us, self._clock_us())
+            return self._last_us
 
     @property
     def revision(self) -> int:
@@ -223,6 +244,17 @@ class Driver:
             vgpu.holder_uuid, vgpu.holder_name = vm_uuid, vm_name
             self._note()
 
+    def set_load(self, key: str, wants: Use, framebuffer_used: int) -> None:
+        """The guest that holds the vGPU (its key) wants that much from now on, and has so many bytes in use. ENOENT where
+        nobody holds it.
+        """
+        with self._changed:
+            found = self.find(key)
+            if found is None or found[1].holder_uuid is None:
+                raise _error(errno.ENOENT)
+            found[1].wants, found[1].framebuffer_used = wants, framebuffer_used
+            self._note()
+
     def release(self, vm_uuid: str) -> tuple[str, ...]:
         """The VM lets go of all it holds; waiting removals go on. Gives the keys of what it held."""
         with self._changed:
@@ -231,7 +263,9 @@ class Driver:
                 for vgpu in gpu.vgpus:
                     if vgpu.holder_uuid == vm_uuid:
                         vgpu.holder_uuid = vgpu.holder_name = None
-                        held.append(vgpu.uuid or (vf_pci(gpu, vgpu.vf) if vgpu.vf is not None else gpu.pci))
+                        vgpu.wants, vgpu.framebuffer_used = Use(), 0
+                        vgpu.had.clear()
+                        held.append(key_of(gpu, vgpu))
                 self._sweep(gpu)
             if held:
                 self._note()
@@ -332,6 +366,9 @@ class Driver:
         gpu.vgpus[:] = [vgpu for vgpu in gpu.vgpus if not vgpu.leaving or vgpu.holder_uuid is not None]
 
     def _note(self) -> None:
+        now = self.now_us()
+        for gpu in self._state.gpus:
+            meter.record(gpu, now)
         self._revision += 1
         self._changed.notify_all()
 

@@ -75,12 +75,32 @@ class BoardSpec:
     types: tuple[TypeSpec, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """Parts of one GPU's time, in percent of the whole GPU: wanted by a guest, or had by it."""
+
+    sm: float = 0.0
+    memory: float = 0.0
+    encoder: float = 0.0
+    decoder: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """What a vGPU had from that time on (microseconds since the epoch), until the next stretch begins."""
+
+    since_us: int
+    use: Use
+
+
 @dataclass(slots=True, kw_only=True)
 class Vgpu:
     """A vGPU that exists. `uuid` is None on vendor-vfio; `instance` is NVML's handle; `group` the IOMMU group number.
 
     `holder_*` are set while a (simulated) VM holds it: it is then on NVML's active list and cannot be removed.
     `leaving` is set while a removal waits for the holder: gone from /sys already, its place not yet free.
+    `wants` and `framebuffer_used` (bytes) are its guest's load, `had` what the GPU gave it of late, oldest first; both
+    are empty while no VM holds it.
     """
 
     type: TypeSpec
@@ -93,6 +113,9 @@ class Vgpu:
     holder_uuid: str | None = None
     holder_name: str | None = None
     leaving: bool = False
+    wants: Use = field(default_factory=Use)
+    framebuffer_used: int = 0
+    had: list[Stretch] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)

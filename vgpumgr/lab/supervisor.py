@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from vgpumgr.core.names import nearest
 from vgpumgr.errors import LabError, UnknownVm, UsageError
 from vgpumgr.host.protocol import VENDOR_VFIO
-from vgpumgr.lab import holder, libvirtd, modprobe, namespace, nvidia, sshd
+from vgpumgr.lab import holder, libvirtd, loads, modprobe, namespace, nvidia, sshd
 from vgpumgr.lab.driver import CREATE_EIO, LATE_VFS, Driver
 from vgpumgr.lab.machine import Machine
 from vgpumgr.lab.nvml.state import parse_fault
@@ -118,6 +118,9 @@ class Supervisor:
                 return {"vms": libvirtd.vm_names(self._machine)}
             case "hold":
                 return self._hold(str(request["vm"]))
+            case "load":
+                guest = self._guest(str(request["vm"]))
+                return {"loads": loads.put(self._driver, guest, request)}
             case "release":
                 return self._release(str(request["vm"]))
             case "fault":
@@ -146,6 +149,7 @@ class Supervisor:
                 "gpus": [f"{gpu.board.code} {gpu.pci}" for gpu in state.gpus],
                 "vgpus": len(vgpus),
                 "held": sorted({vgpu.holder_name for vgpu in vgpus if vgpu.holder_name}),
+                "loads": loads.of_host(state),
                 "faults": sorted(state.faults | self._service_faults),
                 "first_process": self._machine.first_process,
             }

@@ -4,21 +4,25 @@ One state stands behind sysfs, NVML and nvidia-smi; this is its form for the las
 /sys/kernel/debug/nvlab/nvml in a simulated host. A line is a word and `key=value` tokens:
 
     nvlab 1
-    driver version=570.133.10 nvml=12.570.133.10
-    gpu index=0 pci=0000:41:00.0 uuid=GPU-… name=NVIDIA%20A40 device=0x223510de fb_mib=49152 used_mib=0 sriov=1 hetero=0
+    driver version=570.133.10 nvml=12.570.133.10 newest=1795300000500000 tick=500000
+    gpu index=0 pci=0000:41:00.0 uuid=GPU-… name=NVIDIA%20A40 device=0x223510de fb_mib=49152 used_mib=0 util_sm=0 …
     type gpu=0 creatable=1 id=560 name=NVIDIA%20A40-4Q class=Quadro fb_mib=4096 max=12 …
-    vgpu gpu=0 instance=3251634213 type=560 uuid=… mdev=… vm_uuid=… vm_name=…
+    vgpu gpu=0 instance=3251634213 type=560 uuid=… mdev=… fb_used=2147483648 vm_uuid=… vm_name=…
+    use instance=3251634213 from=1795299995120000 to=1795300000500000 sm=33333 mem=10000 enc=0 dec=0
     caps gpu=0 arr=1 slice_min=1000000 slice_max=30000000 frequency_min=63 frequency_max=960 factor_min=1 factor_max=60
     scheduler gpu=0 engine=1 policy=2 arr=2 factor=33 slice=2083333
     fail function=nvmlDeviceGetName code=15 pci=0000:41:00.0
     end
 
-Time slices are in ns, frequencies in Hz; engine, policy and a scheduler's arr are NVML's numbers. A GPU in MIG mode has no
+A `use` line is a stretch of time in which a running vGPU had so many thousandths of a percent of the whole GPU; times are
+microseconds since the epoch, cut to what the driver's buffer holds (vgpumgr.lab.meter). `newest` is the last tick, `tick`
+their distance. Time slices are in ns, frequencies in Hz; engine, policy and a scheduler's arr are NVML's numbers. A GPU in MIG mode has no
 line of either kind. What may be written to the same file says vgpumgr.lab.nvml.request.
 
 Blanks, `%`, control characters and what is not ASCII are %-escaped; a key that is not there means *not supported* or
 *not known*. `end` is last, so a reader can tell a torn read. Some values are the lab's own choice where no public source
-has them: the subsystem ids, `per_vm`, and a GPU without any use of its own memory.
+has them: the subsystem ids, `per_vm`, and a GPU without any use of its own memory. Of a GPU's memory, all that running
+vGPUs *have* is in use (`used_mib`), whatever their guests use of it: the host sets it aside when a VM starts.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
-from vgpumgr.lab import scheduler
+from vgpumgr.lab import meter, scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +48,7 @@ PATH_VARIABLE = "VGPUMGR_LAB_NVML"  # names another file, for tests
 
 _NVIDIA = 0x10DE
 _SAFE = "!\"#$&'()*+,/:;<=>?@[\\]^_`{|}~"  # with letters, digits and _.-~: all of printable ASCII but blank and %
+_MILLI = 1000
 _PCI = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _DRIVER_NOT_LOADED = 9
 _GPU_IS_LOST = 15
@@ -68,6 +73,10 @@ class DriverView(Protocol):
 
     def creatable(self, gpu_pci: str) -> tuple[int, ...]:
         """The ids of the types that could be created on this GPU now."""
+        ...
+
+    def now_us(self) -> int:
+        """The driver's time, in microseconds since the epoch."""
         ...
 
 
@@ -111,7 +120,14 @@ def _lines(driver: DriverView) -> Iterator[str]:
     with driver.reading() as state:
         # NVML's version is CUDA's major number and the driver's version; CUDA 13 came with R580.
         cuda = 13 if state.branch >= 580 else 12
-        yield _line("driver", version=state.driver_version, nvml=f"{cuda}.{state.driver_version}")
+        newest = meter.newest_tick_us(driver.now_us())
+        yield _line(
+            "driver",
+            version=state.driver_version,
+            nvml=f"{cuda}.{state.driver_version}",
+            newest=newest,
+            tick=meter.TICK_US,
+        )
         # NVML numbers GPUs in the order of their PCI addresses.
         for index, gpu in enumerate(sorted(state.gpus, key=lambda item: item.pci)):
             yield _gpu_line(index, gpu)
@@ -120,6 +136,7 @@ def _lines(driver: DriverView) -> Iterator[str]:
                 yield _type_line(index, gpu, kind, creatable=kind.id in creatable)
             for vgpu in gpu.vgpus:
                 yield _vgpu_line(index, gpu, vgpu, boot_id=state.boot_id)
+                yield from _use_lines(vgpu, newest)
             if not gpu.mig_on:
                 yield _caps_line(index, state.branch)
                 yield from _scheduler_lines(index, gpu)
@@ -130,6 +147,7 @@ def _lines(driver: DriverView) -> Iterator[str]:
 
 def _gpu_line(index: int, gpu: Gpu) -> str:
     in_use_mib = sum(vgpu.type.framebuffer_mib for vgpu in gpu.vgpus if vgpu.holder_uuid)
+    use = meter.use_now(gpu)
     on_vfs = gpu.board.vfs > 0
     return _line(
         "gpu",
@@ -141,6 +159,8 @@ def _gpu_line(index: int, gpu: Gpu) -> str:
         subsystem=hex(_NVIDIA),
         fb_mib=gpu.board.framebuffer_mib,
         used_mib=min(in_use_mib, gpu.board.framebuffer_mib),
+        util_sm=None if gpu.mig_on else _percent(use.sm),
+        util_mem=None if gpu.mig_on else _percent(use.memory),
         sriov=int(on_vfs),
         # Mixed-size mode exists on SR-IOV boards only (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED.
         hetero=0 if on_vfs else None,
@@ -197,9 +217,29 @@ def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str) -> str:
         uuid=str(own),
         mdev=vgpu.uuid,
         placement=vgpu.placement_id,
+        fb_used=vgpu.framebuffer_used,
         vm_uuid=vgpu.holder_uuid,
         vm_name=vgpu.holder_name,
     )
+
+
+def _use_lines(vgpu: Vgpu, newest_us: int) -> Iterator[str]:
+    for begin, end, use in meter.stretches(vgpu, newest_us):
+        yield _line(
+            "use",
+            instance=vgpu.instance,
+            **{"from": begin},
+            to=end,
+            sm=round(use.sm * _MILLI),
+            mem=round(use.memory * _MILLI),
+            enc=round(use.encoder * _MILLI),
+            dec=round(use.decoder * _MILLI),
+        )
+
+
+def _percent(part: float) -> int:
+    """The nearest whole number, halves up, as NVML has only these; together vGPUs never have more than all."""
+    return min(100, int(part + 0.5))
 
 
 def _caps_line(index: int, branch: int) -> str:

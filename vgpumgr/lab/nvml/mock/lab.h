@@ -25,6 +25,8 @@
 struct lab_driver {
     const char *version;
     const char *nvml;
+    long long newest; /* the last tick, in us since the epoch */
+    long long tick;   /* us from one tick to the next */
 };
 
 struct lab_gpu {
@@ -36,6 +38,8 @@ struct lab_gpu {
     long long subsystem;
     long long fb_mib;
     long long used_mib;
+    long long util_sm; /* percent, of all its vGPUs together */
+    long long util_mem;
     long long sriov;
     long long hetero;
     long long mig;
@@ -70,8 +74,19 @@ struct lab_vgpu {
     long long placement; /* equal-size mode reports one from Ada on */
     const char *guest_driver; /* NULL while no NVIDIA driver runs in the guest */
     long long licence;        /* NVML_GRID_LICENSE_STATE_* */
-    long long fb_used_mib;
+    long long fb_used; /* bytes */
     long long ecc;
+};
+
+/* What a running vGPU had in a stretch of time: us since the epoch, and thousandths of a percent of the whole GPU. */
+struct lab_use {
+    long long instance;
+    long long from;
+    long long to;
+    long long sm;
+    long long mem;
+    long long enc;
+    long long dec;
 };
 
 struct lab_caps {
@@ -109,6 +124,8 @@ struct lab_state {
     size_t type_count;
     struct lab_vgpu *vgpus;
     size_t vgpu_count;
+    struct lab_use *uses;
+    size_t use_count;
     struct lab_caps *caps; /* none of a GPU in MIG mode, nor of schedulers */
     size_t caps_count;
     struct lab_scheduler *schedulers;

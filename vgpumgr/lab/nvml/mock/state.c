@@ -26,14 +26,17 @@ struct field {
 static const struct field driver_fields[] = {
     TEXT_OF(lab_driver, version),
     TEXT_OF(lab_driver, nvml),
+    NUMBER_OF(lab_driver, newest),
+    NUMBER_OF(lab_driver, tick),
     END_OF_FIELDS,
 };
 
 static const struct field gpu_fields[] = {
     NUMBER_OF(lab_gpu, index),  TEXT_OF(lab_gpu, pci),         TEXT_OF(lab_gpu, uuid),
     TEXT_OF(lab_gpu, name),     NUMBER_OF(lab_gpu, device),    NUMBER_OF(lab_gpu, subsystem),
-    NUMBER_OF(lab_gpu, fb_mib), NUMBER_OF(lab_gpu, used_mib),  NUMBER_OF(lab_gpu, sriov),
-    NUMBER_OF(lab_gpu, hetero), NUMBER_OF(lab_gpu, mig),       END_OF_FIELDS,
+    NUMBER_OF(lab_gpu, fb_mib), NUMBER_OF(lab_gpu, used_mib),  NUMBER_OF(lab_gpu, util_sm),
+    NUMBER_OF(lab_gpu, util_mem), NUMBER_OF(lab_gpu, sriov),   NUMBER_OF(lab_gpu, hetero),
+    NUMBER_OF(lab_gpu, mig),    END_OF_FIELDS,
 };
 
 static const struct field type_fields[] = {
@@ -51,8 +54,13 @@ static const struct field vgpu_fields[] = {
     NUMBER_OF(lab_vgpu, gpu),         NUMBER_OF(lab_vgpu, instance),   NUMBER_OF(lab_vgpu, type),
     TEXT_OF(lab_vgpu, uuid),          TEXT_OF(lab_vgpu, mdev),         TEXT_OF(lab_vgpu, vm_uuid),
     TEXT_OF(lab_vgpu, vm_name),       TEXT_OF(lab_vgpu, guest_driver), NUMBER_OF(lab_vgpu, licence),
-    NUMBER_OF(lab_vgpu, fb_used_mib), NUMBER_OF(lab_vgpu, ecc),        NUMBER_OF(lab_vgpu, placement),
+    NUMBER_OF(lab_vgpu, fb_used),     NUMBER_OF(lab_vgpu, ecc),        NUMBER_OF(lab_vgpu, placement),
     END_OF_FIELDS,
+};
+
+static const struct field use_fields[] = {
+    NUMBER_OF(lab_use, instance), NUMBER_OF(lab_use, from), NUMBER_OF(lab_use, to),  NUMBER_OF(lab_use, sm),
+    NUMBER_OF(lab_use, mem),      NUMBER_OF(lab_use, enc),  NUMBER_OF(lab_use, dec), END_OF_FIELDS,
 };
 
 static const struct field caps_fields[] = {
@@ -175,6 +183,9 @@ static bool parse_line(char *line, struct lab_state *state)
     } else if (strcmp(word, "vgpu") == 0) {
         fields = vgpu_fields;
         item = grow(&state->vgpus, &state->vgpu_count, sizeof(*state->vgpus));
+    } else if (strcmp(word, "use") == 0) {
+        fields = use_fields;
+        item = grow(&state->uses, &state->use_count, sizeof(*state->uses));
     } else if (strcmp(word, "caps") == 0) {
         fields = caps_fields;
         item = grow(&state->caps, &state->caps_count, sizeof(*state->caps));
@@ -315,6 +326,7 @@ void lab_state_free(struct lab_state *state)
     free(state->gpus);
     free(state->types);
     free(state->vgpus);
+    free(state->uses);
     free(state->caps);
     free(state->schedulers);
     free(state->fails);

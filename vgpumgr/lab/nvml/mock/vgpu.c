@@ -217,7 +217,7 @@ nvmlReturn_t nvmlVgpuInstanceGetFbUsage(nvmlVgpuInstance_t vgpuInstance, unsigne
     if (result == NVML_SUCCESS && fbUsage == NULL)
         result = NVML_ERROR_INVALID_ARGUMENT;
     if (result == NVML_SUCCESS)
-        *fbUsage = vgpu->fb_used_mib < 0 ? 0 : (unsigned long long)vgpu->fb_used_mib * LAB_MIB;
+        *fbUsage = vgpu->fb_used < 0 ? 0 : (unsigned long long)vgpu->fb_used;
     return lab_leave(result);
 }
 

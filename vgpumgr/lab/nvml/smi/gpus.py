@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .state import Row, State, address_of, bus_id
 from .text import cut, fields, now, switch
+from .utilization import gpu_util
 
 
 def show_list(_: State, gpus: list[Row]) -> list[str]:
@@ -26,7 +27,7 @@ def show_summary(state: State, gpus: list[Row]) -> list[str]:
         used = f"{gpu['used_mib']}MiB / {int(gpu['fb_mib']):>6}MiB"
         lines += [
             f"| {gpu['index']:>3}  {cut(gpu['name'], 27):<27}    On  |   {bus_id(gpu)} Off |                  N/A |",
-            f"| N/A   N/A   N/A            N/A /  N/A   | {used:>22} |      0%      Default |",
+            f"| N/A   N/A   N/A            N/A /  N/A   | {used:>22} |{gpu_util(gpu, 'sm'):>8}      Default |",
             f"|                                         |                        | {switch(gpu.get('mig')):>20} |",
             "+" + "-" * 41 + "+" + "-" * 24 + "+" + "-" * 22 + "+",
         ]
@@ -99,8 +100,8 @@ def show_query(state: State, gpus: list[Row]) -> list[str]:
             ("    Used", gpu["used_mib"] + " MiB"),
             ("    Free", f"{free} MiB"),
             ("Utilization", None),
-            ("    GPU" if state.branch >= 580 else "    Gpu", "0 %"),
-            ("    Memory", "0 %"),
+            ("    GPU" if state.branch >= 580 else "    Gpu", gpu_util(gpu, "sm", " %")),
+            ("    Memory", gpu_util(gpu, "mem", " %")),
         ]
         lines += ["GPU " + bus_id(gpu), *fields(state, 1, rows), ""]
     return lines

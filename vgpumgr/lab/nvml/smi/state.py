@@ -13,7 +13,7 @@ FIRST_LINE = "nvlab 1"
 LAST_LINE = "end"
 ONE_READ = 1 << 20
 
-_WORDS = ("driver", "gpu", "type", "vgpu", "caps", "scheduler", "fail")
+_WORDS = ("driver", "gpu", "type", "vgpu", "use", "caps", "scheduler", "fail")
 
 INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
@@ -55,6 +55,7 @@ class State(NamedTuple):
     gpus: list[Row]
     types: list[Row]
     vgpus: list[Row]
+    uses: list[Row]
     caps: list[Row]
     schedulers: list[Row]
     fails: list[Row]
@@ -100,9 +101,8 @@ def read_state() -> State:
     if LAST_LINE not in lines:
         raise SmiError("Failed to initialize NVML: Unknown Error", UNKNOWN)
     rows = parse_rows(lines[1 : lines.index(LAST_LINE)])
-    state = State(
-        rows["driver"][0], rows["gpu"], rows["type"], rows["vgpu"], rows["caps"], rows["scheduler"], rows["fail"]
-    )
+    driver, *_ = rows["driver"]
+    state = State(driver, *(rows[word] for word in _WORDS[1:]))
     for fail in state.fails:
         if "pci" not in fail and fail["function"] in ("nvmlInit_v2", "nvmlInitWithFlags", "*"):
             code = int(fail["code"])

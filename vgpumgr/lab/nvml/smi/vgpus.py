@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .state import Row, State, bus_id
 from .text import cut, fields, now, switch
+from .utilization import gpu_util, vgpu_util
 
 
 def show_vgpus(state: State, gpus: list[Row]) -> list[str]:
@@ -26,12 +27,16 @@ def show_vgpus(state: State, gpus: list[Row]) -> list[str]:
         "|" + rule[1:-1].replace("-", "=") + "|",
     ]
     for gpu in gpus:
-        lines.append(f"| {gpu['index']:>3}  {cut(gpu['name'], 27):<27}| {bus_id(gpu):<29}|   0%       |")
+        lines.append(
+            f"| {gpu['index']:>3}  {cut(gpu['name'], 27):<27}| {bus_id(gpu):<29}|{gpu_util(gpu, 'sm'):>5}       |"
+        )
         for vgpu in state.vgpus_of(gpu):
             name = cut(state.type_of(vgpu).get("name", "N/A"), 14)
             vm = cut(vgpu.get("vm_uuid", "N/A"), 7)
             vm_name = cut(vgpu.get("vm_name", "N/A"), 19)
-            lines.append(f"|      {vgpu['instance']:<10}  {name:<14} | {vm:<7}  {vm_name:<19} |      0%    |")
+            lines.append(
+                f"|      {vgpu['instance']:<10}  {name:<14} | {vm:<7}  {vm_name:<19} |{vgpu_util(state, vgpu, 'sm'):>8}    |"
+            )
         lines.append(rule)
     return lines
 
@@ -51,7 +56,7 @@ def show_vgpu_query(state: State, gpus: list[Row]) -> list[str]:
 def vgpu_rows(state: State, vgpu: Row) -> list[tuple[str, str | None]]:
     """One active vGPU. What only a guest's NVIDIA driver can tell is N/A while none runs."""
     kind = state.type_of(vgpu)
-    used = int(vgpu.get("fb_used_mib", "0"))
+    used = int(vgpu.get("fb_used", "0")) >> 20
     licences = {"5": "Licensed", "3": "Unlicensed (Restricted)", "2": "Unlicensed (Unrestricted)"}
     rows: list[tuple[str, str | None]] = [
         ("VM UUID", vgpu["vm_uuid"]),
@@ -79,8 +84,9 @@ def vgpu_rows(state: State, vgpu: Row) -> list[tuple[str, str | None]]:
         ("    Free", f"{int(kind['fb_mib']) - used} MiB"),
         ("Utilization", None),
     ]
-    engines = ["GPU", "Memory", "Encoder", "Decoder", "Jpeg", "Ofa"] if state.branch >= 550 else []
-    rows += [("    " + name, "0 %") for name in engines or ["Gpu", "Memory", "Encoder", "Decoder"]]
+    engines = {"GPU" if state.branch >= 550 else "Gpu": "sm", "Memory": "mem", "Encoder": "enc", "Decoder": "dec"}
+    rows += [("    " + name, vgpu_util(state, vgpu, key, " %")) for name, key in engines.items()]
+    rows += [("    " + name, "0 %") for name in ("Jpeg", "Ofa") if state.branch >= 550]
     for title in ("Encoder Stats", "FBC Stats"):
         rows.append((title, None))
         rows += [("    " + name, "0") for name in ("Active Sessions", "Average FPS", "Average Latency")]
