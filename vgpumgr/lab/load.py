@@ -32,7 +32,9 @@ def share_out(policies: Mapping[Engine, Policy], running: Sequence[Running]) -> 
     policy that could be set: best effort (chosen). A guest reads memory as fast as its work runs: its memory's part
     shrinks with its part of the SMs, and what is left of it is shared in best effort (chosen).
     """
-    turns = max(*(one.max_instances for one in running), len(running), 1) if running else 1
+    if not running:
+        return ()
+    turns = max(len(running), *(one.max_instances for one in running))
     sm = share(policies[Engine.GRAPHICS], [one.wants.sm for one in running], turns)
     memory = share(Policy.BEST_EFFORT, [_memory(one.wants, got) for one, got in zip(running, sm, strict=True)], turns)
     nvenc = policies.get(Engine.NVENC0)
