@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ENTRY = Entry(verb="attach", why="asked --profile 4Q", host="kvm01", vm="vm01")
 
 
-def no_host(endpoint: Endpoint) -> HostLink:
+def no_host(endpoint: Endpoint, *, hypervisor: bool = True) -> HostLink:
     raise AssertionError(f"nothing here reaches {endpoint}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,15 +15,21 @@ if TYPE_CHECKING:
     from vgpumgr.store.journal import Journal
 
 
+class Connect(Protocol):
+    """Opens one host; without `hypervisor` its libvirt is left alone. Raises HostError with the stage that failed."""
+
+    def __call__(self, endpoint: Endpoint, *, hypervisor: bool = True) -> HostLink: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """`connect` opens one host; `by` is user@controller; `now` gives RFC 3339 in UTC; `progress` takes one short line.
+    """`by` is user@controller; `now` gives RFC 3339 in UTC; `progress` takes one short line.
 
     `lock_wait_s` is how long to wait for a host that another run has locked. `journal` None: what is done is not recorded.
     """
 
     inventory: Inventory
-    connect: Callable[[Endpoint], HostLink]
+    connect: Connect
     catalogue: Catalogue
     by: str
     now: Callable[[], str]

@@ -10,6 +10,7 @@ The program and the Ansible collection both begin here, so that they mean the sa
 from __future__ import annotations
 
 import datetime
+import functools
 import getpass
 import os
 import socket
@@ -49,7 +50,7 @@ def make_context(
     """
     return Context(
         inventory=inventory,
-        connect=lambda endpoint: _connect(endpoint, timeout),
+        connect=functools.partial(_connect, timeout=timeout),
         catalogue=catalogue.parse(resources.catalogue_text()),
         by=_who(),
         now=_now,
@@ -86,16 +87,15 @@ def _cwd() -> Path:
         return Path()
 
 
-def _connect(endpoint: Endpoint, timeout: float | None) -> HostLink:
+def _connect(endpoint: Endpoint, *, timeout: float | None, hypervisor: bool = True) -> HostLink:
     from vgpumgr.link.connection import connect
     from vgpumgr.link.deadlines import Deadlines
 
     usual = Deadlines()
     if timeout is None:
-        return connect(endpoint, deadlines=usual)
-    return connect(
-        endpoint, deadlines=Deadlines(**{name: min(limit, timeout) for name, limit in asdict(usual).items()})
-    )
+        return connect(endpoint, deadlines=usual, hypervisor=hypervisor)
+    limits = Deadlines(**{name: min(limit, timeout) for name, limit in asdict(usual).items()})
+    return connect(endpoint, deadlines=limits, hypervisor=hypervisor)
 
 
 def _who() -> str:

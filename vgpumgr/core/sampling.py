@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
     from vgpumgr.core.snapshot import Unknown, VgpuType
+    from vgpumgr.errors import VgpumgrError
 
 RUNNING = "running"
 OFF = "off"
@@ -131,7 +132,8 @@ class Measured:
 class Round:
     """One try to read one host, begun at `at` (the controller's clock, s since the epoch), which took `seconds`.
 
-    `reading` None: it could not be read, `error` says how (the error's class name). `cursor` is for the next round.
+    `reading` None: it could not be read; `error` is the error's class name, `failure` the error itself, in the process that
+    met it. `cursor` is for the next round.
     """
 
     host: HostName
@@ -141,6 +143,7 @@ class Round:
     measured: tuple[Measured, ...]
     cursor: Cursor
     error: str | None = None
+    failure: VgpumgrError | None = None
 
 
 class VgpuKey(NamedTuple):
@@ -197,10 +200,10 @@ def advance(cursor: Cursor, reading: HostReading) -> tuple[tuple[Measured, ...],
 
 
 def unmeasured(reading: HostReading, measured: Iterable[Measured]) -> bool:
-    """Whether something runs that a reading gave no measure of: another one soon gives it."""
+    """Whether something had its baseline in this reading, and no more: another one soon measures it."""
     seen = {(row.gpu, row.vgpu.instances) for row in measured}
     return any(
-        vgpu.state == RUNNING and (gpu.pci, vgpu.instances) not in seen for gpu in reading.gpus for vgpu in gpu.vgpus
+        vgpu.load is not None and (gpu.pci, vgpu.instances) not in seen for gpu in reading.gpus for vgpu in gpu.vgpus
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from vgpumgr.core import profiles
+from vgpumgr.core import profiles, shape
 from vgpumgr.core.modprobe import LoadedModule, ModprobeFile
 from vgpumgr.core.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
 from vgpumgr.core.scheduler import Caps, EngineState, SchedulerState
@@ -23,14 +23,10 @@ from vgpumgr.core.snapshot import (
 from vgpumgr.errors import BadName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from vgpumgr.core.names import HostName
-
-Name = TypeVar("Name", bound=str)
-Row = TypeVar("Row")
-
-Json = object
+    from vgpumgr.core.shape import Json
 
 
 def parse(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
@@ -42,81 +38,86 @@ def parse(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
 
 
 def _host(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
-    gpus = tuple(sorted((_gpu(_mapping(row)) for row in _list(facts["gpus"])), key=lambda gpu: gpu.pci))
-    ledger = _rows(facts["ledger"], _entry)
+    gpus = tuple(sorted((_gpu(shape.mapping(row)) for row in shape.items(facts["gpus"])), key=lambda gpu: gpu.pci))
+    ledger = shape.rows(facts["ledger"], parse_entry)
     return HostSnapshot(
         host=host,
-        boot=_text(facts["boot"]),
-        machine=_maybe_text(facts["machine"]),
-        versions={name: _maybe_text(value) for name, value in _mapping(facts["versions"]).items()},
+        boot=shape.text(facts["boot"]),
+        machine=shape.maybe_text(facts["machine"]),
+        versions={name: shape.maybe_text(value) for name, value in shape.mapping(facts["versions"]).items()},
         gpus=gpus,
-        handles=_rows(facts["handles"], _handle),
-        active=_rows(facts["active"], _active),
+        handles=shape.rows(facts["handles"], _handle),
+        active=shape.rows(facts["active"], _active),
         ledger=None if ledger is None else located(ledger, gpus),
-        modprobe=_rows(facts["modprobe"], _modprobe),
-        module=None if facts["module"] is None else _module(_mapping(facts["module"])),
+        modprobe=shape.rows(facts["modprobe"], _modprobe),
+        module=None if facts["module"] is None else _module(shape.mapping(facts["module"])),
         unknown=tuple(
-            Unknown(what=_text(_mapping(row)["what"]), why=_text(_mapping(row)["why"]))
-            for row in _list(facts["unknown"])
+            Unknown(what=shape.text(shape.mapping(row)["what"]), why=shape.text(shape.mapping(row)["why"]))
+            for row in shape.items(facts["unknown"])
         ),
     )
 
 
 def _gpu(row: Mapping[str, Json]) -> Gpu:
-    kinds = None if row["types"] is None else [_type(_mapping(kind)) for kind in _list(row["types"])]
+    kinds = None if row["types"] is None else [parse_type(shape.mapping(kind)) for kind in shape.items(row["types"])]
     return Gpu(
-        pci=PciAddress(_text(row["pci"])),
-        uuid=_maybe(row["uuid"], GpuUuid),
-        name=_maybe_text(row["name"]),
-        pci_id=_text(row["pci_id"]),
-        framework=_maybe_text(row["framework"]),
-        mode=_maybe_text(row["mode"]),
-        numa_node=_maybe_int(row["numa_node"]),
-        framebuffer_mib=_maybe_int(row["framebuffer_mib"]),
+        pci=PciAddress(shape.text(row["pci"])),
+        uuid=shape.maybe(row["uuid"], GpuUuid),
+        name=shape.maybe_text(row["name"]),
+        pci_id=shape.text(row["pci_id"]),
+        framework=shape.maybe_text(row["framework"]),
+        mode=shape.maybe_text(row["mode"]),
+        numa_node=shape.maybe_number(row["numa_node"]),
+        framebuffer_mib=shape.maybe_number(row["framebuffer_mib"]),
         types=None if kinds is None else {kind.id: kind for kind in sorted(kinds, key=lambda kind: kind.id)},
-        parents=tuple(sorted((_parent(_mapping(item)) for item in _list(row["parents"])), key=_parent_order)),
-        scheduler=None if row["scheduler"] is None else _scheduler(_mapping(row["scheduler"])),
+        parents=tuple(
+            sorted((_parent(shape.mapping(item)) for item in shape.items(row["parents"])), key=_parent_order)
+        ),
+        scheduler=None if row["scheduler"] is None else _scheduler(shape.mapping(row["scheduler"])),
     )
 
 
 def _scheduler(row: Mapping[str, Json]) -> SchedulerState:
-    caps = _mapping(row["caps"])
+    caps = shape.mapping(row["caps"])
     return SchedulerState(
-        api=_int(row["api"]),
+        api=shape.number(row["api"]),
         caps=Caps(
-            policies=tuple(_text(policy) for policy in _list(caps["policies"])),
-            arr=_bool(caps["arr"]),
-            min_time_slice_ns=_int(caps["min_time_slice_ns"]),
-            max_time_slice_ns=_int(caps["max_time_slice_ns"]),
-            min_frequency_hz=_int(caps["min_frequency_hz"]),
-            max_frequency_hz=_int(caps["max_frequency_hz"]),
-            min_averaging_factor=_int(caps["min_averaging_factor"]),
-            max_averaging_factor=_int(caps["max_averaging_factor"]),
+            policies=tuple(shape.text(policy) for policy in shape.items(caps["policies"])),
+            arr=shape.boolean(caps["arr"]),
+            min_time_slice_ns=shape.number(caps["min_time_slice_ns"]),
+            max_time_slice_ns=shape.number(caps["max_time_slice_ns"]),
+            min_frequency_hz=shape.number(caps["min_frequency_hz"]),
+            max_frequency_hz=shape.number(caps["max_frequency_hz"]),
+            min_averaging_factor=shape.number(caps["min_averaging_factor"]),
+            max_averaging_factor=shape.number(caps["max_averaging_factor"]),
         ),
         engines=tuple(
-            sorted((_engine(_mapping(engine)) for engine in _list(row["engines"])), key=lambda engine: engine.engine)
+            sorted(
+                (_engine(shape.mapping(engine)) for engine in shape.items(row["engines"])),
+                key=lambda engine: engine.engine,
+            )
         ),
     )
 
 
 def _engine(row: Mapping[str, Json]) -> EngineState:
     return EngineState(
-        engine=_text(row["engine"]),
-        policy=_maybe_text(row["policy"]),
-        arr=None if row["arr"] is None else _bool(row["arr"]),
-        averaging_factor=_maybe_int(row["averaging_factor"]),
-        time_slice_ns=_maybe_int(row["time_slice_ns"]),
+        engine=shape.text(row["engine"]),
+        policy=shape.maybe_text(row["policy"]),
+        arr=None if row["arr"] is None else shape.boolean(row["arr"]),
+        averaging_factor=shape.maybe_number(row["averaging_factor"]),
+        time_slice_ns=shape.maybe_number(row["time_slice_ns"]),
     )
 
 
 def _modprobe(row: Mapping[str, Json]) -> ModprobeFile:
-    return ModprobeFile(path=_text(row["path"]), text=_text(row["text"]))
+    return ModprobeFile(path=shape.text(row["path"]), text=shape.text(row["text"]))
 
 
 def _module(row: Mapping[str, Json]) -> LoadedModule:
     return LoadedModule(
-        registry_dwords=_text(row["registry_dwords"]),
-        registry_dwords_per_device=_text(row["registry_dwords_per_device"]),
+        registry_dwords=shape.text(row["registry_dwords"]),
+        registry_dwords_per_device=shape.text(row["registry_dwords_per_device"]),
     )
 
 
@@ -125,16 +126,21 @@ def _parent_order(parent: Parent) -> tuple[int, str]:
 
 
 def _parent(row: Mapping[str, Json]) -> Parent:
-    pci = PciAddress(_text(row["pci"]))
-    vf_index = _maybe_int(row["vf_index"])
+    pci = PciAddress(shape.text(row["pci"]))
+    vf_index = shape.maybe_number(row["vf_index"])
     creatable = row["creatable"]
     return Parent(
         pci=pci,
         vf_index=vf_index,
         creatable=None
         if creatable is None
-        else {_int(_mapping(kind)["id"]): _int(_mapping(kind)["available"]) for kind in _list(creatable)},
-        vgpus=tuple(sorted((_vgpu(pci, vf_index, _mapping(item)) for item in _list(row["vgpus"])), key=_vgpu_order)),
+        else {
+            shape.number(shape.mapping(kind)["id"]): shape.number(shape.mapping(kind)["available"])
+            for kind in shape.items(creatable)
+        },
+        vgpus=tuple(
+            sorted((_vgpu(pci, vf_index, shape.mapping(item)) for item in shape.items(row["vgpus"])), key=_vgpu_order)
+        ),
     )
 
 
@@ -142,115 +148,70 @@ def _vgpu_order(vgpu: Vgpu) -> str:
     return vgpu.uuid or ""
 
 
-def _type(row: Mapping[str, Json]) -> VgpuType:
-    name = _text(row["name"])
+def parse_type(row: Mapping[str, Json]) -> VgpuType:
+    """A TypeFact of the protocol. Raises KeyError, TypeError."""
+    name = shape.text(row["name"])
     try:
         parsed = profiles.parse_type_name(name)
     except BadName:
         parsed = None
     return VgpuType(
-        id=_int(row["id"]),
+        id=shape.number(row["id"]),
         name=name,
         type_name=profiles.last_word(name),
         parsed=parsed,
-        framebuffer_mib=_maybe_int(row["framebuffer_mib"]),
-        max=_maybe_int(row["max"]),
+        framebuffer_mib=shape.maybe_number(row["framebuffer_mib"]),
+        max=shape.maybe_number(row["max"]),
     )
 
 
 def _vgpu(parent: PciAddress, vf_index: int | None, row: Mapping[str, Json]) -> Vgpu:
-    name = _maybe_text(row["type_name"])
+    name = shape.maybe_text(row["type_name"])
     return Vgpu(
         parent=parent,
         vf_index=vf_index,
-        uuid=_maybe(row["uuid"], MdevUuid),
-        type_id=_maybe_int(row["type_id"]),
+        uuid=shape.maybe(row["uuid"], MdevUuid),
+        type_id=shape.maybe_number(row["type_id"]),
         type_name=None if name is None else profiles.last_word(name),
-        placement_id=_maybe_int(row["placement_id"]),
-        vfio=tuple(_text(path) for path in _list(row["vfio"])),
+        placement_id=shape.maybe_number(row["placement_id"]),
+        vfio=tuple(shape.text(path) for path in shape.items(row["vfio"])),
     )
 
 
 def _handle(row: Mapping[str, Json]) -> Handle:
     return Handle(
-        path=_text(row["path"]),
-        pid=_int(row["pid"]),
-        command=_text(row["command"]),
-        vm_name=_maybe_text(row["vm_name"]),
-        vm_uuid=_maybe(row["vm_uuid"], VmUuid),
+        path=shape.text(row["path"]),
+        pid=shape.number(row["pid"]),
+        command=shape.text(row["command"]),
+        vm_name=shape.maybe_text(row["vm_name"]),
+        vm_uuid=shape.maybe(row["vm_uuid"], VmUuid),
     )
 
 
 def _active(row: Mapping[str, Json]) -> Active:
     return Active(
-        gpu=PciAddress(_text(row["gpu"])),
-        vm_uuid=_maybe(row["vm_uuid"], VmUuid),
-        vm_name=_maybe_text(row["vm_name"]),
-        uuid=_maybe(row["uuid"], MdevUuid),
-        vf=_maybe(row["vf"], PciAddress),
+        gpu=PciAddress(shape.text(row["gpu"])),
+        vm_uuid=shape.maybe(row["vm_uuid"], VmUuid),
+        vm_name=shape.maybe_text(row["vm_name"]),
+        uuid=shape.maybe(row["uuid"], MdevUuid),
+        vf=shape.maybe(row["vf"], PciAddress),
     )
 
 
-def _entry(row: Mapping[str, Json]) -> LedgerEntry:
+def parse_entry(row: Mapping[str, Json]) -> LedgerEntry:
+    """A LedgerEntry of the protocol. Raises KeyError, TypeError."""
     return LedgerEntry(
-        vm_uuid=VmUuid(_text(row["vm_uuid"])),
-        vm_name=VmName(_text(row["vm_name"])),
-        slot=Slot(_text(row["slot"])),
-        generation=_int(row["generation"]),
-        gpu_uuid=GpuUuid(_text(row["gpu_uuid"])),
-        gpu=PciAddress(_text(row["gpu"])),
-        vf_index=_maybe_int(row["vf_index"]),
-        parent=PciAddress(_text(row["parent"])),
-        uuid=_maybe(row["uuid"], MdevUuid),
-        type_id=_int(row["type_id"]),
-        type_name=profiles.last_word(_text(row["type_name"])),
-        boot=_text(row["boot"]),
-        state=_text(row["state"]),
+        vm_uuid=VmUuid(shape.text(row["vm_uuid"])),
+        vm_name=VmName(shape.text(row["vm_name"])),
+        slot=Slot(shape.text(row["slot"])),
+        generation=shape.number(row["generation"]),
+        gpu_uuid=GpuUuid(shape.text(row["gpu_uuid"])),
+        gpu=PciAddress(shape.text(row["gpu"])),
+        vf_index=shape.maybe_number(row["vf_index"]),
+        parent=PciAddress(shape.text(row["parent"])),
+        uuid=shape.maybe(row["uuid"], MdevUuid),
+        type_id=shape.number(row["type_id"]),
+        type_name=profiles.last_word(shape.text(row["type_name"])),
+        boot=shape.text(row["boot"]),
+        state=shape.text(row["state"]),
     )
-
-
-def _rows(value: Json, read: Callable[[Mapping[str, Json]], Row]) -> tuple[Row, ...] | None:
-    return None if value is None else tuple(read(_mapping(row)) for row in _list(value))
-
-
-def _mapping(value: Json) -> Mapping[str, Json]:
-    if not isinstance(value, dict):
-        raise TypeError(f"an object was expected, not {value!r}")
-    return value
-
-
-def _list(value: Json) -> Sequence[Json]:
-    if not isinstance(value, list):
-        raise TypeError(f"a list was expected, not {value!r}")
-    return value
-
-
-def _text(value: Json) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"text was expected, not {value!r}")
-    return value
-
-
-def _maybe_text(value: Json) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _maybe(value: Json, name: Callable[[str], Name]) -> Name | None:
-    # The host program writes names in their canonical form; this only gives them their type.
-    return None if value is None else name(_text(value))
-
-
-def _int(value: Json) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"a number was expected, not {value!r}")
-    return value
-
-
-def _maybe_int(value: Json) -> int | None:
-    return None if value is None else _int(value)
-
-
-def _bool(value: Json) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"true or false was expected, not {value!r}")
-    return value

@@ -81,17 +81,20 @@ def _ledger(root: Root, unknown: Unknowns) -> Optional[List[LedgerEntry]]:
         return None
 
 
-def _versions(root: Root, report: NvmlReport, unknown: Unknowns) -> Dict[str, Optional[str]]:
-    driver: Optional[str] = None
+def read_driver_version(root: Root, unknown: Unknowns) -> Optional[str]:
+    """The NVIDIA module's version, such as 570.133.10; null (and noted) where it is not loaded."""
     try:
-        driver = read_all(root.path("/sys/module/nvidia/version")).decode("utf-8", "replace").strip()
+        return read_all(root.path("/sys/module/nvidia/version")).decode("utf-8", "replace").strip()
     except OSError:
         banner = _line(root, "/proc/driver/nvidia/version", "versions.driver", unknown) or ""
-        driver = parse_driver_banner(banner)
+        return parse_driver_banner(banner)
+
+
+def _versions(root: Root, report: NvmlReport, unknown: Unknowns) -> Dict[str, Optional[str]]:
     return {
         "kernel": _line(root, "/proc/sys/kernel/osrelease", "versions.kernel", unknown),
         "python": ".".join(map(str, sys.version_info[:3])),
-        "driver": driver,
+        "driver": read_driver_version(root, unknown),
         "nvml": report.version,
     }
 

@@ -240,7 +240,7 @@ class Snapshot(TypedDict):
 
 
 class VgpuSampleFact(TypedDict):
-    """A running vGPU: whose it is (as in ActiveFact), its memory now, and the driver's sample newer than `since`.
+    """A running vGPU: whose it is (as in ActiveFact; with the VF its index), its memory now, and the sample since `since`.
 
     `at_us`: the sample's own time, us since the epoch, null where there is none newer; then the four are null, too. They
     are whole percent of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization).
@@ -251,6 +251,7 @@ class VgpuSampleFact(TypedDict):
     vm_name: Optional[str]
     uuid: Optional[str]
     vf: Optional[str]
+    vf_index: Optional[int]
     type_id: Optional[int]
     framebuffer_used_bytes: Optional[int]
     at_us: Optional[int]

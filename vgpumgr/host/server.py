@@ -12,6 +12,7 @@ from .lock import HostLock, pause
 from .nvml import load_pynvml
 from .protocol import BAD_REQUEST, INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT
 from .refusal import PeerGone, Refusal
+from .sample import sample
 from .writer import write_file
 
 _LONGEST_WAIT_S = 24 * 3600.0
@@ -40,6 +41,7 @@ class Server:
         self._executor = Executor(self._root, nvml, write=write, at=at)
         self._verbs: Dict[str, Callable[[Dict[str, Any]], Any]] = {
             "observe": self._observe,
+            "sample": self._sample,
             "lock": self._take_lock,
             "execute": self._execute,
             "ping": lambda _request: {},
@@ -82,6 +84,13 @@ class Server:
     def _observe(self, request: Dict[str, Any]) -> Any:
         with self._lock.reading(_seconds(request, "wait_s")):
             return observe(self._root, self._nvml)
+
+    def _sample(self, request: Dict[str, Any]) -> Any:
+        since = request.get("since")
+        if not isinstance(since, dict) or not all(type(us) is int and us >= 0 for us in since.values()):
+            _bad("since must give microseconds by GPU")
+        with self._lock.reading(_seconds(request, "wait_s")):
+            return sample(self._root, self._nvml, since)
 
     def _take_lock(self, request: Dict[str, Any]) -> Any:
         by = request.get("by")

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
 
 from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
 from vgpumgr.host import protocol
-from vgpumgr.host.protocol import AnyStep, Hello, LedgerEntry, SchedulerFact, Snapshot, VgpuFact
+from vgpumgr.host.protocol import AnyStep, Hello, LedgerEntry, SampleReport, SchedulerFact, Snapshot, VgpuFact
 from vgpumgr.link import bootstrap, refusals, wire
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from vgpumgr.core.names import HostName
     from vgpumgr.link.deadlines import Deadlines
@@ -99,6 +99,11 @@ class Program:
         """The host's facts, read under the shared lock."""
         ok = self._request("observe", {"wait_s": wait_s}, wait_s + self._request_s)
         return self._checked(ok, Snapshot, "snapshot")
+
+    def sample(self, *, since: Mapping[str, int], wait_s: float) -> SampleReport:
+        """Who runs and what they used since those times (us, by GPU), read under the shared lock."""
+        ok = self._request("sample", {"wait_s": wait_s, "since": dict(since)}, wait_s + self._request_s)
+        return self._checked(ok, SampleReport, "sample")
 
     def lock(self, *, by: str, wait_s: float) -> Snapshot:
         """Take the host's exclusive lock, and the facts under it. Busy names who has it. Kept until `unlock` or close."""

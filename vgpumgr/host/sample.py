@@ -1,0 +1,260 @@
+"""What runs and how much it uses: one pass over NVML, without the rest of sysfs. Nothing here writes.
+
+To be called under the host's lock, as everything that opens NVML. From nvml.h: a vGPU is on NVML's list while a VM runs with
+it; nvmlDeviceGetVgpuUtilization gives one value for each, a mean since the time that is passed, in percent of the GPU.
+"""
+
+import time
+from contextlib import suppress
+from ctypes import byref, c_uint, c_ulonglong
+from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from . import ledger, pci
+from .facts import boot_id, read_driver_version
+from .files import Root, Unknowns, directory
+from .protocol import PROTOCOL, GpuSampleFact, HandleFact, LedgerEntry, SampleReport, TypeFact, VgpuSampleFact
+from .refusal import Refusal
+from .scheduler import GRAPHICS, NvmlFailed, ask, opened, read_scheduler
+from .vfio import Unreadable, device_paths, open_handles
+
+_MIB = 1024 * 1024
+_VM_ID_IS_UUID = 1  # NVML_VGPU_VM_ID_UUID
+_NO_NEWER = 6  # NOT_FOUND: "if sample entries are not found"
+
+
+class _Used(NamedTuple):
+    """One vGPU's row of nvmlDeviceGetVgpuUtilization."""
+
+    at_us: int
+    sm: int
+    memory: int
+    encoder: int
+    decoder: int
+
+
+def sample(root: Root, load_nvml: Callable[[], Any], since: Mapping[str, int]) -> SampleReport:
+    """Who runs and what they used since those times (us since the epoch, by GPU; 0 where a GPU is not named)."""
+    unknown = Unknowns()
+    entries = _entries(root, unknown)
+    cards = pci.find_cards(root, unknown)
+    gpus = [_Gpu(root, card, entries or [], unknown, "gpus[{}]".format(at)) for at, card in enumerate(cards)]
+    try:
+        with opened(load_nvml) as nvml:
+            facts = [gpu.read(nvml, since.get(gpu.pci, 0)) for gpu in gpus]
+    except NvmlFailed as failed:
+        unknown.add("nvml", "NVML: {}".format(failed.text))
+        facts = [gpu.nothing() for gpu in gpus]
+    except Exception as error:  # noqa: BLE001 -- an import can fail in any way, and the ledger is told all the same
+        unknown.add("nvml", "{}: {}".format(type(error).__name__, error))
+        facts = [gpu.nothing() for gpu in gpus]
+    _name(root, facts, cards, unknown)
+    return {
+        "protocol": PROTOCOL,
+        "boot": boot_id(root, unknown),
+        "now_us": time.time_ns() // 1000,
+        "driver": read_driver_version(root, unknown),
+        "gpus": facts,
+        "ledger": entries,
+        "unknown": unknown.rows,
+    }
+
+
+def _entries(root: Root, unknown: Unknowns) -> Optional[List[LedgerEntry]]:
+    try:
+        return ledger.read_ledger(root).facts()
+    except Refusal as refusal:
+        unknown.add("ledger", refusal.message)
+        return None
+
+
+class _Gpu:
+    """One physical function while NVML is open."""
+
+    def __init__(
+        self, root: Root, card: pci.Card, entries: Sequence[LedgerEntry], unknown: Unknowns, what: str
+    ) -> None:
+        self.pci = card.pci
+        self._unknown = unknown
+        self._what = what
+        try:
+            self._information = pci.read_information(root, card.pci)
+        except OSError:
+            self._information = pci.Information(uuid=None, model=None)
+        self._ours = [entry["type_id"] for entry in entries if entry["gpu_uuid"] == self._information.uuid]
+
+    def nothing(self) -> GpuSampleFact:
+        """What is known without NVML."""
+        return {
+            "pci": self.pci,
+            "uuid": self._information.uuid,
+            "name": self._information.model,
+            "framebuffer_bytes": None,
+            "framebuffer_used_bytes": None,
+            "sm": None,
+            "memory": None,
+            "policy": None,
+            "types": [],
+            "vgpus": None,
+        }
+
+    def read(self, nvml: Any, since_us: int) -> GpuSampleFact:
+        """Ask everything of this GPU; what NVML refuses is null, with a row that says why."""
+        fact = self.nothing()
+        handle = self._ask(nvml, "nvml", "nvmlDeviceGetHandleByPciBusId", self.pci)
+        if handle is None:
+            return fact
+        memory = self._ask(nvml, "framebuffer_bytes", "nvmlDeviceGetMemoryInfo", handle)
+        if memory is not None:
+            fact["framebuffer_bytes"], fact["framebuffer_used_bytes"] = int(memory.total), int(memory.used)
+        rates = self._ask(nvml, "sm", "nvmlDeviceGetUtilizationRates", handle)
+        if rates is not None:
+            fact["sm"], fact["memory"] = int(rates.gpu), int(rates.memory)
+        fact["policy"] = self._policy(nvml, handle)
+        instances = self._ask(nvml, "vgpus", "nvmlDeviceGetActiveVgpus", handle)
+        if instances is None:
+            return fact
+        used = self._used(nvml, handle, since_us) if instances else {}
+        vgpus = [self._vgpu(nvml, int(instance), used.get(int(instance))) for instance in instances]
+        fact["vgpus"] = vgpus
+        kinds = {row["type_id"] for row in vgpus if row["type_id"] is not None}
+        fact["types"] = self._types(nvml, handle, kinds.union(self._ours))
+        return fact
+
+    def _ask(self, nvml: Any, key: str, function: str, *arguments: Any) -> Any:
+        try:
+            return ask(nvml, function, *arguments)
+        except NvmlFailed as failed:
+            self._note(key, "NVML: {} ({})".format(failed.text, failed.function))
+        except Exception as error:  # noqa: BLE001 -- the binding's own slips must not hide the rest
+            self._note(key, "pynvml: {}: {}".format(type(error).__name__, error))
+        return None
+
+    def _note(self, key: str, why: str) -> None:
+        self._unknown.add("{}.{}".format(self._what, key), why)
+
+    def _policy(self, nvml: Any, handle: Any) -> Optional[str]:
+        try:
+            engines = read_scheduler(nvml, handle)["engines"]
+        except NvmlFailed as failed:
+            self._note("policy", "NVML: {} ({})".format(failed.text, failed.function))
+            return None
+        except Exception as error:  # noqa: BLE001 -- as in _ask
+            self._note("policy", "pynvml: {}: {}".format(type(error).__name__, error))
+            return None
+        return next((row["policy"] for row in engines if row["engine"] == GRAPHICS), None)
+
+    def _used(self, nvml: Any, handle: Any, since_us: int) -> Dict[int, _Used]:
+        """By instance; without those that have no newer sample."""
+        try:
+            rows = ask(nvml, "nvmlDeviceGetVgpuUtilization", handle, since_us)
+        except NvmlFailed as failed:
+            if failed.code != _NO_NEWER:
+                self._note("vgpus.sm", "NVML: {} ({})".format(failed.text, failed.function))
+            return {}
+        except Exception as error:  # noqa: BLE001 -- as in _ask
+            self._note("vgpus.sm", "pynvml: {}: {}".format(type(error).__name__, error))
+            return {}
+        return {
+            int(row.vgpuInstance): _Used(
+                at_us=int(row.timeStamp),
+                sm=int(row.smUtil.uiVal),
+                memory=int(row.memUtil.uiVal),
+                encoder=int(row.encUtil.uiVal),
+                decoder=int(row.decUtil.uiVal),
+            )
+            for row in rows
+            if int(row.timeStamp) > since_us  # "only samples with timestamp greater than"; a 0 means none was taken
+        }
+
+    def _vgpu(self, nvml: Any, instance: int, used: Optional[_Used]) -> VgpuSampleFact:
+        what = "vgpus[{}].".format(instance)
+        vm = self._ask(nvml, what + "vm_uuid", "nvmlVgpuInstanceGetVmID", instance)
+        mdev = None
+        with suppress(NvmlFailed):  # a vGPU without mdev has no mdev UUID, and that is no failure
+            mdev = _text(ask(nvml, "nvmlVgpuInstanceGetMdevUUID", instance))
+        type_id = self._ask(nvml, what + "type_id", "nvmlVgpuInstanceGetType", instance)
+        return {
+            "instance": instance,
+            "vm_uuid": _text(vm[0]).lower() if vm is not None and vm[1] == _VM_ID_IS_UUID else None,
+            "vm_name": None,
+            "uuid": mdev.lower() if mdev else None,
+            "vf": None,
+            "vf_index": None,
+            "type_id": None if type_id is None else int(type_id),
+            "framebuffer_used_bytes": self._framebuffer(nvml, instance, what + "framebuffer_used_bytes"),
+            "at_us": used.at_us if used else None,
+            "sm": used.sm if used else None,
+            "memory": used.memory if used else None,
+            "encoder": used.encoder if used else None,
+            "decoder": used.decoder if used else None,
+        }
+
+    def _framebuffer(self, nvml: Any, instance: int, key: str) -> Optional[int]:
+        """By ourselves: nvidia-ml-py (13.615) passes 32 bits to nvmlVgpuInstanceGetFbUsage, which writes 64."""
+        try:
+            function = nvml._nvmlGetFunctionPointer("nvmlVgpuInstanceGetFbUsage")  # noqa: SLF001 -- it has no public name
+            size = c_ulonglong(0)
+            code = function(c_uint(instance), byref(size))
+            if code == 0:
+                return int(size.value)
+            self._note(key, "NVML: {} (nvmlVgpuInstanceGetFbUsage)".format(nvml.NVMLError(code)))
+        except Exception as error:  # noqa: BLE001 -- as in _ask
+            self._note(key, "pynvml: {}: {}".format(type(error).__name__, error))
+        return None
+
+    def _types(self, nvml: Any, handle: Any, kinds: Collection[int]) -> List[TypeFact]:
+        facts: List[TypeFact] = []
+        for type_id in sorted(kinds):
+            what = "types[{}]".format(type_id)
+            name = self._ask(nvml, what, "nvmlVgpuTypeGetName", type_id)
+            if name is None:
+                continue
+            size = self._ask(nvml, what + ".framebuffer_mib", "nvmlVgpuTypeGetFramebufferSize", type_id)
+            most = self._ask(nvml, what + ".max", "nvmlVgpuTypeGetMaxInstances", handle, type_id)
+            facts.append(
+                {
+                    "id": type_id,
+                    "name": _text(name),
+                    "max": None if most is None else int(most),
+                    "framebuffer_mib": None if size is None else int(size) // _MIB,
+                }
+            )
+        return facts
+
+
+def _text(value: Any) -> str:
+    """Older bindings give bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _name(root: Root, facts: Sequence[GpuSampleFact], cards: Sequence[pci.Card], unknown: Unknowns) -> None:
+    """Give each running vGPU its VM's name, and the VF whose /dev/vfio path the VM has open; NVML tells neither."""
+    running = [(fact, row) for fact in facts for row in fact["vgpus"] or []]
+    if not running:
+        return
+    try:
+        handles = open_handles(root)
+    except Unreadable as error:
+        unknown.add("handles", str(error))
+        return
+    names = {handle["vm_uuid"]: handle["vm_name"] for handle in handles if handle["vm_uuid"]}
+    vfs = {card.pci: card.vfs for card in cards}
+    for fact, row in running:
+        row["vm_name"] = names.get(row["vm_uuid"] or "")
+        if row["uuid"] is None:
+            row["vf_index"], row["vf"] = _vf_of(root, row, handles, vfs[fact["pci"]])
+
+
+def _vf_of(
+    root: Root, row: VgpuSampleFact, handles: Sequence[HandleFact], vfs: Mapping[int, str]
+) -> Tuple[Optional[int], Optional[str]]:
+    """The one VF of this GPU that the VM has open; nulls where it has several, which NVML's rows do not tell apart."""
+    opened_by_vm = {handle["path"] for handle in handles if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"]}
+    found = [(index, address) for index, address in vfs.items() if opened_by_vm.intersection(_paths(root, address))]
+    return found[0] if len(found) == 1 else (None, None)
+
+
+def _paths(root: Root, address: str) -> List[str]:
+    with suppress(OSError), directory(root.path("{}/{}".format(pci.DEVICES, address))) as function:
+        return device_paths(function)
+    return []
