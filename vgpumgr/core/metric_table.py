@@ -1,0 +1,107 @@
+"""Every metric that is exported: name, kind, labels and meaning. docs/metrics.md shows this table, a test compares them.
+
+Names and units after prometheus.io/docs/practices/naming: base units only, `_total` on counters, constants in `_info`.
+Values carry the key labels and nothing else, so that a new profile or driver does not begin a new series.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GAUGE = "gauge"
+COUNTER = "counter"
+STABLE = "stable"
+MAY_CHANGE = "may change"
+
+HOST = ("host",)
+GPU = ("host", "gpu")
+VGPU = ("host", "gpu", "vm", "slot")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One family. `unit`: ratio (0 to 1), bytes, seconds, or 1. A stable one keeps name, labels and meaning."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    unit: str
+    help: str
+    stability: str = STABLE
+
+
+def _gauge(name: str, labels: tuple[str, ...], unit: str, text: str, stability: str = STABLE) -> Metric:
+    return Metric(name=f"vgpumgr_{name}", kind=GAUGE, labels=labels, unit=unit, help=text, stability=stability)
+
+
+def _counter(name: str, labels: tuple[str, ...], unit: str, text: str) -> Metric:
+    return Metric(name=f"vgpumgr_{name}_total", kind=COUNTER, labels=labels, unit=unit, help=text)
+
+
+_WHOLE = "0 to 1 of the whole GPU"
+_BUSY = "Seconds of full use of the GPU's {}: share times length, each measured moment once"
+
+VGPU_INFO = _gauge(
+    "vgpu_info",
+    (*VGPU, "type_name", "type_id", "vgpu_uuid", "vm_uuid", "vf", "origin"),
+    "1",
+    "A vGPU and what does not change about it; always 1, for joins",
+    MAY_CHANGE,
+)
+VGPU_RUNNING = _gauge("vgpu_running", VGPU, "1", "Whether a VM runs with the vGPU: 1, or 0; absent where unknown")
+VGPU_SM = _gauge("vgpu_sm_utilization_ratio", VGPU, "ratio", f"SM time used in the last measure, {_WHOLE}")
+VGPU_MEMORY = _gauge("vgpu_memory_utilization_ratio", VGPU, "ratio", f"Memory bandwidth used, {_WHOLE}")
+VGPU_ENCODER = _gauge("vgpu_encoder_utilization_ratio", VGPU, "ratio", f"Encoder time used, {_WHOLE}")
+VGPU_DECODER = _gauge("vgpu_decoder_utilization_ratio", VGPU, "ratio", f"Decoder time used, {_WHOLE}")
+VGPU_SM_BUSY = _counter("vgpu_sm_busy_seconds", VGPU, "seconds", _BUSY.format("SMs"))
+VGPU_MEMORY_BUSY = _counter("vgpu_memory_busy_seconds", VGPU, "seconds", _BUSY.format("memory"))
+VGPU_ENCODER_BUSY = _counter("vgpu_encoder_busy_seconds", VGPU, "seconds", _BUSY.format("encoders"))
+VGPU_DECODER_BUSY = _counter("vgpu_decoder_busy_seconds", VGPU, "seconds", _BUSY.format("decoders"))
+VGPU_OBSERVED = _counter(
+    "vgpu_observed_seconds", VGPU, "seconds", "Seconds that measures cover; what it lacks of the clock is a gap"
+)
+VGPU_BOUGHT = _gauge(
+    "vgpu_share_bought_ratio", VGPU, "ratio", f"Share that type and scheduler policy promise, {_WHOLE}"
+)
+VGPU_FRAMEBUFFER_USED = _gauge("vgpu_framebuffer_used_bytes", VGPU, "bytes", "Framebuffer in use by the VM")
+VGPU_FRAMEBUFFER_SIZE = _gauge("vgpu_framebuffer_size_bytes", VGPU, "bytes", "Framebuffer of the vGPU's type")
+VGPU_SAMPLE = _gauge(
+    "vgpu_sample_timestamp_seconds", VGPU, "seconds", "The driver's time of the vGPU's last sample, since the epoch"
+)
+
+GPU_INFO = _gauge(
+    "gpu_info",
+    (*GPU, "uuid", "name", "driver_version", "policy"),
+    "1",
+    "A GPU and what seldom changes about it; always 1, for joins",
+    MAY_CHANGE,
+)
+GPU_SM = _gauge("gpu_sm_utilization_ratio", GPU, "ratio", "Share of time in which anything ran on the GPU, 0 to 1")
+GPU_MEMORY = _gauge(
+    "gpu_memory_utilization_ratio", GPU, "ratio", "Share of time in which its memory was in use, 0 to 1"
+)
+GPU_FRAMEBUFFER_USED = _gauge("gpu_framebuffer_used_bytes", GPU, "bytes", "Framebuffer in use on the whole GPU")
+GPU_FRAMEBUFFER_SIZE = _gauge("gpu_framebuffer_size_bytes", GPU, "bytes", "Framebuffer of the whole GPU")
+GPU_VGPUS = _gauge("gpu_vgpus", GPU, "1", "vGPUs on the GPU, whether their VMs run or not")
+GPU_RUNNING = _gauge("gpu_vgpus_running", GPU, "1", "vGPUs that a VM runs with; absent where that is unknown of any")
+
+HOST_UP = _gauge(
+    "host_up", HOST, "1", "Whether the last round read the host and is not too old; at 0 only errors are told"
+)
+HOST_DURATION = _gauge("host_sample_duration_seconds", HOST, "seconds", "How long the last round of the host took")
+HOST_SAMPLE = _gauge(
+    "host_sample_timestamp_seconds", HOST, "seconds", "When the last round of the host began, since the epoch"
+)
+COLLECT_ERRORS = _counter("collect_errors", ("host", "error"), "1", "Rounds that could not read the host, by error")
+COLLECT_LAST = _gauge(
+    "collect_last_timestamp_seconds", (), "seconds", "When the newest round of any host began, since the epoch"
+)
+BUILD_INFO = _gauge("build_info", ("version", "python"), "1", "The exporting program; always 1")
+
+METRICS: tuple[Metric, ...] = (
+    *(VGPU_INFO, VGPU_RUNNING, VGPU_SM, VGPU_MEMORY, VGPU_ENCODER, VGPU_DECODER),
+    *(VGPU_SM_BUSY, VGPU_MEMORY_BUSY, VGPU_ENCODER_BUSY, VGPU_DECODER_BUSY, VGPU_OBSERVED),
+    *(VGPU_BOUGHT, VGPU_FRAMEBUFFER_USED, VGPU_FRAMEBUFFER_SIZE, VGPU_SAMPLE),
+    *(GPU_INFO, GPU_SM, GPU_MEMORY, GPU_FRAMEBUFFER_USED, GPU_FRAMEBUFFER_SIZE, GPU_VGPUS, GPU_RUNNING),
+    *(HOST_UP, HOST_DURATION, HOST_SAMPLE, COLLECT_ERRORS, COLLECT_LAST, BUILD_INFO),
+)
