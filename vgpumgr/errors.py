@@ -24,6 +24,7 @@
     ├── StoreError                                        1   failed
     │   └── JournalCorrupt · NewerSchema
     ├── AlreadyRunning                                    6   busy
+    ├── ExportError                                       1   failed
     └── LabError                                          1   failed
 
 The message says what and where; `hint` says what to do now and comes last, near the prompt. `details` holds one line
@@ -330,6 +331,10 @@ class AlreadyRunning(VgpumgrError):
     exit_code = 6
     outcome = "busy"
     transient = True
+
+
+class ExportError(VgpumgrError):
+    """Metrics cannot be put where they were to go: a file that cannot be written, an address that cannot be listened on."""
 
 
 class LabError(VgpumgrError):

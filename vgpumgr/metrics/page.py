@@ -1,0 +1,52 @@
+"""Families → the text that Prometheus reads: prometheus_client's one importer.
+
+A custom collector of what is true now, in a registry of its own: no series is remembered, so what is gone is gone from
+the next page; and nothing of this process (memory, file descriptors, garbage collection) is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from vgpumgr.core.metric_table import COUNTER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.exposition import Family
+
+
+def text(families: Sequence[Family]) -> bytes:
+    """The text format (0.0.4), in UTF-8, ending with a line break; no timestamps."""
+    return generate_latest(_registry(families))
+
+
+def negotiated(families: Sequence[Family], accept: str) -> tuple[bytes, str]:
+    """The page in the format that an Accept header prefers (text or OpenMetrics), and its Content-Type."""
+    encode, content_type = choose_encoder(accept)
+    return encode(_registry(families)), content_type
+
+
+def _registry(families: Sequence[Family]) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(families))
+    return registry
+
+
+class _Families(Collector):
+    def __init__(self, families: Sequence[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        for family in self._families:
+            metric = family.metric
+            kind = CounterMetricFamily if metric.kind == COUNTER else GaugeMetricFamily
+            found = kind(metric.name, metric.help, labels=metric.labels)
+            for series in family.series:
+                found.add_metric(series.labels, series.value)
+            yield found

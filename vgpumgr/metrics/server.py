@@ -1,0 +1,147 @@
+"""A small HTTP server of one page, for Prometheus: on a unix socket, or on an address that was named.
+
+A thread for each client and a limit to how long it may take, so that a slow one holds up nobody. The page is made anew
+for each request; where that fails the answer is 503, and the server goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import re
+import socket
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from vgpumgr.errors import ExportError, UsageError, VgpumgrError
+from vgpumgr.metrics import socket_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Page = Callable[[str], tuple[bytes, str]]
+    """What an Accept header gets: body and Content-Type. Raises VgpumgrError."""
+
+PATH = "/metrics"
+_CLIENT_S = 10.0
+_INDEX = f'<!doctype html><title>vgpumgr</title><p>vgpumgr: <a href="{PATH}">metrics</a></p>\n'.encode()
+_PLAIN = "text/plain; charset=utf-8"
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """An IP address and a TCP port; port 0: any that is free."""
+
+    ip: ipaddress.IPv4Address | ipaddress.IPv6Address
+    port: int
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.ip}]" if self.ip.version == 6 else str(self.ip)
+        return f"http://{host}:{self.port}{PATH}"
+
+
+def parse_address(text: str) -> Address:
+    """`127.0.0.1:9836` or `[::1]:9836`. Raises UsageError: a port alone would be open to everybody without being asked."""
+    found = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.IGNORECASE)
+    with contextlib.suppress(ValueError):
+        if found is not None and int(found[3]) < 2**16:
+            ip = ipaddress.IPv6Address(found[1]) if found[1] else ipaddress.IPv4Address(found[2])
+            return Address(ip=ip, port=int(found[3]))
+    raise UsageError(
+        f"not an address to listen on: {text!r}", hint="ADDRESS:PORT, for example 127.0.0.1:9836 or [::1]:9836"
+    )
+
+
+@contextmanager
+def on_address(address: Address) -> Iterator[tuple[socket.socket, str]]:
+    """A socket that listens there, and the page's URL. Raises ExportError."""
+    family = socket.AF_INET6 if address.ip.version == 6 else socket.AF_INET
+    try:
+        listener = socket.create_server((str(address.ip), address.port), family=family)
+    except OSError as error:
+        raise ExportError(
+            f"cannot listen on {address.ip} port {address.port}: {error.strerror}",
+            hint=f"`ss -ltnp 'sport = :{address.port}'` names who does; --listen takes another address and port",
+        ) from error
+    with listener:
+        yield listener, Address(ip=address.ip, port=listener.getsockname()[1]).url
+
+
+@contextmanager
+def on_socket(path: Path) -> Iterator[tuple[socket.socket, str]]:
+    """A unix socket that listens at `path`, and where the page is, in words. Raises AlreadyRunning, ExportError."""
+    with socket_place.listening(path) as listener:
+        yield listener, f"http+unix://{path}{PATH}"
+
+
+def serve(listener: socket.socket, page: Page, *, failed: Callable[[VgpumgrError], None]) -> None:
+    """Answer whoever asks, until an exception (a signal's) ends it. `failed` is told of a page that could not be made."""
+    with _Server(listener, page, failed) as server:
+        server.serve_forever(poll_interval=0.2)
+
+
+class _Server(ThreadingHTTPServer):
+    """Listens on the socket that it is given, which stays its giver's."""
+
+    def __init__(self, listener: socket.socket, page: Page, failed: Callable[[VgpumgrError], None]) -> None:
+        super().__init__(("", 0), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.page = page
+        self.failed = failed
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 -- socketserver's signature
+        """A client that went away, or was too slow, is no matter of ours."""
+        logger.debug("a client was given up")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "vgpumgr"
+    sys_version = ""
+    timeout = _CLIENT_S
+
+    def do_GET(self) -> None:
+        match urlsplit(self.path).path:
+            case "/":
+                self._answer(HTTPStatus.OK, _INDEX, "text/html; charset=utf-8")
+            case "/metrics":
+                self._answer(*self._page())
+            case _:
+                self._answer(HTTPStatus.NOT_FOUND, f"only {PATH} is here\n".encode(), _PLAIN)
+
+    do_HEAD = do_GET  # noqa: N815 -- http.server finds it by this name
+
+    def _page(self) -> tuple[HTTPStatus, bytes, str]:
+        try:
+            body, content_type = self.server.page(self.headers.get("Accept", ""))
+        except VgpumgrError as error:
+            self.server.failed(error)
+            return HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}\n".encode(errors="replace"), _PLAIN
+        except Exception as error:
+            logger.exception("unexpected")
+            self.server.failed(
+                VgpumgrError(f"unexpected {type(error).__name__}: {error}", hint="this is a bug in vgpumgr")
+            )
+            return HTTPStatus.INTERNAL_SERVER_ERROR, b"a bug; the server's own output says more\n", _PLAIN
+        return HTTPStatus.OK, body, content_type
+
+    def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *values: Any) -> None:  # noqa: A002 -- http.server's signature
+        logger.debug(format, *values)

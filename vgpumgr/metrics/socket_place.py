@@ -1,0 +1,90 @@
+"""A unix socket's place in the file system: taken from nobody who listens there, and given back at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from vgpumgr.errors import AlreadyRunning, ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FOLDER_MODE = 0o750
+_NOT_FOR_OTHERS = 0o117  # umask: the socket is 0660
+_BACKLOG = 64
+
+
+@contextmanager
+def listening(path: Path) -> Iterator[socket.socket]:
+    """A socket that listens at `path`, 0660, in a folder that is made (0750) where it is missing.
+
+    Raises AlreadyRunning where somebody listens there, ExportError where it cannot be made, or something else lies there.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as server:
+        try:
+            path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            with _alone(path.parent):
+                _clear(path)
+                _bind(server, path)
+            ours = path.stat().st_ino
+        except OSError as error:
+            raise ExportError(
+                f"the socket {path} cannot be made: {_why(error)}", hint="--socket names another place"
+            ) from error
+        try:
+            yield server
+        finally:
+            with contextlib.suppress(OSError):
+                if path.stat().st_ino == ours:  # else somebody has put another one there
+                    path.unlink()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two that begin at once would each take the other's new socket for a dead one."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _clear(path: Path) -> None:
+    """Remove a socket that a killed process left."""
+    try:
+        kind = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(kind):
+        raise ExportError(f"{path} is no socket, and stays", hint="--socket names another place")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
+        probe.setblocking(False)  # a full backlog is an answer too
+        if probe.connect_ex(os.fspath(path)) == errno.ECONNREFUSED:
+            path.unlink()
+            return
+    raise AlreadyRunning(
+        f"somebody listens at {path} already", hint=f"`fuser {path}` names who; --socket names another"
+    )
+
+
+def _bind(server: socket.socket, path: Path) -> None:
+    before = os.umask(_NOT_FOR_OTHERS)
+    try:
+        server.bind(os.fspath(path))
+    finally:
+        os.umask(before)
+    server.listen(_BACKLOG)
+
+
+def _why(error: OSError) -> str:
+    # Too long a path is no errno of the kernel's: Python says it in words (sun_path holds 107 bytes).
+    return error.strerror or str(error)

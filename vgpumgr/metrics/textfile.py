@@ -1,0 +1,36 @@
+"""A page as a file for node_exporter's textfile collector, which may read it at any moment: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from vgpumgr.errors import ExportError
+
+SUFFIX = ".prom"  # the collector reads no other files, so neither the temporary one
+_MODE = 0o644
+
+
+def write(path: Path, page: bytes) -> None:
+    """Put `page` into the place of `path`: written beside it, then renamed. Raises ExportError; then nothing has changed."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        raise ExportError(
+            f"{path} cannot be written: {error.strerror}",
+            hint=f"the folder that node_exporter's --collector.textfile.directory names has to be there: {path.parent}"
+            if missing
+            else f"the folder {path.parent} must be writable for who runs this",
+        ) from error
+    new = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(page)
+            os.fchmod(file.fileno(), _MODE)
+        new.replace(path)
+    except OSError as error:
+        raise ExportError(f"{path} cannot be written: {error.strerror}", hint=f"`df {path.parent}`") from error
+    finally:
+        new.unlink(missing_ok=True)
