@@ -7,7 +7,7 @@ sample to its own. What is longer than the driver's own memory is a gap, and nev
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -216,18 +216,17 @@ def _measured(before: GpuCursor, gpu: GpuReading) -> Iterator[Measured]:
 
 
 def _next(before: GpuCursor | None, gpu: GpuReading, now_us: int) -> GpuCursor | None:
-    """The newest sample; where there was none newer, the cursor stays, for those that are still there.
+    """The newest sample; where there was none newer, the cursor stays.
 
     One in the host's future comes of a clock that was set back: it is forgotten, or nothing would be newer for a while.
     """
     if before is not None and before.at_us > now_us:
         before = None
-    running = {instance for vgpu in gpu.vgpus for instance in vgpu.instances}
     newest = max((vgpu.at_us for vgpu in gpu.vgpus if vgpu.at_us is not None), default=None)
     if newest is not None and (before is None or newest > before.at_us):
         told = {instance for vgpu in gpu.vgpus if vgpu.at_us is not None for instance in vgpu.instances}
         return GpuCursor(at_us=newest, instances=frozenset(told))
-    return None if before is None else replace(before, instances=before.instances & running)
+    return before
 
 
 def bought(kind: VgpuType | None, policy: str | None, running: int, *, runs: bool) -> Fraction | None:
