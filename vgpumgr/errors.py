@@ -22,7 +22,7 @@
     ├── ApplyError                                        1   failed
     │   └── StalePlan(6, busy) · PartialApply · NotConverged
     ├── StoreError                                        1   failed
-    │   └── JournalCorrupt · NewerSchema
+    │   └── JournalCorrupt · SamplesCorrupt · NewerSchema
     ├── AlreadyRunning                                    6   busy
     ├── ExportError                                       1   failed
     └── LabError                                          1   failed
@@ -321,8 +321,12 @@ class JournalCorrupt(StoreError):
     """The file is not a journal of ours: damaged, or somebody else's."""
 
 
+class SamplesCorrupt(StoreError):
+    """The file is not a store of samples of ours: damaged, or somebody else's."""
+
+
 class NewerSchema(StoreError):
-    """A newer vgpumgr made the journal."""
+    """A newer vgpumgr made the file."""
 
 
 class AlreadyRunning(VgpumgrError):

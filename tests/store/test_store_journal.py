@@ -16,10 +16,12 @@ import pytest
 import sqlalchemy as sa
 
 from vgpumgr import errors
-from vgpumgr.store import database, place
+from vgpumgr.store import place
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.names import Known, known
 from vgpumgr.store.runs import Entry, Question
+from vgpumgr.store.sql import file
+from vgpumgr.store.sql import journal as table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +66,7 @@ def journal(tmp_path: Path, told: list[str]) -> Journal:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    monkeypatch.setattr(file, "BUSY_S", 0.05)
 
 
 def writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
@@ -182,7 +184,7 @@ def test_another_programs_database_is_not_written_to(journal: Journal, told: lis
 def test_a_newer_schema_is_left_alone(journal: Journal, told: list[str]) -> None:
     journal.begin(ENTRY, by=BY, at=AT)
     with sqlite3.connect(journal.path) as newer:
-        newer.execute("INSERT INTO migration VALUES (?, ?)", (database.VERSION + 1, AT))
+        newer.execute("INSERT INTO migration VALUES (?, ?)", (table.SCHEMA.version + 1, AT))
     newer.close()
     assert journal.begin(ENTRY, by=BY, at=AT) is None
     assert "a newer vgpumgr made the journal" in told[0]
@@ -195,8 +197,8 @@ def test_an_older_schema_is_brought_forward_and_keeps_its_lines(
 ) -> None:
     """A later version of this program, played by one migration more, adds to the file that this one made."""
     journal.begin(ENTRY, by=BY, at=AT)
-    monkeypatch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, ("ALTER TABLE run ADD COLUMN note TEXT",)))
-    monkeypatch.setattr(database, "VERSION", database.VERSION + 1)
+    later = replace(table.SCHEMA, migrations=(*table.SCHEMA.migrations, ("ALTER TABLE run ADD COLUMN note TEXT",)))
+    monkeypatch.setattr(table, "SCHEMA", later)
     journal.begin(ENTRY, by=BY, at=AT)
     assert [run.entry for run in journal.runs(ALL)] == [ENTRY, ENTRY]
     with sqlite3.connect(journal.path) as file:
@@ -208,11 +210,11 @@ def test_an_older_schema_is_brought_forward_and_keeps_its_lines(
 def test_the_migrations_make_the_tables_that_the_program_asks(journal: Journal) -> None:
     journal.begin(ENTRY, by=BY, at=AT)
     engine = sa.create_engine(f"sqlite:///{journal.path}")
-    for table in (database.RUN, database.MIGRATION):
-        made = {column["name"]: column["nullable"] for column in sa.inspect(engine).get_columns(table.name)}
-        asked = {column.name: bool(column.nullable) for column in table.columns if not column.primary_key}
+    for asked_for in (table.RUN, file.MIGRATION):
+        made = {column["name"]: column["nullable"] for column in sa.inspect(engine).get_columns(asked_for.name)}
+        asked = {column.name: bool(column.nullable) for column in asked_for.columns if not column.primary_key}
         assert {name: nullable for name, nullable in made.items() if name in asked} == asked
-        assert set(made) == {column.name for column in table.columns}
+        assert set(made) == {column.name for column in asked_for.columns}
     engine.dispose()
 
 
@@ -245,7 +247,7 @@ def test_a_journal_that_is_somebody_elses_is_told_and_not_read(tmp_path: Path) -
     Journal(tmp_path / "d" / "store.sqlite", warn=pytest.fail).begin(ENTRY, by=BY, at=AT)
     program = (
         "import os, sys; from pathlib import Path\n"
-        "from vgpumgr.store import database\n"
+        "from vgpumgr.store.sql import journal\n"
         "from vgpumgr import errors; from vgpumgr.store.journal import Journal; from vgpumgr.store.runs import Entry, Question\n"
         "os.setuid(65534)\n"
         "journal = Journal(Path(sys.argv[1]), warn=print)\n"

@@ -33,9 +33,9 @@ class Journal:
         if self.problem is not None:
             return None
         try:
-            from vgpumgr.store import database
+            from vgpumgr.store.sql import journal
 
-            return database.insert(self.path, entry, by=by, at=at)
+            return journal.insert(self.path, entry, by=by, at=at)
         except StoreError as error:
             self._tell(error)
             return None
@@ -47,17 +47,17 @@ class Journal:
         if number is None:
             return
         try:
-            from vgpumgr.store import database
+            from vgpumgr.store.sql import journal
 
-            database.finish(self.path, number, at=at, outcome=outcome, error=error, message=message)
+            journal.finish(self.path, number, at=at, outcome=outcome, error=error, message=message)
         except StoreError as failed:
             self._tell(failed)
 
     def runs(self, question: Question) -> Sequence[Run]:
         """What was asked for, newest first; nothing where there is no journal yet. Raises StoreError; writes nothing."""
-        from vgpumgr.store import database
+        from vgpumgr.store.sql import journal
 
-        return database.select_runs(self.path, question)
+        return journal.select_runs(self.path, question)
 
     def _tell(self, error: StoreError) -> None:
         with self._telling:

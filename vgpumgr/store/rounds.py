@@ -1,0 +1,90 @@
+"""A host's last round as JSON and back. Written and read by one version: what changes its form wants a migration.
+
+(That is what tests/store/test_store_samples_rounds.py holds: the fields are pinned there.)
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Any
+
+from vgpumgr.core.sampling import (
+    Cursor,
+    GpuCursor,
+    GpuReading,
+    HostReading,
+    Load,
+    Measured,
+    Round,
+    VgpuReading,
+)
+from vgpumgr.core.snapshot import Unknown
+
+
+def to_json(one: Round) -> str:
+    return json.dumps(asdict(one), default=_plain, separators=(",", ":"))
+
+
+def from_json(text: str) -> Round:
+    values: dict[str, Any] = json.loads(text)
+    reading = values["reading"]
+    return Round(
+        **{
+            **values,
+            "reading": None if reading is None else _reading(reading),
+            "measured": tuple(
+                Measured(**{**row, "vgpu": _vgpu(row["vgpu"]), "load": Load(**row["load"])})
+                for row in values["measured"]
+            ),
+            "cursor": _cursor(values["cursor"]),
+        }
+    )
+
+
+def cursor_to_json(cursor: Cursor) -> str:
+    return json.dumps(asdict(cursor), default=_plain, separators=(",", ":"))
+
+
+def cursor_from_json(text: str) -> Cursor:
+    return _cursor(json.loads(text))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, frozenset):
+        return sorted(value)
+    raise TypeError(f"no form for a {type(value).__name__}")
+
+
+def _reading(values: dict[str, Any]) -> HostReading:
+    return HostReading(
+        **{
+            **values,
+            "gpus": tuple(
+                GpuReading(**{**gpu, "vgpus": tuple(_vgpu(vgpu) for vgpu in gpu["vgpus"])}) for gpu in values["gpus"]
+            ),
+            "unknown": tuple(Unknown(**unknown) for unknown in values["unknown"]),
+        }
+    )
+
+
+def _vgpu(values: dict[str, Any]) -> VgpuReading:
+    bought, load = values["bought"], values["load"]
+    return VgpuReading(
+        **{
+            **values,
+            "bought": None if bought is None else Fraction(bought),
+            "instances": tuple(values["instances"]),
+            "load": None if load is None else Load(**load),
+        }
+    )
+
+
+def _cursor(values: dict[str, Any]) -> Cursor:
+    gpus = {
+        pci: GpuCursor(at_us=gpu["at_us"], instances=frozenset(gpu["instances"])) for pci, gpu in values["gpus"].items()
+    }
+    return Cursor(boot=values["boot"], gpus=gpus)

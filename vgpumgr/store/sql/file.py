@@ -1,0 +1,222 @@
+"""One way to make, open, migrate and judge an SQLite file of ours. Raises StoreError and nothing else.
+
+The file is 0600 in a folder 0700, in WAL mode, and is put into its place whole (written beside it, then linked), so nobody
+ever opens half a schema. Migrations go forward only; each is SQL that is never changed once it was released.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from vgpumgr.errors import NewerSchema, StoreError
+from vgpumgr.store import place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BUSY_S = 5.0
+
+MIGRATION = sa.Table(
+    "migration", sa.MetaData(), sa.Column("version", sa.Integer, primary_key=True), sa.Column("at", sa.Text)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """A kind of file. `what`: its name in messages. `application_id`: how it is told from any other SQLite database.
+
+    `table`: one that its first migration makes. `pragmas`: what only an empty file can still be told. `corrupt`: the error
+    of a file that is damaged or not ours.
+    """
+
+    what: str
+    application_id: int
+    migrations: tuple[tuple[str, ...], ...]
+    table: str
+    corrupt: type[StoreError]
+    pragmas: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> int:
+        return len(self.migrations)
+
+
+@contextmanager
+def writing(path: Path, schema: Schema) -> Iterator[sa.Connection]:
+    """The file, open and of the newest schema; made where there is none. Each statement commits for itself."""
+    with _translated(path, schema, "written"):
+        if not _is_there(path):
+            _make(path, schema)
+        with _connect(place.uri(path, "rw")) as connection:
+            if _version(path, schema, connection) < schema.version:
+                _migrate(path, schema, connection)
+            yield connection
+
+
+@contextmanager
+def transaction(path: Path, schema: Schema) -> Iterator[sa.Connection]:
+    """The same as one transaction: all of it is kept or nothing."""
+    with writing(path, schema) as connection, begun(connection):
+        yield connection
+
+
+@contextmanager
+def reading(path: Path, schema: Schema) -> Iterator[sa.Connection | None]:
+    """The file for who only reads; None where there is none. All that is read is of one moment.
+
+    An older schema is read as it is: so far there is none that lacks a column.
+    """
+    with _translated(path, schema, "read"):
+        if not _is_there(path):
+            yield None
+            return
+        with _connect(place.reading_uri(path)) as connection:
+            connection.exec_driver_sql("PRAGMA query_only = ON")
+            connection.exec_driver_sql("BEGIN")
+            if _version(path, schema, connection) == 0:
+                raise schema.corrupt(f"{path} is no {schema.what}: it is empty", hint=_away(path))
+            yield connection
+
+
+def shrink(connection: sa.Connection) -> None:
+    """Give free pages back to the file system, of a file with auto_vacuum = INCREMENTAL; outside of a transaction."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    # The pragma frees one page with each step, and has no columns: execute() would make one step.
+    driver.executescript("PRAGMA incremental_vacuum")
+    connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").all()
+
+
+@contextmanager
+def _connect(uri: str) -> Iterator[sa.Connection]:
+    engine = sa.create_engine(
+        "sqlite://",
+        creator=lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None),
+        poolclass=sa.NullPool,
+        isolation_level="AUTOCOMMIT",
+    )
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA foreign_keys = ON")
+        yield connection
+
+
+@contextmanager
+def begun(connection: sa.Connection) -> Iterator[None]:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.exec_driver_sql("COMMIT")
+    except BaseException:
+        # Some of SQLite's errors (a full disk) have rolled back already.
+        with contextlib.suppress(sa.exc.DBAPIError):
+            connection.exec_driver_sql("ROLLBACK")
+        raise
+
+
+def _version(path: Path, schema: Schema, connection: sa.Connection) -> int:
+    """The schema's number, 0 for an empty file. Raises `schema.corrupt` and NewerSchema."""
+    tables = {
+        str(name) for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")
+    }
+    if not tables:
+        return 0
+    ours = connection.exec_driver_sql("PRAGMA application_id").scalar() == schema.application_id
+    if not ours or not {"migration", schema.table} <= tables:
+        raise schema.corrupt(f"{path} is another program's database, not a {schema.what}", hint=_away(path))
+    found = connection.execute(sa.select(sa.func.max(MIGRATION.c.version))).scalar() or 0
+    if found > schema.version:
+        raise NewerSchema(
+            f"a newer vgpumgr made the {schema.what} {path} (schema {found}, this one knows {schema.version})",
+            hint="use that vgpumgr, or name another file in VGPUMGR_STORE",
+        )
+    return int(found)
+
+
+def _make(path: Path, schema: Schema) -> None:
+    """A new, empty file; another process may make it at the same time, and either one's will do."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Its own name for each process and thread that makes one; what a kill leaves is a small file that says what it is.
+    new = path.with_name(f".{path.name}.new-{os.getpid()}-{time.monotonic_ns()}")
+    os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    try:
+        with _connect(place.uri(new, "rw")) as connection:
+            _migrate(new, schema, connection)
+        with contextlib.suppress(FileExistsError):
+            os.link(new, path)
+    finally:
+        new.unlink()
+
+
+def _migrate(path: Path, schema: Schema, connection: sa.Connection) -> None:
+    """Forward, one version after the other, in one transaction; the version is read again inside it."""
+    if _version(path, schema, connection) == 0:
+        for pragma in (*schema.pragmas, "journal_mode = WAL"):
+            connection.exec_driver_sql(f"PRAGMA {pragma}")
+    with begun(connection):
+        have = _version(path, schema, connection)
+        if have == 0:
+            connection.exec_driver_sql(f"PRAGMA application_id = {schema.application_id}")
+            connection.exec_driver_sql("CREATE TABLE migration (version INTEGER PRIMARY KEY, at TEXT)")
+        for version, statements in enumerate(schema.migrations[have:], have + 1):
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            connection.execute(MIGRATION.insert().values(version=version, at=at))
+
+
+@contextmanager
+def _translated(path: Path, schema: Schema, done: str) -> Iterator[None]:
+    """SQLite's and the file system's errors as ours, told apart by their codes."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        raise _judge(path, schema, done, error.orig) from error
+    except sqlite3.Error as error:
+        raise _judge(path, schema, done, error) from error
+    except OSError as error:
+        raise StoreError(
+            f"the {schema.what} {path} cannot be {done}: {error.strerror or error}",
+            hint="VGPUMGR_STORE names another file; what is desired does not depend on it",
+        ) from error
+
+
+def _judge(path: Path, schema: Schema, done: str, error: Any) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", None)
+    # The primary code is the low byte of an extended one (sqlite.org/rescode.html).
+    match None if code is None else code & 0xFF:
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return schema.corrupt(f"the {schema.what} {path} is damaged: {error}", hint=_away(path))
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreError(
+                f"the {schema.what} {path} is locked by another process", hint=f"`fuser {path}` names it; history only"
+            )
+        case _:
+            return StoreError(
+                f"the {schema.what} {path} cannot be {done}: {error}",
+                hint="VGPUMGR_STORE names another file; what is desired does not depend on it",
+            )
+
+
+def _away(path: Path) -> str:
+    import shlex
+
+    target = shlex.quote(str(path))
+    return f"it holds history only and can be moved away: mv {target} {target}.broken"
+
+
+def _is_there(path: Path) -> bool:
+    """Raises OSError where that cannot be told."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True

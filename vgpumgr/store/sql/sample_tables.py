@@ -1,0 +1,105 @@
+"""The tables of the samples.
+
+A bucket's id is its quarter of an hour, then its series: so a window of time lies together in the file, and what is pruned
+frees whole pages. Percent times microseconds is called busy, as everywhere (core/usage.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from vgpumgr.core.sampling import VgpuKey
+from vgpumgr.core.usage import ENGINES
+from vgpumgr.errors import SamplesCorrupt
+from vgpumgr.store.sql import file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SERIES_BITS = 24
+
+SCHEMA = file.Schema(
+    what="store of samples",
+    application_id=0x76475053,  # "vGPS"
+    table="bucket",
+    corrupt=SamplesCorrupt,
+    pragmas=("auto_vacuum = INCREMENTAL",),
+    migrations=(
+        (
+            """
+            CREATE TABLE series (
+                id INTEGER PRIMARY KEY, host TEXT NOT NULL, gpu TEXT NOT NULL, vm TEXT NOT NULL, slot TEXT NOT NULL,
+                vm_uuid TEXT, type_name TEXT, origin TEXT, last_us INTEGER NOT NULL, observed_us INTEGER NOT NULL,
+                sm_busy INTEGER NOT NULL, memory_busy INTEGER NOT NULL, encoder_busy INTEGER NOT NULL,
+                decoder_busy INTEGER NOT NULL, UNIQUE (host, gpu, vm, slot)
+            )
+            """,
+            """
+            CREATE TABLE bucket (
+                id INTEGER PRIMARY KEY, series INTEGER NOT NULL, samples INTEGER NOT NULL, observed_us INTEGER NOT NULL,
+                sm_seen_us INTEGER NOT NULL, sm_busy INTEGER NOT NULL, sm_histogram BLOB NOT NULL,
+                memory_seen_us INTEGER NOT NULL, memory_busy INTEGER NOT NULL, memory_histogram BLOB NOT NULL,
+                encoder_seen_us INTEGER NOT NULL, encoder_busy INTEGER NOT NULL, encoder_histogram BLOB NOT NULL,
+                decoder_seen_us INTEGER NOT NULL, decoder_busy INTEGER NOT NULL, decoder_histogram BLOB NOT NULL,
+                bought_us INTEGER NOT NULL, bought INTEGER NOT NULL,
+                framebuffer_max INTEGER, framebuffer_last INTEGER, framebuffer_size INTEGER, last_us INTEGER NOT NULL
+            )
+            """,
+            "CREATE INDEX bucket_series ON bucket (series)",
+            "CREATE TABLE host (name TEXT PRIMARY KEY, at REAL NOT NULL, cursor TEXT NOT NULL, round TEXT NOT NULL)",
+            "CREATE TABLE host_error (host TEXT, error TEXT, rounds INTEGER NOT NULL, PRIMARY KEY (host, error))",
+            "CREATE TABLE collector (id INTEGER PRIMARY KEY CHECK (id = 1), every_s REAL)",
+        ),
+    ),
+)
+
+
+def _integers(*names: str, nullable: bool = False) -> Iterator[sa.Column[Any]]:
+    return (sa.Column(name, sa.Integer, nullable=nullable) for name in names)
+
+
+_METADATA = sa.MetaData()
+SERIES = sa.Table(
+    "series",
+    _METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    *(sa.Column(name, sa.Text, nullable=False) for name in VgpuKey._fields),
+    *(sa.Column(name, sa.Text) for name in ("vm_uuid", "type_name", "origin")),
+    *_integers("last_us", "observed_us", *(f"{engine}_busy" for engine in ENGINES)),
+)
+BUCKET = sa.Table(
+    "bucket",
+    _METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    *_integers("series", "samples", "observed_us"),
+    *(
+        column
+        for engine in ENGINES
+        for column in (
+            *_integers(f"{engine}_seen_us", f"{engine}_busy"),
+            sa.Column(f"{engine}_histogram", sa.LargeBinary, nullable=False),
+        )
+    ),
+    *_integers("bought_us", "bought"),
+    *_integers("framebuffer_max", "framebuffer_last", "framebuffer_size", nullable=True),
+    *_integers("last_us"),
+)
+HOST = sa.Table(
+    "host",
+    _METADATA,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("cursor", "round")),
+)
+HOST_ERROR = sa.Table(
+    "host_error",
+    _METADATA,
+    sa.Column("host", sa.Text, primary_key=True),
+    sa.Column("error", sa.Text, primary_key=True),
+    *_integers("rounds"),
+)
+COLLECTOR = sa.Table(
+    "collector", _METADATA, sa.Column("id", sa.Integer, primary_key=True), sa.Column("every_s", sa.Float)
+)

@@ -1,0 +1,180 @@
+"""The samples: rounds in, and what was asked for out.
+
+What a round measured, its cursor and its counters are one transaction: nothing is lost that was acknowledged, and nothing
+is counted twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from vgpumgr.core import histogram
+from vgpumgr.core.sampling import Counters, LatestHost, VgpuKey, key_of
+from vgpumgr.core.usage import ENGINES, EngineTally, Tally, fold
+from vgpumgr.core.usage_window import Series
+from vgpumgr.store import rounds as forms
+from vgpumgr.store.sql import file
+from vgpumgr.store.sql.sample_tables import BUCKET, COLLECTOR, HOST, HOST_ERROR, SCHEMA, SERIES, SERIES_BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from vgpumgr.core.names import HostName
+    from vgpumgr.core.sampling import Cursor, Round, VgpuReading
+    from vgpumgr.core.usage_window import Window
+
+_TOGETHER = 500  # ids in one statement; SQLite takes 32766
+_COUNTED = ("observed_us", *(f"{engine}_busy" for engine in ENGINES))
+_ENGINES_AT = 4  # the first engine's column of a bucket
+_ENGINES_END = _ENGINES_AT + 3 * len(ENGINES)
+_TOLD = ("vm_uuid", "type_name", "origin", "last_us")
+
+
+def add(path: Path, rounds: Sequence[Round], every_s: float | None) -> None:
+    """Store rounds, of each host the oldest first, and how often they are made."""
+    folded = fold(rounds)
+    described = {key_of(one.host, row.gpu, row.vgpu): row.vgpu for one in rounds for row in one.measured}
+    with file.transaction(path, SCHEMA) as connection:
+        if folded:
+            _merge(connection, _count(connection, folded, described))
+        for one in rounds:
+            _put_host(connection, one)
+        put = sqlite.insert(COLLECTOR).values(id=1, every_s=every_s)
+        connection.execute(put.on_conflict_do_update(index_elements=["id"], set_={"every_s": every_s}))
+
+
+def cursors(path: Path) -> dict[HostName, Cursor]:
+    with file.reading(path, SCHEMA) as connection:
+        if connection is None:
+            return {}
+        rows = connection.execute(sa.select(HOST.c.name, HOST.c.cursor))
+        return {name: forms.cursor_from_json(cursor) for name, cursor in rows}
+
+
+def latest(path: Path) -> tuple[LatestHost, ...]:
+    with file.reading(path, SCHEMA) as connection:
+        if connection is None:
+            return ()
+        counters: dict[str, dict[VgpuKey, Counters]] = {}
+        for row in connection.execute(sa.select(SERIES)).mappings():
+            busy = {f"{engine}_busy_s": row[f"{engine}_busy"] / 1e8 for engine in ENGINES}
+            counters.setdefault(row["host"], {})[_key(row)] = Counters(observed_s=row["observed_us"] / 1e6, **busy)
+        errors: dict[str, dict[str, int]] = {}
+        for host, error, count in connection.execute(sa.select(HOST_ERROR)):
+            errors.setdefault(host, {})[error] = count
+        return tuple(
+            LatestHost(last=forms.from_json(text), counters=counters.get(name, {}), errors=errors.get(name, {}))
+            for name, text in connection.execute(sa.select(HOST.c.name, HOST.c.round).order_by(HOST.c.name))
+        )
+
+
+def every_s(path: Path) -> float | None:
+    with file.reading(path, SCHEMA) as connection:
+        return None if connection is None else connection.execute(sa.select(COLLECTOR.c.every_s)).scalar()
+
+
+def usage(path: Path, window: Window, *, vm: str | None, host: str | None) -> list[Series]:
+    """The series that were measured in the window. `vm` is a name or a UUID."""
+    chosen = sa.select(SERIES)
+    if vm is not None:
+        chosen = chosen.where(sa.or_(SERIES.c.vm == vm, SERIES.c.vm_uuid == vm))
+    if host is not None:
+        chosen = chosen.where(SERIES.c.host == host)
+    with file.reading(path, SCHEMA) as connection:
+        if connection is None:
+            return []
+        found = {
+            row["id"]: Series(key=_key(row), vm_uuid=row["vm_uuid"], type_name=row["type_name"], origin=row["origin"])
+            for row in connection.execute(chosen).mappings()
+        }
+        inside = sa.select(BUCKET).where(
+            BUCKET.c.id.between(window.first << SERIES_BITS, (window.last + 1 << SERIES_BITS) - 1)
+        )
+        if vm is not None or host is not None:
+            inside = inside.where(BUCKET.c.series.in_(chosen.with_only_columns(SERIES.c.id).scalar_subquery()))
+        for row in connection.execute(inside):
+            series = found.get(row[1])
+            if series is not None:
+                series.add(((row[0] >> SERIES_BITS) - window.first) // window.per_cell, _tally(row))
+    return [series for series in found.values() if series.total.samples]
+
+
+def _count(
+    connection: sa.Connection,
+    folded: Mapping[VgpuKey, Mapping[int, Tally]],
+    described: Mapping[VgpuKey, VgpuReading],
+) -> dict[int, Tally]:
+    """Add to the counters of these series, made where they are new; the tallies by the ids of their buckets."""
+    empty = dict.fromkeys((*_COUNTED, "last_us"), 0)
+    connection.execute(sqlite.insert(SERIES).on_conflict_do_nothing(), [key._asdict() | empty for key in folded])
+    columns = (SERIES.c[name] for name in VgpuKey._fields)
+    numbers = {VgpuKey(*key): number for number, *key in connection.execute(sa.select(SERIES.c.id, *columns))}
+    rows = []
+    for key, tallies in folded.items():
+        vgpu = described[key]
+        row: dict[str, object] = {"_observed_us": sum(tally.observed_us for tally in tallies.values())}
+        for index, engine in enumerate(ENGINES):
+            row[f"_{engine}_busy"] = sum(tally.engines[index].busy for tally in tallies.values())
+        told = vgpu.vm_uuid, vgpu.type_name, vgpu.origin, max(tally.last_us for tally in tallies.values())
+        rows.append(row | {f"_{name}": value for name, value in zip(_TOLD, told, strict=True)} | {"_id": numbers[key]})
+    grown = {name: SERIES.c[name] + sa.bindparam(f"_{name}") for name in _COUNTED}
+    put: dict[str, sa.BindParameter[Any]] = {name: sa.bindparam(f"_{name}") for name in _TOLD}
+    connection.execute(SERIES.update().where(SERIES.c.id == sa.bindparam("_id")).values(grown | put), rows)
+    return {
+        bucket << SERIES_BITS | numbers[key]: tally
+        for key, tallies in folded.items()
+        for bucket, tally in tallies.items()
+    }
+
+
+def _merge(connection: sa.Connection, tallies: Mapping[int, Tally]) -> None:
+    """Add these to the buckets."""
+    ids = sorted(tallies)
+    merged = dict(tallies)
+    for begin in range(0, len(ids), _TOGETHER):
+        there = BUCKET.c.id.in_(ids[begin : begin + _TOGETHER])
+        for row in connection.execute(sa.select(BUCKET).where(there)):
+            before = _tally(row)
+            before.add(tallies[row[0]])
+            merged[row[0]] = before
+    put = sqlite.insert(BUCKET).prefix_with("OR REPLACE")
+    connection.execute(put, [_row(number, merged[number]) for number in ids])
+
+
+def _put_host(connection: sa.Connection, one: Round) -> None:
+    values = {"at": one.at, "cursor": forms.cursor_to_json(one.cursor), "round": forms.to_json(one)}
+    put = sqlite.insert(HOST).values(name=one.host, **values)
+    connection.execute(put.on_conflict_do_update(index_elements=["name"], set_=values))
+    if one.error is not None:
+        count = sqlite.insert(HOST_ERROR).values(host=one.host, error=one.error, rounds=1)
+        more = {"rounds": HOST_ERROR.c.rounds + 1}
+        connection.execute(count.on_conflict_do_update(index_elements=["host", "error"], set_=more))
+
+
+def _key(row: sa.RowMapping) -> VgpuKey:
+    return VgpuKey(*(row[name] for name in VgpuKey._fields))
+
+
+def _tally(row: sa.Row[Any]) -> Tally:
+    """A bucket's row, whose columns are in the table's order."""
+    values: tuple[Any, ...] = tuple(row)
+    engines = [
+        EngineTally(values[index], values[index + 1], histogram.unpack(values[index + 2]))
+        for index in range(_ENGINES_AT, _ENGINES_END, 3)
+    ]
+    return Tally(*values[2:_ENGINES_AT], *engines, *values[_ENGINES_END:])
+
+
+def _row(number: int, tally: Tally) -> dict[str, object]:
+    engines = [
+        value for engine in tally.engines for value in (engine.seen_us, engine.busy, histogram.pack(engine.histogram))
+    ]
+    bought = tally.bought_us, tally.bought
+    framebuffer = tally.framebuffer_max, tally.framebuffer_last, tally.framebuffer_size
+    first = number, number & (1 << SERIES_BITS) - 1, tally.samples, tally.observed_us
+    values = (*first, *engines, *bought, *framebuffer, tally.last_us)
+    return dict(zip(BUCKET.columns.keys(), values, strict=True))
