@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.controller.fan_out import fan_out
+from vgpumgr.controller.fan_out import Outcome, fan_out
 from vgpumgr.controller.session import Session, open_session
 from vgpumgr.core import names, plan
 from vgpumgr.core.commands import command
@@ -39,24 +39,42 @@ class FoundVm:
     gone: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a host says when it is asked for its VMs: its open session and the domains, or why it could not be asked."""
+
+    host: HostDeclaration
+    session: Session | None
+    domains: tuple[DomainDocuments, ...]
+    error: errors.VgpumgrError | None
+
+
 def find_vm(context: Context, vm: str, on: str | None, *, or_gone: bool = False) -> FoundVm:
     """Find a VM by name or UUID; with `or_gone` also one that only a ledger still names.
 
     Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host.
     """
-    hosts = _candidates(context, vm, on)
+    hosts = candidates(context, vm, on)
     if len(hosts) == 1:
         context.progress(f"reading {hosts[0].name} …")
-        session = open_session(context, hosts[0])
-        try:
-            return _pick(session, vm, hosts[0], or_gone=or_gone)
-        except BaseException:
-            session.link.close()
-            raise
-    return _search(context, vm, hosts, or_gone=or_gone)
+        answers: tuple[Answer, ...] = (_ask_alone(context, hosts[0]),)
+    else:
+        context.progress(f"looking for {vm} on {len(hosts)} hosts …")
+        outcomes = fan_out(hosts, lambda host: ask(host, open_session(context, host)))
+        answers = tuple(map(answer_of, hosts, outcomes))
+    kept: Session | None = None
+    try:
+        found = settle(vm, answers, or_gone=or_gone)
+        kept = found.session
+        return found
+    finally:
+        for answer in answers:
+            if answer.session is not None and answer.session is not kept:
+                answer.session.link.close()
 
 
-def _candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclaration, ...]:
+def candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclaration, ...]:
+    """The hosts where the VM may be. Raises UnknownHost, UsageError where it is declared on another one, InventoryError."""
     declared = context.inventory.host_of_vm(vm)
     if on is not None:
         host = context.inventory.host(on)
@@ -76,20 +94,53 @@ def _candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclarat
     return hosts
 
 
-def _pick(session: Session, vm: str, host: HostDeclaration, *, or_gone: bool) -> FoundVm:
-    domains = session.link.hypervisor().domains()
-    found = _match(domains, vm)
-    if found is None and or_gone:
-        left = _left_on([session], vm)
+def ask(host: HostDeclaration, session: Session) -> Answer:
+    """What VMs an open host has. Closes it, and raises HostError, where it does not say."""
+    try:
+        return Answer(host=host, session=session, domains=session.link.hypervisor().domains(), error=None)
+    except BaseException:
+        session.link.close()
+        raise
+
+
+def answer_of(host: HostDeclaration, outcome: Outcome[Answer]) -> Answer:
+    """The answer that a host of a fan_out gave, or did not."""
+    return outcome.value or Answer(host=host, session=None, domains=(), error=outcome.error)
+
+
+def _ask_alone(context: Context, host: HostDeclaration) -> Answer:
+    return ask(host, open_session(context, host))
+
+
+def settle(vm: str, answers: Sequence[Answer], *, or_gone: bool = False) -> FoundVm:
+    """Where a VM is, by what its candidates say. Closes nothing. Raises as find_vm does."""
+    if len(answers) == 1 and answers[0].error is not None:
+        raise answers[0].error
+    hits = [
+        (answer.session, found)
+        for answer in answers
+        if answer.session is not None and (found := _match(answer.domains, vm)) is not None
+    ]
+    unread = [answer for answer in answers if answer.session is None]
+    if len(hits) > 1:
+        raise errors.AmbiguousVm(
+            f"{vm} is on more than one host: {', '.join(session.declaration.name for session, _ in hits)}",
+            hint=f"name one: --on {hits[0][0].declaration.name}",
+        )
+    if hits:
+        session, found = hits[0]
+        seen = tuple(_unread_finding(answer, vm) for answer in unread)
+        return FoundVm(session=session, uuid=found.uuid, name=found.name, active=found.active, findings=seen)
+    if or_gone and not unread:  # else it may have moved to a host that could not be asked
+        left = _left_on([answer.session for answer in answers if answer.session is not None], vm)
         if left is not None:
             return left
-    if found is None:
-        declared = host.vms.get(names.VmName(vm))
-        where = f" (declared at {declared.where})" if declared else ""
-        raise errors.UnknownVm(
-            f"{host.name} has no VM {vm!r}{where}", hint=_suggestion(vm, {domain.name for domain in domains})
-        )
-    return FoundVm(session=session, uuid=found.uuid, name=found.name, active=found.active)
+    raise _unknown(vm, answers)
+
+
+def _unread_finding(answer: Answer, vm: str) -> Finding:
+    text = f"{answer.error} (so it is not known whether it has a {vm} too)"
+    return Finding(kind="unreached", host=answer.host.name, vm=None, slot=None, text=text)
 
 
 def _match(domains: tuple[DomainDocuments, ...], vm: str) -> DomainDocuments | None:
@@ -116,63 +167,18 @@ def _left_on(sessions: Sequence[Session], vm: str) -> FoundVm | None:
     return found[0] if found else None
 
 
-def _search(context: Context, vm: str, hosts: tuple[HostDeclaration, ...], *, or_gone: bool) -> FoundVm:
-    context.progress(f"looking for {vm} on {len(hosts)} hosts …")
-
-    def ask(host: HostDeclaration) -> tuple[Session, tuple[DomainDocuments, ...]]:
-        session = open_session(context, host)
-        try:
-            return session, session.link.hypervisor().domains()
-        except BaseException:
-            session.link.close()
-            raise
-
-    outcomes = fan_out(hosts, ask)
-    hits = [
-        (outcome.value[0], found)
-        for outcome in outcomes
-        if outcome.value is not None and (found := _match(outcome.value[1], vm)) is not None
-    ]
-    unread = [outcome for outcome in outcomes if outcome.error is not None]
-    sessions = [outcome.value[0] for outcome in outcomes if outcome.value is not None]
-    kept = hits[0][0] if len(hits) == 1 else None
-    try:
-        if or_gone and not hits and not unread:  # it may have moved to a host that could not be asked
-            left = _left_on(sessions, vm)
-            if left is not None:
-                kept = left.session
-                return left
-    finally:
-        for session in sessions:
-            if session is not kept:
-                session.link.close()
-    if len(hits) > 1:
-        raise errors.AmbiguousVm(
-            f"{vm} is on more than one host: {', '.join(session.declaration.name for session, _ in hits)}",
-            hint=f"name one: --on {hits[0][0].declaration.name}",
-        )
-    if not hits:
-        known = {domain.name for outcome in outcomes if outcome.value is not None for domain in outcome.value[1]}
-        raise _unknown(vm, known, [str(outcome.error) for outcome in unread], len(hosts))
-    session, found = hits[0]
-    findings = tuple(
-        Finding(
-            kind="unreached",
-            host=outcome.host,
-            vm=None,
-            slot=None,
-            text=f"{outcome.error} (so it is not known whether it has a {vm} too)",
-        )
-        for outcome in unread
-    )
-    return FoundVm(session=session, uuid=found.uuid, name=found.name, active=found.active, findings=findings)
-
-
-def _unknown(vm: str, known: Collection[str], unread: list[str], hosts: int) -> errors.VgpumgrError:
+def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
+    known = {domain.name for answer in answers for domain in answer.domains}
+    if len(answers) == 1:
+        host = answers[0].host
+        declared = host.vms.get(names.VmName(vm))
+        where = f" (declared at {declared.where})" if declared else ""
+        return errors.UnknownVm(f"{host.name} has no VM {vm!r}{where}", hint=_suggestion(vm, known))
+    unread = [str(answer.error) for answer in answers if answer.session is None]
     if not unread:
-        return errors.UnknownVm(f"none of {hosts} hosts has a VM {vm!r}", hint=_suggestion(vm, known))
+        return errors.UnknownVm(f"none of {len(answers)} hosts has a VM {vm!r}", hint=_suggestion(vm, known))
     return errors.VmNotSeen(
-        f"no VM {vm!r} on the {hosts - len(unread)} hosts that answered; {len(unread)} could not be asked",
+        f"no VM {vm!r} on the {len(answers) - len(unread)} hosts that answered; {len(unread)} could not be asked",
         details=unread,
         hint="bring those hosts back, or name the VM's host with --on",
     )

@@ -1,6 +1,6 @@
 """What there is to look after on a host: a job for each slot that is wanted, each that no longer is, and each scheduler.
 
-The order is the one that survives: what the inventory no longer wants goes first (it makes room), then schedulers (an empty
+Serve, Free and Share are what reconcile finds to do; Give and Take are what somebody asks for (wanted.py). The order is the one that survives: what the inventory no longer wants goes first (it makes room), then schedulers (an empty
 GPU takes one without moving anything), then the vGPUs: those with a place before new ones.
 """
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, SlotDeclaration
     from vgpumgr.core.names import Slot, VmName, VmUuid
     from vgpumgr.core.observed import HostView
+    from vgpumgr.core.profiles import Wish
 
 ATTACH = "attach"
 INVENTORY = "inventory"
+RECONCILE = "reconcile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class Serve:
     declared: SlotDeclaration | None
 
     gpu = None
+    verb = RECONCILE
 
     @property
     def subject(self) -> str:
@@ -55,6 +58,7 @@ class Free:
     slot: Slot
 
     gpu = None
+    verb = RECONCILE
     why = drifts.UNDECLARED
 
     @property
@@ -69,6 +73,7 @@ class Share:
     declared: GpuDeclaration
 
     vm = slot = None
+    verb = RECONCILE
 
     @property
     def gpu(self) -> str:
@@ -84,7 +89,48 @@ class Share:
         return f"declared {self.declared.scheduler.wish.policy} ({self.declared.where})"
 
 
-Job: TypeAlias = Serve | Free | Share
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Give:
+    """Somebody asks for a slot to have this; what it has from another wish is exchanged."""
+
+    vm: VmName
+    uuid: VmUuid
+    slot: Slot
+    wish: Wish
+
+    gpu = None
+    verb = "attach"
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+    @property
+    def why(self) -> str:
+        return f"asked {profiles.describe(self.wish)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """Somebody asks for a slot to be free. The host may no longer have the VM: then its ledger names it."""
+
+    vm: VmName
+    uuid: VmUuid
+    slot: Slot
+
+    gpu = None
+    verb = "detach"
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+    @property
+    def why(self) -> str:
+        return f"asked to free {self.slot}"
+
+
+Job: TypeAlias = Serve | Free | Share | Give | Take
 
 
 def of_host(view: HostView, declared: HostDeclaration) -> tuple[Job, ...]:
@@ -96,7 +142,7 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Job, ...]:
 def _frees(view: HostView, declared: HostDeclaration) -> Iterator[Free]:
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in own_claims(view, domain):
-            if claim.origin == INVENTORY and _declaration(declared, domain.name, claim.slot) is None:
+            if claim.origin == INVENTORY and declaration(declared, domain.name, claim.slot) is None:
                 yield Free(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
 
 
@@ -110,7 +156,7 @@ def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
     for domain in view.domains:
         for claim in own_claims(view, domain):
             once_bound = claim.state == claims.BOUND and claim.origin == ATTACH and not is_reverted(view, domain, claim)
-            if once_bound and _declaration(declared, domain.name, claim.slot) is None:
+            if once_bound and declaration(declared, domain.name, claim.slot) is None:
                 found.append(Serve(vm=domain.name, slot=claim.slot, declared=None))
     return tuple(sorted(found, key=lambda job: (not _has_place(view, job), job.vm, names.slot_order(job.slot))))
 
@@ -122,7 +168,8 @@ def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
     return tuple(claim for claim in domain.claims.claims if claim.binding.host == view.snapshot.machine)
 
 
-def _declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclaration | None:
+def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclaration | None:
+    """What the inventory says about a slot of a host's VM."""
     found = declared.vms.get(vm)
     return found.slots.get(slot) if found else None
 

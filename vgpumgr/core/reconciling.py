@@ -23,14 +23,17 @@ from vgpumgr.core import (
     scheduling,
     simulate,
     targets,
+    wanted,
 )
 from vgpumgr.core import drift as drifts
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
-from vgpumgr.core.jobs import Free, Serve, Share
+from vgpumgr.core.jobs import Free, Give, Serve, Share, Take
 from vgpumgr.core.worklist import Worklist
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from vgpumgr.core.claims import Claim
     from vgpumgr.core.domain_xml import Domain
     from vgpumgr.core.drift import Drift
@@ -109,21 +112,29 @@ class HostPlan:
 def plan_host(view: HostView, declared: HostDeclaration, run: Run) -> HostPlan:
     """Plan every job of a host. Raises LedgerBroken; what a single job is refused for is in its unit."""
     detaching.guard_ledger(view)
+    units, _ = plan_jobs(view, declared, jobs.of_host(view, declared), run)
+    return HostPlan(
+        host=view.snapshot.host,
+        units=units,
+        findings=_findings(view, units),
+        fingerprint=_fingerprint(view),
+        ours=len(view.snapshot.ledger or ()),
+    )
+
+
+def plan_jobs(
+    view: HostView, declared: HostDeclaration, todo: Iterable[Job], run: Run
+) -> tuple[tuple[Unit, ...], HostView]:
+    """Plan jobs in their order, each on what the ones before it will have left; and the host as they would leave it."""
     units: list[Unit] = []
     after = view
-    work = Worklist(jobs.of_host(view, declared))
+    work = Worklist(todo)
     for job in work:
         unit = plan_job(after, declared, job, run)
         units = joined(units, unit)
         after = simulate.apply(after, unit.steps)
         work.tell(job, no_room=unit.no_room, changed=bool(unit.steps))
-    return HostPlan(
-        host=view.snapshot.host,
-        units=tuple(units),
-        findings=_findings(view, units),
-        fingerprint=_fingerprint(view),
-        ours=len(view.snapshot.ledger or ()),
-    )
+    return tuple(units), after
 
 
 def joined(units: list[Unit], unit: Unit) -> list[Unit]:
@@ -147,6 +158,10 @@ def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: Run) -> U
                 return _plan_free(view, job, run)
             case Share():
                 return _plan_share(view, declared, job)
+            case Give():
+                return Unit(job=job, plan=wanted.plan_give(view, declared, job, run), refused=None, drift=())
+            case Take():
+                return Unit(job=job, plan=wanted.plan_take(view, declared, job, run), refused=None, drift=())
     except errors.VgpumgrError as error:
         return Unit(job=job, plan=None, refused=error, drift=())
 
@@ -269,7 +284,7 @@ def _plan_share(view: HostView, declared: HostDeclaration, job: Share) -> Unit:
     return Unit(job=job, plan=plan, refused=None, drift=drifts.of_gpu(view, gpu, wish))
 
 
-def _findings(view: HostView, units: list[Unit]) -> tuple[Finding, ...]:
+def _findings(view: HostView, units: Sequence[Unit]) -> tuple[Finding, ...]:
     """What is odd on the host, without what a job mends anyway; and what its plans have to say."""
     served = {(unit.job.vm, unit.job.slot) for unit in units if unit.plan and not isinstance(unit.job, Share)}
     found = [

@@ -1,0 +1,53 @@
+"""The sessions of a run over many hosts: what is open is known, so that a host which takes too long can be cut off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.controller.fan_out import Patience
+from vgpumgr.controller.session import open_session_patiently
+
+if TYPE_CHECKING:
+    import threading
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.session import Session
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.names import HostName
+
+
+class OpenHosts:
+    """Opens sessions, from the threads of a fan_out; each is its caller's to close, and so is what `close` finds open."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._open: dict[HostName, Session] = {}
+        self._left: set[HostName] = set()
+
+    def connect(self, declaration: HostDeclaration) -> Session:
+        """Open a host. Raises HostError."""
+        session = open_session_patiently(self._context, declaration)
+        self._open[declaration.name] = session
+        if declaration.name in self._left:  # its time ended while it was being reached
+            session.link.abort()
+        return session
+
+    def is_left(self, host: HostName) -> bool:
+        """Whether the host took too long: nothing more is to be begun there."""
+        return host in self._left
+
+    def patience(self, seconds: float, stop: threading.Event | None = None) -> Patience:
+        """So long for each host, which is then cut off."""
+        return Patience(seconds=seconds, abort=self._abort, tell=self._context.progress, stop=stop)
+
+    def close(self) -> None:
+        """Close what is open, except for hosts that were left behind: they are being cut off."""
+        for host, session in self._open.items():
+            if host not in self._left:
+                session.link.close()
+
+    def _abort(self, host: HostName) -> None:
+        self._left.add(host)
+        session = self._open.get(host)
+        if session is not None:
+            session.link.abort()
