@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pynvml
 import pytest
+
+from tests.lab_host.nvml_in_host import ask
 
 if TYPE_CHECKING:
     from tests.lab_fixtures import Lab, LabFactory
@@ -34,25 +34,6 @@ def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> La
     spec = tmp_path_factory.mktemp("spec") / "spec.yml"
     spec.write_text(SPEC, encoding="utf-8")
     return lab_factory(str(spec), shared=False)
-
-
-def ask(lab: Lab, host: str, expression: str, *, gpu: int = 0) -> Any:
-    """The value of an expression over pynvml's names on the host, or NVML's error number as a text."""
-    program = textwrap.dedent(f"""
-        import json, sys
-        sys.path.insert(0, "/tmp")
-        from pynvml import *
-        nvmlInit()
-        gpu = nvmlDeviceGetHandleByIndex({gpu})
-        try:
-            answer = {expression}
-        except NVMLError as error:
-            answer = str(error.value)
-        print(json.dumps(answer))
-    """)
-    if lab.ssh(host, "test -e /tmp/pynvml.py").returncode != 0:
-        lab.must(host, "cat > /tmp/pynvml.py", text=Path(pynvml.__file__).read_text(encoding="utf-8"))
-    return json.loads(lab.must(host, "/usr/bin/python3 -", text=program))
 
 
 @pytest.mark.parametrize(("host", "refused"), [("lax", False), ("strict", True)])

@@ -32,13 +32,15 @@ SPECS = ("mdev-pf", "mdev-vf", "vendor-vfio")  # T4 on R535, A40 on R570, L40S o
 
 
 class Host:
-    """The driver of kvm01 of a built-in spec, with no vGPU; what is made is made on its first GPU."""
+    """The driver of kvm01 of a built-in spec, with no vGPU; what is made is made on its first GPU. Its clock stands."""
 
     vm_uuid = "6a1f0000-0000-4000-8000-000000000001"
     mdev_uuid = "9e0d0000-0000-4000-8000-000000000001"
 
     def __init__(self, spec: str) -> None:
-        self.driver = Driver(host_state(load_spec(spec).host("kvm01"), boot_id="00000000-0000-4000-8000-00000000000b"))
+        self.clock_us = 1_795_300_000_000_000  # a whole second
+        state = host_state(load_spec(spec).host("kvm01"), boot_id="00000000-0000-4000-8000-00000000000b")
+        self.driver = Driver(state, clock_us=lambda: self.clock_us)
         with self.driver.reading() as state:
             self.version = state.driver_version
             self.gpus = sorted(state.gpus, key=lambda gpu: gpu.pci)
@@ -94,20 +96,31 @@ class Smi:
         self.state = folder / "state"
 
     def run(self, source: Host | str | None, *arguments: str) -> tuple[str, int]:
+        done = subprocess.run(
+            self._command(source, *arguments), env=self._env(), capture_output=True, check=False, timeout=30
+        )
+        assert done.stderr == b""
+        return done.stdout.decode("utf-8", "surrogateescape"), done.returncode
+
+    def first_lines(self, count: int, source: Host, *arguments: str) -> list[str]:
+        """Of a view that does not end."""
+        command = self._command(source, *arguments)
+        with subprocess.Popen(command, env=self._env(), stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(count)]
+            process.kill()
+        return lines
+
+    def _command(self, source: Host | str | None, *arguments: str) -> list[str]:
         if source is None:
             self.state.unlink(missing_ok=True)
         else:
             text = source if isinstance(source, str) else source.text
             self.state.write_text(text, encoding="ascii")
-        done = subprocess.run(
-            [sys.executable, "-I", str(self.script), *arguments],
-            env={PATH_VARIABLE: str(self.state), "LC_ALL": "C", "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            check=False,
-            timeout=30,
-        )
-        assert done.stderr == b""
-        return done.stdout.decode("utf-8", "surrogateescape"), done.returncode
+        return [sys.executable, "-I", str(self.script), *arguments]
+
+    def _env(self) -> dict[str, str]:
+        return {PATH_VARIABLE: str(self.state), "LC_ALL": "C", "PATH": "/usr/bin:/bin"}
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ def record(gpu: Gpu, now_us: int) -> None:
     for vgpu, use in zip(running, load.share_out(policies, asking), strict=True):
         if not vgpu.had or vgpu.had[-1].use != use:
             vgpu.had.append(Stretch(since_us=now_us, use=use))
-        while len(vgpu.had) > 1 and vgpu.had[1].since_us <= now_us - BUFFER_US - TICK_US:
+        while len(vgpu.had) > 1 and vgpu.had[1].since_us <= newest_tick_us(now_us) - BUFFER_US:
             del vgpu.had[0]
 
 

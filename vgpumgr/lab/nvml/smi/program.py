@@ -1,6 +1,7 @@
 """nvidia-smi, simulated: reads the lab driver's state and prints it in the real tool's formats.
 
     nvidia-smi [-i ID]              nvidia-smi vgpu [-i ID]
+                                    nvidia-smi vgpu -u [-i ID]          each second, until stopped
     nvidia-smi -L                   nvidia-smi vgpu -q [-i ID]
     nvidia-smi -q [-i ID]           nvidia-smi vgpu -s|-c [-v] [-i ID]
                                     nvidia-smi vgpu -ss|-sc [-i ID]
@@ -15,10 +16,11 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import gpus, scheduling, vgpus
+from . import gpus, scheduling, utilization, vgpus
 from .state import INVALID_ARGUMENT, SmiError, choose, read_state
 
 if TYPE_CHECKING:
@@ -34,17 +36,20 @@ _NAMES = {
     "--verbose": "-v",
     "--schedulerstate": "-ss",
     "--schedulercaps": "-sc",
+    "--utilization": "-u",
     "--help": "-h",
     "--id": "-i",
 }
+_EVERY_S = 1.0
 _WITH_VALUE = ("-i", *scheduling.OPTIONS)
 _NO_OPTION = "ERROR: Option {} is not recognized. Please run 'nvidia-smi -h'."
 _NO_COMBINATION = "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help."
 
 
 def run() -> None:
-    """The process: `nvidia-smi | head` ends without a word."""
+    """The process: `nvidia-smi | head` ends without a word, as does Ctrl-C."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(main(sys.argv[1:]))
 
 
@@ -57,6 +62,10 @@ def main(arguments: list[str]) -> int:
             return 0
         state = read_state()
         say("\n".join(request.view(state, choose(state, request.gpu))))
+        while request.view is utilization.show_columns:
+            time.sleep(_EVERY_S)
+            state = read_state()
+            say("\n".join(utilization.show_rows(state, choose(state, request.gpu))))
     except SmiError as error:
         say(error.text)
         return error.status & 0xFF
@@ -89,6 +98,7 @@ _VIEWS: Mapping[str, Callable[[State, list[Row]], list[str]]] = {
     "vgpu -s -v": partial(vgpus.show_type_blocks, creatable=False),
     "vgpu -c": partial(vgpus.show_types, creatable=True),
     "vgpu -c -v": partial(vgpus.show_type_blocks, creatable=True),
+    "vgpu -u": utilization.show_columns,
     "vgpu -ss": scheduling.show_state,
     "vgpu -sc": scheduling.show_caps,
     "vgpu -h": show_help,

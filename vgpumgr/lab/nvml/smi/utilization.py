@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .state import Row, State
 
+_FIRST_SIX = 550  # the branch from which -u has columns for the JPEG and the optical flow engine
+
 
 def gpu_util(gpu: Row, engine: str, unit: str = "%") -> str:
     """`engine` is sm or mem; N/A with MIG."""
@@ -19,3 +21,31 @@ def vgpu_util(state: State, vgpu: Row, engine: str, unit: str = "%") -> str:
     own = [use for use in state.uses if use["instance"] == vgpu["instance"]]
     thousandths = int(own[-1][engine]) if own else 0
     return str((thousandths + 500) // 1000) + unit
+
+
+def show_columns(state: State, gpus: list[Row]) -> list[str]:
+    """`vgpu -u`: the head, and the first rows. R550 and later have two engines more, which no load of the lab uses."""
+    more = [("jpg", "%"), ("ofa", "%")] if state.branch >= _FIRST_SIX else []
+    names = [("sm", "%"), ("mem", "%"), ("enc", "%"), ("dec", "%"), *more]
+    head = ["# gpu       vgpu" + "".join(f"{name:>7}" for name, _ in names)]
+    units = ["# Idx         Id" + "".join(f"{unit:>7}" for _, unit in names)]
+    return [*head, *units, *show_rows(state, gpus)]
+
+
+def show_rows(state: State, gpus: list[Row]) -> list[str]:
+    """One row per running vGPU; dashes for a GPU without any."""
+    count = 6 if state.branch >= _FIRST_SIX else 4
+    lines = []
+    for gpu in gpus:
+        running = [vgpu for vgpu in state.vgpus_of(gpu) if "vm_uuid" in vgpu]
+        for vgpu in running:
+            values = [vgpu_util(state, vgpu, engine, "") for engine in ("sm", "mem", "enc", "dec")]
+            values += ["0"] * (count - len(values))
+            lines.append(_row(gpu["index"], vgpu["instance"], values))
+        if not running:
+            lines.append(_row(gpu["index"], "-", ["-"] * count))
+    return lines
+
+
+def _row(index: str, instance: str, values: list[str]) -> str:
+    return f"{index:>5} {instance:>10}" + "".join(f"{value:>7}" for value in values)

@@ -1,0 +1,75 @@
+"""A process that runs all of the host program that speaks to NVML, over the real pynvml, and says which calls it made.
+
+Arguments: a root that looks like a host, and the PCI addresses of its GPUs. One JSON line: {function: [its answers]}, 0 for
+success, else NVML's error number.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+
+from vgpumgr.host.files import Root, Unknowns
+from vgpumgr.host.nvml import Wanted, read_nvml
+from vgpumgr.host.sample import sample
+from vgpumgr.host.scheduler import NvmlFailed, ask, opened, set_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.host.protocol import SchedulerSetting
+
+
+class Recorder:
+    """The binding, each call of it noted."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, list[int]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(pynvml, name)
+        if name == "_nvmlGetFunctionPointer":
+            return lambda symbol: self._noted(symbol, found(symbol))
+        return self._noted(name, found) if name.startswith("nvml") else found
+
+    def _noted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            try:
+                answer = function(*arguments)
+            except pynvml.NVMLError as error:
+                self.calls.setdefault(name, []).append(error.value)
+                raise
+            # What is called by its pointer answers with the number itself.
+            self.calls.setdefault(name, []).append(answer if name == "nvmlVgpuInstanceGetFbUsage" else 0)
+            return answer
+
+        return call
+
+
+def main(root: Root, gpus: list[str]) -> None:
+    nvml, unknown = Recorder(), Unknowns()
+    wanted = [Wanted(pci=pci, what=f"gpus[{at}]", types=True, vgpus=True) for at, pci in enumerate(gpus)]
+    read_nvml(lambda: nvml, wanted, unknown)
+    sample(root, lambda: nvml, {})
+    setting: SchedulerSetting = {
+        "policy": "equal-share",
+        "arr": None,
+        "averaging_factor": None,
+        "frequency_hz": None,
+        "time_slice_ns": None,
+    }
+    with opened(lambda: nvml):
+        for pci in gpus[1:]:  # an empty GPU
+            for api in (1, 2):
+                try:
+                    set_engine(nvml, ask(nvml, "nvmlDeviceGetHandleByPciBusId", pci), "graphics", setting, api=api)
+                except NvmlFailed:
+                    continue  # its number is noted
+    print(json.dumps(nvml.calls))  # noqa: T201 -- the answer
+
+
+if __name__ == "__main__":
+    main(Root(sys.argv[1]), sys.argv[2:])
