@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: install demo test soak lint docs bench lock clean
+.PHONY: install demo test test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -28,6 +28,10 @@ lint: install
 test: install lint
 	$(VENV)/bin/pytest tests/core tests/inventory -n 2 --cov=vgpumgr.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
 	$(VENV)/bin/pytest tests --ignore=tests/core --ignore=tests/inventory -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(PYTEST_ARGS)
+
+# The host program on this machine's own NVIDIA GPU: reads only, and says what it does not tell. Not a part of `make test`.
+test-gpu: install
+	$(VENV)/bin/pytest tests/gpu -m gpu -s $(PYTEST_ARGS)
 
 # docs/cli.md from the commands' own texts; a test fails where it is not what they say.
 docs: install
