@@ -34,6 +34,11 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     },
     "Look": {
         "discover": ("vgpumgr.cli.look", "discover", "The hosts' GPUs: board, framework, what is free."),
+        "export": (
+            "vgpumgr.cli.export",
+            "export",
+            "What was collected, as metrics for Prometheus: a file, or a server.",
+        ),
         "history": ("vgpumgr.cli.history", "history", "Who changed what, when, why, and what came of it."),
         "profiles": ("vgpumgr.cli.look", "profiles_command", "What can be asked for, and what fits now."),
         "render": ("vgpumgr.cli.look", "render", "The XML that libvirt is passed for a VM's vGPUs."),

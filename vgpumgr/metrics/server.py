@@ -62,7 +62,7 @@ def parse_address(text: str) -> Address:
 
 @contextmanager
 def on_address(address: Address) -> Iterator[tuple[socket.socket, str]]:
-    """A socket that listens there, and the page's URL. Raises ExportError."""
+    """A socket that listens there, and where the page is. Raises ExportError."""
     family = socket.AF_INET6 if address.ip.version == 6 else socket.AF_INET
     try:
         listener = socket.create_server((str(address.ip), address.port), family=family)
@@ -77,9 +77,9 @@ def on_address(address: Address) -> Iterator[tuple[socket.socket, str]]:
 
 @contextmanager
 def on_socket(path: Path) -> Iterator[tuple[socket.socket, str]]:
-    """A unix socket that listens at `path`, and where the page is, in words. Raises AlreadyRunning, ExportError."""
+    """A unix socket that listens at `path`, and where the page is. Raises AlreadyRunning, ExportError."""
     with socket_place.listening(path) as listener:
-        yield listener, f"http+unix://{path}{PATH}"
+        yield listener, f"{PATH} on the unix socket {path}"
 
 
 def serve(listener: socket.socket, page: Page, *, failed: Callable[[VgpumgrError], None]) -> None:
