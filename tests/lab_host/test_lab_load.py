@@ -41,6 +41,8 @@ virsh attach-device {vm} /tmp/device.xml --config
 """
 # A sample of time that lies wholly behind now: the first whose own beginning is a tick after it.
 READ = """
+import pynvml
+
 def samples(seen):
     try:
         return nvmlDeviceGetVgpuUtilization(gpu, seen)
@@ -60,7 +62,7 @@ def read():
 
 def used(s):
     size = ctypes.c_ulonglong()
-    nvmlVgpuInstanceGetFbUsage.__globals__["nvmlLib"].nvmlVgpuInstanceGetFbUsage(s.vgpuInstance, ctypes.byref(size))
+    pynvml.nvmlLib.nvmlVgpuInstanceGetFbUsage(s.vgpuInstance, ctypes.byref(size))
     return [s.smUtil.uiVal, s.memUtil.uiVal, s.encUtil.uiVal, s.decUtil.uiVal, size.value]
 """
 

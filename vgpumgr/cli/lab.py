@@ -181,10 +181,12 @@ def hold(layout: Layout, vm: str) -> None:
 @lab.command()
 @folder_option
 @click.argument("vm")
-@click.option("--sm", type=_PERCENT, help="Of the SMs (graphics and compute), percent of the whole GPU.")
-@click.option("--memory", type=_PERCENT, help="Of the memory's bandwidth, likewise.")
-@click.option("--encoder", type=_PERCENT, help="Of the video encoders, likewise.")
-@click.option("--decoder", type=_PERCENT, help="Of the video decoders, likewise.")
+@click.option(
+    "--sm", type=_PERCENT, metavar="PERCENT", help="Of the SMs (graphics and compute), percent of the whole GPU."
+)
+@click.option("--memory", type=_PERCENT, metavar="PERCENT", help="Of the memory's bandwidth, likewise.")
+@click.option("--encoder", type=_PERCENT, metavar="PERCENT", help="Of the video encoders, likewise.")
+@click.option("--decoder", type=_PERCENT, metavar="PERCENT", help="Of the video decoders, likewise.")
 @click.option(
     "--fb", "framebuffer", type=_Bytes(), help="Framebuffer in use: 2G, 512M, 64K or bytes; units are binary."
 )
