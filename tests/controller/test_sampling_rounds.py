@@ -1,0 +1,131 @@
+"""Rounds over simulated hosts: what the driver says is what is measured, and a bad host costs the others nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab_fixtures import SMALL
+from vgpumgr.controller import inventory_files, surroundings
+from vgpumgr.controller.sampling import SETTLE_S, Sampler
+from vgpumgr.core.names import HostName
+from vgpumgr.core.sampling import OFF, RUNNING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab_fixtures import Lab, LabFactory
+    from vgpumgr.controller.context import Context
+    from vgpumgr.core.sampling import Round
+
+pytestmark = pytest.mark.lab
+
+KVM01, KVM02 = HostName("kvm01"), HostName("kvm02")
+TWENTY_GB = 20 * (1 << 30) + 4096
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: LabFactory) -> Iterator[Lab]:
+    """vm01 and vm31 run with a load, vm02 has a vGPU and is off."""
+    lab = lab_factory(SMALL, shared=False)
+    for vm, profile in (("vm01", "24Q"), ("vm02", "4Q"), ("vm31", "4C")):
+        assert lab.run("attach", vm, "--profile", profile).returncode == 0
+    load(lab, "vm01", "--sm", "60", "--encoder", "10", "--fb", str(TWENTY_GB))
+    load(lab, "vm31", "--sm", "30", "--fb", "1G")
+    yield lab
+    lab.down()
+
+
+def load(lab: Lab, vm: str, *what: str) -> None:
+    lab.run("lab", "hold", vm)
+    done = lab.run("lab", "load", vm, *what)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def context(lab: Lab) -> Context:
+    inventory = inventory_files.load(Path(lab.env["VGPUMGR_INVENTORY"]), home=Path("/"), environ={})
+    return surroundings.make_context(inventory, check=True, progress=lambda _: None, warn=lambda _: None)
+
+
+def sampler(context: Context, *names: str, patience_s: float = 30) -> Sampler:
+    hosts = [host for name, host in context.inventory.hosts.items() if name in (names or (KVM01, KVM02))]
+    return Sampler(context, hosts, patience_s=patience_s)
+
+
+def by_host(rounds: tuple[Round, ...]) -> dict[str, Round]:
+    return {each.host: each for each in rounds}
+
+
+def test_the_first_round_measures_what_runs_and_says_what_is_off(context: Context) -> None:
+    with sampler(context) as rounds:
+        found = by_host(rounds.round())
+    [one] = found[KVM01].measured
+    assert (one.vgpu.vm, one.vgpu.slot, one.load.sm, one.load.encoder) == ("vm01", "vgpu0", 60, 10)
+    assert one.vgpu.framebuffer_used_bytes == TWENTY_GB
+    assert 1 <= one.seconds <= SETTLE_S + 2
+    [other] = found[KVM02].measured
+    assert (other.vgpu.vm, other.load.sm) == ("vm31", 30)
+    reading = found[KVM01].reading
+    assert reading is not None
+    states = {vgpu.vm: (vgpu.state, vgpu.load) for gpu in reading.gpus for vgpu in gpu.vgpus}
+    assert states["vm02"] == (OFF, None)
+    assert states["vm01"][0] == RUNNING
+
+
+def test_each_round_goes_on_where_the_last_one_ended_also_in_another_sampler(context: Context) -> None:
+    with sampler(context, KVM01) as rounds:
+        [first] = rounds.round()
+        time.sleep(2)
+        [second] = rounds.round()
+    time.sleep(2)
+    with Sampler(context, [context.inventory.hosts[KVM01]], {KVM01: second.cursor}) as later:
+        [third] = later.round()
+    ends = [row.measured[0].until_us for row in (first, second, third)]
+    starts = [row.measured[0].since_us for row in (first, second, third)]
+    assert [len(row.measured) for row in (first, second, third)] == [1, 1, 1]
+    assert starts[1:] == ends[:-1]
+
+
+def test_a_round_writes_nothing_and_leaves_libvirt_alone(lab: Lab, context: Context) -> None:
+    before = lab.revisions()
+    lab.control(KVM01, "fault", name="libvirtd-down")
+    try:
+        with sampler(context, KVM01) as rounds:
+            [found] = rounds.round()
+    finally:
+        lab.control(KVM01, "clear")
+    assert found.error is None
+    assert lab.revisions() == before
+
+
+def test_a_host_that_hangs_is_late_and_the_others_are_not(lab: Lab, context: Context) -> None:
+    lab.control(KVM02, "fault", name="ssh-hang")
+    try:
+        with sampler(context, patience_s=5) as rounds:
+            begun = time.monotonic()
+            found = by_host(rounds.round())
+            assert found[KVM01].error is None
+            assert found[KVM02].error in ("HostDeadline", "Unreachable")
+            assert found[KVM02].failure is not None
+            again = by_host(rounds.round())
+            assert again[KVM01].measured[0].since_us == found[KVM01].measured[-1].until_us
+            assert time.monotonic() - begun < 30
+    finally:
+        lab.control(KVM02, "clear")
+
+
+# The last one: it takes vm31's load with it.
+def test_a_host_that_was_gone_is_read_again_as_soon_as_it_is_back(lab: Lab, context: Context) -> None:
+    with sampler(context, KVM02) as rounds:
+        assert rounds.round()[0].error is None
+        lab.control(KVM02, "reboot")
+        seen = [rounds.round()[0] for _ in range(2)]
+        assert seen[-1].error is None
+        assert seen[-1].measured == ()  # nothing runs after a reboot
+        reading = seen[-1].reading
+        assert reading is not None
+        assert [vgpu.state for gpu in reading.gpus for vgpu in gpu.vgpus] == [OFF]
