@@ -1,0 +1,270 @@
+"""Many slots of many VMs brought to what somebody asks for, all at once: one connection and one look at each host.
+
+    result = bring(context, [Wanted(vm="vm01", profile=parse_profile("4Q")), Wanted(vm="vm02", profile=None)], check=False)
+    result.changed, result.slots[0].outcome, result.problems
+
+Nobody is asked: who calls has said what is to go. What fails, a VM or a host, is in the result and stops no other.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.controller import journaling
+from vgpumgr.controller.fan_out import fan_out
+from vgpumgr.controller.finding_vms import FoundVm, answer_of, ask, candidates, settle
+from vgpumgr.controller.host_run import HostRun, unit_result
+from vgpumgr.controller.open_hosts import OpenHosts
+from vgpumgr.core import detaching, jobs, listing, names, profiles, reconciling
+from vgpumgr.core.observed import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.finding_vms import Answer
+    from vgpumgr.controller.results import UnitResult
+    from vgpumgr.controller.session import Session
+    from vgpumgr.core.domain_xml import Domain
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.names import HostName, Slot, VmUuid
+    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.profiles import Profile
+
+HOST_DEADLINE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What one slot of a VM is to have: a profile, or nothing (None). `vm` is a name or UUID; `on`: where to look for it."""
+
+    vm: str
+    slot: Slot = names.DEFAULT_SLOT
+    profile: Profile | None
+    on: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotResult:
+    """What became of one of them: done, unchanged, would_change, or the outcome of its error.
+
+    `before` and `after` are the VM as it was found and as it is left (with check: as it would be), None where that is not
+    known or there is no such VM; `row` is what the slot has then. What was done is `changed` even where the host failed after it.
+    """
+
+    wanted: Wanted
+    outcome: str
+    changed: bool = False
+    host: HostName | None = None
+    vm: str
+    error: errors.VgpumgrError | None = None
+    before: Domain | None = None
+    after: Domain | None = None
+    row: listing.VgpuRow | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedResult:
+    """One row for each thing that was asked, in that order. `findings`: the controller's own."""
+
+    slots: tuple[SlotResult, ...]
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return any(slot.changed for slot in self.slots)
+
+    @property
+    def failed(self) -> tuple[SlotResult, ...]:
+        return tuple(slot for slot in self.slots if slot.error is not None)
+
+    @property
+    def problems(self) -> tuple[errors.VgpumgrError, ...]:
+        """Every error once, although a host that is down spoils many slots."""
+        return tuple({id(slot.error): slot.error for slot in self.slots if slot.error is not None}.values())
+
+
+def bring(
+    context: Context, wanted: Sequence[Wanted], *, check: bool, host_deadline_s: float = HOST_DEADLINE_S
+) -> WantedResult:
+    """Bring every slot to what is asked. With `check` nothing is changed anywhere. Raises UsageError only.
+
+    On each host what is to go goes first, since that makes room; the rest keeps its order.
+    """
+    for at, one in enumerate(wanted):
+        if any((one.vm, one.slot, one.on) == (other.vm, other.slot, other.on) for other in wanted[:at]):
+            raise _twice(one)
+    return _Bringing(context, check=check, host_deadline_s=host_deadline_s).go(wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placed:
+    """A wish whose VM was found, and the job that it comes to."""
+
+    wanted: Wanted
+    found: FoundVm
+    job: jobs.Give | jobs.Take
+
+    @property
+    def host(self) -> HostName:
+        return self.found.session.declaration.name
+
+    @property
+    def key(self) -> tuple[HostName, VmUuid, Slot]:
+        return self.host, self.job.uuid, self.job.slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HostEnd:
+    """How a host was found and how it was left, or would be."""
+
+    before: HostView
+    after: HostView
+
+
+class _Bringing:
+    def __init__(self, context: Context, *, check: bool, host_deadline_s: float) -> None:
+        self._context = context
+        self._check = check
+        self._deadline_s = host_deadline_s
+        self._run = reconciling.Run(by=context.by, at=context.now())
+        self._open = OpenHosts(context)
+        self._stop = threading.Event()
+        # Grow as jobs end, so that a host that fails half way has them too.
+        self._units: dict[HostName, list[UnitResult]] = {}
+        self._before: dict[HostName, HostView] = {}
+
+    def go(self, wanted: Sequence[Wanted]) -> WantedResult:
+        try:
+            placed = self._place_all(wanted, self._ask(wanted))
+            by_host: dict[HostName, list[_Placed]] = {}
+            for one in placed:
+                if isinstance(one, _Placed):
+                    by_host.setdefault(one.host, []).append(one)
+            hosts = [self._context.inventory.hosts[name] for name in by_host]
+            patience = self._open.patience(self._deadline_s, self._stop)
+            ends = {end.host: end for end in fan_out(hosts, lambda host: self._serve(by_host[host.name]), patience)}
+        finally:
+            self._open.close()
+        slots = [
+            one if isinstance(one, SlotResult) else self._result(one, ends[one.host].value, ends[one.host].error)
+            for one in placed
+        ]
+        return WantedResult(slots=tuple(slots), findings=journaling.findings(self._context))
+
+    def _ask(self, wanted: Sequence[Wanted]) -> dict[HostName, Answer]:
+        """Every host where any of the VMs may be, connected and asked for its VMs."""
+        hosts: dict[HostName, HostDeclaration] = {}
+        for one in wanted:
+            try:
+                hosts.update((host.name, host) for host in candidates(self._context, one.vm, one.on))
+            except errors.RequestError:
+                continue  # its own result will say so
+        self._context.progress(f"reading {next(iter(hosts)) if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
+        asked = list(hosts.values())
+        outcomes = fan_out(
+            asked, lambda host: ask(host, self._open.connect(host)), self._open.patience(self._deadline_s)
+        )
+        return {host.name: answer_of(host, outcome) for host, outcome in zip(asked, outcomes, strict=True)}
+
+    def _place_all(self, wanted: Sequence[Wanted], answers: Mapping[HostName, Answer]) -> list[_Placed | SlotResult]:
+        """A VM may be named twice, by its name and by its UUID: then the second is refused."""
+        found: list[_Placed | SlotResult] = []
+        for one in wanted:
+            placed = self._place(one, answers)
+            if isinstance(placed, _Placed) and any(
+                isinstance(other, _Placed) and other.key == placed.key for other in found
+            ):
+                placed = _refused(one, _twice(one))
+            found.append(placed)
+        return found
+
+    def _place(self, wanted: Wanted, answers: Mapping[HostName, Answer]) -> _Placed | SlotResult:
+        """The job that a wish comes to on the host of its VM, or its result where there is none."""
+        try:
+            hosts = candidates(self._context, wanted.vm, wanted.on)
+            found = settle(wanted.vm, [answers[host.name] for host in hosts], or_gone=wanted.profile is None)
+        except errors.VgpumgrError as error:
+            if wanted.profile is None and type(error) is errors.UnknownVm:
+                return _nowhere(wanted, error)
+            return _refused(wanted, error)
+        vm = names.VmName(found.name)
+        job: jobs.Give | jobs.Take
+        if wanted.profile is None:
+            job = jobs.Take(vm=vm, uuid=found.uuid, slot=wanted.slot)
+        else:
+            job = jobs.Give(vm=vm, uuid=found.uuid, slot=wanted.slot, wish=profiles.Wish(profile=wanted.profile))
+        return _Placed(wanted=wanted, found=found, job=job)
+
+    def _serve(self, placed: Sequence[_Placed]) -> _HostEnd:
+        """All jobs of one host. What ends them before their end is raised."""
+        todo = sorted((one.job for one in placed), key=lambda job: isinstance(job, jobs.Give))
+        with placed[0].found.session as session:
+            return self._plan(session, todo) if self._check else self._carry_out(session, todo)
+
+    def _plan(self, session: Session, todo: Sequence[jobs.Job]) -> _HostEnd:
+        view = self._look(session, session.observe())
+        units, after = reconciling.plan_jobs(view, session.declaration, todo, self._run)
+        self._units[session.declaration.name] = [unit_result(unit, "would_change") for unit in units]
+        return _HostEnd(before=view, after=after)
+
+    def _carry_out(self, session: Session, todo: Sequence[jobs.Job]) -> _HostEnd:
+        host = session.declaration.name
+        what = todo[0].subject if len(todo) == 1 else f"{len(todo)} slots"
+        view = self._look(session, session.lock(f"{todo[0].verb} {what}"))
+        run = HostRun(session, session.declaration, self._run, agreed=None)
+        self._units[host] = run.results
+        after = run.go(view, todo, stopped=lambda: self._stop.is_set() or self._open.is_left(host))
+        return _HostEnd(before=view, after=after)
+
+    def _look(self, session: Session, view: HostView) -> HostView:
+        detaching.guard_ledger(view)
+        self._before[session.declaration.name] = view
+        return session.with_saved(view)
+
+    def _result(self, placed: _Placed, end: _HostEnd | None, error: errors.VgpumgrError | None) -> SlotResult:
+        uuid = placed.found.uuid
+        unit = next((one for one in self._units.get(placed.host, ()) if one.unit.job == placed.job), None)
+        came_to = unit.outcome if unit else "failed"
+        failed = None if came_to == "unchanged" else (unit.error if unit else None) or error
+        before = end.before if end else self._before.get(placed.host)
+        plan = unit.unit.plan if unit else None
+        return SlotResult(
+            wanted=placed.wanted,
+            outcome=failed.outcome if failed else came_to,
+            changed=came_to in ("done", "would_change"),
+            host=placed.host,
+            vm=placed.found.name,
+            error=failed,
+            before=before.domain(uuid) if before else None,
+            after=end.after.domain(uuid) if end else None,
+            row=_row(end.after, placed) if end else None,
+            findings=placed.found.findings + (plan.findings if plan else ()),
+        )
+
+
+def _row(view: HostView, placed: _Placed) -> listing.VgpuRow | None:
+    """What the slot has; of several the newest, which stands last."""
+    of_slot = [row for row in listing.rows(view) if (row.vm_uuid, row.slot) == (placed.found.uuid, placed.wanted.slot)]
+    return of_slot[-1] if of_slot else None
+
+
+def _twice(wanted: Wanted) -> errors.UsageError:
+    return errors.UsageError(f"{wanted.vm} slot {wanted.slot} is named twice", hint="say once what it is to have")
+
+
+def _refused(wanted: Wanted, error: errors.VgpumgrError) -> SlotResult:
+    """What came to an end before its host was looked at."""
+    host = names.HostName(error.host) if isinstance(error, errors.HostError) else None
+    return SlotResult(wanted=wanted, outcome=error.outcome, host=host, vm=wanted.vm, error=error)
+
+
+def _nowhere(wanted: Wanted, error: errors.UnknownVm) -> SlotResult:
+    """All hosts were asked, and none knows the VM: it has no vGPU. It may be a slip, so it is told."""
+    text = f"{error.message}, so there is nothing to free" + (f"; {error.hint}" if error.hint else "")
+    found = Finding(kind="unknown-vm", host=None, vm=wanted.vm, slot=wanted.slot, text=text)
+    return SlotResult(wanted=wanted, outcome="unchanged", vm=wanted.vm, findings=(found,))
