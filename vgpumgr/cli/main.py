@@ -42,6 +42,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "history": ("vgpumgr.cli.history", "history", "Who changed what, when, why, and what came of it."),
         "profiles": ("vgpumgr.cli.look", "profiles_command", "What can be asked for, and what fits now."),
         "render": ("vgpumgr.cli.look", "render", "The XML that libvirt is passed for a VM's vGPUs."),
+        "top": ("vgpumgr.cli.top", "top", "Who uses how much of the GPUs now."),
     },
     "Set-up": {
         "inventory": ("vgpumgr.cli.inventory", "inventory", "Look after the inventory."),

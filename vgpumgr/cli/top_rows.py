@@ -1,0 +1,115 @@
+"""Rounds → what `top` shows, as values: a row for each vGPU, a total for each host; sorted, filtered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.exposition import running
+from vgpumgr.core.sampling import OFF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from fractions import Fraction
+
+    from vgpumgr.core.names import HostName
+    from vgpumgr.core.sampling import GpuReading, Load, Round, VgpuReading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One vGPU. `load` None: its VM is off, or there is no measure yet."""
+
+    host: HostName
+    gpu: GpuReading
+    vgpu: VgpuReading
+    load: Load | None
+
+    @property
+    def vm(self) -> str:
+        return self.vgpu.vm or self.vgpu.vm_uuid or ""
+
+    @property
+    def off(self) -> bool:
+        return self.vgpu.state == OFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """One host. `error` None: it was read. `sm`: the mean over its GPUs, in percent; bytes and numbers are sums."""
+
+    host: HostName
+    error: str | None
+    gpus: int
+    vgpus: int
+    running: int | None
+    sm: float | None
+    framebuffer_used_bytes: int | None
+    framebuffer_size_bytes: int | None
+
+
+def rows(rounds: Iterable[Round]) -> list[Row]:
+    """Every vGPU of the hosts that were read."""
+    found = []
+    for one in rounds:
+        if one.reading is None:
+            continue
+        # The same vGPU may have been measured twice in one round; the later one counts here.
+        loads = {(row.gpu, row.vgpu.instances): row.load for row in one.measured}
+        for gpu in one.reading.gpus:
+            for vgpu in gpu.vgpus:
+                load = loads.get((gpu.pci, vgpu.instances)) if vgpu.instances else None
+                found.append(Row(host=one.host, gpu=gpu, vgpu=vgpu, load=load))
+    return found
+
+
+def totals(rounds: Iterable[Round]) -> list[Total]:
+    return [_total(one) for one in rounds]
+
+
+def _total(one: Round) -> Total:
+    gpus: Sequence[GpuReading] = one.reading.gpus if one.reading else ()
+    sm = _sum([gpu.sm for gpu in gpus])
+    return Total(
+        host=one.host,
+        error=one.error if one.reading is None else None,
+        gpus=len(gpus),
+        vgpus=sum(len(gpu.vgpus) for gpu in gpus),
+        running=_sum([running(gpu) for gpu in gpus]),
+        sm=None if sm is None else sm / len(gpus),
+        framebuffer_used_bytes=_sum([gpu.framebuffer_used_bytes for gpu in gpus]),
+        framebuffer_size_bytes=_sum([gpu.framebuffer_size_bytes for gpu in gpus]),
+    )
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if values and len(known) == len(values) else None
+
+
+SORTS: dict[str, Callable[[Row], float | Fraction | None]] = {
+    "sm": lambda row: row.load.sm if row.load else None,
+    "fb": lambda row: row.vgpu.framebuffer_used_bytes,
+    "vm": lambda _row: None,
+    "host": lambda _row: None,
+    "bought": lambda row: row.vgpu.bought,
+}
+"""By what rows may be sorted: the largest first, unknown last; `vm` and `host` by name."""
+
+
+def arranged(found: Iterable[Row], sort: str, *, pattern: str = "", hide_off: bool = False) -> list[Row]:
+    """The rows whose VM, slot, host, GPU or type has `pattern` in it, in that order; alike ones by name."""
+    measure, words = SORTS[sort], pattern.casefold().split()
+    kept = [row for row in found if not (hide_off and row.off) and _matches(row, words)]
+
+    def order(row: Row) -> tuple[object, ...]:
+        value = measure(row)
+        place = (row.host, row.gpu.pci, row.vm) if sort == "host" else (row.vm, row.host, row.gpu.pci)
+        return (value is None, -(value or 0), *place, row.vgpu.slot or "", row.vgpu.vf or "", row.vgpu.uuid or "")
+
+    return sorted(kept, key=order)
+
+
+def _matches(row: Row, words: Iterable[str]) -> bool:
+    text = " ".join((row.vm, row.vgpu.slot or "", row.host, row.gpu.pci, row.vgpu.type_name or "")).casefold()
+    return all(word in text for word in words)
