@@ -60,7 +60,7 @@ def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 def show(settings: Settings, *, vm: str, on: str | None) -> int:
     """One VM: what it asked for, what it has, and what is odd about it."""
     from vgpumgr.cli.wiring import build_context
-    from vgpumgr.controller import report
+    from vgpumgr.controller import documents, report
     from vgpumgr.core import names, profiles
 
     found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
@@ -72,22 +72,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
             "uuid": found.domain.uuid,
             "host": found.view.snapshot.host,
             "state": found.domain.condition,
-            "claims": [
-                {
-                    "slot": claim.slot,
-                    "generation": claim.generation,
-                    "from": claim.origin,
-                    "state": claim.state,
-                    "by": claim.by,
-                    "at": claim.at,
-                    "asked": profiles.describe(claim.wish),
-                    "type_name": claim.binding.type_name,
-                    "gpu": claim.binding.gpu_uuid,
-                    "parent": claim.binding.parent,
-                    "uuid": claim.binding.uuid,
-                }
-                for claim in claims
-            ],
+            "claims": [documents.of_claim(claim) for claim in claims],
             "vgpus": [asdict(row) for row in found.rows],
         },
         "findings": [output.finding_json(finding) for finding in found.findings],

@@ -138,13 +138,9 @@ def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
 
 
 def finding_json(finding: Finding) -> dict[str, object]:
-    return {
-        "kind": finding.kind,
-        "host": finding.host,
-        "vm": finding.vm,
-        "slot": finding.slot,
-        "text": finding.text,
-    }
+    from vgpumgr.controller import documents
+
+    return documents.of_finding(finding)
 
 
 def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, str] | None = None) -> None:
@@ -195,12 +191,9 @@ def print_errors(
 
 
 def error_json(error: VgpumgrError) -> dict[str, object]:
-    return {
-        "error": type(error).__name__,
-        "message": error.message,
-        "hint": error.hint,
-        "details": list(error.details),
-    }
+    from vgpumgr.controller import documents
+
+    return documents.of_error(error)
 
 
 def style(settings: Settings, text: str, colour: str) -> str:

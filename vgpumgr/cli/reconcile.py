@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +16,7 @@ from vgpumgr.cli.options import common_options
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import FleetConsent, FleetPlan, ReconcileResult, UnitResult
+    from vgpumgr.controller.results import FleetConsent, FleetPlan, ReconcileResult
 
 # True of a host for as long as it is as it is: no news every night.
 _STANDING = frozenset({"will-not-start", "not-built", "granted"})
@@ -126,8 +126,10 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
     if settings.for_people:
         _print_for_people(settings, result, elapsed_s)
         return
+    from vgpumgr.controller import documents
+
     document = _document(result)
-    rows = [_row(host.host, unit) for host in result.hosts for unit in host.units]
+    rows = [documents.of_unit(host.host, unit) for host in result.hosts for unit in host.units]
     columns = ("host", "vm", "slot", "gpu", "outcome")
     output.print_rows(settings, document, rows, columns=columns, wide=(*columns, "error"), name="vm")
     if settings.output in ("json", "yaml"):
@@ -158,51 +160,8 @@ def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: fl
 
 
 def _document(result: ReconcileResult) -> dict[str, object]:
-    from vgpumgr.core import changes
+    from vgpumgr.controller import documents
 
-    plans = result.fleet.plans
-    document = {
-        "schema": "vgpumgr.plan/1" if result.check else "vgpumgr.change/1",
-        "changed": result.fleet.changed and (result.check or result.guard is None),
-        "outcomes": list(result.outcomes),
-        "fingerprint": result.fleet.fingerprint,
-        "findings": [
-            *(
-                {"kind": "inventory", "host": None, "vm": None, "slot": None, "text": str(finding)}
-                for finding in result.fleet.findings
-            ),
-            *(output.finding_json(finding) for plan in plans for finding in plan.findings),
-            *(output.finding_json(finding) for finding in result.findings),
-        ],
-        "drift": [asdict(row) for plan in plans for row in plan.drift],
-        "plan": [{"host": plan.host, **changes.as_json(step)} for plan in plans for step in plan.steps],
-        "errors": [
-            {"host": host, **output.error_json(error)}
-            for host, error in (*result.errors, *(((None, result.guard),) if result.guard else ()))
-        ],
-        "result": {
-            "hosts": [
-                {
-                    "name": host.host,
-                    "seconds": round(host.seconds, 3),
-                    "units": [_row(host.host, unit) for unit in host.units],
-                }
-                for host in result.hosts
-            ]
-        },
-    }
-    made: dict[str, object] = json.loads(json.dumps(document))
+    schema = "vgpumgr.plan/1" if result.check else "vgpumgr.change/1"
+    made: dict[str, object] = json.loads(json.dumps({"schema": schema, **documents.of_reconcile(result)}))
     return made
-
-
-def _row(host: str, result: UnitResult) -> dict[str, object]:
-    job = result.unit.job
-    return {
-        "host": host,
-        "vm": job.vm,
-        "slot": job.slot,
-        "gpu": job.gpu,
-        "why": job.why,
-        "outcome": result.outcome,
-        "error": None if result.error is None else output.error_json(result.error),
-    }
