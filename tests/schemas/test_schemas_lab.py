@@ -58,7 +58,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
 }
 
 # They print no object of their own: a shell's script, and the lab's, which are for the hand.
-WITHOUT = {"completion", *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "hold", "stop", "fault"))}
+WITHOUT = {"completion", *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "hold", "load", "stop", "fault"))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
