@@ -8,7 +8,18 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"paramiko", "cryptography", "libvirt", "jinja2", "yaml", "tabulate", "pynvml", "sqlalchemy"}
+HEAVY = {
+    "paramiko",
+    "cryptography",
+    "libvirt",
+    "jinja2",
+    "yaml",
+    "tabulate",
+    "pynvml",
+    "sqlalchemy",
+    "prometheus_client",
+    "rich",
+}
 _ASK = """
 import sys
 from vgpumgr.cli import main
@@ -35,7 +46,7 @@ def imported(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "command",
-    [(), ("attach",), ("list",), ("lab",), ("history",), ("install",)],
+    [(), ("attach",), ("list",), ("lab",), ("history",), ("install",), ("top",), ("export",)],
     ids=lambda words: " ".join(words) or "alone",
 )
 def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:

@@ -46,6 +46,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "profiles": (("profiles", HOST, "--fits"), "profiles", 0),
     "render": (("render", VM, *ON), "render", 0),
     "history": (("history",), "history", 0),
+    "top": (("top",), "top", 0),
     "inventory check": (("inventory", "check"), "inventory", 0),
     "scheduler show": (("scheduler", "show", HOST), "scheduler", 0),
     "scheduler set --check": (("scheduler", "set", *ON, *GPU, *FIXED, "--check"), "plan", 3),
@@ -57,8 +58,13 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "detach again": (("detach", VM, *ON), "change", 0),
 }
 
-# They print no object of their own: a shell's script, and the lab's, which are for the hand.
-WITHOUT = {"completion", *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "hold", "load", "stop", "fault"))}
+# They print no object of their own: a shell's script, Prometheus' page, and the lab's, which are for the hand.
+WITHOUT = {
+    "completion",
+    "export textfile",
+    "export prometheus",
+    *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "hold", "load", "stop", "fault")),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

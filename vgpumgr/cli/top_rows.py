@@ -36,7 +36,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """One host. `error` None: it was read. `sm`: the mean over its GPUs, in percent; bytes and numbers are sums."""
+    """One host. `error`: why it was not read, None where it was. `sm`: the mean over its GPUs, in percent; bytes and numbers are sums."""
 
     host: HostName
     error: str | None
@@ -72,7 +72,7 @@ def _total(one: Round) -> Total:
     sm = _sum([gpu.sm for gpu in gpus])
     return Total(
         host=one.host,
-        error=one.error if one.reading is None else None,
+        error=None if one.reading else _why(one),
         gpus=len(gpus),
         vgpus=sum(len(gpu.vgpus) for gpu in gpus),
         running=_sum([running(gpu) for gpu in gpus]),
@@ -80,6 +80,10 @@ def _total(one: Round) -> Total:
         framebuffer_used_bytes=_sum([gpu.framebuffer_used_bytes for gpu in gpus]),
         framebuffer_size_bytes=_sum([gpu.framebuffer_size_bytes for gpu in gpus]),
     )
+
+
+def _why(one: Round) -> str:
+    return one.failure.message.removeprefix(f"{one.host}: ") if one.failure else one.error or "no reason was given"
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

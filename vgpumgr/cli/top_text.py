@@ -79,7 +79,7 @@ def heads(totals: Sequence[Total], *, room: int | None = None) -> list[Cell]:
 def _head(total: Total) -> Cell:
     name = tidy(total.host)
     if total.error is not None:
-        return Cell(f"{name}  ? not read: {total.error}", "yellow")
+        return Cell(f"{name}  ? not read: {tidy(total.error)}", "yellow")
     used, size = gib(total.framebuffer_used_bytes), gib(total.framebuffer_size_bytes)
     gpus = f"{total.gpus} GPU{'' if total.gpus == 1 else 's'}"
     runs = output.cell(total.running)
