@@ -74,7 +74,7 @@ def _hostdev(device: Hostdev) -> dict[str, object]:
 
 
 def of_slot(slot: SlotResult) -> dict[str, object]:
-    """One row of a WantedResult. `device`: the VF's PCI address, or the mdev's UUID where there is no VF."""
+    """One row of a WantedResult. `device`: the VF's PCI address, or the mdev's UUID where there is no VF; `error`: its class."""
     row = slot.row
     return {
         "vm": slot.vm,
@@ -87,7 +87,7 @@ def of_slot(slot: SlotResult) -> dict[str, object]:
         "type": row.type_name if row else None,
         "outcome": slot.outcome,
         "changed": slot.changed,
-        "error": of_error(slot.error) if slot.error else None,
+        "error": type(slot.error).__name__ if slot.error else None,
     }
 
 

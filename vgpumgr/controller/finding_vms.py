@@ -177,8 +177,9 @@ def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
     unread = [str(answer.error) for answer in answers if answer.session is None]
     if not unread:
         return errors.UnknownVm(f"none of {len(answers)} hosts has a VM {vm!r}", hint=_suggestion(vm, known))
+    read = len(answers) - len(unread)
     return errors.VmNotSeen(
-        f"no VM {vm!r} on the {len(answers) - len(unread)} hosts that answered; {len(unread)} could not be asked",
+        f"no VM {vm!r} on the {read} host{'s' if read != 1 else ''} that answered; {len(unread)} could not be asked",
         details=unread,
         hint="bring those hosts back, or name the VM's host with --on",
     )

@@ -22,7 +22,7 @@ from vgpumgr.core import detaching, jobs, listing, names, profiles, reconciling
 from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.finding_vms import Answer
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.profiles import Profile
 
 HOST_DEADLINE_S = 300.0
+_NAMED = 8  # VMs in one line; of more only how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ class SlotResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedResult:
-    """One row for each thing that was asked, in that order. `findings`: the controller's own."""
+    """One row for each thing that was asked, in that order. `findings`: hosts that could not be asked, and the journal."""
 
     slots: tuple[SlotResult, ...]
     findings: tuple[Finding, ...] = ()
@@ -140,7 +141,8 @@ class _Bringing:
 
     def go(self, wanted: Sequence[Wanted]) -> WantedResult:
         try:
-            placed = self._place_all(wanted, self._ask(wanted))
+            answers = self._ask(wanted)
+            placed = self._place_all(wanted, answers)
             by_host: dict[HostName, list[_Placed]] = {}
             for one in placed:
                 if isinstance(one, _Placed):
@@ -154,7 +156,9 @@ class _Bringing:
             one if isinstance(one, SlotResult) else self._result(one, ends[one.host].value, ends[one.host].error)
             for one in placed
         ]
-        return WantedResult(slots=tuple(slots), findings=journaling.findings(self._context))
+        unread = [answer for answer in answers.values() if answer.session is None]
+        findings = [finding for answer in unread for finding in _not_asked(answer, placed)]
+        return WantedResult(slots=tuple(slots), findings=(*findings, *journaling.findings(self._context)))
 
     def _ask(self, wanted: Sequence[Wanted]) -> dict[HostName, Answer]:
         """Every host where any of the VMs may be, connected and asked for its VMs."""
@@ -243,7 +247,7 @@ class _Bringing:
             before=before.domain(uuid) if before else None,
             after=end.after.domain(uuid) if end else None,
             row=_row(end.after, placed) if end else None,
-            findings=placed.found.findings + (plan.findings if plan else ()),
+            findings=plan.findings if plan else (),
         )
 
 
@@ -251,6 +255,20 @@ def _row(view: HostView, placed: _Placed) -> listing.VgpuRow | None:
     """What the slot has; of several the newest, which stands last."""
     of_slot = [row for row in listing.rows(view) if (row.vm_uuid, row.slot) == (placed.found.uuid, placed.wanted.slot)]
     return of_slot[-1] if of_slot else None
+
+
+def _not_asked(answer: Answer, placed: Sequence[_Placed | SlotResult]) -> Iterator[Finding]:
+    """What a host that could not be asked leaves open about VMs that were found elsewhere: told once, however many they are."""
+    host = answer.host.name
+    vms = dict.fromkeys(
+        one.found.name
+        for one in placed
+        if isinstance(one, _Placed) and any(finding.host == host for finding in one.found.findings)
+    )
+    if vms:
+        which = ", ".join(vms) if len(vms) <= _NAMED else f"any of {len(vms)} VMs"
+        text = f"{answer.error} (so it is not known whether it has {which} too)"
+        yield Finding(kind="unreached", host=host, vm=None, slot=None, text=text)
 
 
 def _twice(wanted: Wanted) -> errors.UsageError:

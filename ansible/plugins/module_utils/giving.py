@@ -1,0 +1,92 @@
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The work of module vgpu: slots of VMs brought to what a task asks for."""
+
+from __future__ import annotations
+
+from ansible_collections.vgpumgr.kvm.plugins.module_utils.running import diff_of
+
+
+def vgpu(run):
+    """Module vgpu."""
+    from vgpumgr.controller import documents
+    from vgpumgr.controller.wanted import bring
+
+    one = run.params["name"] is not None
+    wanted = [_wanted(run.params, entry) for entry in ([run.params] if one else run.params["vms"] or [])]
+    found = bring(run.context(), wanted, check=run.check)
+    run.warnings += [row.text for row in (*found.findings, *(row for slot in found.slots for row in slot.findings))]
+    rows = [{**documents.of_slot(slot), "msg": _told(slot)} for slot in found.slots]
+    result = dict(rows[0]) if one else {"changed": found.changed, "msg": _summary(found), "vms": rows}
+    result.pop("outcome", None)
+    result["outcomes"] = list(dict.fromkeys(row["outcome"] for row in rows))
+    result["failed"] = bool(found.failed)
+    if run.diff:
+        result["diff"] = _definitions(found)
+    return result
+
+
+def _wanted(task, entry):
+    """One wish. What an entry of the list leaves out is the task's."""
+    from vgpumgr.controller.wanted import Wanted
+    from vgpumgr.core import names, profiles
+    from vgpumgr.errors import UsageError
+
+    # Ansible's own kind of text carries where it came from, which is no business of libvirt's.
+    slot, state, profile, host = (
+        task[key] if entry[key] is None else entry[key] for key in ("slot", "state", "profile", "host")
+    )
+    name = names.parse_vm_name(str(entry["name"]))
+    if state == "present" and not profile:
+        raise UsageError(f"{name}: no profile is given, and its state is to be present", hint="for example profile: 4Q")
+    return Wanted(
+        vm=name,
+        slot=names.parse_slot(str(slot)),
+        profile=profiles.parse_profile(str(profile)) if state == "present" else None,
+        on=None if host is None else str(host),
+    )
+
+
+def _told(slot):
+    """What became of one slot, in a sentence."""
+    from vgpumgr.controller import documents
+
+    if slot.error is not None:
+        return documents.error_text(slot.error)
+    name = f"{slot.vm} slot {slot.wanted.slot}"
+    if slot.row is None:
+        return {"done": f"{name} is free now", "would_change": f"{name} would be freed"}.get(
+            slot.outcome, f"{name} has no vGPU"
+        )
+    where = f"{slot.row.type_name} on {slot.row.vf or slot.row.gpu} of {slot.host}"
+    return {"done": f"{name} has got {where}", "would_change": f"{name} would get {where}"}.get(
+        slot.outcome, f"{name} has {where}"
+    )
+
+
+def _summary(found):
+    """For a list: how many were changed, and what failed; what several have in common is told once, below them."""
+    count = len(found.slots)
+    changed = sum(slot.changed for slot in found.slots)
+    if not found.failed:
+        return f"{changed} of {count} slots {'changed' if changed else 'differ: nothing to do'}"
+    alike = {}
+    for slot in found.failed:
+        alike.setdefault((slot.error.details, slot.error.hint), []).append(slot)
+    lines = [f"{len(found.failed)} of {count} slots failed, {changed} changed"]
+    for (details, hint), slots in alike.items():
+        lines += [f"{slot.vm} {slot.wanted.slot}: {slot.error.message}" for slot in slots]
+        lines += [f"  {line}" for line in details]
+        lines += [f"hint: {hint}"] if hint else []
+    return "\n".join(lines)
+
+
+def _definitions(found):
+    """Before and after of every VM that is changed, once."""
+    from vgpumgr.controller import documents
+
+    pairs = {(slot.host, slot.vm): slot for slot in reversed(found.slots) if slot.changed and slot.after is not None}
+    return [
+        diff_of(f"{vm} on {host}", documents.of_definition(slot.before), documents.of_definition(slot.after))
+        for (host, vm), slot in reversed(pairs.items())
+    ]

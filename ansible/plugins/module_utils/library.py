@@ -1,0 +1,37 @@
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether vgpumgr is there, and new enough, in the Python that runs this."""
+
+from __future__ import annotations
+
+import sys
+
+from ansible.module_utils.basic import missing_required_lib
+
+NEEDED = (0, 1, 0)
+
+
+def why_not():
+    """What is wrong with the vgpumgr of this Python, as a failed result; None where nothing is."""
+    try:
+        from vgpumgr import __version__
+        from vgpumgr.controller import wanted  # noqa: F401 -- what it needs in turn is missed here, not half way
+    except ImportError as error:
+        reason = f"({error}) {sys.executable} has no usable vgpumgr; Ansible and vgpumgr belong into one virtual environment."
+        return {"failed": True, "msg": f"{missing_required_lib('vgpumgr')} {reason}", "python": sys.executable}
+    if _numbers(__version__) < NEEDED:
+        least = ".".join(map(str, NEEDED))
+        msg = f"vgpumgr {__version__} of {sys.executable} is too old: this collection needs {least} or newer"
+        return {"failed": True, "msg": msg, "python": sys.executable}
+    return None
+
+
+def _numbers(version):
+    """0.1.0.dev3 → (0, 1, 0)."""
+    found = []
+    for part in version.split(".")[:3]:
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        found.append(int(digits))
+    return tuple(found)

@@ -1,0 +1,78 @@
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The work of module vgpu_reconcile: every hypervisor as the inventory declares it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from ansible_collections.vgpumgr.kvm.plugins.module_utils.running import diff_of
+
+
+def vgpu_reconcile(run):
+    """Module vgpu_reconcile."""
+    from vgpumgr.controller import documents, surroundings
+    from vgpumgr.controller import reconcile as use_case
+    from vgpumgr.controller.results import FleetConsent
+    from vgpumgr.errors import UsageError
+    from vgpumgr.store.only_one import only_one
+
+    params = run.params
+    confirmed = params["confirm"] or params["confirm_destroys"] is not None
+    options = use_case.ReconcileOptions(
+        limit=tuple(map(str, params["limit"])),
+        confirm_destroys=params["confirm_destroys"],
+        host_deadline_s=params["deadline"],
+    )
+
+    def ask(fleet):
+        if not confirmed:
+            raise UsageError(
+                "this plan takes something away, and nobody said that it may; nothing was changed",
+                details=_taken(fleet),
+                hint="look at it with --check --diff, then say confirm: true",
+            )
+
+    context = run.context()
+    with nullcontext() if run.check else only_one(surroundings.store_path(), context.by):
+        found = use_case.reconcile(context, options, FleetConsent(check=run.check, show=lambda _fleet: None, ask=ask))
+    result = documents.of_reconcile(found)
+    run.warnings += [str(row) for row in found.fleet.findings]
+    run.warnings += [row.text for plan in found.fleet.plans for row in plan.findings]
+    run.warnings += [row.text for row in found.findings]
+    if run.check and found.fleet.takes_away and not confirmed and found.guard is None:
+        taken = "; ".join(_taken(found.fleet))
+        run.warnings.append(f"this plan takes something away ({taken}): without check mode it wants confirm: true")
+    done = [unit.outcome for host in found.hosts for unit in host.units]
+    changed = sum(outcome in ("done", "would_change") for outcome in done)
+    result["changed"] = bool(changed)
+    result["failed"] = bool(found.problems)
+    lines = [f"{changed} of {len(done)} jobs {'changed' if changed else 'differ: nothing to do'}"]
+    lines += [f"{host}: {unit.unit.job.subject}: {documents.error_text(unit.error)}" for host, unit in found.failed]
+    lines += [documents.error_text(error) for _host, error in found.errors]
+    lines += [documents.error_text(found.guard)] if found.guard else []
+    result["msg"] = "\n".join(lines)
+    if run.diff:
+        result["diff"] = [_drift(plan) for plan in found.fleet.plans if plan.drift]
+    return result
+
+
+def _taken(fleet):
+    """What would go, a line for each step."""
+    return [
+        f"{plan.host}: {unit.job.subject}: {step.verb}"
+        for plan in fleet.plans
+        for unit in plan.units
+        if unit.plan is not None
+        for step in unit.plan.takes_away
+    ]
+
+
+def _drift(plan):
+    """What a host's plan brings in line: found against wanted, by VM or GPU, slot and field."""
+    before, after = {}, {}
+    for row in plan.drift:
+        whose = " ".join(part for part in (row.vm, row.slot) if part) or f"GPU {row.gpu}"
+        before.setdefault(whose, {})[row.field] = row.found
+        after.setdefault(whose, {})[row.field] = row.wanted
+    return diff_of(plan.host, before, after)

@@ -1,0 +1,72 @@
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a task's options to calls of vgpumgr.controller, and from what it returns to a task's result. No text is parsed.
+
+Whoever calls has looked at library.why_not before. A refusal or an unreachable host is a failed result, never an exception.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass
+class Run:
+    """One task: its options, its modes, and where its progress is told. `sources`: what Ansible was given with -i."""
+
+    params: dict
+    check: bool
+    diff: bool
+    tell: Callable[[str], None] = print
+    sources: tuple = ()
+    warnings: list = field(default_factory=list)
+
+    def context(self):
+        """Vgpumgr's own, for the inventory of this task."""
+        from vgpumgr.controller import surroundings
+
+        inventory = surroundings.load_inventory(self.params["inventory"] or self._given())
+        return surroundings.make_context(inventory, check=self.check, progress=self.tell, warn=self.warnings.append)
+
+    def _given(self):
+        """The one inventory that Ansible was given, where it is of the kind that vgpumgr reads."""
+        if len(self.sources) != 1:
+            return None
+        (source,) = map(str, self.sources)
+        is_ours = os.path.isdir(source) or (os.path.isfile(source) and source.endswith((".yml", ".yaml")))
+        return os.path.abspath(source) if is_ours else None
+
+
+def caught(work, run):
+    """The work's result, with the run's warnings; a failed one where vgpumgr raised one of its errors."""
+    from vgpumgr.controller import documents
+    from vgpumgr.errors import VgpumgrError
+
+    try:
+        result = work(run)
+    except VgpumgrError as error:
+        result = {
+            "failed": True,
+            "changed": False,
+            "msg": documents.error_text(error),
+            "outcomes": [error.outcome],
+            "error": type(error).__name__,
+        }
+    if run.warnings:
+        result["warnings"] = list(dict.fromkeys(run.warnings))
+    return result
+
+
+def diff_of(what, before, after):
+    """Two values as Ansible shows a difference: as YAML."""
+    import yaml
+
+    def text(value):
+        return yaml.safe_dump(value, sort_keys=False)
+
+    return {"before_header": what, "after_header": what, "before": text(before), "after": text(after)}

@@ -1,0 +1,51 @@
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options of every module, for the module itself and for its action plugin: what AnsibleModule and validate_argument_spec take."""
+
+from __future__ import annotations
+
+from ansible.module_utils.basic import env_fallback
+
+_INVENTORY = {"type": "path", "fallback": (env_fallback, ["VGPUMGR_INVENTORY"])}
+
+VGPU = {
+    "argument_spec": {
+        "name": {"type": "str"},
+        "slot": {"type": "str", "default": "vgpu0"},
+        "profile": {"type": "str"},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "host": {"type": "str"},
+        "vms": {
+            "type": "list",
+            "elements": "dict",
+            "options": {
+                "name": {"type": "str", "required": True},
+                "slot": {"type": "str"},
+                "profile": {"type": "str"},
+                "state": {"type": "str", "choices": ["present", "absent"]},
+                "host": {"type": "str"},
+            },
+        },
+        "inventory": _INVENTORY,
+    },
+    "mutually_exclusive": [("name", "vms")],
+    "required_one_of": [("name", "vms")],
+}
+
+VGPU_INFO = {
+    "argument_spec": {
+        "name": {"type": "str"},
+        "host": {"type": "str"},
+        "inventory": _INVENTORY,
+    },
+}
+
+VGPU_RECONCILE = {
+    "argument_spec": {
+        "limit": {"type": "list", "elements": "str", "default": []},
+        "confirm": {"type": "bool", "default": False},
+        "confirm_destroys": {"type": "int"},
+        "deadline": {"type": "int", "default": 300},
+        "inventory": _INVENTORY,
+    },
+}
