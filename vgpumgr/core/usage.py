@@ -45,27 +45,19 @@ class EngineTally:
 class Tally:
     """What was measured of one vGPU; grows by `count` and `add`.
 
-    `observed_us`: measured at all. `bought_us`: the time for which the share that was bought is known, `bought` that share
+    `observed_us`: measured at all. `engines` in the order of ENGINES. `bought_us`: the time for which the share that was bought is known, `bought` that share
     times it. Framebuffer in bytes: the most and the last that was used, and the last size; None: never told.
     """
 
     samples: int = 0
     observed_us: int = 0
-    sm: EngineTally = field(default_factory=EngineTally)
-    memory: EngineTally = field(default_factory=EngineTally)
-    encoder: EngineTally = field(default_factory=EngineTally)
-    decoder: EngineTally = field(default_factory=EngineTally)
+    engines: tuple[EngineTally, ...] = field(default_factory=lambda: tuple(EngineTally() for _ in ENGINES))
     bought_us: int = 0
     bought: int = 0
     framebuffer_max: int | None = None
     framebuffer_last: int | None = None
     framebuffer_size: int | None = None
     last_us: int = 0
-
-    @property
-    def engines(self) -> tuple[EngineTally, ...]:
-        """In the order of ENGINES."""
-        return self.sm, self.memory, self.encoder, self.decoder
 
     @property
     def bought_share(self) -> float | None:
@@ -124,24 +116,30 @@ def fold(rounds: Iterable[Round]) -> dict[VgpuKey, dict[int, Tally]]:
     """What these rounds measured, by vGPU and by quarter of an hour since the epoch."""
     folded: dict[VgpuKey, dict[int, Tally]] = {}
     for one in rounds:
-        for key, measure in measures(one.host, one.measured).items():
+        for key, found in measures(one.host, one.measured).items():
             tallies = folded.setdefault(key, {})
-            for bucket, since_us, until_us in split(measure.since_us, measure.until_us):
-                tally = tallies.get(bucket)
-                if tally is None:
-                    tally = tallies[bucket] = Tally()
-                tally.count(measure, since_us, until_us)
+            for measure in found:
+                for bucket, since_us, until_us in split(measure.since_us, measure.until_us):
+                    tally = tallies.get(bucket)
+                    if tally is None:
+                        tally = tallies[bucket] = Tally()
+                    tally.count(measure, since_us, until_us)
     return folded
 
 
-def measures(host: HostName, measured: Iterable[Measured]) -> dict[VgpuKey, Measure]:
-    """One for each key. Several vGPUs that nothing tells apart (no VM known) are one series: their sum."""
-    found: dict[VgpuKey, Measure] = {}
+def measures(host: HostName, measured: Iterable[Measured]) -> dict[VgpuKey, list[Measure]]:
+    """What is to be counted for each key. Several vGPUs that nothing tells apart (no VM known) are one: their sum.
+
+    Those are measured over the same time; one after the other are two measures of one vGPU.
+    """
+    found: dict[VgpuKey, list[Measure]] = {}
     for row in measured:
-        key = key_of(host, row.gpu, row.vgpu)
+        rows = found.setdefault(key_of(host, row.gpu, row.vgpu), [])
         measure = _measure(row)
-        before = found.get(key)
-        found[key] = measure if before is None else _together(before, measure)
+        if rows and measure.since_us < rows[-1].until_us and rows[-1].since_us < measure.until_us:
+            rows[-1] = _together(rows[-1], measure)
+        else:
+            rows.append(measure)
     return found
 
 

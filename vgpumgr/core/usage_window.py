@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.usage import BUCKET_US, ENGINES, Tally
+from vgpumgr.core.usage import BUCKET_US, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from vgpumgr.core.sampling import VgpuKey
 
 CELLS = 24
@@ -51,31 +49,30 @@ def window(since_us: int, until_us: int) -> Window:
     return Window(first=first, last=last, per_cell=per_cell, until_us=until_us)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One vGPU in a window: all in all, and by cell. The rest is as it was last told. Grows by `add`."""
+    """One vGPU in a window, by the cells in which anything was measured. The rest is as it was last told."""
 
     key: VgpuKey
     vm_uuid: str | None
     type_name: str | None
     origin: str | None
-    total: Tally = field(default_factory=Tally)
-    cells: dict[int, list[int]] = field(default_factory=dict)
+    cells: dict[int, Tally] = field(default_factory=dict)
 
     def add(self, cell: int, tally: Tally) -> None:
-        self.total.add(tally)
-        sums = self.cells.get(cell)
-        if sums is None:
-            sums = self.cells[cell] = [0] * (2 * len(ENGINES))
-        for index, engine in enumerate(tally.engines):
-            sums[2 * index] += engine.seen_us
-            sums[2 * index + 1] += engine.busy
+        """Put a bucket's tally, which is then this one's own, into its cell."""
+        there = self.cells.setdefault(cell, tally)
+        if there is not tally:
+            there.add(tally)
 
-    def means(self, engine: str, cells: int) -> Sequence[float | None]:
-        """Percent by cell; None: nothing was measured in it."""
-        index = 2 * ENGINES.index(engine)
-        found: list[float | None] = []
-        for cell in range(cells):
-            seen, busy = self.cells.get(cell, (0,) * (index + 2))[index : index + 2]
-            found.append(busy / seen if seen else None)
-        return found
+    def total(self) -> Tally:
+        """All in all."""
+        total = Tally()
+        for tally in self.cells.values():
+            total.add(tally)
+        return total
+
+    def means(self, engine: int, cells: int) -> tuple[float | None, ...]:
+        """Percent by cell; None: nothing was measured in it. `engine` as in ENGINES."""
+        found = (self.cells.get(cell) for cell in range(cells))
+        return tuple(None if tally is None else tally.engines[engine].mean for tally in found)

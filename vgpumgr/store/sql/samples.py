@@ -6,6 +6,7 @@ is counted twice.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -41,8 +42,7 @@ def add(path: Path, rounds: Sequence[Round], every_s: float | None) -> None:
     with file.transaction(path, SCHEMA) as connection:
         if folded:
             _merge(connection, _count(connection, folded, described))
-        for one in rounds:
-            _put_host(connection, one)
+        _put_hosts(connection, rounds)
         put = sqlite.insert(COLLECTOR).values(id=1, every_s=every_s)
         connection.execute(put.on_conflict_do_update(index_elements=["id"], set_={"every_s": every_s}))
 
@@ -96,11 +96,12 @@ def usage(path: Path, window: Window, *, vm: str | None, host: str | None) -> li
         )
         if vm is not None or host is not None:
             inside = inside.where(BUCKET.c.series.in_(chosen.with_only_columns(SERIES.c.id).scalar_subquery()))
-        for row in connection.execute(inside):
-            series = found.get(row[1])
-            if series is not None:
-                series.add(((row[0] >> SERIES_BITS) - window.first) // window.per_cell, _tally(row))
-    return [series for series in found.values() if series.total.samples]
+        for rows in connection.execute(inside).partitions(_TOGETHER):
+            for row in rows:
+                series = found.get(row[1])
+                if series is not None:
+                    series.add(((row[0] >> SERIES_BITS) - window.first) // window.per_cell, _tally(row))
+    return [series for series in found.values() if series.cells]
 
 
 def _count(
@@ -145,28 +146,31 @@ def _merge(connection: sa.Connection, tallies: Mapping[int, Tally]) -> None:
     connection.execute(put, [_row(number, merged[number]) for number in ids])
 
 
-def _put_host(connection: sa.Connection, one: Round) -> None:
-    values = {"at": one.at, "cursor": forms.cursor_to_json(one.cursor), "round": forms.to_json(one)}
-    put = sqlite.insert(HOST).values(name=one.host, **values)
-    connection.execute(put.on_conflict_do_update(index_elements=["name"], set_=values))
-    if one.error is not None:
-        count = sqlite.insert(HOST_ERROR).values(host=one.host, error=one.error, rounds=1)
-        more = {"rounds": HOST_ERROR.c.rounds + 1}
-        connection.execute(count.on_conflict_do_update(index_elements=["host", "error"], set_=more))
+def _put_hosts(connection: sa.Connection, rounds: Sequence[Round]) -> None:
+    """The last round of each host, and how often each of its errors was met."""
+    for name, last in {one.host: one for one in rounds}.items():
+        values = {"at": last.at, "cursor": forms.cursor_to_json(last.cursor), "round": forms.to_json(last)}
+        put = sqlite.insert(HOST).values(name=name, **values)
+        connection.execute(put.on_conflict_do_update(index_elements=["name"], set_=values))
+    for (host, error), count in Counter((one.host, one.error) for one in rounds if one.error is not None).items():
+        put = sqlite.insert(HOST_ERROR).values(host=host, error=error, rounds=count)
+        more = {"rounds": HOST_ERROR.c.rounds + count}
+        connection.execute(put.on_conflict_do_update(index_elements=["host", "error"], set_=more))
 
 
 def _key(row: sa.RowMapping) -> VgpuKey:
     return VgpuKey(*(row[name] for name in VgpuKey._fields))
 
 
-def _tally(row: sa.Row[Any]) -> Tally:
+def _tally(row: Sequence[Any]) -> Tally:
     """A bucket's row, whose columns are in the table's order."""
-    values: tuple[Any, ...] = tuple(row)
-    engines = [
-        EngineTally(values[index], values[index + 1], histogram.unpack(values[index + 2]))
-        for index in range(_ENGINES_AT, _ENGINES_END, 3)
-    ]
-    return Tally(*values[2:_ENGINES_AT], *engines, *values[_ENGINES_END:])
+    engines = tuple(
+        [
+            EngineTally(row[index], row[index + 1], histogram.unpack(row[index + 2]))
+            for index in range(_ENGINES_AT, _ENGINES_END, 3)
+        ]
+    )
+    return Tally(row[2], row[3], engines, *row[_ENGINES_END:])
 
 
 def _row(number: int, tally: Tally) -> dict[str, object]:
