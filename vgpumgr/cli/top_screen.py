@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -27,6 +29,8 @@ class Screen:
     """A context manager: inside it the other screen is shown, afterwards the first one again, with its cursor."""
 
     def __init__(self, *, colour: bool) -> None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a name that the terminal's character set lacks
         self._console = Console(no_color=not colour, highlight=False, markup=False, emoji=False)
         self._live: Live | None = None
 
