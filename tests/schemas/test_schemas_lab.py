@@ -147,6 +147,7 @@ def test_a_dead_host_is_in_the_object_of_those_that_answer(site: Site, tmp_path:
         "discover": ["discover"],
         "plan": ["plan"],
         "scheduler": ["scheduler", "show"],
+        "top": ["top"],
     }.items():
         ran = vgpumgr(site.lab, "-i", str(inventory), "-o", "json", *words, code=4)
         document = Ran(arguments=ran.arguments, code=4, out=ran.out, err="").document
