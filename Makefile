@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: install demo test test-gpu soak lint docs bench lock clean
+.PHONY: install demo test test-collection test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -15,8 +15,8 @@ demo: install
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash tools/demo.sh
 
 lint: install
-	$(VENV)/bin/ruff check vgpumgr tests benchmarks tools
-	$(VENV)/bin/ruff format --check vgpumgr tests benchmarks tools
+	$(VENV)/bin/ruff check vgpumgr tests benchmarks tools ansible
+	$(VENV)/bin/ruff format --check vgpumgr tests benchmarks tools ansible
 	$(VENV)/bin/mypy
 	$(VENV)/bin/mypy --python-version 3.10 --cache-dir .mypy_cache/host vgpumgr/host
 	$(VENV)/bin/vermin --target=3.9- --no-tips --violations --quiet vgpumgr/host
@@ -32,6 +32,11 @@ test: install lint
 # The host program on this machine's own NVIDIA GPU: reads only, and says what it does not tell. Not a part of `make test`.
 test-gpu: install
 	$(VENV)/bin/pytest tests/gpu -m gpu -s $(PYTEST_ARGS)
+
+# The Ansible collection, built and installed, judged by Ansible's own tools. What ansible-test wants of PyPI is taken once and kept
+# in .cache/collection; after that no network is used.
+test-collection: install
+	$(VENV)/bin/pytest tests/collection -m collection --durations=5 $(PYTEST_ARGS)
 
 # docs/cli.md from the commands' own texts; a test fails where it is not what they say.
 docs: install

@@ -25,6 +25,7 @@ attributes:
     support: full
     platforms: posix
   action_group:
+    description: Takes the defaults that C(module_defaults) gives to the group.
     support: full
     membership:
       - vgpumgr.kvm.vgpumgr

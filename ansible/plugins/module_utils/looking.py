@@ -36,7 +36,7 @@ def _rows(seen, only):
 
     from vgpumgr.core import listing
 
-    return [asdict(row) for view, _ in seen for row in listing.rows(view) if only is None or row.vm_uuid in only]
+    return [asdict(row) for view, _domains in seen for row in listing.rows(view) if only is None or row.vm_uuid in only]
 
 
 def _vm(view, domain):
