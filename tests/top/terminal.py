@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 30.0
@@ -105,18 +105,16 @@ class Display:
 class Terminal:
     """A context manager: `argv` on a terminal of its own, killed at the end if it is still there."""
 
-    def __init__(self, argv: Sequence[str], *, height: int = 24, width: int = 120, **env: str) -> None:
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str] | None = None, *, height: int = 24, width: int = 120
+    ) -> None:
         self.display = Display(height, width)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.master, self.slave = pty.openpty()
         self.resize(height, width)
         self.before = termios.tcgetattr(self.slave)
-        self._env = {
-            "PATH": "/usr/bin:/bin",
-            "TERM": "xterm-256color",
-            "PYTHONPATH": str(ROOT),
-            "LC_ALL": "C.UTF-8",
-        } | env
+        usual = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
+        self._env = {**usual, **(env or {}), "TERM": "xterm-256color"}
         self.pid = os.fork()
         if self.pid == 0:
             self._become(argv)

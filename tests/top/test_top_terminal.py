@@ -147,7 +147,7 @@ def test_arrows_and_pages_scroll() -> None:
 
 def test_a_terminal_that_knows_ascii_only_gets_bars_of_it() -> None:
     """And a name that it cannot show does not end the program."""
-    with Terminal([*LIVE, "moving"], PYTHONIOENCODING="latin-1") as terminal:
+    with Terminal([*LIVE, "moving"], {"PYTHONIOENCODING": "latin-1"}) as terminal:
         terminal.until("\nvm02")
         (row,) = [line for line in terminal.display.lines if line.startswith("vm02")]
         assert "#####  " in row
@@ -157,7 +157,7 @@ def test_a_terminal_that_knows_ascii_only_gets_bars_of_it() -> None:
 
 
 def test_colour_is_left_out_where_it_is_not_wanted() -> None:
-    with Terminal([*LIVE, "moving"]) as coloured, Terminal([*LIVE, "moving"], NO_COLOR="1") as plain:
+    with Terminal([*LIVE, "moving"]) as coloured, Terminal([*LIVE, "moving"], {"NO_COLOR": "1"}) as plain:
         coloured.until("\nvm02")
         plain.until("\nvm02")
         assert (coloured.display.coloured, plain.display.coloured) == (True, False)
@@ -165,7 +165,9 @@ def test_colour_is_left_out_where_it_is_not_wanted() -> None:
 
 def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again() -> None:
     """Under a real shell with job control."""
-    with Terminal(["/bin/bash", "--norc", "--noprofile", "-i"], PS1="prompt> ", HISTFILE="/dev/null") as terminal:
+    with Terminal(
+        ["/bin/bash", "--norc", "--noprofile", "-i"], {"PS1": "prompt> ", "HISTFILE": "/dev/null"}
+    ) as terminal:
         terminal.until("prompt>")
         terminal.press(f"{' '.join(LIVE)} moving\n")
         terminal.until(lambda display: display.other and "\nvm02" in display.text)

@@ -34,7 +34,10 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One screen: lines, then a table of COLUMNS, then a line. Without rows and with `lines` only, a page of text."""
+    """One screen: lines, then a table of COLUMNS where there are rows, then `foot`.
+
+    `page`: how many rows fit. `count`: how many there are, the ones above and below the screen with them.
+    """
 
     lines: tuple[Cell, ...]
     rows: tuple[tuple[Cell, ...], ...]
