@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpumgr.cli import candidates
 from vgpumgr.cli.options import settings_of
+from vgpumgr.cli.sizes import Bytes
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,20 +36,6 @@ folder_option = click.option(
 
 
 _PERCENT = click.FloatRange(0, 100)
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
-
-
-class _Bytes(click.ParamType[int]):
-    """A number of bytes, exactly: 2G, 1.5G, 512M or 21474836481."""
-
-    name = "SIZE"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:i?B)?", str(value), re.IGNORECASE | re.ASCII)
-        size = Fraction(found[1]) * 2 ** _UNITS[found[2].upper()] if found else None
-        if size is None or size.denominator != 1:
-            self.fail(f"no number of bytes: {value!r}; write one of: 2G 512M 64K, or bytes", param, ctx)
-        return int(size)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -187,9 +172,7 @@ def hold(layout: Layout, vm: str) -> None:
 @click.option("--memory", type=_PERCENT, metavar="PERCENT", help="Of the memory's bandwidth, likewise.")
 @click.option("--encoder", type=_PERCENT, metavar="PERCENT", help="Of the video encoders, likewise.")
 @click.option("--decoder", type=_PERCENT, metavar="PERCENT", help="Of the video decoders, likewise.")
-@click.option(
-    "--fb", "framebuffer", type=_Bytes(), help="Framebuffer in use: 2G, 512M, 64K or bytes; units are binary."
-)
+@click.option("--fb", "framebuffer", type=Bytes(), help="Framebuffer in use: 2G, 512M, 64K or bytes; units are binary.")
 @click.option("--device", metavar="UUID|VF", help="This one of VM's vGPUs only.  [default: each that it holds]")
 def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> None:
     """Say what the guest of a held VM wants: it gets of that what the GPU's scheduler gives it.

@@ -33,6 +33,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "show": ("vgpumgr.cli.look", "show", "One VM: what it asked for, what it has, what is odd."),
     },
     "Look": {
+        "collect": ("vgpumgr.cli.collect", "collect", "Keep what every VM uses: once, or every 10 s."),
         "discover": ("vgpumgr.cli.look", "discover", "The hosts' GPUs: board, framework, what is free."),
         "export": (
             "vgpumgr.cli.export",
@@ -43,6 +44,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "profiles": ("vgpumgr.cli.look", "profiles_command", "What can be asked for, and what fits now."),
         "render": ("vgpumgr.cli.look", "render", "The XML that libvirt is passed for a VM's vGPUs."),
         "top": ("vgpumgr.cli.top", "top", "Who uses how much of the GPUs now."),
+        "usage": ("vgpumgr.cli.usage", "usage", "What every VM used, beside what was bought for it."),
     },
     "Set-up": {
         "inventory": ("vgpumgr.cli.inventory", "inventory", "Look after the inventory."),

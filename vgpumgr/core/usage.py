@@ -1,5 +1,7 @@
 """Measures added up: a quarter of an hour of a vGPU is one tally, and tallies add up to what a window of time came to.
 
+What is older than FINE_US is kept by the hour: the hour's tally stands at its first quarter.
+
 A measure is a mean over its time, so one that goes over a border counts in each quarter for the part that lies there:
 nothing is lost, and no quarter holds more than its length. Times are the host's; amounts are whole microseconds, and
 percent times microseconds, so that sums are exact.
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 ENGINES = ("sm", "memory", "encoder", "decoder")
 BUCKET_S = 900
 BUCKET_US = BUCKET_S * 1_000_000
+COARSE = 4  # quarters in an hour
+FINE_US = 6 * COARSE * BUCKET_US
 
 Number = TypeVar("Number", int, float)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.usage import BUCKET_US, Tally
+from vgpumgr.core.usage import BUCKET_US, COARSE, FINE_US, Tally
 
 if TYPE_CHECKING:
     from vgpumgr.core.sampling import VgpuKey
@@ -15,7 +15,7 @@ CELLS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Whole quarters of an hour: the buckets `first` to `last`, `per_cell` of them in each cell; ends at `until_us`.
+    """Whole quarters of an hour, the buckets `first` to `last`, `per_cell` of them in each cell; it ends at `until_us`.
 
     The last cell may be shorter than the others.
     """
@@ -43,9 +43,13 @@ class Window:
 
 
 def window(since_us: int, until_us: int) -> Window:
-    """At least from `since_us`, which is moved back to the beginning of its quarter; about CELLS cells, none below it."""
-    first, last = since_us // BUCKET_US, max(since_us, until_us - 1) // BUCKET_US
-    per_cell = max(1, -(-(until_us - since_us) // (CELLS * BUCKET_US)))
+    """At least from `since_us`, which is moved back to the beginning of its quarter, or hour where that is kept by the hour.
+
+    About CELLS cells, each of whole quarters, or hours.
+    """
+    unit = COARSE if until_us - since_us > FINE_US else 1
+    first, last = since_us // BUCKET_US // unit * unit, max(since_us, until_us - 1) // BUCKET_US
+    per_cell = max(1, -(-(until_us - since_us) // (CELLS * unit * BUCKET_US))) * unit
     return Window(first=first, last=last, per_cell=per_cell, until_us=until_us)
 
 

@@ -19,13 +19,13 @@ NAME = "reconcile.lock"
 
 
 @contextmanager
-def only_one(store: Path, by: str) -> Iterator[None]:
-    """Hold `reconcile.lock` beside the file `store`, as `by` (user@controller).
+def only_one(store: Path, by: str, *, name: str = NAME) -> Iterator[None]:
+    """Hold the lock of that name, the nightly run's by default, beside the file `store`, as `by` (user@controller).
 
     Raises AlreadyRunning at once where another process holds it; it never waits. Raises StoreError where the lock cannot
     be made. The file stays when the run ends: who unlinked it could free a lock that somebody just took.
     """
-    path = store.with_name(NAME)
+    path = store.with_name(name)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -62,8 +62,20 @@ class Samples:
 
         return samples.usage(self.path, window, vm=vm, host=host)
 
+    def names(self) -> tuple[set[str], set[str]]:
+        """The VMs (names and UUIDs) and the hosts that anything is known of."""
+        from vgpumgr.store.sql import samples
+
+        return samples.names(self.path)
+
+    def coarsen(self, *, before_us: int) -> int:
+        """Keep what is older by the hour instead of the quarter; how many rows that saved. Nothing to do costs little."""
+        from vgpumgr.store.sql import pruning
+
+        return pruning.coarsen(self.path, before_us=before_us) if self.path.exists() else 0
+
     def prune(self, *, before_us: int, max_bytes: int) -> int:
-        """Take away what is older, and the oldest where the file is larger; how many quarters of an hour of vGPUs went."""
+        """Take away what is older, and the oldest where the file is larger; how many rows went. The file shrinks."""
         from vgpumgr.store.sql import pruning
 
         if not self.path.exists():

@@ -1,4 +1,7 @@
-"""Keeping the samples bounded, in time and in bytes; the file shrinks (auto_vacuum = INCREMENTAL)."""
+"""Keeping the samples small: hours made of old quarters, nothing older than it should be, the file within its limit.
+
+Nothing to do costs a few look-ups, so that it can follow every round.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,63 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from vgpumgr.core.usage import BUCKET_US
+from vgpumgr.core.usage import BUCKET_US, COARSE
 from vgpumgr.store.sql import file
-from vgpumgr.store.sql.sample_tables import BUCKET, HOST, HOST_ERROR, SCHEMA, SERIES, SERIES_BITS
+from vgpumgr.store.sql.sample_tables import (
+    BUCKET,
+    COLLECTOR,
+    HOST,
+    HOST_ERROR,
+    SCHEMA,
+    SERIES,
+    SERIES_BITS,
+    row_of,
+    tally_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from vgpumgr.core.usage import Tally
+
 _ROOM = 0.9  # of the limit is left full, so that not every round prunes
 
 
-def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
-    """Take away what is older, then the oldest until the file is within its limit; how many buckets went.
+def coarsen(path: Path, *, before_us: int) -> int:
+    """Put the quarters of each whole hour before that together; how many rows fewer there are."""
+    until = before_us // BUCKET_US // COARSE * COARSE
+    with file.transaction(path, SCHEMA) as connection:
+        since = connection.execute(sa.select(COLLECTOR.c.coarse)).scalar()
+        if since is None or since >= until:
+            return 0
+        first, _ = _span(connection)
+        fewer = 0
+        # An hour at a time: of a long pause, all hours that were left; and only of those that there are.
+        for hour in range(max(since, until if first is None else first // COARSE * COARSE), until, COARSE):
+            fewer += _put_together(connection, hour)
+        connection.execute(COLLECTOR.update().values(coarse=until))
+        return fewer
 
-    Nothing to do costs three look-ups.
-    """
+
+def _put_together(connection: sa.Connection, hour: int) -> int:
+    inside = BUCKET.c.id.between(hour << SERIES_BITS, (hour + COARSE << SERIES_BITS) - 1)
+    hours: dict[int, Tally] = {}
+    rows = 0
+    for row in connection.execute(sa.select(BUCKET).where(inside)):
+        tally = tally_of(row)
+        there = hours.setdefault(hour << SERIES_BITS | row[1], tally)
+        rows += 1
+        if there is not tally:
+            there.add(tally)
+    if rows == len(hours):
+        return 0
+    connection.execute(BUCKET.delete().where(inside))
+    connection.execute(BUCKET.insert(), [row_of(number, tally) for number, tally in hours.items()])
+    return rows - len(hours)
+
+
+def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
+    """Take away what is older, then the oldest until the file is within its limit; how many buckets went."""
     with file.writing(path, SCHEMA) as connection:
         horizon = before_us // BUCKET_US
         first, last = _span(connection)

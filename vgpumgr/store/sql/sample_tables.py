@@ -1,7 +1,7 @@
 """The tables of the samples.
 
 A bucket's id is its quarter of an hour, then its series: so a window of time lies together in the file, and what is pruned
-frees whole pages. Percent times microseconds is called busy, as everywhere (core/usage.py).
+frees whole pages. `coarse`: the bucket up to which hours were made of quarters. Percent times microseconds is called busy, as everywhere (core/usage.py).
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from vgpumgr.core import histogram
 from vgpumgr.core.sampling import VgpuKey
-from vgpumgr.core.usage import ENGINES
+from vgpumgr.core.usage import ENGINES, EngineTally, Tally
 from vgpumgr.errors import SamplesCorrupt
 from vgpumgr.store.sql import file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 SERIES_BITS = 24
+_ENGINES_AT = 4  # the first engine's column of a bucket
+_ENGINES_END = _ENGINES_AT + 3 * len(ENGINES)
 
 SCHEMA = file.Schema(
     what="store of samples",
@@ -50,7 +53,7 @@ SCHEMA = file.Schema(
             "CREATE INDEX bucket_series ON bucket (series)",
             "CREATE TABLE host (name TEXT PRIMARY KEY, at REAL NOT NULL, cursor TEXT NOT NULL, round TEXT NOT NULL)",
             "CREATE TABLE host_error (host TEXT, error TEXT, rounds INTEGER NOT NULL, PRIMARY KEY (host, error))",
-            "CREATE TABLE collector (id INTEGER PRIMARY KEY CHECK (id = 1), every_s REAL)",
+            "CREATE TABLE collector (id INTEGER PRIMARY KEY CHECK (id = 1), every_s REAL, coarse INTEGER NOT NULL DEFAULT 0)",
         ),
     ),
 )
@@ -101,5 +104,31 @@ HOST_ERROR = sa.Table(
     *_integers("rounds"),
 )
 COLLECTOR = sa.Table(
-    "collector", _METADATA, sa.Column("id", sa.Integer, primary_key=True), sa.Column("every_s", sa.Float)
+    "collector",
+    _METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("every_s", sa.Float),
+    sa.Column("coarse", sa.Integer, nullable=False, server_default="0"),
 )
+
+
+def tally_of(row: Sequence[Any]) -> Tally:
+    """A bucket's row, whose columns are in the table's order."""
+    engines = tuple(
+        [
+            EngineTally(row[index], row[index + 1], histogram.unpack(row[index + 2]))
+            for index in range(_ENGINES_AT, _ENGINES_END, 3)
+        ]
+    )
+    return Tally(row[2], row[3], engines, *row[_ENGINES_END:])
+
+
+def row_of(number: int, tally: Tally) -> dict[str, object]:
+    engines = [
+        value for engine in tally.engines for value in (engine.seen_us, engine.busy, histogram.pack(engine.histogram))
+    ]
+    bought = tally.bought_us, tally.bought
+    framebuffer = tally.framebuffer_max, tally.framebuffer_last, tally.framebuffer_size
+    first = number, number & (1 << SERIES_BITS) - 1, tally.samples, tally.observed_us
+    values = (*first, *engines, *bought, *framebuffer, tally.last_us)
+    return dict(zip(BUCKET.columns.keys(), values, strict=True))

@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from vgpumgr.core import histogram
 from vgpumgr.core.sampling import Counters, LatestHost, VgpuKey, key_of
-from vgpumgr.core.usage import ENGINES, EngineTally, Tally, fold
+from vgpumgr.core.usage import ENGINES, fold
 from vgpumgr.core.usage_window import Series
 from vgpumgr.store import rounds as forms
 from vgpumgr.store.sql import file
-from vgpumgr.store.sql.sample_tables import BUCKET, COLLECTOR, HOST, HOST_ERROR, SCHEMA, SERIES, SERIES_BITS
+from vgpumgr.store.sql.sample_tables import (
+    BUCKET,
+    COLLECTOR,
+    HOST,
+    HOST_ERROR,
+    SCHEMA,
+    SERIES,
+    SERIES_BITS,
+    row_of,
+    tally_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,12 +35,11 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.names import HostName
     from vgpumgr.core.sampling import Cursor, Round, VgpuReading
+    from vgpumgr.core.usage import Tally
     from vgpumgr.core.usage_window import Window
 
 _TOGETHER = 500  # ids in one statement; SQLite takes 32766
 _COUNTED = ("observed_us", *(f"{engine}_busy" for engine in ENGINES))
-_ENGINES_AT = 4  # the first engine's column of a bucket
-_ENGINES_END = _ENGINES_AT + 3 * len(ENGINES)
 _TOLD = ("vm_uuid", "type_name", "origin", "last_us")
 
 
@@ -100,8 +108,23 @@ def usage(path: Path, window: Window, *, vm: str | None, host: str | None) -> li
             for row in rows:
                 series = found.get(row[1])
                 if series is not None:
-                    series.add(((row[0] >> SERIES_BITS) - window.first) // window.per_cell, _tally(row))
+                    series.add(((row[0] >> SERIES_BITS) - window.first) // window.per_cell, tally_of(row))
     return [series for series in found.values() if series.cells]
+
+
+def names(path: Path) -> tuple[set[str], set[str]]:
+    """The VMs that were measured or are there now (names and UUIDs), and the hosts that were tried."""
+    with file.reading(path, SCHEMA) as connection:
+        if connection is None:
+            return set(), set()
+        vms = {name for row in connection.execute(sa.select(SERIES.c.vm, SERIES.c.vm_uuid)) for name in row if name}
+        hosts = set()
+        for name, text in connection.execute(sa.select(HOST.c.name, HOST.c.round)):
+            hosts.add(name)
+            reading = forms.from_json(text).reading
+            for gpu in reading.gpus if reading is not None else ():
+                vms |= {known for vgpu in gpu.vgpus for known in (vgpu.vm, vgpu.vm_uuid) if known}
+        return vms, hosts
 
 
 def _count(
@@ -139,11 +162,11 @@ def _merge(connection: sa.Connection, tallies: Mapping[int, Tally]) -> None:
     for begin in range(0, len(ids), _TOGETHER):
         there = BUCKET.c.id.in_(ids[begin : begin + _TOGETHER])
         for row in connection.execute(sa.select(BUCKET).where(there)):
-            before = _tally(row)
+            before = tally_of(row)
             before.add(tallies[row[0]])
             merged[row[0]] = before
     put = sqlite.insert(BUCKET).prefix_with("OR REPLACE")
-    connection.execute(put, [_row(number, merged[number]) for number in ids])
+    connection.execute(put, [row_of(number, merged[number]) for number in ids])
 
 
 def _put_hosts(connection: sa.Connection, rounds: Sequence[Round]) -> None:
@@ -160,25 +183,3 @@ def _put_hosts(connection: sa.Connection, rounds: Sequence[Round]) -> None:
 
 def _key(row: sa.RowMapping) -> VgpuKey:
     return VgpuKey(*(row[name] for name in VgpuKey._fields))
-
-
-def _tally(row: Sequence[Any]) -> Tally:
-    """A bucket's row, whose columns are in the table's order."""
-    engines = tuple(
-        [
-            EngineTally(row[index], row[index + 1], histogram.unpack(row[index + 2]))
-            for index in range(_ENGINES_AT, _ENGINES_END, 3)
-        ]
-    )
-    return Tally(row[2], row[3], engines, *row[_ENGINES_END:])
-
-
-def _row(number: int, tally: Tally) -> dict[str, object]:
-    engines = [
-        value for engine in tally.engines for value in (engine.seen_us, engine.busy, histogram.pack(engine.histogram))
-    ]
-    bought = tally.bought_us, tally.bought
-    framebuffer = tally.framebuffer_max, tally.framebuffer_last, tally.framebuffer_size
-    first = number, number & (1 << SERIES_BITS) - 1, tally.samples, tally.observed_us
-    values = (*first, *engines, *bought, *framebuffer, tally.last_us)
-    return dict(zip(BUCKET.columns.keys(), values, strict=True))

@@ -1,0 +1,106 @@
+"""Keeping what is read: once, or round after round at fixed times. The only thing that stores samples.
+
+As a service it outlives what goes wrong: a host that fails is a round without a reading, and what cannot be stored is tried
+again with the next round. Each trouble is told when it begins and when it ends, not every time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from vgpumgr.controller.sampling import PATIENCE_S
+from vgpumgr.core.usage import FINE_US
+from vgpumgr.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.controller.sampling import Sampler
+    from vgpumgr.core.names import HostName
+    from vgpumgr.core.sampling import Round
+    from vgpumgr.store.samples import Samples
+
+_LEAST_PATIENCE_S = 5.0
+_UNSTORED = 60  # so many rounds are held in memory while they cannot be stored; older ones are lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """`every_s` None: once. Samples are kept for `keep_s`, and for less where they take more than `max_bytes`."""
+
+    every_s: float | None
+    keep_s: float
+    max_bytes: int
+
+
+class Teller(Protocol):
+    """Who is told what goes wrong, and what is well again; `host` None: it is about the store."""
+
+    def went(self, host: HostName | None, what: str) -> None: ...
+    def came_back(self, host: HostName | None, what: str) -> None: ...
+
+
+def patience_s(every_s: float | None) -> float:
+    """How long a round waits for its slowest host: a dead one must not delay the others past what the driver remembers."""
+    return PATIENCE_S if every_s is None else min(PATIENCE_S, max(_LEAST_PATIENCE_S, 0.8 * every_s))
+
+
+def keep(samples: Samples, rounds: Sequence[Round], keeping: Keeping) -> None:
+    """Store rounds, and let go of what is too old or too much. Raises StoreError; then nothing of them is stored."""
+    samples.add(rounds, every_s=keeping.every_s)
+    now_us = int(time.time() * 1e6)
+    samples.coarsen(before_us=now_us - FINE_US)
+    samples.prune(before_us=now_us - int(keeping.keep_s * 1e6), max_bytes=keeping.max_bytes)
+
+
+def serve(sampler: Sampler, samples: Samples, keeping: Keeping, teller: Teller, *, until: float | None = None) -> None:
+    """Read and keep, every `keeping.every_s` seconds of the clock, until `until` (time.monotonic) or an exception."""
+    assert keeping.every_s is not None
+    trouble = _Trouble(teller)
+    unstored: deque[Round] = deque()
+    while True:
+        rounds = sampler.round()
+        unstored.extend(rounds)
+        while len(unstored) > _UNSTORED * len(rounds):
+            unstored.popleft()
+        for one in rounds:
+            trouble.look(one.host, _why(one))
+        try:
+            keep(samples, tuple(unstored), keeping)
+        except StoreError as error:
+            trouble.look(None, f"{error.message}; it is tried again")
+        else:
+            unstored.clear()
+            trouble.look(None, None)
+        # A multiple of the interval by the clock: no drift, and what took too long leaves out times instead of moving them.
+        rest = keeping.every_s - time.time() % keeping.every_s
+        if until is not None and time.monotonic() + rest >= until:
+            return
+        time.sleep(rest)
+
+
+class _Trouble:
+    """Who is in trouble, so that only changes are told."""
+
+    def __init__(self, teller: Teller) -> None:
+        self._teller = teller
+        self._since: dict[HostName | None, float] = {}
+
+    def look(self, who: HostName | None, what: str | None) -> None:
+        """`what` is wrong with it, or nothing."""
+        if what is not None and who not in self._since:
+            self._since[who] = time.monotonic()
+            self._teller.went(who, what)
+        elif what is None and who in self._since:
+            lasted = time.monotonic() - self._since.pop(who)
+            name = "samples can be stored" if who is None else f"{who}: read"
+            self._teller.came_back(who, f"{name} again after {lasted:.0f} s")
+
+
+def _why(one: Round) -> str | None:
+    if one.reading is not None:
+        return None
+    return one.failure.message if one.failure is not None else f"{one.host}: could not be read ({one.error})"
