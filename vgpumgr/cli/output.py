@@ -77,10 +77,10 @@ def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) ->
     import tabulate
 
     tabulate.MIN_PADDING = 0
-    tabulate.PRESERVE_WHITESPACE = True  # blanks of a line of bars are gaps
     cells = [[cell(row.get(column)) for column in columns] for row in rows]
     heads = [_HEADS.get(column, column.upper().replace("_", " ")) for column in columns]
-    text = tabulate.tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True)
+    # Blanks in a line of bars are gaps.
+    text = tabulate.tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True, preserve_whitespace=True)
     echo("\n".join(line.rstrip() for line in text.splitlines()))
 
 

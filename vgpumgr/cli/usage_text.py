@@ -67,8 +67,9 @@ def of_one(row: UsageRow, report: UsageReport) -> Iterator[str]:
     slot = f" {row.slot}" if row.slot else ""
     kind = row.type_name or "type unknown"
     yield f"{row.vm or row.vm_uuid or '?'}{slot} on {row.host} {row.gpu}, {kind}, {row.state}"
+    samples = f"{row.samples} sample{'' if row.samples == 1 else 's'}"
     last = "" if row.last_us is None else f", the last until {local(row.last_us)}"
-    yield f"  measured     {_word(_percent(row.seen * 100))} of {span(report)}: {row.samples} samples{last}"
+    yield f"  measured     {_word(_percent(row.seen * 100))} of {span(report)}: {samples}{last}"
     bought = _word(_percent(None if row.bought is None else row.bought * 100))
     used = _percent(None if row.used_of_bought is None else row.used_of_bought * 100)
     yield f"  bought       {bought} of the GPU" + (f", used {used} of that (SM)" if used else "")
