@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import socket
 import subprocess
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from tests.metrics import made_up, reading
+from tests.metrics.prometheus import Prometheus, scraping
 from tests.metrics.serving import Server, Site
 from vgpumgr.core.metric_table import METRICS
 
@@ -28,54 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.sampling import Round
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
-_PATIENCE_S = 60.0
-_CONFIG = """
-global: {{scrape_interval: 1s}}
-scrape_configs:
-  - job_name: vgpumgr
-    honor_labels: true
-    static_configs: [{{targets: ["{target}"]}}]
-"""
 ODD = 'say "vm" \\ 🐧'
-
-
-class Prometheus:
-    """The server's HTTP API."""
-
-    def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}"
-
-    def query(self, text: str) -> list[tuple[dict[str, str], float]]:
-        """An instant query's vector: labels without the name, and values."""
-        found = self._get("/api/v1/query?" + urllib.parse.urlencode({"query": text}))
-        return [
-            ({name: label for name, label in one["metric"].items() if name != "__name__"}, float(one["value"][1]))
-            for one in found["data"]["result"]
-        ]
-
-    def until(self, text: str) -> list[tuple[dict[str, str], float]]:
-        """The same query, again until it has an answer."""
-        until = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < until:
-            try:
-                if found := self.query(text):
-                    return found
-            except (urllib.error.URLError, ConnectionError):  # it does not listen yet
-                pass
-            time.sleep(0.1)
-        pytest.fail(f"no answer to {text}: {self.targets()}")
-
-    def targets(self) -> Any:
-        return self._get("/api/v1/targets")["data"]["activeTargets"]
-
-    def _get(self, path: str) -> Any:
-        with urllib.request.urlopen(self._url + path, timeout=10) as answer:
-            return json.load(answer)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
 
 
 def page(busy_s: float) -> Round:
@@ -99,26 +48,8 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Se
     folder = tmp_path_factory.mktemp("prometheus")
     site = Site(folder=folder)
     site.add([page(1)], every_s=60)
-    config, port = folder / "prometheus.yml", free_port()
-    with site.serving("--listen", "127.0.0.1:0") as server, (folder / "prometheus.log").open("w") as log:
-        config.write_text(_CONFIG.format(target="{}:{}".format(*server.address)), encoding="utf-8")
-        process = subprocess.Popen(
-            [
-                "/usr/bin/prometheus",
-                f"--config.file={config}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "GOMAXPROCS": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-        try:
-            yield site, server, Prometheus(port)
-        finally:
-            process.terminate()
-            process.wait(timeout=60)
+    with site.serving("--listen", "127.0.0.1:0") as server, scraping(server, folder) as prometheus:
+        yield site, server, prometheus
 
 
 def test_the_page_is_scraped_whole_and_promql_finds_the_values(scraped: tuple[Site, Server, Prometheus]) -> None:

@@ -1,0 +1,138 @@
+"""Known loads under each scheduler policy, from the driver to the report and to PromQL: what is told is what was used.
+
+The shares are worked out by hand from the policies' formulae (docs/load.md), not asked of the code that simulates them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.acceptance.command import vgpumgr
+from tests.metrics import reading
+from tests.metrics.prometheus import scraping
+from tests.metrics.serving import Site
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.lab_fixtures import Lab
+
+pytestmark = pytest.mark.lab
+
+GPU = "0000:41:00.0"
+GIB = 1 << 30
+POINTS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """What a VM's guest wants of SM and encoder, in percent, and its framebuffer in use, in bytes."""
+
+    sm: int
+    encoder: int
+    framebuffer: int
+
+
+GUESTS = {
+    "vm01": Guest(20, 10, 2 * GIB + 1),
+    "vm02": Guest(60, 0, 11 * GIB + 12345),
+    "vm03": Guest(90, 5, 4 * GIB),
+}
+BIG = Guest(37, 0, 20 * GIB)  # vm31, alone on an A100 with the 20 GiB type
+# Three A40-12Q, of which a GPU takes four.
+SM: dict[str, dict[str, float]] = {
+    "best-effort": {"vm01": 20, "vm02": 40, "vm03": 40},  # 20 asked and got; the other two halve the rest
+    "equal-share": {"vm01": 20, "vm02": 100 / 3, "vm03": 100 / 3},  # at most a third each, as three run
+    "fixed-share": {"vm01": 20, "vm02": 25, "vm03": 25},  # at most a quarter each, as four could
+}
+BOUGHT = {"best-effort": 25, "equal-share": 100 / 3, "fixed-share": 25}
+
+
+@pytest.fixture(scope="module")
+def fleet(vf_lab: Lab) -> Lab:
+    """vm01 to vm03 share one A40, vm04 has a vGPU there and is off, vm31 has 20 GiB of an A100."""
+    for vm in (*GUESTS, "vm04"):
+        vgpumgr(vf_lab, "attach", vm, "--profile", "12Q", "--gpu-id", GPU)
+    vgpumgr(vf_lab, "attach", "vm31", "--profile", "20C")
+    return vf_lab
+
+
+@pytest.fixture(scope="module", params=SM)
+def collected(request: pytest.FixtureRequest, fleet: Lab) -> tuple[str, Lab, Site]:
+    """The policy, and a store with one look at the guests under it."""
+    policy: str = request.param
+    for vm in (*GUESTS, "vm31"):
+        vgpumgr(fleet, "lab", "stop", vm)
+    vgpumgr(fleet, "scheduler", "set", "--on", "kvm01", "--gpu-id", GPU, "--policy", policy, "--yes")
+    for vm, guest in {**GUESTS, "vm31": BIG}.items():
+        vgpumgr(fleet, "lab", "hold", vm)
+        wants = ["--sm", str(guest.sm), "--fb", str(guest.framebuffer)]
+        vgpumgr(fleet, "lab", "load", vm, *wants, *(["--encoder", str(guest.encoder)] if guest.encoder else []))
+    for file in fleet.dir.glob("samples.db*"):
+        file.unlink()  # history only: each policy gets its own
+    vgpumgr(fleet, "collect")
+    return policy, fleet, Site(folder=fleet.dir)
+
+
+def test_usage_and_both_exports_tell_what_each_vm_used(collected: tuple[str, Lab, Site]) -> None:
+    policy, lab, site = collected
+    rows = {row["vm"]: row for row in vgpumgr(lab, "usage", "-o", "json").document["vgpus"]}
+    page = vgpumgr(lab, "export", "textfile", "-").out
+    with site.serving("--listen", "127.0.0.1:0") as server:
+        _, served, _ = server.ask()
+    assert set(rows) == {*GUESTS, "vm04", "vm31"}
+    for source in (page.encode(), served):
+        series = {(line.name, line.labels.get("vm")): line.value for line in reading.parse(source)}
+        for vm, guest in {**GUESTS, "vm31": BIG}.items():
+            true_sm = SM[policy].get(vm, guest.sm)
+            row = rows[vm]
+            assert row["state"] == "running"
+            for told in (row["sm"]["mean"], row["sm"]["p50"], row["sm"]["p95"], row["sm"]["max"]):
+                assert told == pytest.approx(true_sm, abs=POINTS)
+            assert series["vgpumgr_vgpu_sm_utilization_ratio", vm] * 100 == pytest.approx(true_sm, abs=POINTS)
+            assert row["encoder"]["mean"] == pytest.approx(guest.encoder, abs=POINTS)
+            assert row["framebuffer_used_bytes"] == row["framebuffer_max_bytes"] == guest.framebuffer
+            assert series["vgpumgr_vgpu_framebuffer_used_bytes", vm] == guest.framebuffer
+            size = (20 if vm == "vm31" else 12) * GIB
+            assert row["framebuffer_headroom_bytes"] == size - guest.framebuffer
+            busy = series["vgpumgr_vgpu_sm_busy_seconds_total", vm]
+            observed = series["vgpumgr_vgpu_observed_seconds_total", vm]
+            assert busy / observed * 100 == pytest.approx(true_sm, abs=POINTS)
+        for vm in GUESTS:
+            assert rows[vm]["bought_percent"] == pytest.approx(BOUGHT[policy], abs=0.1)
+            assert rows[vm]["used_of_bought"] == pytest.approx(SM[policy][vm] / BOUGHT[policy], abs=0.1)
+
+
+def test_a_vm_that_is_off_is_unknown_and_never_0(collected: tuple[str, Lab, Site]) -> None:
+    _policy, lab, _site = collected
+    [row] = vgpumgr(lab, "usage", "vm04", "-o", "json").document["vgpus"]
+    assert (row["state"], row["samples"], row["framebuffer_used_bytes"]) == ("off", 0, None)
+    for engine in ("sm", "memory", "encoder", "decoder"):
+        assert [row[engine][what] for what in ("mean", "p50", "p95", "max")] == [None] * 4
+    heads, *table = vgpumgr(lab, "usage").out.splitlines()
+    [line] = [line for line in table if line.startswith("vm04")]
+    shown = {
+        name: line[heads.index(name) :].split()[0] for name in (" SM ", "P50", "P95", "OF BOUGHT", "FB MAX", "HEADROOM")
+    }
+    assert set(shown.values()) == {"?"}
+    series = {
+        line.name
+        for line in reading.parse(vgpumgr(lab, "export", "textfile", "-").out.encode())
+        if line.labels.get("vm") == "vm04"
+    }
+    assert "vgpumgr_vgpu_info" in series
+    assert not [name for name in series if "utilization" in name or "used" in name or "busy" in name]
+
+
+def test_prometheus_scrapes_it_and_a_query_finds_the_value(collected: tuple[str, Lab, Site], tmp_path: Path) -> None:
+    policy, _lab, site = collected
+    with site.serving("--listen", "127.0.0.1:0") as server, scraping(server, tmp_path) as prometheus:
+        [(labels, value)] = prometheus.until('vgpumgr_vgpu_sm_utilization_ratio{vm="vm02"}')
+        assert value * 100 == pytest.approx(SM[policy]["vm02"], abs=POINTS)
+        assert {labels[name] for name in ("host", "gpu", "vm", "slot")} == {"kvm01", GPU, "vm02", "vgpu0"}
+        [(_, framebuffer)] = prometheus.query('vgpumgr_vgpu_framebuffer_used_bytes{vm="vm31"}')
+        assert framebuffer == BIG.framebuffer
+        assert prometheus.query('vgpumgr_vgpu_sm_utilization_ratio{vm="vm04"}') == []
