@@ -22,4 +22,25 @@ vgpumgr lab ssh kvm01 -- virsh dumpxml --inactive vm01 | sed -n '/<hostdev/,/<\/
 grep -q "<alias name='ua-vgpu0'/>" "$lab/hostdev"
 show vgpumgr list
 show vgpumgr detach vm01 --yes
+
+printf '\n# VMs declared in the inventory are kept as declared; every night, if you like\n'
+mkdir -p "$VGPUMGR_INVENTORY/host_vars"
+cat >"$VGPUMGR_INVENTORY/host_vars/kvm01.yml" <<'EOF'
+vgpumgr_vms:
+  vm01: {vgpu0: {profile: 4Q}}
+  vm02: {vgpu0: {profile: 4Q}}
+  vm03: {vgpu0: {profile: 4Q}}
+EOF
+printf '$ cat inventory/host_vars/kvm01.yml\n' && cat "$VGPUMGR_INVENTORY/host_vars/kvm01.yml"
+show vgpumgr reconcile
 show vgpumgr list
+
+printf '\n# What every VM really uses. vm01 and vm02 run, with known loads; vm03 is off\n'
+for vm in vm01 vm02; do vgpumgr lab hold "$vm" 2>/dev/null; done
+show vgpumgr lab load vm01 --sm 60 --fb 2G
+show vgpumgr lab load vm02 --sm 15 --fb 3.5G
+show vgpumgr collect
+show vgpumgr usage
+vgpumgr export textfile - >"$lab/page"
+printf '\n$ vgpumgr export textfile - | grep sm_utilization_ratio\n'
+grep -v '^#' "$lab/page" | grep vgpu_sm_utilization_ratio
