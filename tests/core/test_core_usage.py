@@ -129,7 +129,7 @@ def test_a_row_has_what_was_used_beside_what_was_bought() -> None:
     assert (row.vm, row.slot, row.state, row.bought, row.samples) == ("vm1", "vgpu0", "running", 0.25, 3)
     assert sm.mean == pytest.approx(1001 / 21)
     assert (sm.p50, sm.p95, sm.max) == (40, 60, 60)
-    assert sm.series == (50, 1, None, None)
+    assert list(sm.series) == [50, 1, None, None]
     assert row.used_of_bought == pytest.approx(1001 / 21 / 25)
     assert row.seen == pytest.approx(21 / 3600)
     assert (row.framebuffer_used_bytes, row.framebuffer_max_bytes) == (2 * GIB, 3 * GIB)
