@@ -55,6 +55,7 @@ bench: install
 
 # The lock files are made anew from pyproject.toml, with hashes, for Python 3.11 and later on Linux.
 lock:
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check uv
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--extra lab --group dev pyproject.toml -o requirements.lock
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
