@@ -16,7 +16,19 @@ import vgpumgr
 from tests.schemas import published
 from vgpumgr import errors
 from vgpumgr.controller import job_files
-from vgpumgr.core import changes, claims, drift, listing, observed, scheduler, scheduling, scheduling_rows, snapshot
+from vgpumgr.core import (
+    changes,
+    claims,
+    drift,
+    listing,
+    observed,
+    sampling,
+    scheduler,
+    scheduling,
+    scheduling_rows,
+    snapshot,
+    usage_rows,
+)
 from vgpumgr.core.inventory import model
 
 CODE = Path(vgpumgr.__file__).parent
@@ -163,6 +175,8 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
     file = schemas["install"]["properties"]["files"]["items"]["properties"]
     gpu = defined("gpu_scheduler", "properties")
     difference = gpu["differences"]["items"]["properties"]
+    used = schemas["usage"]["properties"]["vgpus"]["items"]["properties"]
+    assert used["state"]["enum"] == [sampling.RUNNING, sampling.OFF, usage_rows.GONE, sampling.UNKNOWN]
     assert gpu["policy"]["enum"] == [*scheduler.POLICIES, None]
     assert gpu["persistent"]["properties"]["state"]["enum"] == [
         scheduling.NONE,

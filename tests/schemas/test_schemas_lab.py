@@ -47,6 +47,8 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "render": (("render", VM, *ON), "render", 0),
     "history": (("history",), "history", 0),
     "top": (("top",), "top", 0),
+    "collect": (("collect",), "collect", 0),
+    "usage": (("usage",), "usage", 0),
     "inventory check": (("inventory", "check"), "inventory", 0),
     "scheduler show": (("scheduler", "show", HOST), "scheduler", 0),
     "scheduler set --check": (("scheduler", "set", *ON, *GPU, *FIXED, "--check"), "plan", 3),
