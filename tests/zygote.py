@@ -23,7 +23,7 @@ _WARM = (
     *("vgpumgr.cli.main", "vgpumgr.cli.change", "vgpumgr.cli.look", "vgpumgr.cli.wiring", "vgpumgr.cli.plan_text"),
     *("vgpumgr.controller.attach", "vgpumgr.controller.report", "vgpumgr.link.connection", "tests.crash.interference"),
     *("vgpumgr.cli.scheduler", "vgpumgr.controller.scheduler", "vgpumgr.cli.reconcile", "vgpumgr.controller.reconcile"),
-    "vgpumgr.store.sql.journal",
+    *("vgpumgr.store.sql.journal", "vgpumgr.store.sql.samples"),
 )
 
 

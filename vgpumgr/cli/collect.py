@@ -127,8 +127,8 @@ class _Teller:
     def went(self, host: HostName | None, what: str) -> None:
         output.print_warning(self._settings, what, host=host)
 
-    def came_back(self, host: HostName | None, what: str) -> None:  # noqa: ARG002 -- a Teller's signature
-        output.progress(self._settings, what)
+    def came_back(self, host: HostName | None, what: str) -> None:
+        output.progress(self._settings, what, host=host)
 
 
 def _lines(rounds: Sequence[Round]) -> list[str]:

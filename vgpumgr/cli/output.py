@@ -44,10 +44,10 @@ def echo(text: str = "") -> None:
     click.echo(clean(text))
 
 
-def progress(settings: Settings, text: str) -> None:
+def progress(settings: Settings, text: str, *, host: str | None = None) -> None:
     """One line on stderr: none with -q, and none where stderr is for one JSON object."""
     if not settings.quiet and settings.for_people:
-        _tell(settings, "info", clean(text), text)
+        _tell(settings, "info", clean(text), text, host=host)
 
 
 def print_warning(settings: Settings, text: str, *, host: str | None = None) -> None:
