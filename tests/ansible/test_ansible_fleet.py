@@ -107,6 +107,8 @@ def test_nightly_gives_what_is_declared_and_takes_nothing_away_unless_told(plays
         assert (refused.code, held(plays)) == (2, {"vm07", "vm08"})
         assert "vm08 vgpu0: destroy_vgpu" in refused.results[0]["msg"]
         assert "confirm: true" in refused.results[0]["msg"]
+        elsewhere = plays.play(NIGHTLY, "-e", "limit=kvm02")
+        assert (elsewhere.code, elsewhere.results[0]["changed"]) == (0, False)
         wrong = plays.play(NIGHTLY, "-e", "confirm_destroys=2")
         assert (wrong.code, held(plays)) == (2, {"vm07", "vm08"})
         assert "1 vGPUs would be destroyed, not the 2" in wrong.results[0]["msg"]

@@ -87,3 +87,17 @@ def test_no_option_is_a_word_that_yaml_takes_for_something_else() -> None:
     for module in MODULES:
         for name in getattr(specs, module.upper())["argument_spec"]:
             assert yaml.safe_load(name) == name
+
+
+@pytest.mark.parametrize(
+    ("version", "fine"), [("0.1.0", True), ("0.2.0.dev3+g1", True), ("1", True), ("0.0.9", False), ("0.0", False)]
+)
+def test_a_vgpumgr_that_is_too_old_is_said_to_be_so(
+    monkeypatch: pytest.MonkeyPatch, version: str, *, fine: bool
+) -> None:
+    monkeypatch.setattr("vgpumgr.__version__", version)
+    failed = load(PLUGINS / "module_utils" / "library.py").why_not()
+    assert (failed is None) is fine
+    if failed is not None:
+        assert f"vgpumgr {version}" in failed["msg"]
+        assert "needs 0.1.0 or newer" in failed["msg"]
