@@ -67,6 +67,11 @@ def render_units(job: Job, *, command: str) -> tuple[str, str]:
     )
 
 
+def render_collector(user: str, *, command: str) -> str:
+    """The service that collects. `command` is as systemd has to read it."""
+    return _render("collect.service.j2", user=user, command=command) + "\n"
+
+
 def _render(name: str, **values: object) -> str:
     try:
         return _environment().get_template(name).render(values)

@@ -55,7 +55,7 @@ def test_printing_writes_nothing_and_is_what_would_be_written(jobs: Path, capsys
     assert contents(jobs) == {"vgpumgr": printed}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "collect"])
 def test_written_once_the_same_again_is_no_change(kind: str, jobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--check says so before (3) and after (0), and changes nothing."""
     command = ["install", kind, "--dir", str(jobs), "--write"]
@@ -144,6 +144,18 @@ def test_systemd_accepts_the_units(jobs: Path, capsys: pytest.CaptureFixture[str
         check=False,
         timeout=60,
     )
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "vgpumgr" in line]) == (0, [])
+
+
+def test_the_collector_is_a_service_that_systemd_accepts(jobs: Path) -> None:
+    """It reads as often as was said, tells what it has to tell, and is tried again unless it was asked for wrongly (2)."""
+    assert run(["install", "collect", "--dir", str(jobs), "--write", "--every", "30s", "-q"]) == 0
+    (unit,) = jobs.iterdir()
+    assert unit.name == "vgpumgr-collect.service"
+    settings = dict(line.split("=", 1) for line in unit.read_text().splitlines() if "=" in line)
+    assert " collect --every 30s --inventory " in settings["ExecStart"]
+    assert (settings["Restart"], settings["RestartPreventExitStatus"]) == ("on-failure", "2")
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, [line for line in done.stderr.splitlines() if "vgpumgr" in line]) == (0, [])
 
 

@@ -55,6 +55,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "scheduler set": (("scheduler", "set", *ON, *GPU, *FIXED, "--yes"), "change", 0),
     "install cron": (("install", "cron"), "install", 0),
     "install timer": (("install", "timer"), "install", 0),
+    "install collect": (("install", "collect"), "install", 0),
     "lab status": (("lab", "status"), "lab", 0),
     "detach": (("detach", VM, *ON, "--yes"), "change", 0),
     "detach again": (("detach", VM, *ON), "change", 0),

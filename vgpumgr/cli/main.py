@@ -49,7 +49,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Set-up": {
         "inventory": ("vgpumgr.cli.inventory", "inventory", "Look after the inventory."),
         "completion": ("vgpumgr.cli.completion", "completion", "TAB for bash, zsh or fish."),
-        "install": ("vgpumgr.cli.nightly", "install", "The nightly reconcile, as a cron or systemd job."),
+        "install": ("vgpumgr.cli.nightly", "install", "Jobs of this machine: the nightly reconcile, collecting."),
         "lab": ("vgpumgr.cli.lab", "lab", "Simulated hosts: real in everything but the GPU."),
     },
 }

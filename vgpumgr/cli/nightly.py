@@ -1,4 +1,4 @@
-"""`vgpumgr install cron|timer`: the nightly reconcile as a job of this machine. Printed, or with --write put into place."""
+"""`vgpumgr install cron|timer|collect`: jobs of this machine, the nightly reconcile and the collector. Printed, or written."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli import asking, output
+from vgpumgr.cli.durations import Duration
 from vgpumgr.cli.options import common_options, root_options
 
 if TYPE_CHECKING:
@@ -24,12 +25,16 @@ SCHEMA = "vgpumgr.install/1"
 CRON_DIR = "/etc/cron.d"
 UNIT_DIR = "/etc/systemd/system"
 UNIT = "vgpumgr-reconcile"
+COLLECTOR = "vgpumgr-collect"
+_WRITE = click.option("--write", is_flag=True, help="Write the job instead of printing it; takes root.")
+_USER = click.option("--user", default="root", show_default=True, metavar="NAME", help="Who runs it.")
+_DIR = click.option("--dir", "folder", type=click.Path(path_type=Path), help="Write there instead.")
 
 
 def _job_options(command: Callable[..., int]) -> Callable[..., int]:
     for option in reversed(
         (
-            click.option("--write", is_flag=True, help="Write the job instead of printing it; takes root."),
+            _WRITE,
             click.option("--at", default="02:30", show_default=True, metavar="HH:MM", help="When, in local time."),
             click.option(
                 "--jitter",
@@ -39,8 +44,8 @@ def _job_options(command: Callable[..., int]) -> Callable[..., int]:
                 metavar="MINUTES",
                 help="Up to so much later, by chance, so that several controllers do not ask at once.",
             ),
-            click.option("--user", default="root", show_default=True, metavar="NAME", help="Who runs it."),
-            click.option("--dir", "folder", type=click.Path(path_type=Path), help="Write there instead."),
+            _USER,
+            _DIR,
         )
     ):
         command = option(command)
@@ -50,7 +55,7 @@ def _job_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.group()
 @root_options
 def install() -> None:
-    """The nightly reconcile as a job of this machine, by cron or by a systemd timer."""
+    """Jobs of this machine: the nightly reconcile, by cron or by a systemd timer, and the service that collects."""
 
 
 @install.command()
@@ -93,31 +98,60 @@ def timer(settings: Settings, *, write: bool, at: str, jitter: int, user: str, f
     from vgpumgr.core import nightly
 
     job = _job(settings, at=at, jitter=jitter, user=user)
-    units = zip(("service", "timer"), templates.render_units(job, command=nightly.systemd_command(job)), strict=True)
+    units = zip(
+        ("service", "timer"), templates.render_units(job, command=nightly.systemd_command(job.words)), strict=True
+    )
     base = folder or Path(UNIT_DIR)
     files = [job_files.look(base / f"{UNIT}.{kind}", text) for kind, text in units]
     then = f"next: systemctl daemon-reload && systemctl enable --now {UNIT}.timer"
     return _finish(settings, files, write=write, then=then)
 
 
+@install.command()
+@_WRITE
+@click.option("--every", type=Duration(), default="10s", show_default=True, metavar="TIME", help="How often it reads.")
+@_USER
+@_DIR
+@common_options
+def collect(settings: Settings, *, write: bool, every: float, user: str, folder: Path | None) -> int:
+    """A systemd service that keeps what every VM uses. It tells when a host goes and when it is back, and nothing else.
+
+    \b
+      vgpumgr install collect --write && systemctl daemon-reload && systemctl enable --now vgpumgr-collect.service
+    """
+    from vgpumgr import templates
+    from vgpumgr.controller import job_files
+    from vgpumgr.core import nightly
+
+    words = _words(settings, "collect", "--every", f"{every:g}s")
+    text = templates.render_collector(nightly.parse_user(user), command=nightly.systemd_command(words))
+    path = (folder or Path(UNIT_DIR)) / f"{COLLECTOR}.service"
+    then = f"next: systemctl daemon-reload && systemctl enable --now {COLLECTOR}.service"
+    return _finish(settings, [job_files.look(path, text)], write=write, then=then)
+
+
 def _job(settings: Settings, *, at: str, jitter: int, user: str) -> Job:
+    from vgpumgr.core import nightly
+
+    hour, minute = nightly.parse_at(at)
+    words = _words(settings, "reconcile", "--yes", "--quiet")
+    return nightly.Job(words=words, user=nightly.parse_user(user), hour=hour, minute=minute, jitter_s=jitter * 60)
+
+
+def _words(settings: Settings, *command: str) -> tuple[str, ...]:
     """The command with absolute paths only: neither cron nor systemd starts it where one stands now."""
     from vgpumgr.cli.wiring import inventory_path
-    from vgpumgr.core import nightly
     from vgpumgr.store.place import VARIABLE
 
     store = os.environ.get(VARIABLE)
-    hour, minute = nightly.parse_at(at)
-    words = (
+    return (
         *(("/usr/bin/env", f"{VARIABLE}={Path(store).expanduser().absolute()}") if store else ()),
         *_program(),
-        "reconcile",
-        *("--yes", "--quiet"),
+        *command,
         *("--inventory", str(inventory_path(settings).absolute())),
         *(("--log-format", settings.log_format) if settings.log_format != "text" else ()),
         *(("--timeout", str(settings.timeout)) if settings.timeout is not None else ()),
     )
-    return nightly.Job(words=words, user=nightly.parse_user(user), hour=hour, minute=minute, jitter_s=jitter * 60)
 
 
 def _program() -> tuple[str, ...]:

@@ -67,9 +67,9 @@ def cron_command(job: Job) -> str:
     return line
 
 
-def systemd_command(job: Job) -> str:
+def systemd_command(words: Iterable[str]) -> str:
     """The value of ExecStart=. Raises UsageError for a newline or another control character."""
-    return " ".join(_systemd_word(word) for word in _checked(job.words, ""))
+    return " ".join(_systemd_word(word) for word in _checked(words, ""))
 
 
 def seal(text: str) -> str:
