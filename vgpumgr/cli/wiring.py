@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ from vgpumgr import __version__
 from vgpumgr.cli import log_lines, output
 from vgpumgr.controller import surroundings
 from vgpumgr.controller.surroundings import store_path
-from vgpumgr.host import protocol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +50,10 @@ def open_journal(settings: Settings) -> Journal:
 
 def versions() -> dict[str, str]:
     """What `--version` prints."""
+    import importlib.metadata
+
+    from vgpumgr.host import protocol
+
     return {
         "vgpumgr": __version__,
         "protocol": str(protocol.PROTOCOL),

@@ -18,10 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vgpumgr import resources
-from vgpumgr.controller import inventory_files
 from vgpumgr.controller.context import Context
-from vgpumgr.core import catalogue
 from vgpumgr.store import place
 from vgpumgr.store.journal import Journal
 
@@ -48,6 +45,9 @@ def make_context(
     `warn` is told of a journal that cannot be written. `timeout` in seconds bounds each stage and the wait for a busy host;
     None: each its own.
     """
+    from vgpumgr import resources
+    from vgpumgr.core import catalogue
+
     return Context(
         inventory=inventory,
         connect=functools.partial(_connect, timeout=timeout),
@@ -62,11 +62,15 @@ def make_context(
 
 def load_inventory(named: str | None) -> Inventory:
     """Find and load the inventory. Raises InventoryError with every problem at once."""
+    from vgpumgr.controller import inventory_files  # YAML and all: not for a command that only wants the store
+
     return inventory_files.load(inventory_path(named), home=Path.home(), environ=os.environ)
 
 
 def inventory_path(named: str | None) -> Path:
     """Where the inventory is; the usual places where none is named. Raises InventoryError where none is found."""
+    from vgpumgr.controller import inventory_files
+
     return inventory_files.find_inventory(named, os.environ, _cwd(), Path.home())
 
 
