@@ -170,6 +170,28 @@ def test_one_of_them_that_is_unknown_leaves_the_sum_unknown_and_one_that_is_off_
     assert value(with_silent, "vgpu_framebuffer_used_bytes") is None
 
 
+def test_vgpus_that_are_one_series_count_each_for_themselves() -> None:
+    both = replace(made_up.vgpu(1), slot=None, instances=(1, 2))
+    found = lines(made_up.latest(made_up.one_round(made_up.gpu(both, made_up.vgpu(2), made_up.vgpu(3, state=OFF)))))
+    assert (value(found, "gpu_vgpus"), value(found, "gpu_vgpus_running")) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("told", "listed", "vgpus", "running"), [(True, True, 0, 0), (False, True, None, None), (True, False, None, 0)]
+)
+def test_a_gpu_whose_vgpus_are_not_told_has_an_unknown_number_of_them_and_not_0(
+    told: bool, listed: bool, vgpus: int | None, running: int | None
+) -> None:
+    gpu = replace(made_up.gpu(), told=told, listed=listed)
+    found = lines(made_up.latest(made_up.one_round(gpu)))
+    assert (value(found, "gpu_vgpus"), value(found, "gpu_vgpus_running")) == (vgpus, running)
+
+
+def test_where_a_state_is_unknown_so_is_the_number_of_those_that_run() -> None:
+    found = lines(made_up.latest(made_up.one_round(made_up.gpu(made_up.vgpu(1), made_up.vgpu(2, state=UNKNOWN)))))
+    assert value(found, "gpu_vgpus_running") is None
+
+
 def test_two_vms_without_a_name_are_told_apart_by_their_uuids() -> None:
     both = [replace(made_up.vgpu(number, vm=None), vm_uuid=VmUuid(made_up.uuid(number))) for number in (1, 2)]
     found = lines(made_up.latest(made_up.one_round(made_up.gpu(*both))))

@@ -147,6 +147,11 @@ def test_where_nvml_does_not_tell_what_runs_nothing_is_said_to_be_off() -> None:
     assert [row.state for row in rows(None, [entry("vgpu0")])] == [UNKNOWN]
 
 
+def test_a_gpu_of_which_not_all_vgpus_can_be_known_says_why() -> None:
+    told = [(found.gpus[0].told, found.gpus[0].listed) for found in (reading([], []), reading(None, []), reading([]))]
+    assert told == [(True, True), (False, True), (True, False)]
+
+
 def test_a_slot_with_two_generations_is_one_row_of_the_later() -> None:
     [row] = rows([], [entry("vgpu0", type_id=562), entry("vgpu0", generation=2, vf_index=1)])
     assert row.type_id == 560

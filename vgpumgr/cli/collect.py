@@ -168,7 +168,7 @@ def _running(one: Round) -> int | None:
 
 def _measured(one: Round) -> int:
     """How many vGPUs, each once."""
-    return len({(row.gpu, row.vgpu.uuid, row.vgpu.vf, row.vgpu.instances) for row in one.measured})
+    return len({(row.gpu, instance) for row in one.measured for instance in row.vgpu.instances})
 
 
 def _hosts(count: int) -> str:

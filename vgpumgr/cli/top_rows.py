@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.exposition import running
+from vgpumgr.core.exposition import running, there
 from vgpumgr.core.sampling import OFF
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Total:
     host: HostName
     error: str | None
     gpus: int
-    vgpus: int
+    vgpus: int | None
     running: int | None
     sm: float | None
     framebuffer_used_bytes: int | None
@@ -74,7 +74,7 @@ def _total(one: Round) -> Total:
         host=one.host,
         error=None if one.reading else _why(one),
         gpus=len(gpus),
-        vgpus=sum(len(gpu.vgpus) for gpu in gpus),
+        vgpus=_sum([there(gpu) for gpu in gpus]),
         running=_sum([running(gpu) for gpu in gpus]),
         sm=None if sm is None else sm / len(gpus),
         framebuffer_used_bytes=_sum([gpu.framebuffer_used_bytes for gpu in gpus]),

@@ -85,9 +85,9 @@ def _head(total: Total) -> Cell:
         return Cell(f"{name}  ? not read: {tidy(total.error)}", "yellow")
     used, size = gib(total.framebuffer_used_bytes), gib(total.framebuffer_size_bytes)
     gpus = f"{total.gpus} GPU{'' if total.gpus == 1 else 's'}"
-    runs = output.cell(total.running)
+    runs, vgpus = output.cell(total.running), output.cell(total.vgpus)
     return Cell(
-        f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {total.vgpus} vGPUs run"
+        f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs run"
     )
 
 

@@ -110,14 +110,25 @@ def _of_gpus(reading: HostReading) -> Iterator[_Row]:
         yield _Row(table.GPU_MEMORY, labels, _ratio(gpu.memory))
         yield _Row(table.GPU_FRAMEBUFFER_USED, labels, gpu.framebuffer_used_bytes)
         yield _Row(table.GPU_FRAMEBUFFER_SIZE, labels, gpu.framebuffer_size_bytes)
-        yield _Row(table.GPU_VGPUS, labels, len(gpu.vgpus))
+        yield _Row(table.GPU_VGPUS, labels, there(gpu))
         yield _Row(table.GPU_RUNNING, labels, running(gpu))
 
 
 def running(gpu: GpuReading) -> int | None:
     """How many of its vGPUs a VM runs with; None where that is unknown of any."""
-    states = [vgpu.state for vgpu in gpu.vgpus]
-    return None if UNKNOWN in states else states.count(RUNNING)
+    if not gpu.told or UNKNOWN in {vgpu.state for vgpu in gpu.vgpus}:
+        return None
+    return sum(_number_of(vgpu) for vgpu in gpu.vgpus if vgpu.state == RUNNING)
+
+
+def there(gpu: GpuReading) -> int | None:
+    """How many vGPUs it has, whether their VMs run or not; None where there may be more than the reading shows."""
+    return sum(map(_number_of, gpu.vgpus)) if gpu.told and gpu.listed else None
+
+
+def _number_of(vgpu: VgpuReading) -> int:
+    """One, or as many as were added up."""
+    return max(1, len(vgpu.instances))
 
 
 def _of_vgpus(host: LatestHost, reading: HostReading) -> Iterator[_Row]:

@@ -68,7 +68,10 @@ class VgpuReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """One GPU. `sm` and `memory` in percent; `policy` is how graphics is shared; `vgpus` None where NVML does not tell."""
+    """One GPU. `sm` and `memory` in percent; `policy` is how graphics is shared.
+
+    `told`: whether NVML said what runs; `listed`: whether the ledger could be read. Where not, `vgpus` may lack some.
+    """
 
     pci: PciAddress
     uuid: GpuUuid | None
@@ -79,6 +82,8 @@ class GpuReading:
     memory: int | None
     policy: str | None
     vgpus: tuple[VgpuReading, ...]
+    told: bool = True
+    listed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

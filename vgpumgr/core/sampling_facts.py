@@ -99,6 +99,8 @@ def _gpu(row: Mapping[str, Json], ledger: Sequence[LedgerEntry] | None) -> GpuRe
             kinds,
             policy,
         ),
+        told=row["vgpus"] is not None,
+        listed=ledger is not None,
     )
 
 
