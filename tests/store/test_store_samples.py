@@ -189,6 +189,39 @@ def test_a_file_over_its_limit_loses_its_oldest_until_it_fits(samples: Samples) 
     assert samples.prune(before_us=T0, max_bytes=limit) == 0
 
 
+def test_one_sample_of_a_clock_years_ahead_costs_the_others_nothing(samples: Samples) -> None:
+    for quarter in range(16):
+        samples.add(rounds(6, vms=40, every_s=150, begin_us=T0 + quarter * BUCKET_US))
+    samples.add(rounds(1, begin_us=T0 + 14 * 365 * 86400 * SECOND, host="kvm02"))
+    gone = samples.prune(before_us=T0, max_bytes=size(samples) * 2 // 3)
+    assert 0 < gone < 16 * 30
+    assert len(samples.usage(window(T0, T0 + 4 * 3600 * SECOND))) == 40
+
+
+def test_vms_and_hosts_that_went_are_forgotten_with_their_errors_where_the_limit_took_their_samples(
+    samples: Samples,
+) -> None:
+    samples.add([*rounds(1, host="kvm02"), replace(failed_round(at_us=T0), host=HostName("kvm02"))])
+    for quarter in range(16):
+        samples.add(rounds(6, vms=40, every_s=150, begin_us=T0 + (1 + quarter) * BUCKET_US))
+    limit = size(samples) * 2 // 3
+    assert samples.prune(before_us=T0, max_bytes=limit) > 0
+    assert [host.last.host for host in samples.latest()] == ["kvm01", "kvm02"], "not yet older than what is kept"
+    assert samples.prune(before_us=T0 + 2 * BUCKET_US, max_bytes=limit) == 0
+    assert [host.last.host for host in samples.latest()] == ["kvm01"]
+    assert "kvm02" not in samples.names()[1]
+    samples.add(rounds(1, host="kvm02", begin_us=T0 + 17 * BUCKET_US))
+    assert [(host.last.host, dict(host.errors)) for host in samples.latest()][1] == ("kvm02", {})
+    assert samples.latest()[1].counters[VgpuKey(HostName("kvm02"), PCI, "vm1", "vgpu0")].observed_s == 10
+
+
+def test_a_series_that_was_not_seen_for_long_stays_as_long_as_any_of_its_samples(samples: Samples) -> None:
+    samples.add(rounds(1, vms=2))
+    samples.add(rounds(1, begin_us=T0 + BUCKET_US))
+    samples.prune(before_us=T0 + BUCKET_US - SECOND, max_bytes=LIMIT)
+    assert {series.key.vm for series in samples.usage(HOUR)} == {"vm1", "vm2"}
+
+
 def test_a_day_of_500_vms_would_be_a_fraction_of_the_limit(samples: Samples) -> None:
     """Loads that change all the time are the worst for histograms: a row of a quarter of an hour stays under 700 bytes."""
     for quarter in range(4):
@@ -213,6 +246,36 @@ def test_a_damaged_file_is_an_error_that_says_how_to_move_it_away(samples: Sampl
         with pytest.raises(errors.SamplesCorrupt, match="damaged") as raised:
             work()
         assert f"mv {samples.path} {samples.path}.broken" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"boot": 1}', "null"])
+def test_damage_that_only_we_can_see_is_told_as_damage_too(samples: Samples, text: str) -> None:
+    samples.add(rounds(1))
+    with sqlite3.connect(samples.path) as file:
+        file.execute("UPDATE host SET round = ?, cursor = ?", (text, text))
+    file.close()
+    for work in (samples.latest, samples.cursors, samples.names):
+        with pytest.raises(errors.SamplesCorrupt, match="damaged"):
+            work()
+
+
+def test_text_that_is_no_utf_8_is_damage(samples: Samples) -> None:
+    samples.add(rounds(1))
+    with sqlite3.connect(samples.path) as file:
+        file.execute("UPDATE host SET name = CAST(x'ff' AS TEXT)")
+    file.close()
+    for work in (samples.latest, samples.cursors, samples.names):
+        with pytest.raises(errors.SamplesCorrupt, match="damaged"):
+            work()
+
+
+def test_a_tally_that_holds_no_numbers_is_damage_and_no_end_of_the_collector(samples: Samples) -> None:
+    samples.add(rounds(1))
+    with sqlite3.connect(samples.path) as file:
+        file.execute("UPDATE bucket SET sm_busy = 'much'")
+    file.close()
+    with pytest.raises(errors.SamplesCorrupt, match="damaged"):
+        samples.add(rounds(1, begin_us=T0 + 10 * SECOND))
 
 
 def test_a_journal_is_no_store_of_samples(samples: Samples) -> None:

@@ -182,6 +182,8 @@ def _translated(path: Path, schema: Schema, done: str) -> Iterator[None]:
         raise _judge(path, schema, done, error.orig) from error
     except sqlite3.Error as error:
         raise _judge(path, schema, done, error) from error
+    except UnicodeDecodeError as error:
+        raise damaged(path, schema, error) from error
     except OSError as error:
         raise StoreError(
             f"the {schema.what} {path} cannot be {done}: {error.strerror or error}",
@@ -194,7 +196,9 @@ def _judge(path: Path, schema: Schema, done: str, error: Any) -> StoreError:
     # The primary code is the low byte of an extended one (sqlite.org/rescode.html).
     match None if code is None else code & 0xFF:
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return schema.corrupt(f"the {schema.what} {path} is damaged: {error}", hint=_away(path))
+            return damaged(path, schema, error)
+        case None if "Could not decode" in str(error):  # sqlite3's own, without a code: text that is no UTF-8
+            return damaged(path, schema, error)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreError(
                 f"the {schema.what} {path} is locked by another process", hint=f"`fuser {path}` names it; history only"
@@ -204,6 +208,10 @@ def _judge(path: Path, schema: Schema, done: str, error: Any) -> StoreError:
                 f"the {schema.what} {path} cannot be {done}: {error}",
                 hint="VGPUMGR_STORE names another file; what is desired does not depend on it",
             )
+
+
+def damaged(path: Path, schema: Schema, error: BaseException) -> StoreError:
+    return schema.corrupt(f"the {schema.what} {path} is damaged: {error}", hint=_away(path))
 
 
 def _away(path: Path) -> str:

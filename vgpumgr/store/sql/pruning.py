@@ -68,16 +68,16 @@ def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
     """Take away what is older, then the oldest until the file is within its limit; how many buckets went."""
     with file.writing(path, SCHEMA) as connection:
         horizon = before_us // BUCKET_US
-        first, last = _span(connection)
+        first, _ = _span(connection)
         gone = 0
         if first is not None and first < horizon:
-            gone += _delete(connection, horizon, before_us)
+            gone += _delete(connection, horizon)
         while (used := _used(connection)) > max_bytes:
-            first, last = _span(connection)
-            if first is None or last is None:
+            quarter = _oldest(connection, 1 - _ROOM * max_bytes / used)
+            if quarter is None:
                 break
-            share = 1 - _ROOM * max_bytes / used
-            gone += _delete(connection, min(last + 1, first + max(1, round((last + 1 - first) * share))), None)
+            gone += _delete(connection, quarter)
+        _forget(connection, before_us)
         if gone:
             file.shrink(connection)
         return gone
@@ -90,6 +90,17 @@ def _span(connection: sa.Connection) -> tuple[int | None, int | None]:
     return first, last
 
 
+def _oldest(connection: sa.Connection, share: float) -> int | None:
+    """The quarter before which that share of the buckets lies, and at least one; None: there are none.
+
+    Of buckets, not of time: one from a host whose clock was years ahead must not make the rest look old.
+    """
+    count = connection.execute(sa.select(sa.func.count()).select_from(BUCKET)).scalar_one()
+    place = sa.select(BUCKET.c.id).order_by(BUCKET.c.id).limit(1).offset(max(0, min(count, round(count * share)) - 1))
+    found = connection.execute(place).scalar()
+    return None if found is None else (found >> SERIES_BITS) + 1
+
+
 def _used(connection: sa.Connection) -> int:
     """Bytes of the pages that hold something."""
     pages, free, size = (
@@ -99,16 +110,16 @@ def _used(connection: sa.Connection) -> int:
     return (pages - free) * size
 
 
-def _delete(connection: sa.Connection, horizon: int, before_us: int | None) -> int:
-    """The buckets before that quarter; and where it is a matter of age, series and hosts that were not seen since."""
+def _delete(connection: sa.Connection, horizon: int) -> int:
+    """The buckets before that quarter."""
     with file.begun(connection):
-        gone = connection.execute(BUCKET.delete().where(BUCKET.c.id < horizon << SERIES_BITS)).rowcount
-        if before_us is not None:
-            connection.execute(
-                SERIES.delete().where(
-                    SERIES.c.last_us < before_us, SERIES.c.id.not_in(sa.select(BUCKET.c.series).distinct())
-                )
-            )
-            connection.execute(HOST.delete().where(HOST.c.at < before_us / 1e6))
+        return connection.execute(BUCKET.delete().where(BUCKET.c.id < horizon << SERIES_BITS)).rowcount
+
+
+def _forget(connection: sa.Connection, before_us: int) -> None:
+    """The series and hosts that were not seen since, whatever it was that took their buckets: age, or the limit."""
+    with file.begun(connection):
+        left = sa.select(BUCKET.c.id).where(BUCKET.c.series == SERIES.c.id).exists()
+        connection.execute(SERIES.delete().where(SERIES.c.last_us < before_us, ~left))
+        if connection.execute(HOST.delete().where(HOST.c.at < before_us / 1e6)).rowcount:
             connection.execute(HOST_ERROR.delete().where(HOST_ERROR.c.host.not_in(sa.select(HOST.c.name))))
-        return gone

@@ -6,7 +6,9 @@ is counted twice.
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -30,7 +32,7 @@ from vgpumgr.store.sql.sample_tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from vgpumgr.core.names import HostName
@@ -49,7 +51,7 @@ def add(path: Path, rounds: Sequence[Round], every_s: float | None) -> None:
     described = {key_of(one.host, row.gpu, row.vgpu): row.vgpu for one in rounds for row in one.measured}
     with file.transaction(path, SCHEMA) as connection:
         if folded:
-            _merge(connection, _count(connection, folded, described))
+            _merge(path, connection, _count(connection, folded, described))
         _put_hosts(connection, rounds)
         put = sqlite.insert(COLLECTOR).values(id=1, every_s=every_s)
         connection.execute(put.on_conflict_do_update(index_elements=["id"], set_={"every_s": every_s}))
@@ -59,8 +61,9 @@ def cursors(path: Path) -> dict[HostName, Cursor]:
     with file.reading(path, SCHEMA) as connection:
         if connection is None:
             return {}
-        rows = connection.execute(sa.select(HOST.c.name, HOST.c.cursor))
-        return {name: forms.cursor_from_json(cursor) for name, cursor in rows}
+        rows = connection.execute(sa.select(HOST.c.name, HOST.c.cursor)).all()
+        with _ours(path):
+            return {name: forms.cursor_from_json(cursor) for name, cursor in rows}
 
 
 def latest(path: Path) -> tuple[LatestHost, ...]:
@@ -74,10 +77,12 @@ def latest(path: Path) -> tuple[LatestHost, ...]:
         errors: dict[str, dict[str, int]] = {}
         for host, error, count in connection.execute(sa.select(HOST_ERROR)):
             errors.setdefault(host, {})[error] = count
-        return tuple(
-            LatestHost(last=forms.from_json(text), counters=counters.get(name, {}), errors=errors.get(name, {}))
-            for name, text in connection.execute(sa.select(HOST.c.name, HOST.c.round).order_by(HOST.c.name))
-        )
+        rows = connection.execute(sa.select(HOST.c.name, HOST.c.round).order_by(HOST.c.name)).all()
+        with _ours(path):
+            return tuple(
+                LatestHost(last=forms.from_json(text), counters=counters.get(name, {}), errors=errors.get(name, {}))
+                for name, text in rows
+            )
 
 
 def every_s(path: Path) -> float | None:
@@ -121,7 +126,8 @@ def names(path: Path) -> tuple[set[str], set[str]]:
         hosts = set()
         for name, text in connection.execute(sa.select(HOST.c.name, HOST.c.round)):
             hosts.add(name)
-            reading = forms.from_json(text).reading
+            with _ours(path):
+                reading = forms.from_json(text).reading
             for gpu in reading.gpus if reading is not None else ():
                 vms |= {known for vgpu in gpu.vgpus for known in (vgpu.vm, vgpu.vm_uuid) if known}
         return vms, hosts
@@ -155,15 +161,16 @@ def _count(
     }
 
 
-def _merge(connection: sa.Connection, tallies: Mapping[int, Tally]) -> None:
+def _merge(path: Path, connection: sa.Connection, tallies: Mapping[int, Tally]) -> None:
     """Add these to the buckets."""
     ids = sorted(tallies)
     merged = dict(tallies)
     for begin in range(0, len(ids), _TOGETHER):
         there = BUCKET.c.id.in_(ids[begin : begin + _TOGETHER])
         for row in connection.execute(sa.select(BUCKET).where(there)):
-            before = tally_of(row)
-            before.add(tallies[row[0]])
+            with _ours(path):
+                before = tally_of(row)
+                before.add(tallies[row[0]])
             merged[row[0]] = before
     put = sqlite.insert(BUCKET).prefix_with("OR REPLACE")
     connection.execute(put, [row_of(number, merged[number]) for number in ids])
@@ -179,6 +186,15 @@ def _put_hosts(connection: sa.Connection, rounds: Sequence[Round]) -> None:
         put = sqlite.insert(HOST_ERROR).values(host=host, error=error, rounds=count)
         more = {"rounds": HOST_ERROR.c.rounds + count}
         connection.execute(put.on_conflict_do_update(index_elements=["host", "error"], set_=more))
+
+
+@contextmanager
+def _ours(path: Path) -> Iterator[None]:
+    """What is decoded inside was written by us: if it cannot be, the file was damaged where SQLite does not look."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error) as error:
+        raise file.damaged(path, SCHEMA, error) from error
 
 
 def _key(row: sa.RowMapping) -> VgpuKey:
