@@ -154,12 +154,22 @@ def test_a_vm_that_went_off_keeps_what_was_measured_and_has_no_now() -> None:
     assert row.framebuffer_used_bytes is None
 
 
-def test_what_is_no_longer_there_is_gone_and_of_an_unread_host_unknown() -> None:
+def test_what_is_no_longer_there_is_gone_and_what_cannot_be_told_unknown() -> None:
+    """Unknown: its host was not read, its GPU was not found, or of that GPU not all is known."""
     one = measured_round({"vm1": load(40)}, since_us=T0, until_us=T0 + 10 * SECOND)
     other = measured_round({}, since_us=T0, until_us=T0 + 20 * SECOND)
-    dead = failed_round(at_us=T0 + 20 * SECOND)
-    assert [row.state for row in usage_rows.rows(series_of(one), [latest(other)], HOUR)] == ["gone"]
-    assert [row.state for row in usage_rows.rows(series_of(one), [latest(dead)], HOUR)] == ["unknown"]
+    assert state_beside(one, other) == "gone"
+    assert state_beside(one, failed_round(at_us=T0 + 20 * SECOND)) == "unknown"
+    assert other.reading is not None
+    (gpu,) = other.reading.gpus
+    for gpus in ((), (replace(gpu, told=False),), (replace(gpu, listed=False),)):
+        assert state_beside(one, replace(other, reading=replace(other.reading, gpus=gpus))) == "unknown"
+
+
+def state_beside(measured: Round, last: Round) -> str:
+    """Of the one vGPU that was measured, where that is the host's last round."""
+    (row,) = usage_rows.rows(series_of(measured), [latest(last)], HOUR)
+    return row.state
 
 
 def test_rows_stand_by_vm_and_those_without_one_last() -> None:
@@ -199,5 +209,6 @@ def test_a_host_that_was_not_read_and_a_collector_that_stopped_are_named() -> No
     well = latest(measured_round({}, since_us=T0, until_us=T0 + 100 * SECOND))
     assert list(usage_rows.findings([well], now_s=NOW_S + 29, every_s=10)) == []
     assert [finding.kind for finding in usage_rows.findings([well], now_s=NOW_S + 31, every_s=10)] == ["stale"]
+    assert list(usage_rows.findings([well], now_s=NOW_S + 19, every_s=1)) == [], "another host may hang for seconds"
     assert list(usage_rows.findings([well], now_s=NOW_S + 800, every_s=None)) == [], "cron runs every few minutes"
     assert list(usage_rows.findings([], now_s=NOW_S, every_s=10)) == []

@@ -96,6 +96,8 @@ def test_three_intervals_of_the_collector_are_the_limit_of_age(site: Site) -> No
     assert (up(), up("--max-age", "1m"), up("--max-age", "190s")) == (1, 0, 0)
     site.add([now_round(1, at=time.time() - 120)], every_s=30)
     assert (up(), up("--max-age", "5m")) == (0, 1)
+    site.add([now_round(1, at=time.time() - 12)], every_s=1)
+    assert up() == 1, "a host that hangs holds up the others' rounds for some seconds"
     site.add([now_round(1, at=time.time() - 600)], every_s=None)
     assert up() == 1
     site.add([now_round(1, at=time.time() - 1000)], every_s=None)

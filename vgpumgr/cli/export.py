@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.core.exposition import Family
 
-_INTERVALS = 3
-_CRON_S = 900.0  # a collector without an interval is cron's: three times five minutes
 _AGAIN_S = 3600.0
 _MAX_AGE = click.option(
     "--max-age",
@@ -109,13 +107,12 @@ def prometheus(settings: Settings, *, path: Path | None, listen: str | None, max
 def _families(max_age: float | None) -> tuple[Family, ...]:
     """What the store holds now. Raises StoreError."""
     from vgpumgr.cli.wiring import store_path
-    from vgpumgr.core import exposition
+    from vgpumgr.core import exposition, sampling
     from vgpumgr.store import samples
 
     store = samples.Samples(samples.beside(store_path()))
     if max_age is None:
-        every = store.every_s()
-        max_age = _CRON_S if every is None else _INTERVALS * every
+        max_age = sampling.outdated_after_s(store.every_s())
     build = exposition.Build(version=__version__, python=platform.python_version())
     return exposition.families(store.latest(), now=time.time(), max_age_s=max_age, build=build)
 

@@ -28,6 +28,10 @@ UNKNOWN = "unknown"
 # sixth of a second each (the period is inferred): a mean since an earlier time than that is a mean of these only.
 MEMORY_US = 12_000_000
 
+_INTERVALS = 3
+_AT_LEAST_S = 20.0  # a host that hangs holds a round up for 5 s however short the interval is (controller/collect.py)
+_CRON_S = 900.0  # a collector without an interval is cron's: three times five minutes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
@@ -178,6 +182,11 @@ class LatestHost:
     last: Round
     counters: Mapping[VgpuKey, Counters]
     errors: Mapping[str, int]
+
+
+def outdated_after_s(every_s: float | None) -> float:
+    """How long ago a host's last round may have begun and still tell what is now. `every_s`: the collector's interval, None: once."""
+    return _CRON_S if every_s is None else max(_AT_LEAST_S, _INTERVALS * every_s)
 
 
 def key_of(host: HostName, gpu: PciAddress, vgpu: VgpuReading) -> VgpuKey:

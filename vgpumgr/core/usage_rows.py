@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core import histogram
 from vgpumgr.core.observed import Finding
-from vgpumgr.core.sampling import OFF, RUNNING, UNKNOWN, key_of
+from vgpumgr.core.sampling import OFF, RUNNING, UNKNOWN, key_of, outdated_after_s
 from vgpumgr.core.usage import ENGINES, Tally
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 GONE = "gone"
 CLOCK_S = 60.0
-_INTERVALS = 3
-_CRON_S = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +76,7 @@ def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | Non
     if not latest:
         return
     newest = max(host.last.at for host in latest)
-    limit = _CRON_S if every_s is None else _INTERVALS * every_s
+    limit = outdated_after_s(every_s)
     if now_s - newest > limit:
         yield _finding(
             "stale", None, f"nothing was collected for {_long(now_s - newest)}: `vgpumgr collect` reads the hosts"
@@ -124,7 +122,7 @@ def _row(
         gpu=key.gpu,
         type_name=told.type_name if told else None,
         origin=told.origin if told else None,
-        state=_state(now, host),
+        state=_state(key, now, host),
         bought=bought,
         used_of_bought=None if mean is None or not share else mean / 100 / share,
         seen=min(1.0, total.observed_us / window.length_us),
@@ -147,11 +145,13 @@ def _engine(index: int, total: Tally, series: Series | None, window: Window) -> 
     return EngineUse(mean=engine.mean, p50=p50, p95=p95, max=highest, series=means)
 
 
-def _state(now: Sequence[VgpuReading] | None, host: LatestHost | None) -> str:
+def _state(key: VgpuKey, now: Sequence[VgpuReading] | None, host: LatestHost | None) -> str:
     if host is None or host.last.reading is None:
         return UNKNOWN
     if not now:
-        return GONE
+        # Only who could be told of all that is there can tell that something is not.
+        whole = any(gpu.pci == key.gpu and gpu.told and gpu.listed for gpu in host.last.reading.gpus)
+        return GONE if whole else UNKNOWN
     states = {vgpu.state for vgpu in now}
     return next(state for state in (RUNNING, UNKNOWN, OFF) if state in states)
 
