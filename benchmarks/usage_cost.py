@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import sqlite3
 import statistics
 import subprocess
@@ -85,19 +86,32 @@ def _measure(samples: Samples, store: Path, plain: sqlite3.Connection, plain_pat
     print(f"{'file':<44} {size / 1e6:8.1f} MB   plain rows {plain_size / 1e6:8.1f} MB   {plain_size / size:6.1f} times")
     one_more = statistics.median(_timed(partial(samples.add, batch, every_s=EVERY_S)) for batch in _rounds(5))
     print(f"{'one more round of all hosts':<44} {one_more * 1000:8.1f} ms")
-    answer = statistics.median(_timed(lambda: _usage(store)) for _ in range(RUNS))
-    empty = statistics.median(_timed(lambda: _usage(store.with_name("none") / "store.sqlite")) for _ in range(RUNS))
+    answer, processor = _least(store)
+    empty, _ = _least(store.with_name("none") / "store.sqlite")
     since = ((began - BUCKET_S) * US,)
     means = _timed(lambda: plain.execute(PLAIN_MEANS, since).fetchall())
     p95 = _timed(lambda: plain.execute(PLAIN_P95, since).fetchall())
     plain.close()
-    print(f"{'usage --since 24h, a fresh process':<44} {answer:8.2f} s    (at most {LIMIT_S:g})")
+    print(
+        f"{'usage --since 24h, a fresh process':<44} {answer:8.2f} s    (at most {LIMIT_S:g}; processor {processor:.2f} s)"
+    )
     print(f"{'  of that without any samples':<44} {empty:8.2f} s")
     print(f"{'plain rows: means and maxima of one engine':<44} {means:8.2f} s    {means / answer:6.1f} times")
     print(f"{'plain rows: one quantile of it, of one host':<44} {p95:8.2f} s    {p95 / answer:6.1f} times")
     pruning = _timed(lambda: samples.prune(before_us=(began + 18 * 3600) * US, max_bytes=LIMIT_BYTES))
     print(f"{'prune to the last 6 hours':<44} {pruning:8.2f} s    file {_size(samples.path) / 1e6:.1f} MB")
     return 0 if answer <= LIMIT_S and size <= LIMIT_BYTES else 1
+
+
+def _least(store: Path) -> tuple[float, float]:
+    """Seconds that `usage` takes, by the clock and of the processor: the least of several, since others work here too."""
+    walls, processors = [], []
+    for _ in range(RUNS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        walls.append(_timed(lambda: _usage(store)))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        processors.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(walls), min(processors)
 
 
 def _usage(store: Path) -> None:
