@@ -42,7 +42,7 @@ def declared(plays: Plays, *vms: str) -> Iterator[None]:
 
 def held(plays: Plays) -> set[str]:
     """The VMs that have a vGPU."""
-    return {row["vm"] for row in plays.task("vgpu_info", {}).results[0]["vgpus"]}
+    return {row["vm"] for row in json.loads(plays.lab.run("list", "-o", "json").stdout)["vgpus"]}
 
 
 def test_info_tells_what_a_vm_was_promised_and_has(plays: Plays) -> None:

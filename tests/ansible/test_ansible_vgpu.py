@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,7 +65,7 @@ def devices(plays: Plays, host: str, vm: str) -> list[str]:
 
 def entries(plays: Plays) -> list[tuple[str, str, str]]:
     """The vGPUs of all ledgers, as the program lists them: VM, slot, type."""
-    found = plays.task("vgpu_info", {}).results[0]["vgpus"]
+    found = json.loads(plays.lab.run("list", "-o", "json").stdout)["vgpus"]
     return sorted((row["vm"], row["slot"], row["type_name"]) for row in found)
 
 

@@ -16,7 +16,7 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.domains import DomainDocuments
@@ -64,7 +64,7 @@ def find_vm(context: Context, vm: str, on: str | None, *, or_gone: bool = False)
         answers = tuple(map(answer_of, hosts, outcomes))
     kept: Session | None = None
     try:
-        found = settle(vm, answers, or_gone=or_gone)
+        found = settle(vm, answers, gone=gone_of if or_gone else None)
         kept = found.session
         return found
     finally:
@@ -112,8 +112,16 @@ def _ask_alone(context: Context, host: HostDeclaration) -> Answer:
     return ask(host, open_session(context, host))
 
 
-def settle(vm: str, answers: Sequence[Answer], *, or_gone: bool = False) -> FoundVm:
-    """Where a VM is, by what its candidates say. Closes nothing. Raises as find_vm does."""
+def gone_of(session: Session) -> tuple[plan.GoneVm, ...]:
+    """The VMs that only the ledger of an open host still names."""
+    return plan.gone_vms(session.observe())
+
+
+def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[Session], Sequence[plan.GoneVm]] | None) -> FoundVm:
+    """Where a VM is, by what its candidates say. Closes nothing. Raises as find_vm does.
+
+    `gone` looks for those that only a ledger still names; None: they do not count.
+    """
     if len(answers) == 1 and answers[0].error is not None:
         raise answers[0].error
     hits = [
@@ -131,8 +139,8 @@ def settle(vm: str, answers: Sequence[Answer], *, or_gone: bool = False) -> Foun
         session, found = hits[0]
         seen = tuple(_unread_finding(answer, vm) for answer in unread)
         return FoundVm(session=session, uuid=found.uuid, name=found.name, active=found.active, findings=seen)
-    if or_gone and not unread:  # else it may have moved to a host that could not be asked
-        left = _left_on([answer.session for answer in answers if answer.session is not None], vm)
+    if gone is not None and not unread:  # else it may have moved to a host that could not be asked
+        left = _left_on([answer.session for answer in answers if answer.session is not None], vm, gone)
         if left is not None:
             return left
     raise _unknown(vm, answers)
@@ -149,12 +157,12 @@ def _match(domains: tuple[DomainDocuments, ...], vm: str) -> DomainDocuments | N
     return by_name or next((domain for domain in domains if domain.uuid == vm.lower()), None)
 
 
-def _left_on(sessions: Sequence[Session], vm: str) -> FoundVm | None:
+def _left_on(sessions: Sequence[Session], vm: str, gone: Callable[[Session], Sequence[plan.GoneVm]]) -> FoundVm | None:
     """The VM of that name or UUID that only the ledger of one of these hosts names. Raises AmbiguousVm."""
     found = [
         FoundVm(session=session, uuid=one.uuid, name=one.name, active=False, gone=True)
         for session in sessions
-        for one in plan.gone_vms(session.observe())
+        for one in gone(session)
         if vm == one.name or vm.lower() == one.uuid
     ]
     if len(found) > 1:

@@ -15,27 +15,26 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller import journaling
 from vgpumgr.controller.fan_out import fan_out
-from vgpumgr.controller.finding_vms import FoundVm, answer_of, ask, candidates, settle
+from vgpumgr.controller.finding_many import ManyVms
 from vgpumgr.controller.host_run import HostRun, unit_result
 from vgpumgr.controller.open_hosts import OpenHosts
 from vgpumgr.core import detaching, jobs, listing, names, profiles, reconciling
 from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.finding_vms import Answer
+    from vgpumgr.controller.fan_out import Outcome
+    from vgpumgr.controller.finding_vms import FoundVm
     from vgpumgr.controller.results import UnitResult
     from vgpumgr.controller.session import Session
     from vgpumgr.core.domain_xml import Domain
-    from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.names import HostName, Slot, VmUuid
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.profiles import Profile
 
 HOST_DEADLINE_S = 300.0
-_NAMED = 8  # VMs in one line; of more only how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +91,15 @@ class WantedResult:
 def bring(
     context: Context, wanted: Sequence[Wanted], *, check: bool, host_deadline_s: float = HOST_DEADLINE_S
 ) -> WantedResult:
-    """Bring every slot to what is asked. With `check` nothing is changed anywhere. Raises UsageError only.
+    """Bring every slot to what is asked. With `check` nothing is changed anywhere. Raises UsageError where a slot is named twice.
 
     On each host what is to go goes first, since that makes room; the rest keeps its order.
     """
-    for at, one in enumerate(wanted):
-        if any((one.vm, one.slot, one.on) == (other.vm, other.slot, other.on) for other in wanted[:at]):
+    named: set[tuple[str, Slot, str | None]] = set()
+    for one in wanted:
+        if (one.vm, one.slot, one.on) in named:
             raise _twice(one)
+        named.add((one.vm, one.slot, one.on))
     return _Bringing(context, check=check, host_deadline_s=host_deadline_s).go(wanted)
 
 
@@ -121,10 +122,15 @@ class _Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HostEnd:
-    """How a host was found and how it was left, or would be."""
+    """How a host was found and how it was left, or would be. `rows`: of each slot the newest, which `list` has last."""
 
     before: HostView
     after: HostView
+    rows: Mapping[tuple[VmUuid | None, Slot | None], listing.VgpuRow]
+
+    @classmethod
+    def of(cls, before: HostView, after: HostView) -> _HostEnd:
+        return cls(before=before, after=after, rows={(row.vm_uuid, row.slot): row for row in listing.rows(after)})
 
 
 class _Bringing:
@@ -134,6 +140,7 @@ class _Bringing:
         self._deadline_s = host_deadline_s
         self._run = reconciling.Run(by=context.by, at=context.now())
         self._open = OpenHosts(context)
+        self._vms = ManyVms(context, self._open, host_deadline_s=host_deadline_s)
         self._stop = threading.Event()
         # Grow as jobs end, so that a host that fails half way has them too.
         self._units: dict[HostName, list[UnitResult]] = {}
@@ -141,8 +148,8 @@ class _Bringing:
 
     def go(self, wanted: Sequence[Wanted]) -> WantedResult:
         try:
-            answers = self._ask(wanted)
-            placed = self._place_all(wanted, answers)
+            self._vms.ask((one.vm, one.on) for one in wanted)
+            placed = self._place_all(wanted)
             by_host: dict[HostName, list[_Placed]] = {}
             for one in placed:
                 if isinstance(one, _Placed):
@@ -152,46 +159,28 @@ class _Bringing:
             ends = {end.host: end for end in fan_out(hosts, lambda host: self._serve(by_host[host.name]), patience)}
         finally:
             self._open.close()
-        slots = [
-            one if isinstance(one, SlotResult) else self._result(one, ends[one.host].value, ends[one.host].error)
-            for one in placed
-        ]
-        unread = [answer for answer in answers.values() if answer.session is None]
-        findings = [finding for answer in unread for finding in _not_asked(answer, placed)]
-        return WantedResult(slots=tuple(slots), findings=(*findings, *journaling.findings(self._context)))
+        findings = self._vms.not_asked([one.found for one in placed if isinstance(one, _Placed)])
+        slots = tuple(self._results(placed, ends))
+        return WantedResult(slots=slots, findings=(*findings, *journaling.findings(self._context)))
 
-    def _ask(self, wanted: Sequence[Wanted]) -> dict[HostName, Answer]:
-        """Every host where any of the VMs may be, connected and asked for its VMs."""
-        hosts: dict[HostName, HostDeclaration] = {}
-        for one in wanted:
-            try:
-                hosts.update((host.name, host) for host in candidates(self._context, one.vm, one.on))
-            except errors.RequestError:
-                continue  # its own result will say so
-        self._context.progress(f"reading {next(iter(hosts)) if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
-        asked = list(hosts.values())
-        outcomes = fan_out(
-            asked, lambda host: ask(host, self._open.connect(host)), self._open.patience(self._deadline_s)
-        )
-        return {host.name: answer_of(host, outcome) for host, outcome in zip(asked, outcomes, strict=True)}
-
-    def _place_all(self, wanted: Sequence[Wanted], answers: Mapping[HostName, Answer]) -> list[_Placed | SlotResult]:
+    def _place_all(self, wanted: Sequence[Wanted]) -> list[_Placed | SlotResult]:
         """A VM may be named twice, by its name and by its UUID: then the second is refused."""
         found: list[_Placed | SlotResult] = []
+        taken: set[tuple[HostName, VmUuid, Slot]] = set()
         for one in wanted:
-            placed = self._place(one, answers)
-            if isinstance(placed, _Placed) and any(
-                isinstance(other, _Placed) and other.key == placed.key for other in found
-            ):
-                placed = _refused(one, _twice(one))
+            placed = self._place(one)
+            if isinstance(placed, _Placed):
+                if placed.key in taken:
+                    placed = _refused(one, _twice(one))
+                else:
+                    taken.add(placed.key)
             found.append(placed)
         return found
 
-    def _place(self, wanted: Wanted, answers: Mapping[HostName, Answer]) -> _Placed | SlotResult:
+    def _place(self, wanted: Wanted) -> _Placed | SlotResult:
         """The job that a wish comes to on the host of its VM, or its result where there is none."""
         try:
-            hosts = candidates(self._context, wanted.vm, wanted.on)
-            found = settle(wanted.vm, [answers[host.name] for host in hosts], or_gone=wanted.profile is None)
+            found = self._vms.find(wanted.vm, wanted.on, or_gone=wanted.profile is None)
         except errors.VgpumgrError as error:
             if wanted.profile is None and type(error) is errors.UnknownVm:
                 return _nowhere(wanted, error)
@@ -214,7 +203,7 @@ class _Bringing:
         view = self._look(session, session.observe())
         units, after = reconciling.plan_jobs(view, session.declaration, todo, self._run)
         self._units[session.declaration.name] = [unit_result(unit, "would_change") for unit in units]
-        return _HostEnd(before=view, after=after)
+        return _HostEnd.of(view, after)
 
     def _carry_out(self, session: Session, todo: Sequence[jobs.Job]) -> _HostEnd:
         host = session.declaration.name
@@ -223,18 +212,28 @@ class _Bringing:
         run = HostRun(session, session.declaration, self._run, agreed=None)
         self._units[host] = run.results
         after = run.go(view, todo, stopped=lambda: self._stop.is_set() or self._open.is_left(host))
-        return _HostEnd(before=view, after=after)
+        return _HostEnd.of(view, after)
 
     def _look(self, session: Session, view: HostView) -> HostView:
         detaching.guard_ledger(view)
         self._before[session.declaration.name] = view
         return session.with_saved(view)
 
-    def _result(self, placed: _Placed, end: _HostEnd | None, error: errors.VgpumgrError | None) -> SlotResult:
-        uuid = placed.found.uuid
-        unit = next((one for one in self._units.get(placed.host, ()) if one.unit.job == placed.job), None)
+    def _results(
+        self, placed: Sequence[_Placed | SlotResult], ends: Mapping[HostName, Outcome[_HostEnd]]
+    ) -> list[SlotResult]:
+        units = {host: {one.unit.job: one for one in reversed(found)} for host, found in self._units.items()}
+        return [
+            one
+            if isinstance(one, SlotResult)
+            else self._result(one, ends[one.host], units.get(one.host, {}).get(one.job))
+            for one in placed
+        ]
+
+    def _result(self, placed: _Placed, ended: Outcome[_HostEnd], unit: UnitResult | None) -> SlotResult:
+        end, uuid = ended.value, placed.found.uuid
         came_to = unit.outcome if unit else "failed"
-        failed = None if came_to == "unchanged" else (unit.error if unit else None) or error
+        failed = None if came_to == "unchanged" else (unit.error if unit else None) or ended.error
         before = end.before if end else self._before.get(placed.host)
         plan = unit.unit.plan if unit else None
         return SlotResult(
@@ -246,29 +245,9 @@ class _Bringing:
             error=failed,
             before=before.domain(uuid) if before else None,
             after=end.after.domain(uuid) if end else None,
-            row=_row(end.after, placed) if end else None,
+            row=end.rows.get((uuid, placed.wanted.slot)) if end else None,
             findings=plan.findings if plan else (),
         )
-
-
-def _row(view: HostView, placed: _Placed) -> listing.VgpuRow | None:
-    """What the slot has; of several the newest, which stands last."""
-    of_slot = [row for row in listing.rows(view) if (row.vm_uuid, row.slot) == (placed.found.uuid, placed.wanted.slot)]
-    return of_slot[-1] if of_slot else None
-
-
-def _not_asked(answer: Answer, placed: Sequence[_Placed | SlotResult]) -> Iterator[Finding]:
-    """What a host that could not be asked leaves open about VMs that were found elsewhere: told once, however many they are."""
-    host = answer.host.name
-    vms = dict.fromkeys(
-        one.found.name
-        for one in placed
-        if isinstance(one, _Placed) and any(finding.host == host for finding in one.found.findings)
-    )
-    if vms:
-        which = ", ".join(vms) if len(vms) <= _NAMED else f"any of {len(vms)} VMs"
-        text = f"{answer.error} (so it is not known whether it has {which} too)"
-        yield Finding(kind="unreached", host=host, vm=None, slot=None, text=text)
 
 
 def _twice(wanted: Wanted) -> errors.UsageError:

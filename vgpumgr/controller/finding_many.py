@@ -1,0 +1,71 @@
+"""Where many VMs are: every host where any of them may be is reached and asked once, and stays open for what comes then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.controller.fan_out import fan_out
+from vgpumgr.controller.finding_vms import answer_of, ask, candidates, gone_of, settle
+from vgpumgr.core.observed import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.finding_vms import Answer, FoundVm
+    from vgpumgr.controller.open_hosts import OpenHosts
+    from vgpumgr.controller.session import Session
+    from vgpumgr.core import plan
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.names import HostName
+
+_NAMED = 8  # VMs in one line; of more only how many
+
+
+class ManyVms:
+    """`ask` first, then `find` as often as one likes. The sessions are those of the OpenHosts."""
+
+    def __init__(self, context: Context, opened: OpenHosts, *, host_deadline_s: float) -> None:
+        self._context = context
+        self._open = opened
+        self._deadline_s = host_deadline_s
+        self._answers: dict[HostName, Answer] = {}
+        self._gone: dict[HostName, tuple[plan.GoneVm, ...]] = {}
+
+    def ask(self, named: Iterable[tuple[str, str | None]]) -> None:
+        """Ask the hosts where these VMs (name or UUID, and the host that was named for it) may be. Raises InventoryError."""
+        hosts: dict[HostName, HostDeclaration] = {}
+        for vm, on in named:
+            try:
+                hosts.update((host.name, host) for host in candidates(self._context, vm, on))
+            except errors.RequestError:
+                continue  # `find` will say so
+        self._context.progress(f"reading {next(iter(hosts)) if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
+        asked = list(hosts.values())
+        outcomes = fan_out(
+            asked, lambda host: ask(host, self._open.connect(host)), self._open.patience(self._deadline_s)
+        )
+        self._answers = {host.name: answer_of(host, outcome) for host, outcome in zip(asked, outcomes, strict=True)}
+
+    def find(self, vm: str, on: str | None, *, or_gone: bool) -> FoundVm:
+        """As find_vm, of the hosts that were asked. Raises what that raises."""
+        answers = [self._answers[host.name] for host in candidates(self._context, vm, on)]
+        return settle(vm, answers, gone=self._gone_of if or_gone else None)
+
+    def not_asked(self, found: Sequence[FoundVm]) -> Iterator[Finding]:
+        """What each host that could not be asked leaves open about these VMs: told once, however many they are."""
+        for answer in self._answers.values():
+            host = answer.host.name
+            vms = dict.fromkeys(one.name for one in found if any(finding.host == host for finding in one.findings))
+            if vms:
+                which = ", ".join(vms) if len(vms) <= _NAMED else f"any of {len(vms)} VMs"
+                text = f"{answer.error} (so it is not known whether it has {which} too)"
+                yield Finding(kind="unreached", host=host, vm=None, slot=None, text=text)
+
+    def _gone_of(self, session: Session) -> tuple[plan.GoneVm, ...]:
+        """What only a host's ledger still names; looked at once, however many VMs are not to be found."""
+        host = session.declaration.name
+        if host not in self._gone:
+            self._gone[host] = gone_of(session)
+        return self._gone[host]
