@@ -121,9 +121,9 @@ def test_all_sanity_tests_pass_without_a_network(collection: Built, capsys: pyte
     ],
     ids=["validate-modules", "pep8", "import", "action-plugin-docs"],
 )
-def test_a_sanity_test_finds_what_is_broken(
+def test_a_sanity_test_finds_what_is_broken(  # noqa: PLR0917 -- the case
     own: Built, test: str, file: str, old: str | None, new: str, told: str
-) -> None:  # noqa: PLR0917 -- the case
+) -> None:
     """So that it is known to look at our files at all. Without an old text the file is taken away."""
     fill(own)
     path = own.folder / "plugins" / file
