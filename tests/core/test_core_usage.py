@@ -188,7 +188,29 @@ def test_a_share_that_changed_is_a_mean_over_time() -> None:
     assert found.bought == pytest.approx(0.3125)
 
 
+def test_a_measure_over_a_border_of_quarters_is_one_sample() -> None:
+    border = T0 + BUCKET_US
+    one = measured_round({"vm1": load(50)}, since_us=border - 4 * SECOND, until_us=border + 6 * SECOND)
+    (series,) = series_of(one)
+    assert (series.total().samples, series.total().observed_us) == (1, 10 * SECOND)
+
+
+def test_the_last_framebuffer_is_the_latest_in_whatever_order_tallies_are_added() -> None:
+    early, late = Tally(framebuffer_last=1, last_us=1), Tally(framebuffer_last=2, last_us=2)
+    early.add(late)
+    assert early.framebuffer_last == 2
+    late.add(Tally(framebuffer_last=1, last_us=1))
+    assert (late.framebuffer_last, late.last_us) == (2, 2)
+
+
 NOW_S = T0 / SECOND + 100
+
+
+def test_a_clock_is_not_off_because_a_round_took_long() -> None:
+    one = measured_round({}, since_us=T0, until_us=T0 + 100 * SECOND)
+    assert one.reading is not None
+    at_its_end = replace(one, seconds=90.0, reading=replace(one.reading, now_us=int((one.at + 90) * SECOND)))
+    assert list(usage_rows.findings([latest(at_its_end)], now_s=NOW_S, every_s=60)) == []
 
 
 @pytest.mark.parametrize(

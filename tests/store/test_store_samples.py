@@ -215,6 +215,13 @@ def test_vms_and_hosts_that_went_are_forgotten_with_their_errors_where_the_limit
     assert samples.latest()[1].counters[VgpuKey(HostName("kvm02"), PCI, "vm1", "vgpu0")].observed_s == 10
 
 
+def test_counters_go_on_where_the_limit_took_the_samples(samples: Samples) -> None:
+    samples.add(rounds(1))
+    assert samples.prune(before_us=T0, max_bytes=0) == 1
+    samples.add(rounds(1, begin_us=T0 + 10 * SECOND))
+    assert samples.latest()[0].counters[KEY].observed_s == 20
+
+
 def test_a_series_that_was_not_seen_for_long_stays_as_long_as_any_of_its_samples(samples: Samples) -> None:
     samples.add(rounds(1, vms=2))
     samples.add(rounds(1, begin_us=T0 + BUCKET_US))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", int, Fraction)
 
 _MIB = 1024 * 1024
+_NOT_AVAILABLE = frozenset({2**32 - 1, 2**64 - 1})  # NVML_VALUE_NOT_AVAILABLE, -1, as its unsigned numbers show it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +89,10 @@ def _gpu(row: Mapping[str, Json], ledger: Sequence[LedgerEntry] | None) -> GpuRe
         pci=PciAddress(shape.text(row["pci"])),
         uuid=uuid,
         name=shape.maybe_text(row["name"]),
-        framebuffer_size_bytes=shape.maybe_number(row["framebuffer_bytes"]),
-        framebuffer_used_bytes=shape.maybe_number(row["framebuffer_used_bytes"]),
-        sm=shape.maybe_number(row["sm"]),
-        memory=shape.maybe_number(row["memory"]),
+        framebuffer_size_bytes=_told(row["framebuffer_bytes"]),
+        framebuffer_used_bytes=_told(row["framebuffer_used_bytes"]),
+        sm=_told(row["sm"]),
+        memory=_told(row["memory"]),
         policy=policy,
         vgpus=_vgpus(
             shape.rows(row["vgpus"], _instance),
@@ -106,7 +107,7 @@ def _gpu(row: Mapping[str, Json], ledger: Sequence[LedgerEntry] | None) -> GpuRe
 
 def _instance(row: Mapping[str, Json]) -> _Instance:
     at_us = shape.maybe_number(row["at_us"])
-    engines = {name: shape.maybe_number(row[name]) for name in ("sm", "memory", "encoder", "decoder")}
+    engines = {name: _told(row[name]) for name in ("sm", "memory", "encoder", "decoder")}
     return _Instance(
         number=shape.number(row["instance"]),
         vm_uuid=shape.maybe(row["vm_uuid"], VmUuid),
@@ -115,10 +116,16 @@ def _instance(row: Mapping[str, Json]) -> _Instance:
         vf=shape.maybe(row["vf"], PciAddress),
         vf_index=shape.maybe_number(row["vf_index"]),
         type_id=shape.maybe_number(row["type_id"]),
-        framebuffer_used_bytes=shape.maybe_number(row["framebuffer_used_bytes"]),
+        framebuffer_used_bytes=_told(row["framebuffer_used_bytes"]),
         at_us=at_us,
         load=None if at_us is None else Load(**engines),
     )
+
+
+def _told(value: Json) -> int | None:
+    """A number of NVML's; None too where it stands for one that is not there, which is not 100 percent."""
+    number = shape.maybe_number(value)
+    return None if number in _NOT_AVAILABLE else number
 
 
 def _vgpus(
