@@ -20,11 +20,11 @@ from vgpumgr.core.scheduler import SchedulerWish
 if TYPE_CHECKING:
     from vgpumgr.core.observed import HostView
 
-RUN = reconciling.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
-NEXT_RUN = reconciling.Run(by="root@ctl2", at="2026-11-23T02:30:00Z")
+RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
+NEXT_RUN = jobs.Run(by="root@ctl2", at="2026-11-23T02:30:00Z")
 
 
-def plan(view: HostView, run: reconciling.Run = RUN, /, **vms: str | dict[str, str]) -> HostPlan:
+def plan(view: HostView, run: jobs.Run = RUN, /, **vms: str | dict[str, str]) -> HostPlan:
     return reconciling.plan_host(view, declares(**vms), run)
 
 

@@ -14,7 +14,7 @@ from tests.core.declarations import declares
 from tests.core.law import LAW
 from tests.core.test_core_laws import PROFILE, SLOT, VM, check_capacity, kills, start, story
 from vgpumgr import errors
-from vgpumgr.core import changes, reconciling, scheduler, simulate
+from vgpumgr.core import changes, jobs, reconciling, scheduler, simulate
 from vgpumgr.core.plan import Plan
 from vgpumgr.core.scheduler import SchedulerWish
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconciling import HostPlan
     from vgpumgr.core.scheduling import GpuPlan
 
-RUN = reconciling.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
-NEXT = reconciling.Run(by="root@ctl1", at="2026-11-23T02:30:00Z")
+RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
+NEXT = jobs.Run(by="root@ctl1", at="2026-11-23T02:30:00Z")
 
 
 @st.composite
@@ -37,7 +37,7 @@ def declarations(draw: st.DrawFn) -> HostDeclaration:
     return declares(shares, **vms)
 
 
-def plan(view: HostView, declared: HostDeclaration, run: reconciling.Run = RUN) -> HostPlan:
+def plan(view: HostView, declared: HostDeclaration, run: jobs.Run = RUN) -> HostPlan:
     return reconciling.plan_host(view, declared, run)
 
 

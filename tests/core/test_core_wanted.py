@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.observed import HostView
 
-RUN = reconciling.Run(by="ansible@ctl1", at="2026-11-22T02:30:00Z")
+RUN = jobs.Run(by="ansible@ctl1", at="2026-11-22T02:30:00Z")
 SLOT = names.DEFAULT_SLOT
 
 

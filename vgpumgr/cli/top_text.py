@@ -86,9 +86,7 @@ def _head(total: Total) -> Cell:
     used, size = gib(total.framebuffer_used_bytes), gib(total.framebuffer_size_bytes)
     gpus = f"{total.gpus} GPU{'' if total.gpus == 1 else 's'}"
     runs, vgpus = output.cell(total.running), output.cell(total.vgpus)
-    return Cell(
-        f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs run"
-    )
+    return Cell(f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs run")
 
 
 def _foot(rounds: Sequence[Round], view: View, shown: slice, count: int, every_s: float) -> Cell:

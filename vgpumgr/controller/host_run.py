@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.session import Session
     from vgpumgr.core.changes import Step
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.jobs import Job
+    from vgpumgr.core.jobs import Job, Run
     from vgpumgr.core.names import HostName
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.reconciling import Unit
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 class HostRun:
     """One host's run. `results` grows as jobs end. `agreed` is all that may be taken away; None: whatever the jobs ask for."""
 
-    def __init__(
-        self, session: Session, declaration: HostDeclaration, run: reconciling.Run, agreed: Sequence[Step] | None
-    ) -> None:
+    def __init__(self, session: Session, declaration: HostDeclaration, run: Run, agreed: Sequence[Step] | None) -> None:
         self.results: list[UnitResult] = []
         self._session = session
         self._declaration = declaration

@@ -97,7 +97,7 @@ class _Workers:
     def __init__(self, context: Context, options: ReconcileOptions) -> None:
         self._context = context
         self._options = options
-        self._run = reconciling.Run(by=context.by, at=context.now())
+        self._run = jobs.Run(by=context.by, at=context.now())
         self._open = OpenHosts(context)
         self._results: dict[
             HostName, list[UnitResult]

@@ -138,7 +138,7 @@ class _Bringing:
         self._context = context
         self._check = check
         self._deadline_s = host_deadline_s
-        self._run = reconciling.Run(by=context.by, at=context.now())
+        self._run = jobs.Run(by=context.by, at=context.now())
         self._open = OpenHosts(context)
         self._vms = ManyVms(context, self._open, host_deadline_s=host_deadline_s)
         self._stop = threading.Event()

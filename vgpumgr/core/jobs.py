@@ -28,6 +28,14 @@ RECONCILE = "reconcile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One pass over jobs: who runs it (user@controller) and when (RFC 3339, UTC); both go into the claims it writes."""
+
+    by: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Serve:
     """Give a slot what it was declared with, or what its claim once got. `declared` None: the claim alone wants it."""
 

@@ -48,14 +48,6 @@ _SERVED_FINDINGS = frozenset({"gone", "drift", "pending", "lost", "leftover", "r
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One reconcile: who runs it (user@controller) and when (RFC 3339, UTC); both go into the claims it writes."""
-
-    by: str
-    at: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
     """One job: its plan, or what it was refused for. `drift` says why there are steps.
 
@@ -109,7 +101,7 @@ class HostPlan:
         return tuple(row for unit in self.units for row in unit.drift)
 
 
-def plan_host(view: HostView, declared: HostDeclaration, run: Run) -> HostPlan:
+def plan_host(view: HostView, declared: HostDeclaration, run: jobs.Run) -> HostPlan:
     """Plan every job of a host. Raises LedgerBroken; what a single job is refused for is in its unit."""
     detaching.guard_ledger(view)
     units, _ = plan_jobs(view, declared, jobs.of_host(view, declared), run)
@@ -123,7 +115,7 @@ def plan_host(view: HostView, declared: HostDeclaration, run: Run) -> HostPlan:
 
 
 def plan_jobs(
-    view: HostView, declared: HostDeclaration, todo: Iterable[Job], run: Run
+    view: HostView, declared: HostDeclaration, todo: Iterable[Job], run: jobs.Run
 ) -> tuple[tuple[Unit, ...], HostView]:
     """Plan jobs in their order, each on what the ones before it will have left; and the host as they would leave it."""
     units: list[Unit] = []
@@ -148,7 +140,7 @@ def joined(units: list[Unit], unit: Unit) -> list[Unit]:
     return [*(row for one in units for row in (kept if one is first else [one])), unit]
 
 
-def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: Run) -> Unit:
+def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: jobs.Run) -> Unit:
     """Plan one job on a view. What it is refused for becomes part of the unit, for the others go on."""
     try:
         match job:
@@ -166,7 +158,7 @@ def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: Run) -> U
         return Unit(job=job, plan=None, refused=error, drift=())
 
 
-def _plan_serve(view: HostView, declared: HostDeclaration, job: Serve, run: Run) -> Unit:
+def _plan_serve(view: HostView, declared: HostDeclaration, job: Serve, run: jobs.Run) -> Unit:
     domain = next((item for item in view.domains if item.name == job.vm), None)
     if domain is None:
         where = f" ({job.declared.where})" if job.declared else ""
@@ -208,7 +200,9 @@ def _kept(view: HostView, declared: HostDeclaration, domain: Domain, job: Serve,
     return Unit(job=job, plan=plan, refused=refused, drift=drifts.of_slot(view, domain, job.slot, claim.wish, plan))
 
 
-def _request(view: HostView, declared: HostDeclaration, domain: Domain, job: Serve, run: Run) -> targets.AttachRequest:
+def _request(
+    view: HostView, declared: HostDeclaration, domain: Domain, job: Serve, run: jobs.Run
+) -> targets.AttachRequest:
     claim = domain.claim(job.slot)
     if job.declared is None:
         assert claim is not None
@@ -252,7 +246,7 @@ def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
     return not domain.copied and claim.binding.host == view.snapshot.machine
 
 
-def _plan_free(view: HostView, job: Free, run: Run) -> Unit:
+def _plan_free(view: HostView, job: Free, run: jobs.Run) -> Unit:
     request = detaching.DetachRequest(vm=job.uuid, slots=(job.slot,), by=run.by, at=run.at)
     plan = detaching.plan_detach(view, request)
     domain = plans.find_domain(view, job.uuid)

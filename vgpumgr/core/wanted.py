@@ -15,10 +15,9 @@ from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.jobs import Give, Take
+    from vgpumgr.core.jobs import Give, Run, Take
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.plan import Plan
-    from vgpumgr.core.reconciling import Run
 
 
 def plan_give(view: HostView, declared: HostDeclaration, job: Give, run: Run) -> Plan:
