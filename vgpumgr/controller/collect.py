@@ -49,8 +49,12 @@ def patience_s(every_s: float | None) -> float:
 
 
 def keep(samples: Samples, rounds: Sequence[Round], keeping: Keeping) -> None:
-    """Store rounds, and let go of what is too old or too much. Raises StoreError; then nothing of them is stored."""
+    """Store rounds, and let go of what is too old or too much. Raises StoreError."""
     samples.add(rounds, every_s=keeping.every_s)
+    _tidy(samples, keeping)
+
+
+def _tidy(samples: Samples, keeping: Keeping) -> None:
     now_us = int(time.time() * 1e6)
     samples.coarsen(before_us=now_us - FINE_US)
     samples.prune(before_us=now_us - int(keeping.keep_s * 1e6), max_bytes=keeping.max_bytes)
@@ -69,11 +73,12 @@ def serve(sampler: Sampler, samples: Samples, keeping: Keeping, teller: Teller, 
         for one in rounds:
             trouble.look(one.host, _why(one))
         try:
-            keep(samples, tuple(unstored), keeping)
+            samples.add(tuple(unstored), every_s=keeping.every_s)
+            unstored.clear()  # at once: what is stored must not be stored again, whatever comes of the rest
+            _tidy(samples, keeping)
         except StoreError as error:
             trouble.look(None, f"{error.message}; it is tried again")
         else:
-            unstored.clear()
             trouble.look(None, None)
         # A multiple of the interval by the clock: no drift, and what took too long leaves out times instead of moving them.
         rest = keeping.every_s - time.time() % keeping.every_s
