@@ -92,7 +92,12 @@ class _Host:
         try:
             done = self._running.result(seconds)
         except TimeoutError:
-            late = errors.HostDeadline(self._declaration.name, "run", f"not done after {time.time() - begun:.0f} s")
+            late = errors.HostDeadline(
+                self._declaration.name,
+                "run",
+                f"no answer for {time.time() - begun:.0f} s, and still waited for",
+                hint="the host hangs or is overloaded; a later round says at which stage",
+            )
             return Round(
                 host=self._declaration.name,
                 at=begun,

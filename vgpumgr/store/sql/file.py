@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sqlite3
 import time
 from contextlib import contextmanager
@@ -203,6 +204,11 @@ def _judge(path: Path, schema: Schema, done: str, error: Any) -> StoreError:
             return StoreError(
                 f"the {schema.what} {path} is locked by another process", hint=f"`fuser {path}` names it; history only"
             )
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:  # to read in WAL mode is to write beside the file, too
+            return StoreError(
+                f"the {schema.what} {path} cannot be {done}: {error}",
+                hint=f"is the disk full, or broken? `df {shlex.quote(str(path.parent))}`, and the kernel's log",
+            )
         case _:
             return StoreError(
                 f"the {schema.what} {path} cannot be {done}: {error}",
@@ -215,8 +221,6 @@ def damaged(path: Path, schema: Schema, error: BaseException) -> StoreError:
 
 
 def _away(path: Path) -> str:
-    import shlex
-
     target = shlex.quote(str(path))
     return f"it holds history only and can be moved away: mv {target} {target}.broken"
 
