@@ -15,6 +15,7 @@ from tests.usage.builders import GIB, PCI, SECOND, T0, failed_round, load, measu
 from vgpumgr.core import usage_rows
 from vgpumgr.core.names import HostName
 from vgpumgr.core.sampling import LatestHost, VgpuKey
+from vgpumgr.core.snapshot import Unknown
 from vgpumgr.core.usage import BUCKET_US, COARSE, FINE_US, Tally, fold, split
 from vgpumgr.core.usage_window import CELLS, Series, window
 
@@ -234,3 +235,36 @@ def test_a_host_that_was_not_read_and_a_collector_that_stopped_are_named() -> No
     assert list(usage_rows.findings([well], now_s=NOW_S + 19, every_s=1)) == [], "another host may hang for seconds"
     assert list(usage_rows.findings([well], now_s=NOW_S + 800, every_s=None)) == [], "cron runs every few minutes"
     assert list(usage_rows.findings([], now_s=NOW_S, every_s=10)) == []
+
+
+def silent_round(what: str, *, vms: int = 1) -> Round:
+    one = measured_round({f"vm{vm}": load(10) for vm in range(1, vms + 1)}, since_us=T0, until_us=T0 + SECOND)
+    assert one.reading is not None
+    unknown = (Unknown(what=what, why="NVML: Driver Not Loaded"), Unknown(what="handles", why="EPERM"))
+    return replace(one, reading=replace(one.reading, unknown=unknown))
+
+
+@pytest.mark.parametrize(
+    ("what", "vms", "told"),
+    [
+        ("nvml", 0, "nvml: NVML: Driver Not Loaded (and 1 more)"),
+        ("gpus[0].vgpus", 1, "0000:41:00.0 vgpus: NVML: Driver Not Loaded (and 1 more)"),
+        ("gpus[0].vgpus", 0, "handles: EPERM"),  # a card without vGPUs concerns nobody
+        ("gpus[7].vgpus", 1, "handles: EPERM"),
+        ("boot", 1, "handles: EPERM"),
+    ],
+)
+def test_a_host_that_does_not_tell_all_is_named_with_the_cause(what: str, vms: int, told: str) -> None:
+    one = silent_round(what, vms=vms)
+    [found] = usage_rows.findings([latest(one)], now_s=one.at + 1, every_s=10)
+    assert (found.kind, found.host, found.text) == ("silent", "kvm01", f"kvm01: not all is told: {told}")
+
+
+def test_a_sum_is_off_and_bought_nothing_once_its_parts_have_rows_of_their_own() -> None:
+    """Two VFs of a VM that runs cannot be told apart; when it is off, the ledger names both."""
+    ran = measured_round({"vm1": load(60)}, since_us=T0, until_us=T0 + SECOND)
+    whole = replace(ran, measured=tuple(replace(row, vgpu=replace(row.vgpu, slot=None)) for row in ran.measured))
+    off = measured_round({"vm1": None}, since_us=T0, until_us=T0 + SECOND)
+    found = {row.slot: row for row in usage_rows.rows(series_of(whole), [latest(off)], HOUR)}
+    assert (found[None].state, found[None].bought, found[None].engines["sm"].mean) == ("off", None, 60)
+    assert (found["vgpu0"].state, found["vgpu0"].bought) == ("off", 0.25)

@@ -360,3 +360,14 @@ def test_quantiles_of_a_stored_series_are_those_of_its_samples(samples: Samples)
     assert histogram.quantiles(total.engines[0].histogram, 50, 95, 100) == (values[90], values[171], values[-1])
     assert total.engines[0].mean == sum(values) / 181
     assert (total.framebuffer_max, total.framebuffer_size) == (GIB, 12 * GIB)
+
+
+def test_a_host_that_left_the_fleet_is_forgotten_and_what_it_used_is_not(samples: Samples) -> None:
+    samples.forget_hosts_but([])  # nothing is there yet, and nothing is made
+    assert not samples.path.exists()
+    samples.add([*rounds(3), *rounds(3, host="kvm02"), failed_round(at_us=T0 + 60 * SECOND, host="kvm02")])
+    samples.forget_hosts_but([KVM01])
+    assert {one.last.host for one in samples.latest()} == {"kvm01"}
+    assert {key.host for key in totals(samples, T0, T0 + 3600 * SECOND)} == {"kvm01", "kvm02"}
+    samples.add(rounds(1, host="kvm02", begin_us=T0 + 90 * SECOND))
+    assert {one.last.host: one.errors for one in samples.latest()} == {"kvm01": {}, "kvm02": {}}

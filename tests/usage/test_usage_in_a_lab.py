@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from tests.controllers import wait_until
 from tests.lab_fixtures import zygote
@@ -161,6 +163,7 @@ def test_a_dead_host_is_named_and_the_others_are_stored(site: Site) -> None:
     document = json.loads(done.out)
     assert document["outcomes"] == ["done", "unreached"]
     assert [(host["name"], host["error"]) for host in document["hosts"]] == [("kvm01", None), ("kvm02", "Unreachable")]
+    assert [(row["host"], row["error"]) for row in document["unreached"]] == [("kvm02", "Unreachable")]
     assert json.loads(done.err)["error"] == "Unreachable"
     assert {one.last.host: one.errors for one in site.samples.latest()} == {"kvm01": {}, "kvm02": {"Unreachable": 1}}
 
@@ -215,6 +218,32 @@ def measured(samples: Samples) -> dict[str, int]:
     (host,) = samples.latest()
     counters = next(value for key, value in host.counters.items() if key.vm == "vm01")
     return {"observed_us": round(counters.observed_s * SECOND), "at_us": host.last.cursor.gpus[GPUS[0]].at_us}
+
+
+def test_nvml_that_tells_nothing_is_told_with_its_reason_and_nothing_is_0(site: Site) -> None:
+    site.lab.run("lab", "fault", "kvm01", "nvml-down")
+    try:
+        done = site.run("collect")
+    finally:
+        site.lab.run("lab", "fault", "kvm01", "clear")
+    assert "kvm01  ? running, 0 measured" in done.out
+    assert "warning: kvm01: not all is told: nvml: NVML: Driver Not Loaded" in done.err
+    assert "not all is told: nvml" in site.run("usage").err
+    assert {row["sm"]["mean"] for row in site.usage().values() if row["host"] == "kvm01"} == {None}
+
+
+def test_a_host_that_left_the_inventory_is_not_missed(site: Site, tmp_path: Path) -> None:
+    site.run("collect")
+    smaller = tmp_path / "smaller"
+    shutil.copytree(site.lab.env["VGPUMGR_INVENTORY"], smaller)
+    hosts = (smaller / "hosts.yml").read_text(encoding="utf-8")
+    plain = yaml.safe_load(hosts)
+    del plain["hypervisors"]["hosts"]["kvm02"]
+    (smaller / "hosts.yml").write_text(yaml.safe_dump(plain), encoding="utf-8")
+    site.run("collect", "kvm01", "-i", str(smaller))
+    assert {one.last.host for one in site.samples.latest()} == {"kvm01", "kvm02"}  # only a part was asked for
+    site.run("collect", "-i", str(smaller))
+    assert {one.last.host for one in site.samples.latest()} == {"kvm01"}
 
 
 def test_check_reads_and_writes_nothing(site: Site) -> None:

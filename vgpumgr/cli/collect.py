@@ -82,7 +82,8 @@ def collect(
     context = build_context(settings)
     chosen = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
     store = samples.Samples(samples.beside(store_path()))
-    keeping = use_case.Keeping(every_s=every, keep_s=keep, max_bytes=max_size)
+    fleet = None if hosts else frozenset(context.inventory.hosts)
+    keeping = use_case.Keeping(every_s=every, keep_s=keep, max_bytes=max_size, fleet=fleet)
     if settings.check:
         output.progress(settings, f"would read {_hosts(len(chosen))} and store what they use in {store.path}")
         return 3
@@ -100,6 +101,7 @@ def collect(
 
 def _once(settings: Settings, sampler: Sampler, store: Samples, keeping: Keeping) -> int:
     from vgpumgr.controller import collect as use_case
+    from vgpumgr.core import sampling
 
     rounds = sampler.round()
     use_case.keep(store, rounds, keeping)
@@ -111,9 +113,20 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, keeping: Keeping
     else:
         rows = [_as_json(one) for one in rounds]
         outcomes = {error.outcome for error in failed} | ({"done"} if any(one.reading for one in rounds) else set())
-        document = {"schema": SCHEMA, "outcomes": sorted(outcomes), "store": str(store.path), "hosts": rows}
+        document = {
+            "schema": SCHEMA,
+            "outcomes": sorted(outcomes),
+            "unreached": [
+                {"host": one.host, **output.error_json(one.failure)} for one in rounds if one.failure is not None
+            ],
+            "store": str(store.path),
+            "hosts": rows,
+        }
         shown = [{**row, "host": row["name"]} for row in rows]
         output.print_rows(settings, document, shown, columns=_COLUMNS, wide=_COLUMNS, name="host")
+    for one in rounds:
+        if one.reading is not None and (silent := sampling.silence(one.reading)) is not None:
+            output.print_warning(settings, f"{one.host}: {silent}", host=one.host)
     output.print_errors(settings, failed)
     return output.worst_exit(error.exit_code for error in failed)
 
@@ -145,6 +158,8 @@ def _lines(rounds: Sequence[Round]) -> list[str]:
 
 
 def _as_json(one: Round) -> dict[str, object]:
+    from vgpumgr.core import sampling
+
     at = datetime.datetime.fromtimestamp(int(one.at), datetime.UTC)
     return {
         "name": one.host,
@@ -153,6 +168,7 @@ def _as_json(one: Round) -> dict[str, object]:
         "running": _running(one),
         "measured": _measured(one),
         "error": one.error,
+        "silent": None if one.reading is None else sampling.silence(one.reading),
     }
 
 

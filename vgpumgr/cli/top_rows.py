@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.exposition import running, there
-from vgpumgr.core.sampling import OFF
+from vgpumgr.core.sampling import OFF, silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,10 +36,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """One host. `error`: why it was not read, None where it was. `sm`: the mean over its GPUs, in percent; bytes and numbers are sums."""
+    """One host. `error`: why it was not read, None where it was; `silent`: why it did not tell all. `sm`: the mean over its GPUs, in percent; bytes and numbers are sums."""
 
     host: HostName
     error: str | None
+    silent: str | None
     gpus: int
     vgpus: int | None
     running: int | None
@@ -73,6 +74,7 @@ def _total(one: Round) -> Total:
     return Total(
         host=one.host,
         error=None if one.reading else _why(one),
+        silent=None if one.reading is None else silence(one.reading),
         gpus=len(gpus),
         vgpus=_sum([there(gpu) for gpu in gpus]),
         running=_sum([running(gpu) for gpu in gpus]),

@@ -86,7 +86,8 @@ def _head(total: Total) -> Cell:
     used, size = gib(total.framebuffer_used_bytes), gib(total.framebuffer_size_bytes)
     gpus = f"{total.gpus} GPU{'' if total.gpus == 1 else 's'}"
     runs, vgpus = output.cell(total.running), output.cell(total.vgpus)
-    return Cell(f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs run")
+    told = f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs run"
+    return Cell(told) if total.silent is None else Cell(f"{told}; {tidy(total.silent)}", "yellow")
 
 
 def _foot(rounds: Sequence[Round], view: View, shown: slice, count: int, every_s: float) -> Cell:

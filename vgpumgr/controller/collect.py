@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr.controller.sampling import PATIENCE_S
+from vgpumgr.core.sampling import silence
 from vgpumgr.core.usage import FINE_US
 from vgpumgr.errors import StoreError
 
@@ -29,11 +30,16 @@ _UNSTORED = 60  # so many rounds are held in memory while they cannot be stored;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """`every_s` None: once. Samples are kept for `keep_s`, and for less where they take more than `max_bytes`."""
+    """`every_s` None: once. Samples are kept for `keep_s`, and for less where they take more than `max_bytes`.
+
+    `fleet`: all hosts of the inventory. What others told last is forgotten, or one that was retired would be missed for ever;
+    what it used stays as long as the rest. None: only a part of the inventory is read.
+    """
 
     every_s: float | None
     keep_s: float
     max_bytes: int
+    fleet: frozenset[HostName] | None = None
 
 
 class Teller(Protocol):
@@ -57,6 +63,8 @@ def keep(samples: Samples, rounds: Sequence[Round], keeping: Keeping) -> None:
 def _tidy(samples: Samples, keeping: Keeping) -> None:
     now_us = int(time.time() * 1e6)
     samples.coarsen(before_us=now_us - FINE_US)
+    if keeping.fleet is not None:
+        samples.forget_hosts_but(keeping.fleet)
     samples.prune(before_us=now_us - int(keeping.keep_s * 1e6), max_bytes=keeping.max_bytes)
 
 
@@ -107,5 +115,6 @@ class _Trouble:
 
 def _why(one: Round) -> str | None:
     if one.reading is not None:
-        return None
+        silent = silence(one.reading)
+        return None if silent is None else f"{one.host}: {silent}"
     return one.failure.message if one.failure is not None else f"{one.host}: could not be read ({one.error})"

@@ -221,6 +221,23 @@ def unmeasured(reading: HostReading, measured: Iterable[Measured]) -> bool:
     )
 
 
+def silence(reading: HostReading) -> str | None:
+    """Why it cannot be told what some vGPU of the host uses: the first cause, and how many more. None: all was told.
+
+    What a GPU without vGPUs does not tell (a card that is passed through whole, say) concerns nobody.
+    """
+    concerns = {f"gpus[{at}]": gpu for at, gpu in enumerate(reading.gpus) if gpu.vgpus}
+    found: list[str] = []
+    for row in reading.unknown:
+        where, _, what = row.what.partition(".")
+        if row.what in ("nvml", "ledger", "handles", "gpus"):
+            found.append(f"{row.what}: {row.why}")
+        elif where in concerns:
+            found.append(f"{concerns[where].pci} {what}: {row.why}")
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"not all is told: {found[0]}{more}" if found else None
+
+
 def _measured(before: GpuCursor, gpu: GpuReading) -> Iterator[Measured]:
     for vgpu in gpu.vgpus:
         if vgpu.load is None or vgpu.at_us is None or not before.instances.issuperset(vgpu.instances):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core import histogram
 from vgpumgr.core.observed import Finding
-from vgpumgr.core.sampling import OFF, RUNNING, UNKNOWN, key_of, outdated_after_s
+from vgpumgr.core.sampling import OFF, RUNNING, UNKNOWN, key_of, outdated_after_s, silence
 from vgpumgr.core.usage import ENGINES, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from vgpumgr.core.names import HostName, PciAddress
     from vgpumgr.core.sampling import LatestHost, VgpuKey, VgpuReading
@@ -67,12 +67,30 @@ def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window)
     measured = {one.key: one for one in series}
     now = {host.last.host: _now(host) for host in hosts.values()}
     keys = {*measured, *(key for vgpus in now.values() for key in vgpus)}
-    found = [_row(key, measured.get(key), now.get(key.host, {}).get(key), hosts.get(key.host), window) for key in keys]
+    split = {key for key in measured if _is_split(key, now.get(key.host, {}))}
+    found = [
+        _off(row) if key in split else row
+        for key in keys
+        for row in [_row(key, measured.get(key), now.get(key.host, {}).get(key), hosts.get(key.host), window)]
+    ]
     return tuple(sorted(found, key=lambda row: (row.vm is None, row.vm or "", row.host, row.gpu, row.slot or "")))
 
 
+def _is_split(key: VgpuKey, now: Mapping[VgpuKey, object]) -> bool:
+    """Whether this is the sum of what could not be told apart while it ran, and each has its own row now that it is off."""
+    same = any((other.gpu, other.vm) == (key.gpu, key.vm) for other in now)
+    return not key.slot and bool(key.vm) and key not in now and same
+
+
+def _off(row: UsageRow) -> UsageRow:
+    """The sum, as history: what was bought stands in the rows of its parts."""
+    return replace(row, state=OFF, bought=None)
+
+
 def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | None) -> Iterator[Finding]:
-    """Why what is shown may be old or at the wrong time: nothing is collected, a host is not read, its clock is off."""
+    """Why what is shown may be old, not whole or at the wrong time: nothing is collected, a host is not read, or does not
+    tell all, its clock is off.
+    """
     if not latest:
         return
     newest = max(host.last.at for host in latest)
@@ -89,6 +107,9 @@ def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | Non
             yield _finding("unread", last.host, f"{last.host}: was not read for {_long(newest - last.at)}, others were")
         else:
             # The reading lies somewhere within the round.
+            why = silence(last.reading)
+            if why is not None:
+                yield _finding("silent", last.host, f"{last.host}: {why}")
             early, late = last.reading.now_us / 1e6 - last.at, last.reading.now_us / 1e6 - last.at - last.seconds
             if late > CLOCK_S or early < -CLOCK_S:
                 off, way = (late, "ahead of") if late > 0 else (-early, "behind")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from vgpumgr.core.names import HostName
@@ -73,6 +73,13 @@ class Samples:
         from vgpumgr.store.sql import pruning
 
         return pruning.coarsen(self.path, before_us=before_us) if self.path.exists() else 0
+
+    def forget_hosts_but(self, fleet: Collection[HostName]) -> None:
+        """What other hosts told last, and their errors; what they used stays until it is pruned."""
+        from vgpumgr.store.sql import pruning
+
+        if self.path.exists():
+            pruning.forget_hosts_but(self.path, fleet)
 
     def prune(self, *, before_us: int, max_bytes: int) -> int:
         """Take away what is older, and the oldest where the file is larger; how many rows went. The file shrinks."""

@@ -24,6 +24,7 @@ from vgpumgr.store.sql.sample_tables import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from vgpumgr.core.usage import Tally
@@ -81,6 +82,16 @@ def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
         if gone:
             file.shrink(connection)
         return gone
+
+
+def forget_hosts_but(path: Path, fleet: Collection[str]) -> None:
+    """The last rounds and errors of all other hosts."""
+    with file.writing(path, SCHEMA) as connection:
+        there = {name for (name,) in connection.execute(sa.select(HOST.c.name))}
+        for name in there.difference(fleet):
+            with file.begun(connection):
+                connection.execute(HOST.delete().where(HOST.c.name == name))
+                connection.execute(HOST_ERROR.delete().where(HOST_ERROR.c.host == name))
 
 
 def _span(connection: sa.Connection) -> tuple[int | None, int | None]:
