@@ -33,9 +33,10 @@ test: install lint
 test-gpu: install
 	$(VENV)/bin/pytest tests/gpu -m gpu -s $(PYTEST_ARGS)
 
-# The Ansible collection, built and installed, judged by Ansible's own tools. What ansible-test wants of PyPI is taken once and kept
-# in .cache/collection; after that no network is used.
+# The Ansible collection: the real ansible-playbook against simulated hosts, and the collection built, installed and judged by
+# Ansible's own tools. What ansible-test wants of PyPI is taken once and kept in .cache/collection; after that no network is used.
 test-collection: install
+	$(VENV)/bin/pytest tests/ansible -m collection -n 2 --dist loadfile --durations=5 $(PYTEST_ARGS)
 	$(VENV)/bin/pytest tests/collection -m collection --durations=5 $(PYTEST_ARGS)
 
 # docs/cli.md from the commands' own texts; a test fails where it is not what they say.

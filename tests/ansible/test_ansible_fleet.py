@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.ansible.plays import Plays
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.collection]
 
 NIGHTLY = "vgpumgr.kvm.nightly"
 

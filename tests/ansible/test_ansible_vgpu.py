@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.ansible.plays import Plays, Ran
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.collection]
 
 PROFILES = {"vm01": "4Q", "vm02": "4Q", "vm03": "4Q", "vm31": "4C", "vm32": "4C", "vm33": "4C"}
 HOSTS = {vm: "kvm01" if vm < "vm3" else "kvm02" for vm in PROFILES}
