@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SLICE_S = 0.5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
@@ -83,12 +85,20 @@ class Bounded(Generic[T]):
         return self._done.is_set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it ended within that time."""
-        return self._done.wait(timeout_s)
+        """Whether it ended within that time.
+
+        In slices: a Ctrl-C that the kernel gives to another thread (libvirt's, paramiko's) does not end a wait of this one; it
+        is acted upon when this thread's Python goes on.
+        """
+        deadline = Deadline(timeout_s)
+        while not self._done.wait(min(_SLICE_S, deadline.remaining())):
+            if deadline.expired:
+                return False
+        return True
 
     def result(self, timeout_s: float) -> T:
         """Its value, or its error raised here. TimeoutError where it has not ended: it goes on in its thread."""
-        if not self._done.wait(timeout_s):
+        if not self.wait(timeout_s):
             raise TimeoutError
         if self._error is not None:
             raise self._error
