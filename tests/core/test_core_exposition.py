@@ -214,7 +214,7 @@ def test_the_open_metrics_form_says_the_same() -> None:
     """What a real Prometheus prefers; read by the client's own parser."""
     body, content_type = page.negotiated(families(FLEET), "application/openmetrics-text;version=1.0.0,*/*;q=0.1")
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
-    families_read = text_string_to_metric_families(body.decode())  # type: ignore[no-untyped-call]
+    families_read = text_string_to_metric_families(body.decode())  # type: ignore[no-untyped-call]  # the client has no types there
     found = [
         reading.Line(sample.name, dict(sample.labels), sample.value)
         for family in families_read

@@ -165,8 +165,14 @@ def test_each_call_that_fails_is_one_row_of_unknown_and_no_zero(
         "sm": gpu["memory"],
         "policy": gpu["policy"],
         "vgpus": gpu["vgpus"],
+        "types[560]": gpu["types"] or None,
     }
-    assert shown.get(what) is None
+    for row in gpu["vgpus"] or []:
+        shown["vgpus.sm"] = row["sm"]
+        shown |= {f"vgpus[{INSTANCE}].{name}": row[name] for name in ("vm_uuid", "type_id", "framebuffer_used_bytes")}
+    for kind in gpu["types"]:
+        shown |= {f"types[560].{name}": kind[name] for name in ("framebuffer_mib", "max")}
+    assert shown[what] is None
 
 
 def test_without_nvml_the_ledger_is_told_all_the_same(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from ansible.plugins.callback import CallbackBase  # type: ignore[import-untyped]
+from ansible.plugins.callback import CallbackBase  # type: ignore[import-untyped]  # ansible-core has no types
 
 DOCUMENTATION = """
 name: results_to_file
@@ -16,7 +16,7 @@ description: For vgpumgr's tests.
 """
 
 
-class CallbackModule(CallbackBase):  # type: ignore[misc]
+class CallbackModule(CallbackBase):  # type: ignore[misc]  # the same
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
     CALLBACK_NAME = "results_to_file"
