@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: install demo test test-collection test-gpu soak lint docs bench lock clean
+.PHONY: install demo test test-collection test-kernel test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -38,6 +38,12 @@ test-gpu: install
 test-collection: install
 	$(VENV)/bin/pytest tests/ansible -m collection -n 2 --dist loadfile --durations=5 $(PYTEST_ARGS)
 	$(VENV)/bin/pytest tests/collection -m collection --durations=5 $(PYTEST_ARGS)
+
+# The product against real kernels: host VMs of Debian 12 and 13 under QEMU, with software emulation only. Their images are made
+# of Debian packages and kept in .cache/kernel; needs root. Each release's tests run in a process of their own, beside each other.
+test-kernel: install
+	$(PY) -m tests.kernel.image
+	$(VENV)/bin/pytest tests/kernel -m kernel -n 2 --dist loadgroup --durations=10 $(PYTEST_ARGS)
 
 # docs/cli.md from the commands' own texts; a test fails where it is not what they say.
 docs: install

@@ -5,11 +5,12 @@ set -euo pipefail
 venv=$1
 
 # python3-venv, python3-dev: for Debian's own Python. The rest: libvirt's client library to build libvirt-python against,
-# what a simulated host is made of (docs/lab.md), and qemu-utils, without which libvirt reverts no snapshot.
+# what a simulated host is made of (docs/lab.md), qemu-utils, without which libvirt reverts no
+# snapshot, and what makes the disks of host VMs (make test-kernel).
 packages=(
   gcc libc6-dev libvirt-dev pkg-config python3 python3-dev python3-venv
-  fuse3 iproute2 libvirt-clients libvirt-daemon libvirt-daemon-system openssh-client openssh-server prometheus qemu-system-x86 qemu-utils
-  util-linux
+  e2fsprogs fuse3 iproute2 libvirt-clients libvirt-daemon libvirt-daemon-system mmdebstrap openssh-client openssh-server prometheus
+  qemu-system-x86 qemu-utils util-linux
 )
 
 missing=()

@@ -1,0 +1,51 @@
+"""Host VMs for the tests of this folder, one per Debian release and pytest process; what each of them is ends up in the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kernel import image
+from tests.kernel.release import RELEASES
+from tests.kernel.vm import Vm, booted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_VERSIONS = "host-vm"
+
+
+def _release_parameters() -> list[object]:
+    """With `--dist loadgroup` all tests of one release run in one process: one VM each."""
+    return [pytest.param(release, id=release.name, marks=pytest.mark.xdist_group(release.name)) for release in RELEASES]
+
+
+@pytest.fixture(scope="session", params=_release_parameters())
+def vm(request: pytest.FixtureRequest) -> Iterator[Vm]:
+    """A host VM that all tests share: leave it as you found it (`vm.reset()` does)."""
+    with booted(request.param.name, image.build(request.param)) as found:
+        yield found
+
+
+@pytest.fixture
+def note_versions(vm: Vm, record_property: Callable[[str, object], None]) -> None:
+    """Keep what this VM is made of for the end of the log."""
+    record_property(_VERSIONS, f"{vm.name}: {vm.versions()}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which kernels, libvirts and QEMUs the run was about."""
+    lines = sorted(
+        {
+            str(value)
+            for reports in terminalreporter.stats.values()
+            for report in reports
+            for name, value in getattr(report, "user_properties", ())
+            if name == _VERSIONS
+        }
+    )
+    if lines:
+        terminalreporter.section("host VMs")
+        for line in lines:
+            terminalreporter.line(line)

@@ -1,0 +1,229 @@
+"""A KVM host in a virtual machine: QEMU with software emulation only, on a snapshot of an image, reached by ssh on loopback.
+
+The kernel is Debian's own, with its real mdev, SR-IOV and VFIO code; the GPUs and their driver are an imitation
+(tests/kernel/module). `-accel tcg` always: what is tested must not depend on the machine's own virtualization.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from tests.lab_fixtures import zygote
+from vgpumgr.lab.sshd import ADDRESS, make_key, reserve_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.kernel.image import Image
+
+HOST = "kvm01"
+_READY = "HOST-VM-READY"
+_BOOT_S = 240.0
+_COMMAND_S = 240.0
+_MEMORY_MIB = 1536
+_PROCESSORS = 2
+_LOG_LINES = 30
+_QEMU = "qemu-system-x86_64"
+# Nothing is loaded that the emulated machine has and no test uses.
+_KERNEL_OPTIONS = (
+    "quiet console=ttyS0 panic=-1 audit=0 mitigations=off "
+    "modprobe.blacklist=kvm_amd,kvm_intel,pcspkr,psmouse,iTCO_wdt,lpc_ich,i2c_i801,ahci,evdev,serio_raw,ip_tables"
+)
+
+# libvirt has no call that takes our claim and devices out at once: definitions are made anew from the files of the boot.
+_RESET = """set -eu
+for parameter in /sys/module/nvidia/parameters/*; do
+  default=/run/host-vm/parameters/$(basename "$parameter")
+  cmp -s "$parameter" "$default" || cat "$default" >"$parameter"
+done
+{
+  virsh -q list --name | sed 's/^./destroy &/'
+  virsh -q list --all --name | sed 's/^./undefine --managed-save --snapshots-metadata &/'
+  printf 'define %s\\n' /usr/local/share/host-vm/vms/*.xml
+} | virsh -q >/dev/null
+for mdev in /sys/bus/mdev/devices/*; do [ ! -e "$mdev" ] || echo 1 >"$mdev/remove"; done
+for current in /sys/bus/pci/devices/*/nvidia/current_vgpu_type; do
+  [ ! -e "$current" ] || [ "$(cat "$current")" = 0 ] || echo 0 >"$current"
+done
+rm -rf /var/lib/vgpumgr
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class Vm:
+    """A host VM that is up. `folder` holds its keys, its serial log and the inventory that names it."""
+
+    name: str
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    # on the host
+
+    def ssh_command(self, *argv: str) -> list[str]:
+        """Plain ssh as root; words are joined by blanks and read by a shell there."""
+        return ["ssh", *shlex.split(_ssh_options(self.folder)), "-p", str(self.port), f"root@{ADDRESS}", *argv]
+
+    def ssh(self, *argv: str, text: str | None = None, timeout: float = _COMMAND_S) -> subprocess.CompletedProcess[str]:
+        """Run a command on the host; its exit status is the caller's to judge."""
+        return subprocess.run(
+            self.ssh_command(*argv), input=text or "", capture_output=True, text=True, check=False, timeout=timeout
+        )
+
+    def must(self, *argv: str, text: str | None = None) -> str:
+        """Run a command on the host that has to work; its output."""
+        done = self.ssh(*argv, text=text)
+        assert done.returncode == 0, f"{self.name}: {argv}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def parameter(self, name: str, value: str | int) -> None:
+        """Set a parameter of the driver module: what only NVIDIA's closed driver decides."""
+        self.must(f"echo {shlex.quote(str(value))} >/sys/module/nvidia/parameters/{name}")
+
+    def versions(self) -> str:
+        """Kernel, libvirt and QEMU, in one line."""
+        text = self.must("uname -r; virsh -q version --daemon; mdevctl --version; systemctl is-active apparmor || true")
+        return " · ".join(line.strip() for line in text.splitlines() if line.strip())
+
+    def reset(self) -> None:
+        """Every guest off, every vGPU away, no ledger, claim or module parameter left of a test."""
+        self.must("bash -s", text=_RESET)
+
+    # the product
+
+    def run(
+        self, *arguments: str, text: str | None = None, timeout: float = _COMMAND_S
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `vgpumgr ARGUMENTS` against this host, as a process of its own without a terminal."""
+        one = zygote().start(*arguments, env=self.environment, text=text or "")
+        code = one.wait(timeout)
+        return subprocess.CompletedProcess(one.argv, code, one.out, one.err)
+
+    # its life
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "serial.log"
+
+    def boots(self) -> int:
+        """How often it has said that it is ready."""
+        return self.log.read_bytes().count(_READY.encode())
+
+    def wait_ready(self, boots: int) -> None:
+        """Until it has become ready for the `boots`-th time. AssertionError with the end of its serial log."""
+        until = time.monotonic() + _BOOT_S
+        while self.boots() < boots:
+            assert self.process.poll() is None, (
+                f"{self.name}: QEMU ended with {self.process.returncode}\n{self._tail()}"
+            )
+            assert time.monotonic() < until, f"{self.name}: not ready within {_BOOT_S:.0f} s\n{self._tail()}"
+            time.sleep(0.1)
+
+    def power_cycle(self) -> None:
+        """Pull the plug and boot again: what was not on the disk is lost. Returns when the host can be used."""
+        before = self.boots()
+        # The session ends with the machine, in whatever way.
+        self.ssh("sync; echo 1 >/proc/sys/kernel/sysrq; sleep 0.2; echo b >/proc/sysrq-trigger", timeout=_BOOT_S)
+        self.wait_ready(before + 1)
+
+    def end(self) -> None:
+        """End QEMU by its pid; its disk was a snapshot and is gone with it."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def _tail(self) -> str:
+        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
+
+
+@contextlib.contextmanager
+def booted(name: str, image: Image) -> Iterator[Vm]:
+    """A fresh host VM, ready to be used; ended on every way out."""
+    folder = Path(tempfile.mkdtemp(prefix="host-vm-"))
+    try:
+        with reserve_port() as reserved:
+            port: int = reserved.getsockname()[1]
+        authorized = make_key(folder / "key")
+        host_key = make_key(folder / "host_key")
+        (folder / "authorized_key").write_text(authorized + "\n", encoding="ascii")
+        (folder / "known_hosts").write_text(f"[{ADDRESS}]:{port} {host_key}\n", encoding="ascii")
+        vm = Vm(name=name, folder=folder, port=port, process=_start(image, folder, port))
+        try:
+            vm.environment = _environment(vm)
+            vm.wait_ready(1)
+            yield vm
+        finally:
+            vm.end()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(image: Image, folder: Path, port: int) -> subprocess.Popen[bytes]:
+    log = folder / "serial.log"
+    log.touch()
+    given = {"authorized_key": folder / "authorized_key", "host_key": folder / "host_key"}
+    append = f"root=/dev/vda rw {_KERNEL_OPTIONS} systemd.machine_id={uuid.uuid4().hex}"
+    return subprocess.Popen(
+        [
+            *(_QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "q35"),
+            *("-smp", str(_PROCESSORS), "-m", str(_MEMORY_MIB), "-nodefaults", "-display", "none"),
+            *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", append),
+            *("-drive", f"file={_option(image.disk)},format=raw,if=virtio,snapshot=on,cache=unsafe"),
+            *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:{ADDRESS}:{port}-:22"),
+            *("-device", "virtio-net-pci,netdev=net", "-serial", f"file:{log}"),
+            *(word for name, file in given.items() for word in _fw_cfg(name, file)),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=(folder / "qemu.log").open("wb"),
+    )
+
+
+def _fw_cfg(name: str, file: Path) -> tuple[str, str]:
+    return "-fw_cfg", f"name=opt/host-vm/{name},file={_option(file)}"
+
+
+def _option(file: Path) -> str:
+    """QEMU's options end at a comma; two stand for one."""
+    return str(file).replace(",", ",,")
+
+
+def _ssh_options(folder: Path) -> str:
+    words: Sequence[str] = (
+        *("-F", "/dev/null", "-i", str(folder / "key"), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"),
+        *("-o", "StrictHostKeyChecking=yes", "-o", f"UserKnownHostsFile={folder / 'known_hosts'}"),
+        *("-o", "LogLevel=ERROR"),
+    )
+    return shlex.join(words)
+
+
+def _environment(vm: Vm) -> dict[str, str]:
+    """What points the program at this host, and at nothing of the person who runs the tests."""
+    inventory = vm.folder / "inventory"
+    inventory.mkdir()
+    hosts = {
+        "hypervisors": {
+            "hosts": {HOST: {"ansible_host": ADDRESS, "ansible_port": vm.port}},
+            "vars": {
+                "ansible_user": "root",
+                "ansible_ssh_private_key_file": str(vm.folder / "key"),
+                "ansible_ssh_common_args": f"-o UserKnownHostsFile={vm.folder / 'known_hosts'}",
+            },
+        }
+    }
+    (inventory / "hosts.yml").write_text(yaml.safe_dump(hosts), encoding="utf-8")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("VGPUMGR_", "ANSIBLE_"))}
+    return {**inherited, "VGPUMGR_INVENTORY": str(inventory), "VGPUMGR_STORE": str(vm.folder / "store")}
