@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kernel import image
-from tests.kernel.release import RELEASES
+from tests.kernel.release import DEBIAN13_MODULAR, RELEASES
 from tests.kernel.vm import Vm, booted
 
 if TYPE_CHECKING:
@@ -28,10 +28,31 @@ def vm(request: pytest.FixtureRequest) -> Iterator[Vm]:
         yield found
 
 
+@pytest.fixture(scope="session", params=_parameters(DEBIAN13_MODULAR))
+def shared_modular_vm(request: pytest.FixtureRequest) -> Iterator[Vm]:
+    """A host VM with virtqemud in place of libvirtd."""
+    with booted(request.param.name, image.build(request.param)) as found:
+        yield found
+
+
 @pytest.fixture
-def note_versions(vm: Vm, record_property: Callable[[str, object], None]) -> None:
-    """Keep what this VM is made of for the end of the log."""
-    record_property(_VERSIONS, f"{vm.name}: {vm.versions()}")
+def vm(shared_vm: Vm) -> Vm:
+    """A host VM of each release: as after its boot, without any vGPU, ledger, claim or changed parameter."""
+    shared_vm.reset()
+    return shared_vm
+
+
+@pytest.fixture
+def modular_vm(shared_modular_vm: Vm) -> Vm:
+    """The host VM with virtqemud, as after its boot."""
+    shared_modular_vm.reset()
+    return shared_modular_vm
+
+
+@pytest.fixture
+def note_versions(record_property: Callable[[str, object], None]) -> Callable[[Vm], None]:
+    """Keep what a VM is made of for the end of the log."""
+    return lambda vm: record_property(_VERSIONS, f"{vm.name}: {vm.versions()}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

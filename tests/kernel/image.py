@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.kernel.cards import HARDWARE, hardware, header
-from tests.kernel.release import RELEASES, Release
+from tests.kernel.release import ALL, Release
 from vgpumgr.lab.libvirtd import domain_xml
 from vgpumgr.lab.nvml.build import build as build_nvml
 from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_program
@@ -49,23 +49,25 @@ class Image:
 def build(release: Release, *, cache: Path = CACHE) -> Image:
     """The image of a release, from the cache or made now. Raises AssertionError with the log's end where that fails."""
     cache.mkdir(parents=True, exist_ok=True)
-    with _alone(cache / f"{release.name}.lock"):
+    with _alone(cache / f"{release.suite}.lock"):
         root = _root(release, cache)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            top = Path(folder)
-            _fill(top, cache)
-            key = _hash(_contents(top), [root.name, (HERE / "stage.sh").read_text(encoding="utf-8")])
-            place = cache / f"disk-{release.name}-{key}"
-            if not place.exists():
-                _make_disk(root, top, place)
-                _forget_others(place)
+    with _alone(cache / f"{release.name}.lock"), tempfile.TemporaryDirectory(dir=cache) as folder:
+        top = Path(folder)
+        _fill(top, cache)
+        if release.modular:
+            _copy(_virtqemud(root, cache), top)
+        key = _hash(_contents(top), [root.name, (HERE / "stage.sh").read_text(encoding="utf-8")])
+        place = cache / f"disk-{release.name}-{key}"
+        if not place.exists():
+            _make_disk(root, top, place)
+            _forget_others(place)
     return Image(disk=place / "disk", kernel=place / "vmlinuz", initrd=place / "initrd")
 
 
 def _root(release: Release, cache: Path) -> Path:
     extra = HERE / "guest" / "initramfs"
-    key = _hash(_contents(extra), [release.suite, _MIRROR, *release.packages, *release.hooks])
-    place = cache / f"root-{release.name}-{key}"
+    key = _hash(_contents(extra), [release.suite, _MIRROR, *release.packages])
+    place = cache / f"root-{release.suite}-{key}"
     if place.exists():
         return place
     with tempfile.TemporaryDirectory(dir=cache) as folder:
@@ -76,8 +78,7 @@ def _root(release: Release, cache: Path) -> Path:
                 *("mmdebstrap", "--variant=apt", f"--keyring={_KEYRING}", f"--include={','.join(release.packages)}"),
                 # No package is asked where it comes from a second time, and dpkg need not fsync what is thrown away.
                 *("--aptopt=Acquire::Retries 3", "--dpkgopt=force-unsafe-io", "--dpkgopt=force-confold"),
-                *(f"--essential-hook={hook}", *(f"--customize-hook={hook}" for hook in release.hooks)),
-                *(release.suite, str(made), _MIRROR),
+                *(f"--essential-hook={hook}", release.suite, str(made), _MIRROR),
             ]
         )
         made.rename(place)
@@ -85,9 +86,22 @@ def _root(release: Release, cache: Path) -> Path:
     return place
 
 
+def _virtqemud(root: Path, cache: Path) -> Path:
+    """The daemon built for that root, as a tree to be laid over it."""
+    scripts = HERE / "virtqemud"
+    place = cache / f"virtqemud-{_hash(_contents(scripts), [root.name])}"
+    if not place.exists():
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            made = Path(folder) / "virtqemud"
+            _run(["bash", str(scripts / "build.sh"), str(root), str(made)])
+            made.rename(place)
+        _forget_others(place)
+    return place
+
+
 def _fill(top: Path, cache: Path) -> None:
     """All that comes on top of the root file system, in its place."""
-    shutil.copytree(HERE / "guest" / "tree", top, dirs_exist_ok=True)
+    _copy(HERE / "guest" / "tree", top)
     source = top / "usr/src/host-vm"
     shutil.copytree(HERE / "module", source / "module", ignore=shutil.ignore_patterns("*.o", "*.ko", ".*", "*.mod*"))
     (source / "module/cards.h").write_text(header(hardware()), encoding="utf-8")
@@ -99,6 +113,10 @@ def _fill(top: Path, cache: Path) -> None:
     _put(top / "usr/bin/nvidia-smi", nvidia_smi_program())
     for vm in load_spec(str(HARDWARE)).hosts[0].vms:
         _put(top / f"usr/local/share/host-vm/vms/{vm.name}.xml", domain_xml(vm).encode())
+
+
+def _copy(tree: Path, top: Path) -> None:
+    shutil.copytree(tree, top, symlinks=True, dirs_exist_ok=True)
 
 
 def _put(file: Path, content: bytes) -> None:
@@ -120,14 +138,16 @@ def _make_disk(root: Path, top: Path, place: Path) -> None:
 def _forget_others(place: Path) -> None:
     """Of each kind the newest is kept: an image takes a gigabyte."""
     kind = place.name.rpartition("-")[0]
-    for other in place.parent.glob(f"{kind}-*"):
-        if other != place:
+    for other in place.parent.iterdir():
+        if other != place and other.name.rpartition("-")[0] == kind:
             shutil.rmtree(other)
 
 
 def _contents(folder: Path) -> Iterator[str]:
     for file in sorted(folder.rglob("*")):
-        if file.is_file():
+        if file.is_symlink():
+            yield f"{file.relative_to(folder)} -> {file.readlink()}"
+        elif file.is_file():
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
             yield f"{file.relative_to(folder)} {file.stat().st_mode:o} {digest}"
 
@@ -164,10 +184,10 @@ def _alone(file: Path) -> Iterator[None]:
 
 
 def main() -> None:
-    """Make what is missing, all releases at once, and say how long it took."""
+    """Make what is missing, all of them at once, and say how long it took."""
     began = time.monotonic()
     with ThreadPoolExecutor() as pool:
-        for release, _ in zip(RELEASES, pool.map(build, RELEASES), strict=True):
+        for release, _ in zip(ALL, pool.map(build, ALL), strict=True):
             print(f"image of {release.name}: there after {time.monotonic() - began:.0f} s", flush=True)  # noqa: T201
 
 

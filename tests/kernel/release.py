@@ -23,14 +23,19 @@ _PACKAGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One kind of host VM. `name` is what tests and logs call it, `suite` Debian's own word, `hooks` commands that mmdebstrap runs last ($1: the root)."""
+    """One kind of host VM. `name` is what tests and logs call it, `suite` Debian's own word.
+
+    `modular`: virtqemud in place of libvirtd, as RHEL has it (virtqemud/README.md).
+    """
 
     name: str
     suite: str
     packages: tuple[str, ...] = _PACKAGES
-    hooks: tuple[str, ...] = ()
+    modular: bool = False
 
 
 DEBIAN12 = Release(name="debian12", suite="bookworm")
 DEBIAN13 = Release(name="debian13", suite="trixie")
-RELEASES = (DEBIAN12, DEBIAN13)
+DEBIAN13_MODULAR = Release(name="debian13-modular", suite="trixie", modular=True)
+RELEASES = (DEBIAN12, DEBIAN13)  # what most tests run on
+ALL = (*RELEASES, DEBIAN13_MODULAR)
