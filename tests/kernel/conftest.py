@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kernel import image
-from tests.kernel.release import DEBIAN13_MODULAR, RELEASES
+from tests.kernel.release import DEBIAN13_MODULAR, RELEASES, Release
 from tests.kernel.vm import Vm, booted
 
 if TYPE_CHECKING:
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 _VERSIONS = "host-vm"
 
 
-def _release_parameters() -> list[object]:
+def _parameters(*releases: Release) -> list[object]:
     """With `--dist loadgroup` all tests of one release run in one process: one VM each."""
-    return [pytest.param(release, id=release.name, marks=pytest.mark.xdist_group(release.name)) for release in RELEASES]
+    return [pytest.param(release, id=release.name, marks=pytest.mark.xdist_group(release.name)) for release in releases]
 
 
-@pytest.fixture(scope="session", params=_release_parameters())
-def vm(request: pytest.FixtureRequest) -> Iterator[Vm]:
-    """A host VM that all tests share: leave it as you found it (`vm.reset()` does)."""
+@pytest.fixture(scope="session", params=_parameters(*RELEASES))
+def shared_vm(request: pytest.FixtureRequest) -> Iterator[Vm]:
+    """A host VM that all tests of its release share, as the last one left it."""
     with booted(request.param.name, image.build(request.param)) as found:
         yield found
 
@@ -51,7 +51,7 @@ def modular_vm(shared_modular_vm: Vm) -> Vm:
 
 @pytest.fixture
 def note_versions(record_property: Callable[[str, object], None]) -> Callable[[Vm], None]:
-    """Keep what a VM is made of for the end of the log."""
+    """Keeps what a VM is made of for the end of the log."""
     return lambda vm: record_property(_VERSIONS, f"{vm.name}: {vm.versions()}")
 
 
