@@ -17,8 +17,11 @@ fi
 mount --make-rprivate /
 over=$(mktemp -d)
 mount -t tmpfs -o mode=755 tmpfs "$over"
-mkdir "$over/upper" "$over/work" "$over/merged"
-mount -t overlay -o "lowerdir=$root,upperdir=$over/upper,workdir=$over/work" overlay "$over/merged"
+mkdir "$over"/{upper,work,merged}
+# Relative, because a comma or a colon in a path would end an overlay option.
+ln -s "$root" "$over/root"
+cd "$over"
+mount -t overlay -o lowerdir=root,upperdir=upper,workdir=work overlay merged
 tree=$over/merged
 mount -t proc proc "$tree/proc"
 mount -t tmpfs tmpfs "$tree/tmp"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# enable.sh DEST: the links in DEST by which systemd offers virtqemud's sockets at boot and never starts libvirtd.
+# enable.sh DEST: what makes systemd offer virtqemud's sockets at boot and never start libvirtd, and virsh find them.
 set -euo pipefail
 
 units=$1/etc/systemd/system
@@ -13,3 +13,8 @@ done
 for name in libvirtd.service libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirtd-tcp.socket libvirtd-tls.socket; do
   ln -sfn /dev/null "$units/$name"
 done
+
+# Debian's libvirt.so is built for libvirtd (remote_default_mode=legacy): without a URI it knows libvirtd's socket only. RHEL's is
+# not. For `virsh` on the host alone: virt-ssh-helper is always given a URI, and then looks for virtqemud's socket itself.
+install -d "$1/etc/libvirt"
+printf 'uri_default = "qemu:///system"\n' > "$1/etc/libvirt/libvirt.conf"
