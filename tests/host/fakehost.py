@@ -200,7 +200,13 @@ class FakeHost:
 
     def put_ledger(self, *entries: dict[str, Any], **more: Any) -> None:
         self.ledger_file.parent.mkdir(parents=True, exist_ok=True)
-        self.ledger_file.write_text(json.dumps({"version": 1, "settings": {}, "entries": list(entries), **more}))
+        document = {"version": 1, "settings": {}, "entries": list(entries), **more}
+        self.ledger_file.write_text(json.dumps(document, indent=1) + "\n")
+
+    def stuck(self) -> list[dict[str, Any]]:
+        """The ledger's records of writes that have not returned."""
+        records: list[dict[str, Any]] = json.loads(self.ledger_file.read_text()).get("stuck", [])
+        return records
 
 
 def _creatable() -> str:
@@ -294,6 +300,25 @@ def make_entry(framework: str, **more: Any) -> dict[str, Any]:
         "mig": None,
         "boot": BOOT,
         "state": "made",
+        **more,
+    }
+
+
+def make_record(framework: str, **more: Any) -> dict[str, Any]:
+    """The ledger's record of a destroy of make_step's vGPU: of process 1, which never ends, if its start were right."""
+    step = make_destroy(framework)
+    return {
+        "gpu_uuid": step["gpu"],
+        "gpu": step["gpu_pci"],
+        "path": f"/sys/bus/mdev/devices/{MDEV}/remove",
+        "verb": step["verb"],
+        "vm_name": step["vm_name"],
+        "slot": step["slot"],
+        "vfio": ["/dev/vfio/77"],
+        "boot": BOOT,
+        "pid": 1,
+        "start": 0,
+        "since": "2026-11-22T02:30:00Z",
         **more,
     }
 

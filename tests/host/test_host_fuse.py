@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,10 +29,23 @@ _TOP = Path(__file__).resolve().parent.parent.parent
 _MDEV = "9e0d0000-0000-4000-8000-00000000000a"
 
 
+class FuseHost(FakeHost):
+    """A fake root with the lab's /sys; `driver` tells that driver something that no file of /sys does."""
+
+    process: subprocess.Popen[str]
+
+    def driver(self, *words: str) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(" ".join(words) + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+
+
 @pytest.fixture(params=["mdev-pf", "mdev-vf", "vendor-vfio"])
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FakeHost]:
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FuseHost]:
     """kvm01 of the built-in spec: its /sys and /proc/driver; no processes."""
-    built = FakeHost(tmp_path)
+    built = FuseHost(tmp_path)
     for folder in ("root", "var/lib", "sys"):
         (tmp_path / folder).mkdir(parents=True)
     built.put("/proc/sys/kernel/random/boot_id", BOOT)
@@ -39,8 +54,12 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FakeHost]:
     built.put("/etc/machine-id", "0" * 32)
     (tmp_path / "proc/driver").symlink_to("../sys/kernel/debug/nvlab/proc-driver")
     sys_folder = tmp_path / "sys"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.host.fuse_runner", request.param, "kvm01", sys_folder], cwd=_TOP
+    process = built.process = subprocess.Popen(
+        [sys.executable, "-m", "tests.host.fuse_runner", request.param, "kvm01", sys_folder],
+        cwd=_TOP,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     try:
         end = time.monotonic() + 20
@@ -53,7 +72,7 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FakeHost]:
         # Lazily: a process that was just killed may hold a file there a moment longer.
         subprocess.run(["umount", "--lazy", sys_folder], check=False, capture_output=True)
         process.kill()  # its own way out can take many seconds: the kernel hands back every name it was ever told
-        process.wait()
+        process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +152,7 @@ def test_everything_that_a_gpu_without_nvml_can_tell_is_told(host: FakeHost) -> 
 
 
 def test_with_nvml_nothing_of_a_gpu_is_unknown(
-    host: FakeHost, run_program: Callable[..., Program], nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
+    host: FuseHost, run_program: Callable[..., Program], nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The real pynvml, on the lab's libnvidia-ml, which reads the same driver's state."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_folder))
@@ -155,7 +174,7 @@ def test_with_nvml_nothing_of_a_gpu_is_unknown(
 
 
 def test_a_scheduler_is_set_on_a_gpu_whose_idle_vgpu_was_parked_which_then_comes_back(
-    host: FakeHost, run_program: Callable[..., Program], nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
+    host: FuseHost, run_program: Callable[..., Program], nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_folder))
     monkeypatch.setenv(PATH_VARIABLE, str(host.path(f"/sys{NVML_PATH}")))
@@ -186,3 +205,63 @@ def test_a_scheduler_is_set_on_a_gpu_whose_idle_vgpu_was_parked_which_then_comes
     after = program.ask("unlock", gpus=[gpu["uuid"]])["ok"]["gpus"][0]
     assert after["scheduler"] == done["scheduler"]
     assert after["parents"] == before
+
+
+def state_of(pid: int) -> str:
+    """proc(5): R, S, D …; empty where there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]
+    except FileNotFoundError:
+        return ""
+
+
+@pytest.mark.parametrize("host", ["mdev-pf", "mdev-vf"], indirect=True)
+def test_a_removal_that_sleeps_in_the_kernel_stops_its_gpu_alone_until_the_holder_lets_go(
+    host: FuseHost, run_program: Callable[..., Program]
+) -> None:
+    """The writer is beyond SIGKILL and its device is gone from the bus, as on a real kernel; nobody waits for it."""
+    first = run_program(host.root, "--real")
+    snapshot = first.ask("lock", by="anna", wait_s=0)["ok"]
+    step = make_step(snapshot, "4Q")
+    made = first.ask("execute", step=step, deadline_s=10)["ok"]["vgpu"]
+    destroy = {**step, "verb": "destroy_vgpu", "expect": "present"}
+    host.driver("hold", step["uuid"], VM)  # after the last look, as it were: no process has anything open
+    error = first.ask("execute", step=destroy, deadline_s=0.3)["err"]
+    assert error["kind"] == "Deadline"
+    (record,) = first.ask("observe", wait_s=0)["ok"]["stuck"]
+    assert (record["path"], record["vfio"]) == (error["path"], made["vfio"])
+    os.kill(record["pid"], signal.SIGKILL)
+    wait_until(
+        lambda: state_of(record["pid"]) == "D"
+    )  # FUSE sleeps soundly from the first signal on, the kernel at once
+    first.hang_up()
+    assert first.wait() == 0
+    assert first.read_line() == b""
+    assert state_of(record["pid"]) == "D"
+
+    second = run_program(host.root, "--real")
+    seen = second.ask("lock", by="ben", wait_s=0)["ok"]
+    assert seen["stuck"] == [record]
+    assert not host.path(f"/sys/bus/mdev/devices/{step['uuid']}").exists()
+    for refused in (
+        {**destroy, "expect": "absent"},
+        {**make_step(seen, "4Q", -1, slot="vgpu1"), "uuid": _MDEV[:-1] + "b"},
+    ):
+        error = second.ask("execute", step=refused, deadline_s=5)["err"]
+        assert (error["kind"], error["gpu"], error["pid"]) == ("Stuck", step["gpu_pci"], record["pid"])
+    other = make_step({"gpus": seen["gpus"][1:]}, "8Q", slot="vgpu2") | {"uuid": _MDEV[:-1] + "c"}
+    assert "ok" in second.ask("execute", step=other, deadline_s=5)
+
+    host.driver("release", VM)
+    wait_until(lambda: state_of(record["pid"]) in ("", "Z"))
+    assert second.ask("observe", wait_s=0)["ok"]["stuck"] == []
+    assert "ok" in second.ask("execute", step={**destroy, "expect": "absent"}, deadline_s=5)
+    assert host.stuck() == []
+    assert [entry["slot"] for entry in host.entries()] == ["vgpu2"]
+
+
+def wait_until(met: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.host.fakehost import MDEV_VF, FakeHost, make_entry
+from tests.host.fakehost import MDEV_VF, FakeHost, make_entry, make_record
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger import parse_ledger, read_ledger, write_ledger
 from vgpumgr.host.refusal import Refusal
@@ -43,12 +43,14 @@ def test_it_is_written_for_root_alone(tmp_path: Path) -> None:
     assert [path.name for path in host.ledger_file.parent.iterdir()] == ["ledger.json"]
 
 
+@settings(deadline=None)  # each case waits for the disk
 @given(st.dictionaries(st.text().map(lambda key: f"x-{key}"), json_values), st.dictionaries(st.text(), json_values))
 def test_keys_of_a_later_version_survive_a_rewrite(
     tmp_path_factory: pytest.TempPathFactory, extra: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     host = FakeHost(tmp_path_factory.mktemp("host"))
-    host.put_ledger({**make_entry(MDEV_VF), **extra}, settings=settings, **extra)
+    record = {**make_record(MDEV_VF), **extra}
+    host.put_ledger({**make_entry(MDEV_VF), **extra}, settings=settings, stuck=[record], **extra)
     before = json.loads(host.ledger_file.read_text())
     root = Root(host.root)
     write_ledger(root, read_ledger(root))
@@ -77,6 +79,14 @@ def test_keys_of_a_later_version_survive_a_rewrite(
         document(make_entry(MDEV_VF, vm_uuid="")),
         document({"vm_uuid": "6a1f"}),
         document(None),  # type: ignore[arg-type]
+        document(stuck=None),
+        document(stuck={}),
+        document(stuck=[None]),
+        document(stuck=[{"gpu": "0000:41:00.0"}]),
+        document(stuck=[make_record(MDEV_VF, pid="1")]),
+        document(stuck=[make_record(MDEV_VF, start=None)]),
+        document(stuck=[make_record(MDEV_VF, gpu_uuid="")]),
+        document(stuck=[make_record(MDEV_VF, vfio=[1])]),
     ],
 )
 def test_what_is_not_understood_is_refused(text: bytes) -> None:
@@ -97,3 +107,10 @@ def test_an_entry_with_any_value_in_any_key_is_read_or_refused(value: Any, key: 
     with suppress(Refusal):
         ledger = parse_ledger(document(make_entry(MDEV_VF, **{key: value})))
         assert ledger.entries[0][key] == value
+
+
+@given(json_values, st.sampled_from(sorted(make_record(MDEV_VF))))
+def test_a_record_with_any_value_in_any_key_is_read_or_refused(value: Any, key: str) -> None:
+    with suppress(Refusal):
+        ledger = parse_ledger(document(stuck=[make_record(MDEV_VF, **{key: value})]))
+        assert ledger.stuck[0][key] == value

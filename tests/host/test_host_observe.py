@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import typing
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,13 @@ from tests.host.fakehost import (
     Asker,
     FakeHost,
     make_entry,
+    make_record,
     make_step,
     no_nvml,
 )
 from vgpumgr.host import protocol
 from vgpumgr.host.server import Server
+from vgpumgr.host.stuck import find_child
 
 
 def observe(host: FakeHost, **injected: Any) -> dict[str, Any]:
@@ -58,7 +61,10 @@ def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
     host = FakeHost.build(tmp_path)
     host.make_mdev("0000:41:00.4", 560, MDEV)
     host.add_process(5, "/dev/vfio/77")
-    host.put_ledger(make_entry(MDEV_VF, more="of a later version"))
+    me = find_child(os.getpid())
+    assert me is not None
+    record = make_record(MDEV_VF, pid=me.pid, start=me.start, more="of a later version")
+    host.put_ledger(make_entry(MDEV_VF, more="of a later version"), stuck=[record])
     snapshot = observe(host)
     gpu = snapshot["gpus"][0]
     pairs: list[tuple[dict[str, Any], Any]] = [
@@ -70,6 +76,7 @@ def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
         (gpu["parents"][0]["vgpus"][0], protocol.VgpuFact),
         (snapshot["handles"][0], protocol.HandleFact),
         (snapshot["ledger"][0], protocol.LedgerEntry),
+        (snapshot["stuck"][0], protocol.StuckFact),
         (snapshot["unknown"][0], protocol.UnknownFact),
     ]
     for value, shape in pairs:
@@ -234,7 +241,7 @@ def test_a_broken_ledger_is_null_with_its_reason_and_stays_as_it_is(tmp_path: Pa
     host = FakeHost.build(tmp_path)
     host.put("/var/lib/vgpumgr/ledger.json", "{")
     snapshot = observe(host)
-    assert snapshot["ledger"] is None
+    assert (snapshot["ledger"], snapshot["stuck"]) == (None, None)
     assert "not JSON" in why(snapshot, "ledger")
     assert host.ledger_file.read_text() == "{\n"
 

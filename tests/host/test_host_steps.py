@@ -425,7 +425,7 @@ def test_an_entry_on_vfs_that_are_off_or_on_a_card_that_was_taken_out_can_go(tmp
     assert host.entries() == []
 
 
-# broken ledgers, deadlines, bad requests
+# broken ledgers, bad requests
 
 
 @each_framework
@@ -438,27 +438,6 @@ def test_a_ledger_that_is_not_understood_stops_every_step(tmp_path: Path, framew
     assert asker.execute(make_step(framework))["err"]["kind"] == "LedgerBroken"
     assert asker.execute(make_destroy(framework))["err"]["path"] == "/var/lib/vgpumgr/ledger.json"
     assert host.tree() == before
-
-
-def test_a_write_that_blocks_is_left_behind_at_its_deadline_and_the_program_goes_on(tmp_path: Path) -> None:
-    """A FIFO without a reader blocks whoever opens it for writing, as a removal in the kernel does."""
-    host = FakeHost.build(tmp_path)
-    create = host.path(f"{host.function('0000:41:00.4')}/mdev_supported_types/nvidia-560/create")
-    create.unlink()
-    os.mkfifo(create)
-    server = Server(host.root, nvml=no_nvml)
-    asker = Asker(server.answer)
-    asker.lock()
-    error = asker.execute(make_step(MDEV_VF), deadline_s=0.1)["err"]
-    assert error["kind"] == "Deadline"
-    assert error["path"].endswith("nvidia-560/create")
-    assert [entry["state"] for entry in host.entries()] == ["planned"]
-    assert asker.ask("ping")["ok"] == {}
-    again = asker.execute(make_step(MDEV_VF), deadline_s=0.1)["err"]
-    assert "earlier write" in again["message"]
-    reader = os.open(create, os.O_RDONLY)  # lets the child go
-    assert os.read(reader, 100) == MDEV.encode() + b"\n"
-    os.close(reader)
 
 
 @pytest.mark.parametrize(

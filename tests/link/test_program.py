@@ -39,6 +39,7 @@ SNAPSHOT = {
     "handles": [],
     "active": [],
     "ledger": [],
+    "stuck": [],
     "modprobe": [],
     "module": None,
     "unknown": [],

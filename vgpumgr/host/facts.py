@@ -22,6 +22,7 @@ from .protocol import (
     Snapshot,
 )
 from .refusal import Refusal
+from .stuck import find_holding, stuck_facts
 from .vfio import Unreadable, open_handles
 
 
@@ -37,7 +38,9 @@ class _Seen(NamedTuple):
 def observe(root: Root, load_nvml: Callable[[], Any], only: Optional[Collection[str]] = None) -> Snapshot:
     """The host's facts; `only` these GPU UUIDs where given. To be called under the host's lock."""
     unknown = Unknowns()
-    entries = _ledger(root, unknown)
+    boot = boot_id(root, unknown)
+    found = _ledger(root, unknown)
+    entries = None if found is None else found.facts()
     seen = _see(root, unknown, only)
     report = read_nvml(load_nvml, [_wanted(each) for each in seen], unknown)
     if report.failure is not None:
@@ -46,7 +49,7 @@ def observe(root: Root, load_nvml: Callable[[], Any], only: Optional[Collection[
     handles = _handles(root, unknown)
     return {
         "protocol": PROTOCOL,
-        "boot": boot_id(root, unknown),
+        "boot": boot,
         "machine": _line(root, "/etc/machine-id", "machine", unknown),
         "hostname": _line(root, "/proc/sys/kernel/hostname", "hostname", unknown) or "",
         "versions": _versions(root, report, unknown),
@@ -54,6 +57,7 @@ def observe(root: Root, load_nvml: Callable[[], Any], only: Optional[Collection[
         "handles": handles,
         "active": _active(seen, report, handles or [], gpus, unknown),
         "ledger": entries,
+        "stuck": None if found is None else stuck_facts(find_holding(found.stuck, boot)),
         "modprobe": read_modprobe(root, unknown),
         "module": read_module(root, unknown),
         "unknown": unknown.rows,
@@ -73,11 +77,12 @@ def _line(root: Root, path: str, what: str, unknown: Unknowns) -> Optional[str]:
         return None
 
 
-def _ledger(root: Root, unknown: Unknowns) -> Optional[List[LedgerEntry]]:
+def _ledger(root: Root, unknown: Unknowns) -> Optional[ledger.Ledger]:
     try:
-        return ledger.read_ledger(root).facts()
+        return ledger.read_ledger(root)
     except Refusal as refusal:
         unknown.add("ledger", refusal.message)
+        unknown.add("stuck", "it is in the ledger")
         return None
 
 

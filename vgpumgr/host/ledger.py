@@ -1,4 +1,4 @@
-"""The ledger: which vGPUs of this host are ours, written before the hardware is touched.
+"""The ledger: which vGPUs of this host are ours and which writes are under way, written before the hardware is touched.
 
 A file that is there and cannot be understood is never overwritten: it may be another version's, and it is the only
 record of what is whose. Keys that this version does not know stay as they are.
@@ -6,7 +6,7 @@ record of what is whose. Keys that this version does not know stay as they are.
 
 import json
 import os
-from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Sequence, Tuple
 
 from .files import Root, read_all, sync_folder, write_whole
 from .protocol import LEDGER_BROKEN, LEDGER_PATH, LEDGER_VERSION, LedgerEntry
@@ -18,22 +18,34 @@ _TEXT = ("vm_uuid", "vm_name", "slot", "gpu_uuid", "gpu", "parent", "type_name",
 _NUMBER = ("generation", "type_id")
 _OPTIONAL_TEXT = ("uuid", "mig")
 _OPTIONAL_NUMBER = ("vf_index", "placement_id")
+_STUCK_TEXT = ("gpu_uuid", "gpu", "path", "verb", "vm_name", "slot", "boot", "since")
+_STUCK_NUMBER = ("pid", "start")
 
 Entry = Dict[str, Any]  # a LedgerEntry, and whatever keys a later version put beside
+Record = Dict[str, Any]  # a StuckFact, likewise
+
+_Checks = Sequence[Tuple[Tuple[str, ...], Callable[[object], bool], str]]  # keys, check, what it must be
 
 
 class Ledger(NamedTuple):
-    """The file's whole document; entries in the order in which they were made."""
+    """The file's whole document; entries in the order in which they were made.
+
+    `stuck`: the writes that were begun and not seen to return, whether they hold or not (stuck.py); the key may be missing.
+    """
 
     document: Dict[str, Any]
     entries: Tuple[Entry, ...]
+    stuck: Tuple[Record, ...] = ()
 
     def facts(self) -> List[LedgerEntry]:
         """The entries with the protocol's keys only."""
         return [entry_fact(entry) for entry in self.entries]
 
     def with_entries(self, entries: Tuple[Entry, ...]) -> "Ledger":
-        return Ledger(document=self.document, entries=entries)
+        return self._replace(entries=entries)
+
+    def with_stuck(self, records: Tuple[Record, ...]) -> "Ledger":
+        return self._replace(stuck=records)
 
 
 def entry_fact(entry: Mapping[str, Any]) -> LedgerEntry:
@@ -99,26 +111,37 @@ def parse_ledger(text: bytes) -> Ledger:
         if identity(entry) in seen:
             _broken("entries[{}]: the same vm, slot and generation a second time".format(number))
         seen.add(identity(entry))
-    return Ledger(document=document, entries=tuple(entries))
+    return Ledger(document=document, entries=tuple(entries), stuck=_parse_stuck(document))
+
+
+def _parse_stuck(document: Dict[str, Any]) -> Tuple[Record, ...]:
+    records = document.get("stuck", [])
+    if not isinstance(records, list):
+        _broken("stuck is not a list")
+    for number, record in enumerate(records):
+        problem = _wrong_key(record, _STUCK_CHECKS)
+        if problem:
+            _broken("stuck[{}]: {}".format(number, problem))
+    return tuple(records)
 
 
 def _problem(entry: object) -> str:
-    if not isinstance(entry, dict):
+    problem = _wrong_key(entry, _ENTRY_CHECKS)
+    if not problem and isinstance(entry, dict) and entry["state"] not in STATES:
+        return "state is none of {}".format(", ".join(STATES))
+    return problem
+
+
+def _wrong_key(row: object, checks: _Checks) -> str:
+    """The first thing that is wrong with one row of the file; empty where nothing is."""
+    if not isinstance(row, dict):
         return "not an object"
-    checks = (
-        (_TEXT, _is_text, "a text"),
-        (_NUMBER, _is_number, "a number"),
-        (_OPTIONAL_TEXT, lambda value: value is None or _is_text(value), "a text or null"),
-        (_OPTIONAL_NUMBER, lambda value: value is None or _is_number(value), "a number or null"),
-    )
     for keys, check, wanted in checks:
         for key in keys:
-            if key not in entry:
+            if key not in row:
                 return "{} is missing".format(key)
-            if not check(entry[key]):
+            if not check(row[key]):
                 return "{} is not {}".format(key, wanted)
-    if entry["state"] not in STATES:
-        return "state is none of {}".format(", ".join(STATES))
     return ""
 
 
@@ -130,6 +153,23 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+_ENTRY_CHECKS: _Checks = (
+    (_TEXT, _is_text, "a text"),
+    (_NUMBER, _is_number, "a number"),
+    (_OPTIONAL_TEXT, lambda value: value is None or _is_text(value), "a text or null"),
+    (_OPTIONAL_NUMBER, lambda value: value is None or _is_number(value), "a number or null"),
+)
+_STUCK_CHECKS: _Checks = (
+    (_STUCK_TEXT, _is_text, "a text"),
+    (_STUCK_NUMBER, _is_number, "a number"),
+    (("vfio",), _is_texts, "a list of texts"),
+)
+
+
 def _broken(why: str) -> NoReturn:
     raise Refusal(LEDGER_BROKEN, "the ledger {} cannot be used: {}".format(LEDGER_PATH, why), path=LEDGER_PATH)
 
@@ -138,6 +178,9 @@ def write_ledger(root: Root, ledger: Ledger) -> None:
     """Put the ledger on disk so that at every instant either the old or the new one is there, whole and durable."""
     document = dict(ledger.document)
     document["entries"] = list(ledger.entries)
+    document.pop("stuck", None)
+    if ledger.stuck:
+        document["stuck"] = list(ledger.stuck)
     text = json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8") + b"\n"
     path = root.path(LEDGER_PATH)
     folder = os.path.dirname(path)

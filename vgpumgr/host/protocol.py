@@ -39,6 +39,7 @@ CHANGED = "Changed"  # expected, found: nothing was written
 IN_USE = "InUse"  # vm (its owner, or null), holders (one line each): nothing was written, else the message says what
 SYSFS_REFUSED = "SysfsRefused"  # path (below /sys, or in /etc/modprobe.d), errno, read_back
 DEADLINE = "Deadline"  # path: the write had not returned in time; it may still happen
+STUCK = "Stuck"  # gpu (its PCI address), path, pid, since: an earlier write there has not returned; nothing was written
 LEDGER_BROKEN = "LedgerBroken"  # path
 NOT_ROOT = "NotRoot"
 BAD_REQUEST = "BadRequest"
@@ -203,6 +204,26 @@ class LedgerEntry(TypedDict):
     state: str
 
 
+class StuckFact(TypedDict):
+    """A write to a file of /sys that was begun and has not returned: its GPU takes no more until it has.
+
+    `pid` and `start` (field 22 of /proc/PID/stat) tell the process that sleeps in it, `boot` the boot; `since` is when it was
+    begun (RFC 3339, UTC). `vfio` are the paths that a holder of the vGPU has open which it was to take away.
+    """
+
+    gpu_uuid: str
+    gpu: str
+    path: str
+    verb: str
+    vm_name: str
+    slot: str
+    vfio: List[str]
+    boot: str
+    pid: int
+    start: int
+    since: str
+
+
 class ModprobeFact(TypedDict):
     """A file of /etc/modprobe.d that has an `options nvidia` line, whole; vgpumgr.conf, whatever it has."""
 
@@ -223,7 +244,10 @@ class UnknownFact(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """Facts about one host, read afresh. `handles` and `active` null means: cannot tell, so everything is in use."""
+    """Facts about one host, read afresh. `handles` and `active` null means: cannot tell, so everything is in use.
+
+    `ledger` and `stuck` are of one file, and null together.
+    """
 
     protocol: int
     boot: str
@@ -234,6 +258,7 @@ class Snapshot(TypedDict):
     handles: Optional[List[HandleFact]]
     active: Optional[List[ActiveFact]]
     ledger: Optional[List[LedgerEntry]]
+    stuck: Optional[List[StuckFact]]
     modprobe: Optional[List[ModprobeFact]]
     module: Optional[ModuleFact]
     unknown: List[UnknownFact]

@@ -7,13 +7,14 @@ the policy (nvml.h names none but best effort for it) is remarked, and is no fai
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from .facts import observe
-from .files import Root
+from .facts import boot_id, observe
+from .files import Root, Unknowns
 from .gpu_use import GpuUse
 from .hardware import Absent, changed, check_gpu
 from .protocol import NVML_REFUSED, GpuFact, SchedulerFact, SchedulerStep, Snapshot
 from .refusal import Refusal
 from .scheduler import GRAPHICS, NOT_TAKEN, NvmlFailed, ask, opened, read_scheduler, set_engine
+from .stuck import open_ledger
 
 
 class SchedulerSet(NamedTuple):
@@ -27,6 +28,7 @@ def set_scheduler(
     root: Root, load_nvml: Callable[[], Any], step: SchedulerStep, at: Callable[[str], None]
 ) -> SchedulerSet:
     """Set it. The caller holds the host's exclusive lock. Raises Refusal."""
+    open_ledger(root, step["gpu"], boot_id(root, Unknowns()))
     try:
         check_gpu(root, step["gpu"], step["gpu_pci"])
     except Absent as error:

@@ -1,21 +1,32 @@
 """The steps of vGPUs: ledger first, hardware second, read back third, ledger last.
 
 Killed between any two of these, what is on disk says what may be on the hardware, and the same step run again gets to
-the same end. Where the host is not as the step expects it, nothing is written at all.
+the same end. Where the host is not as the step expects it, nothing is written at all; nor where an earlier write to the
+same GPU has not returned (stuck.py). What goes into the ledger first says which process is about to write, too.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, NoReturn, Optional
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 from .facts import boot_id
 from .files import Root, Unknowns
 from .hardware import Absent, Write, changed, check_place, describe, hardware_for, holders, is_what_step_means
-from .ledger import Entry, Ledger, entry_fact, identity, read_ledger, write_ledger
+from .ledger import Entry, Ledger, entry_fact, identity, write_ledger
 from .protocol import DEADLINE, IN_USE, INTERNAL, SYSFS_REFUSED, SchedulerFact, Step, VgpuFact
 from .refusal import Refusal, reason
 from .reservations import check_ours, check_reservations, place_of, superseded
 from .step import PRESENT, SAME, entry_of, identity_of
+from .stuck import open_ledger, record_of, started
 from .vfio import Unreadable
-from .writer import Writer
+from .writer import Writer, Writing
+
+
+class _Begun(NamedTuple):
+    """A write that waits for its word, and the ledger that has it on record."""
+
+    path: str
+    writing: Writing
+    ledger: Ledger
 
 
 class _Outcome(NamedTuple):
@@ -35,7 +46,7 @@ class VgpuSteps:
 
     def create(self, step: Step, deadline_s: float) -> Dict[str, Any]:
         """Make the vGPU, or enter as ours the one that is there; also one that was parked, or lost to a reboot."""
-        ledger = read_ledger(self._root)
+        ledger = self._open(step)
         try:
             check_place(self._root, step)
             found = self._find(step)
@@ -49,15 +60,14 @@ class VgpuSteps:
             return answer(entry=entry, vgpu=found)
         if found is not None:
             raise changed("nothing on {}".format(step["parent"]), describe(found))
-        path, text = hardware_for(self._root, step).create()
-        self._refuse_pending(path)
-        self._enter(ledger, step, "planned")
-        self._at("planned")
-        outcome = self._write(step, (path, text), deadline_s)
+        with self._begin(ledger, step, hardware_for(self._root, step).create()) as begun:
+            self._enter(begun.ledger, step, "planned")
+            self._at("planned")
+            outcome = self._write(step, begun, deadline_s)
         if not is_what_step_means(outcome.found, step):
             if outcome.found is None:
                 write_ledger(self._root, ledger)
-            raise _refused(path, outcome)
+            raise _refused(begun.path, outcome)
         entry = self._enter(ledger, step, "made")
         self._at("made")
         note = "the write answered {}, and yet it is there".format(outcome.refused) if outcome.refused else None
@@ -65,7 +75,7 @@ class VgpuSteps:
 
     def destroy(self, step: Step, deadline_s: float) -> Dict[str, Any]:
         """Take the vGPU away, and its entry."""
-        ledger = read_ledger(self._root)
+        ledger = self._open(step)
         check_ours(ledger, step)
         try:
             check_place(self._root, step)
@@ -79,29 +89,24 @@ class VgpuSteps:
             return answer()
         if found is None or not is_what_step_means(found, step):
             raise changed("{} on {}".format(step["type_name"], step["parent"]), describe(found))
-        path, text = hardware_for(self._root, step).destroy()
-        self._refuse_pending(path)
         self._refuse_held(step, found)
-        self._enter(ledger, step, "leaving")
-        self._at("leaving")
-        try:
-            # Again, as late as can be: a VM may have been started while the ledger was on its way to the disk.
-            self._refuse_held(step, found)
-        except Refusal:
-            write_ledger(self._root, ledger)
-            raise
-        outcome = self._write(step, (path, text), deadline_s)
+        with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
+            self._enter(begun.ledger, step, "leaving")
+            self._at("leaving")
+            self._refuse_held_by_now(step, found, ledger)
+            outcome = self._write(step, begun, deadline_s)
         if outcome.found is not None:
             if is_what_step_means(outcome.found, step):
                 write_ledger(self._root, ledger)
-            raise _refused(path, outcome)
+            raise _refused(begun.path, outcome)
         self._take_out(ledger, step)
         self._at("out")
         return answer(note=_yet_gone(outcome))
 
     def park(self, step: Step, deadline_s: float) -> Dict[str, Any]:
         """Take an idle vGPU away for a moment: its entry stays `made`, so the place is kept for it."""
-        entry = check_ours(read_ledger(self._root), step)
+        ledger = self._open(step)
+        entry = check_ours(ledger, step)
         if entry["state"] != "made":
             raise changed("{} made".format(place_of(step)), "its entry is {}".format(entry["state"]))
         try:
@@ -111,14 +116,15 @@ class VgpuSteps:
             found = None
         if found is None or not is_what_step_means(found, step):
             raise changed(place_of(step), describe(found))
-        path, text = hardware_for(self._root, step).destroy()
-        self._refuse_pending(path)
         self._refuse_held(step, found)
-        self._at("parking")
-        self._refuse_held(step, found)
-        outcome = self._write(step, (path, text), deadline_s)
+        with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
+            write_ledger(self._root, begun.ledger)
+            self._at("parking")
+            self._refuse_held_by_now(step, found, ledger)
+            outcome = self._write(step, begun, deadline_s)
+        write_ledger(self._root, ledger)
         if outcome.found is not None:
-            raise _refused(path, outcome)
+            raise _refused(begun.path, outcome)
         self._at("parked")
         return answer(entry=entry, note=_yet_gone(outcome))
 
@@ -129,12 +135,29 @@ class VgpuSteps:
             why = reason(error) if isinstance(error, OSError) else str(error)
             raise changed("a readable {}".format(step["parent"]), why) from error
 
-    def _write(self, step: Step, write: Write, deadline_s: float) -> _Outcome:
+    def _open(self, step: Step) -> Ledger:
+        return open_ledger(self._root, step["gpu"], boot_id(self._root, Unknowns()))
+
+    @contextmanager
+    def _begin(self, ledger: Ledger, step: Step, write: Write, found: Optional[VgpuFact] = None) -> Iterator[_Begun]:
+        """A write that is only to be begun once `ledger`, as given here, is on disk. `found`: what it takes away."""
         path, text = write
+        with self._writer.ready(self._root.path(path), text) as writing:
+            vfio = found["vfio"] if found is not None else ()
+            record = record_of(step, path, vfio, boot=self._boot(), child=started(writing.pid))
+            yield _Begun(path, writing, ledger.with_stuck((*ledger.stuck, record)))
+
+    def _write(self, step: Step, begun: _Begun, deadline_s: float) -> _Outcome:
+        path = begun.path
         try:
-            refused = self._writer.run(self._root.path(path), text, deadline_s)
+            refused = begun.writing.run(deadline_s)
         except TimeoutError as error:
-            _deadline(path, "did not return in {:g} s".format(deadline_s), error)
+            message = (
+                "{}: did not return in {:g} s; it may still happen, and GPU {} takes no more writes until then".format(
+                    path, deadline_s, step["gpu_pci"]
+                )
+            )
+            raise Refusal(DEADLINE, message, path=path) from error
         self._at("written")
         try:
             found = hardware_for(self._root, step).find()
@@ -146,10 +169,6 @@ class VgpuSteps:
         self._at("read-back")
         return _Outcome(refused=refused, found=found)
 
-    def _refuse_pending(self, path: str) -> None:
-        if self._writer.pending(self._root.path(path)):
-            _deadline(path, "an earlier write has still not returned", None)
-
     def _refuse_held(self, step: Step, found: VgpuFact) -> None:
         try:
             open_by = holders(self._root, found)
@@ -159,12 +178,23 @@ class VgpuSteps:
             message = "{} ({} slot {}) is in use".format(place_of(step), step["vm_name"], step["slot"])
             raise Refusal(IN_USE, message, vm=step["vm_name"], holders=open_by)
 
-    def _enter(self, ledger: Ledger, step: Step, state: str) -> Entry:
-        """Put the step's entry on disk in this state, in the place of what it supersedes."""
+    def _refuse_held_by_now(self, step: Step, found: VgpuFact, before: Ledger) -> None:
+        """As late as can be: a VM may have been started while the ledger was on its way to the disk."""
+        try:
+            self._refuse_held(step, found)
+        except Refusal:
+            write_ledger(self._root, before)
+            raise
+
+    def _boot(self) -> str:
         boot = boot_id(self._root, Unknowns())
         if not boot:
             raise Refusal(INTERNAL, "/proc/sys/kernel/random/boot_id cannot be read")
-        entry = entry_of(step, boot=boot, state=state)
+        return boot
+
+    def _enter(self, ledger: Ledger, step: Step, state: str) -> Entry:
+        """Put the step's entry on disk in this state, in the place of what it supersedes."""
+        entry = entry_of(step, boot=self._boot(), state=state)
         entries = []
         placed = False
         for each in ledger.entries:
@@ -188,10 +218,6 @@ def _refused(path: str, outcome: _Outcome) -> Refusal:
     how = "refused with {}".format(word) if outcome.refused else "accepted, but without effect"
     message = "{}: {}; read back: {}".format(path, how, describe(outcome.found))
     return Refusal(SYSFS_REFUSED, message, path=path, errno=word, read_back=outcome.found)
-
-
-def _deadline(path: str, why: str, error: Optional[Exception]) -> NoReturn:
-    raise Refusal(DEADLINE, "{}: {}; it may still happen".format(path, why), path=path) from error
 
 
 def _yet_gone(outcome: _Outcome) -> Optional[str]:

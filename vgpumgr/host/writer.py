@@ -1,18 +1,22 @@
 """Writing to sysfs in a child with a deadline.
 
 A write that makes or removes a vGPU can block for as long as a guest runs (removing a held mdev sits in the kernel,
-beyond signals). The child takes that upon itself; the program stays able to answer and to give the lock back.
+beyond signals). The child takes that upon itself; the program stays able to answer and to give the lock back. The child is
+there before the write begins, and waits for a word: so it can be on record (stuck.py) before anything happens, and where
+the program is killed before it gives the word, nothing does.
 """
 
 import os
 import select
 import time
-from typing import Callable, Dict, List, Optional
+from contextlib import contextmanager
+from typing import Callable, Iterator, List, Optional
 
 from .refusal import errno_name
 
 _NO_ERRNO = 255  # the child's word for an error without a number
 _OK = 0
+_GO = b"\n"
 
 
 def write_file(path: str, text: bytes) -> None:
@@ -24,57 +28,76 @@ def write_file(path: str, text: bytes) -> None:
         os.close(descriptor)
 
 
-class Writer:
-    """Runs writes in children, and remembers those that have not come back."""
+class Writing:
+    """One write, ready in the child `pid`. It is done once, or not at all."""
 
-    def __init__(self, write: Callable[[str, bytes], None]) -> None:
-        self._write = write
-        self._running: Dict[int, str] = {}
+    def __init__(self, pid: int, *, go: int, said: int) -> None:
+        self.pid = pid
+        self.returned = True
+        self._go = go
+        self._said = said
 
-    def pending(self, path: str) -> bool:
-        """Whether an earlier write to this file has still not returned."""
-        self._reap()
-        return path in self._running.values()
-
-    def run(self, path: str, text: bytes, deadline_s: float) -> Optional[str]:
+    def run(self, deadline_s: float) -> Optional[str]:
         """Write. Returns None when it was taken, else the errno's name. Raises TimeoutError; it may still happen then."""
-        receive, send = os.pipe2(os.O_CLOEXEC)
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self._child(parent, send, path, text)
-        os.close(send)
-        try:
-            word = _receive(receive, deadline_s)
-        finally:
-            os.close(receive)
+        self.returned = False
+        os.write(self._go, _GO)
+        word = _receive(self._said, deadline_s)
         if word is None:
-            self._running[pid] = path
-            raise TimeoutError(path)
-        os.waitpid(pid, 0)
+            raise TimeoutError
+        self.returned = True
         if not word:  # it was killed before it could say anything
             return "EINTR"
         return None if word[0] == _OK else "EIO" if word[0] == _NO_ERRNO else errno_name(word[0])
 
-    def _child(self, parent: int, send: int, path: str, text: bytes) -> None:
+
+class Writer:
+    """Runs writes in children."""
+
+    def __init__(self, write: Callable[[str, bytes], None]) -> None:
+        self._write = write
+        self._left: List[int] = []
+
+    @contextmanager
+    def ready(self, path: str, text: bytes) -> Iterator[Writing]:
+        """A child that waits to write this. It is told by `run`, ends with the block else; one that hangs is left behind."""
+        self._reap()
+        # We keep both ends of the pipe that tells it: writing to one whose reader was killed would end us (SIGPIPE).
+        hear, go = os.pipe2(os.O_CLOEXEC)
+        said, say = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            self._child(hear, say, path, text)
+        os.close(say)
+        writing = Writing(pid, go=go, said=said)
+        try:
+            yield writing
+        finally:
+            for descriptor in (go, hear, said):
+                os.close(descriptor)
+            if writing.returned:
+                os.waitpid(pid, 0)
+            else:
+                self._left.append(pid)
+
+    def _child(self, hear: int, say: int, path: str, text: bytes) -> None:
         word = _NO_ERRNO
         try:
-            _keep_only(send)
-            if os.getppid() == parent:  # else the program was killed just now, and its lock is gone
-                self._write(path, text)
-                word = _OK
+            _keep_only(hear, say)
+            if os.read(hear, 1) != _GO:  # the step was refused, or the program killed, which gave back its lock
+                os._exit(0)
+            self._write(path, text)
+            word = _OK
         except OSError as error:
             word = error.errno or _NO_ERRNO
         finally:
             try:
-                os.write(send, bytes([word]))
+                os.write(say, bytes([word]))
             finally:
                 os._exit(0)
 
     def _reap(self) -> None:
-        for pid in list(self._running):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                del self._running[pid]
+        """Let those that did come back be forgotten by the kernel, too."""
+        self._left = [pid for pid in self._left if not os.waitpid(pid, os.WNOHANG)[0]]
 
 
 def _receive(descriptor: int, deadline_s: float) -> Optional[bytes]:
@@ -90,13 +113,13 @@ def _receive(descriptor: int, deadline_s: float) -> Optional[bytes]:
             return None
 
 
-def _keep_only(send: int) -> None:
+def _keep_only(*kept: int) -> None:
     """Close what the child must not outlive the program with: the lock above all, then the channel to the controller."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     for descriptor in _open_descriptors():
-        if descriptor > 2 and descriptor != send:
+        if descriptor > 2 and descriptor not in kept:
             try:
                 os.close(descriptor)
             except OSError:  # the listing's own descriptor

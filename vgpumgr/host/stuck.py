@@ -1,0 +1,142 @@
+"""Writes to /sys that were begun and have not returned: their GPU takes no more until they have.
+
+Removing an mdev that a process holds does not fail: the writer sleeps in the kernel (vfio_unregister_group_dev, state D),
+beyond SIGKILL, until the holder lets go, and the device is gone from /sys/bus/mdev at once (seen on 6.1 and 6.12). Whoever
+comes after sees an empty place that is none, and no holder. So the ledger has a record of each write *before* it begins: it
+goes to the disk with the entry's own `planned` or `leaving`, which costs nothing more (only a park, which changes no entry,
+writes the ledger for it), and so it is there however this program ends, killed at any instant included. It names the
+child that writes (writer.py), which outlives us where the write does not return. What /proc shows of that child decides:
+a record whose child has ended, or is of an earlier boot, no longer holds, is told to nobody, and goes with the next write
+of the ledger.
+"""
+
+import time
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+
+from .files import Root, read_all
+from .ledger import Ledger, Record, read_ledger
+from .protocol import INTERNAL, STUCK, Step, StuckFact
+from .refusal import Refusal, reason
+
+MOMENT_S = 0.5
+
+_ENDED = frozenset("ZX")  # proc(5): a zombie has returned from its write, and waits for nothing but its parent
+
+
+class Child(NamedTuple):
+    """A process, told from a later one of the same number by its start (clock ticks since the boot)."""
+
+    pid: int
+    start: int
+
+
+def find_child(pid: int) -> Optional[Child]:
+    """The process of that number that runs now, asleep in the kernel or not; None where it has ended. Raises OSError.
+
+    In the machine's own /proc, whatever the root is: these are processes of this program.
+    """
+    try:
+        text = read_all("/proc/{}/stat".format(pid)).decode("ascii", "replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # proc(5): pid (comm) state … with starttime as the 22nd; the name may hold blanks and parentheses of its own
+    fields = text.rpartition(") ")[2].split()
+    return None if fields[0] in _ENDED else Child(pid, int(fields[19]))
+
+
+def is_alive(child: Child) -> bool:
+    """Whether this very process is still there; where that cannot be told, it is."""
+    try:
+        return find_child(child.pid) == child
+    except OSError:
+        return True
+
+
+def holding(records: Sequence[Record], boot: str, alive: Callable[[Child], bool]) -> Tuple[Record, ...]:
+    """The records whose write is still under way. An empty `boot` is one that cannot be read: then every one may be of it."""
+    return tuple(
+        record
+        for record in records
+        if (not boot or record["boot"] == boot) and alive(Child(record["pid"], record["start"]))
+    )
+
+
+def find_holding(records: Sequence[Record], boot: str) -> Tuple[Record, ...]:
+    """The records that hold now, and a moment later, too: the child of a killed program that was never told ends at once."""
+    until = time.monotonic() + MOMENT_S
+    held = holding(records, boot, is_alive)
+    while held and time.monotonic() < until:
+        time.sleep(0.01)
+        held = holding(held, boot, is_alive)
+    return held
+
+
+def record_of(step: Step, path: str, vfio: Sequence[str], *, boot: str, child: Child) -> Record:
+    """The record of a step's write to this path. `vfio`: what a holder of the vGPU that it takes away has open."""
+    return {
+        "gpu_uuid": step["gpu"],
+        "gpu": step["gpu_pci"],
+        "path": path,
+        "verb": step["verb"],
+        "vm_name": step["vm_name"],
+        "slot": step["slot"],
+        "vfio": list(vfio),
+        "boot": boot,
+        "pid": child.pid,
+        "start": child.start,
+        "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def started(pid: int) -> Child:
+    """The identity of a child of ours that cannot have ended unseen. Raises Refusal where /proc does not tell it."""
+    try:
+        child = find_child(pid)
+    except OSError as error:
+        raise Refusal(INTERNAL, "/proc/{}/stat cannot be read: {}".format(pid, reason(error))) from error
+    if child is None:
+        raise Refusal(INTERNAL, "the child that was to write ended before it began")
+    return child
+
+
+def open_ledger(root: Root, gpu_uuid: str, boot: str) -> Ledger:
+    """The ledger for a step on this GPU, without the records that no longer hold. Raises Refusal(Stuck, LedgerBroken)."""
+    ledger = read_ledger(root)
+    ledger = ledger.with_stuck(find_holding(ledger.stuck, boot))
+    for record in ledger.stuck:
+        if record["gpu_uuid"] == gpu_uuid:
+            message = (
+                "GPU {} takes no more writes: {} for {} slot {} has not returned from {} since {} (pid {})".format(
+                    record["gpu"],
+                    record["verb"],
+                    record["vm_name"],
+                    record["slot"],
+                    record["path"],
+                    record["since"],
+                    record["pid"],
+                )
+            )
+            raise Refusal(
+                STUCK, message, gpu=record["gpu"], path=record["path"], pid=record["pid"], since=record["since"]
+            )
+    return ledger
+
+
+def stuck_facts(records: Sequence[Record]) -> List[StuckFact]:
+    """The records with the protocol's keys only."""
+    return [
+        {
+            "gpu_uuid": record["gpu_uuid"],
+            "gpu": record["gpu"],
+            "path": record["path"],
+            "verb": record["verb"],
+            "vm_name": record["vm_name"],
+            "slot": record["slot"],
+            "vfio": list(record["vfio"]),
+            "boot": record["boot"],
+            "pid": record["pid"],
+            "start": record["start"],
+            "since": record["since"],
+        }
+        for record in records
+    ]
