@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Loading, unloading and parameters. What the closed driver alone decides is a parameter, not code. */
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "nvlab.h"
+
+#define MAX_KNOWN_ERRNO 133
+
+DEFINE_MUTEX(nvlab_lock);
+
+struct nvlab_options nvlab_options = {
+	.inuse_errno = EPERM,
+	.taken_errno = EPERM,
+	.size_errno = EIO,
+	.numvfs_errno = ENOENT,
+};
+
+static int errno_set(const char *text, const struct kernel_param *param)
+{
+	return param_set_uint_minmax(text, param, 0, MAX_KNOWN_ERRNO);
+}
+
+static const struct kernel_param_ops errno_ops = { .set = errno_set, .get = param_get_uint };
+
+#define ERRNO_PARAM(name, text) \
+	module_param_cb(name, &errno_ops, &nvlab_options.name, 0644); \
+	MODULE_PARM_DESC(name, text)
+
+#define OTHER_PARAM(name, kind, text) \
+	module_param_named(name, nvlab_options.name, kind, 0644); \
+	MODULE_PARM_DESC(name, text)
+
+ERRNO_PARAM(create_errno, "what every create fails with; 0: nothing");
+ERRNO_PARAM(clear_errno, "what taking a type from a VF fails with; 0: nothing");
+ERRNO_PARAM(inuse_errno, "what changing a vGPU of a VF fails with while a VM holds it");
+ERRNO_PARAM(taken_errno, "what a new type fails with on a VF that has one");
+ERRNO_PARAM(full_errno, "what a create fails with when no instance is left; 0: EUSERS for an mdev, EIO for a VF's type");
+ERRNO_PARAM(size_errno, "what a create fails with when the GPU has vGPUs of another size");
+ERRNO_PARAM(numvfs_errno, "what a plain write to sriov_numvfs fails with; 0: it is taken");
+OTHER_PARAM(slow_ms, uint, "how long each create and clear sleeps, not to be interrupted");
+OTHER_PARAM(late_vfs_ms, uint, "how long a VF that came has neither types nor a nvidia directory");
+OTHER_PARAM(mixed, bool, "vGPUs of different size may stand on one GPU");
+OTHER_PARAM(unbind_busy, bool, "unbindLock is not given");
+OTHER_PARAM(nvml_fail, charp, "NVML calls that fail: FUNCTION:CODE[:PCI], several with blanks or commas between them");
+module_param_named(NVreg_RegistryDwords, nvlab_options.registry_dwords, charp, 0444);
+module_param_named(NVreg_RegistryDwordsPerDevice, nvlab_options.registry_dwords_per_device, charp, 0444);
+
+static int __init nvlab_init(void)
+{
+	int ret = nvlab_make_gpus();
+
+	if (ret)
+		return ret;
+	ret = nvlab_add_proc();
+	if (ret)
+		goto free;
+	ret = nvlab_register_mdev();
+	if (ret)
+		goto remove_proc;
+	ret = nvlab_register_pci();
+	if (ret)
+		goto unregister_mdev;
+	ret = nvlab_add_buses();
+	if (ret)
+		goto unregister_pci;
+	nvlab_add_nvml();
+	return 0;
+
+unregister_pci:
+	nvlab_unregister_pci();
+unregister_mdev:
+	nvlab_unregister_mdev();
+remove_proc:
+	nvlab_remove_proc();
+free:
+	kfree(nvlab_gpus);
+	return ret;
+}
+
+static void __exit nvlab_exit(void)
+{
+	nvlab_remove_nvml();
+	nvlab_remove_buses();
+	nvlab_unregister_pci();
+	nvlab_unregister_mdev();
+	nvlab_remove_proc();
+	kfree(nvlab_gpus);
+}
+
+module_init(nvlab_init);
+module_exit(nvlab_exit);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("vgpumgr's imitation of NVIDIA's vGPU host driver, for tests");

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * An imitation of NVIDIA's vGPU host driver for vgpumgr's tests: PCI cards that do not exist, on the kernel's own PCI,
+ * SR-IOV, mdev and VFIO code. See README.md.
+ *
+ * A card (nvlab_card) is what never changes; a GPU (nvlab_gpu) is a card in this machine; a function is its PF or a VF,
+ * while the driver is bound to it; a vGPU is made on a function. Everything that changes is under nvlab_lock, which is
+ * never held while the kernel's cores are called.
+ */
+#ifndef NVLAB_H
+#define NVLAB_H
+
+#include <linux/list.h>
+#include <linux/mdev.h>
+#include <linux/mutex.h>
+#include <linux/pci.h>
+#include <linux/uuid.h>
+#include <linux/vfio.h>
+#include <linux/workqueue.h>
+
+#define NVLAB_CONFIG_BYTES 256
+#define NVLAB_PARAMS_BYTES 1024
+
+enum nvlab_framework { NVLAB_MDEV_PF, NVLAB_MDEV_VF, NVLAB_VENDOR_VFIO };
+
+/* `nvml` is what NVML's line of the type says from its id on. */
+struct nvlab_type {
+	unsigned int id;
+	const char *id_text;
+	const char *name;
+	const char *description;
+	unsigned int fb_mib;
+	unsigned int max;
+	const char *nvml;
+};
+
+/* `fb_mib` is nominal, what the largest type has; `device` the PCI device id of the PF and its VFs. */
+struct nvlab_card {
+	const char *pci;
+	u8 bus;
+	u8 devfn;
+	int node;
+	enum nvlab_framework framework;
+	unsigned int vfs;
+	unsigned int first_vf;
+	u16 device;
+	unsigned int fb_mib;
+	bool placements;
+	const char *information;
+	const char *registry;
+	const char *nvml_before_used;
+	const char *nvml_after_used;
+	const u8 *config;
+	const struct nvlab_type *types;
+	unsigned int nr_types;
+};
+
+/* `vf` is -1 on the PF; `placement` is -1 where the card reports none; `mdev` is empty on vendor-vfio. */
+struct nvlab_vgpu {
+	struct list_head node;
+	const struct nvlab_type *type;
+	int vf;
+	u64 instance;
+	int placement;
+	uuid_t own_uuid;
+	char mdev[UUID_STRING_LEN + 1];
+	char params[NVLAB_PARAMS_BYTES];
+	bool held;
+	char *vm_name;
+	char *vm_uuid;
+};
+
+/* `config` is the PF's configuration space; `bound` while the driver has the PF. */
+struct nvlab_gpu {
+	const struct nvlab_card *card;
+	u8 config[PCI_CFG_SPACE_EXP_SIZE];
+	struct pci_sysdata sysdata;
+	struct resource buses;
+	struct pci_bus *bus;
+	struct proc_dir_entry *proc;
+	bool bound;
+	bool unbind_locked;
+	struct list_head vgpus;
+};
+
+struct nvlab_mdev_type {
+	struct mdev_type type;
+	const struct nvlab_type *spec;
+	struct nvlab_function *function;
+};
+
+/* `vf` is -1 on the PF. Of the rest a function has what its framework wants, from the moment it is `shown`. */
+struct nvlab_function {
+	struct pci_dev *pdev;
+	struct nvlab_gpu *gpu;
+	int vf;
+	struct delayed_work appear;
+	bool shown;
+	struct mdev_parent parent;
+	struct nvlab_mdev_type *types;
+	struct mdev_type **type_list;
+	struct nvlab_vfio *vfio;
+};
+
+/* What QEMU opens. An mdev's has its vGPU as long as it exists, a VF's only while a type is set. */
+struct nvlab_vfio {
+	struct vfio_device vdev;
+	struct nvlab_gpu *gpu;
+	struct nvlab_vgpu *vgpu;
+	u8 config[PCI_CFG_SPACE_EXP_SIZE];
+};
+
+/* The module's parameters; README.md says what each does. */
+struct nvlab_options {
+	unsigned int create_errno;
+	unsigned int clear_errno;
+	unsigned int inuse_errno;
+	unsigned int taken_errno;
+	unsigned int full_errno;
+	unsigned int size_errno;
+	unsigned int numvfs_errno;
+	unsigned int slow_ms;
+	unsigned int late_vfs_ms;
+	bool mixed;
+	bool unbind_busy;
+	char *nvml_fail;
+	char *registry_dwords;
+	char *registry_dwords_per_device;
+};
+
+enum nvlab_refusal { NVLAB_ADMITTED, NVLAB_VF_TAKEN, NVLAB_OTHER_SIZE, NVLAB_FULL };
+
+extern struct nvlab_options nvlab_options;
+extern struct mutex nvlab_lock;
+extern const char nvlab_driver_line[];
+extern const char nvlab_proc_version[];
+extern struct nvlab_gpu *nvlab_gpus;
+extern unsigned int nvlab_nr_gpus;
+
+/* cards.c */
+int nvlab_make_gpus(void);
+
+/* bus.c */
+int nvlab_add_buses(void);
+void nvlab_remove_buses(void);
+unsigned int nvlab_enabled_vfs(const struct nvlab_gpu *gpu);
+struct nvlab_gpu *nvlab_gpu_of(const struct pci_dev *pdev);
+
+/* function.c */
+int nvlab_register_pci(void);
+void nvlab_unregister_pci(void);
+
+/* admission.c: the first six under nvlab_lock */
+unsigned int nvlab_instances_left(struct nvlab_gpu *gpu, const struct nvlab_type *type);
+enum nvlab_refusal nvlab_refusal(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type);
+unsigned int nvlab_available(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type);
+bool nvlab_creatable(struct nvlab_gpu *gpu, const struct nvlab_type *type);
+bool nvlab_any_held(struct nvlab_gpu *gpu);
+struct nvlab_vgpu *nvlab_make_vgpu(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type);
+void nvlab_end_vgpu(struct nvlab_vgpu *vgpu);
+int nvlab_set_params(struct nvlab_vgpu *vgpu, const char *text, size_t count);
+void nvlab_slow(void);
+
+/* mdev.c */
+int nvlab_register_mdev(void);
+void nvlab_unregister_mdev(void);
+int nvlab_show_mdev_types(struct nvlab_function *function);
+void nvlab_hide_mdev_types(struct nvlab_function *function);
+
+/* vendor.c */
+int nvlab_show_vendor_files(struct nvlab_function *function);
+void nvlab_hide_vendor_files(struct nvlab_function *function);
+
+/* vfio.c */
+struct nvlab_vfio *nvlab_vfio_alloc(struct device *dev, struct nvlab_gpu *gpu);
+
+/* opener.c */
+void nvlab_read_opener(char **name, char **uuid);
+
+/* proc.c */
+int nvlab_add_proc(void);
+void nvlab_remove_proc(void);
+void nvlab_add_proc_gpu(struct nvlab_gpu *gpu);
+void nvlab_remove_proc_gpu(struct nvlab_gpu *gpu);
+
+/* nvml.c */
+void nvlab_add_nvml(void);
+void nvlab_remove_nvml(void);
+
+#endif

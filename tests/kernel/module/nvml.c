@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The driver's state for the mock libnvidia-ml and the simulated nvidia-smi: the text that vgpumgr/lab/nvml/state.py describes. */
+#include <linux/ctype.h>
+#include <linux/debugfs.h>
+#include <linux/module.h>
+#include <linux/moduleparam.h>
+#include <linux/seq_file.h>
+#include <linux/timekeeping.h>
+
+#include "nvlab.h"
+
+#define TICK_US 500000ULL
+
+static struct dentry *folder;
+
+/* One blank-free ASCII token. */
+static void put_escaped(struct seq_file *file, const char *text)
+{
+	const unsigned char *at;
+
+	for (at = (const unsigned char *)text; *at; at++)
+		if (*at > ' ' && *at < 0x7f && *at != '%')
+			seq_putc(file, *at);
+		else
+			seq_printf(file, "%%%02X", *at);
+}
+
+static void put_driver(struct seq_file *file)
+{
+	u64 now_us = div_u64(ktime_get_real_ns(), NSEC_PER_USEC);
+
+	seq_printf(file, "%s newest=%llu tick=%llu\n", nvlab_driver_line, div_u64(now_us, TICK_US) * TICK_US, TICK_US);
+}
+
+static void put_vgpu(struct seq_file *file, unsigned int index, const struct nvlab_vgpu *vgpu)
+{
+	seq_printf(file, "vgpu gpu=%u instance=%llu type=%u uuid=%pUb", index, vgpu->instance, vgpu->type->id, &vgpu->own_uuid);
+	if (vgpu->mdev[0])
+		seq_printf(file, " mdev=%s", vgpu->mdev);
+	if (vgpu->placement >= 0)
+		seq_printf(file, " placement=%d", vgpu->placement);
+	seq_puts(file, " fb_used=0");
+	if (vgpu->vm_uuid) {
+		seq_puts(file, " vm_uuid=");
+		put_escaped(file, vgpu->vm_uuid);
+	}
+	if (vgpu->vm_name) {
+		seq_puts(file, " vm_name=");
+		put_escaped(file, vgpu->vm_name);
+	}
+	seq_putc(file, '\n');
+}
+
+static void put_gpu(struct seq_file *file, unsigned int index, struct nvlab_gpu *gpu)
+{
+	const struct nvlab_card *card = gpu->card;
+	struct nvlab_vgpu *vgpu;
+	unsigned int used_mib = 0, i;
+
+	list_for_each_entry(vgpu, &gpu->vgpus, node)
+		used_mib += vgpu->held ? vgpu->type->fb_mib : 0;
+	seq_printf(file, "gpu index=%u %s used_mib=%u %s\n", index, card->nvml_before_used, min(used_mib, card->fb_mib),
+		   card->nvml_after_used);
+	for (i = 0; i < card->nr_types; i++)
+		seq_printf(file, "type gpu=%u creatable=%d %s\n", index, nvlab_creatable(gpu, &card->types[i]),
+			   card->types[i].nvml);
+	list_for_each_entry(vgpu, &gpu->vgpus, node)
+		put_vgpu(file, index, vgpu);
+}
+
+static bool is_separator(char c)
+{
+	return c == ',' || isspace(c);
+}
+
+/* nvml_fail: FUNCTION:CODE[:PCI], several with blanks or commas between them. */
+static void put_fails(struct seq_file *file)
+{
+	const char *at, *colon;
+	size_t length;
+
+	kernel_param_lock(THIS_MODULE);
+	for (at = nvlab_options.nvml_fail ?: ""; *at; at += length) {
+		for (length = 0; is_separator(at[length]); length++)
+			;
+		at += length;
+		for (length = 0; at[length] && !is_separator(at[length]); length++)
+			;
+		colon = memchr(at, ':', length);
+		if (!colon)
+			continue;
+		seq_printf(file, "fail function=%.*s code=%lu", (int)(colon - at), at, simple_strtoul(colon + 1, NULL, 10));
+		colon = memchr(colon + 1, ':', at + length - colon - 1);
+		if (colon)
+			seq_printf(file, " pci=%.*s", (int)(at + length - colon - 1), colon + 1);
+		seq_putc(file, '\n');
+	}
+	kernel_param_unlock(THIS_MODULE);
+}
+
+/* The kernel makes the whole text at the first read, so that a reader has one moment however it reads. */
+static int show(struct seq_file *file, void *unused)
+{
+	unsigned int i, index = 0;
+
+	seq_puts(file, "nvlab 1\n");
+	put_driver(file);
+	mutex_lock(&nvlab_lock);
+	for (i = 0; i < nvlab_nr_gpus; i++)
+		if (nvlab_gpus[i].bound)
+			put_gpu(file, index++, &nvlab_gpus[i]);
+	mutex_unlock(&nvlab_lock);
+	put_fails(file);
+	seq_puts(file, "end\n");
+	return 0;
+}
+
+static int open(struct inode *inode, struct file *file)
+{
+	return single_open(file, show, NULL);
+}
+
+/* Requests set a scheduler, which there is none of: NVML's `not supported`. */
+static ssize_t write(struct file *file, const char __user *buf, size_t count, loff_t *at)
+{
+	return -EOPNOTSUPP;
+}
+
+static const struct file_operations nvml_ops = {
+	.owner = THIS_MODULE,
+	.open = open,
+	.read = seq_read,
+	.write = write,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
+
+void nvlab_add_nvml(void)
+{
+	folder = debugfs_create_dir("nvlab", NULL);
+	debugfs_create_file("nvml", 0644, folder, NULL, &nvml_ops);
+}
+
+void nvlab_remove_nvml(void)
+{
+	debugfs_remove(folder);
+}
