@@ -14,6 +14,9 @@ struct nvlab_options nvlab_options = {
 	.taken_errno = EPERM,
 	.size_errno = EIO,
 	.numvfs_errno = ENOENT,
+	.nvml_fail = "",
+	.registry_dwords = "",
+	.registry_dwords_per_device = "",
 };
 
 static int errno_set(const char *text, const struct kernel_param *param)

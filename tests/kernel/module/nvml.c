@@ -80,7 +80,7 @@ static void put_fails(struct seq_file *file)
 	size_t length;
 
 	kernel_param_lock(THIS_MODULE);
-	for (at = nvlab_options.nvml_fail ?: ""; *at; at += length) {
+	for (at = nvlab_options.nvml_fail; *at; at += length) {
 		for (length = 0; is_separator(at[length]); length++)
 			;
 		at += length;

@@ -17,8 +17,8 @@ static int show_text(struct seq_file *file, void *unused)
 static int show_params(struct seq_file *file, void *unused)
 {
 	seq_puts(file, "ResmanDebugLevel: 4294967295\n");
-	seq_printf(file, "RegistryDwords: \"%s\"\n", nvlab_options.registry_dwords ?: "");
-	seq_printf(file, "RegistryDwordsPerDevice: \"%s\"\n", nvlab_options.registry_dwords_per_device ?: "");
+	seq_printf(file, "RegistryDwords: \"%s\"\n", nvlab_options.registry_dwords);
+	seq_printf(file, "RegistryDwordsPerDevice: \"%s\"\n", nvlab_options.registry_dwords_per_device);
 	return 0;
 }
 
