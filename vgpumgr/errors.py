@@ -11,7 +11,7 @@
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
-    │   └── InUse · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys
+    │   └── InUse · Stuck · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys
     ├── HostError(host)                                   4   unreached
     │   ├── Unreachable(stage) · HostKeyRefused · AuthenticationFailed · HostDeadline
     │   ├── ProgramFailed · LedgerBroken
@@ -153,6 +153,10 @@ class RefusedPlan(VgpumgrError):
 
 class InUse(RefusedPlan):
     """Something holds the vGPU, or it cannot be told that nothing does."""
+
+
+class Stuck(RefusedPlan):
+    """An earlier write to the GPU has not returned, so it takes no more."""
 
 
 class ForeignDevice(RefusedPlan):

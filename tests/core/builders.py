@@ -164,6 +164,7 @@ def host(*gpus: Gpu, vms: int = 3, libvirt_version: int = NEW_LIBVIRT) -> HostVi
         handles=(),
         active=(),
         ledger=(),
+        stuck=(),
         modprobe=(),
         module=modprobe.LoadedModule(registry_dwords="", registry_dwords_per_device=""),
         unknown=(),
@@ -344,13 +345,30 @@ def rebooted(view: HostView) -> HostView:
     bare = change_gpus(view, lambda item: simulate.with_creatable(_bare(item)))
     return replace(
         bare,
-        snapshot=replace(bare.snapshot, boot=NEXT_BOOT, handles=(), active=()),
+        snapshot=replace(bare.snapshot, boot=NEXT_BOOT, handles=(), active=(), stuck=()),
         domains=tuple(replace(item, active=False, live=None) for item in view.domains),
     )
 
 
 def _bare(item: Gpu) -> Gpu:
     return replace(item, parents=tuple(replace(parent, vgpus=()) for parent in item.parents))
+
+
+def with_stuck(view: HostView, *, gpu_at: int = 0, vfio: tuple[str, ...] = ("/dev/vfio/77",)) -> HostView:
+    """The view while a destroy of vm01's vGPU has not returned; `vfio` empty: a create."""
+    item = view.snapshot.gpus[gpu_at]
+    write = snapshot.StuckWrite(
+        gpu_uuid=gpu_uuid(item.pci),
+        gpu=item.pci,
+        path="/sys/bus/mdev/devices/9e0d0000-0000-4000-8000-000000000001/remove" if vfio else f"/sys/{item.pci}/create",
+        verb="destroy_vgpu" if vfio else "create_vgpu",
+        vm_name="vm01",
+        slot=DEFAULT_SLOT,
+        vfio=vfio,
+        pid=4711,
+        since=AT,
+    )
+    return replace(view, snapshot=replace(view.snapshot, stuck=(*(view.snapshot.stuck or ()), write)))
 
 
 def type_of(item: Gpu, short: str) -> VgpuType:
@@ -427,10 +445,15 @@ def facts_of(facts: HostSnapshot) -> dict[str, object]:
         "handles": _rows(facts.handles, ("path", "pid", "command", "vm_name", "vm_uuid")),
         "active": _rows(facts.active, ("gpu", "vm_uuid", "vm_name", "uuid", "vf")),
         "ledger": _rows(facts.ledger, LEDGER_KEYS),
+        "stuck": None if facts.stuck is None else [_stuck_fact(write) for write in facts.stuck],
         "modprobe": _rows(facts.modprobe, ("path", "text")),
         "module": _row(facts.module, ("registry_dwords", "registry_dwords_per_device")),
         "unknown": _rows(facts.unknown, ("what", "why")),
     }
+
+
+def _stuck_fact(write: snapshot.StuckWrite) -> dict[str, object]:
+    return {**(_row(write, list(snapshot.StuckWrite.__dataclass_fields__)) or {}), "vfio": list(write.vfio)}
 
 
 LEDGER_KEYS = [

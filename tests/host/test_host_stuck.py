@@ -230,7 +230,7 @@ def others(framework: str) -> list[dict[str, Any]]:
     uuid = None if framework == VENDOR else OTHER_MDEV
     vf = None if framework == MDEV_PF else 1
     parent = GPU_A if framework == MDEV_PF else "0000:41:00.5"
-    other = {"slot": "vgpu1", "uuid": uuid, "vf": vf, "parent": parent}
+    other: dict[str, Any] = {"slot": "vgpu1", "uuid": uuid, "vf": vf, "parent": parent}
     return [
         make_destroy(framework),
         make_destroy(framework, expect="absent"),

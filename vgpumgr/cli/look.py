@@ -101,12 +101,15 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
+    from vgpumgr.core import stuck
 
     fleet = report.discover_fleet(build_context(settings), hosts)
     rows = [_gpu_row(view, gpu) for view in fleet.views for gpu in view.snapshot.gpus]
+    findings = [finding for view in fleet.views for finding in stuck.findings(view.snapshot)]
     document = {
         "schema": "vgpumgr.discover/1",
         **_fleet_json(fleet),
+        "findings": [output.finding_json(finding) for finding in findings],
         "hosts": [_host_json(view) for view in fleet.views],
     }
     columns = ("host", "gpu", "board", "framework", "mode", "numa", "vgpus", "given")
@@ -125,7 +128,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
         for view in fleet.views:
             for unknown in view.snapshot.unknown:
                 output.progress(settings, f"? {view.snapshot.host} {unknown.what}: {unknown.why}")
-    return _finish(settings, fleet, ())
+    return _finish(settings, fleet, findings)
 
 
 @click.command("profiles")

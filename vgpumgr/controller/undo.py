@@ -29,9 +29,10 @@ def undo(executor: Executor, done: list[changes.Step], error: errors.VgpumgrErro
         _undo_without_libvirt(executor, done, error)
         return
     if isinstance(error, (errors.Unreachable, errors.ProgramFailed)):
+        late = isinstance(error, errors.HostDeadline) and error.hint
         raise errors.PartialApply(
             f"{why} (after {len(done)} of {len(executor.plan.steps)} steps: {verbs(done)})",
-            hint=f"nothing is lost: {GOES_ON}",
+            hint=f"{late}; then {GOES_ON}" if late else f"nothing is lost: {GOES_ON}",
         ) from error
     if any(isinstance(step, changes.DestroyVgpu) for step in done):
         raise errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON) from error

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, detaching, domain_xml, placement, profiles, saved, targets
+from vgpumgr.core import changes, claims, detaching, domain_xml, placement, profiles, saved, stuck, targets
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding
@@ -38,6 +38,7 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
     old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.generation != target.generation]
     steps += detaching.destroy_steps(view, domain, old)
     _guard_snapshots(view, domain, request.slot, old)
+    stuck.guard(view.snapshot, steps)
     return plans.Plan(
         vm=domain,
         slot=request.slot,
@@ -93,7 +94,9 @@ def _mending(
     view: HostView, domain: Domain, request: targets.AttachRequest
 ) -> tuple[VgpuSpec, tuple[changes.Step, ...]]:
     target, _, expect = targets.find_target(view, domain, request)
-    return target, tuple(_attach_steps(view, domain, request, target, expect))
+    steps = tuple(_attach_steps(view, domain, request, target, expect))
+    stuck.guard(view.snapshot, steps)
+    return target, steps
 
 
 def _policy_findings(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, observed, saved
+from vgpumgr.core import changes, claims, observed, saved, stuck
 from vgpumgr.core import plan as plans
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
             continue  # nothing of ours; a hostdev that merely has such an alias is its owner's
         findings += _guard_snapshots(view, domain, slot, request)
         steps += _free_slot(view, domain, slot, request)
+    stuck.guard(view.snapshot, steps)
     return plans.Plan(
         vm=domain,
         slot=request.slots[0] if len(request.slots) == 1 else None,
@@ -70,6 +71,7 @@ def _plan_gone(view: HostView, request: DetachRequest, vm: plans.GoneVm) -> Plan
         entries = view.entries(vm.uuid, slot)
         findings += _guard_all_snapshots(view, vm, slot, entries, request)
         steps += destroy_steps(view, vm, entries)
+    stuck.guard(view.snapshot, steps)
     return plans.Plan(
         vm=vm,
         slot=request.slots[0] if len(request.slots) == 1 else None,

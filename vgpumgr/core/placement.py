@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import profiles
+from vgpumgr.core import profiles, stuck
 from vgpumgr.core import snapshot as observed
 from vgpumgr.core.names import nearest
 
@@ -162,7 +162,7 @@ def may_create(
     named: Mapping[PciAddress, str] | None = None,
 ) -> str | None:
     """Why this very parent cannot take the type now; None when it can. `named` as place has it."""
-    problem = unfit(gpu)
+    problem = unfit(snapshot, gpu)
     if problem:
         return problem
     there = occupants(snapshot, gpu)
@@ -190,7 +190,7 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, entry: LedgerEntry) -> str 
 
     Its place is reserved for it, so only hardware that is there stands in the way.
     """
-    problem = unfit(gpu)
+    problem = unfit(snapshot, gpu)
     if problem:
         return problem
     parent = gpu.parent_at(entry.vf_index)
@@ -203,7 +203,7 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, entry: LedgerEntry) -> str 
     return may_create(replace(snapshot, ledger=there), gpu, parent, kind)
 
 
-def unfit(gpu: Gpu) -> str | None:
+def unfit(snapshot: HostSnapshot, gpu: Gpu) -> str | None:
     """Why nothing can be made on a GPU, whatever was asked; None when something can."""
     if gpu.framework is None:
         return f"offers no vGPUs: SR-IOV is off or the vGPU driver is not loaded (/usr/lib/nvidia/sriov-manage -e {gpu.pci})"
@@ -213,13 +213,13 @@ def unfit(gpu: Gpu) -> str | None:
         return f"is in {gpu.mode} mode, which is not served yet"
     if not gpu.types:
         return "its vGPU types cannot be read"
-    return None
+    return stuck.why_not(snapshot, gpu)
 
 
 def _candidate(
     snapshot: HostSnapshot, gpu: Gpu, profile: Profile, named: Mapping[PciAddress, str] | None
 ) -> tuple[Parent, VgpuType] | str:
-    problem = unfit(gpu)
+    problem = unfit(snapshot, gpu)
     if problem:
         return problem
     kind = find_type(gpu, profile)

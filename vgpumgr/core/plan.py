@@ -117,8 +117,8 @@ def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
 
 
 def fingerprint(view: HostView, vm: Domain | GoneVm) -> str:
-    """A hash of what the plan read: GPUs, ledger and this VM. Two equal ones mean that nothing moved in between."""
-    return digest(view.snapshot.gpus, view.snapshot.ledger, vm)
+    """A hash of what the plan read: GPUs, ledger, writes that do not return, and this VM. Two equal ones mean that nothing moved in between."""
+    return digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.stuck, vm)
 
 
 def digest(*seen: object) -> str:

@@ -291,5 +291,5 @@ def _findings(view: HostView, units: Sequence[Unit]) -> tuple[Finding, ...]:
 
 
 def _fingerprint(view: HostView) -> str:
-    seen = repr((view.snapshot.gpus, view.snapshot.ledger, view.domains))
+    seen = repr((view.snapshot.gpus, view.snapshot.ledger, view.snapshot.stuck, view.domains))
     return "sha256:" + hashlib.sha256(seen.encode()).hexdigest()

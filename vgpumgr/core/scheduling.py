@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr import errors
-from vgpumgr.core import changes, detaching, modprobe, observed, parking, scheduler
+from vgpumgr.core import changes, detaching, modprobe, observed, parking, scheduler, stuck
 from vgpumgr.core import plan as plans
 from vgpumgr.core.observed import Finding
 
@@ -133,6 +133,7 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
         what = f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} stays as it is"
         parking.guard_empty(view, gpu, ours, what)
         steps += parking.around(view, ours, _set(view, gpu, state, granted.setting))
+        stuck.guard(view.snapshot, steps)
     lost: tuple[Finding, ...] = ()
     if request.again:
         again, lost = parking.make_again(view, gpu, ours)
@@ -147,7 +148,9 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
         granted=granted,
         steps=tuple(steps),
         findings=(*findings, *lost),
-        fingerprint=plans.digest(gpu, view.snapshot.ledger, view.snapshot.modprobe, view.snapshot.module),
+        fingerprint=plans.digest(
+            gpu, view.snapshot.ledger, view.snapshot.stuck, view.snapshot.modprobe, view.snapshot.module
+        ),
     )
 
 

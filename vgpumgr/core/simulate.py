@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import changes, claims
+from vgpumgr.core import changes, claims, stuck
 from vgpumgr.core.modprobe import ModprobeFile, NewConf
 from vgpumgr.core.scheduler import EngineState
 from vgpumgr.core.snapshot import EQUAL_SIZE, LedgerEntry, Vgpu
@@ -36,6 +36,8 @@ def apply(view: HostView, steps: Sequence[changes.Step]) -> HostView:
 
 
 def apply_one(view: HostView, step: changes.Step) -> HostView:
+    if view.snapshot.stuck_on(stuck.written_gpu(step)) is not None:
+        raise ImpossibleStepError("the GPU takes no more writes")
     match step:
         case changes.PutClaim():
             return _domain(view, step.vm, lambda domain: _with_claim(domain, step))

@@ -161,6 +161,24 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StuckWrite:
+    """A write of ours to /sys that has not returned: its GPU takes no more until it has.
+
+    `pid` sleeps in it on the host; `since` as RFC 3339; `vfio`: what a holder of the vGPU has open that it takes away.
+    """
+
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    path: str
+    verb: str
+    vm_name: str
+    slot: str
+    vfio: tuple[str, ...]
+    pid: int
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
     what: str
     why: str
@@ -170,6 +188,7 @@ class Unknown:
 class HostSnapshot:
     """One host. handles, active and ledger None mean that they could not be read: then everything is in use.
 
+    `stuck` is None where `ledger` is: nothing is written there then.
     `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` what it was loaded with.
     """
 
@@ -181,12 +200,17 @@ class HostSnapshot:
     handles: tuple[Handle, ...] | None
     active: tuple[Active, ...] | None
     ledger: tuple[LedgerEntry, ...] | None
+    stuck: tuple[StuckWrite, ...] | None
     modprobe: tuple[ModprobeFile, ...] | None
     module: LoadedModule | None
     unknown: tuple[Unknown, ...]
 
     def gpu_by_uuid(self, uuid: str) -> Gpu | None:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
+
+    def stuck_on(self, gpu_uuid: str | None) -> StuckWrite | None:
+        """The write that keeps a GPU from being written to; None where it takes writes."""
+        return next((write for write in self.stuck or () if write.gpu_uuid == gpu_uuid), None)
 
     def may_be_hidden(self, place: Place) -> bool:
         """Whether a place's GPU is not shown while another GPU's UUID cannot be read: it may be that one."""

@@ -15,6 +15,7 @@ from vgpumgr.core.snapshot import (
     HostSnapshot,
     LedgerEntry,
     Parent,
+    StuckWrite,
     Unknown,
     Vgpu,
     VgpuType,
@@ -49,6 +50,7 @@ def _host(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
         handles=shape.rows(facts["handles"], _handle),
         active=shape.rows(facts["active"], _active),
         ledger=None if ledger is None else located(ledger, gpus),
+        stuck=shape.rows(facts["stuck"], _stuck),
         modprobe=shape.rows(facts["modprobe"], _modprobe),
         module=None if facts["module"] is None else _module(shape.mapping(facts["module"])),
         unknown=tuple(
@@ -195,6 +197,20 @@ def _active(row: Mapping[str, Json]) -> Active:
         vm_name=shape.maybe_text(row["vm_name"]),
         uuid=shape.maybe(row["uuid"], MdevUuid),
         vf=shape.maybe(row["vf"], PciAddress),
+    )
+
+
+def _stuck(row: Mapping[str, Json]) -> StuckWrite:
+    return StuckWrite(
+        gpu_uuid=GpuUuid(shape.text(row["gpu_uuid"])),
+        gpu=PciAddress(shape.text(row["gpu"])),
+        path=shape.text(row["path"]),
+        verb=shape.text(row["verb"]),
+        vm_name=shape.text(row["vm_name"]),
+        slot=shape.text(row["slot"]),
+        vfio=tuple(shape.text(path) for path in shape.items(row["vfio"])),
+        pid=shape.number(row["pid"]),
+        since=shape.text(row["since"]),
     )
 
 

@@ -14,6 +14,7 @@ from vgpumgr.errors import (
     NvmlRefused,
     ProgramFailed,
     StalePlan,
+    Stuck,
     SysfsRefused,
 )
 from vgpumgr.host import protocol
@@ -47,6 +48,11 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 details=_lines(err.get("holders")),
                 hint=f"shut {_text(err.get('vm')) or 'the VM'} down first; nothing in use is ever taken away",
             )
+        case protocol.STUCK:
+            return Stuck(
+                f"{host}: {said or 'an earlier write to this GPU has not returned'}",
+                hint=f"`vgpumgr discover {host}` says who holds it, and what to do",
+            )
         case protocol.SYSFS_REFUSED:
             likely = refusals.explain(path, errno_name, host)
             return SysfsRefused(
@@ -64,7 +70,7 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 host,
                 "program",
                 said or f"{path}: the write had not returned in time",
-                hint=f"it may still happen. The driver hangs? See dmesg on the host, then {_AGAIN}",
+                hint=f"`vgpumgr discover {host}` says what it waits for, and what to do",
             )
         case protocol.LEDGER_BROKEN:
             return LedgerBroken(
