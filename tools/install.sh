@@ -9,7 +9,7 @@ venv=$1
 # snapshot, and what makes the disks of host VMs (make test-kernel).
 packages=(
   gcc libc6-dev libvirt-dev pkg-config python3 python3-dev python3-venv
-  e2fsprogs fuse3 iproute2 libvirt-clients libvirt-daemon libvirt-daemon-system mmdebstrap openssh-client openssh-server prometheus
+  e2fsprogs fuse3 iproute2 libvirt-clients libvirt-daemon libvirt-daemon-system mdevctl mmdebstrap openssh-client openssh-server prometheus
   qemu-system-x86 qemu-utils util-linux
 )
 

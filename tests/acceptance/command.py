@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from tests.lab_fixtures import Lab
+    import subprocess
 
 ERROR_KEYS = {"error", "message", "hint", "details"}
+
+
+class Runs(Protocol):
+    """What the program can be pointed at: a lab, or a host VM (tests/kernel)."""
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +54,9 @@ class Ran:
         return [line.removeprefix("warning: ") for line in self.err.splitlines() if line.startswith("warning: ")]
 
 
-def vgpumgr(lab: Lab, *arguments: str, code: int = 0) -> Ran:
-    """Run the program in a lab; it has to leave with `code`, and never shows a traceback or says that it met a bug."""
-    done = lab.run(*arguments)
+def vgpumgr(where: Runs, *arguments: str, code: int = 0) -> Ran:
+    """Run the program there; it has to leave with `code`, and never shows a traceback or says that it met a bug."""
+    done = where.run(*arguments)
     ran = Ran(arguments=arguments, code=done.returncode, out=done.stdout, err=done.stderr)
     for sign in ("Traceback", "this is a bug"):
         assert sign not in ran.out + ran.err, f"{arguments}\n{ran.out}{ran.err}"
@@ -58,8 +64,8 @@ def vgpumgr(lab: Lab, *arguments: str, code: int = 0) -> Ran:
     return ran
 
 
-def vgpus(lab: Lab, *hosts: str) -> list[dict[str, Any]]:
+def vgpus(where: Runs, *hosts: str) -> list[dict[str, Any]]:
     """The rows of `list -o json`."""
-    rows = vgpumgr(lab, "list", *hosts, "-o", "json").document["vgpus"]
+    rows = vgpumgr(where, "list", *hosts, "-o", "json").document["vgpus"]
     assert isinstance(rows, list)
     return rows

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.lab_fixtures import Lab
 
 # One line for each vGPU: the device that a hostdev names (mdev UUID or VF), its parent, its type's id.
-_LIST_SYSFS = r"""
+LIST_SYSFS = r"""
 shopt -s nullglob
 for mdev in /sys/bus/mdev/devices/*; do
   echo "${mdev##*/} $(basename "$(dirname "$(readlink -f "$mdev")")") $(basename "$(readlink -f "$mdev/mdev_type")" | sed 's/.*-//')"
@@ -35,7 +35,7 @@ _LIBVIRTS_LOG = "disk/var/log/libvirt/libvirtd.log"
 
 def hardware(lab: Lab, host: str) -> dict[str, tuple[str, int]]:
     """Device (mdev UUID or VF) → (parent, type id), of everything that is in the host's /sys."""
-    lines = lab.must(host, "bash", "-s", text=_LIST_SYSFS).splitlines()
+    lines = lab.must(host, "bash", "-s", text=LIST_SYSFS).splitlines()
     rows = [line.split() for line in lines]
     return {device: (parent, int(type_id)) for device, parent, type_id in rows}
 
@@ -43,7 +43,7 @@ def hardware(lab: Lab, host: str) -> dict[str, tuple[str, int]]:
 def kept(lab: Lab, host: str) -> str:
     """All that a host keeps of vGPUs and VMs, as one text to compare: /sys, the ledger, every definition on its disk."""
     rest = "cat /var/lib/vgpumgr/ledger.json; cat /etc/libvirt/qemu/*.xml"
-    return lab.must(host, "bash", "-s", text=f"{_LIST_SYSFS}\n{rest}")
+    return lab.must(host, "bash", "-s", text=f"{LIST_SYSFS}\n{rest}")
 
 
 def nvidia_smi(lab: Lab, host: str) -> dict[str, list[str]]:

@@ -16,9 +16,26 @@ if TYPE_CHECKING:
 _VERSIONS = "host-vm"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup` all tests of one release run in one process, so that each boots once.
+
+    Marks of a fixture's parameters come too late for xdist (3.8), which reads them in this same hook.
+    """
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        for value in callspec.params.values() if callspec else ():
+            if isinstance(value, Release):
+                item.add_marker(pytest.mark.xdist_group(value.name))
+
+
 def _parameters(*releases: Release) -> list[object]:
-    """With `--dist loadgroup` all tests of one release run in one process: one VM each."""
-    return [pytest.param(release, id=release.name, marks=pytest.mark.xdist_group(release.name)) for release in releases]
+    return [pytest.param(release, id=release.name) for release in releases]
+
+
+def on(*releases: Release) -> pytest.MarkDecorator:
+    """For a test that is about these releases only."""
+    return pytest.mark.parametrize("shared_vm", _parameters(*releases), indirect=True)
 
 
 @pytest.fixture(scope="session", params=_parameters(*RELEASES))

@@ -27,6 +27,7 @@ from vgpumgr.lab.sshd import ADDRESS, make_key, reserve_port
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tests.controllers import Controller
     from tests.kernel.image import Image
 
 HOST = "kvm01"
@@ -47,7 +48,7 @@ _KERNEL_OPTIONS = (
 _RESET = """set -eu
 for parameter in /sys/module/nvidia/parameters/*; do
   default=/run/host-vm/parameters/$(basename "$parameter")
-  cmp -s "$parameter" "$default" || cat "$default" >"$parameter"
+  [ "$(cat "$parameter")" = "$(cat "$default")" ] || cat "$default" >"$parameter"
 done
 {
   virsh -q list --name | sed 's/^./destroy &/'
@@ -109,9 +110,13 @@ class Vm:
         self, *arguments: str, text: str | None = None, timeout: float = _COMMAND_S
     ) -> subprocess.CompletedProcess[str]:
         """Run `vgpumgr ARGUMENTS` against this host, as a process of its own without a terminal."""
-        one = zygote().start(*arguments, env=self.environment, text=text or "")
+        one = self.start(*arguments, text=text)
         code = one.wait(timeout)
         return subprocess.CompletedProcess(one.argv, code, one.out, one.err)
+
+    def start(self, *arguments: str, text: str | None = None) -> Controller:
+        """Start `vgpumgr ARGUMENTS` and do not wait for it."""
+        return zygote().start(*arguments, env=self.environment, text=text or "")
 
     # its life
 

@@ -1,0 +1,178 @@
+"""A vGPU's whole life through the command line, on real kernels: mdev core, SR-IOV, VFIO, libvirt, and a guest that holds it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance.command import vgpumgr, vgpus
+from tests.kernel import cases, seen
+from tests.kernel.conftest import on
+from tests.kernel.release import DEBIAN12, DEBIAN13
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kernel.cases import Case
+    from tests.kernel.vm import Vm
+
+pytestmark = pytest.mark.kernel
+
+every_framework = pytest.mark.parametrize("case", cases.ALL, ids=lambda case: case.framework)
+mediated = pytest.mark.parametrize("case", cases.MDEV, ids=lambda case: case.framework)
+
+
+def row_of(vm: Vm, case: Case) -> dict[str, Any]:
+    (found,) = [row for row in vgpus(vm) if row["vm"] == case.guest]
+    return found
+
+
+def attached(vm: Vm, case: Case) -> dict[str, Any]:
+    """The guest has its vGPU; the row of `list` about it."""
+    vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
+    return row_of(vm, case)
+
+
+def test_what_this_host_is(vm: Vm, note_versions: Callable[[Vm], None]) -> None:
+    note_versions(vm)
+    versions = vgpumgr(vm, "show", "--help").out
+    assert versions
+    (host,) = vgpumgr(vm, "discover", "-o", "json").document["hosts"]
+    assert host["versions"]["kernel"] == vm.must("uname -r").strip()
+    assert host["versions"]["driver"] == vm.must("cat /sys/module/nvidia/version").strip()
+    assert host["unknown"] == []
+    assert {gpu["pci"]: gpu["framework"] for gpu in host["gpus"]} == {case.gpu: case.framework for case in cases.ALL}
+
+
+@every_framework
+def test_a_vm_that_is_off_gets_its_vgpu_and_gives_it_back(vm: Vm, case: Case) -> None:
+    before = seen.definition(vm, case.guest)
+    row = attached(vm, case)
+    device = case.device(row)
+    assert seen.hardware(vm) == {device: (row["vf"] or case.gpu, case.type_id)}
+    assert (row["state"], row["gpu"], row["type_name"], row["holder"]) == ("bound", case.gpu, case.profile, None)
+    there = seen.kept(vm)
+    again = vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
+    assert "Nothing to do" in again.out
+    assert seen.kept(vm) == there
+    vgpumgr(vm, "detach", case.guest, "--yes")
+    assert (seen.hardware(vm), seen.ledger(vm)) == ({}, [])
+    assert "hostdev" not in seen.definition(vm, case.guest)
+    assert "hostdev" not in before
+
+
+def holds_and_is_left_alone(vm: Vm, case: Case) -> None:
+    """Start the guest: /proc, `list` and a refused detach agree; stop it: they agree again, and the detach is done."""
+    row = attached(vm, case)
+    group = seen.group(vm, case.device(row))
+    assert seen.open_vfio(vm, case.guest) == set()
+    vm.must("virsh start", case.guest)
+    running = seen.open_vfio(vm, case.guest)
+    assert {group, "/dev/vfio/vfio"} <= running
+    held = row_of(vm, case)
+    assert held["state"] == "in_use"
+    assert held["holder"] == case.guest
+    there = seen.kept(vm)
+    refused = vgpumgr(vm, "detach", case.guest, "--yes", "-o", "json", code=5)
+    assert case.guest in refused.error["message"]
+    assert seen.kept(vm) == there
+    assert seen.open_vfio(vm, case.guest) == running
+    vm.must("virsh destroy", case.guest)
+    assert seen.open_vfio(vm, case.guest) == set()
+    assert (row_of(vm, case)["state"], row_of(vm, case)["holder"]) == ("bound", None)
+    vgpumgr(vm, "detach", case.guest, "--yes")
+    assert (seen.hardware(vm), seen.ledger(vm)) == ({}, [])
+
+
+@mediated
+def test_a_guest_that_runs_holds_its_mdev_and_no_detach_takes_it(vm: Vm, case: Case) -> None:
+    holds_and_is_left_alone(vm, case)
+
+
+@on(DEBIAN13)
+def test_a_guest_that_runs_holds_its_vf_and_no_detach_takes_it(vm: Vm) -> None:
+    holds_and_is_left_alone(vm, cases.VENDOR)
+
+
+@on(DEBIAN12)
+def test_that_libvirt_9_0_will_not_start_a_vf_is_said_before_anything_is_touched(vm: Vm) -> None:
+    case = cases.VENDOR
+    before = seen.kept(vm)
+    planned = vgpumgr(vm, "attach", case.guest, "--profile", case.profile, "--check", code=3)
+    assert f"{case.guest} will not start on libvirt 9.0.0" in planned.out + planned.err
+    assert seen.kept(vm) == before
+    done = vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
+    assert f"{case.guest} will not start on libvirt 9.0.0" in done.out + done.err
+    there = seen.kept(vm)
+    started = vm.ssh("virsh start", case.guest)
+    assert started.returncode != 0
+    assert "must be manually detached from the host" in started.stderr
+    assert seen.kept(vm) == there
+    vgpumgr(vm, "detach", case.guest, "--yes")
+    assert seen.hardware(vm) == {}
+
+
+@mediated
+def test_a_killed_qemu_leaves_its_vgpu_which_can_then_be_given_back(vm: Vm, case: Case) -> None:
+    device = case.device(attached(vm, case))
+    vm.must("virsh start", case.guest)
+    vm.must(f"kill -KILL $(cat /run/libvirt/qemu/{case.guest}.pid)")
+    until = time.monotonic() + 30
+    while row_of(vm, case)["state"] == "in_use":
+        assert time.monotonic() < until
+    assert row_of(vm, case)["state"] == "bound"
+    assert list(seen.hardware(vm)) == [device]
+    vgpumgr(vm, "detach", case.guest, "--yes")
+    assert seen.hardware(vm) == {}
+
+
+def test_after_a_host_reboot_every_vgpu_is_gone_and_attach_makes_the_same_ones_again(vm: Vm) -> None:
+    before = {case.guest: attached(vm, case) for case in cases.ALL}
+    devices = seen.hardware(vm)
+    assert len(devices) == len(cases.ALL)
+    boot = vm.must("cat /proc/sys/kernel/random/boot_id")
+    vm.power_cycle()
+    assert vm.must("cat /proc/sys/kernel/random/boot_id") != boot
+    assert seen.hardware(vm) == {}
+    assert {row["vm"]: row["state"] for row in vgpus(vm)} == dict.fromkeys(before, "gone")
+    for case in cases.ALL:
+        vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
+    assert seen.hardware(vm) == devices
+    assert {row["vm"]: (row["state"], row["uuid"], row["vf"]) for row in vgpus(vm)} == {
+        guest: ("bound", row["uuid"], row["vf"]) for guest, row in before.items()
+    }
+    vm.must("virsh start", cases.VF.guest)
+    assert row_of(vm, cases.VF)["state"] == "in_use"
+
+
+def test_a_guest_keeps_its_vgpu_while_its_libvirt_daemon_is_restarted(vm: Vm) -> None:
+    case = cases.VF
+    attached(vm, case)
+    vm.must("virsh start", case.guest)
+    running = seen.open_vfio(vm, case.guest)
+    vm.must("systemctl restart libvirtd.service")
+    assert seen.open_vfio(vm, case.guest) == running
+    assert row_of(vm, case)["state"] == "in_use"
+    vgpumgr(vm, "detach", case.guest, "--yes", code=5)
+    assert len(seen.hardware(vm)) == 1
+
+
+def test_an_attach_that_loses_libvirt_in_the_middle_is_finished_by_the_next(vm: Vm) -> None:
+    """The driver takes two seconds to make the vGPU; that is when libvirtd goes: between the claim and the device."""
+    case = cases.VF
+    vm.parameter("slow_ms", 3000)
+    attach = vm.start("attach", case.guest, "--profile", case.profile, "-o", "json")
+    until = time.monotonic() + 60
+    while not seen.ledger(vm):
+        assert time.monotonic() < until, "the ledger has no entry yet"
+    vm.must("systemctl kill --signal=KILL libvirtd.service")
+    code = attach.wait(120)
+    assert code in (1, 4), attach.out + attach.err
+    vm.parameter("slow_ms", 0)
+    vm.must("systemctl reset-failed libvirtd.service; systemctl start libvirtd.service; virsh -q list")
+    row = attached(vm, case)
+    assert list(seen.hardware(vm)) == [row["uuid"]]
+    assert len(seen.ledger(vm)) == 1
+    assert row["state"] == "bound"
