@@ -84,6 +84,7 @@ def play(driver: Driver, gpu: Gpu, script: list[tuple[bool, int, int]]) -> list[
     return keys
 
 
+@settings(deadline=None)
 @given(setup=setups, script=moves)
 def test_a_gpu_never_holds_more_than_its_types_allow_nor_two_sizes_nor_two_on_one_vf(
     setup: tuple[str, str], script: list[tuple[bool, int, int]]
@@ -101,6 +102,7 @@ def test_a_gpu_never_holds_more_than_its_types_allow_nor_two_sizes_nor_two_on_on
     assert len(places) == (len(gpu.vgpus) if gpu.board.placements else 0)
 
 
+@settings(deadline=None)
 @given(setup=setups, script=moves, where=st.integers(0, 40), which=st.integers(0, 40))
 def test_what_is_listed_as_creatable_is_exactly_what_a_create_accepts(
     setup: tuple[str, str], script: list[tuple[bool, int, int]], where: int, which: int
@@ -114,6 +116,7 @@ def test_what_is_listed_as_creatable_is_exactly_what_a_create_accepts(
     assert (create(driver, gpu, vf, kind) is not None) == listed
 
 
+@settings(deadline=None)
 @given(setup=setups, script=moves, where=st.integers(0, 40), which=st.integers(0, 40))
 def test_a_removal_undoes_a_create_exactly(
     setup: tuple[str, str], script: list[tuple[bool, int, int]], where: int, which: int
@@ -128,6 +131,7 @@ def test_a_removal_undoes_a_create_exactly(
     assert (gpu.vgpus, driver.creatable(PCI)) == before
 
 
+@settings(deadline=None)
 @given(setup=setups, script=moves)
 def test_nvml_lists_a_type_as_creatable_exactly_where_some_parent_does(
     setup: tuple[str, str], script: list[tuple[bool, int, int]]
@@ -151,7 +155,7 @@ def test_every_type_of_every_board_fills_its_board_to_its_maximum_and_no_further
         assert kind.id not in driver.creatable(PCI)
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(index=st.integers(0, 31))
 def test_virtual_functions_follow_the_physical_one_by_routing_id(index: int) -> None:
     _, gpu = one_gpu("A40", "mdev-vf")

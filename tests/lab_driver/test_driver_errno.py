@@ -33,9 +33,18 @@ def failed(call: Callable[[], object]) -> str:
     return errno.errorcode[caught.value.errno or 0]
 
 
-@pytest.mark.parametrize("text", ["", "no", A[:-1], A + "0", A.replace("-", ""), "{" + A + "}", f" {A}"])
+@pytest.mark.parametrize(
+    "text", ["", "no", A[:-1], A + "\n\n", A.replace("-", ""), "{" + A + "}", f" {A}", "g" + A[1:], A[:-1] + "\n"]
+)
 def test_a_create_wants_a_uuid_of_36_characters(text: str) -> None:
     assert failed(lambda: driver("mdev-vf").create_mdev(VF0, A40_4Q, text)) == "EINVAL"
+
+
+@pytest.mark.parametrize("end", ["", "\n", "0", " "])
+def test_what_stands_behind_the_36_characters_is_not_looked_at(end: str) -> None:
+    host = driver("mdev-vf")
+    host.create_mdev(VF0, A40_4Q, A.upper() + end)
+    assert host.find(A) is not None
 
 
 def test_a_uuid_exists_once_on_a_host_whatever_its_case_and_parent() -> None:

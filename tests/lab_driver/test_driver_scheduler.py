@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgpumgr.host.protocol import MDEV_VF
@@ -86,6 +86,7 @@ def clamped(number: int, low: int, high: int) -> int:
     return sorted((low, number, high))[1]
 
 
+@settings(deadline=None)
 @given(policy=shares, factor=numbers.filter(bool), frequency=numbers.filter(bool), arr=st.sampled_from([0, ARR_ON]))
 def test_frequency_and_factor_beyond_the_caps_become_the_nearest_that_is_not(
     policy: Policy, factor: int, frequency: int, arr: int
@@ -95,6 +96,7 @@ def test_frequency_and_factor_beyond_the_caps_become_the_nearest_that_is_not(
     assert seen == Reading(policy=policy, arr=ARR_ON, factor=clamped(factor, 1, 60), time_slice_ns=slice_ns)
 
 
+@settings(deadline=None)
 @given(policy=shares, time_slice_ns=numbers.filter(bool) | st.integers(1, 60_000_000))
 def test_a_slice_beyond_the_caps_becomes_the_nearest_that_is_not(policy: Policy, time_slice_ns: int) -> None:
     seen = told(Order(policy=policy, arr=ARR_OFF, time_slice_ns=time_slice_ns))
@@ -135,6 +137,7 @@ def test_a_vgpu_in_the_way_refuses_the_order_by_either_reading(
     assert card.set(Order(policy=EQUAL)) is None
 
 
+@settings(deadline=None)
 @given(
     counts_idle=st.booleans(), order=st.builds(Order, policy=st.integers(0, 9), arr=st.integers(0, 3), factor=numbers)
 )
@@ -215,6 +218,7 @@ def test_rmpvmrl_is_read_bit_by_bit(word: int, branch: int, expected: Scheduling
     assert scheduler.decode(word, branch=branch) == expected
 
 
+@settings(deadline=None)
 @given(policy=shares, factor=st.integers(1, 60), frequency=st.integers(63, 960))
 def test_rmpvmrl_and_the_run_time_order_of_the_same_meaning_are_one_state(
     policy: Policy, factor: int, frequency: int

@@ -6,6 +6,7 @@ import errno
 import os
 import posixpath
 import stat
+import threading
 import uuid
 
 import pytest
@@ -107,8 +108,10 @@ def test_sriov_numvfs_is_refused_by_hand() -> None:
     path = "/bus/pci/devices/0000:41:00.0/sriov_numvfs"
     assert failed(sysfs, path, "0\n") == "ENOENT"
     assert failed(sysfs, path, "33\n") == "ERANGE"
-    assert failed(sysfs, path, "x\n") == "EINVAL"
-    sysfs.write(path, "32\n")
+    for text in ("x\n", " 32", "65536", "-1", "040 "):
+        assert failed(sysfs, path, text) == "EINVAL"
+    for text in ("32\n", "0x20", "040"):
+        sysfs.write(path, text)
     assert sysfs.read(path) == "32\n"
 
 
@@ -132,12 +135,47 @@ def test_an_mdev_comes_and_goes_everywhere_at_once() -> None:
     assert sysfs.read(f"{device}/nvidia/placement_id") == "Not Applicable\n"
     group = posixpath.basename(sysfs.real(f"{device}/iommu_group"))
     assert sysfs.list(f"/kernel/iommu_groups/{group}/devices") == [A]
+    assert sysfs.list(f"{device}/vfio-dev") == ["vfio64"]  # the first behind those of the VFs
+    assert sysfs.real("/class/vfio-dev/vfio64") == sysfs.real(f"{device}/vfio-dev/vfio64")
     sysfs.write(f"{device}/remove", "1\n")
     assert sysfs.list("/bus/mdev/devices") == []
     assert sysfs.list(f"{kind}/devices") == []
     assert failed(sysfs, f"{device}/remove", "1\n") == "ENOENT"
     assert A not in sysfs.list(f"/bus/pci/devices/{VF0}")
     assert group not in sysfs.list("/kernel/iommu_groups")
+
+
+def test_what_was_opened_is_enodev_when_it_is_gone() -> None:
+    sysfs = Sys("mdev-vf")
+    sysfs.write(f"/class/mdev_bus/{VF0}/mdev_supported_types/nvidia-560/create", A)
+    opened = sysfs.real(f"/bus/mdev/devices/{A}")
+    sysfs.write(f"/bus/mdev/devices/{A}/remove", "1")
+    for call in (
+        lambda: sysfs.tree.write(f"{opened}/remove", b"1"),
+        lambda: sysfs.tree.read(f"{opened}/nvidia/placement_id"),
+    ):
+        with pytest.raises(OSError) as caught:
+            call()
+        assert caught.value.errno == errno.ENODEV
+
+
+def test_while_a_removal_waits_only_vfio_s_own_is_left_below_the_parent() -> None:
+    sysfs = Sys("mdev-vf")
+    driver = sysfs.driver
+    sysfs.write(f"/class/mdev_bus/{VF0}/mdev_supported_types/nvidia-560/create", A)
+    driver.hold(A, VM, "vm01")
+    before = driver.revision
+    writer = threading.Thread(target=sysfs.write, args=(f"/bus/mdev/devices/{A}/remove", "1"))
+    writer.start()
+    driver.wait_change(before, 10)
+    left = f"/bus/pci/devices/{VF0}/{A}"
+    assert sysfs.list(left) == ["iommu_group", "vfio-dev"]
+    assert sysfs.list(f"{left}/iommu_group/devices") == [A]
+    assert failed(sysfs, f"/bus/mdev/devices/{A}/remove", "1") == "ENOENT"
+    driver.release(VM)
+    writer.join(10)
+    assert not writer.is_alive()
+    assert A not in sysfs.list(f"/bus/pci/devices/{VF0}")
 
 
 def test_on_the_pf_all_types_of_one_size_share_what_is_left() -> None:
@@ -301,15 +339,28 @@ def names(tree: Tree) -> dict[str, tuple[int, str, tuple[str, ...]]]:
     return found
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "1 0", " 1", "1_0", "0x", "99999999999"])
+@pytest.mark.parametrize("text", ["", "x", "-1", "1 0", " 1", "1_0", "0x", "08", "1\n\n", "++1", "1 \n"])
 def test_what_is_no_number_is_einval(text: str) -> None:
     assert failed(Sys("vendor-vfio"), f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type", text) == "EINVAL"
 
 
-def test_a_type_may_be_written_in_hexadecimal_and_removal_by_0_does_nothing() -> None:
-    vendor, mdev = Sys("vendor-vfio"), Sys("mdev-vf")
-    vendor.write(f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type", f"{1150:#x}\n")
+@pytest.mark.parametrize("text", ["4294967296", "99999999999\n", "18446744073709551616", "18446744073709551616x"])
+def test_a_number_that_does_not_fit_is_erange(text: str) -> None:
+    assert failed(Sys("vendor-vfio"), f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type", text) == "ERANGE"
+
+
+@pytest.mark.parametrize("text", [f"{1150:#x}\n", f"0{1150:o}", "+1150\n", "0X47E", "1150\0x"])
+def test_a_type_may_be_written_as_the_kernel_reads_numbers(text: str) -> None:
+    vendor = Sys("vendor-vfio")
+    vendor.write(f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type", text)
     assert vendor.read(f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type") == "1150\n"
+
+
+def test_removal_by_0_does_nothing_and_by_a_number_of_64_bits_removes() -> None:
+    mdev = Sys("mdev-vf")
     mdev.write(f"/class/mdev_bus/{VF0}/mdev_supported_types/nvidia-560/create", A)
     mdev.write(f"/bus/mdev/devices/{A}/remove", "0\n")
+    assert failed(mdev, f"/bus/mdev/devices/{A}/remove", "18446744073709551616") == "EINVAL"
     assert mdev.list("/bus/mdev/devices") == [A]
+    mdev.write(f"/bus/mdev/devices/{A}/remove", "99999999999\n")
+    assert mdev.list("/bus/mdev/devices") == []

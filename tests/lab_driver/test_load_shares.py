@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgpumgr.lab.load import WHOLE, Running, share, share_out
@@ -26,6 +26,7 @@ def running(*wants: Use, most: int = TURNS) -> list[Running]:
     return [Running(wants=want, max_instances=most) for want in wants]
 
 
+@settings(deadline=None)
 @given(policies, wants)
 def test_nobody_gets_more_than_asked_and_all_together_no_more_than_the_gpu(policy: Policy, wants: list[float]) -> None:
     got = share(policy, wants, TURNS)
@@ -34,11 +35,13 @@ def test_nobody_gets_more_than_asked_and_all_together_no_more_than_the_gpu(polic
     assert sum(got) <= WHOLE + ROUNDING
 
 
+@settings(deadline=None)
 @given(wants)
 def test_best_effort_leaves_nothing_idle_that_somebody_wants(wants: list[float]) -> None:
     assert sum(share(Policy.BEST_EFFORT, wants, TURNS)) == pytest.approx(min(WHOLE, sum(wants)))
 
 
+@settings(deadline=None)
 @given(wants)
 def test_under_best_effort_who_lacks_something_has_as_much_as_anybody(wants: list[float]) -> None:
     got = share(Policy.BEST_EFFORT, wants, TURNS)
@@ -46,6 +49,7 @@ def test_under_best_effort_who_lacks_something_has_as_much_as_anybody(wants: lis
     assert all(part >= max(got) - ROUNDING for part in short)
 
 
+@settings(deadline=None)
 @given(policies, wants, percents)
 def test_another_competitor_never_helps_anybody(policy: Policy, wants: list[float], more: float) -> None:
     before = share(policy, wants, TURNS + 1)
@@ -53,6 +57,7 @@ def test_another_competitor_never_helps_anybody(policy: Policy, wants: list[floa
     assert all(now <= then + ROUNDING for now, then in zip(after, before, strict=False))
 
 
+@settings(deadline=None)
 @given(policies, wants, percents)
 def test_wanting_more_never_brings_less(policy: Policy, wants: list[float], more: float) -> None:
     first, *others = wants
@@ -60,6 +65,7 @@ def test_wanting_more_never_brings_less(policy: Policy, wants: list[float], more
     assert share(policy, raised, TURNS)[0] >= share(policy, wants, TURNS)[0] - ROUNDING
 
 
+@settings(deadline=None)
 @given(policies, wants, st.randoms(use_true_random=False))
 def test_the_order_of_the_vgpus_does_not_matter(policy: Policy, wants: list[float], random: Random) -> None:
     order = list(range(len(wants)))
@@ -69,6 +75,7 @@ def test_the_order_of_the_vgpus_does_not_matter(policy: Policy, wants: list[floa
     assert shuffled == pytest.approx([got[index] for index in order])
 
 
+@settings(deadline=None)
 @given(percents, wants)
 def test_equal_share_counts_who_runs_and_not_who_works(mine: float, others: list[float]) -> None:
     got = share(Policy.EQUAL_SHARE, [mine, *others], 13)
@@ -76,11 +83,13 @@ def test_equal_share_counts_who_runs_and_not_who_works(mine: float, others: list
     assert got[0] == min(mine, WHOLE / (1 + len(others)))
 
 
+@settings(deadline=None)
 @given(percents, wants)
 def test_under_fixed_share_the_others_make_no_difference_at_all(mine: float, others: list[float]) -> None:
     assert share(Policy.FIXED_SHARE, [mine, *others], 13)[0] == share(Policy.FIXED_SHARE, [mine], 13)[0]
 
 
+@settings(deadline=None)
 @given(policies, policies, st.lists(uses, min_size=1, max_size=12))
 def test_no_engine_gives_more_than_it_has_and_no_guest_gets_more_than_it_wants(
     graphics: Policy, nvenc: Policy, wants: list[Use]

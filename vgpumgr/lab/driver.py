@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 import time
-import uuid as uuid_module
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 CREATE_EIO = "create-eio"  # every create and every type write fails with EIO
 LATE_VFS = "late-vfs"  # after a reboot the VFs are off until enable_vfs() or clear_faults()
+
+_UUID_LEN = 36
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")  # uuid_is_valid() in lib/uuid.c
 
 FIRST_VF_OFFSET = 4  # the first VF is function .4 of the card (seen on A2, A40 and H100 hosts); stride 1
 _FIRST_INSTANCE = 3251634176  # NVML's handles start high; any number that is not an index will do
@@ -143,8 +146,8 @@ class Driver:
     def create_mdev(self, parent_pci: str, type_id: int, uuid: str) -> None:
         """A write of a UUID to mdev_supported_types/nvidia-ID/create.
 
-        drivers/vfio/mdev (6.1): EINVAL for what is no UUID of 36 characters, EEXIST for one that exists under any parent
-        (one whose removal still waits included), EUSERS when no instance is left.
+        drivers/vfio/mdev (6.1): EINVAL for what is not 36 characters of a UUID and at most one more, whatever that is;
+        EEXIST for one that exists under any parent (one whose removal still waits included), EUSERS when no instance is left.
         """
         name = _canonical(uuid)
         with self._changed:
@@ -183,7 +186,7 @@ class Driver:
     def set_vf_type(self, pci: str, type_id: int) -> None:
         """A write to nvidia/current_vgpu_type of a VF: 0 takes the vGPU away, an id makes one.
 
-        EPERM while a VM holds it, and for a new type on a VF that has one; EIO for a type that is not creatable now
+        EPERM while a VM holds it (seen), and for a new type on a VF that has one (likely); EIO for a type that is not creatable now
         (the read-back stays 0); EINVAL for an id that the board does not have (likely).
         """
         with self._changed:
@@ -334,8 +337,11 @@ class Driver:
     # inside the lock
 
     def _add(self, gpu: Gpu, vf: int | None, kind: TypeSpec, uuid: str | None) -> None:
-        # On vendor-vfio the vGPU is in its VF's own group; an mdev gets a new one.
-        group = gpu.first_group + 1 + vf if uuid is None and vf is not None else self._free_group()
+        # On vendor-vfio the vGPU has its VF's own group and VFIO device; an mdev gets new ones.
+        if uuid is None and vf is not None:
+            group, vfio = gpu.first_group + 1 + vf, gpu.first_vfio + vf
+        else:
+            group, vfio = self._free_group(), self._free_vfio()
         gpu.vgpus.append(
             Vgpu(
                 type=kind,
@@ -343,6 +349,7 @@ class Driver:
                 vf=vf,
                 instance=self._next_instance,
                 group=group,
+                vfio=vfio,
                 placement_id=admission.next_placement(gpu, kind),
             )
         )
@@ -353,6 +360,12 @@ class Driver:
         """The lowest IOMMU group number that no function and no other mdev has, as the kernel's ida gives it."""
         first = max(gpu.first_group + 1 + gpu.board.vfs for gpu in self._state.gpus)
         taken = {vgpu.group for gpu in self._state.gpus for vgpu in gpu.vgpus}
+        return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
+
+    def _free_vfio(self) -> int:
+        """The same for VFIO devices."""
+        first = max(gpu.first_vfio + gpu.board.vfs for gpu in self._state.gpus)
+        taken = {vgpu.vfio for gpu in self._state.gpus for vgpu in gpu.vgpus}
         return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
 
     def _refuse_by_fault(self) -> None:
@@ -384,15 +397,11 @@ def _type(gpu: Gpu, type_id: int) -> TypeSpec:
     return found
 
 
-def _canonical(uuid: str) -> str:
-    """create_store() takes 36 characters that guid_parse() likes; upper case is stored as lower case."""
-    try:
-        parsed = str(uuid_module.UUID(uuid))
-    except ValueError as error:
-        raise _error(errno.EINVAL) from error
-    if parsed != uuid.lower():
+def _canonical(text: str) -> str:
+    """create_store() takes 36 characters that guid_parse() likes, in any case, and one more that nobody looks at."""
+    if len(text) not in (_UUID_LEN, _UUID_LEN + 1) or _UUID.match(text) is None:
         raise _error(errno.EINVAL)
-    return parsed
+    return text[:_UUID_LEN].lower()
 
 
 def _error(number: int) -> OSError:

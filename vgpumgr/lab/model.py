@@ -95,10 +95,11 @@ class Stretch:
 
 @dataclass(slots=True, kw_only=True)
 class Vgpu:
-    """A vGPU that exists. `uuid` is None on vendor-vfio; `instance` is NVML's handle; `group` the IOMMU group number.
+    """A vGPU that exists. `uuid` is None on vendor-vfio; `instance` is NVML's handle; `group` the IOMMU group number;
+    `vfio` the number of its VFIO device (vfio-dev/vfioN).
 
     `holder_*` are set while a (simulated) VM holds it: it is then on NVML's active list and cannot be removed.
-    `leaving` is set while a removal waits for the holder: gone from /sys already, its place not yet free.
+    `leaving` is set while a removal waits for the holder: gone from the bus already, its place not yet free.
     `wants` and `framebuffer_used` (bytes) are its guest's load, `had` what the GPU gave it of late, oldest first; both
     are empty while no VM holds it.
     """
@@ -108,6 +109,7 @@ class Vgpu:
     vf: int | None
     instance: int
     group: int
+    vfio: int
     placement_id: int | None = None
     params: str = ""
     holder_uuid: str | None = None

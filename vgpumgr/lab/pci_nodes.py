@@ -7,6 +7,7 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
+from vgpumgr.lab import kstrto
 from vgpumgr.lab.driver import FIRST_VF_OFFSET, vf_pci
 from vgpumgr.lab.nodes import binary, constant, text_file
 
@@ -105,12 +106,11 @@ def _config(device: int) -> bytes:
 
 def _write_numvfs(gpu: Gpu, text: str) -> None:
     """Refused on real cards: sriov-manage is the way. The kernel's own checks come first (drivers/pci/iov.c)."""
-    if not text.strip().isdigit():
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    wanted = int(text)
+    wanted = kstrto.unsigned_or_einval(text, 16)
     if wanted > gpu.board.vfs:
         raise OSError(errno.ERANGE, os.strerror(errno.ERANGE))
     if wanted == (gpu.board.vfs if gpu.vfs_on else 0):
         return
-    # likely: what the kernel says where the driver offers no sriov_configure
+    # What the kernel says where the driver offers no sriov_configure: NVIDIA's does not, as its own sriov-manage binds the
+    # card to pci-pf-stub for this.
     raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))

@@ -73,7 +73,7 @@ class _View:
 
 
 class Tree:
-    """Thread-safe. Every method raises OSError as the kernel would; a vanished path is ENOENT at once.
+    """Thread-safe. Every method raises OSError as the kernel would; a vanished path is ENOENT at once, ENODEV where it is open.
 
     `nvml_text` gives what NVML_PATH holds, `nvml_request` carries out a line that is written there.
     """
@@ -126,20 +126,20 @@ class Tree:
 
     def read(self, path: str) -> bytes:
         """The whole content, made anew."""
-        node = self.node(path)
+        node = self._opened(path)
         if node.read is None:
             raise _error(errno.EISDIR if stat.S_ISDIR(node.mode) else errno.EACCES)
         return node.read()
 
     def write(self, path: str, data: bytes) -> int:
         """One store: takes all of `data` or raises. May block, as a removal of a held device does."""
-        node = self.node(path)
+        node = self._opened(path)
         if node.write is None:
             raise _error(errno.EACCES)
         text = data.decode("utf-8", "replace")
         name: str | None = None
         try:
-            node.write(text.removesuffix("\n"))
+            node.write(text)
         except OSError as error:
             name = errno.errorcode.get(error.errno or 0, str(error.errno))
             raise
@@ -154,6 +154,13 @@ class Tree:
             raise _error(errno.EACCES)
 
     # nodes
+
+    def _opened(self, path: str) -> Node:
+        """What was opened: a file that is gone since is ENODEV (kernfs_get_active() in fs/kernfs/file.c)."""
+        try:
+            return self.node(path)
+        except FileNotFoundError as error:
+            raise _error(errno.ENODEV) from error
 
     def _refresh(self) -> _View:
         with self._building, self._driver.reading() as state:

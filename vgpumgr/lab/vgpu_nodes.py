@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from typing import TYPE_CHECKING
 
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
-from vgpumgr.lab import admission
+from vgpumgr.lab import admission, kstrto
 from vgpumgr.lab.driver import vf_pci
 from vgpumgr.lab.nodes import constant, text_file
 from vgpumgr.lab.pci_nodes import device_path
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from vgpumgr.lab.model import Gpu, TypeSpec, Vgpu
     from vgpumgr.lab.nodes import Builder, Node
 
-_NUMBER = re.compile(r"\+?(?:0[xX]([0-9a-fA-F]{1,8})|([0-9]{1,10}))")
 _MDEV_DRIVER = "nvidia-vgpu-vfio"
 _HEADER = "ID    : vGPU Name\n"
 _NO_PLACEMENT = "Not Applicable\n"
@@ -59,19 +57,22 @@ def build_parents(builder: Builder, driver: Driver, gpu: Gpu) -> None:
 
 def build_vgpu(builder: Builder, driver: Driver, gpu: Gpu, vgpu: Vgpu) -> None:
     """Enter a mediated device that exists. (On vendor-vfio a vGPU has no node of its own.)"""
-    if vgpu.uuid is None or vgpu.leaving:
+    if vgpu.uuid is None:
         return
     uuid = vgpu.uuid
     address = gpu.pci if vgpu.vf is None else vf_pci(gpu, vgpu.vf)
     top = f"{device_path(address)}/{uuid}"
+    _vfio_files(builder, top, vgpu)
+    if vgpu.leaving:
+        return
     builder.put(f"{top}/remove", text_file(write=lambda text: _remove(driver, uuid, text)))
     builder.put(f"{top}/uevent", text_file(lambda: f"DRIVER={_MDEV_DRIVER}\n", lambda _: None))
     builder.link(f"{top}/mdev_type", _type_path(address, vgpu.type))
     builder.link(f"{top}/driver", f"/bus/mdev/drivers/{_MDEV_DRIVER}")
     builder.link(f"{top}/subsystem", "/bus/mdev")
-    builder.link(f"{top}/iommu_group", f"/kernel/iommu_groups/{vgpu.group}")
     builder.put(
-        f"{top}/nvidia/vgpu_params", text_file(lambda: f"{vgpu.params}\n", lambda text: driver.set_params(uuid, text))
+        f"{top}/nvidia/vgpu_params",
+        text_file(lambda: f"{vgpu.params}\n", lambda text: driver.set_params(uuid, text.removesuffix("\n"))),
     )
     builder.put(f"{top}/nvidia/vm_name", text_file(lambda: f"{vgpu.holder_name or ''}\n"))
     builder.put(
@@ -82,8 +83,20 @@ def build_vgpu(builder: Builder, driver: Driver, gpu: Gpu, vgpu: Vgpu) -> None:
     builder.link(f"{_type_path(address, vgpu.type)}/devices/{uuid}", top)
     builder.link(f"/bus/mdev/devices/{uuid}", top)
     builder.link(f"/bus/mdev/drivers/{_MDEV_DRIVER}/{uuid}", top)
-    builder.link(f"/kernel/iommu_groups/{vgpu.group}/devices/{uuid}", top)
-    builder.put(f"/kernel/iommu_groups/{vgpu.group}/type", constant("unmanaged"))
+
+
+def _vfio_files(builder: Builder, top: str, vgpu: Vgpu) -> None:
+    """What VFIO adds to an mdev, and what alone is left of it below its parent while its removal waits.
+
+    (device_del() takes the links of bus, type and driver away first, and only then the driver waits for the VM in
+    vfio_unregister_group_dev(): seen on 6.1 and 6.12.)
+    """
+    group = f"/kernel/iommu_groups/{vgpu.group}"
+    builder.link(f"{top}/iommu_group", group)
+    builder.link(f"{group}/devices/{vgpu.uuid}", top)
+    builder.put(f"{group}/type", constant("unmanaged"))
+    builder.link(f"{top}/vfio-dev/vfio{vgpu.vfio}/device", top)
+    builder.link(f"/class/vfio-dev/vfio{vgpu.vfio}", f"{top}/vfio-dev/vfio{vgpu.vfio}")
 
 
 def build_buses(builder: Builder) -> None:
@@ -129,7 +142,7 @@ def _create(driver: Driver, address: str, kind: TypeSpec) -> Node:
 
 def _remove(driver: Driver, uuid: str, text: str) -> None:
     """remove_store(): any number that is not 0 removes; 0 does nothing."""
-    if _number(text):
+    if kstrto.unsigned_or_einval(text, 64):
         driver.remove_mdev(uuid)
 
 
@@ -173,22 +186,16 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
     builder.put(f"{top}/nvidia/creatable_vgpu_types", text_file(creatable))
     builder.put(
         f"{top}/nvidia/current_vgpu_type",
-        text_file(current, lambda text: driver.set_vf_type(address, _number(text))),
+        text_file(current, lambda text: driver.set_vf_type(address, kstrto.unsigned(text, 32))),
     )
     builder.put(f"{top}/nvidia/placement_id", text_file(placement, refuse))
     builder.put(f"{top}/nvidia/gpu_instance_id", text_file(no_instance))
-    builder.put(f"{top}/nvidia/vgpu_params", text_file(params, lambda text: driver.set_params(address, text)))
+    builder.put(
+        f"{top}/nvidia/vgpu_params", text_file(params, lambda text: driver.set_params(address, text.removesuffix("\n")))
+    )
     builder.put(f"{top}/vfio-dev/{vfio}/dev", constant(f"511:{gpu.first_vfio + vf}"))
     builder.link(f"{top}/vfio-dev/{vfio}/device", top)
     builder.link(f"/class/vfio-dev/{vfio}", f"{top}/vfio-dev/{vfio}")
-
-
-def _number(text: str) -> int:
-    """As kstrtouint() with base 0: decimal, or hexadecimal with 0x."""
-    found = _NUMBER.fullmatch(text)
-    if found is None:
-        raise _error(errno.EINVAL)
-    return int(found[1], 16) if found[1] else int(found[2])
 
 
 def _error(number: int) -> OSError:

@@ -1,0 +1,42 @@
+"""Numbers as the kernel reads them from a write to sysfs: kstrtou16(), kstrtouint() and kstrtoul() with base 0 (lib/kstrtox.c)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+
+_DIGITS = re.compile(r"0[xX](?P<hex>[0-9a-fA-F]+)|(?P<octal>0[0-7]*)|(?P<decimal>[1-9][0-9]*)")
+_BASES = {"hex": 16, "octal": 8, "decimal": 10}
+_WIDEST = 64
+
+
+def unsigned(text: str, bits: int) -> int:
+    """A number of so many bits: decimal, 0x or octal, with a plus before it and one newline behind it, and nothing else.
+
+    Raises OSError: ERANGE for one that is too large, EINVAL for what is none. What follows a NUL is not seen.
+    """
+    seen = text.partition("\0")[0].removeprefix("+")
+    found = _DIGITS.match(seen)
+    if found is None or found.lastgroup is None:
+        raise _error(errno.EINVAL)
+    value = int(found[found.lastgroup], _BASES[found.lastgroup])
+    if value >> _WIDEST:
+        raise _error(errno.ERANGE)
+    if seen[found.end() :] not in ("", "\n"):
+        raise _error(errno.EINVAL)
+    if value >> bits:
+        raise _error(errno.ERANGE)
+    return value
+
+
+def unsigned_or_einval(text: str, bits: int) -> int:
+    """The same for the stores that say EINVAL whatever was wrong."""
+    try:
+        return unsigned(text, bits)
+    except OSError as error:
+        raise _error(errno.EINVAL) from error
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
