@@ -1,0 +1,204 @@
+"""What /sys shows of a mediated device that exists, and what leaves it again: remove_store() in mdev_sysfs.c."""
+
+from __future__ import annotations
+
+from tests.kernel.contract.places import A40, GROUPS, MDEV_DRIVER, MDEVS, T4, A, B, function, mdev, type_file
+from tests.kernel.contract.row import Like, ListNames, Row, Step
+from tests.kernel.contract.steps import (
+    among,
+    closed,
+    gone,
+    kept_read,
+    kept_write,
+    leads,
+    leads_like,
+    like,
+    looks,
+    names,
+    opens,
+    puts,
+    refuses,
+    tells,
+    unreadable,
+)
+
+_Q4, _A40_Q4 = T4.kind("4Q"), A40.kind("4Q")
+_CREATE = type_file(T4.pci, _Q4, "create")
+_GROUP = "a group's number is the next that is free"
+_FILES = "likely: names from public listings (kernel-and-tools.md, section 3), what they hold without a VM is not shown there"
+_ON_VF = puts(type_file(A40.vfs[0], _A40_Q4, "create"), A)
+_REMOVES = (
+    ("1", "1"),
+    ("1 and a newline", "1\n"),
+    ("2", "2"),
+    ("+1", "+1"),
+    ("hexadecimal", "0x1"),
+    ("octal", "010"),
+    ("more than 32 bits", "99999999999\n"),
+)
+_KEEPS = (("0", "0\n"), ("octal 0", "00"), ("hexadecimal 0", "0x0"), ("nothing", ""))
+_BAD = (
+    ("an empty line", "\n"),
+    ("a word", "x"),
+    ("-1", "-1"),
+    ("a number and a word", "1x"),
+    ("a number behind a blank", " 1"),
+    ("two numbers", "1 1"),
+    ("two newlines", "1\n\n"),
+    ("no octal digit", "08"),
+    ("more than 64 bits", "18446744073709551616"),
+)
+
+ROWS = (
+    Row(
+        name="a device has its type, driver, bus and IOMMU group as links, and remove",
+        card="T4",
+        steps=(
+            puts(_CREATE, A),
+            among(
+                mdev(A),
+                *("driver", "iommu_group", "mdev_type", "nvidia", "remove", "subsystem", "uevent", "vfio-dev"),
+                varies="other names are the kernel's own",
+            ),
+            leads(mdev(A, "driver"), "bus", "mdev", "drivers", "nvidia-vgpu-vfio"),
+            leads(mdev(A, "subsystem"), "bus", "mdev"),
+            leads(mdev(A, "mdev_type"), f"nvidia-{_Q4.id}"),
+            leads_like(mdev(A, "iommu_group"), r"\d+", varies=_GROUP),
+            names(mdev(A, "iommu_group/devices"), A),
+            looks(mdev(A, "remove"), "file 0200"),
+            looks(f"{MDEV_DRIVER}/{A}", "link"),
+            leads(f"{MDEV_DRIVER}/{A}", T4.pci, A),
+            tells(mdev(A, "uevent"), "DRIVER=nvidia-vgpu-vfio\n"),
+        ),
+    ),
+    Row(
+        name="a device has one VFIO device of its own",
+        card="T4",
+        steps=(
+            puts(_CREATE, A),
+            Step(
+                do=ListNames(path=mdev(A, "vfio-dev")),
+                expect=Like(r"vfio\d+"),
+                varies="its number is the next that is free",
+            ),
+        ),
+    ),
+    Row(
+        name="two devices have two IOMMU groups, and a group goes with its device",
+        card="T4",
+        steps=(
+            puts(_CREATE, A),
+            puts(_CREATE, B),
+            names(mdev(A, "iommu_group/devices"), A),
+            names(mdev(B, "iommu_group/devices"), B),
+            puts(mdev(A, "remove"), "1"),
+            names(mdev(B, "iommu_group/devices"), B),
+        ),
+    ),
+    Row(
+        name="the driver tells a device's parameters, VM and places in nvidia/",
+        card="T4",
+        source=_FILES,
+        steps=(
+            puts(_CREATE, A),
+            names(mdev(A, "nvidia"), "gpu_instance_id", "placement_id", "vgpu_params", "vm_name"),
+            tells(mdev(A, "nvidia/gpu_instance_id"), "Not Applicable\n"),
+            tells(mdev(A, "nvidia/placement_id"), "Not Applicable\n"),
+            tells(mdev(A, "nvidia/vm_name"), "\n"),
+            tells(mdev(A, "nvidia/vgpu_params"), "\n"),
+            puts(mdev(A, "nvidia/vgpu_params"), "enable_uvm=1\n"),
+            tells(mdev(A, "nvidia/vgpu_params"), "enable_uvm=1\n"),
+        ),
+    ),
+    Row(
+        name="not even root can read remove",
+        card="T4",
+        steps=(puts(_CREATE, A), unreadable("EACCES", mdev(A, "remove")), closed("EACCES", mdev(A, "remove"), "rw")),
+    ),
+    *(
+        Row(
+            name=f"remove takes {what}, and the device is gone from everywhere",
+            card="A40" if index % 2 else "T4",
+            steps=(
+                _ON_VF if index % 2 else puts(_CREATE, A),
+                puts(mdev(A, "remove"), text),
+                names(MDEVS),
+                gone(mdev(A)),
+                gone(function(A40.vfs[0] if index % 2 else T4.pci, A)),
+                gone(f"{MDEV_DRIVER}/{A}"),
+                names(type_file(T4.pci, _Q4, "devices")),
+                names(type_file(A40.vfs[0], _A40_Q4, "devices")),
+                tells(type_file(T4.pci, _Q4, "available_instances"), "4\n"),
+                tells(type_file(A40.vfs[0], _A40_Q4, "available_instances"), "1\n"),
+            ),
+        )
+        for index, (what, text) in enumerate(_REMOVES)
+    ),
+    Row(
+        name="remove takes 0, however it is written, and an empty write, and does nothing",
+        card="T4",
+        steps=(puts(_CREATE, A), *(puts(mdev(A, "remove"), text) for _, text in _KEEPS), names(MDEVS, A)),
+    ),
+    *(
+        Row(
+            name=f"for remove {what} is EINVAL, and the device stays",
+            card="T4",
+            steps=(puts(_CREATE, A), refuses("EINVAL", mdev(A, "remove"), text), names(MDEVS, A)),
+        )
+        for what, text in _BAD
+    ),
+    Row(
+        name="a second removal finds no file: ENOENT",
+        card="T4",
+        steps=(
+            puts(_CREATE, A),
+            puts(mdev(A, "remove"), "1"),
+            closed("ENOENT", mdev(A, "remove"), "w"),
+            unreadable("ENOENT", mdev(A, "mdev_type/name")),
+        ),
+    ),
+    Row(
+        name="files that were opened before the removal are ENODEV after it",
+        card="T4",
+        steps=(
+            puts(_CREATE, A),
+            opens(mdev(A, "remove"), "w", "remove"),
+            opens(mdev(A, "nvidia/placement_id"), "r", "placement"),
+            puts(mdev(A, "remove"), "1"),
+            kept_write("ENODEV", "remove", "1"),
+            kept_read("ENODEV", "placement"),
+        ),
+    ),
+    Row(
+        name="a UUID that was removed can be made again, elsewhere too",
+        card="T4 A40",
+        steps=(
+            puts(_CREATE, A),
+            puts(mdev(A, "remove"), "1"),
+            puts(_CREATE, A),
+            puts(mdev(A, "remove"), "1"),
+            puts(type_file(A40.vfs[2], _A40_Q4, "create"), A),
+            leads(mdev(A), A40.vfs[2], A),
+        ),
+    ),
+    Row(
+        name="when the last vGPU is gone every size is available again",
+        card="T4",
+        source="open-gpu-kernel-modules 595, kernel_vgpu_mgr.c",
+        steps=(
+            puts(_CREATE, A),
+            puts(mdev(A, "remove"), "1"),
+            puts(type_file(T4.pci, T4.kind("16Q"), "create"), B),
+            names(MDEVS, B),
+        ),
+    ),
+    Row(
+        name="a device's group has a type, and lies with the others",
+        card="T4",
+        steps=(
+            puts(_CREATE, A),
+            among(GROUPS, varies=_GROUP),
+            like(mdev(A, "iommu_group/type"), r"unmanaged\n|unknown\n", varies="seen on kernels; nobody reads it"),
+        ),
+    ),
+)

@@ -1,0 +1,284 @@
+"""Carries out operations on a host, for the contract: one JSON line in, one JSON line out.
+
+Runs there under the host's own Python (3.9 or later, standard library only), read from stdin; nothing is stored. Every
+operation runs on a thread of its own, because a write to /sys may never come back: what takes longer than `within` seconds
+is answered with {"waits": true} and can be asked for again by its name.
+
+A vGPU is held as QEMU holds one: a child process opens the group and the device by VFIO's ioctls. It is a process of its
+own because a thread that waits in the kernel for the device to be let go would else keep it open itself.
+"""
+
+# ruff: noqa: PTH115, PTH116, PTH119, PTH208, UP035 -- the very system calls are what is tried
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+import stat
+import struct
+import sys
+import threading
+import time
+import warnings
+from contextlib import suppress
+from typing import Any, Callable, NoReturn
+
+Answer = dict[str, Any]
+_READ_BYTES = 1 << 16
+_DEFAULT_WITHIN_S = 30.0
+_NODE_S = 10.0  # udev makes /dev/vfio/N some time after the device is there
+_PR_SET_PDEATHSIG = 1
+# linux/vfio.h: _IO(';', 100 + n)
+_SET_IOMMU, _SET_CONTAINER, _GET_DEVICE_FD = 0x3B66, 0x3B68, 0x3B6A
+_TYPE1_IOMMU = 1
+_PCI = "/sys/bus/pci/devices"
+_MDEVS = "/sys/bus/mdev/devices"
+_PARAMETERS = "/sys/module/nvidia/parameters"
+_FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "rw": os.O_RDWR}
+_KINDS = ((stat.S_ISDIR, "directory"), (stat.S_ISREG, "file"))
+
+
+class Call:
+    """An operation under way."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._began = time.monotonic()
+        self._answer: Answer | None = None
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            answer: Answer = {"value": self._work()}
+        except OSError as error:
+            answer = {"errno": _name(error)}
+        answer["seconds"] = round(time.monotonic() - self._began, 4)
+        self._answer = answer
+
+    def answer(self, within: float) -> Answer:
+        self._thread.join(within)
+        return self._answer or {"waits": True}
+
+
+class Holder:
+    """A child that has a vGPU open. Made on the main thread: the child ends with the thread that made it."""
+
+    def __init__(self, device: str) -> None:
+        self.failed: str | None = None
+        ours, theirs = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(ours)
+            _hold_until_killed(device, theirs)
+        os.close(theirs)
+        ready, _, _ = select.select([ours], [], [], _NODE_S + 5)
+        said = os.read(ours, 64).decode() if ready else "ETIMEDOUT"
+        os.close(ours)
+        if said != "held":
+            self.failed = said
+            self.end()
+
+    def end(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+
+def _hold_until_killed(device: str, report: int) -> NoReturn:
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        quiet = os.open("/dev/null", os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(quiet, descriptor)
+        try:
+            kept: tuple[int, ...] | None = _open_device(device)
+            said = "held"
+        except OSError as error:
+            kept = None
+            said = _name(error)
+        os.write(report, said.encode())
+        os.close(report)
+        while kept:
+            signal.pause()
+    finally:
+        os._exit(0)
+
+
+def _open_device(device: str) -> tuple[int, ...]:
+    """Open a vGPU as QEMU does: container, group, device. Gives the three descriptors."""
+    home = _MDEVS if "-" in device else _PCI
+    group_name = os.path.basename(os.readlink(f"{home}/{device}/iommu_group"))
+    container = os.open("/dev/vfio/vfio", os.O_RDWR)
+    group = _open_soon("/dev/vfio/" + group_name)
+    fcntl.ioctl(group, _SET_CONTAINER, struct.pack("i", container))
+    fcntl.ioctl(container, _SET_IOMMU, _TYPE1_IOMMU)
+    # Of a bytearray ioctl() gives the call's own result, the descriptor.
+    return container, group, fcntl.ioctl(group, _GET_DEVICE_FD, bytearray(device.encode() + b"\0"))
+
+
+def _open_soon(path: str) -> int:
+    until = time.monotonic() + _NODE_S
+    while True:
+        try:
+            return os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+class Runner:
+    """What a connection has under way: calls that wait, files kept open, vGPUs held."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Call] = {}
+        self._kept: dict[str, int] = {}
+        self._holders: dict[str, Holder] = {}
+
+    def answer(self, request: dict[str, Any]) -> Answer:
+        """One request's answer."""
+        what = request["do"]
+        within = request.get("within", _DEFAULT_WITHIN_S)
+        if what == "await":
+            return self._calls[request["name"]].answer(within)
+        if what == "hold":
+            return self._hold(request["device"])
+        if what == "let_go":
+            return self._let_go(request["device"])
+        call = Call(lambda: getattr(self, "do_" + what)(request))
+        if "name" in request:
+            self._calls[request["name"]] = call
+        return call.answer(within)
+
+    def _hold(self, device: str) -> Answer:
+        holder = Holder(device)
+        if holder.failed is not None:
+            return {"errno": holder.failed}
+        self._holders[device] = holder
+        return {"value": None}
+
+    def _let_go(self, device: str) -> Answer:
+        holder = self._holders.pop(device, None)
+        if holder is not None:
+            holder.end()
+        return {"value": None}
+
+    def end_row(self) -> list[str]:
+        """Nothing of the last row is left: neither files, nor holders, nor waiting writes."""
+        for device in list(self._holders):
+            self._let_go(device)
+        for descriptor in self._kept.values():
+            os.close(descriptor)
+        self._kept.clear()
+        stuck = [name for name, call in self._calls.items() if "waits" in call.answer(_DEFAULT_WITHIN_S)]
+        self._calls.clear()
+        return stuck
+
+    # operations, each on its own thread
+
+    def do_write(self, request: dict[str, Any]) -> None:
+        truncate = os.O_TRUNC if request["truncate"] else 0
+        _write(request["path"], request["text"], truncate)
+
+    def do_read(self, request: dict[str, Any]) -> str:
+        descriptor = os.open(request["path"], os.O_RDONLY)
+        try:
+            return _read_all(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def do_list(self, request: dict[str, Any]) -> list[str]:
+        return sorted(os.listdir(request["path"]))
+
+    def do_follow(self, request: dict[str, Any]) -> str:
+        target: str = os.path.realpath(request["path"])
+        os.stat(target)
+        return "/".join(target.split("/")[-request["parts"] :])
+
+    def do_look(self, request: dict[str, Any]) -> str:
+        mode = os.lstat(request["path"]).st_mode
+        if stat.S_ISLNK(mode):
+            return "link"
+        kind = next(name for is_it, name in _KINDS if is_it(mode))
+        return f"{kind} {stat.S_IMODE(mode):04o}"
+
+    def do_open(self, request: dict[str, Any]) -> None:
+        descriptor = os.open(request["path"], _FLAGS[request["how"]])
+        if request["keep"]:
+            self._kept[request["keep"]] = descriptor
+        else:
+            os.close(descriptor)
+
+    def do_read_kept(self, request: dict[str, Any]) -> str:
+        return _read_all(self._kept[request["keep"]])
+
+    def do_write_kept(self, request: dict[str, Any]) -> None:
+        os.write(self._kept[request["keep"]], request["text"].encode())
+
+    def do_clean(self, request: dict[str, Any]) -> list[str]:
+        """No vGPU is left, and the parameters named are as given. Answers what would not go."""
+        for name, value in request["parameters"].items():
+            _write(f"{_PARAMETERS}/{name}", value)
+        left: list[str] = []
+        with suppress(FileNotFoundError):
+            for uuid in os.listdir(_MDEVS):
+                left += _tried(f"{_MDEVS}/{uuid}/remove", "1")
+        for path in request["current_types"]:
+            with suppress(FileNotFoundError):
+                if self.do_read({"path": path}).strip() != "0":
+                    left += _tried(path, "0")
+        return left
+
+
+def _name(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, str(error.errno))
+
+
+def _tried(path: str, text: str) -> list[str]:
+    try:
+        _write(path, text)
+    except OSError as error:
+        return [f"{path}: {_name(error)}"]
+    return []
+
+
+def _write(path: str, text: str, flags: int = 0) -> None:
+    descriptor = os.open(path, os.O_WRONLY | flags)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _read_all(descriptor: int) -> str:
+    data = b""
+    while True:
+        piece = os.read(descriptor, _READ_BYTES)
+        if not piece:
+            return data.decode("utf-8", "backslashreplace")
+        data += piece
+
+
+def main() -> None:
+    """Serve requests until stdin ends."""
+    warnings.simplefilter("ignore")  # fork() beside threads: the child only makes system calls
+    runner = Runner()
+    while True:
+        line = sys.stdin.readline()
+        if not line:
+            break
+        request = json.loads(line)
+        answer = {"value": runner.end_row()} if request["do"] == "end_row" else runner.answer(request)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    runner.end_row()
+    os._exit(0)
+
+
+main()

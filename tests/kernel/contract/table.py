@@ -1,0 +1,25 @@
+"""The contract: every row there is. A new feature adds its rows to one of these files before it is built."""
+
+from __future__ import annotations
+
+from tests.kernel.contract import (
+    mdev_create,
+    mdev_device,
+    mdev_held,
+    mdev_types,
+    parameters,
+    pci,
+    sriov,
+    vendor,
+)
+
+ROWS = (
+    *mdev_types.ROWS,
+    *mdev_create.ROWS,
+    *mdev_device.ROWS,
+    *mdev_held.ROWS,
+    *vendor.ROWS,
+    *sriov.ROWS,
+    *pci.ROWS,
+    *parameters.ROWS,
+)
