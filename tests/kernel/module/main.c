@@ -14,7 +14,6 @@ struct nvlab_options nvlab_options = {
 	.taken_errno = EPERM,
 	.size_errno = EIO,
 	.numvfs_errno = ENOENT,
-	.nvml_fail = "",
 	.registry_dwords = "",
 	.registry_dwords_per_device = "",
 };
@@ -24,7 +23,19 @@ static int errno_set(const char *text, const struct kernel_param *param)
 	return param_set_uint_minmax(text, param, 0, MAX_KNOWN_ERRNO);
 }
 
+/* What `echo` writes, without its newline. */
+static int line_set(const char *text, const struct kernel_param *param)
+{
+	int ret = param_set_copystring(text, param);
+
+	if (!ret)
+		strim(param->str->string);
+	return ret;
+}
+
 static const struct kernel_param_ops errno_ops = { .set = errno_set, .get = param_get_uint };
+static const struct kernel_param_ops line_ops = { .set = line_set, .get = param_get_string };
+static struct kparam_string nvml_fail = { sizeof(nvlab_options.nvml_fail), nvlab_options.nvml_fail };
 
 #define ERRNO_PARAM(name, text) \
 	module_param_cb(name, &errno_ops, &nvlab_options.name, 0644); \
@@ -45,7 +56,8 @@ OTHER_PARAM(slow_ms, uint, "how long each create and clear sleeps, not to be int
 OTHER_PARAM(late_vfs_ms, uint, "how long a VF that came has neither types nor a nvidia directory");
 OTHER_PARAM(mixed, bool, "vGPUs of different size may stand on one GPU");
 OTHER_PARAM(unbind_busy, bool, "unbindLock is not given");
-OTHER_PARAM(nvml_fail, charp, "NVML calls that fail: FUNCTION:CODE[:PCI], several with blanks or commas between them");
+module_param_cb(nvml_fail, &line_ops, &nvml_fail, 0644);
+MODULE_PARM_DESC(nvml_fail, "NVML calls that fail: FUNCTION:CODE[:PCI], several with blanks or commas between them");
 module_param_named(NVreg_RegistryDwords, nvlab_options.registry_dwords, charp, 0444);
 module_param_named(NVreg_RegistryDwordsPerDevice, nvlab_options.registry_dwords_per_device, charp, 0444);
 

@@ -20,6 +20,7 @@
 
 #define NVLAB_CONFIG_BYTES 256
 #define NVLAB_PARAMS_BYTES 1024
+#define NVLAB_FAILS_BYTES 1024
 
 enum nvlab_framework { NVLAB_MDEV_PF, NVLAB_MDEV_VF, NVLAB_VENDOR_VFIO };
 
@@ -123,7 +124,7 @@ struct nvlab_options {
 	unsigned int late_vfs_ms;
 	bool mixed;
 	bool unbind_busy;
-	char *nvml_fail;
+	char nvml_fail[NVLAB_FAILS_BYTES];
 	char *registry_dwords;
 	char *registry_dwords_per_device;
 };
