@@ -6,7 +6,8 @@ op        fields                    ok
 status                              HostStatus as an object
 vms                                 {"vms": [names]}
 reboot                              {}          returns when the host answers again
-hold      vm                        {"pid": n, "devices": […]}
+hold      vm, and optional unseen   {"pid": n or null, "devices": […]}; unseen: the driver alone knows of it, as in the moment
+                                    in which a VM opens a device that is being written to, and no process has it open
 load      vm, and optional device,  {"loads": [LoadRecord of each vGPU that is meant]}; what is not named is 0
           sm, memory, encoder,
           decoder, framebuffer

@@ -117,7 +117,7 @@ class Supervisor:
             case "vms":
                 return {"vms": libvirtd.vm_names(self._machine)}
             case "hold":
-                return self._hold(str(request["vm"]))
+                return self._hold(str(request["vm"]), unseen=bool(request.get("unseen")))
             case "load":
                 guest = self._guest(str(request["vm"]))
                 return {"loads": loads.put(self._driver, guest, request)}
@@ -162,7 +162,7 @@ class Supervisor:
         self.boot()
         return {}
 
-    def _hold(self, name: str) -> dict[str, Any]:
+    def _hold(self, name: str, *, unseen: bool) -> dict[str, Any]:
         guest = self._guest(name)
         found = {device: vgpu for device in guest.devices if (vgpu := self._driver.find(device)) is not None}
         lost = [device for device in guest.devices if device not in found]
@@ -175,7 +175,7 @@ class Supervisor:
         try:
             for device in found:
                 self._driver.hold(device, guest.uuid, guest.name)
-            pid = holder.start(self._machine, guest, nodes)
+            pid = None if unseen else holder.start(self._machine, guest, nodes)
         except (OSError, LabError) as error:
             if not holder.is_running(self._machine, guest.uuid):
                 self._driver.release(guest.uuid)

@@ -1,0 +1,174 @@
+"""A removal that does not return: its GPU takes no more writes, by whatever command; the rest of the host is served."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance import truth
+from tests.acceptance.command import Ran, vgpumgr, vgpus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.lab_fixtures import Lab
+
+pytestmark = pytest.mark.lab
+
+HOST, VM, OTHER, THIRD = "kvm01", "vm01", "vm02", "vm03"
+DEADLINE_S = 1.0
+# `vgpumgr ARGUMENTS`, with less patience; the VM opens its vGPU while it is taken out of the definition, seen by nobody.
+_RACED = """
+import json, sys
+from pathlib import Path
+from vgpumgr.cli.main import main
+from vgpumgr.controller import executor
+from vgpumgr.lab import control
+from vgpumgr.lab.layout import Layout
+race = json.loads(sys.argv.pop(1))
+executor.STEP_DEADLINE_S = race["deadline_s"]
+really = executor.Executor.execute
+def execute(self, step):
+    if step.verb == "detach_hostdev":
+        control.ask(Layout(folder=Path(race["dir"])).host(race["host"]), "hold", {"vm": race["vm"], "unseen": "yes"})
+    really(self, step)
+executor.Executor.execute = execute
+sys.exit(main())
+"""
+
+
+@pytest.fixture
+def lab(vf_lab: Lab) -> Iterator[Lab]:
+    """kvm01 with a vGPU of vm01 on the first GPU, and one of vm02 on the second; with nothing afterwards."""
+    assert (truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)) == ({}, [])
+    for vm in (VM, OTHER):
+        vgpumgr(vf_lab, "attach", vm, "--profile", "4Q", "--on", HOST)
+    yield vf_lab
+    vf_lab.control(HOST, "release", vm=VM)
+    wait_until(lambda: not findings(vf_lab, "list"))
+    for vm in (VM, OTHER, THIRD):
+        vgpumgr(vf_lab, "detach", vm, "--on", HOST, "--all", "--yes")
+    assert (truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)) == ({}, [])
+
+
+def raced(lab: Lab, *arguments: str) -> Ran:
+    race = {"dir": os.fspath(lab.dir), "host": HOST, "vm": VM, "deadline_s": DEADLINE_S}
+    done = subprocess.run(
+        [sys.executable, "-c", _RACED, json.dumps(race), *arguments, "-o", "json"],
+        env={**lab.env, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return Ran(arguments=arguments, code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def hang(lab: Lab) -> tuple[str, dict[str, Any]]:
+    """Let the removal of vm01's vGPU hang: the GPU's address, and what the ledger has of the write."""
+    (gpu,) = (row["gpu"] for row in vgpus(lab, HOST) if row["vm"] == VM)
+    ran = raced(lab, "detach", VM, "--on", HOST, "--yes")
+    assert (ran.code, ran.error["error"]) == (1, "PartialApply")
+    assert "/remove: did not return in 1 s" in ran.error["message"]
+    assert f"GPU {gpu} takes no more writes" in ran.error["message"]
+    assert ran.error["hint"].startswith(f"`vgpumgr discover {HOST}` says what it waits for")
+    (record,) = records(lab)
+    assert (record["gpu"], record["verb"], record["vm_name"], record["slot"]) == (gpu, "destroy_vgpu", VM, "vgpu0")
+    return gpu, record
+
+
+def records(lab: Lab) -> list[dict[str, Any]]:
+    """The ledger's own word."""
+    found: list[dict[str, Any]] = json.loads(lab.must(HOST, "cat", "/var/lib/vgpumgr/ledger.json")).get("stuck", [])
+    return found
+
+
+def findings(lab: Lab, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
+    """The findings of that kind that a command tells."""
+    ran = vgpumgr(lab, *arguments, "-o", "json", code=code)
+    return [finding for finding in json.loads(ran.out)["findings"] if finding["kind"] == "stuck"]
+
+
+def wait_until(met: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def refused(lab: Lab, *arguments: str, error: str) -> str:
+    said = vgpumgr(lab, *arguments, "--yes", "-o", "json", code=5).error
+    assert said["error"] == error
+    return "\n".join([said["message"], *said["details"], said["hint"] or ""])
+
+
+def test_its_gpu_takes_no_more_writes_and_the_rest_of_the_host_is_served(lab: Lab) -> None:
+    gpu, record = hang(lab)
+    kept = truth.kept(lab, HOST)
+    since = lab.revisions()[HOST]
+
+    said = refused(lab, "detach", VM, "--on", HOST, error="Stuck")
+    for word in (gpu, record["path"], record["since"], f"pid {record['pid']}", f"reboot {HOST}"):
+        assert word in said
+    said = refused(lab, "attach", THIRD, "--profile", "4Q", "--on", HOST, "--gpu-id", gpu, error="NoCapacity")
+    assert f"{gpu}  A40  takes no more writes" in said
+    refused(lab, "scheduler", "set", "--on", HOST, "--gpu-id", gpu, "--policy", "fixed-share", error="Stuck")
+    assert (truth.kept(lab, HOST), lab.writes(HOST, since=since)) == (kept, [])
+
+    vgpumgr(lab, "attach", THIRD, "--profile", "4Q", "--on", HOST)
+    vgpumgr(lab, "detach", OTHER, "--on", HOST, "--yes")
+    assert {row["vm"]: row["gpu"] == gpu for row in vgpus(lab, HOST)} == {VM: True, THIRD: False}
+    assert records(lab) == [record]
+
+
+def test_whoever_looks_is_told_whom_to_stop_and_once_he_lets_go_all_is_as_before(lab: Lab) -> None:
+    gpu, record = hang(lab)
+    (node,) = (path for path in record["vfio"] if path.count("/") == 3)
+    holder = lab.must(HOST, f"setsid sleep 600 5<>{node} >/dev/null 2>&1 & echo $!").strip()
+    for command in (("list",), ("discover",), ("plan", "--limit", HOST), ("reconcile", "--limit", HOST, "--yes")):
+        (found,) = findings(lab, *command)
+        assert found["host"] == HOST
+        for word in (f"GPU {gpu}", record["since"], f"stop sleep (pid {holder})", f"reboot {HOST}"):
+            assert word in found["text"]
+
+    lab.must(HOST, f"kill {holder}")
+    lab.control(HOST, "release", vm=VM)
+    wait_until(lambda: not findings(lab, "list"))
+    vgpumgr(lab, "detach", VM, "--on", HOST, "--yes")
+    assert [row["vm"] for row in vgpus(lab, HOST)] == [OTHER]
+    assert records(lab) == []
+    vgpumgr(lab, "attach", VM, "--profile", "4Q", "--on", HOST, "--gpu-id", gpu)
+
+
+def test_reconcile_makes_what_is_gone_on_the_other_gpu_and_refuses_what_is_gone_on_this_one(lab: Lab) -> None:
+    """Two vGPUs of which one was on that GPU were taken away by hand."""
+    vgpumgr(lab, "attach", THIRD, "--profile", "4Q", "--on", HOST)
+    rows = {row["vm"]: row for row in vgpus(lab, HOST)}
+    gpu, _ = rows[THIRD]["gpu"], hang(lab)
+    assert rows[VM]["gpu"] == gpu
+    # By hand, and for the writer's deadline: the kernel takes removals of one GPU side by side.
+    for vm in (OTHER, THIRD):
+        lab.must(HOST, f"echo 1 > /sys/bus/mdev/devices/{rows[vm]['uuid']}/remove")
+    ran = vgpumgr(lab, "reconcile", "--limit", HOST, "--yes", "-o", "json", code=5)
+    document = json.loads(ran.out)
+    assert {step["vm"]: step["gpu"] for step in document["plan"] if step["verb"] == "create_vgpu"} == {
+        OTHER: rows[OTHER]["gpu"]
+    }
+    outcomes = {unit["vm"]: unit["outcome"] for host in document["result"]["hosts"] for unit in host["units"]}
+    assert (outcomes[OTHER], outcomes[THIRD]) == ("done", "no_capacity")
+
+
+def test_a_reboot_ends_it(lab: Lab) -> None:
+    gpu, record = hang(lab)
+    lab.control(HOST, "reboot")
+    assert findings(lab, "list") == []
+    assert records(lab) == [record], "reading changes nothing"
+    vgpumgr(lab, "attach", THIRD, "--profile", "4Q", "--on", HOST, "--gpu-id", gpu)
+    assert records(lab) == []
