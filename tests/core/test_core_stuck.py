@@ -67,7 +67,7 @@ def test_no_plan_has_a_step_on_such_a_gpu(view: HostView, action: Action, data: 
 @given(story(), st.data())
 def test_reconcile_plans_no_step_on_it_and_says_so_once(view: HostView, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(view.snapshot.gpus) - 1))
-    shares = {view.snapshot.gpus[at].pci: FIXED}
+    shares = {str(view.snapshot.gpus[at].pci): FIXED}
     declared = declares(shares, vm01="4Q", vm02=data.draw(st.sampled_from(["4Q", "8Q"])))
     view = builders.with_stuck(view, gpu_at=at)
     made = reconciling.plan_host(view, declared, RUN)

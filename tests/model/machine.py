@@ -21,9 +21,11 @@ import pytest
 
 from tests.model.libvirt_double import Libvirt
 from tests.model.nvml_double import Nvml
+from vgpumgr.host import steps
 from vgpumgr.host.protocol import LEDGER_PATH, LOCK_PATH, MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.host.refusal import errno_name
 from vgpumgr.host.server import Server
+from vgpumgr.host.stuck import Child
 from vgpumgr.host.writer import Writer
 from vgpumgr.lab import boards, spec
 from vgpumgr.lab.driver import CREATE_EIO, Driver, vf_pci
@@ -244,20 +246,34 @@ class Machine:
         shutil.rmtree(self.root / f"proc/{_pid(vm_uuid)}", ignore_errors=True)
 
 
-@contextmanager
-def writing_in_process() -> Iterator[None]:
-    """While it lasts, the host program's writer forks no child: see the module's docstring."""
+class _Writing:
+    """What stands for writer.Writing: the write is done here, by a child that ended before anybody could ask for it."""
 
-    def run(writer: Writer, path: str, text: bytes, deadline_s: float) -> str | None:
+    pid = 2**22 + 1  # beyond the kernel's largest
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        self._write = write
+
+    def run(self, deadline_s: float) -> str | None:
         del deadline_s
         try:
-            writer._write(path, text)
+            self._write()
         except OSError as error:
             return errno_name(error.errno or errno.EIO)
         return None
 
+
+@contextmanager
+def writing_in_process() -> Iterator[None]:
+    """While it lasts, the host program's writer forks no child: see the module's docstring."""
+
+    @contextmanager
+    def ready(writer: Writer, path: str, text: bytes) -> Iterator[_Writing]:
+        yield _Writing(lambda: writer._write(path, text))
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Writer, "run", run)
+        patch.setattr(Writer, "ready", ready)
+        patch.setattr(steps, "started", lambda pid: Child(pid, 0))
         yield
 
 
