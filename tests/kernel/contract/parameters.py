@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from tests.kernel.contract.places import A40, L40S, MDEVS, PROC, T4, A, B, C, function, mdev, type_file, vgpu
+from tests.kernel.contract.places import A40, L40S, MDEVS, PROC, T4, A, B, C, function, mdev, type_file, types, vgpu
 from tests.kernel.contract.row import KernelOnly, Parameter, Row
-from tests.kernel.contract.steps import holds, lets_go, names, puts, refuses, tells
+from tests.kernel.contract.steps import comes, gone, holds, leads, lets_go, names, puts, refuses, tells
 
 _Q4, _Q8, _A40_Q4, _L40S_Q4, _L40S_Q8 = T4.kind("4Q"), T4.kind("8Q"), A40.kind("4Q"), L40S.kind("4Q"), L40S.kind("8Q")
 _CREATE, _CREATE_8 = type_file(T4.pci, _Q4, "create"), type_file(T4.pci, _Q8, "create")
 _VF0, _VF1 = L40S.vfs[0], L40S.vfs[1]
 _TYPE0, _TYPE1 = vgpu(_VF0, "current_vgpu_type"), vgpu(_VF1, "current_vgpu_type")
 _NUMVFS = function(A40.pci, "sriov_numvfs")
+_UNBIND_LOCK = f"{PROC}/gpus/{A40.pci}/unbindLock"
+_CYCLED = (puts(_UNBIND_LOCK, "1\n"), puts(_NUMVFS, "0"), puts(_NUMVFS, "8"))
 _OTHER_ERRNO = KernelOnly(
     reason="the lab refuses with the one errno that is likely; others are seen on the kernel only"
 )
@@ -132,6 +134,23 @@ ROWS = (
         ),
     ),
     Row(
+        name="VFs may be there before their types are",
+        card="A40 L40S",
+        driver=(Parameter(name="late_vfs_ms", value="4000"),),
+        source="VFs come up one by one, and late (gpu-operator PR 2002, gpu-driver-container PR 29)",
+        only=KernelOnly(reason="in the lab VFs are late with all they have (late-vfs, after a reboot)"),
+        steps=(
+            *_CYCLED,
+            tells(_NUMVFS, "8\n"),
+            leads(function(A40.vfs[0], "driver"), "drivers", "nvidia"),
+            gone(types(A40.vfs[7])),
+            comes(types(A40.vfs[0])),
+            tells(type_file(A40.vfs[0], _A40_Q4, "available_instances"), "1\n"),
+            *(comes(types(vf)) for vf in A40.vfs),
+            puts(_UNBIND_LOCK, "0\n"),
+        ),
+    ),
+    Row(
         name="with sizes mixed another size is available, and taken",
         card="T4 L40S",
         driver=(Parameter(name="mixed", value="1"),),
@@ -162,8 +181,8 @@ ROWS = (
         only=KernelOnly(reason="the lab has no sriov-manage, its VFs come by themselves"),
         steps=(
             puts(type_file(A40.vfs[0], _A40_Q4, "create"), A),
-            puts(f"{PROC}/gpus/{A40.pci}/unbindLock", "1\n"),
-            tells(f"{PROC}/gpus/{A40.pci}/unbindLock", "1\n"),
+            puts(_UNBIND_LOCK, "1\n"),
+            tells(_UNBIND_LOCK, "1\n"),
             puts(_NUMVFS, "0"),
             tells(_NUMVFS, "0\n"),
             names(MDEVS),
@@ -172,7 +191,7 @@ ROWS = (
             tells(_NUMVFS, "8\n"),
             names("/sys/class/mdev_bus", T4.pci, *A40.vfs),
             tells(type_file(A40.vfs[0], _A40_Q4, "available_instances"), "1\n"),
-            puts(f"{PROC}/gpus/{A40.pci}/unbindLock", "0\n"),
+            puts(_UNBIND_LOCK, "0\n"),
         ),
     ),
 )

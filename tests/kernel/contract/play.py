@@ -10,7 +10,7 @@ from tests.kernel.contract.row import KernelOnly, LabOnly, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tests.kernel.contract.row import Observed, Row, Step
+    from tests.kernel.contract.row import Observed, Row
     from tests.kernel.contract.target import Target
 
 
@@ -43,9 +43,9 @@ def play(row: Row, target: Target, record: Record) -> None:
     seen: list[Observed] = []
     try:
         target.begin(row.driver)
-        for number, step in enumerate(row.steps, 1):
-            seen.append(target.do(step.do))
-            wrong = step.expect.mismatch(seen[-1])
+        seen += target.do([step.do for step in row.steps])
+        for number, (step, observed) in enumerate(zip(row.steps, seen, strict=True), 1):
+            wrong = step.expect.mismatch(observed)
             assert wrong is None, f"{target.name}: {row.name}\nstep {number}, {step.do}:\n{wrong}"
     finally:
         record.put(target.name, row, seen)
@@ -62,26 +62,41 @@ def for_kernel(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(row for row in rows if not isinstance(row.only, LabOnly))
 
 
-def differences(rows: Sequence[Row], record: Record) -> list[Difference]:
-    """Every step that two hosts answered differently, and every row that only some of those that should have it have."""
+def differences(rows: Sequence[Row], record: Record, hosts: Sequence[str]) -> list[Difference]:
+    """Every step that these hosts answered differently, of the rows that all of them were asked."""
     found = []
     for row in rows:
-        hosts = {host: played[row.name] for host, played in record.played.items() if row.name in played}
+        played = {host: record.played.get(host, {}).get(row.name) for host in hosts}
         for number, step in enumerate(row.steps, 1):
-            answers = {host: _answer(step, seen, number) for host, seen in hosts.items()}
+            answers = {host: _answer(seen, number) for host, seen in played.items() if seen is not None}
             if len(set(answers.values())) > 1:
                 found.append(Difference(row=row.name, step=number, answers=answers, why=step.varies))
     return found
 
 
-def _answer(step: Step, seen: tuple[Observed, ...], number: int) -> str:
+def _answer(seen: tuple[Observed, ...], number: int) -> str:
     return shown(seen[number - 1]) if len(seen) >= number else "not reached"
 
 
-def summary(rows: Sequence[Row], record: Record) -> str:
-    """The report in words: how many rows each host was asked, and the differences, those without an explanation first."""
-    found = sorted(differences(rows, record), key=lambda difference: bool(difference.why))
+def summary(rows: Sequence[Row], record: Record, hosts: Sequence[str]) -> str:
+    """The report in words: a line of numbers, then the differences, those without an explanation first."""
+    found = sorted(differences(rows, record, hosts), key=lambda difference: bool(difference.why))
     unexplained = sum(not difference.why for difference in found)
-    asked = ", ".join(f"{host} {len(played)}" for host, played in record.played.items())
-    head = f"contract: {len(rows)} rows; played: {asked}; unexplained differences: {unexplained}, explained: {len(found) - unexplained}"
-    return "\n".join([head, *(f"  {difference}" for difference in found)])
+    asked = ", ".join(f"{host} {len(record.played.get(host, {}))}" for host in hosts)
+    alone = [row for row in rows if row.only is not None]
+    head = (
+        f"contract of {len(rows)} rows, played: {asked}; "
+        f"answers that differ without an explanation: {unexplained}, with one: {len(found) - unexplained}"
+    )
+    lines = [*map(str, found), *(f"{row.name}: {_why_alone(row.only)}" for row in alone)]
+    return "\n  ".join([head, *lines])
+
+
+def _why_alone(only: LabOnly | KernelOnly | None) -> str:
+    match only:
+        case LabOnly(source=source):
+            return f"lab only [{source}]"
+        case KernelOnly(reason=reason):
+            return f"kernel only [{reason}]"
+        case None:
+            return "everywhere"

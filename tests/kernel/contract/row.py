@@ -46,9 +46,13 @@ class Follow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What is there, without following a link: `file 0200`, `directory 0755`, `link`."""
+    """What is there, without following a link: `file 0200`, `directory 0755`, `link`.
+
+    `within_s`: for so long it is looked for again.
+    """
 
     path: str
+    within_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Carries out operations on a host, for the contract: one JSON line in, one JSON line out.
+"""Carries out operations on a host, for the contract: one JSON line of requests in, one of answers out.
 
 Runs there under the host's own Python (3.9 or later, standard library only), read from stdin; nothing is stored. Every
 operation runs on a thread of its own, because a write to /sys may never come back: what takes longer than `within` seconds
@@ -29,7 +29,7 @@ from typing import Any, Callable, NoReturn
 
 Answer = dict[str, Any]
 _READ_BYTES = 1 << 16
-_DEFAULT_WITHIN_S = 30.0
+_DEFAULT_WITHIN_S = 40.0
 _NODE_S = 10.0  # udev makes /dev/vfio/N some time after the device is there
 _PR_SET_PDEATHSIG = 1
 # linux/vfio.h: _IO(';', 100 + n)
@@ -142,7 +142,7 @@ class Runner:
         self._holders: dict[str, Holder] = {}
 
     def answer(self, request: dict[str, Any]) -> Answer:
-        """One request's answer."""
+        """One request's answer. The next one is not begun before it."""
         what = request["do"]
         within = request.get("within", _DEFAULT_WITHIN_S)
         if what == "await":
@@ -151,6 +151,8 @@ class Runner:
             return self._hold(request["device"])
         if what == "let_go":
             return self._let_go(request["device"])
+        if what == "end_row":
+            return {"value": self.end_row()}
         call = Call(lambda: getattr(self, "do_" + what)(request))
         if "name" in request:
             self._calls[request["name"]] = call
@@ -202,7 +204,7 @@ class Runner:
         return "/".join(target.split("/")[-request["parts"] :])
 
     def do_look(self, request: dict[str, Any]) -> str:
-        mode = os.lstat(request["path"]).st_mode
+        mode = _lstat_within(request["path"], request["until"]).st_mode
         if stat.S_ISLNK(mode):
             return "link"
         kind = next(name for is_it, name in _KINDS if is_it(mode))
@@ -234,6 +236,17 @@ class Runner:
                 if self.do_read({"path": path}).strip() != "0":
                     left += _tried(path, "0")
         return left
+
+
+def _lstat_within(path: str, within_s: float) -> os.stat_result:
+    until = time.monotonic() + within_s
+    while True:
+        try:
+            return os.lstat(path)
+        except FileNotFoundError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.02)
 
 
 def _name(error: OSError) -> str:
@@ -273,9 +286,8 @@ def main() -> None:
         line = sys.stdin.readline()
         if not line:
             break
-        request = json.loads(line)
-        answer = {"value": runner.end_row()} if request["do"] == "end_row" else runner.answer(request)
-        sys.stdout.write(json.dumps(answer) + "\n")
+        answers = [runner.answer(request) for request in json.loads(line)]
+        sys.stdout.write(json.dumps(answers) + "\n")
         sys.stdout.flush()
     runner.end_row()
     os._exit(0)

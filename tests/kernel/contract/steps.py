@@ -90,6 +90,11 @@ def gone(path: str) -> Step:
     return Step(do=Look(path=path), expect=Refused("ENOENT"))
 
 
+def comes(path: str) -> Step:
+    """Something will be there."""
+    return Step(do=Look(path=path, within_s=_COMES_BACK_S), expect=Done())
+
+
 def opens(path: str, how: Literal["r", "w", "rw"], keep: str) -> Step:
     """The file can be opened, and stays open under this name."""
     return Step(do=Open(path=path, how=how, keep=keep), expect=Done())

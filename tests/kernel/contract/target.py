@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import queue
 import shlex
@@ -50,8 +51,8 @@ class Target(Protocol):
 
     name: str
 
-    def do(self, operation: Operation) -> Observed:
-        """Carry it out there."""
+    def do(self, operations: Sequence[Operation]) -> list[Observed]:
+        """Carry them out there, one after the other, whatever comes of each."""
 
     def begin(self, parameters: Sequence[Parameter]) -> None:
         """Have the driver behave so until end_row()."""
@@ -83,32 +84,26 @@ class Connection:
         self._listener.start()
         self._send(source)
 
-    def ask(self, request: dict[str, Any]) -> Any:
-        """One request, one answer. AssertionError where the host says nothing."""
-        self._send(json.dumps(request).encode() + b"\n")
+    def ask(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """An answer to each. AssertionError where the host says nothing."""
+        self._send(json.dumps(requests).encode() + b"\n")
         try:
             line = self._answers.get(timeout=_ANSWER_S)
         except queue.Empty:
-            raise AssertionError(f"no answer within {_ANSWER_S:.0f} s to {request}") from None
-        assert line, f"the runner on the host ended ({self._process.wait()}) at {request}"
-        return json.loads(line)
+            raise AssertionError(f"no answer within {_ANSWER_S:.0f} s to {requests}") from None
+        assert line, f"the runner on the host ended ({self._process.wait()}) at {requests}"
+        answers: list[dict[str, Any]] = json.loads(line)
+        return answers
 
-    def do(self, operation: Operation) -> Observed:
-        answer = self.ask(self._request(operation))
-        value = answer.get("value")
-        return Observed(
-            errno=answer.get("errno"),
-            value=tuple(value) if isinstance(value, list) else value,
-            waits=answer.get("waits", False),
-            seconds=answer.get("seconds", 0.0),
-        )
+    def do(self, operations: Sequence[Operation]) -> list[Observed]:
+        return [_observed(answer) for answer in self.ask([self._request(each) for each in operations])]
 
     def clean(self, parameters: dict[str, str]) -> None:
         """The state between two rows."""
-        stuck = self.ask({"do": "end_row"})["value"]
-        assert not stuck, f"these did not come back: {stuck}"
-        answer = self.ask({"do": "clean", "parameters": parameters, "current_types": _CURRENT_TYPES})
-        assert answer.get("value") == [], f"the host could not be cleaned: {answer}"
+        clean = {"do": "clean", "parameters": parameters, "current_types": _CURRENT_TYPES}
+        ended, cleaned = self.ask([{"do": "end_row"}, clean])
+        assert ended["value"] == [], f"these did not come back: {ended}"
+        assert cleaned.get("value") == [], f"the host could not be cleaned: {cleaned}"
 
     def close(self) -> None:
         self._requests.close()
@@ -144,8 +139,8 @@ class Connection:
                 return {"do": "list", "path": path}
             case Follow(path=path, parts=parts):
                 return {"do": "follow", "path": path, "parts": parts}
-            case Look(path=path):
-                return {"do": "look", "path": path}
+            case Look(path=path, within_s=within_s):
+                return {"do": "look", "path": path, "until": within_s}
             case Open(path=path, how=how, keep=keep):
                 return {"do": "open", "path": path, "how": how, "keep": keep}
             case ReadKept(keep=keep):
@@ -172,7 +167,15 @@ class LabTarget:
         ssh = client.ssh_command(lab.layout, fleet.read(lab.layout).host(_LAB_HOST))
         self._connection = Connection([*ssh, "--"], moment_s=0.2)
 
-    def do(self, operation: Operation) -> Observed:
+    def do(self, operations: Sequence[Operation]) -> list[Observed]:
+        seen: list[Observed] = []
+        for by_lab, group in itertools.groupby(operations, lambda each: isinstance(each, Hold | LetGo)):
+            some = list(group)
+            seen += [self._do(each) for each in some] if by_lab else self._connection.do(some)
+        return seen
+
+    def _do(self, operation: Operation) -> Observed:
+        """Hold and let go."""
         match operation:
             case Hold(device=device):
                 try:
@@ -180,12 +183,11 @@ class LabTarget:
                 except LabError as error:
                     return Observed(errno=str(error))
                 self._held.append(device)
-                return Observed()
             case LetGo(device=device):
                 self._let_go(device)
-                return Observed()
             case _:
-                return self._connection.do(operation)
+                raise AssertionError(operation)
+        return Observed()
 
     def begin(self, parameters: Sequence[Parameter]) -> None:
         for parameter in parameters:
@@ -217,17 +219,16 @@ class KernelTarget:
         self._connection = Connection(vm.ssh_command(), moment_s=1.0)
         self._defaults: dict[str, str] = {}
 
-    def do(self, operation: Operation) -> Observed:
-        return self._connection.do(operation)
+    def do(self, operations: Sequence[Operation]) -> list[Observed]:
+        return self._connection.do(operations)
 
     def begin(self, parameters: Sequence[Parameter]) -> None:
         for parameter in parameters:
             path = f"{_PARAMETERS}/{parameter.name}"
-            before = self.do(Read(path=path))
+            before, put = self._connection.do([Read(path=path), Write(path=path, text=parameter.value)])
             assert isinstance(before.value, str), f"no parameter {parameter.name}: {before}"
+            assert put.errno is None, f"{parameter}: {put.errno}"
             self._defaults[parameter.name] = before.value.strip()
-            seen = self.do(Write(path=path, text=parameter.value))
-            assert seen.errno is None, f"{parameter}: {seen.errno}"
 
     def end_row(self) -> None:
         defaults, self._defaults = self._defaults, {}
@@ -235,6 +236,16 @@ class KernelTarget:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _observed(answer: dict[str, Any]) -> Observed:
+    value = answer.get("value")
+    return Observed(
+        errno=answer.get("errno"),
+        value=tuple(value) if isinstance(value, list) else value,
+        waits=answer.get("waits", False),
+        seconds=answer.get("seconds", 0.0),
+    )
 
 
 def _hostdev(device: str) -> str:

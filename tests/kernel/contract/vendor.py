@@ -163,7 +163,7 @@ ROWS = (
         ),
     ),
     Row(
-        name="another series of the same size is taken",
+        name="another series of the same size is taken on a sibling VF",
         card="L40S",
         source=_ADMISSION,
         steps=(puts(current(_VF0), str(_Q4.id)), puts(current(_VF1), str(_C4.id)), tells(current(_VF1), f"{_C4.id}\n")),

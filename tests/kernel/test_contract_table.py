@@ -1,0 +1,74 @@
+"""The table itself, and what is said where two hosts answer differently."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.kernel.contract import play
+from tests.kernel.contract.places import CARDS
+from tests.kernel.contract.row import KernelOnly, LabOnly, Observed, Row, Start
+from tests.kernel.contract.steps import among, refuses, tells
+from tests.kernel.contract.table import ROWS
+
+ROW = Row(
+    name="a row",
+    card="T4",
+    steps=(tells("/a", "1\n"), refuses("EIO", "/b", "x"), among("/c", varies="machines differ")),
+)
+
+
+def seen(first: str = "1\n", names: tuple[str, ...] = ()) -> tuple[Observed, ...]:
+    return Observed(value=first), Observed(errno="EIO"), Observed(value=names)
+
+
+def test_a_row_s_name_is_its_own_and_says_which_cards_it_is_about() -> None:
+    assert [name for name, count in Counter(row.name for row in ROWS).items() if count > 1] == []
+    assert {short for row in ROWS for short in row.card.split()} == {card.short for card in CARDS}
+    assert all(row.steps for row in ROWS)
+
+
+def test_every_row_for_one_side_says_why_and_the_lab_has_a_fault_for_each_parameter_of_its_own() -> None:
+    for row in ROWS:
+        match row.only:
+            case LabOnly(source=why) | KernelOnly(reason=why):
+                assert why
+            case None:
+                assert all(parameter.lab_fault for parameter in row.driver), row.name
+
+
+def test_each_refusal_of_the_closed_driver_s_is_a_row_on_the_kernel() -> None:
+    named = {parameter.name for row in play.for_kernel(ROWS) for parameter in row.driver}
+    errnos = {f"{what}_errno" for what in ("create", "clear", "inuse", "taken", "full", "size", "numvfs")}
+    assert named >= {*errnos, "slow_ms", "late_vfs_ms", "mixed", "unbind_busy"}
+
+
+def test_a_write_that_waits_is_begun_before_it_is_waited_for() -> None:
+    for row in ROWS:
+        begun = [step.do.name for step in row.steps if isinstance(step.do, Start)]
+        assert len(set(begun)) == len(begun), row.name
+
+
+def test_equal_answers_are_no_difference() -> None:
+    record = play.Record()
+    record.put("lab", ROW, seen())
+    record.put("debian12", ROW, seen())
+    assert play.differences([ROW], record, ("lab", "debian12")) == []
+
+
+def test_another_answer_is_a_difference_and_explained_only_where_the_table_says_why() -> None:
+    record = play.Record()
+    record.put("lab", ROW, seen())
+    record.put("debian12", ROW, seen("2\n", ("power",)))
+    record.put("debian13", ROW, seen()[:1])
+    found = play.differences([ROW], record, ("lab", "debian12"))
+    assert [(each.step, each.why) for each in found] == [(1, ""), (3, "machines differ")]
+    assert found[0].answers == {"lab": "'1\\n'", "debian12": "'2\\n'"}
+    assert [each.step for each in play.differences([ROW], record, ("lab", "debian13"))] == [2, 3]
+    assert "differ without an explanation: 1, with one: 1" in play.summary([ROW], record, ("lab", "debian12"))
+
+
+def test_a_row_that_only_one_host_was_asked_is_no_difference_and_is_counted() -> None:
+    record = play.Record()
+    record.put("debian12", ROW, seen())
+    assert play.differences([ROW], record, ("lab", "debian12")) == []
+    assert "played: lab 0, debian12 1" in play.summary([ROW], record, ("lab", "debian12"))
