@@ -62,9 +62,11 @@ def build_vgpu(builder: Builder, driver: Driver, gpu: Gpu, vgpu: Vgpu) -> None:
     uuid = vgpu.uuid
     address = gpu.pci if vgpu.vf is None else vf_pci(gpu, vgpu.vf)
     top = f"{device_path(address)}/{uuid}"
-    _vfio_files(builder, top, vgpu)
+    _group(builder, top, vgpu)
     if vgpu.leaving:
         return
+    builder.link(f"{top}/vfio-dev/vfio{vgpu.vfio}/device", top)
+    builder.link(f"/class/vfio-dev/vfio{vgpu.vfio}", f"{top}/vfio-dev/vfio{vgpu.vfio}")
     builder.put(f"{top}/remove", text_file(write=lambda text: _remove(driver, uuid, text)))
     builder.put(f"{top}/uevent", text_file(lambda: f"DRIVER={_MDEV_DRIVER}\n", lambda _: None))
     builder.link(f"{top}/mdev_type", _type_path(address, vgpu.type))
@@ -85,18 +87,16 @@ def build_vgpu(builder: Builder, driver: Driver, gpu: Gpu, vgpu: Vgpu) -> None:
     builder.link(f"/bus/mdev/drivers/{_MDEV_DRIVER}/{uuid}", top)
 
 
-def _vfio_files(builder: Builder, top: str, vgpu: Vgpu) -> None:
-    """What VFIO adds to an mdev, and what alone is left of it below its parent while its removal waits.
+def _group(builder: Builder, top: str, vgpu: Vgpu) -> None:
+    """An mdev's IOMMU group: all that is left of it below its parent while its removal waits.
 
-    (device_del() takes the links of bus, type and driver away first, and only then the driver waits for the VM in
-    vfio_unregister_group_dev(): seen on 6.1 and 6.12.)
+    device_del() takes the links of bus, type and driver away first, and only then the driver waits for the VM in
+    vfio_unregister_group_dev(), which takes vfio-dev away before that on 6.12 (shown here) and after that on 6.1.
     """
     group = f"/kernel/iommu_groups/{vgpu.group}"
     builder.link(f"{top}/iommu_group", group)
     builder.link(f"{group}/devices/{vgpu.uuid}", top)
     builder.put(f"{group}/type", constant("unmanaged"))
-    builder.link(f"{top}/vfio-dev/vfio{vgpu.vfio}/device", top)
-    builder.link(f"/class/vfio-dev/vfio{vgpu.vfio}", f"{top}/vfio-dev/vfio{vgpu.vfio}")
 
 
 def build_buses(builder: Builder) -> None:
