@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +57,7 @@ class Gate:
     def __init__(self, host: FakeHost, fifo: Path) -> None:
         self._host = host
         self._fifo = fifo
+        self._open: int | None = None
         os.mkfifo(fifo)
 
     def write(self, path: str, data: bytes) -> None:
@@ -65,8 +65,16 @@ class Gate:
         self._host.driver_write(path, data)
 
     def open(self) -> None:
-        with suppress(OSError):  # ENXIO: nobody waits
-            os.close(os.open(self._fifo, os.O_WRONLY | os.O_NONBLOCK))
+        """From now on whoever waits goes on, and whoever comes."""
+        if self._open is None:
+            self._open = os.open(self._fifo, os.O_RDWR)
+
+    def end(self) -> None:
+        self.open()
+        for record in self._host.stuck():
+            wait_for_end(record["pid"])
+        assert self._open is not None
+        os.close(self._open)
 
 
 @pytest.fixture
@@ -86,7 +94,7 @@ def shut(tmp_path: Path) -> Iterator[Callable[..., tuple[FakeHost, Gate, Asker]]
 
     yield build
     for gate in gates:
-        gate.open()
+        gate.end()
 
 
 def locked(host: FakeHost, **injected: Any) -> Asker:

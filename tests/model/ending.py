@@ -77,9 +77,10 @@ def _check_all_said(fleet: Fleet, outcome: Outcome) -> None:
 
 
 def _quiet(fleet: Fleet) -> None:
-    """Faults end, VMs are shut off, saved images are dropped."""
+    """Faults end, writes return, VMs are shut off, saved images are dropped."""
     for host, machine in fleet.machines.items():
         machine.fail_creates(fail=False)
+        machine.let_go()
         for vm in fleet.vms(host):
             if vm.active:
                 fleet.stop(host, vm)

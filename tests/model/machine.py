@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import json
 import os
+import re
 import shutil
 import stat
 import uuid as uuid_module
@@ -21,11 +23,12 @@ import pytest
 
 from tests.model.libvirt_double import Libvirt
 from tests.model.nvml_double import Nvml
-from vgpumgr.host import steps
+from vgpumgr.host import steps, stuck
+from vgpumgr.host.files import Root
+from vgpumgr.host.ledger import read_ledger, write_ledger
 from vgpumgr.host.protocol import LEDGER_PATH, LOCK_PATH, MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.host.refusal import errno_name
 from vgpumgr.host.server import Server
-from vgpumgr.host.stuck import Child
 from vgpumgr.host.writer import Writer
 from vgpumgr.lab import boards, spec
 from vgpumgr.lab.driver import CREATE_EIO, Driver, vf_pci
@@ -47,6 +50,9 @@ TYPES = {"4Q": 3, "8Q": 2, "8C": 2, "16Q": 1}
 # What a GPU's own files say anew after each change; everything else stays as long as its functions do.
 _CHANGING = ("available_instances", "creatable_vgpu_types", "current_vgpu_type", "placement_id")
 _ABSENT = ""
+_PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_pids = itertools.count(1)
+_hanging: set[int] = set()  # the processes of all machines whose writes have not returned
 _SHOWN = ("/bus/pci/devices", "/bus/mdev/devices", "/devices/pci", "/module/nvidia/version")
 
 
@@ -72,6 +78,7 @@ class Machine:
         self.libvirt: Libvirt
         self.boots: int
         self.broken_promises: list[str]
+        self.hung: dict[str, int]  # GPU UUID → the process whose write there has not returned
         self.connections: list[Callable[[], None]]
         for folder in ("root", "etc/modprobe.d", "var/lib", "proc/sys/kernel/random", "sys"):
             (root / folder).mkdir(parents=True)
@@ -108,6 +115,7 @@ class Machine:
         self._tree = Tree(self.driver, lambda: "")
         self.libvirt = Libvirt(self.name, version=10_000_000)
         self.broken_promises = []
+        self.hung = {}
         self.connections = []
         shutil.rmtree(self.root / "var/lib/vgpumgr", ignore_errors=True)
         self._boot()
@@ -119,8 +127,15 @@ class Machine:
         return Server(self.root, nvml=lambda: Nvml(self.driver), write=self.write, at=at)
 
     def write(self, path: str, text: bytes) -> None:
-        """A write below /sys. What a VM holds is never to be taken away: the attempt alone is a broken promise."""
+        """A write below /sys. The attempt alone is a broken promise where a VM holds what is to be taken away, or where an
+        earlier write to the GPU has not returned.
+        """
         target = os.path.relpath(os.path.realpath(path), self.root / "sys")
+        gpu, _ = self.driver.parent(_PCI.findall(target)[-1])
+        if gpu.uuid in self.hung:
+            self.broken_promises.append(
+                f"{self.name}: {target} was written to, and a write to {gpu.pci} has not returned"
+            )
         key = _key_taken_away(target, text)
         found = self.driver.find(key) if key else None
         if found is not None and found[1].holder_uuid is not None:
@@ -182,6 +197,12 @@ class Machine:
         entries: list[dict[str, Any]] = json.loads(file.read_bytes())["entries"]
         return entries
 
+    def stuck(self) -> set[str]:
+        """The UUIDs of the GPUs that the ledger has such a write of."""
+        file = self.root / LEDGER_PATH[1:]
+        records = json.loads(file.read_bytes()).get("stuck", []) if file.exists() else []
+        return {record["gpu_uuid"] for record in records}
+
     def is_locked(self) -> bool:
         """Whether anybody holds the host's lock: asked of the kernel, not of the host program."""
         descriptor = os.open(self.root / LOCK_PATH[1:], os.O_RDONLY)
@@ -209,6 +230,7 @@ class Machine:
             cut()
         self.connections.clear()
         self.libvirt.lose_running()
+        self.let_go()
         self._boot()
 
     def _boot(self) -> None:
@@ -219,6 +241,34 @@ class Machine:
         for process in (self.root / "proc").glob("[0-9]*"):
             shutil.rmtree(process)
         self.show()
+
+    def hang(self, gpu: Gpu) -> None:
+        """A write to that GPU, which somebody's run began just before it was killed, does not return."""
+        if gpu.uuid in self.hung:
+            return
+        pid = self.hung[gpu.uuid] = next(_pids)
+        _hanging.add(pid)
+        root = Root(self.root)
+        ledger = read_ledger(root)
+        record = {
+            "gpu_uuid": gpu.uuid,
+            "gpu": gpu.pci,
+            "path": f"/sys/bus/pci/devices/{gpu.pci}/create",
+            "verb": "create_vgpu",
+            "vm_name": "somebody's",
+            "slot": "vgpu0",
+            "vfio": [],
+            "boot": (self.root / "proc/sys/kernel/random/boot_id").read_text().strip(),
+            "pid": pid,
+            "start": 0,
+            "since": "2026-11-21T00:00:00Z",
+        }
+        write_ledger(root, ledger.with_stuck((*ledger.stuck, record)))
+
+    def let_go(self) -> None:
+        """What hung returns, with an error: it has done nothing."""
+        _hanging.difference_update(self.hung.values())
+        self.hung.clear()
 
     def fail_creates(self, fail: bool) -> None:
         """Whether the driver answers every create with EIO."""
@@ -249,7 +299,7 @@ class Machine:
 class _Writing:
     """What stands for writer.Writing: the write is done here, by a child that ended before anybody could ask for it."""
 
-    pid = 2**22 + 1  # beyond the kernel's largest
+    pid = 0  # nobody's
 
     def __init__(self, write: Callable[[], None]) -> None:
         self._write = write
@@ -273,7 +323,9 @@ def writing_in_process() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Writer, "ready", ready)
-        patch.setattr(steps, "started", lambda pid: Child(pid, 0))
+        patch.setattr(steps, "started", lambda pid: stuck.Child(pid, 0))
+        patch.setattr(stuck, "is_alive", lambda child: child.pid in _hanging)
+        patch.setattr(stuck, "MOMENT_S", 0)
         yield
 
 

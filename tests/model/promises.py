@@ -108,6 +108,7 @@ def check_always(fleet: Fleet) -> None:
         now = truth(machine)
         foreign = fleet.handmade[host]
         assert not machine.broken_promises, machine.broken_promises
+        assert machine.hung.keys() <= machine.stuck(), f"{host}: a write that has not returned is in nobody's ledger"
         for where, kind in foreign.items():
             assert now.hardware.get(where) == kind, f"{host}: the foreign {where} was {kind}, is {now.hardware}"
         places = [entry.place for entry in now.entries]

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.model import ending, promises
 from tests.model.fleet import HOSTS, SLOTS, Fleet, Outcome
-from tests.model.machine import TYPES, VFS, Machine
+from tests.model.machine import GPUS, TYPES, VFS, Machine
 from tests.model.people import MAX_VMS, PEOPLE
 from tests.model.plots import SUDDEN, Plot, plots
 from tests.model.pool import POOL
@@ -225,10 +225,14 @@ class Story(RuleBasedStateMachine):
             PEOPLE[what](self.fleet, host, vm)
 
     @rule(
-        host=hosts, what=st.sampled_from(("reboots", "loses a vGPU", "gets a vGPU", "fails", "is well")), number=numbers
+        host=hosts,
+        what=st.sampled_from(("reboots", "loses a vGPU", "gets a vGPU", "fails", "is well", "hangs", "goes on")),
+        number=numbers,
     )
     def host_event(self, host: str, what: str, number: int) -> None:
-        """It reboots, a hand in /sys removes or makes a vGPU, creates begin to fail or work again."""
+        """It reboots, a hand in /sys removes or makes a vGPU, creates begin to fail or work again, a write to a GPU does not
+        return, or does at last.
+        """
         match what:
             case "reboots":
                 self.fleet.reboot(host)
@@ -236,6 +240,11 @@ class Story(RuleBasedStateMachine):
                 self.fleet.remove_by_hand(host, number)
             case "gets a vGPU":
                 self.fleet.make_by_hand(host, number % 2, number % VFS, number)
+            case "hangs":
+                machine = self.fleet.machines[host]
+                machine.hang(machine.gpus()[number % len(GPUS)])
+            case "goes on":
+                self.fleet.machines[host].let_go()
             case _:
                 self.fleet.machines[host].fail_creates(what == "fails")
 
