@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.kernel import image
 from tests.kernel.contract import play
 from tests.kernel.contract.places import SPEC
 from tests.kernel.contract.table import ROWS
@@ -55,6 +55,6 @@ def test_no_answer_of_the_kernel_differs_from_the_lab_s_without_an_explanation(
         lab.close()
     hosts = (lab.name, host.name)
     report = play.summary(ROWS, record, hosts)
-    sys.stdout.write(report + "\n")
+    (image.CACHE / f"contract-{host.name}.txt").write_text(report + "\n", encoding="utf-8")
     record_property("host-vm", f"{host.name}: {report.splitlines()[0]}")
     assert not [each for each in play.differences(_IN_BOTH, record, hosts) if not each.why], report

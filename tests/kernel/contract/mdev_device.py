@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.kernel.contract.places import A40, GROUPS, MDEV_DRIVER, MDEVS, T4, A, B, function, mdev, type_file
-from tests.kernel.contract.row import Like, ListNames, Row, Step
+from tests.kernel.contract.row import Row
 from tests.kernel.contract.steps import (
     among,
     closed,
@@ -15,6 +15,7 @@ from tests.kernel.contract.steps import (
     like,
     looks,
     names,
+    one_name,
     opens,
     puts,
     refuses,
@@ -25,6 +26,7 @@ from tests.kernel.contract.steps import (
 _Q4, _A40_Q4 = T4.kind("4Q"), A40.kind("4Q")
 _CREATE = type_file(T4.pci, _Q4, "create")
 _GROUP = "a group's number is the next that is free"
+_VFIO = "its number is the next that is free"
 _FILES = "likely: names from public listings (kernel-and-tools.md, section 3), what they hold without a VM is not shown there"
 _ON_VF = puts(type_file(A40.vfs[0], _A40_Q4, "create"), A)
 _REMOVES = (
@@ -76,11 +78,7 @@ ROWS = (
         card="T4",
         steps=(
             puts(_CREATE, A),
-            Step(
-                do=ListNames(path=mdev(A, "vfio-dev")),
-                expect=Like(r"vfio\d+"),
-                varies="its number is the next that is free",
-            ),
+            one_name(mdev(A, "vfio-dev"), r"vfio\d+", varies=_VFIO),
         ),
     ),
     Row(

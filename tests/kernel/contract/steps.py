@@ -65,6 +65,11 @@ def among(path: str, *there: str, missing: tuple[str, ...] = (), varies: str) ->
     return Step(do=ListNames(path=path), expect=Among(there=there, missing=missing), varies=varies)
 
 
+def one_name(path: str, pattern: str, *, varies: str) -> Step:
+    """The directory has one name, which fits the pattern."""
+    return Step(do=ListNames(path=path), expect=Like(pattern), varies=varies)
+
+
 def unlisted(errno: str, path: str) -> Step:
     """The directory cannot be listed."""
     return Step(do=ListNames(path=path), expect=Refused(errno))

@@ -17,6 +17,7 @@ from tests.kernel.contract.steps import (
     lets_go,
     looks,
     names,
+    one_name,
     puts,
     refuses,
     tells,
@@ -33,6 +34,7 @@ _HEADER = "ID    : vGPU Name\n"
 _SEEN = "seen on L40S and H100 hosts (kernel-and-tools.md, section 4)"
 _LIKELY = "likely: the closed driver's own, no public source shows the errno"
 _ADMISSION = "open-gpu-kernel-modules 595, kernel_vgpu_mgr.c"
+_NUMBER = "its number is the next that is free"
 _BAD = ("", "x", "-1", "1150x", " 1150", "1150 1151", "0x", "4294967296", "99999999999", "08")
 
 
@@ -299,7 +301,7 @@ ROWS = (
         ),
     ),
     Row(
-        name="a VF with a type stays bound to nvidia, in an IOMMU group of its own, type or not",
+        name="a VF stays bound to nvidia, in an IOMMU group and with a VFIO device of its own, type or not",
         card="L40S",
         source=_SEEN,
         steps=(
@@ -309,7 +311,8 @@ ROWS = (
             puts(current(_VF0), str(_Q4.id)),
             leads(function(_VF0, "driver"), "drivers", "nvidia"),
             names(function(_VF0, "iommu_group/devices"), _VF0),
-            leads_like(function(_VF0, "iommu_group"), r"\d+", varies="a group's number is the next that is free"),
+            leads_like(function(_VF0, "iommu_group"), r"\d+", varies=_NUMBER),
+            one_name(function(_VF0, "vfio-dev"), r"vfio\d+", varies=_NUMBER),
         ),
     ),
 )
