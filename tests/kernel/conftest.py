@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kernel import image
+from tests.kernel.marks import parameters
 from tests.kernel.release import DEBIAN13_MODULAR, RELEASES, Release
 from tests.kernel.vm import Vm, booted
 
@@ -29,23 +30,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.xdist_group(value.name))
 
 
-def _parameters(*releases: Release) -> list[object]:
-    return [pytest.param(release, id=release.name) for release in releases]
-
-
-def on(*releases: Release) -> pytest.MarkDecorator:
-    """For a test that is about these releases only."""
-    return pytest.mark.parametrize("shared_vm", _parameters(*releases), indirect=True)
-
-
-@pytest.fixture(scope="session", params=_parameters(*RELEASES))
+@pytest.fixture(scope="session", params=parameters(*RELEASES))
 def shared_vm(request: pytest.FixtureRequest) -> Iterator[Vm]:
     """A host VM that all tests of its release share, as the last one left it."""
     with booted(request.param.name, image.build(request.param)) as found:
         yield found
 
 
-@pytest.fixture(scope="session", params=_parameters(DEBIAN13_MODULAR))
+@pytest.fixture(scope="session", params=parameters(DEBIAN13_MODULAR))
 def shared_modular_vm(request: pytest.FixtureRequest) -> Iterator[Vm]:
     """A host VM with virtqemud in place of libvirtd."""
     with booted(request.param.name, image.build(request.param)) as found:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.command import vgpumgr, vgpus
 from tests.kernel import cases, seen
-from tests.kernel.conftest import on
+from tests.kernel.marks import on
 from tests.kernel.release import DEBIAN12, DEBIAN13
 
 if TYPE_CHECKING:

@@ -1,0 +1,20 @@
+"""Which host VMs a test runs on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.kernel.release import Release
+
+
+def parameters(*releases: Release) -> list[object]:
+    """Parameters of a fixture or a test, by the releases' names."""
+    return [pytest.param(release, id=release.name) for release in releases]
+
+
+def on(*releases: Release) -> pytest.MarkDecorator:
+    """For a test that is about these releases only."""
+    return pytest.mark.parametrize("shared_vm", parameters(*releases), indirect=True)
