@@ -28,7 +28,7 @@ static bool other_size(struct nvlab_gpu *gpu, const struct nvlab_type *type)
 	return false;
 }
 
-/* How many more of this type the whole GPU takes now, VFs aside. Of mixed sizes, as many as the framebuffer has room for. */
+/* How many more of this type the whole GPU takes now, VFs aside. Of mixed sizes: what the framebuffer has room for. */
 unsigned int nvlab_instances_left(struct nvlab_gpu *gpu, const struct nvlab_type *type)
 {
 	unsigned int most = min_t(unsigned int, type->max, MAX_TIME_SLICED), count = 0, used_mib = 0;

@@ -16,7 +16,9 @@ static struct nvlab_gpu *gpu_on(const struct pci_bus *bus)
 /* How many VFs the PCI core has turned on. */
 unsigned int nvlab_enabled_vfs(const struct nvlab_gpu *gpu)
 {
-	return gpu->config[SRIOV_AT + PCI_SRIOV_CTRL] & PCI_SRIOV_CTRL_VFE ? gpu->config[SRIOV_AT + PCI_SRIOV_NUM_VF] : 0;
+	const u8 *sriov = gpu->config + SRIOV_AT;
+
+	return sriov[PCI_SRIOV_CTRL] & PCI_SRIOV_CTRL_VFE ? sriov[PCI_SRIOV_NUM_VF] : 0;
 }
 
 /* The VF's number, or -1 where that function is none that is there. */

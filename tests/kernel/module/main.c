@@ -7,7 +7,7 @@
 
 #define MAX_KNOWN_ERRNO 133
 
-DEFINE_MUTEX(nvlab_lock);
+DEFINE_MUTEX(nvlab_lock); /* over all that changes of a GPU and its vGPUs */
 
 struct nvlab_options nvlab_options = {
 	.inuse_errno = EPERM,
@@ -49,7 +49,7 @@ ERRNO_PARAM(create_errno, "what every create fails with; 0: nothing");
 ERRNO_PARAM(clear_errno, "what taking a type from a VF fails with; 0: nothing");
 ERRNO_PARAM(inuse_errno, "what changing a vGPU of a VF fails with while a VM holds it");
 ERRNO_PARAM(taken_errno, "what a new type fails with on a VF that has one");
-ERRNO_PARAM(full_errno, "what a create fails with when no instance is left; 0: EUSERS for an mdev, EIO for a VF's type");
+ERRNO_PARAM(full_errno, "what a create fails with when none is left; 0: EUSERS for an mdev, EIO for a VF's type");
 ERRNO_PARAM(size_errno, "what a create fails with when the GPU has vGPUs of another size");
 ERRNO_PARAM(numvfs_errno, "what a plain write to sriov_numvfs fails with; 0: it is taken");
 OTHER_PARAM(slow_ms, uint, "how long each create and clear sleeps, not to be interrupted");

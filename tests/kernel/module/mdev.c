@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Mediated devices: the types of a function, and what making and removing a device does. The kernel's mdev core does the rest. */
+/* Mediated devices: the types of a function, making a device, removing it. The kernel's mdev core does the rest. */
 #include <linux/module.h>
 #include <linux/slab.h>
 
@@ -90,7 +90,7 @@ put:
 	return ret;
 }
 
-/* While a process has the device open the first call does not return: the kernel's doing, and nothing is added to it. */
+/* While a process has the device open the first call does not return: that is the kernel's own doing. */
 static void remove(struct mdev_device *mdev)
 {
 	struct nvlab_vfio *vfio = dev_get_drvdata(&mdev->dev);
@@ -101,7 +101,7 @@ static void remove(struct mdev_device *mdev)
 	vfio_put_device(&vfio->vdev);
 }
 
-static ssize_t vgpu_params_show(struct device *dev, struct device_attribute *attribute, char *buf)
+static ssize_t vgpu_params_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct nvlab_vfio *vfio = dev_get_drvdata(dev);
 	ssize_t length;
@@ -112,7 +112,7 @@ static ssize_t vgpu_params_show(struct device *dev, struct device_attribute *att
 	return length;
 }
 
-static ssize_t vgpu_params_store(struct device *dev, struct device_attribute *attribute, const char *buf, size_t count)
+static ssize_t vgpu_params_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
 {
 	struct nvlab_vfio *vfio = dev_get_drvdata(dev);
 	int ret;
@@ -124,7 +124,7 @@ static ssize_t vgpu_params_store(struct device *dev, struct device_attribute *at
 }
 static DEVICE_ATTR_RW(vgpu_params);
 
-static ssize_t vm_name_show(struct device *dev, struct device_attribute *attribute, char *buf)
+static ssize_t vm_name_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct nvlab_vfio *vfio = dev_get_drvdata(dev);
 	ssize_t length;
@@ -136,7 +136,7 @@ static ssize_t vm_name_show(struct device *dev, struct device_attribute *attribu
 }
 static DEVICE_ATTR_RO(vm_name);
 
-static ssize_t placement_id_show(struct device *dev, struct device_attribute *attribute, char *buf)
+static ssize_t placement_id_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct nvlab_vfio *vfio = dev_get_drvdata(dev);
 	int placement = vfio->vgpu->placement;
@@ -145,7 +145,7 @@ static ssize_t placement_id_show(struct device *dev, struct device_attribute *at
 }
 static DEVICE_ATTR_RO(placement_id);
 
-static ssize_t gpu_instance_id_show(struct device *dev, struct device_attribute *attribute, char *buf)
+static ssize_t gpu_instance_id_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "Not Applicable\n"); /* MIG is off */
 }
@@ -158,6 +158,7 @@ static struct attribute *attributes[] = {
 	&dev_attr_gpu_instance_id.attr,
 	NULL
 };
+
 static const struct attribute_group group = { .name = "nvidia", .attrs = attributes };
 static const struct attribute_group *groups[] = { &group, NULL };
 
@@ -195,7 +196,8 @@ int nvlab_show_mdev_types(struct nvlab_function *function)
 		type->type.pretty_name = type->spec->name;
 		function->type_list[i] = &type->type;
 	}
-	ret = mdev_register_parent(&function->parent, &function->pdev->dev, &driver, function->type_list, card->nr_types);
+	ret = mdev_register_parent(&function->parent, &function->pdev->dev, &driver, function->type_list,
+				   card->nr_types);
 	if (!ret)
 		return 0;
 free:

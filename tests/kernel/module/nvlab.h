@@ -18,43 +18,10 @@
 #include <linux/vfio.h>
 #include <linux/workqueue.h>
 
-#define NVLAB_CONFIG_BYTES 256
+#include "card.h"
+
 #define NVLAB_PARAMS_BYTES 1024
 #define NVLAB_FAILS_BYTES 1024
-
-enum nvlab_framework { NVLAB_MDEV_PF, NVLAB_MDEV_VF, NVLAB_VENDOR_VFIO };
-
-/* `nvml` is what NVML's line of the type says from its id on. */
-struct nvlab_type {
-	unsigned int id;
-	const char *id_text;
-	const char *name;
-	const char *description;
-	unsigned int fb_mib;
-	unsigned int max;
-	const char *nvml;
-};
-
-/* `fb_mib` is nominal, what the largest type has; `device` the PCI device id of the PF and its VFs. */
-struct nvlab_card {
-	const char *pci;
-	u8 bus;
-	u8 devfn;
-	int node;
-	enum nvlab_framework framework;
-	unsigned int vfs;
-	unsigned int first_vf;
-	u16 device;
-	unsigned int fb_mib;
-	bool placements;
-	const char *information;
-	const char *registry;
-	const char *nvml_before_used;
-	const char *nvml_after_used;
-	const u8 *config;
-	const struct nvlab_type *types;
-	unsigned int nr_types;
-};
 
 /* `vf` is -1 on the PF; `placement` is -1 where the card reports none; `mdev` is empty on vendor-vfio. */
 struct nvlab_vgpu {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The driver's state for the mock libnvidia-ml and the simulated nvidia-smi: the text that vgpumgr/lab/nvml/state.py describes. */
-#include <linux/ctype.h>
+/* The driver's state for the mock libnvidia-ml and nvidia-smi: the text that vgpumgr/lab/nvml/state.py describes. */
 #include <linux/debugfs.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/seq_file.h>
+#include <linux/string.h>
 #include <linux/timekeeping.h>
 
 #include "nvlab.h"
@@ -34,7 +34,8 @@ static void put_driver(struct seq_file *file)
 
 static void put_vgpu(struct seq_file *file, unsigned int index, const struct nvlab_vgpu *vgpu)
 {
-	seq_printf(file, "vgpu gpu=%u instance=%llu type=%u uuid=%pUb", index, vgpu->instance, vgpu->type->id, &vgpu->own_uuid);
+	seq_printf(file, "vgpu gpu=%u instance=%llu type=%u uuid=%pUb", index, vgpu->instance, vgpu->type->id,
+		   &vgpu->own_uuid);
 	if (vgpu->mdev[0])
 		seq_printf(file, " mdev=%s", vgpu->mdev);
 	if (vgpu->placement >= 0)
@@ -68,34 +69,25 @@ static void put_gpu(struct seq_file *file, unsigned int index, struct nvlab_gpu 
 		put_vgpu(file, index, vgpu);
 }
 
-static bool is_separator(char c)
-{
-	return c == ',' || isspace(c);
-}
-
 /* nvml_fail: FUNCTION:CODE[:PCI], several with blanks or commas between them. */
 static void put_fails(struct seq_file *file)
 {
-	const char *at, *colon;
-	size_t length;
+	char text[NVLAB_FAILS_BYTES], *rest = text, *pci;
 
 	kernel_param_lock(THIS_MODULE);
-	for (at = nvlab_options.nvml_fail; *at; at += length) {
-		for (length = 0; is_separator(at[length]); length++)
-			;
-		at += length;
-		for (length = 0; at[length] && !is_separator(at[length]); length++)
-			;
-		colon = memchr(at, ':', length);
-		if (!colon)
+	strscpy(text, nvlab_options.nvml_fail, sizeof(text));
+	kernel_param_unlock(THIS_MODULE);
+	while ((pci = strsep(&rest, ", \t\n"))) {
+		const char *function = strsep(&pci, ":");
+		const char *code = strsep(&pci, ":");
+
+		if (!code)
 			continue;
-		seq_printf(file, "fail function=%.*s code=%lu", (int)(colon - at), at, simple_strtoul(colon + 1, NULL, 10));
-		colon = memchr(colon + 1, ':', at + length - colon - 1);
-		if (colon)
-			seq_printf(file, " pci=%.*s", (int)(at + length - colon - 1), colon + 1);
+		seq_printf(file, "fail function=%s code=%s", function, code);
+		if (pci)
+			seq_printf(file, " pci=%s", pci);
 		seq_putc(file, '\n');
 	}
-	kernel_param_unlock(THIS_MODULE);
 }
 
 /* The kernel makes the whole text at the first read, so that a reader has one moment however it reads. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Whom the process serves that opens a vGPU: the VM's name and UUID from QEMU's command line (-name guest=NAME,… -uuid UUID). */
+/* Whom the process serves that opens a vGPU: from QEMU's command line, -name guest=NAME,... and -uuid UUID. */
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>

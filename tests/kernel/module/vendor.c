@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The vendor-specific framework: nvidia/ on each VF, and the VF as a VFIO device; as vgpumgr/lab/vgpu_nodes.py has it. */
+/* The vendor-specific framework: nvidia/ on each VF as vgpumgr/lab/vgpu_nodes.py has it; the VF is the VFIO device. */
 #include <linux/device.h>
 #include <linux/slab.h>
 
@@ -10,7 +10,7 @@ static struct nvlab_function *function_of(struct device *dev)
 	return dev_get_drvdata(dev);
 }
 
-static ssize_t creatable_vgpu_types_show(struct device *dev, struct device_attribute *attribute, char *buf)
+static ssize_t creatable_vgpu_types_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct nvlab_function *function = function_of(dev);
 	const struct nvlab_card *card = function->gpu->card;
@@ -26,7 +26,7 @@ static ssize_t creatable_vgpu_types_show(struct device *dev, struct device_attri
 }
 static DEVICE_ATTR_RO(creatable_vgpu_types);
 
-static ssize_t current_vgpu_type_show(struct device *dev, struct device_attribute *attribute, char *buf)
+static ssize_t current_vgpu_type_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct nvlab_vfio *vfio = function_of(dev)->vfio;
 	ssize_t length;
@@ -82,7 +82,7 @@ static int set_type(struct nvlab_function *function, unsigned int id)
 	}
 }
 
-static ssize_t current_vgpu_type_store(struct device *dev, struct device_attribute *attribute, const char *buf, size_t count)
+static ssize_t current_vgpu_type_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
 {
 	struct nvlab_function *function = function_of(dev);
 	unsigned int id;
@@ -98,7 +98,7 @@ static ssize_t current_vgpu_type_store(struct device *dev, struct device_attribu
 }
 static DEVICE_ATTR_RW(current_vgpu_type);
 
-static ssize_t placement_id_show(struct device *dev, struct device_attribute *attribute, char *buf)
+static ssize_t placement_id_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct nvlab_vfio *vfio = function_of(dev)->vfio;
 	ssize_t ret = -ENXIO;
@@ -111,7 +111,7 @@ static ssize_t placement_id_show(struct device *dev, struct device_attribute *at
 }
 
 /* A placement can be chosen in mixed-size mode only; without a type there is none to choose. */
-static ssize_t placement_id_store(struct device *dev, struct device_attribute *attribute, const char *buf, size_t count)
+static ssize_t placement_id_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
 {
 	struct nvlab_vfio *vfio = function_of(dev)->vfio;
 	ssize_t ret;
@@ -123,13 +123,13 @@ static ssize_t placement_id_store(struct device *dev, struct device_attribute *a
 }
 static DEVICE_ATTR_RW(placement_id);
 
-static ssize_t gpu_instance_id_show(struct device *dev, struct device_attribute *attribute, char *buf)
+static ssize_t gpu_instance_id_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	return -ENXIO; /* MIG is off */
 }
 static DEVICE_ATTR_RO(gpu_instance_id);
 
-static ssize_t vgpu_params_show(struct device *dev, struct device_attribute *attribute, char *buf)
+static ssize_t vgpu_params_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct nvlab_vfio *vfio = function_of(dev)->vfio;
 	ssize_t length;
@@ -140,7 +140,7 @@ static ssize_t vgpu_params_show(struct device *dev, struct device_attribute *att
 	return length;
 }
 
-static ssize_t vgpu_params_store(struct device *dev, struct device_attribute *attribute, const char *buf, size_t count)
+static ssize_t vgpu_params_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
 {
 	struct nvlab_vfio *vfio = function_of(dev)->vfio;
 	int ret;
@@ -160,6 +160,7 @@ static struct attribute *attributes[] = {
 	&dev_attr_vgpu_params.attr,
 	NULL
 };
+
 static const struct attribute_group group = { .name = "nvidia", .attrs = attributes };
 
 int nvlab_show_vendor_files(struct nvlab_function *function)

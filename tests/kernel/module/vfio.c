@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What QEMU opens: a PCI endpoint with a configuration space and nothing else. A guest sees the card, but no BAR to drive it. */
+/* What QEMU opens: a PCI endpoint with a configuration space and no more. A guest sees a card that it cannot drive. */
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/version.h>
@@ -46,7 +46,8 @@ static void close_device(struct vfio_device *vdev)
 	vgpu->held = false;
 	kfree(vgpu->vm_name);
 	kfree(vgpu->vm_uuid);
-	vgpu->vm_name = vgpu->vm_uuid = NULL;
+	vgpu->vm_name = NULL;
+	vgpu->vm_uuid = NULL;
 	mutex_unlock(&nvlab_lock);
 }
 

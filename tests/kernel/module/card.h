@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What never changes of a card: the shape of the tables that tests/kernel/cards.py fills. Nothing is included here,
+ * so that a test can read the tables in a plain program, too.
+ */
+#ifndef NVLAB_CARD_H
+#define NVLAB_CARD_H
+
+#define NVLAB_CONFIG_BYTES 256
+
+enum nvlab_framework { NVLAB_MDEV_PF, NVLAB_MDEV_VF, NVLAB_VENDOR_VFIO };
+
+/* `nvml` is what NVML's line of the type says from its id on. */
+struct nvlab_type {
+	unsigned int id;
+	const char *id_text;
+	const char *name;
+	const char *description;
+	unsigned int fb_mib;
+	unsigned int max;
+	const char *nvml;
+};
+
+/* `fb_mib` is nominal, what the largest type has; `device` the PCI device id of the PF and its VFs. */
+struct nvlab_card {
+	const char *pci;
+	u8 bus;
+	u8 devfn;
+	int node;
+	enum nvlab_framework framework;
+	unsigned int vfs;
+	unsigned int first_vf;
+	u16 device;
+	unsigned int fb_mib;
+	bool placements;
+	const char *information;
+	const char *registry;
+	const char *nvml_before_used;
+	const char *nvml_after_used;
+	const u8 *config;
+	const struct nvlab_type *types;
+	unsigned int nr_types;
+};
+
+#endif
