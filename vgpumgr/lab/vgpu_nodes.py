@@ -96,7 +96,7 @@ def _group(builder: Builder, top: str, vgpu: Vgpu) -> None:
     group = f"/kernel/iommu_groups/{vgpu.group}"
     builder.link(f"{top}/iommu_group", group)
     builder.link(f"{group}/devices/{vgpu.uuid}", top)
-    builder.put(f"{group}/type", constant("unmanaged"))
+    builder.put(f"{group}/type", constant("unknown"))  # no IOMMU stands behind it
 
 
 def build_buses(builder: Builder) -> None:
