@@ -154,7 +154,7 @@ int nvlab_add_buses(void)
 	return ret;
 }
 
-/* VFs go first, outside the rescan lock: that may wait for a second and more, and no other PCI bus is to wait with it. */
+/* VFs go first, outside the rescan lock: it takes a second or more, and no other PCI bus is to wait with it. */
 static void disable_vfs(struct nvlab_gpu *gpu)
 {
 	struct pci_dev *pf = pci_get_slot(gpu->bus, gpu->card->devfn);
