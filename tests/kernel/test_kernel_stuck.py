@@ -57,10 +57,11 @@ def test_a_removal_that_sleeps_stalls_nobody_and_its_gpu_takes_no_write_until_it
         assert time.monotonic() - began < 60
         (finding,) = [one for one in vgpumgr(vm, "list", "-o", "json").document["findings"] if one["kind"] == "stuck"]
         pid = finding["text"].partition("(pid ")[2].partition(" ")[0]
-        state, sleeps_in = vm.must(_STATE.format(pid)).split()
+        # It sleeps so that a signal wakes it (S), and once one has come so that none does (D): vfio_unregister_group_dev.
+        vm.must("kill -KILL", pid)
+        state, sleeps_in = vm.must("sleep 1;", _STATE.format(pid)).split()
         assert state.startswith("D")
         assert sleeps_in.startswith("vfio_unregister")
-        vm.ssh("kill -KILL", pid)
         # The device is gone from /sys, and its place is not free: both are the kernel's.
         assert seen.hardware(vm) == {}
         before = seen.kept(vm)

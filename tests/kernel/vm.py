@@ -34,6 +34,8 @@ HOST = "kvm01"
 _READY = "HOST-VM-READY"
 _BOOT_S = 240.0
 _COMMAND_S = 240.0
+_LOGIN_S = 60.0
+_CONTROL = "ssh"  # the master's socket
 _MEMORY_MIB = 1536
 _PROCESSORS = 2
 _LOG_LINES = 30
@@ -65,13 +67,17 @@ rm -rf /var/lib/vgpumgr
 
 @dataclass(slots=True, kw_only=True)
 class Vm:
-    """A host VM that is up. `folder` holds its keys, its serial log and the inventory that names it."""
+    """A host VM that is up. `folder` holds its keys, its serial log and the inventory that names it.
+
+    The tests' own commands share one SSH connection, the master: a login costs an emulated processor more than they do.
+    """
 
     name: str
     folder: Path
     port: int
     process: subprocess.Popen[bytes]
     environment: dict[str, str] = field(default_factory=dict)
+    master: subprocess.Popen[bytes] | None = None
 
     # on the host
 
@@ -137,16 +143,38 @@ class Vm:
             )
             assert time.monotonic() < until, f"{self.name}: not ready within {_BOOT_S:.0f} s\n{self._tail()}"
             time.sleep(0.1)
+        self.connect()
+
+    def connect(self) -> None:
+        """Log in once, for all commands to come."""
+        argv = ["ssh", "-M", "-N", *self.ssh_command()[1:]]
+        self.master = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until = time.monotonic() + _LOGIN_S
+        while not (self.folder / _CONTROL).exists():
+            assert self.master.poll() is None, f"{self.name}: ssh ended with {self.master.returncode}"
+            assert time.monotonic() < until, f"{self.name}: no login within {_LOGIN_S:.0f} s"
+            time.sleep(0.05)
+
+    def disconnect(self) -> None:
+        """End the shared connection by its pid, and with it what the tests still run on the host."""
+        if self.master is not None:
+            self.master.kill()
+            self.master.wait()
+            self.master = None
+        (self.folder / _CONTROL).unlink(missing_ok=True)
 
     def power_cycle(self) -> None:
         """Pull the plug and boot again: what was not on the disk is lost. Returns when the host can be used."""
         before = self.boots()
-        # The session ends with the machine, in whatever way.
-        self.ssh("sync; echo 1 >/proc/sys/kernel/sysrq; sleep 0.2; echo b >/proc/sysrq-trigger", timeout=_BOOT_S)
+        self.must("sync; echo 1 >/proc/sys/kernel/sysrq; (sleep 1; echo b >/proc/sysrq-trigger) >/dev/null 2>&1 &")
+        self.disconnect()
         self.wait_ready(before + 1)
 
     def end(self) -> None:
         """End QEMU by its pid; its disk was a snapshot and is gone with it."""
+        self.disconnect()
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
@@ -181,20 +209,17 @@ def _start(image: Image, folder: Path, port: int) -> subprocess.Popen[bytes]:
     log.touch()
     given = {"authorized_key": folder / "authorized_key", "host_key": folder / "host_key"}
     append = f"root=/dev/vda rw {_KERNEL_OPTIONS} systemd.machine_id={uuid.uuid4().hex}"
-    return subprocess.Popen(
-        [
-            *(_QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "q35"),
-            *("-smp", str(_PROCESSORS), "-m", str(_MEMORY_MIB), "-nodefaults", "-display", "none"),
-            *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", append),
-            *("-drive", f"file={_option(image.disk)},format=raw,if=virtio,snapshot=on,cache=unsafe"),
-            *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:{ADDRESS}:{port}-:22"),
-            *("-device", "virtio-net-pci,netdev=net", "-serial", f"file:{log}"),
-            *(word for name, file in given.items() for word in _fw_cfg(name, file)),
-        ],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=(folder / "qemu.log").open("wb"),
-    )
+    argv = [
+        *(_QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "q35"),
+        *("-smp", str(_PROCESSORS), "-m", str(_MEMORY_MIB), "-nodefaults", "-display", "none"),
+        *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", append),
+        *("-drive", f"file={_option(image.disk)},format=raw,if=virtio,snapshot=on,cache=unsafe"),
+        *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:{ADDRESS}:{port}-:22"),
+        *("-device", "virtio-net-pci,netdev=net", "-serial", f"file:{log}"),
+        *(word for name, file in given.items() for word in _fw_cfg(name, file)),
+    ]
+    with (folder / "qemu.log").open("wb") as errors:
+        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
 
 
 def _fw_cfg(name: str, file: Path) -> tuple[str, str]:
@@ -210,7 +235,7 @@ def _ssh_options(folder: Path) -> str:
     words: Sequence[str] = (
         *("-F", "/dev/null", "-i", str(folder / "key"), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"),
         *("-o", "StrictHostKeyChecking=yes", "-o", f"UserKnownHostsFile={folder / 'known_hosts'}"),
-        *("-o", "LogLevel=ERROR"),
+        *("-o", "LogLevel=ERROR", "-o", f"ControlPath={folder / _CONTROL}"),
     )
     return shlex.join(words)
 
