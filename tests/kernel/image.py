@@ -65,21 +65,20 @@ def build(release: Release, *, cache: Path = CACHE) -> Image:
 
 
 def _root(release: Release, cache: Path) -> Path:
-    extra = HERE / "guest" / "initramfs"
-    key = _hash(_contents(extra), [release.suite, _MIRROR, *release.packages])
+    key = _hash([release.suite, _MIRROR, *release.packages])
     place = cache / f"root-{release.suite}-{key}"
     if place.exists():
         return place
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         made = Path(folder) / "root"
-        hook = f'cp -a --no-preserve=ownership "{extra}/." "$1/"'
         _run(
             [
                 *("mmdebstrap", "--variant=apt", f"--keyring={_KEYRING}", f"--include={','.join(release.packages)}"),
                 # No package is asked where it comes from a second time, and dpkg need not fsync what is thrown away.
                 *("--aptopt=Acquire::Retries 3", "--dpkgopt=force-unsafe-io", "--dpkgopt=force-confold"),
-                *(f"--essential-hook={hook}", release.suite, str(made), _MIRROR),
-            ]
+                *(release.suite, str(made), _MIRROR),
+            ],
+            INITRD="No",  # the kernel package's own word: guest/install.sh makes a smaller one
         )
         made.rename(place)
     _forget_others(place)
@@ -105,7 +104,8 @@ def _fill(top: Path, cache: Path) -> None:
     source = top / "usr/src/host-vm"
     shutil.copytree(HERE / "module", source / "module", ignore=shutil.ignore_patterns("*.o", "*.ko", ".*", "*.mod*"))
     (source / "module/cards.h").write_text(header(hardware()), encoding="utf-8")
-    shutil.copy(HERE / "guest/install.sh", source / "install.sh")
+    for name in ("install.sh", "initramfs-init"):
+        shutil.copy(HERE / "guest" / name, source / name)
     (top / "usr/lib/nvidia").mkdir(parents=True)
     shutil.copy(HERE / "guest/sriov-manage", top / "usr/lib/nvidia/sriov-manage")
     library = build_nvml(cache)
@@ -160,8 +160,8 @@ def _hash(*parts: Iterable[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _run(argv: list[str]) -> None:
-    environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+def _run(argv: list[str], **variables: str) -> None:
+    environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", **variables}
     done = subprocess.run(
         argv,
         check=False,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 _PACKAGES = (
     # what boots, and what a KVM host has
-    *("linux-image-amd64", "initramfs-tools", "lz4", "systemd-sysv", "udev", "dbus", "kmod", "iproute2", "pciutils"),
+    *("linux-image-amd64", "busybox-static", "systemd-sysv", "udev", "dbus", "kmod", "iproute2", "pciutils"),
     *(
         "openssh-server",
         "python3",
