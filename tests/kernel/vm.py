@@ -42,7 +42,7 @@ _LOG_LINES = 30
 _QEMU = "qemu-system-x86_64"
 # Nothing is loaded that the emulated machine has and no test uses.
 _KERNEL_OPTIONS = (
-    "quiet console=ttyS0 panic=-1 audit=0 mitigations=off "
+    "quiet console=ttyS0 panic=-1 audit=0 mitigations=off net.ifnames=0 "
     "modprobe.blacklist=kvm_amd,kvm_intel,pcspkr,psmouse,iTCO_wdt,lpc_ich,i2c_i801,ahci,evdev,serio_raw,ip_tables"
 )
 
