@@ -48,7 +48,7 @@ def test_a_q35_guest_takes_one_mdev_while_it_runs_and_has_no_port_for_the_second
     for guest in ("vm01", "vm02"):
         vgpumgr(vm, "attach", guest, "--profile", cases.PF.profile)
     first, second = (row["uuid"] for row in vgpus(vm))
-    vm.must("virsh start", _GUEST)
+    vm.start_guest(_GUEST)
     assert plug(vm, first, "attach").returncode == 0
     buses = live_addresses(vm)
     assert list(buses) == [first]
@@ -69,7 +69,7 @@ def test_a_live_detach_returns_while_a_guest_that_does_not_answer_still_has_the_
     """The guest has no operating system, so nobody there acknowledges the unplug."""
     vgpumgr(vm, "attach", "vm01", "--profile", cases.PF.profile)
     (row,) = vgpus(vm)
-    vm.must("virsh start", _GUEST)
+    vm.start_guest(_GUEST)
     assert plug(vm, row["uuid"], "attach").returncode == 0
     group = seen.group(vm, row["uuid"])
     began = time.monotonic()

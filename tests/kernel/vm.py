@@ -35,6 +35,7 @@ _READY = "HOST-VM-READY"
 _BOOT_S = 240.0
 _COMMAND_S = 240.0
 _LOGIN_S = 60.0
+_PATIENCE_S = "120"  # an emulated host on a busy machine is slow to answer; the program's own default is for real ones
 _CONTROL = "ssh"  # the master's socket
 _MEMORY_MIB = 1536
 _PROCESSORS = 2
@@ -47,19 +48,22 @@ _KERNEL_OPTIONS = (
 )
 
 # libvirt has no call that takes our claim and devices out at once: definitions are made anew from the files of the boot.
-_RESET = """set -eu
+_RESET = r"""set -eu
 for parameter in /sys/module/nvidia/parameters/*; do
-  default=/run/host-vm/parameters/$(basename "$parameter")
-  [ "$(cat "$parameter")" = "$(cat "$default")" ] || cat "$default" >"$parameter"
+  default=$(</run/host-vm/parameters/${parameter##*/})
+  [ "$(<$parameter)" = "$default" ] || echo "$default" >$parameter
 done
 {
-  virsh -q list --name | sed 's/^./destroy &/'
-  virsh -q list --all --name | sed 's/^./undefine --managed-save --snapshots-metadata &/'
-  printf 'define %s\\n' /usr/local/share/host-vm/vms/*.xml
+  for pid in /run/libvirt/qemu/*.pid; do name=${pid##*/}; [ ! -e "$pid" ] || echo "destroy ${name%.pid}"; done
+  for file in /etc/libvirt/qemu/*.xml; do
+    name=${file##*/}; name=${name%.xml}
+    [ ! -e "$file" ] || echo "undefine $name --managed-save --snapshots-metadata"
+  done
+  printf 'define %s\n' /usr/local/share/host-vm/vms/*.xml
 } | virsh -q >/dev/null
 for mdev in /sys/bus/mdev/devices/*; do [ ! -e "$mdev" ] || echo 1 >"$mdev/remove"; done
 for current in /sys/bus/pci/devices/*/nvidia/current_vgpu_type; do
-  [ ! -e "$current" ] || [ "$(cat "$current")" = 0 ] || echo 0 >"$current"
+  [ ! -e "$current" ] || [ "$(<$current)" = 0 ] || echo 0 >"$current"
 done
 rm -rf /var/lib/vgpumgr
 """
@@ -101,6 +105,14 @@ class Vm:
         """Set a parameter of the driver module: what only NVIDIA's closed driver decides."""
         self.must(f"echo {shlex.quote(str(value))} >/sys/module/nvidia/parameters/{name}")
 
+    def start_guest(self, guest: str) -> None:
+        """Start a VM of this host, and stop its processor once it runs: emulated twice over, its BIOS would take the host
+        half a minute. Its QEMU has everything open all the same.
+        """
+        assert self.must(f"virsh -q start {guest} && virsh -q domstate {guest} && virsh -q suspend {guest}").split()[
+            -1:
+        ] == ["running"]
+
     def versions(self) -> str:
         """Kernel, libvirt and QEMU, in one line."""
         text = self.must("uname -r; virsh -q version --daemon; mdevctl --version; systemctl is-active apparmor || true")
@@ -122,7 +134,7 @@ class Vm:
 
     def start(self, *arguments: str, text: str | None = None) -> Controller:
         """Start `vgpumgr ARGUMENTS` and do not wait for it."""
-        return zygote().start(*arguments, env=self.environment, text=text or "")
+        return zygote().start("--timeout", _PATIENCE_S, *arguments, env=self.environment, text=text or "")
 
     # its life
 
