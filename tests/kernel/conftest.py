@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.kernel import image
 from tests.kernel.marks import parameters
-from tests.kernel.release import DEBIAN13_MODULAR, RELEASES, Release
+from tests.kernel.release import ALL, DEBIAN13_MODULAR, RELEASES
 from tests.kernel.vm import Vm, booted
 
 if TYPE_CHECKING:
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 _VERSIONS = "host-vm"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup` all tests of one release run in one process, so that each boots once.
+class ByRelease(LoadScopeScheduling):
+    """All tests of one release run in one process, so that each host VM boots once."""
 
-    Marks of a fixture's parameters come too late for xdist (3.8), which reads them in this same hook.
-    """
-    for item in items:
-        callspec = getattr(item, "callspec", None)
-        for value in callspec.params.values() if callspec else ():
-            if isinstance(value, Release):
-                item.add_marker(pytest.mark.xdist_group(value.name))
+    def _split_scope(self, nodeid: str) -> str:
+        names = sorted((release.name for release in ALL if release.name in nodeid), key=len)
+        return names[-1] if names else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    """xdist's documented place for a scheduler of one's own."""
+    return ByRelease(config, log)
 
 
 @pytest.fixture(scope="session", params=parameters(*RELEASES))

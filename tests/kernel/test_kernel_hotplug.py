@@ -5,7 +5,6 @@ vgpumgr changes definitions only; these are the facts that a `--live` would have
 
 from __future__ import annotations
 
-import time
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
@@ -43,17 +42,21 @@ def live_addresses(vm: Vm) -> dict[str, str]:
     return found
 
 
-def test_a_q35_guest_takes_one_mdev_while_it_runs_and_has_no_port_for_the_second(vm: Vm) -> None:
-    """The vGPUs of two VMs that are off are plugged into a third by hand: libvirt knows no claims, and minds nothing."""
+def test_a_q35_guest_takes_one_mdev_while_it_runs_and_keeps_it_after_an_unplug_that_it_does_not_answer(vm: Vm) -> None:
+    """The vGPUs of two VMs that are off are plugged into a third by hand: libvirt knows no claims, and minds nothing.
+
+    The second finds no port. The guest has no operating system, so nobody there acknowledges an unplug.
+    """
     for guest in ("vm01", "vm02"):
         vgpumgr(vm, "attach", guest, "--profile", cases.PF.profile)
     first, second = (row["uuid"] for row in vgpus(vm))
+    group = seen.group(vm, first)
     vm.start_guest(_GUEST)
     assert plug(vm, first, "attach").returncode == 0
     buses = live_addresses(vm)
     assert list(buses) == [first]
     assert int(buses[first], 0) > 0
-    assert seen.group(vm, first) in seen.open_vfio(vm, _GUEST)
+    assert group in seen.open_vfio(vm, _GUEST)
     refused = plug(vm, second, "attach")
     assert refused.returncode != 0
     assert "No more available PCI slots" in refused.stderr
@@ -61,23 +64,8 @@ def test_a_q35_guest_takes_one_mdev_while_it_runs_and_has_no_port_for_the_second
     rows = {row["uuid"]: row for row in vgpus(vm)}
     assert (rows[first]["state"], rows[second]["state"]) == ("in_use", "bound")
     assert rows[first]["holder"] == _GUEST
-    vgpumgr(vm, "detach", "vm01", "--yes", code=5)
-    assert set(seen.hardware(vm)) == {first, second}
-
-
-def test_a_live_detach_returns_while_a_guest_that_does_not_answer_still_has_the_device(vm: Vm) -> None:
-    """The guest has no operating system, so nobody there acknowledges the unplug."""
-    vgpumgr(vm, "attach", "vm01", "--profile", cases.PF.profile)
-    (row,) = vgpus(vm)
-    vm.start_guest(_GUEST)
-    assert plug(vm, row["uuid"], "attach").returncode == 0
-    group = seen.group(vm, row["uuid"])
-    began = time.monotonic()
-    assert plug(vm, row["uuid"], "detach").returncode == 0
-    assert time.monotonic() - began < 60
-    assert list(live_addresses(vm)) == [row["uuid"]]
+    assert plug(vm, first, "detach").returncode == 0
+    assert list(live_addresses(vm)) == [first]
     assert group in seen.open_vfio(vm, _GUEST)
     vgpumgr(vm, "detach", "vm01", "--yes", code=5)
-    vm.must("virsh destroy", _GUEST)
-    vgpumgr(vm, "detach", "vm01", "--yes")
-    assert seen.hardware(vm) == {}
+    assert set(seen.hardware(vm)) == {first, second}

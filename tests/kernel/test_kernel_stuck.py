@@ -12,6 +12,8 @@ import pytest
 
 from tests.acceptance.command import vgpumgr, vgpus
 from tests.kernel import cases, seen
+from tests.kernel.marks import on
+from tests.kernel.release import DEBIAN13
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +81,7 @@ def test_a_removal_that_sleeps_stalls_nobody_and_its_gpu_takes_no_write_until_it
     assert not [one for one in vgpumgr(vm, "list", "-o", "json").document["findings"] if one["kind"] == "stuck"]
 
 
+@on(DEBIAN13)
 def test_a_create_that_the_driver_keeps_is_on_record_and_is_finished_when_it_returns(vm: Vm) -> None:
     case = cases.PF
     vm.parameter("slow_ms", 25000)
