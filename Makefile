@@ -43,7 +43,7 @@ test-collection: install
 # of Debian packages and kept in .cache/kernel; needs root. Each release's tests run in a process of their own, beside each other.
 test-kernel: install
 	$(PY) -m tests.kernel.image
-	$(VENV)/bin/pytest tests/kernel -m kernel -n 2 --dist loadscope --durations=10 $(PYTEST_ARGS)
+	$(VENV)/bin/pytest tests/kernel -m kernel -n 2 --dist loadscope -o timeout=900 --durations=10 $(PYTEST_ARGS)
 
 # docs/cli.md from the commands' own texts; a test fails where it is not what they say.
 docs: install

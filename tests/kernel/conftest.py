@@ -15,6 +15,8 @@ from tests.kernel.vm import Vm, booted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from xdist.remote import Producer
+
 _VERSIONS = "host-vm"
 
 
@@ -26,7 +28,7 @@ class ByRelease(LoadScopeScheduling):
         return names[-1] if names else nodeid
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """xdist's documented place for a scheduler of one's own."""
     return ByRelease(config, log)
 

@@ -33,8 +33,11 @@ def hardware(vm: Vm) -> dict[str, tuple[str, int]]:
 
 
 def kept(vm: Vm) -> str:
-    """All that a host has of vGPUs and VMs, as one text to compare: /sys, the ledger, every definition, what runs."""
-    return vm.must("bash -s", text=_KEPT)
+    """All that a host has of vGPUs and VMs, as one text to compare: /sys, the ledger, every definition, what runs.
+
+    Without its indentation: libvirt 9.0 indents a claim anew when a start fails.
+    """
+    return "\n".join(line.strip() for line in vm.must("bash -s", text=_KEPT).splitlines())
 
 
 def definition(vm: Vm, guest: str) -> str:

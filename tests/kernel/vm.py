@@ -115,8 +115,9 @@ class Vm:
 
     def versions(self) -> str:
         """Kernel, libvirt and QEMU, in one line."""
-        text = self.must("uname -r; virsh -q version --daemon; mdevctl --version; systemctl is-active apparmor || true")
-        return " · ".join(line.strip() for line in text.splitlines() if line.strip())
+        kernel, *words = self.must("uname -r; virsh -q version --daemon | grep Running; mdevctl --version").splitlines()
+        hypervisor, daemon, mdevctl = (line.rpartition(":")[2].strip() for line in words if line.strip())
+        return f"uname -r {kernel} · libvirt {daemon} · {hypervisor} · {mdevctl}"
 
     def reset(self) -> None:
         """Every guest off, every vGPU away, no ledger, claim or module parameter left of a test."""
