@@ -117,6 +117,9 @@ def _free_by_hand(fleet: Fleet, host: str) -> None:
     machine.show()
     for uuid, domain in now.domains.items():
         own = {promises.device_name(machine, entry) for entry in now.entries if entry.vm == uuid}
-        stray = [device for device in domain.inactive if (device.uuid or device.pci) not in own]
-        if stray and (domain.claims is None or not domain.claims.claims):
+        claims = domain.claims.claims if domain.claims else ()
+        # What a copy's claims name, its detach takes out.
+        named = {claim.binding.uuid or claim.binding.parent for claim in claims} if domain.copied else set()
+        stray = [device for device in domain.inactive if (device.uuid or device.pci) not in own | named]
+        if stray and (domain.copied or not claims):
             machine.libvirt.redefine(machine.libvirt.vms[uuid], metadata=False, hostdevs=True)
