@@ -114,7 +114,7 @@ def truth(lab: Lab) -> dict[str, dict[str, Any]]:
 def test_usage_is_the_simulated_truth_under_each_policy(site: Site, policy: Policy) -> None:
     """Shares within 2 points, framebuffer to the byte, one of more than 4 GiB too; a VM that is off is null throughout."""
     load_all(site.lab, policy)
-    site.run("collect", "kvm01", "--every", "1s", "--for", "4s", "-q")
+    site.run("collect", "kvm01", "--every", "1s", "--for", "8s", "-q")
     found = site.usage()
     for vm, gets in truth(site.lab).items():
         row = found[vm]
