@@ -146,11 +146,6 @@ class Zygote:
         """What controllers of that host's VMs left in their temporary folders."""
         return sorted(str(path) for path in self._folder.glob(f"{host}/*/tmp/*"))
 
-    def sweep(self) -> None:
-        """Forget the litter of processes that were killed at any moment."""
-        for folder in self._folder.glob("*/*/tmp"):
-            shutil.rmtree(folder)
-
     @property
     def running(self) -> list[Controller]:
         with self._change:

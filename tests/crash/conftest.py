@@ -37,5 +37,4 @@ def rig(whole_rig: Rig) -> Rig:
     with ThreadPoolExecutor(len(HOSTS)) as pool:
         list(pool.map(whole_rig.wipe, whole_rig.used))
     whole_rig.used.clear()
-    whole_rig.zygote.sweep()
     return whole_rig

@@ -321,11 +321,16 @@ def test_several_threads_may_ask_at_once(sshd: Sshd) -> None:
 
 
 @pytest.mark.usefixtures("libvirtd")
-def test_nothing_is_left_of_a_link_neither_threads_nor_files(sshd: Sshd) -> None:
+def test_nothing_is_left_of_a_link_neither_threads_nor_files(
+    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     before = set(threading.enumerate())
     with connection.connect(sshd.endpoint) as link:
         link.hypervisor().version()
-        assert not list(Path(tempfile.gettempdir()).glob("vgpumgr-*/s"))  # gone once libvirt has connected
+        assert not list(temporary.iterdir())
         link.program.lock(by="me", wait_s=1)
     wait_for(lambda: set(threading.enumerate()) <= before, 5, lambda: str(threading.enumerate()))
 

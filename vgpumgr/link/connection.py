@@ -10,7 +10,7 @@ from vgpumgr.link import ssh
 from vgpumgr.link.deadlines import Bounded, Deadlines, humanize
 from vgpumgr.link.hypervisor import Hypervisor
 from vgpumgr.link.program import Program
-from vgpumgr.link.tunnel import STAGE, SocketFolder
+from vgpumgr.link.tunnel import STAGE
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -29,7 +29,6 @@ class HostLink:
         program: Program,
         opening: Bounded[Hypervisor] | None,
         *,
-        folder: SocketFolder,
         libvirt_s: float,
     ) -> None:
         self.host = connection.endpoint.host
@@ -37,7 +36,6 @@ class HostLink:
         self.program = program
         self._connection = connection
         self._opening = opening
-        self._folder = folder
         self._libvirt_s = libvirt_s
 
     def hypervisor(self) -> Hypervisor:
@@ -52,7 +50,7 @@ class HostLink:
     def close(self) -> None:
         """End the program's session, libvirt, the connection, in this order; takes a few seconds at most."""
         self.program.close()
-        _close(self._connection, self._opening, self._folder)
+        _close(self._connection, self._opening)
 
     def abort(self) -> None:
         """Cut the connection, whatever runs on it: every call under way, in any thread, fails soon. `close` comes after."""
@@ -72,18 +70,17 @@ def connect(endpoint: Endpoint, *, deadlines: Deadlines | None = None, hyperviso
     limits = deadlines or Deadlines()
     connection = ssh.open_connection(endpoint, limits)
     opening: Bounded[Hypervisor] | None = None
-    folder = SocketFolder()
     try:
         if hypervisor:
-            opening = Bounded(lambda: Hypervisor.open(connection, folder, limits), name="libvirt-open")
+            opening = Bounded(lambda: Hypervisor.open(connection, limits), name="libvirt-open")
         program = Program.start(connection, limits)
     except BaseException:
-        _close(connection, opening, folder)
+        _close(connection, opening)
         raise
-    return HostLink(connection, program, opening, folder=folder, libvirt_s=limits.libvirt)
+    return HostLink(connection, program, opening, libvirt_s=limits.libvirt)
 
 
-def _close(connection: ssh.SshConnection, opening: Bounded[Hypervisor] | None, folder: SocketFolder) -> None:
+def _close(connection: ssh.SshConnection, opening: Bounded[Hypervisor] | None) -> None:
     """Libvirt first, while its tunnel still stands; but one that is still being opened goes with its connection."""
     opened = None if opening is None or not opening.done else _outcome(opening)
     if opened is not None:
@@ -93,7 +90,6 @@ def _close(connection: ssh.SshConnection, opening: Bounded[Hypervisor] | None, f
         late = _outcome(opening)
         if late is not None:
             late.close()
-    folder.remove()
 
 
 def _outcome(opening: Bounded[Hypervisor]) -> Hypervisor | None:

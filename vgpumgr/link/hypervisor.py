@@ -19,7 +19,7 @@ from vgpumgr.core.domains import DomainDocuments, SavedDocuments
 from vgpumgr.core.names import VmName, VmUuid
 from vgpumgr.errors import HostDeadline, HypervisorError, Unreachable
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize
-from vgpumgr.link.tunnel import STAGE, SocketFolder, Tunnel
+from vgpumgr.link.tunnel import STAGE, Tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,10 +59,10 @@ class Hypervisor:
         self._change = threading.Condition()
 
     @classmethod
-    def open(cls, ssh: SshConnection, folder: SocketFolder, deadlines: Deadlines) -> Hypervisor:
-        """Open libvirt over that SSH connection, by a socket in the folder. Unreachable(stage=libvirt) says why not."""
+    def open(cls, ssh: SshConnection, deadlines: Deadlines) -> Hypervisor:
+        """Open libvirt over that SSH connection. Unreachable(stage=libvirt) says why not."""
         host = ssh.endpoint.host
-        tunnel = Tunnel(ssh, folder, timeout_s=deadlines.libvirt)
+        tunnel = Tunnel(ssh, timeout_s=deadlines.libvirt)
         try:
             opened = _run(host, tunnel, lambda: _open(tunnel.path), Deadline(deadlines.libvirt), "open")
         except HypervisorError as error:

@@ -4,18 +4,20 @@ libvirt's client cannot be interrupted and knows no deadline. Because the socket
 in both directions and every blocked libvirt call raises at once. A close alone would not do that: libvirt would hang for
 ever. So every end of the pump is a shutdown, and one more stands ready for an interpreter that exits without closing.
 
-The socket's path exists only until libvirt has connected to it: nothing is left in /tmp, not even by SIGKILL later.
+The socket has a name of the kernel's own (unix(7), abstract), and no file: nothing of it is left in /tmp, whenever this
+process is killed. Such a name has no permissions, and /proc/net/unix shows it to everybody on this machine; so only a
+connection that this very process has made is accepted (SO_PEERCRED), and whoever else connects is hung up on.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import shutil
+import os
+import secrets
 import socket
-import tempfile
+import struct
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpumgr.errors import HostError
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
 
 HELPER = "virt-ssh-helper qemu:///system"
 _NOT_FOUND = 127
-_PATH_LIMIT = 100  # sun_path has 108 bytes
+_SUN_PATH = 108  # bytes; libvirt takes all of them for the name, so ours is filled up with zeros
+_UCRED = struct.Struct("iII")  # pid, uid, gid
+_BACKLOG = 64  # who else connects must not keep libvirt out
+_LEAST_S = 0.001  # 0 would not wait, and not time out either
 _CHUNK = 65536
 STAGE = "libvirt"
 
@@ -40,15 +45,15 @@ class _Open:
     """
 
     def __init__(self) -> None:
-        self._all: set[SocketFolder | Tunnel] = set()
+        self._all: set[Tunnel] = set()
         self._turn = threading.Lock()
         atexit.register(self._remove_all)
 
-    def add(self, one: SocketFolder | Tunnel) -> None:
+    def add(self, one: Tunnel) -> None:
         with self._turn:
             self._all.add(one)
 
-    def discard(self, one: SocketFolder | Tunnel) -> bool:
+    def discard(self, one: Tunnel) -> bool:
         """Whether it was there: then it is the caller's to end."""
         with self._turn:
             was = one in self._all
@@ -65,30 +70,10 @@ class _Open:
 _open_now = _Open()
 
 
-class SocketFolder:
-    """A 0700 directory for one socket, whose path leaves room for the socket's name.
-
-    Whoever opens and closes the link makes and removes it. The tunnel's thread must not: on a busy machine it may come to
-    make it when the program is already ending, and it would stay.
-    """
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="vgpumgr-"))
-        if len(str(self.path)) > _PATH_LIMIT:
-            self.path.rmdir()
-            self.path = Path(tempfile.mkdtemp(prefix="vgpumgr-", dir="/tmp"))
-        _open_now.add(self)
-
-    def remove(self) -> None:
-        """It and what is in it; again does nothing."""
-        if _open_now.discard(self):
-            shutil.rmtree(self.path, ignore_errors=True)
-
-
 class Tunnel:
-    """One libvirt connection's way to the host. `path` is where libvirt's client is to connect, once."""
+    """One libvirt connection's way to the host. `path` is where libvirt's client is to connect, once, from this process."""
 
-    def __init__(self, connection: SshConnection, folder: SocketFolder, *, timeout_s: float) -> None:
+    def __init__(self, connection: SshConnection, *, timeout_s: float) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
         self._said = ""
@@ -96,15 +81,14 @@ class Tunnel:
         self._state = threading.Lock()
         self._command: RemoteCommand | None = None
         self._replay: bytearray | None = bytearray()  # what libvirt sent while the far end may still be changed
-        self._folder = folder
-        self.path = str(folder.path / "s")
+        name = f"vgpumgr-{secrets.token_hex(16)}"
+        self.path = f"@{name}"  # libvirt's spelling (virNetSocketNewConnectUNIX)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._listener.bind(self.path)
-            self._listener.listen(1)
+            self._listener.bind(b"\0" + name.encode("ascii").ljust(_SUN_PATH - 1, b"\0"))
+            self._listener.listen(_BACKLOG)
         except BaseException:
             self._listener.close()
-            folder.remove()
             raise
         self._sockets = [self._listener]
         _open_now.add(self)
@@ -147,19 +131,21 @@ class Tunnel:
             self.remove()
 
     def remove(self) -> None:
-        """Give the sockets back, and their folder; again does nothing."""
+        """Give the sockets back; again does nothing."""
         if _open_now.discard(self):
             for one in tuple(self._sockets):
                 _shut(one)
                 one.close()
-            self._folder.remove()
 
     def _accept(self) -> socket.socket:
-        self._listener.settimeout(self._timeout_s)
-        try:
+        until = Deadline(self._timeout_s)
+        while True:
+            self._listener.settimeout(max(_LEAST_S, until.remaining()))
             ours, _ = self._listener.accept()
-        finally:
-            self._folder.remove()
+            if _peer(ours) == os.getpid():
+                break
+            ours.close()
+        self._listener.close()  # and its name is gone
         with self._state:
             self._sockets.append(ours)
         if self._ended.is_set():
@@ -205,6 +191,12 @@ class Tunnel:
             self._replay = None
             self._command = command
         return command
+
+
+def _peer(one: socket.socket) -> int:
+    """The process that connected, as the kernel knows it; 0 where it cannot be seen from our pid namespace."""
+    pid: int = _UCRED.unpack(one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
+    return pid
 
 
 def _shut(one: socket.socket) -> None:
