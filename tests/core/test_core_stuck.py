@@ -202,7 +202,8 @@ def test_the_finding_says_what_where_since_when_and_whom_to_stop() -> None:
         "stop VM vm01 (pid 42)",
     ):
         assert word in text
-    assert text.endswith("the write returns then; or reboot kvm01")
+    assert "that vGPU has been dead since the write began" in text
+    assert "start no vGPU VM on kvm01 before its nvidia driver is loaded again or it is rebooted" in text
     assert "vm02" not in text
     assert "stop qemu (pid 42)" in told(holding(view, ("/dev/vfio/77", 42, None)))
     assert "no process is seen" in told(view)

@@ -101,11 +101,16 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.core import stuck
+    from vgpumgr.core import lost, stuck
 
     fleet = report.discover_fleet(build_context(settings), hosts)
     rows = [_gpu_row(view, gpu) for view in fleet.views for gpu in view.snapshot.gpus]
-    findings = [finding for view in fleet.views for finding in stuck.findings(view.snapshot)]
+    findings = [
+        finding
+        for view in fleet.views
+        for part in (stuck.findings, lost.findings, lost.at_stake)
+        for finding in part(view.snapshot)
+    ]
     document = {
         "schema": "vgpumgr.discover/1",
         **_fleet_json(fleet),

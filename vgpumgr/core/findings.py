@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import attaching, changes, claims, detaching, plan, profiles, stuck
+from vgpumgr.core import attaching, changes, claims, detaching, lost, plan, profiles, stuck
 from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding
 from vgpumgr.errors import VgpumgrError
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def of_host(view: HostView) -> tuple[Finding, ...]:
-    """A ledger that cannot be read; writes that do not return; unreadable VMs; copied, moved, reverted, gone, drifted, half-done and lost claims."""
+    """A ledger that cannot be read; writes that do not return; what the driver has lost; unreadable VMs; copied, moved, reverted, gone, drifted, half-done and lost claims."""
     broken = detaching.ledger_broken(view.snapshot)
     if broken is not None:
         # Without the ledger every claim would look gone and every vGPU lost: one cause, one finding.
         text = f"{broken.message}; whose its vGPUs are is not known, and {broken.hint}"
         unreadable = [_unreadable(view, domain) for domain in view.domains if domain.problem or domain.claim_problem]
         return (_finding(view, None, None, "ledger", text), *unreadable)
-    found = list(stuck.findings(view.snapshot))
+    found = [*stuck.findings(view.snapshot), *lost.findings(view.snapshot)]
     for domain in view.domains:
         found += _domain_findings(view, domain)
     for vm in plan.gone_vms(view):

@@ -1,7 +1,8 @@
 """A GPU that a write has not returned from: what it stops, and what a person does about it.
 
 The writer sleeps in the kernel, beyond signals, most often because a VM holds the vGPU that it takes away; what /sys shows of
-that GPU meanwhile is not all there is. So nothing more is written to it, and all else goes on.
+that GPU meanwhile is not all there is. So nothing more is written to it, and all else goes on. That VM's vGPU has been dead
+since the write began, and the driver has lost it (lost.py), whatever ends the write.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import changes
+from vgpumgr.core import changes, lost
 from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
@@ -80,9 +81,8 @@ def _way_out(facts: HostSnapshot, write: StuckWrite) -> str:
         for handle in facts.handles or ()
         if handle.path in write.vfio
     )
-    if holders:
-        return f"stop {', '.join(holders)}, which holds that vGPU: the write returns then; or reboot {facts.host}"
+    who = ", ".join(holders) or f"whoever holds that vGPU ({', '.join(write.vfio)}; no process is seen to have it open)"
     return (
-        f"stop the VM that holds that vGPU ({', '.join(write.vfio)}; no process is seen to have it open): the write returns "
-        f"then; or reboot {facts.host}"
+        f"stop {who}: that vGPU has been dead since the write began, and the write returns once it is let go; then "
+        f"{lost.way_out(facts)}"
     )
