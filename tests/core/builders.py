@@ -164,6 +164,7 @@ def host(*gpus: Gpu, vms: int = 3, libvirt_version: int = NEW_LIBVIRT) -> HostVi
         handles=(),
         active=(),
         ledger=(),
+        ledger_file=True,
         stuck=(),
         modprobe=(),
         module=modprobe.LoadedModule(registry_dwords="", registry_dwords_per_device=""),
@@ -340,6 +341,11 @@ def running(view: HostView, vm: str = "vm01") -> HostView:
     return change_domain(view, vm, lambda found: replace(found, active=True, live=found.inactive))
 
 
+def without_ledger(view: HostView) -> HostView:
+    """The host after its ledger's file was lost."""
+    return replace(view, snapshot=replace(view.snapshot, ledger=(), ledger_file=False, stuck=()))
+
+
 def rebooted(view: HostView) -> HostView:
     """The host after a reboot: no vGPU is there, the ledger and the definitions are."""
     bare = change_gpus(view, lambda item: simulate.with_creatable(_bare(item)))
@@ -445,6 +451,7 @@ def facts_of(facts: HostSnapshot) -> dict[str, object]:
         "handles": _rows(facts.handles, ("path", "pid", "command", "vm_name", "vm_uuid")),
         "active": _rows(facts.active, ("gpu", "vm_uuid", "vm_name", "uuid", "vf")),
         "ledger": _rows(facts.ledger, LEDGER_KEYS),
+        "ledger_file": facts.ledger_file,
         "stuck": None if facts.stuck is None else [_stuck_fact(write) for write in facts.stuck],
         "modprobe": _rows(facts.modprobe, ("path", "text")),
         "module": _row(facts.module, ("registry_dwords", "registry_dwords_per_device")),

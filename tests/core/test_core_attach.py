@@ -501,7 +501,9 @@ def test_a_claim_that_cannot_be_read_is_not_written_over() -> None:
     view = builders.change_domain(builders.host(), "vm01", lambda found: replace(found, claim_problem="KeyError: 'by'"))
     error = refused(view, errors.Unsure)
     assert error.message == "the claim of vm01 cannot be read: KeyError: 'by'"
-    assert error.hint == "look at it: virsh metadata vm01 --uri urn:vgpumgr:domain:1 --config"
+    assert error.hint == (
+        "`virsh metadata vm01 urn:vgpumgr:domain:1 --config` shows it, with --remove takes it out; then attach or detach again"
+    )
 
 
 def test_a_transient_vm_has_no_definition_to_change() -> None:

@@ -139,7 +139,7 @@ def test_a_vgpu_that_a_clone_names_is_not_freed_from_under_it() -> None:
     error = refused(clone(), errors.InUse)
     assert error.message == "A40-4Q on 0000:41:00.4 (vm01 slot vgpu0) is in use"
     assert error.details == ("VM vm02 has it in its definition",)
-    assert error.hint == "shut vm01 down first; nothing in use is ever taken away"
+    assert error.hint == "`vgpumgr detach vm02 --on kvm01` first; nothing in use is ever taken away"
 
 
 def test_a_running_clone_keeps_its_definition() -> None:

@@ -117,9 +117,9 @@ def test_after_a_reboot_it_is_gone(framework: str) -> None:
     view = builders.rebooted(builders.attached(builders.host_of(framework)))
     assert (row(view).state, row(view).origin) == ("gone", "ours")
     assert kinds(view) == ["gone"]
-    lost_ledger = builders.with_snapshot(view, ledger=())
+    lost_ledger = builders.without_ledger(view)
     assert row(lost_ledger).state == "gone"
-    assert kinds(lost_ledger) == ["gone"]
+    assert kinds(lost_ledger) == ["ledger-missing", "gone"]
 
 
 def test_hardware_of_another_type_is_not_ours_any_more() -> None:
@@ -225,7 +225,7 @@ def clone() -> HostView:
 
 def test_a_copy_is_a_finding_and_its_row_claims_nothing() -> None:
     found = findings.of_host(clone())
-    assert [(item.kind, item.vm) for item in found] == [("copied", "vm02")]
+    assert [(item.kind, item.vm) for item in found] == [("copied", "vm02"), ("shared", "vm01")]
     assert found[0].text == (
         f"vm02 carries a copy of the claim of VM {builders.vm_uuid('vm01')}: `vgpumgr detach vm02 --on kvm01` takes it out"
     )

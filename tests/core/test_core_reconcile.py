@@ -177,7 +177,7 @@ def test_a_clone_is_a_finding_and_nothing_is_destroyed() -> None:
     source = builders.find(view, "vm01")
     clone = replace(source, name=VmName("vm01-clone"), uuid=VmUuid(str(uuid_module.uuid4())))
     made = plan(replace(view, domains=(*view.domains, clone)), vm01="4Q")
-    assert kinds(made) == ["copied"]
+    assert kinds(made) == ["copied", "shared"]
     assert made.steps == ()
 
 

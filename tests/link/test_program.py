@@ -39,6 +39,7 @@ SNAPSHOT = {
     "handles": [],
     "active": [],
     "ledger": [],
+    "ledger_file": True,
     "stuck": [],
     "modprobe": [],
     "module": None,

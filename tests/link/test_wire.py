@@ -120,6 +120,7 @@ def make_snapshot() -> dict[str, Any]:
         "handles": None,
         "active": [],
         "ledger": None,
+        "ledger_file": True,
         "stuck": None,
         "modprobe": None,
         "module": None,

@@ -64,6 +64,8 @@ def _line(step: changes.Step, plan: Plan) -> str | None:
             if step.expect == changes.SAME:
                 return f"= vGPU     {_where(step.vgpu)}      made by an attach that did not end"
             return f"+ vGPU     {_where(step.vgpu)}{_placed(plan.placed)}"
+        case changes.EnterVgpu():
+            return f"= vGPU     {_where(step.vgpu)}      is there; entered into the host's ledger"
         case changes.AttachHostdev():
             when = "from the next start on"
             return f"+ hostdev  {_device(step.device)}, {when}"

@@ -14,6 +14,7 @@ from vgpumgr.controller.session import open_session
 from vgpumgr.core import attaching, detaching, gpu_choice, listing, names, placement, profiles, targets
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
+from vgpumgr.core.snapshot import VENDOR_VFIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,10 +138,14 @@ def _change(
 
 
 def _with_evidence(session: Session, view: HostView, found: FoundVm) -> HostView:
-    """What could come back is read only where the VM has something that may be freed: a first attach frees nothing."""
+    """What could come back is read where the VM has something that may be freed, and where a VF may be given.
+
+    A first attach frees nothing; an mdev has a UUID that nothing else ever named.
+    """
     domain = view.domain(found.uuid)
     has_any = bool(view.entries(found.uuid)) or (domain is not None and domain.claims is not None)
-    return session.with_saved(view) if has_any else view
+    gives_vfs = any(gpu.framework == VENDOR_VFIO for gpu in view.snapshot.gpus)
+    return session.with_saved(view) if has_any or gives_vfs else view
 
 
 def _origin(host: HostDeclaration, vm: str, options: AttachOptions, wish: Wish) -> str:

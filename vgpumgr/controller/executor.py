@@ -43,7 +43,7 @@ class Executor:
             case changes.DetachHostdev():
                 self.session.link.program.assert_fresh()
                 self.session.link.hypervisor().detach_device(step.vm, templates.render_hostdev(step.device))
-            case changes.CreateVgpu() | changes.DestroyVgpu() | changes.ParkVgpu():
+            case changes.CreateVgpu() | changes.EnterVgpu() | changes.DestroyVgpu() | changes.ParkVgpu():
                 self.session.link.program.execute(wire_step(step), deadline_s=STEP_DEADLINE_S)
             case changes.SetScheduler():
                 self._set_scheduler(step)
@@ -67,11 +67,11 @@ class Executor:
         self.document = document
 
 
-def wire_step(step: changes.CreateVgpu | changes.DestroyVgpu | changes.ParkVgpu) -> WireStep:
+def wire_step(step: changes.CreateVgpu | changes.EnterVgpu | changes.DestroyVgpu | changes.ParkVgpu) -> WireStep:
     """The step as the host program is told it."""
     vgpu = step.vgpu
     return {
-        "verb": step.verb,
+        "verb": changes.CreateVgpu.verb if isinstance(step, changes.EnterVgpu) else step.verb,
         "vm": vgpu.vm,
         "vm_name": vgpu.vm_name,
         "slot": vgpu.slot,
@@ -85,8 +85,18 @@ def wire_step(step: changes.CreateVgpu | changes.DestroyVgpu | changes.ParkVgpu)
         "type_name": vgpu.type_name,
         "placement_id": None,
         "mig": None,
-        "expect": changes.PRESENT if isinstance(step, changes.ParkVgpu) else step.expect,
+        "expect": _expect(step),
     }
+
+
+def _expect(step: changes.CreateVgpu | changes.EnterVgpu | changes.DestroyVgpu | changes.ParkVgpu) -> str:
+    match step:
+        case changes.EnterVgpu():
+            return changes.SAME
+        case changes.ParkVgpu():
+            return changes.PRESENT
+        case _:
+            return step.expect
 
 
 def _wire_scheduler(step: changes.SetScheduler, expect: Mapping[str, str | None]) -> SchedulerStep:

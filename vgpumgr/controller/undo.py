@@ -97,7 +97,7 @@ def _undo_without_libvirt(executor: Executor, done: list[changes.Step], error: e
 
 def _was_there(step: changes.Step) -> bool:
     """A create that only entered what an earlier run had made: that run's work is not ours to take back."""
-    return isinstance(step, changes.CreateVgpu) and step.expect == changes.SAME
+    return isinstance(step, changes.EnterVgpu) or (isinstance(step, changes.CreateVgpu) and step.expect == changes.SAME)
 
 
 def _is_apart(step: changes.Step) -> bool:

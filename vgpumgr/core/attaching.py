@@ -10,7 +10,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, detaching, domain_xml, placement, profiles, saved, stuck, targets
+from vgpumgr.core import (
+    changes,
+    claims,
+    detaching,
+    domain_xml,
+    ownership,
+    placement,
+    profiles,
+    saved,
+    sharing,
+    stuck,
+    targets,
+)
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding
@@ -35,15 +47,23 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
     _guard_attach(view, domain)
     target, placed, expect = targets.find_target(view, domain, request)
     steps = _attach_steps(view, domain, request, target, expect)
+    entered, left = detaching.entering(view, domain, request.slot, keep=target.generation)
     old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.generation != target.generation]
-    steps += detaching.destroy_steps(view, domain, old)
+    old += [ownership.entry_of(view, step.vgpu) for step in entered]
+    steps = [*entered, *steps, *detaching.destroy_steps(view, domain, old)]
     _guard_snapshots(view, domain, request.slot, old)
     stuck.guard(view.snapshot, steps)
     return plans.Plan(
         vm=domain,
         slot=request.slot,
         steps=tuple(steps),
-        findings=_policy_findings(view, request, placed) + attach_findings(view, domain, request.slot, target),
+        findings=(
+            *ownership.missing_ledger(view),
+            *_policy_findings(view, request, placed),
+            *attach_findings(view, domain, request.slot, target),
+            *left,
+            *sharing.findings_of(view, domain.uuid),
+        ),
         fingerprint=plans.fingerprint(view, domain),
         placed=placed,
         target=target,
@@ -66,7 +86,7 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[changes.Step,
         at=claim.at,
         policy=placement.SPREAD,
     )
-    return _mending(view, domain, request)[1]
+    return _mending(view, domain, request)[2]
 
 
 def plan_mending(view: HostView, request: targets.AttachRequest) -> Plan:
@@ -77,8 +97,8 @@ def plan_mending(view: HostView, request: targets.AttachRequest) -> Plan:
     """
     domain = plans.find_domain(view, request.vm)
     detaching.guard_ledger(view)
-    target, steps = _mending(view, domain, request)
-    if any(not isinstance(step, changes.CreateVgpu) for step in steps):
+    target, placed, steps = _mending(view, domain, request)
+    if any(not isinstance(step, changes.CreateVgpu | changes.EnterVgpu) for step in steps):
         _guard_attach(view, domain)
     return plans.Plan(
         vm=domain,
@@ -86,17 +106,18 @@ def plan_mending(view: HostView, request: targets.AttachRequest) -> Plan:
         steps=steps,
         findings=attach_findings(view, domain, request.slot, target),
         fingerprint=plans.fingerprint(view, domain),
+        placed=placed,
         target=target,
     )
 
 
 def _mending(
     view: HostView, domain: Domain, request: targets.AttachRequest
-) -> tuple[VgpuSpec, tuple[changes.Step, ...]]:
-    target, _, expect = targets.find_target(view, domain, request)
+) -> tuple[VgpuSpec, placement.Placed | None, tuple[changes.Step, ...]]:
+    target, placed, expect = targets.find_target(view, domain, request)
     steps = tuple(_attach_steps(view, domain, request, target, expect))
     stuck.guard(view.snapshot, steps)
-    return target, steps
+    return target, placed, steps
 
 
 def _policy_findings(
@@ -199,16 +220,35 @@ def _attach_steps(
     else:
         assert claim is not None
         current = claim
-    if expect is not None:
+    if expect == changes.ENTER:
+        steps.append(changes.EnterVgpu(host=view.snapshot.host, vgpu=target))
+    elif expect is not None:
         steps.append(changes.CreateVgpu(host=view.snapshot.host, vgpu=target, expect=expect))
     steps += [
         changes.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device) for device in wrong
     ]
     if wanted not in domain.inactive:
+        _guard_shared(view, domain, wanted)
         steps.append(changes.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted))
     if (current.state, current.origin) != (claims.BOUND, bound.origin):
         steps.append(changes.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
     return steps
+
+
+def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) -> None:
+    """A device that another VM's definition, or what it runs with, names is never put into a second definition."""
+    if any(device.same_device(wanted) for device in domain.inactive):
+        return  # it is there, and only its alias changes
+    others = [
+        namer
+        for namer in sharing.all_namers(view)
+        if namer.vm != domain.uuid and namer.can_start and namer.device.same_device(wanted)
+    ]
+    if others:
+        raise errors.ConflictingClaim(
+            f"{wanted.uuid or wanted.pci}, the vGPU of {domain.name}, is in {sharing.in_words(others)}",
+            hint=f"{sharing.ways_out(view.snapshot.host, others)}; then attach again",
+        )
 
 
 def _same_binding(claim: Claim, bound: Claim) -> bool:

@@ -2,6 +2,7 @@
 
 put_claim      write the wish and the binding, pending      ← drop_claim (or the claim that was there before)
 create_vgpu    ledger planned, hardware, ledger made        ← destroy_vgpu
+enter_vgpu     the ledger names what is there already       (stays: it only says what is true)
 attach_hostdev into the inactive XML                        ← detach_hostdev
 bind_claim     the claim is served                          ← put_claim
 leave_claim    a detach has begun                           ← bind_claim
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 EMPTY = "empty"
 SAME = "same"
+ENTER = "enter"  # as SAME, and no entry names it yet: EnterVgpu
 PRESENT = "present"
 ABSENT = "absent"
 
@@ -88,6 +90,16 @@ class CreateVgpu:
     again: bool = False
 
     verb = "create_vgpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnterVgpu:
+    """A vGPU that is there is entered into the ledger as ours; nothing is made, and an undo leaves it there."""
+
+    host: HostName
+    vgpu: VgpuSpec
+
+    verb = "enter_vgpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +174,7 @@ Step = (
     PutClaim
     | DropClaim
     | CreateVgpu
+    | EnterVgpu
     | DestroyVgpu
     | AttachHostdev
     | DetachHostdev
@@ -172,7 +185,7 @@ Step = (
 
 
 def inverse(step: Step) -> Step:
-    """The step that takes this one back."""
+    """The step that takes this one back; of an entry into the ledger, which is never taken back, itself."""
     match step:
         case PutClaim(before=None):
             return DropClaim(vm=step.vm, vm_name=step.vm_name, before=step.claim)
@@ -185,6 +198,8 @@ def inverse(step: Step) -> Step:
             return ParkVgpu(host=step.host, vgpu=step.vgpu)
         case CreateVgpu():
             return DestroyVgpu(host=step.host, vgpu=step.vgpu, expect=PRESENT)
+        case EnterVgpu():
+            return step
         case DestroyVgpu():
             return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY)
         case AttachHostdev():
@@ -218,7 +233,7 @@ def as_json(step: Step) -> dict[str, object]:
             return {"verb": step.verb, "vm": step.vm_name, "slot": step.claim.slot, "inverse": undo}
         case DropClaim():
             return {"verb": step.verb, "vm": step.vm_name, "slot": step.before.slot, "inverse": undo}
-        case CreateVgpu() | DestroyVgpu() | ParkVgpu():
+        case CreateVgpu() | EnterVgpu() | DestroyVgpu() | ParkVgpu():
             vgpu = step.vgpu
             return {
                 "verb": step.verb,

@@ -93,8 +93,10 @@ def read_element(element: ET.Element) -> ClaimDocument:
         for child in element:
             if _local(child.tag) == "claim":
                 document = document.put(_claim(child))
-    except (KeyError, ValueError, BadName) as error:
-        raise UnreadableClaim(f"{type(error).__name__}: {error}") from error
+    except KeyError as error:
+        raise UnreadableClaim(f"{error.args[0]} is missing") from error
+    except (ValueError, BadName) as error:
+        raise UnreadableClaim(str(error)) from error
     return document
 
 
@@ -102,10 +104,10 @@ def _claim(element: ET.Element) -> Claim:
     parts = {_local(child.tag): child for child in element}
     state = element.attrib["state"]
     if state not in (PENDING, BOUND, LEAVING):
-        raise ValueError(f"claim state {state!r}")
+        raise UnreadableClaim(f"its state is {state!r}, which is none of {PENDING}, {BOUND} and {LEAVING}")
     return Claim(
         slot=names.parse_slot(element.attrib["slot"]),
-        generation=int(element.attrib["generation"]),
+        generation=_number(element.attrib["generation"], "generation"),
         origin=element.attrib["from"],
         state=state,
         by=element.attrib["by"],
@@ -121,7 +123,7 @@ def _wish(ask: dict[str, str]) -> profiles.Wish:
     return profiles.Wish(
         profile=profiles.parse_profile(profile) if profile is not None else None,
         mig_profile=ask.get("mig_profile"),
-        gpu_memory_mib=int(memory) if memory is not None else None,
+        gpu_memory_mib=_number(memory, "gpu_memory_mib") if memory is not None else None,
         gpu=ask.get("gpu"),
         fgpu=ask.get("fgpu"),
         series=ask.get("series"),
@@ -161,11 +163,18 @@ def _binding(row: dict[str, str]) -> Binding:
         host=row["host"],
         gpu_uuid=names.parse_gpu_uuid(row["gpu"]),
         parent=names.parse_pci_address(row["parent"]),
-        vf_index=int(vf_index) if vf_index is not None else None,
+        vf_index=_number(vf_index, "vf_index") if vf_index is not None else None,
         type_name=row["type"],
-        type_id=int(row["type_id"]),
+        type_id=_number(row["type_id"], "type_id"),
         uuid=MdevUuid(names.parse_uuid(uuid)) if uuid is not None else None,
     )
+
+
+def _number(text: str, what: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UnreadableClaim(f"{what} is {text[:40]!r}, which is no number") from None
 
 
 def _local(tag: str) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, observed, saved, stuck
+from vgpumgr.core import changes, claims, observed, ownership, saved, sharing, stuck
 from vgpumgr.core import plan as plans
+from vgpumgr.core.commands import command
+from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.core.domain_xml import Domain, Hostdev
     from vgpumgr.core.names import Slot, VmName, VmUuid
-    from vgpumgr.core.observed import Finding, HostView
+    from vgpumgr.core.observed import HostView
     from vgpumgr.core.plan import Plan
     from vgpumgr.core.snapshot import HostSnapshot, LedgerEntry, Vgpu
 
@@ -50,16 +53,53 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
     for slot in request.slots:
         if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
             continue  # nothing of ours; a hostdev that merely has such an alias is its owner's
-        findings += _guard_snapshots(view, domain, slot, request)
-        steps += _free_slot(view, domain, slot, request)
+        entered, left = entering(view, domain, slot, keep=None)
+        findings += [*_guard_snapshots(view, domain, slot, request), *left]
+        steps += [*entered, *_free_slot(view, domain, slot, request, entered)]
     stuck.guard(view.snapshot, steps)
     return plans.Plan(
         vm=domain,
         slot=request.slots[0] if len(request.slots) == 1 else None,
         steps=tuple(steps),
-        findings=tuple(findings),
+        findings=(*ownership.missing_ledger(view), *findings),
         fingerprint=plans.fingerprint(view, domain),
     )
+
+
+def entering(
+    view: HostView, domain: Domain, slot: Slot, *, keep: int | None
+) -> tuple[list[changes.EnterVgpu], list[Finding]]:
+    """What a slot's claim has and the ledger does not name, and is to be freed: entered first, where it is proved.
+
+    What is not proved stays, and is a finding. `keep` is the generation that the slot goes on with.
+    """
+    claim = domain.claim(slot)
+    if claim is None or claim.generation == keep:
+        return [], []
+    found = ownership.standing(view, domain, claim)
+    if found is None or found.spec is None:
+        return [], _nothing_seen(view, domain, claim, found)
+    if found.kind == ownership.PROVED:
+        return [changes.EnterVgpu(host=view.snapshot.host, vgpu=found.spec)], []
+    device = f" (mdev {found.spec.uuid})" if found.spec.uuid is not None else ""
+    text = (
+        f"{found.spec.type_name} on {found.spec.parent}{device} stays: the ledger does not name it, and it is not proved to "
+        f"be the vGPU of {domain.name} slot {slot}: {'; '.join(found.doubts)}"
+    )
+    return [], [Finding(kind="left-behind", host=view.snapshot.host, vm=domain.name, slot=slot, text=text)]
+
+
+def _nothing_seen(
+    view: HostView, domain: Domain, claim: claims.Claim, found: ownership.Standing | None
+) -> list[Finding]:
+    """A claim that nothing is seen of frees no hardware, which is said where it may be there all the same."""
+    if found is None or found.kind != ownership.HIDDEN:
+        return []
+    text = (
+        f"no hardware of {domain.name} slot {claim.slot} is freed: it was on {claim.binding.gpu_uuid}, and the UUID of a "
+        "GPU cannot be read: it may be that one"
+    )
+    return [Finding(kind="left-behind", host=view.snapshot.host, vm=domain.name, slot=claim.slot, text=text)]
 
 
 def _plan_gone(view: HostView, request: DetachRequest, vm: plans.GoneVm) -> Plan:
@@ -95,9 +135,12 @@ def _guard_all_snapshots(
     )
 
 
-def _free_slot(view: HostView, domain: Domain, slot: Slot, request: DetachRequest) -> list[changes.Step]:
+def _free_slot(
+    view: HostView, domain: Domain, slot: Slot, request: DetachRequest, entered: Sequence[changes.EnterVgpu]
+) -> list[changes.Step]:
     claim = domain.claim(slot)
-    destroy = destroy_steps(view, domain, _freed(view, domain, slot))
+    again = tuple(ownership.entry_of(view, step.vgpu) for step in entered)
+    destroy = destroy_steps(view, domain, (*_freed(view, domain, slot), *again))
     _guard_live(domain, slot)
     steps: list[changes.Step] = []
     current = claim
@@ -173,6 +216,25 @@ def _guard_identified(view: HostView, entry: LedgerEntry) -> None:
             f"{', '.join(unnamed)} cannot be read: it may be that one",
             hint=f"vgpumgr discover {view.snapshot.host} says why",
         )
+    astray = ownership.strays_to(view.snapshot, entry)
+    if astray is not None:
+        raise errors.Unsure(
+            f"drift: the ledger has mdev {entry.uuid} of {entry.vm_name} on {entry.parent}, and it is on {astray}",
+            hint="somebody made it there with that UUID (mdevctl?): take it away once nothing uses it, then try again",
+        )
+    guard_boot(view, entry)
+
+
+def guard_boot(view: HostView, entry: LedgerEntry) -> None:
+    """Raises Unsure where what is at an entry's place was made since the host's last boot, and not by us."""
+    if not ownership.is_of_earlier_boot(view.snapshot, entry):
+        return
+    name = entry.uuid if entry.uuid is not None else entry.parent
+    raise errors.Unsure(
+        f"unsure: {entry.type_name} of {entry.vm_name} slot {entry.slot} was made before {view.snapshot.host} booted, and "
+        f"what is on {entry.parent} now was made since, by somebody else",
+        hint=f"`{command('adopt', view.snapshot.host, options=(name,))}` takes it as it is; or free it by hand",
+    )
 
 
 def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry, vgpu: Vgpu | None) -> None:
@@ -193,8 +255,15 @@ def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry,
         raise errors.InUse(
             f"{entry.type_name} on {entry.parent} ({vm.name} slot {entry.slot}) is in use",
             details=held,
-            hint=f"{_way_out(vm)} first; nothing in use is ever taken away",
+            hint=_hint_in_use(view, vm, entry),
         )
+
+
+def _hint_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry) -> str:
+    """Where another VM's document names it, that is what has to change: the VM that lets it go may be off long since."""
+    others = [namer for namer in sharing.namers(view, entry, but=vm.uuid) if namer.can_start]
+    way_out = sharing.ways_out(view.snapshot.host, others) if others else _way_out(vm)
+    return f"{way_out} first; nothing in use is ever taken away"
 
 
 def _way_out(vm: Domain | plans.GoneVm) -> str:
@@ -246,6 +315,11 @@ def guard_claim_readable(domain: Domain) -> None:
     """Raises Unsure where our metadata element is there and cannot be understood."""
     if domain.claim_problem is not None:
         raise errors.Unsure(
-            f"the claim of {domain.name} cannot be read: {domain.claim_problem}",
-            hint=f"look at it: virsh metadata {domain.name} --uri {claims.NAMESPACE} --config",
+            f"the claim of {domain.name} cannot be read: {domain.claim_problem}", hint=claim_way_out(domain)
         )
+
+
+def claim_way_out(domain: Domain) -> str:
+    """How a person gets rid of a claim that cannot be read: what the ledger has for the VM is free to be detached then."""
+    words = ["virsh", "metadata", domain.name, claims.NAMESPACE, "--config"]
+    return f"`{shlex.join(words)}` shows it, with --remove takes it out; then attach or detach again"

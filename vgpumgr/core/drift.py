@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from vgpumgr.core.snapshot import Gpu, LedgerEntry
 
 REBOOTED = "the host has rebooted since it was made"
+REVERTED = "the ledger does not know it: the definition went back to what it was, or the ledger did"
+LOST = "the host's ledger was lost"
+UNENTERED = "the host's ledger lost it; claim, hardware and definition agree whose it is"
+MOVED = "its vGPU is another one now"
 BY_HAND = "removed by hand: the host has not rebooted since it was made"
 NEVER = "declared, and never attached"
 UNDECLARED = "no longer in the inventory"
@@ -85,6 +89,9 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
                 yield drift("vgpu", f"{where}, in the ledger as made", "planned", "the run that made it did not end")
             else:
                 yield drift("vgpu", where, "none", why_gone(view, entries, claim))
+        elif isinstance(step, changes.EnterVgpu):
+            where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
+            yield drift("vgpu", f"{where}, in the ledger as made", "no entry", UNENTERED)
         elif isinstance(step, changes.DestroyVgpu):
             old = f"generation {step.vgpu.generation} on {step.vgpu.parent}"
             yield drift("vgpu", f"generation {target.generation if target else '?'} alone", old, "it was replaced")
@@ -94,7 +101,8 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
         if added or wrong:
             found = ", ".join(str(device.uuid or device.pci) for device in wrong) or "none"
             wanted = ", ".join(str(device.uuid or device.pci) for device in added) or "none"
-            yield drift("hostdev", wanted, found, "the VM's definition was edited")
+            moved = target is not None and (target.uuid, target.parent) != (claim.binding.uuid, claim.binding.parent)
+            yield drift("hostdev", wanted, found, MOVED if moved else "the VM's definition was edited")
 
 
 def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
@@ -119,7 +127,7 @@ def why_gone(view: HostView, entries: tuple[LedgerEntry, ...], claim: Claim) -> 
     """Why a served claim has no hardware, as far as it can be told."""
     entry = next((row for row in reversed(entries) if row.generation == claim.generation), None)
     if entry is None:
-        return "the host's ledger does not know it: the host was installed anew, or its ledger was lost"
+        return REVERTED if view.snapshot.ledger_file else LOST
     return BY_HAND if entry.boot == view.snapshot.boot else REBOOTED
 
 

@@ -5,9 +5,22 @@ Whether a served claim has drifted is judged by the attach plan itself, so what 
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import attaching, changes, claims, detaching, lost, plan, profiles, stuck
+from vgpumgr.core import (
+    attaching,
+    changes,
+    claims,
+    detaching,
+    domain_xml,
+    lost,
+    ownership,
+    plan,
+    profiles,
+    sharing,
+    stuck,
+)
 from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding
 from vgpumgr.errors import VgpumgrError
@@ -24,14 +37,16 @@ if TYPE_CHECKING:
 
 
 def of_host(view: HostView) -> tuple[Finding, ...]:
-    """A ledger that cannot be read; writes that do not return; what the driver has lost; unreadable VMs; copied, moved, reverted, gone, drifted, half-done and lost claims."""
+    """A ledger that cannot be read, or is lost; writes that do not return; what the driver has lost; unreadable VMs;
+    copied, moved, reverted, gone, drifted, half-done and lost claims; devices that several VMs name.
+    """
     broken = detaching.ledger_broken(view.snapshot)
     if broken is not None:
         # Without the ledger every claim would look gone and every vGPU lost: one cause, one finding.
         text = f"{broken.message}; whose its vGPUs are is not known, and {broken.hint}"
         unreadable = [_unreadable(view, domain) for domain in view.domains if domain.problem or domain.claim_problem]
         return (_finding(view, None, None, "ledger", text), *unreadable)
-    found = [*stuck.findings(view.snapshot), *lost.findings(view.snapshot)]
+    found = [*ownership.missing_ledger(view), *stuck.findings(view.snapshot), *lost.findings(view.snapshot)]
     for domain in view.domains:
         found += _domain_findings(view, domain)
     for vm in plan.gone_vms(view):
@@ -42,7 +57,7 @@ def of_host(view: HostView) -> tuple[Finding, ...]:
                 f"a VM that this host no longer has: `{free}` frees it"
             )
             found.append(_finding(view, vm.name, entry.slot, "lost", text))
-    return tuple(found)
+    return (*found, *sharing.findings(view))
 
 
 def is_left_over(entry: LedgerEntry, claim: Claim) -> bool:
@@ -79,7 +94,7 @@ def _domain_findings(view: HostView, domain: Domain) -> list[Finding]:
 
 
 def _unreadable(view: HostView, domain: Domain) -> Finding:
-    why = domain.problem or f"its claim cannot be read: {domain.claim_problem}"
+    why = domain.problem or f"its claim cannot be read: {domain.claim_problem}: {detaching.claim_way_out(domain)}"
     return _finding(view, domain.name, None, "unreadable", f"{domain.name}: {why}")
 
 
@@ -121,27 +136,86 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Findin
         text = f"a detach of {name} slot {slot} has not ended: `{out}` finishes it"
         return [_finding(view, name, slot, "leaving", text)]
     entry = entries[-1] if entries and not is_left_over(entries[-1], claim) else None
-    found: list[Finding] = []
-    if not view.snapshot.may_be_hidden(entry or claim.binding):
+    found: list[Finding] = [*_image(view, domain, claim)]
+    if entry is None:
+        return [*found, *_unentered(view, domain, claim)]
+    if not view.snapshot.may_be_hidden(entry):
         found += _drift(view, domain, claim, entry)
-    if entry is not None:
-        found += attaching.attach_findings(view, domain, slot, plan.spec_of_entry(entry))
-    return found
+    return [*found, *attaching.attach_findings(view, domain, slot, plan.spec_of_entry(entry))]
 
 
-def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry | None) -> list[Finding]:
+def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
+    """A bound claim that the ledger does not know. Where the whole file is missing, one finding says it for those that are proved."""
+    name, slot, host = domain.name, claim.slot, view.snapshot.host
+    stands = ownership.standing(view, domain, claim)
+    if stands is None or stands.kind == ownership.HIDDEN:
+        return []
+    if stands.spec is None and view.snapshot.ledger_file:
+        text = (
+            f"{name} slot {slot} has a claim that the ledger does not know, and its vGPU is not there: the definition went "
+            f"back to what it was (a snapshot or a restore?), or the ledger did: `{_again(view, domain, claim)}` makes it anew, "
+            f"`{command('detach', name, slot=slot, on=host)}` takes the claim out"
+        )
+        return [_finding(view, name, slot, "reverted", text)]
+    if stands.spec is None:
+        return [_gone(view, domain, claim, to_mend(view, domain, claim))]
+    what = f"{stands.spec.type_name} on {stands.spec.parent}"
+    if stands.kind == ownership.PROVED:
+        if not view.snapshot.ledger_file:
+            return []
+        text = (
+            f"{what} is the vGPU of {name} slot {slot}, and the ledger does not name it: "
+            f"`{command('adopt', host)}` or the next reconcile enters it again"
+        )
+        return [_finding(view, name, slot, "unentered", text)]
+    text = (
+        f"{what} may be the vGPU of {name} slot {slot}, and the ledger does not name it ({'; '.join(stands.doubts)}): "
+        f"{ownership.way_out(view, domain, claim, stands)}"
+    )
+    return [_finding(view, name, slot, "unsure", text)]
+
+
+def _image(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
+    """A managed-save image that does not have the vGPU: it wins over the definition at the next start."""
+    saved = (view.saved or {}).get(domain.uuid)
+    if not lacks_in_image(view, domain, claim):
+        return []
+    assert saved is not None
+    drop = f"`{shlex.join(['virsh', 'managedsave-remove', domain.name])}` drops it"
+    text = (
+        f"the managed-save image of {domain.name} does not have the vGPU of slot {claim.slot}, and the image wins at the next "
+        f"start: start {domain.name} and shut it down once, or {drop}"
+    )
+    return [_finding(view, domain.name, claim.slot, "saved-image", text)]
+
+
+def lacks_in_image(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether the VM would come back from its managed-save image without the vGPU of a claim."""
+    saved = (view.saved or {}).get(domain.uuid)
+    if saved is None or saved.image is None:
+        return False
+    wanted = domain_xml.wanted_hostdev(claim.slot, claim.binding)
+    return not any(device.same_device(wanted) for device in saved.image)
+
+
+def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | VgpumgrError) -> Finding:
+    text = f"the vGPU of {domain.name} slot {claim.slot} is gone (a reboot?): `{_again(view, domain, claim)}`"
+    if isinstance(steps, VgpumgrError):
+        text += f", which is refused now: {steps.message}"
+    return _finding(view, domain.name, claim.slot, "gone", text)
+
+
+def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> list[Finding]:
     """What differs between a served claim and what is there."""
     name, slot = domain.name, claim.slot
     again = _again(view, domain, claim)
     steps = to_mend(view, domain, claim)
-    if entry is None or view.snapshot.vgpu_of(entry) is None:
-        text = f"the vGPU of {name} slot {slot} is gone (a reboot?): `{again}`"
-        if isinstance(steps, VgpumgrError):
-            text += f", which is refused now: {steps.message}"
-        return [_finding(view, name, slot, "gone", text)]
+    if view.snapshot.vgpu_of(entry) is None:
+        return [_gone(view, domain, claim, steps)]
     if isinstance(steps, VgpumgrError):
         hint = f" ({steps.hint})" if steps.hint else ""
-        return [_finding(view, name, slot, "drift", f"{name} slot {slot}: {steps.message}{hint}")]
+        kind = "unsure" if ownership.is_of_earlier_boot(view.snapshot, entry) else "drift"
+        return [_finding(view, name, slot, kind, f"{name} slot {slot}: {steps.message}{hint}")]
     if steps:
         return [_finding(view, name, slot, "drift", f"{_what_drifted(domain, slot, steps)}: `{again}` mends it")]
     return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from vgpumgr.core import claims, names, profiles
+from vgpumgr.core import claims, names, ownership, profiles
 from vgpumgr.core import drift as drifts
 
 if TYPE_CHECKING:
@@ -163,10 +163,15 @@ def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
     ]
     for domain in view.domains:
         for claim in own_claims(view, domain):
-            once_bound = claim.state == claims.BOUND and claim.origin == ATTACH and not is_reverted(view, domain, claim)
+            once_bound = (
+                claim.state == claims.BOUND
+                and claim.origin == ATTACH
+                and not ownership.is_reverted(view, domain, claim)
+            )
             if once_bound and declaration(declared, domain.name, claim.slot) is None:
                 found.append(Serve(vm=domain.name, slot=claim.slot, declared=None))
-    return tuple(sorted(found, key=lambda job: (not _has_place(view, job), job.vm, names.slot_order(job.slot))))
+    places = _places(view)
+    return tuple(sorted(found, key=lambda job: ((job.vm, job.slot) not in places, job.vm, names.slot_order(job.slot))))
 
 
 def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
@@ -182,10 +187,7 @@ def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclar
     return found.slots.get(slot) if found else None
 
 
-def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
-    """Whether the definition went back behind the ledger: a snapshot or a restore."""
-    return any(entry.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot))
-
-
-def _has_place(view: HostView, job: Serve) -> bool:
-    return any((entry.vm_name, entry.slot) == (job.vm, job.slot) for entry in view.snapshot.ledger or ())
+def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
+    """The slots that have a place: in the ledger, or proved by what is there."""
+    entered = {(entry.vm_name, entry.slot) for entry in view.snapshot.ledger or ()}
+    return frozenset(entered | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})

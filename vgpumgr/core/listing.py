@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import changes, claims, findings, names, observed
+from vgpumgr.core import changes, claims, findings, names, observed, ownership
 from vgpumgr.errors import VgpumgrError
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class VgpuRow:
 def rows(view: HostView) -> tuple[VgpuRow, ...]:
     """All vGPUs of a host: the ledger's entries, claims without an entry, and what is foreign.
 
-    Where the ledger cannot be read, a claim stands for the hardware that its binding names, and all states are unknown.
+    Where the ledger cannot be read, or does not name it, a claim stands for the hardware that its binding names, and
+    its state is unknown.
     """
     found = [_entry_row(view, entry) for entry in view.snapshot.ledger or ()]
     shown: list[Vgpu] = []
@@ -62,7 +63,7 @@ def rows(view: HostView) -> tuple[VgpuRow, ...]:
         for claim in domain.claims.claims if domain.claims else ():
             if any(entry.generation >= claim.generation for entry in view.entries(domain.uuid, claim.slot)):
                 continue
-            vgpu = _named(view, domain, claim) if view.snapshot.ledger is None else None
+            vgpu = _named(view, domain, claim)
             if vgpu is not None:
                 shown.append(vgpu)
             found.append(_claim_row(view, domain, claim, vgpu))
@@ -74,7 +75,10 @@ def rows(view: HostView) -> tuple[VgpuRow, ...]:
 
 
 def _named(view: HostView, domain: Domain, claim: Claim) -> Vgpu | None:
-    """The hardware that a claim's binding names; a copied claim names another VM's."""
+    """The hardware that a claim's binding names and no entry does; a copied claim names another VM's."""
+    if view.snapshot.ledger is not None:
+        found = ownership.standing(view, domain, claim)
+        return found.vgpu if found is not None else None
     vgpu = None if domain.copied else view.snapshot.vgpu_of(claim.binding)
     return vgpu if vgpu is not None and vgpu.type_id == claim.binding.type_id else None
 
@@ -126,9 +130,11 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
         return "gone"
     if observed.holder_name(view, vgpu) is not None:
         return "in_use"
+    if ownership.is_of_earlier_boot(view.snapshot, entry):
+        return "unknown"
     if view.snapshot.handles is None or view.snapshot.active is None:
         return "unknown"  # nobody is seen to hold it, by half of the evidence
-    if domain.active:
+    if domain.active or findings.lacks_in_image(view, domain, claim):
         return "pending_restart"
     return "made" if _is_defined_wrongly(view, domain, claim) else "bound"
 
@@ -172,10 +178,14 @@ def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) 
     """A claim without a ledger entry. `vgpu` is its hardware, None where none can be said to be."""
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
-    unknown = view.snapshot.ledger is None or domain.copied or view.snapshot.may_be_hidden(claim.binding)
+    unknown = (
+        view.snapshot.ledger is None or domain.copied or view.snapshot.may_be_hidden(claim.binding) or vgpu is not None
+    )
     state = "unknown" if unknown else "gone"
     if claim.state == claims.PENDING and state == "gone":
         state = "pending"
+    if view.snapshot.ledger is not None and vgpu is not None and observed.holder_name(view, vgpu) is not None:
+        state = "in_use"
     return VgpuRow(
         vm=domain.name,
         vm_uuid=domain.uuid,

@@ -104,8 +104,8 @@ def place(
 ) -> Placed | NoPlace:
     """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
 
-    `among` limits the choice to these GPUs. `named` are the functions that a definition names, and whose: whatever is on
-    them now, that VM takes them at its next start. The policy is spread: the GPU with the smallest share given away, the
+    `among` limits the choice to these GPUs. `named` are the functions that a document names, and which: whatever is on
+    them now, that VM takes them at its next start, or after a revert. The policy is spread: the GPU with the smallest share given away, the
     lowest PCI address among equals; on it the first free parent.
     """
     gpus = sorted(snapshot.gpus if among is None else among, key=lambda gpu: gpu.pci)
@@ -176,7 +176,7 @@ def may_create(
         if taken is not None:
             return f"{parent.pci} is taken ({taken.type_name}, {taken.owner})"
         if named and parent.pci in named:
-            return f"{parent.pci} is taken (in the definition of {named[parent.pci]})"
+            return f"{parent.pci} is taken (in {named[parent.pci]})"
     if parent.creatable is None:
         return f"what {parent.pci} would take could not be read"
     reserved = sum(1 for occupant in there if not occupant.there) if parent.vf_index is None else 0
@@ -228,7 +228,8 @@ def _candidate(
     if not gpu.parents:
         return "has no virtual function"
     # A VF that is taken is no reason while another one is free: then that one's refusal is.
-    verdict = f"every virtual function is taken ({len(gpu.parents)})"
+    reserved = [f"; {parent.pci} in {named[parent.pci]}" for parent in gpu.parents if named and parent.pci in named]
+    verdict = f"every virtual function is taken ({len(gpu.parents)}{''.join(reserved[:1])})"
     for parent in gpu.parents:
         refusal = may_create(snapshot, gpu, parent, kind, named)
         if refusal is None:

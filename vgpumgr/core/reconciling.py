@@ -19,6 +19,7 @@ from vgpumgr.core import (
     gpu_choice,
     jobs,
     names,
+    ownership,
     profiles,
     scheduling,
     simulate,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan import Plan
     from vgpumgr.core.scheduling import GpuPlan
 
-_SERVED_FINDINGS = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted"})
+_SERVED_FINDINGS = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ def plan_host(view: HostView, declared: HostDeclaration, run: jobs.Run) -> HostP
         units=units,
         findings=_findings(view, units),
         fingerprint=_fingerprint(view),
-        ours=len(view.snapshot.ledger or ()),
+        ours=len(view.snapshot.ledger or ()) + len(ownership.proved(view)),
     )
 
 
@@ -190,7 +191,7 @@ def _kept(view: HostView, declared: HostDeclaration, domain: Domain, job: Serve,
     nothing = Unit(job=job, plan=None, refused=refused, drift=())
     if job.declared is None or claim is None or claim.state != claims.BOUND:
         return nothing
-    if claim not in jobs.own_claims(view, domain) or jobs.is_reverted(view, domain, claim):
+    if claim not in jobs.own_claims(view, domain) or ownership.is_reverted(view, domain, claim):
         return nothing
     request = _request_of(declared, domain, claim)
     try:

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan import GoneVm
 
 
+# A VF is named by its address, which whatever is made there next has too; an mdev's UUID is gone for good.
+_AFTER_REVERT = (
+    "that name the freed virtual function: after a revert the VM has it in its definition again, and would start with whatever "
+    "vGPU is there by then (vgpumgr gives it to no other VM while they name it)"
+)
+
+
 def is_one_of(devices: Sequence[Device], hostdev: Hostdev) -> bool:
     return any(is_device(device, hostdev.uuid, hostdev.pci) for device in devices)
 
@@ -69,7 +76,14 @@ def guard_snapshots(
         whose = "" if uuid == domain.uuid else f" of {owner}"
         texts = []
         if naming:
-            texts.append(f"snapshots{whose} that name the freed vGPU and can no longer be started: {', '.join(naming)}")
+            by_address = any(
+                device.pci is not None and names_it(uuid, device)
+                for name, devices in saved.snapshots
+                if name in naming
+                for device in devices
+            )
+            what = _AFTER_REVERT if by_address else "that name the freed vGPU and can no longer be started"
+            texts.append(f"snapshots{whose} {what}: {', '.join(naming)}")
         if saved.snapshots_problem is not None:
             texts.append(
                 f"snapshots of {owner} that could not be read ({saved.snapshots_problem}): "

@@ -49,6 +49,9 @@ def apply_one(view: HostView, step: changes.Step) -> HostView:
             return _domain(view, step.vm, lambda domain: _without_hostdev(domain, step))
         case changes.CreateVgpu():
             return replace(view, snapshot=_created(view.snapshot, step))
+        case changes.EnterVgpu():
+            create = changes.CreateVgpu(host=step.host, vgpu=step.vgpu, expect=changes.SAME)
+            return replace(view, snapshot=_created(view.snapshot, create))
         case changes.DestroyVgpu():
             return replace(view, snapshot=_destroyed(view.snapshot, step))
         case changes.ParkVgpu():
@@ -93,6 +96,7 @@ def _without_hostdev(domain: Domain, step: changes.DetachHostdev) -> Domain:
 
 def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
     spec = step.vgpu
+    snapshot = replace(snapshot, ledger_file=True)
     entry = LedgerEntry(
         vm_uuid=spec.vm,
         vm_name=spec.vm_name,

@@ -188,7 +188,8 @@ class Unknown:
 class HostSnapshot:
     """One host. handles, active and ledger None mean that they could not be read: then everything is in use.
 
-    `stuck` is None where `ledger` is: nothing is written there then.
+    `stuck` is None where `ledger` is: nothing is written there then. `ledger_file`: whether there is a file; without one
+    `ledger` is empty, because nothing was ever made there or because the file was lost (ownership.py tells which).
     `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` what it was loaded with.
     """
 
@@ -200,6 +201,7 @@ class HostSnapshot:
     handles: tuple[Handle, ...] | None
     active: tuple[Active, ...] | None
     ledger: tuple[LedgerEntry, ...] | None
+    ledger_file: bool
     stuck: tuple[StuckWrite, ...] | None
     modprobe: tuple[ModprobeFile, ...] | None
     module: LoadedModule | None

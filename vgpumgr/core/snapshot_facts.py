@@ -50,6 +50,7 @@ def _host(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
         handles=shape.rows(facts["handles"], _handle),
         active=shape.rows(facts["active"], _active),
         ledger=None if ledger is None else located(ledger, gpus),
+        ledger_file=shape.boolean(facts["ledger_file"]),
         stuck=shape.rows(facts["stuck"], _stuck),
         modprobe=shape.rows(facts["modprobe"], _modprobe),
         module=None if facts["module"] is None else _module(shape.mapping(facts["module"])),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, detaching, names, placement, profiles, snapshot
+from vgpumgr.core import changes, claims, detaching, names, ownership, placement, profiles, sharing, snapshot
 from vgpumgr.core import plan as plans
 from vgpumgr.core.changes import VgpuSpec
 from vgpumgr.core.commands import command
@@ -47,19 +47,52 @@ def serves(claim: Claim, request: AttachRequest) -> bool:
 def find_target(
     view: HostView, domain: Domain, request: AttachRequest
 ) -> tuple[VgpuSpec, placement.Placed | None, str | None]:
-    """The vGPU that the slot is to have; where it is placed, if it is new; what is expected there, None if it is made."""
+    """The vGPU that the slot is to have; where it is placed, if it is new; what is expected there, None if it is made.
+
+    `changes.ENTER` is expected of one that is there and that the ledger does not name: it is proved to be the claim's.
+    """
     claim = domain.claim(request.slot)
     _guard_claim(view, domain, request, claim)
     entries = view.entries(domain.uuid, request.slot)
     keeping = _kept_entry(view, request, claim, entries)
     if keeping is not None:
         return plans.spec_of_entry(keeping), None, _expect(view, keeping)
+    again = _proved(view, request, domain, claim)
+    if again is not None:
+        return again, None, changes.ENTER
     reuse = _pending_place(view, request, domain, claim) if not entries else None
     if reuse is not None:
         return *reuse, changes.EMPTY
-    generation = max([entry.generation for entry in entries] + ([claim.generation] if claim else []), default=0)
     placed = _place(view, request, domain)
-    return _new_spec(domain, request.slot, generation + 1, placed), placed, changes.EMPTY
+    generation = ownership.next_generation(view, domain, request.slot)
+    return _new_spec(domain, request.slot, generation, placed), placed, changes.EMPTY
+
+
+def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None) -> VgpuSpec | None:
+    """The vGPU of a claim that the ledger does not name, where it is there and the claim is what was asked.
+
+    Raises Unsure where its hardware is there, it is not proved to be the claim's, and no --replace was asked.
+    """
+    found = ownership.standing(view, domain, claim) if claim is not None else None
+    if claim is None or found is None or claim.state != claims.BOUND or not serves(claim, request):
+        return None
+    if found.kind == ownership.PROVED:
+        return found.spec
+    if found.kind == ownership.DOUBTED and not request.replace:
+        assert found.spec is not None
+        raise errors.Unsure(
+            f"{found.spec.type_name} on {found.spec.parent} may be the vGPU of {domain.name} slot {claim.slot}, "
+            "and the host's ledger does not name it",
+            details=found.doubts,
+            hint=ownership.way_out(view, domain, claim, found),
+        )
+    if found.kind == ownership.HIDDEN and not request.replace:
+        raise errors.Unsure(
+            f"the vGPU of {domain.name} slot {claim.slot} is on {claim.binding.gpu_uuid}, and the UUID of a GPU of "
+            f"{view.snapshot.host} cannot be read: it may be that one",
+            hint=f"vgpumgr discover {view.snapshot.host} says why",
+        )
+    return None
 
 
 def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: Claim | None) -> None:
@@ -145,6 +178,13 @@ def _other_framework(view: HostView, entry: LedgerEntry) -> bool:
 
 def _obstacle(view: HostView, entry: LedgerEntry) -> errors.VgpumgrError | None:
     """Why an entry's vGPU that is gone cannot be made again where it was; None where it is there, or can be made."""
+    astray = ownership.strays_to(view.snapshot, entry)
+    if astray is not None:
+        return errors.Unsure(
+            f"drift: the ledger has mdev {entry.uuid} of {entry.vm_name} on {entry.parent}, and it is on {astray}",
+            hint="somebody made it there with that UUID (mdevctl?): take it away once nothing uses it, "
+            "or --replace to make another one",
+        )
     if view.snapshot.vgpu_of(entry) is not None:
         return None
     gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
@@ -178,6 +218,7 @@ def _expect(view: HostView, entry: LedgerEntry) -> str | None:
         return changes.EMPTY
     if vgpu.type_id != entry.type_id:
         raise detaching.drift(entry, vgpu, hint="free that vGPU by hand, then attach again")
+    detaching.guard_boot(view, entry)
     return changes.SAME if entry.state == "planned" else None
 
 
@@ -228,13 +269,18 @@ def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.
 
 
 def named_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> dict[PciAddress, str]:
-    """The PCI functions that definitions and running VMs name, and whose they are; one VM's slot left aside."""
-    return {
-        device.pci: other.name
-        for other in sorted(view.domains, key=lambda item: item.name)
-        for device in other.mentioned
-        if device.pci is not None and (other.uuid, device.slot) != but
-    }
+    """The PCI functions that documents name, and which do: definitions, what runs, saved images and snapshots.
+
+    One VM's slot is left aside, and so are that VM's own snapshots: a revert gives it back what it had.
+    """
+    found: dict[PciAddress, str] = {}
+    for namer in sharing.all_namers(view):
+        if namer.device.pci is None:
+            continue
+        if but is not None and namer.vm == but[0] and (namer.snapshot is not None or namer.device.slot == but[1]):
+            continue
+        found.setdefault(namer.device.pci, namer.text)
+    return found
 
 
 def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Placed) -> VgpuSpec:

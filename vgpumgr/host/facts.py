@@ -57,6 +57,7 @@ def observe(root: Root, load_nvml: Callable[[], Any], only: Optional[Collection[
         "handles": handles,
         "active": _active(seen, report, handles or [], gpus, unknown),
         "ledger": entries,
+        "ledger_file": found is None or found.on_disk,
         "stuck": None if found is None else stuck_facts(find_holding(found.stuck, boot)),
         "modprobe": read_modprobe(root, unknown),
         "module": read_module(root, unknown),

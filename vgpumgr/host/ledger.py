@@ -31,11 +31,13 @@ class Ledger(NamedTuple):
     """The file's whole document; entries in the order in which they were made.
 
     `stuck`: the writes that were begun and not seen to return, whether they hold or not (stuck.py); the key may be missing.
+    `on_disk`: False where there was no file to read.
     """
 
     document: Dict[str, Any]
     entries: Tuple[Entry, ...]
     stuck: Tuple[Record, ...] = ()
+    on_disk: bool = True
 
     def facts(self) -> List[LedgerEntry]:
         """The entries with the protocol's keys only."""
@@ -79,7 +81,7 @@ def read_ledger(root: Root) -> Ledger:
     try:
         text = read_all(path)
     except FileNotFoundError:
-        return Ledger(document={"version": LEDGER_VERSION, "settings": {}, "entries": []}, entries=())
+        return Ledger(document={"version": LEDGER_VERSION, "settings": {}, "entries": []}, entries=(), on_disk=False)
     except OSError as error:
         _broken(reason(error))
     return parse_ledger(text)

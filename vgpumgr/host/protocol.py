@@ -246,7 +246,8 @@ class UnknownFact(TypedDict):
 class Snapshot(TypedDict):
     """Facts about one host, read afresh. `handles` and `active` null means: cannot tell, so everything is in use.
 
-    `ledger` and `stuck` are of one file, and null together.
+    `ledger` and `stuck` are of one file, and null together. `ledger_file`: whether there is one, readable or not; without
+    one `ledger` is empty, since nothing of ours was ever made there, or because the file was lost.
     """
 
     protocol: int
@@ -258,6 +259,7 @@ class Snapshot(TypedDict):
     handles: Optional[List[HandleFact]]
     active: Optional[List[ActiveFact]]
     ledger: Optional[List[LedgerEntry]]
+    ledger_file: bool
     stuck: Optional[List[StuckFact]]
     modprobe: Optional[List[ModprobeFact]]
     module: Optional[ModuleFact]
