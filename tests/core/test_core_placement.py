@@ -262,7 +262,7 @@ def test_a_vf_that_another_vms_definition_names_is_not_given_away(framework: str
     view = builders.give(view, "vm03", device)
     assert builders.created(builders.plan_attach(view)).vgpu.parent == "0000:41:00.5"
     small = builders.give(builders.host_of(framework, gpus=1, vfs=1), "vm03", device)
-    assert "every virtual function is taken (1)" in refusal(small, "vm01", "4Q")
+    assert "every virtual function is taken (1; 0000:41:00.4 in the definition of vm03)" in refusal(small, "vm01", "4Q")
 
 
 def test_a_vf_that_another_slots_hostdev_names_is_not_given_to_this_slot() -> None:
