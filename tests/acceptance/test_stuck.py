@@ -56,6 +56,7 @@ def lab(vf_lab: Lab) -> Iterator[Lab]:
     for vm in (VM, OTHER, THIRD):
         vgpumgr(vf_lab, "detach", vm, "--on", HOST, "--all", "--yes")
     assert (truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)) == ({}, [])
+    vf_lab.control(HOST, "reboot")  # the driver has lost what was taken away under a VM
 
 
 def raced(lab: Lab, *arguments: str) -> Ran:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from vgpumgr.errors import LabError
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab import pci_nodes, proc_driver
-from vgpumgr.lab.driver import FIRST_VF_OFFSET, Driver
+from vgpumgr.lab.addresses import FIRST_VF_OFFSET
+from vgpumgr.lab.driver import Driver
 from vgpumgr.lab.nodes import Builder
 from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.spec import host_state

@@ -10,7 +10,8 @@ import pytest
 from tests.kernel.cards import HARDWARE, hardware, header
 from vgpumgr.errors import LabError
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.lab.driver import Driver, vf_pci
+from vgpumgr.lab.addresses import vf_pci
+from vgpumgr.lab.driver import Driver
 from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.tree import NVML_PATH, PROC_DRIVER_PATH, Tree
 from vgpumgr.lab.vgpu_nodes import describe

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab import admission
+from vgpumgr.lab.addresses import vf_pci
 from vgpumgr.lab.boards import board, board_codes
-from vgpumgr.lab.driver import Driver, vf_pci
+from vgpumgr.lab.driver import Driver
 from vgpumgr.lab.model import Gpu, HostState
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vgpumgr.lab.driver import Driver, vf_pci
+from vgpumgr.lab.addresses import vf_pci
+from vgpumgr.lab.driver import Driver
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
 
@@ -106,26 +107,6 @@ def test_one_vgpu_is_held_by_one_vm() -> None:
     host.hold(A, VM, "vm01")
     host.hold(A, VM, "vm01")
     assert failed(lambda: host.hold(A, A, "vm02")) == "EBUSY"
-
-
-def test_a_removal_of_a_held_mdev_blocks_until_the_release_but_its_place_stays_taken() -> None:
-    host = driver("mdev-vf")
-    host.create_mdev(VF0, A40_4Q, A)
-    host.hold(A, VM, "vm01")
-    writer = threading.Thread(target=host.remove_mdev, args=(A,))
-    writer.start()
-    revision = host.revision
-    while not host.find(A)[1].leaving:  # type: ignore[index]
-        revision = host.wait_change(revision, 5)
-    assert writer.is_alive()
-    assert failed(lambda: host.remove_mdev(A)) == "ENOENT"
-    assert failed(lambda: host.create_mdev(VF1, A40_4Q, A)) == "EEXIST"
-    assert host.available(VF0, A40_4Q) == 0
-    host.release(VM)
-    writer.join(5)
-    assert not writer.is_alive()
-    assert host.find(A) is None
-    assert host.available(VF0, A40_4Q) == 1
 
 
 def test_a_waiting_removal_ends_with_the_lab() -> None:

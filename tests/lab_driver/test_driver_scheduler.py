@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.lab import scheduler
+from vgpumgr.lab.addresses import vf_pci
 from vgpumgr.lab.boards import board
-from vgpumgr.lab.driver import LATE_VFS, Driver, vf_pci
+from vgpumgr.lab.driver import LATE_VFS, Driver
 from vgpumgr.lab.model import Engine, Gpu, HostState, ModuleOptions, Policy, Scheduling
 from vgpumgr.lab.scheduler import ARR_DEFAULT, ARR_OFF, ARR_ON, Order, Reading
 

@@ -6,7 +6,8 @@ import pytest
 
 from vgpumgr.errors import LabError
 from vgpumgr.lab import loads
-from vgpumgr.lab.driver import Driver, vf_pci
+from vgpumgr.lab.addresses import vf_pci
+from vgpumgr.lab.driver import Driver
 from vgpumgr.lab.holder import Guest
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec

@@ -167,5 +167,5 @@ def test_a_device_node_waits_for_the_boot_to_make_dev_vfio(tmp_path: Path) -> No
     root = HostRoot(folder=tmp_path)
     (root.path / "dev").mkdir(parents=True)
     with pytest.raises(FileNotFoundError):
-        root.make_vfio_node("20")
+        root.make_node("vfio/20")
     assert list((root.path / "dev").iterdir()) == []

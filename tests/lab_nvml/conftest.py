@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from vgpumgr.host.protocol import VENDOR_VFIO
-from vgpumgr.lab.driver import Driver, vf_pci
+from vgpumgr.lab.addresses import vf_pci
+from vgpumgr.lab.driver import Driver
 from vgpumgr.lab.nvml.build import build
 from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_program
 from vgpumgr.lab.nvml.state import PATH_VARIABLE, nvml_text

@@ -31,7 +31,8 @@ from vgpumgr.host.refusal import errno_name
 from vgpumgr.host.server import Server
 from vgpumgr.host.writer import Writer
 from vgpumgr.lab import boards, spec
-from vgpumgr.lab.driver import CREATE_EIO, Driver, vf_pci
+from vgpumgr.lab.addresses import vf_pci
+from vgpumgr.lab.driver import CREATE_EIO, Driver
 from vgpumgr.lab.tree import PROC_DRIVER_PATH, Tree
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from vgpumgr.core import changes
 from vgpumgr.core.domain_xml import Domain, Hostdev, read_domain
 from vgpumgr.core.jobs import Serve
 from vgpumgr.core.names import Slot, VmUuid
-from vgpumgr.lab.driver import vf_pci
+from vgpumgr.lab.addresses import vf_pci
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

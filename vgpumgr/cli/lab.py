@@ -119,7 +119,7 @@ def status(layout: Layout, output: str | None) -> None:
 
 
 _STATUS_COLUMNS = ("driver_version", "gpus", "vgpus", "held", "faults")
-_STATUS_KEYS = (*_STATUS_COLUMNS, "loads", "machine_id", "boot_id")
+_STATUS_KEYS = (*_STATUS_COLUMNS, "lost", "loads", "machine_id", "boot_id")
 
 
 def _cell(value: object) -> str:
@@ -219,6 +219,8 @@ def fault(layout: Layout, host: str, name: str) -> None:
     ssh-refused    nothing listens on the ssh port
     ssh-hang       the ssh port accepts, and says nothing
     garbage        each login answers a text of its own, whatever was asked for
+    slow-plugin:SECONDS  after `lab stop` the vGPU's plugin lives on so long
+    slow-exit:SECONDS    after `lab stop` QEMU is still exiting so long, and has the vGPU
     """
     if name == "clear":
         _ask(layout, host, "clear")

@@ -14,50 +14,42 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
-from vgpumgr.lab import admission, meter, scheduler
+from vgpumgr.lab import admission, meter, scheduler, vms
+from vgpumgr.lab.addresses import vf_pci
 from vgpumgr.lab.admission import Refusal
-from vgpumgr.lab.model import Use, Vgpu
+from vgpumgr.lab.model import Vgpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from vgpumgr.lab.model import Gpu, HostState, ModuleOptions, TypeSpec
+    from vgpumgr.lab.model import Gpu, HostState, ModuleOptions, TypeSpec, Use
 
 CREATE_EIO = "create-eio"  # every create and every type write fails with EIO
 LATE_VFS = "late-vfs"  # after a reboot the VFs are off until enable_vfs() or clear_faults()
 
+PLUGIN_WAIT_S = 5.0  # how long a removal, a 0 or a VM's start waits for a plugin (525: 250 naps of 20 ms)
+
 _UUID_LEN = 36
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")  # uuid_is_valid() in lib/uuid.c
 
-FIRST_VF_OFFSET = 4  # the first VF is function .4 of the card (seen on A2, A40 and H100 hosts); stride 1
 _FIRST_INSTANCE = 3251634176  # NVML's handles start high; any number that is not an index will do
-
-
-def vf_pci(gpu: Gpu, vf: int) -> str:
-    """The address of a VF: its routing id is the PF's plus offset plus index (0000:41:00.4 … .7, 0000:41:01.0 …)."""
-    domain, bus, rest = gpu.pci.split(":")
-    device, function = rest.split(".")
-    routing = (int(bus, 16) << 8 | int(device, 16) << 3 | int(function)) + FIRST_VF_OFFSET + vf
-    return f"{domain}:{routing >> 8:02x}:{routing >> 3 & 0x1F:02x}.{routing & 7}"
 
 
 def _wall_clock_us() -> int:
     return time.time_ns() // 1000
 
 
-def key_of(gpu: Gpu, vgpu: Vgpu) -> str:
-    """What Driver.find() takes: the mdev's UUID; on vendor-vfio the VF's address."""
-    return vgpu.uuid or (vf_pci(gpu, vgpu.vf) if vgpu.vf is not None else gpu.pci)
-
-
 class Driver:
     """Changes one HostState. Thread-safe; methods raise OSError as the kernel's write would.
 
-    `clock_us` gives the driver's time, in microseconds since the epoch.
+    `clock_us` gives the driver's time, in microseconds since the epoch; `plugin_wait_s` is how long it waits for a plugin.
     """
 
-    def __init__(self, state: HostState, *, clock_us: Callable[[], int] = _wall_clock_us) -> None:
+    def __init__(
+        self, state: HostState, *, clock_us: Callable[[], int] = _wall_clock_us, plugin_wait_s: float = PLUGIN_WAIT_S
+    ) -> None:
         self._state = state
+        self._plugin_wait_s = plugin_wait_s
         self._clock_us = clock_us
         self._last_us = 0
         self._changed = threading.Condition(threading.RLock())
@@ -118,11 +110,7 @@ class Driver:
     def find(self, key: str) -> tuple[Gpu, Vgpu] | None:
         """The vGPU of an mdev UUID or of a VF's address, a leaving one included."""
         with self._changed:
-            for gpu in self._state.gpus:
-                for vgpu in gpu.vgpus:
-                    if key in (vgpu.uuid, vf_pci(gpu, vgpu.vf) if vgpu.vf is not None else None):
-                        return gpu, vgpu
-        return None
+            return vms.find(self._state, key)
 
     def creatable(self, gpu_pci: str) -> tuple[int, ...]:
         """Ids of the types that the GPU would take now (NVML's creatable list)."""
@@ -166,10 +154,13 @@ class Driver:
             self._add(gpu, vf, kind, name)
 
     def remove_mdev(self, uuid: str) -> None:
-        """A write of 1 to /sys/bus/mdev/devices/UUID/remove.
+        """A write of 1 to /sys/bus/mdev/devices/UUID/remove. ENOENT for an unknown one, EINTR when the lab ends.
 
-        While a VM holds the device this does not return (vfio_unregister_group_dev sleeps uninterruptibly), yet the
-        device is gone from /sys at once; seen on 6.1 and 6.12. ENOENT for an unknown one, EINTR when the lab ends.
+        It never fails, whoever has the vGPU (NVIDIA's open kernel part 525.85.07, run on 5.15; and vfio_unregister_group_dev,
+        seen on 6.1 and 6.12). The device is gone from /sys at once, and then:
+        a VM has it: the VM's vGPU is dead from here on; the write sleeps until the VM closes it, and says success;
+        only its plugin has it: the write waits some seconds for the plugin's end, and says success in any case.
+        In both cases the driver never deletes the vGPU, unless the plugin ended in time: the place is lost until a reboot.
         """
         with self._changed:
             found = self.find(uuid)
@@ -177,17 +168,27 @@ class Driver:
                 raise _error(errno.ENOENT)
             gpu, vgpu = found
             vgpu.leaving = True
-            self._sweep(gpu)
+            vms.end_work(vgpu)
             self._note()
-            self._changed.wait_for(lambda: self._closed or not _present(gpu, vgpu))
-            if _present(gpu, vgpu):
+            if vgpu.holder_uuid is not None:
+                self._wait(lambda: vgpu.holder_uuid is None or not _present(gpu, vgpu))
+                lost = True
+            else:
+                lost = not self._wait(lambda: not vgpu.plugin or not _present(gpu, vgpu), self._plugin_wait_s)
+            if self._closed or not _present(gpu, vgpu):
                 raise _error(errno.EINTR)
+            gpu.vgpus.remove(vgpu)
+            if lost:
+                vgpu.uuid, vgpu.plugin = None, False
+                gpu.lost.append(vgpu)
+            self._note()
 
     def set_vf_type(self, pci: str, type_id: int) -> None:
         """A write to nvidia/current_vgpu_type of a VF: 0 takes the vGPU away, an id makes one.
 
         EPERM while a VM holds it (seen), and for a new type on a VF that has one (likely); EIO for a type that is not creatable now
-        (the read-back stays 0); EINVAL for an id that the board does not have (likely).
+        (the read-back stays 0); EINVAL for an id that the board does not have (likely). EBUSY for a 0 where the plugin of the
+        VM that was stopped does not end in some seconds: nothing is lost (NVIDIA's open kernel part 525.85.07).
         """
         with self._changed:
             gpu, vf = self.parent(pci)
@@ -198,6 +199,10 @@ class Driver:
                 if present is None:
                     return
                 if present.holder_uuid is not None:
+                    raise _error(errno.EPERM)
+                if not self._wait(lambda: not present.plugin, self._plugin_wait_s):
+                    raise _error(errno.EBUSY)
+                if not _present(gpu, present):
                     raise _error(errno.EPERM)
                 gpu.vgpus.remove(present)
                 self._note()
@@ -236,15 +241,14 @@ class Driver:
     # VMs and the host's life
 
     def hold(self, key: str, vm_uuid: str, vm_name: str) -> None:
-        """A VM opens the vGPU (an mdev UUID, or a VF's address). ENOENT where there is none, EBUSY where another VM has it."""
+        """A VM opens the vGPU (an mdev UUID, or a VF's address). ENOENT where there is none, EBUSY where another VM has it, and
+        where the plugin of the last one does not end in some seconds.
+        """
         with self._changed:
             found = self.find(key)
-            if found is None or found[1].leaving:
-                raise _error(errno.ENOENT)
-            vgpu = found[1]
-            if vgpu.holder_uuid not in (None, vm_uuid):
-                raise _error(errno.EBUSY)
-            vgpu.holder_uuid, vgpu.holder_name = vm_uuid, vm_name
+            if found is not None:
+                self._wait(lambda: not vms.is_ending(found[1]), self._plugin_wait_s)
+            vms.start(self._state, key, vm_uuid, vm_name)
             self._note()
 
     def set_load(self, key: str, wants: Use, framebuffer_used: int) -> None:
@@ -253,29 +257,39 @@ class Driver:
         """
         with self._changed:
             found = self.find(key)
-            if found is None or found[1].holder_uuid is None:
+            if found is None or not found[1].runs or found[1].leaving:
                 raise _error(errno.ENOENT)
             found[1].wants, found[1].framebuffer_used = wants, framebuffer_used
             self._note()
 
-    def release(self, vm_uuid: str) -> tuple[str, ...]:
+    def release(self, vm_uuid: str, *, plugin_stays: bool = False) -> tuple[str, ...]:
         """The VM lets go of all it holds; waiting removals go on. Gives the keys of what it held."""
         with self._changed:
-            held = []
-            for gpu in self._state.gpus:
-                for vgpu in gpu.vgpus:
-                    if vgpu.holder_uuid == vm_uuid:
-                        vgpu.holder_uuid = vgpu.holder_name = None
-                        vgpu.wants, vgpu.framebuffer_used = Use(), 0
-                        vgpu.had.clear()
-                        held.append(key_of(gpu, vgpu))
-                self._sweep(gpu)
+            held = vms.close(self._state, vm_uuid, plugin_stays=plugin_stays)
             if held:
                 self._note()
-            return tuple(held)
+            return held
 
-    def set_fault(self, name: str) -> None:
+    def begin_exit(self, vm_uuid: str) -> tuple[str, ...]:
+        """The VM's QEMU was killed; it has its vGPUs until release(). Gives their keys."""
         with self._changed:
+            held = vms.begin_exit(self._state, vm_uuid)
+            if held:
+                self._note()
+            return held
+
+    def end_plugin(self, vgpu: Vgpu) -> None:
+        """The plugin of a VM that has stopped ends, too."""
+        with self._changed:
+            if vgpu.plugin and vgpu.holder_uuid is None:
+                vgpu.plugin = False
+                self._note()
+
+    def set_fault(self, name: str, *, instead_of: str | None = None) -> None:
+        """From now on that fault stands, and none that begins with `instead_of` does."""
+        with self._changed:
+            if instead_of is not None:
+                self._state.faults.difference_update([old for old in self._state.faults if old.startswith(instead_of)])
             self._state.faults.add(name)
             self._note()
 
@@ -298,7 +312,7 @@ class Driver:
                 self._note()
 
     def reboot(self, boot_id: str) -> None:
-        """All vGPUs, holders and run-time settings are lost. The VFs come back, as with a site's boot unit that runs
+        """All vGPUs, holders and run-time settings are lost, and what the driver had lost is whole again. The VFs come back, as with a site's boot unit that runs
         sriov-manage.
         """
         with self._changed:
@@ -306,6 +320,7 @@ class Driver:
             late = LATE_VFS in self._state.faults
             for gpu in self._state.gpus:
                 gpu.vgpus.clear()
+                gpu.lost.clear()
                 gpu.vfs_on = gpu.framework != MDEV_PF and not late
                 self._load_scheduler(gpu)
             self._next_instance = _FIRST_INSTANCE
@@ -350,6 +365,7 @@ class Driver:
                 instance=self._next_instance,
                 group=group,
                 vfio=vfio,
+                number=self._free_number(),
                 placement_id=admission.next_placement(gpu, kind),
             )
         )
@@ -368,15 +384,22 @@ class Driver:
         taken = {vgpu.vfio for gpu in self._state.gpus for vgpu in gpu.vgpus}
         return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
 
+    def _free_number(self) -> int:
+        """The same for character devices; a lost vGPU keeps its own."""
+        taken = {vgpu.number for gpu in self._state.gpus for vgpu in gpu.counted}
+        return next(number for number in range(len(taken) + 1) if number not in taken)
+
+    def _wait(self, met: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Sleep until it is met, the time is over, or the lab ends; whether it is met."""
+        self._changed.wait_for(lambda: self._closed or met(), timeout)
+        return met()
+
     def _refuse_by_fault(self) -> None:
         if CREATE_EIO in self._state.faults:
             raise _error(errno.EIO)
 
     def _load_scheduler(self, gpu: Gpu) -> None:
         gpu.schedulers = scheduler.loaded(gpu, self._state.module, branch=self._state.branch)
-
-    def _sweep(self, gpu: Gpu) -> None:
-        gpu.vgpus[:] = [vgpu for vgpu in gpu.vgpus if not vgpu.leaving or vgpu.holder_uuid is not None]
 
     def _note(self) -> None:
         now = self.now_us()

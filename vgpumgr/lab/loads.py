@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, TypedDict
 
 from vgpumgr.errors import LabError
-from vgpumgr.lab.driver import key_of
+from vgpumgr.lab.addresses import key_of
 from vgpumgr.lab.model import Engine, Use
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def of_host(state: HostState) -> list[LoadRecord]:
 
 
 def _held(state: HostState) -> Iterator[tuple[Gpu, Vgpu]]:
-    return ((gpu, vgpu) for gpu in state.gpus for vgpu in gpu.vgpus if vgpu.holder_uuid is not None)
+    return ((gpu, vgpu) for gpu in state.gpus for vgpu in gpu.vgpus if vgpu.runs)
 
 
 def _check(gpu: Gpu, vgpu: Vgpu, wants: Use, framebuffer: int) -> None:

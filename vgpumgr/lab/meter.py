@@ -59,4 +59,4 @@ def stretches(vgpu: Vgpu, newest_us: int) -> Iterator[tuple[int, int, Use]]:
 
 
 def _running(gpu: Gpu) -> list[Vgpu]:
-    return [vgpu for vgpu in gpu.vgpus if vgpu.holder_uuid is not None]
+    return [vgpu for vgpu in gpu.vgpus if vgpu.runs]

@@ -98,10 +98,14 @@ class Vgpu:
     """A vGPU that exists. `uuid` is None on vendor-vfio; `instance` is NVML's handle; `group` the IOMMU group number;
     `vfio` the number of its VFIO device (vfio-dev/vfioN).
 
-    `holder_*` are set while a (simulated) VM holds it: it is then on NVML's active list and cannot be removed.
-    `leaving` is set while a removal waits for the holder: gone from the bus already, its place not yet free.
+    `number` is that of its character device, /dev/nvidia-vgpuN.
+
+    `holder_*` are set while a (simulated) VM has it open; it is then on NVML's active list, unless that VM is `exiting`:
+    its QEMU has been killed and is not yet done with closing it. `plugin` is set while the vGPU's plugin, a process of
+    nvidia-vgpu-mgr, has its character device open: as long as the VM, and then for as long as it takes to end.
+    `leaving` is set while a removal waits for either of them: gone from the bus already, its place not free.
     `wants` and `framebuffer_used` (bytes) are its guest's load, `had` what the GPU gave it of late, oldest first; both
-    are empty while no VM holds it.
+    are empty while no VM runs on it.
     """
 
     type: TypeSpec
@@ -110,14 +114,22 @@ class Vgpu:
     instance: int
     group: int
     vfio: int
+    number: int
     placement_id: int | None = None
     params: str = ""
     holder_uuid: str | None = None
     holder_name: str | None = None
+    exiting: bool = False
+    plugin: bool = False
     leaving: bool = False
     wants: Use = field(default_factory=Use)
     framebuffer_used: int = 0
     had: list[Stretch] = field(default_factory=list)
+
+    @property
+    def runs(self) -> bool:
+        """Whether a VM runs on it: what NVML calls active."""
+        return self.holder_uuid is not None and not self.exiting
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,6 +137,7 @@ class Gpu:
     """A physical function. `vfs_on` says whether SR-IOV is enabled (always False on mdev-pf).
 
     `schedulers` has the engines that the board has. `mig_on`: MIG mode; nothing in the lab turns it on yet.
+    `lost` are vGPUs that the driver counts and no longer shows: they were removed while something had them.
     IOMMU groups: the PF has `first_group`, VF n has first_group + 1 + n. `first_vfio` is VF 0's /dev/vfio/devices number.
     """
 
@@ -139,6 +152,12 @@ class Gpu:
     schedulers: dict[Engine, Scheduling]
     mig_on: bool = False
     vgpus: list[Vgpu] = field(default_factory=list)
+    lost: list[Vgpu] = field(default_factory=list)
+
+    @property
+    def counted(self) -> list[Vgpu]:
+        """The vGPUs that take a place: the lost ones as well."""
+        return [*self.vgpus, *self.lost]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from vgpumgr.lab import kstrto
-from vgpumgr.lab.driver import FIRST_VF_OFFSET, vf_pci
+from vgpumgr.lab.addresses import FIRST_VF_OFFSET, vf_pci
 from vgpumgr.lab.nodes import binary, constant, text_file
 
 if TYPE_CHECKING:

@@ -120,26 +120,26 @@ class HostRoot:
         target.write_bytes(source.read_bytes())
         target.chmod(mode)
 
-    def make_vfio_node(self, name: str) -> None:
-        """/dev/vfio/NAME: a character device that can be opened, which is all that a holder does with it here.
+    def make_node(self, name: str) -> None:
+        """/dev/NAME: a character device that can be opened, which is all that a holder does with it here.
 
         Raises FileNotFoundError where a boot has not filled /dev yet: it makes /dev/vfio itself.
         """
-        folder = self.path / "dev/vfio"
-        target = folder / name
+        target = self.path / "dev" / name
         if not target.exists():
-            if not folder.is_dir():
-                raise FileNotFoundError(folder)
+            if not (self.path / "dev/vfio").is_dir():
+                raise FileNotFoundError(target)
             target.parent.mkdir(exist_ok=True)
             os.mknod(target, stat.S_IFCHR | 0o600, os.makedev(*DEVICES["null"]))
 
-    def vfio_nodes(self) -> set[str]:
-        """The names below /dev/vfio that stand for devices: N and devices/vfioN."""
-        folder = self.path / "dev/vfio"
-        return {str(node.relative_to(folder)) for node in folder.rglob("*") if node.is_char_device()} - {"vfio"}
+    def device_nodes(self) -> set[str]:
+        """The names below /dev that stand for vGPUs: vfio/N, vfio/devices/vfioN and nvidia-vgpuN."""
+        dev = self.path / "dev"
+        found = (*(dev / "vfio").rglob("*"), *dev.glob("nvidia-vgpu*"))
+        return {str(node.relative_to(dev)) for node in found if node.is_char_device()} - {"vfio/vfio"}
 
-    def remove_vfio_node(self, name: str) -> None:
-        (self.path / "dev/vfio" / name).unlink(missing_ok=True)
+    def remove_node(self, name: str) -> None:
+        (self.path / "dev" / name).unlink(missing_ok=True)
 
 
 def _hidden_at_top() -> list[str]:

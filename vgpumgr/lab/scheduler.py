@@ -103,7 +103,7 @@ def obey(gpu: Gpu, order: Order, *, branch: int, counts_idle: bool) -> dict[Engi
 
     Refused under MIG and while vGPUs are in the way. Numbers beyond their ranges are clamped without a word.
     """
-    if gpu.mig_on or any(counts_idle or vgpu.holder_uuid is not None for vgpu in gpu.vgpus):
+    if gpu.mig_on or any(counts_idle or vgpu.holder_uuid or vgpu.plugin for vgpu in gpu.counted):
         raise Unsupported
     if order.policy not in tuple(Policy):
         raise Unsupported
@@ -157,7 +157,7 @@ def reading(gpu: Gpu, engine: Engine) -> Reading:
     Under best effort these numbers mean nothing (nvml.h); they are 0 then (likely).
     """
     set_to = gpu.schedulers[engine]
-    running = [vgpu.type.max_instances for vgpu in gpu.vgpus if vgpu.holder_uuid is not None]
+    running = [vgpu.type.max_instances for vgpu in gpu.vgpus if vgpu.runs]
     if not running or set_to.policy is Policy.BEST_EFFORT:
         return Reading(policy=set_to.policy)
     time_slice_ns, frequency_hz = _DENSE if max(running) >= _DENSE_FROM else _SPARSE

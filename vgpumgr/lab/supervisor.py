@@ -1,7 +1,7 @@
 """What one host's supervisor does: builds the host, boots it, and carries out what the `lab` commands ask for.
 
-All of it happens on the main thread, one thing after the other. Beside it run the FUSE thread, which serves /sys, and
-one that keeps /dev/vfio as the driver has it.
+All of it happens on the main thread, one thing after the other. Beside it run the FUSE thread, which serves /sys, one
+that keeps the vGPUs' nodes in /dev as the driver has them, and one for each VM of which something is left (lingering.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import IO, TYPE_CHECKING, Any
 from vgpumgr.core.names import nearest
 from vgpumgr.errors import LabError, UnknownVm, UsageError
 from vgpumgr.host.protocol import VENDOR_VFIO
-from vgpumgr.lab import holder, libvirtd, loads, modprobe, namespace, nvidia, sshd
+from vgpumgr.lab import holder, libvirtd, lingering, loads, modprobe, namespace, nvidia, plugin, sshd
+from vgpumgr.lab.addresses import key_of
 from vgpumgr.lab.driver import CREATE_EIO, LATE_VFS, Driver
 from vgpumgr.lab.machine import Machine
 from vgpumgr.lab.nvml.state import parse_fault
@@ -37,7 +38,8 @@ GARBAGE = "garbage"
 # Faults of the host's services; the driver has its own.
 SERVICE_FAULTS = (LIBVIRTD_DOWN, SSH_REFUSED, SSH_HANG, GARBAGE)
 FAULTS = (CREATE_EIO, LATE_VFS, *SERVICE_FAULTS)
-_VFIO_POLL_S = 5.0
+_WITH_ARGUMENTS = ("slow-plugin:SECONDS", "slow-exit:SECONDS", "nvml-down", "gpu-lost:PCI", "nvml:FUNCTION:CODE")
+_NODES_POLL_S = 5.0
 
 
 class Supervisor:
@@ -49,6 +51,7 @@ class Supervisor:
         self._root = HostRoot(folder=folder)
         self._driver = Driver(host_state(spec, boot_id=str(uuid.uuid4())))
         self._machine = Machine(self._root.path, log_file)
+        self._lingering = lingering.Lingering(machine=self._machine, driver=self._driver)
         self._reserved = sshd.reserve_port()
         self._authorized_key = ""
         self._service_faults: set[str] = set()
@@ -76,7 +79,7 @@ class Supervisor:
         self._authorized_key = authorized_key
         public = sshd.install(self._root, port=self.port, authorized_key=authorized_key)
         self._driver.make_foreign()
-        start_thread("vfio-nodes", self._follow_driver)
+        start_thread("nodes", self._follow_driver)
         return public
 
     def boot(self) -> None:
@@ -86,7 +89,7 @@ class Supervisor:
         with self._driver.reading() as state:
             boot_id = state.boot_id
         self._machine.power_on(boot_id)
-        self._sync_vfio_nodes()
+        self._sync_nodes()
         sshd.start(self._machine)
         libvirtd.start(self._machine)
         sshd.wait_banner(self.port)
@@ -149,12 +152,16 @@ class Supervisor:
                 "gpus": [f"{gpu.board.code} {gpu.pci}" for gpu in state.gpus],
                 "vgpus": len(vgpus),
                 "held": sorted({vgpu.holder_name for vgpu in vgpus if vgpu.holder_name}),
+                "lost": [
+                    f"{vgpu.type.name.split()[-1]} {key_of(gpu, vgpu)}" for gpu in state.gpus for vgpu in gpu.lost
+                ],
                 "loads": loads.of_host(state),
                 "faults": sorted(state.faults | self._service_faults),
                 "first_process": self._machine.first_process,
             }
 
     def _reboot(self) -> dict[str, Any]:
+        self._lingering.end_all()
         self._machine.kill()
         self._driver.reboot(str(uuid.uuid4()))  # ends the waits of writes to /sys as well
         self._machine.wait_off()
@@ -171,11 +178,13 @@ class Supervisor:
         if not found:
             raise UsageError(f"{name} has no vGPU that it could hold", hint=f"vgpumgr attach {name} --profile …")
         nodes = [node for gpu, vgpu in found.values() for node in vfio_nodes(gpu, vgpu)]
-        self._sync_vfio_nodes()
         try:
             for device in found:
                 self._driver.hold(device, guest.uuid, guest.name)
+            self._sync_nodes()
             pid = None if unseen else holder.start(self._machine, guest, nodes)
+            if not unseen:
+                plugin.start(self._machine, [vgpu.number for _, vgpu in found.values()])
         except (OSError, LabError) as error:
             if not holder.is_running(self._machine, guest.uuid):
                 self._driver.release(guest.uuid)
@@ -186,9 +195,20 @@ class Supervisor:
 
     def _release(self, name: str) -> dict[str, Any]:
         guest = self._guest(name)
+        with self._driver.reading() as state:
+            faults = frozenset(state.faults)
+            held = [vgpu for gpu in state.gpus for vgpu in gpu.vgpus if vgpu.holder_uuid == guest.uuid]
         ended = holder.stop(self._machine, guest.uuid)
         destroyed = libvirtd.destroy(self._machine, name)
-        self._driver.release(guest.uuid)
+        if ended:
+            self._lingering.after_stop(
+                guest.uuid,
+                held,
+                exit_s=lingering.seconds(faults, lingering.SLOW_EXIT),
+                plugin_s=lingering.seconds(faults, lingering.SLOW_PLUGIN),
+            )
+        elif not any(vgpu.exiting for vgpu in held):
+            self._driver.release(guest.uuid)
         return {"ended": ended or destroyed}
 
     def _guest(self, name: str) -> holder.Guest:
@@ -209,12 +229,14 @@ class Supervisor:
                 sshd.freeze(self._machine)
             case "garbage":
                 sshd.authorize(self._root, self._authorized_key, command=sshd.NOISE)
+            case _ if slow := lingering.parse_fault(name):
+                self._driver.set_fault(name, instead_of=f"{slow[0]}:")
             case _ if name in FAULTS or parse_fault(name) is not None:
                 self._driver.set_fault(name)
             case _:
                 near = nearest(name, FAULTS)
                 raise UsageError(
-                    f"no such fault: {name!r}; there are {', '.join(FAULTS)}, nvml-down, gpu-lost:PCI, nvml:FUNCTION:CODE",
+                    f"no such fault: {name!r}; there are {', '.join((*FAULTS, *_WITH_ARGUMENTS))}",
                     hint=f"did you mean {near}?" if near else None,
                 )
         if name in SERVICE_FAULTS:
@@ -223,6 +245,7 @@ class Supervisor:
 
     def _clear(self) -> dict[str, Any]:
         self._driver.clear_faults()
+        self._lingering.end_all()
         self._service_faults.clear()
         sshd.authorize(self._root, self._authorized_key)
         sshd.thaw(self._machine)
@@ -231,24 +254,26 @@ class Supervisor:
         sshd.wait_banner(self.port)
         return {}
 
-    # /dev/vfio
+    # /dev
 
     def _follow_driver(self) -> None:
         """What udev does on a host: device nodes come and go with the devices. Ends with the process."""
         revision = -1
         while True:
-            revision = self._driver.wait_change(revision, _VFIO_POLL_S)
+            revision = self._driver.wait_change(revision, _NODES_POLL_S)
             with contextlib.suppress(OSError):  # the host is off just now; boot() does it again
-                self._sync_vfio_nodes()
+                self._sync_nodes()
 
-    def _sync_vfio_nodes(self) -> None:
+    def _sync_nodes(self) -> None:
         with self._driver.reading() as state:
-            wanted = {node for gpu in state.gpus for vgpu in gpu.vgpus for node in vfio_nodes(gpu, vgpu)}
-            present = self._root.vfio_nodes()
+            vgpus = [(gpu, vgpu) for gpu in state.gpus for vgpu in gpu.vgpus]
+            wanted = {f"vfio/{node}" for gpu, vgpu in vgpus for node in vfio_nodes(gpu, vgpu)}
+            wanted |= {plugin.node(vgpu.number) for _, vgpu in vgpus if vgpu.plugin}
+            present = self._root.device_nodes()
             for node in wanted - present:
-                self._root.make_vfio_node(node)
+                self._root.make_node(node)
             for node in present - wanted:
-                self._root.remove_vfio_node(node)
+                self._root.remove_node(node)
 
 
 def vfio_nodes(gpu: Gpu, vgpu: Vgpu) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab import admission, kstrto
-from vgpumgr.lab.driver import vf_pci
+from vgpumgr.lab.addresses import vf_pci
 from vgpumgr.lab.nodes import constant, text_file
 from vgpumgr.lab.pci_nodes import device_path
 

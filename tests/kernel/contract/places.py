@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vgpumgr.lab.driver import vf_pci
+from vgpumgr.lab.addresses import vf_pci
 from vgpumgr.lab.spec import GpuSpec, host_state
 from vgpumgr.lab.spec_reader import load_spec
 

@@ -146,7 +146,7 @@ def _lines(driver: DriverView) -> Iterator[str]:
 
 
 def _gpu_line(index: int, gpu: Gpu) -> str:
-    in_use_mib = sum(vgpu.type.framebuffer_mib for vgpu in gpu.vgpus if vgpu.holder_uuid)
+    in_use_mib = sum(vgpu.type.framebuffer_mib for vgpu in gpu.vgpus if vgpu.runs)
     use = meter.use_now(gpu)
     on_vfs = gpu.board.vfs > 0
     return _line(
@@ -218,8 +218,8 @@ def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str) -> str:
         mdev=vgpu.uuid,
         placement=vgpu.placement_id,
         fb_used=vgpu.framebuffer_used,
-        vm_uuid=vgpu.holder_uuid,
-        vm_name=vgpu.holder_name,
+        vm_uuid=vgpu.holder_uuid if vgpu.runs else None,
+        vm_name=vgpu.holder_name if vgpu.runs else None,
     )
 
 
