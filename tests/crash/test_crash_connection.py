@@ -9,6 +9,7 @@ import pytest
 
 from tests.crash.proxy import CLOSE, FREEZE, RESET, Proxy, inventory_through
 from tests.crash.rig import HALTED, HOSTS, check, host_of, must
+from tests.dose import dose
 from vgpumgr.host.protocol import LEASE_S
 from vgpumgr.lab import fleet
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-CUTS = 10  # on each host
+CUTS = dose(3, 10)  # on each host
 _TIMEOUT = "3"  # seconds, of each stage
 
 
@@ -63,4 +64,4 @@ def test_connection_cut_at_each_piece(rig: Rig, tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(len(HOSTS)) as pool:
         list(pool.map(story, HOSTS))
-    assert sum(happened) > CUTS * len(HOSTS) * 0.7  # how many pieces there are differs a little from run to run
+    assert sum(happened) >= CUTS * len(HOSTS) * 0.7  # how many pieces there are differs a little from run to run

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.rig import check, host_of, must
+from tests.dose import dose, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,8 @@ REPLACE = (
     *("before:put_claim", "before:create_vgpu", "sent:create_vgpu", "before:detach_hostdev", "before:attach_hostdev"),
     *("before:bind_claim", "before:destroy_vgpu", "sent:destroy_vgpu", "after:destroy_vgpu"),
 )
-each_framework = pytest.mark.parametrize("letter", ["p", "a", "d"], ids=["mdev-pf", "mdev-vf", "vendor-vfio"])
+LETTERS = ("p", "a", "d")
+each_framework = pytest.mark.parametrize("letter", LETTERS, ids=["mdev-pf", "mdev-vf", "vendor-vfio"])
 
 
 def killed(one: Controller) -> None:
@@ -47,14 +49,15 @@ def kill_at(point: str) -> dict[str, str]:
 @each_framework
 def test_killed_at_each_step_of_an_attach_and_a_detach(rig: Rig, letter: str) -> None:
     """Each VM's attach is killed at one point and repeated, and then its detach."""
-    vms = {f"{letter}{number:02}": number - 1 for number in range(1, len(ATTACH) + 1)}
+    points = share(tuple(zip(ATTACH, DETACH, strict=True)), LETTERS.index(letter), len(LETTERS))
+    vms = {f"{letter}{number:02}": pair for number, pair in enumerate(points, start=1)}
 
     def attach(vm: str) -> None:
-        killed(rig.attach(vm, interference=kill_at(ATTACH[vms[vm]])))
+        killed(rig.attach(vm, interference=kill_at(vms[vm][0])))
         must(rig.attach(vm))
 
     def detach(vm: str) -> None:
-        killed(rig.detach(vm, interference=kill_at(DETACH[vms[vm]])))
+        killed(rig.detach(vm, interference=kill_at(vms[vm][1])))
         must(rig.detach(vm))
 
     with ThreadPoolExecutor(2) as pool:
@@ -67,7 +70,8 @@ def test_killed_at_each_step_of_an_attach_and_a_detach(rig: Rig, letter: str) ->
 @each_framework
 def test_killed_at_each_step_of_a_replace(rig: Rig, letter: str) -> None:
     """Each point on a VM of its own; the same command again ends in the new vGPU and without the old one."""
-    vms = {f"{letter}{number:02}": point for number, point in enumerate(REPLACE, start=1)}
+    points = share(REPLACE, LETTERS.index(letter), len(LETTERS))
+    vms = {f"{letter}{number:02}": point for number, point in enumerate(points, start=1)}
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda vm: must(rig.attach(vm)), vms))
         list(pool.map(lambda vm: replace(rig, vm, vms[vm]), vms))
@@ -88,10 +92,10 @@ def test_killed_in_an_attach_and_detached_at_once(rig: Rig) -> None:
 
 
 def test_killed_at_any_moment(rig: Rig) -> None:
-    """Ten attaches and ten detaches, each killed from outside at some moment of its life; the same again."""
+    """Attaches and detaches, each killed from outside at some moment of its life; the same again."""
     chance = random.Random(20260731)
 
-    vms = [f"{letter}{number:02}" for letter in "ab" for number in range(1, 6)]
+    vms = [f"{letter}{number:02}" for letter in "ab" for number in range(1, 1 + dose(2, 5))]
     life = max(must(begin("a12")).seconds for begin in (rig.attach, rig.detach))
 
     def strike(begin: Callable[[str], Controller], vm: str) -> None:

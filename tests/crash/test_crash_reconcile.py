@@ -10,6 +10,7 @@ import pytest
 
 from tests.crash.rig import check, host_of, must
 from tests.crash.test_crash_controller import ATTACH, DETACH, kill_at, killed
+from tests.dose import share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,19 +46,23 @@ class Nights:
         )
 
 
-@pytest.mark.parametrize("letter", ["a", "d"], ids=["mdev-vf", "vendor-vfio"])
+LETTERS = ("a", "d")
+
+
+@pytest.mark.parametrize("letter", LETTERS, ids=["mdev-vf", "vendor-vfio"])
 def test_killed_at_each_step_the_next_reconcile_ends_as_the_first_would_have(
     rig: Rig, letter: str, tmp_path: Path
 ) -> None:
     """Each night one VM more is declared and the run is killed at another step; then each night one less."""
     nights = Nights(rig, letter, tmp_path)
-    vms = [f"{letter}{number:02}" for number in range(1, len(ATTACH) + 1)]
-    for number, point in enumerate(ATTACH, start=1):
+    attach, detach = (share(points, LETTERS.index(letter), len(LETTERS)) for points in (ATTACH, DETACH))
+    vms = [f"{letter}{number:02}" for number in range(1, len(attach) + 1)]
+    for number, point in enumerate(attach, start=1):
         nights.declare(vms[:number])
         killed(nights.run(point))
         must(nights.run())
     check(rig, nights.host, dict.fromkeys(vms, "2Q"))
-    for number, point in enumerate(DETACH, start=1):
+    for number, point in enumerate(detach, start=1):
         nights.declare(vms[number:])
         killed(nights.run(point))
         must(nights.run())

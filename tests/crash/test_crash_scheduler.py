@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crash.rig import HALTED, check, host_of, must
+from tests.dose import share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,11 +74,11 @@ def killed_and_again(rig: Rig, letter: str, points: tuple[str, ...]) -> None:
 
 
 def test_killed_at_each_step_the_same_command_again_ends_it_and_the_vgpus_are_back(rig: Rig) -> None:
-    """All points on one framework, and those within a step on the two others, beside it."""
-    with ThreadPoolExecutor(2) as pool:
+    """All points, each on one of the frameworks at least."""
+    with ThreadPoolExecutor(3) as pool:
         runs = [
-            pool.submit(killed_and_again, rig, letter, points)
-            for letter, points in (("a", EVERY), ("p", IN_STEPS), ("d", IN_STEPS))
+            pool.submit(killed_and_again, rig, letter, share(EVERY, part, 3))
+            for part, letter in enumerate(("a", "p", "d"))
         ]
     for run in runs:
         run.result()
