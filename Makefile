@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: install demo test test-collection test-kernel test-gpu soak lint docs bench lock clean
+.PHONY: install demo test test-core test-rest test-collection test-kernel test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -22,12 +22,19 @@ lint: install
 	$(VENV)/bin/vermin --target=3.9- --no-tips --violations --quiet vgpumgr/host
 	$(VENV)/bin/lint-imports --no-cache
 
-# The core's branch coverage is part of the promise (95 %); tests/core and tests/inventory are what count for it. The rest
-# waits much for hosts, so two run at a time, each file's tests together because they share a lab, the long ones (acceptance,
-# crash) first, as their names have it.
-test: install lint
+# Lint runs beside the core's tests. Of a proof that is a repetition `make test` does enough (tests/dose.py); VGPUMGR_FULL=1 all.
+test: install
+	$(MAKE) --no-print-directory -j2 --output-sync=target lint test-core
+	$(MAKE) --no-print-directory test-rest
+
+# The core's branch coverage is part of the promise (95 %); tests/core and tests/inventory are what count for it.
+test-core: install
 	$(VENV)/bin/pytest tests/core tests/inventory -n 2 --cov=vgpumgr.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
-	$(VENV)/bin/pytest tests --ignore=tests/core --ignore=tests/inventory -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(PYTEST_ARGS)
+
+# The rest waits now and then for hosts, so one more runs than there are processors; each file's tests together because they
+# share a lab, the long ones (acceptance, crash) first, as their names have it.
+test-rest: install
+	$(VENV)/bin/pytest tests --ignore=tests/core --ignore=tests/inventory -n 3 --dist loadfile --no-loadscope-reorder --durations=25 $(PYTEST_ARGS)
 
 # The host program on this machine's own NVIDIA GPU: reads only, and says what it does not tell. Not a part of `make test`.
 test-gpu: install
