@@ -49,6 +49,7 @@ def test_the_host_program_killed_at_each_point_and_at_any_moment(rig: Rig) -> No
         while moments:
             batch = [f"{letter}{number:02}" for number in range(1, 11) for letter in HOSTS]
             chosen, moments = moments[: len(batch)], moments[len(batch) :]
+            batch = batch[: len(chosen)]
             list(pool.map(attach, batch, chosen))
             for host in HOSTS.values():
                 check(rig, host, {vm: "2Q" for vm in batch if host_of(vm) == host})

@@ -16,12 +16,22 @@ from vgpumgr import resources
 from vgpumgr.controller.attach import AttachOptions, DetachOptions, attach, detach
 from vgpumgr.controller.context import Context
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
-from vgpumgr.controller.results import ChangeResult, Consent, FleetConsent, FleetPlan, Planned, ReconcileResult
+from vgpumgr.controller.results import (
+    ChangeResult,
+    Consent,
+    FleetConsent,
+    FleetPlan,
+    Planned,
+    ReconcileResult,
+    SchedulerResult,
+)
+from vgpumgr.controller.scheduler import SchedulerOptions, set_scheduler
 from vgpumgr.core import catalogue, placement
 from vgpumgr.core.endpoint import Endpoint
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.names import HostName, Slot, VmName, VmUuid
 from vgpumgr.core.profiles import Wish, parse_profile
+from vgpumgr.core.scheduler import SchedulerWish
 from vgpumgr.errors import VgpumgrError
 
 if TYPE_CHECKING:
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
     from tests.model.libvirt_double import Vm
     from vgpumgr.core.changes import Step
     from vgpumgr.core.plan import Plan
+    from vgpumgr.core.scheduling import GpuPlan
     from vgpumgr.link.connection import HostLink
 
 HOSTS = ("kvm01", "kvm02")
@@ -42,7 +53,7 @@ _WHERE = Location(file="host_vars/kvm.yml", line=1)
 class Outcome:
     """How a command ended: with a result, an error, or not at all (the controller was killed)."""
 
-    result: ChangeResult | ReconcileResult | None = None
+    result: ChangeResult | ReconcileResult | SchedulerResult | None = None
     error: VgpumgrError | None = None
     killed: bool = False
     agreed: list[Step] = field(default_factory=list)  # what a person was asked about, and said yes to
@@ -53,7 +64,7 @@ class Outcome:
         if self.killed:
             return "killed"
         match self.result:
-            case ChangeResult():
+            case ChangeResult() | SchedulerResult():
                 return self.result.outcome
             case ReconcileResult():
                 return " ".join(self.result.outcomes)
@@ -154,9 +165,22 @@ class Fleet:
 
         return self._run(run, trouble, by)
 
+    def set_scheduler(
+        self,
+        host: str,
+        gpu: str,
+        policy: str,
+        *,
+        trouble: Trouble | None = None,
+        by: str = "anna@ctl1",
+    ) -> Outcome:
+        options = SchedulerOptions(on=host, gpu_id=gpu, wish=SchedulerWish(policy=policy), asked=policy)
+        consent: Consent[GpuPlan] = Consent(check=False, show=lambda _planned: None, ask=lambda _planned: None)
+        return self._run(lambda context, _end: set_scheduler(context, options, consent), trouble, by)
+
     def _run(
         self,
-        command: Callable[[Context, Outcome], ChangeResult | ReconcileResult],
+        command: Callable[[Context, Outcome], ChangeResult | ReconcileResult | SchedulerResult],
         trouble: Trouble | None,
         by: str,
     ) -> Outcome:

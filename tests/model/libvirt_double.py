@@ -67,6 +67,7 @@ class Libvirt:
     def __init__(self, host: str, *, version: int) -> None:
         self.host = HostName(host)
         self.version = version
+        self.down = False  # libvirtd was killed, and has not come back
         self.vms: dict[VmUuid, Vm] = {}
 
     # what the controller asks

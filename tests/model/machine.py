@@ -81,6 +81,7 @@ class Machine:
         self.broken_promises: list[str]
         self.hung: dict[str, int]  # GPU UUID → the process whose write there has not returned
         self.connections: list[Callable[[], None]]
+        self.sick: bool  # whether every write below /sys is answered EIO
         for folder in ("root", "etc/modprobe.d", "var/lib", "proc/sys/kernel/random", "sys"):
             (root / folder).mkdir(parents=True)
         (root / "etc/machine-id").write_text(f"{uuid_module.uuid5(uuid_module.NAMESPACE_DNS, name).hex}\n")
@@ -117,9 +118,15 @@ class Machine:
         self.libvirt = Libvirt(self.name, version=10_000_000)
         self.broken_promises = []
         self.hung = {}
+        self.sick = False
         self.connections = []
         shutil.rmtree(self.root / "var/lib/vgpumgr", ignore_errors=True)
         self._boot()
+
+    @property
+    def disks(self) -> tuple[Path, ...]:
+        """The folders that our files are in; a test may have mounted something small there."""
+        return self.root / "var/lib", self.root / "etc/modprobe.d"
 
     # what the host program sees
 
@@ -137,6 +144,8 @@ class Machine:
             self.broken_promises.append(
                 f"{self.name}: {target} was written to, and a write to {gpu.pci} has not returned"
             )
+        if self.sick:
+            raise OSError(errno.EIO, "sick")
         key = _key_taken_away(target, text)
         found = self.driver.find(key) if key else None
         if found is not None and found[1].holder_uuid is not None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pynvml
+
+from vgpumgr.lab import scheduler
+from vgpumgr.lab.model import Engine, Policy
 
 if TYPE_CHECKING:
     from vgpumgr.lab.driver import Driver
     from vgpumgr.lab.model import Gpu, TypeSpec, Vgpu
 
 _MIB = 1 << 20
+_BRANCH = 570  # of the driver that the machines have: one scheduler per GPU, by the first calls
 
 
 class Nvml:
@@ -75,6 +80,50 @@ class Nvml:
 
     def nvmlVgpuInstanceGetType(self, instance: int) -> int:  # noqa: N802
         return self._vgpu(instance).type.id
+
+    # how a GPU's time is shared
+
+    def nvmlDeviceGetVgpuSchedulerCapabilities(self, gpu: Gpu) -> Any:  # noqa: N802
+        del gpu
+        caps, told = scheduler.caps(_BRANCH), pynvml.c_nvmlVgpuSchedulerCapabilities_t()
+        for at, policy in enumerate(Policy):
+            told.supportedSchedulers[at] = policy
+        told.isArrModeSupported = caps.arr
+        told.minTimeslice, told.maxTimeslice = caps.min_time_slice_ns, caps.max_time_slice_ns
+        told.minFrequencyForARR, told.maxFrequencyForARR = caps.min_frequency_hz, caps.max_frequency_hz
+        told.minAvgFactorForARR, told.maxAvgFactorForARR = caps.min_factor, caps.max_factor
+        return told
+
+    def nvmlDeviceGetVgpuSchedulerState_v2(self, gpu: Gpu, wanted: Any) -> Any:  # noqa: N802
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+    def nvmlDeviceGetVgpuSchedulerState(self, gpu: Gpu) -> Any:  # noqa: N802
+        found, told = scheduler.reading(gpu, Engine.GRAPHICS), pynvml.c_nvmlVgpuSchedulerGetState_t()
+        told.schedulerPolicy, told.arrMode = found.policy, found.arr
+        if found.arr == scheduler.ARR_ON:
+            told.schedulerParams.vgpuSchedDataWithARR.avgFactor = found.factor
+            told.schedulerParams.vgpuSchedDataWithARR.timeslice = found.time_slice_ns
+        else:
+            told.schedulerParams.vgpuSchedData.timeslice = found.time_slice_ns
+        return told
+
+    def nvmlDeviceSetVgpuSchedulerState(self, gpu: Gpu, wanted: Any) -> None:  # noqa: N802
+        plain = wanted.enableARRMode == scheduler.ARR_OFF
+        adaptive = wanted.schedulerParams.vgpuSchedDataWithARR
+        order = scheduler.Order(
+            policy=wanted.schedulerPolicy,
+            arr=wanted.enableARRMode,
+            factor=0 if plain else adaptive.avgFactor,
+            frequency_hz=0 if plain else adaptive.frequency,
+            time_slice_ns=wanted.schedulerParams.vgpuSchedData.timeslice if plain else 0,
+        )
+        try:
+            self._driver.set_scheduler(gpu.pci, order)
+        except OSError as error:
+            code = (
+                pynvml.NVML_ERROR_INVALID_ARGUMENT if error.errno == errno.EINVAL else pynvml.NVML_ERROR_NOT_SUPPORTED
+            )
+            raise pynvml.NVMLError(code) from error
 
     def _type(self, number: int) -> TypeSpec:
         with self._driver.reading() as state:

@@ -10,12 +10,14 @@ are the same. (An exception through all its threads would be less true: a killed
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from vgpumgr.errors import ProgramFailed, Unreachable
 from vgpumgr.host.files import Root
-from vgpumgr.host.program import greeting
+from vgpumgr.host.program import EXIT_LEASE, greeting
+from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.program import Program
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+POINT = "point"  # the kind of moment that only the host program knows
 KILLED_STATUS = 137  # as a shell tells a SIGKILL
 
 
@@ -52,6 +55,7 @@ class Trouble:
     done: bool = False
     killed: bool = False
     connections: list[Callable[[], None]] = field(default_factory=list)
+    streams: list[Stream] = field(default_factory=list)
     _calls: int = 0
 
     def kill(self) -> None:
@@ -69,6 +73,7 @@ class Trouble:
 
     def at_point(self, point: str) -> None:
         """The host program passes that point of a step."""
+        sys.audit(moments.EVENT, self.host, POINT, point)
         if point == self.point:
             self._count()
 
@@ -92,10 +97,12 @@ class Stream:
         self._out = greeting(Root(machine.root))
         self._in = b""
         self.ended = False
+        self.lapsed = False
         self.connected = True
         machine.connections.append(self.cut)
         if trouble:
             trouble.connections.append(self.cut)
+            trouble.streams.append(self)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         del deadline
@@ -128,12 +135,17 @@ class Stream:
 
     def exit_status(self, timeout_s: float) -> int | None:
         del timeout_s
-        return KILLED_STATUS
+        return EXIT_LEASE if self.lapsed else KILLED_STATUS
 
     def end(self) -> None:
         """The program ends, and the kernel gives its lock back."""
         self.ended = True
         self._server.close()
+
+    def lapse(self) -> None:
+        """The host has heard nothing for as long as the lease is: it gives the lock back and ends the connection."""
+        self.lapsed = True
+        self.cut()
 
     def cut(self) -> None:
         """The whole connection goes."""
@@ -149,29 +161,40 @@ class LibvirtSession:
         self._stream = stream
         self._trouble = trouble
 
+    @property
+    def host(self) -> HostName:
+        return self._machine.libvirt.host
+
+    @moments.told
     def version(self) -> int:
         return self._do(lambda: self._machine.libvirt.version)
 
+    @moments.told
     def domains(self) -> tuple[DomainDocuments, ...]:
         vms = self._machine.libvirt.vms
         return self._do(lambda: tuple(vm.documents() for vm in sorted(vms.values(), key=lambda vm: (vm.name, vm.uuid))))
 
+    @moments.told
     def domain(self, uuid: VmUuid) -> DomainDocuments | None:
         vms = self._machine.libvirt.vms
         return self._do(lambda: vms[uuid].documents() if uuid in vms else None)
 
+    @moments.told
     def saved(self) -> tuple[SavedDocuments, ...]:
         vms = self._machine.libvirt.vms
         return self._do(
             lambda: tuple(vm.saved() for _, vm in sorted(vms.items()) if vm.image is not None or vm.snapshots)
         )
 
+    @moments.told
     def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         self._do(lambda: self._machine.libvirt.set_metadata(uuid, xml, key=key, uri=uri))
 
+    @moments.told
     def attach_device(self, uuid: VmUuid, xml: str) -> None:
         self._do(lambda: self._machine.libvirt.attach_device(uuid, xml))
 
+    @moments.told
     def detach_device(self, uuid: VmUuid, xml: str) -> None:
         self._do(lambda: self._machine.libvirt.detach_device(uuid, xml))
 
@@ -184,7 +207,7 @@ class LibvirtSession:
     def _pass(self, *, asked: bool) -> None:
         if self._trouble:
             self._trouble.call()
-        if not self._stream.connected:
+        if not self._stream.connected or self._machine.libvirt.down:
             lost = Unreachable(self._machine.libvirt.host, "libvirt", "the connection to libvirt was lost")
             lost.may_happen = asked
             raise lost

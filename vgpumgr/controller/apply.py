@@ -9,6 +9,7 @@ from vgpumgr import errors
 from vgpumgr.controller.executor import Executor
 from vgpumgr.controller.undo import GOES_ON, undo, verbs
 from vgpumgr.core import changes
+from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Bounded
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def apply(session: Session, plan: AnyPlan) -> None:
         raise
     except KeyboardInterrupt:
         run.stop()
+        moments.tell(session.declaration.name, "interrupted", run.under_way)
         session.context.progress(
             f"interrupted: waiting for {run.under_way}, then undoing; once more leaves it to the next run"
         )

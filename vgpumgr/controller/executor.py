@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import templates
 from vgpumgr.core import changes, claims
+from vgpumgr.link import moments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,13 @@ class Executor:
         self._policies: dict[GpuUuid, Mapping[str, str | None]] = {}
 
     def execute(self, step: changes.Step) -> None:
-        logger.info("%s: %s %s", self.session.declaration.name, step.verb, changes.as_json(step))
+        host = self.session.declaration.name
+        logger.info("%s: %s %s", host, step.verb, changes.as_json(step))
+        moments.tell(host, "begin", step.verb)
+        self._do(step)
+        moments.tell(host, "end", step.verb)
+
+    def _do(self, step: changes.Step) -> None:
         match step:
             case changes.PutClaim():
                 self._write(step.vm, (self.document or claims.ClaimDocument(vm=step.vm)).put(step.claim))

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from vgpumgr.core.domains import DomainDocuments, SavedDocuments
 from vgpumgr.core.names import VmName, VmUuid
 from vgpumgr.errors import HostDeadline, HypervisorError, Unreachable
+from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize
 from vgpumgr.link.tunnel import STAGE, Tunnel
 
@@ -76,10 +77,12 @@ class Hypervisor:
             raise
         return cls(host, opened, tunnel, timeout_s=deadlines.libvirt)
 
+    @moments.told
     def version(self) -> int:
         """The version of the host's libvirt: 9000000 is 9.0.0."""
         return self._call(lambda connection: int(connection.getLibVersion()), "version")
 
+    @moments.told
     def domains(self) -> tuple[DomainDocuments, ...]:
         """Every domain, shut off ones and transient ones too, ordered by name."""
         deadline = Deadline(self._timeout_s)
@@ -87,10 +90,12 @@ class Hypervisor:
         found = self._read_each(uuids, _read_documents, "read the domains", deadline)
         return tuple(sorted(found, key=lambda one: (one.name, one.uuid)))
 
+    @moments.told
     def domain(self, uuid: VmUuid) -> DomainDocuments | None:
         """One domain, or None where the host has none of that UUID."""
         return self._call(lambda connection: _read_documents(connection, uuid), "read the domain")
 
+    @moments.told
     def saved(self) -> tuple[SavedDocuments, ...]:
         """What could come back, of every domain that has a managed-save image or snapshots; two calls where none has."""
         import libvirt
@@ -103,6 +108,7 @@ class Hypervisor:
         uuids = sorted({uuid for listing in listings for uuid in self._end(listing, "list the domains", deadline)})
         return tuple(self._read_each(uuids, _read_saved, "read saved images and snapshots", deadline))
 
+    @moments.told
     def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         """Put that element (without prefix and xmlns) into the persistent definition; None takes it out."""
 
@@ -123,6 +129,7 @@ class Hypervisor:
 
         self._write(uuid, write, "write the claim")
 
+    @moments.told
     def attach_device(self, uuid: VmUuid, xml: str) -> None:
         """Add a device to the persistent definition."""
 
@@ -133,6 +140,7 @@ class Hypervisor:
 
         self._write(uuid, attach, "attach the device")
 
+    @moments.told
     def detach_device(self, uuid: VmUuid, xml: str) -> None:
         """Take a device out of the persistent definition."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
 from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
 from vgpumgr.host import protocol
 from vgpumgr.host.protocol import AnyStep, Hello, LedgerEntry, SampleReport, SchedulerFact, Snapshot, VgpuFact
-from vgpumgr.link import bootstrap, refusals, wire
+from vgpumgr.link import bootstrap, moments, refusals, wire
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 
 if TYPE_CHECKING:
@@ -93,7 +93,9 @@ class Program:
 
     def greet(self, package: bytes, deadline: Deadline) -> None:
         """Send the program and read its greeting."""
+        moments.tell(self.host, "start", STAGE)
         self.hello = self._bounded(lambda: self._greet(package, deadline), deadline)
+        moments.tell(self.host, "started", STAGE)
 
     def observe(self, *, wait_s: float) -> Snapshot:
         """The host's facts, read under the shared lock."""
@@ -150,8 +152,15 @@ class Program:
         self._stop()
 
     def _request(self, verb: str, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        if verb != "ping":
-            self.requests += 1
+        if verb == "ping":
+            return self._ask(verb, fields, timeout_s)
+        self.requests += 1
+        moments.tell(self.host, "send", verb)
+        ok = self._ask(verb, fields, timeout_s)
+        moments.tell(self.host, "answered", verb)
+        return ok
+
+    def _ask(self, verb: str, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         deadline = Deadline(timeout_s)
 
         def exchange() -> dict[str, Any]:
@@ -200,6 +209,8 @@ class Program:
             self._stream.send(wire.render_request(self._last_id, verb, fields), deadline)
         except ConnectionError as error:
             raise self._ended(silent_s) from error
+        if verb != "ping":
+            moments.tell(self.host, "sent", verb)
         while True:
             line = self._lines.take()
             if line is None:
