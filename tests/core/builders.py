@@ -163,6 +163,7 @@ def host(*gpus: Gpu, vms: int = 3, libvirt_version: int = NEW_LIBVIRT) -> HostVi
         gpus=tuple(sorted(gpus or (gpu(),), key=lambda item: item.pci)),
         handles=(),
         active=(),
+        silent={},
         ledger=(),
         ledger_file=True,
         stuck=(),
@@ -346,6 +347,13 @@ def without_ledger(view: HostView) -> HostView:
     return replace(view, snapshot=replace(view.snapshot, ledger=(), ledger_file=False, stuck=()))
 
 
+def without_vgpus(view: HostView, problem: str) -> HostView:
+    """No GPU of the host offers vGPUs now, and this is why."""
+    return change_gpus(
+        view, lambda item: replace(item, framework=None, problem=problem, mode=None, types=None, parents=())
+    )
+
+
 def rebooted(view: HostView) -> HostView:
     """The host after a reboot: no vGPU is there, the ledger and the definitions are."""
     bare = change_gpus(view, lambda item: simulate.with_creatable(_bare(item)))
@@ -450,6 +458,7 @@ def facts_of(facts: HostSnapshot) -> dict[str, object]:
         "gpus": [_gpu_fact(item) for item in facts.gpus],
         "handles": _rows(facts.handles, ("path", "pid", "command", "vm_name", "vm_uuid")),
         "active": _rows(facts.active, ("gpu", "vm_uuid", "vm_name", "uuid", "vf")),
+        "silent": dict(facts.silent),
         "ledger": _rows(facts.ledger, LEDGER_KEYS),
         "ledger_file": facts.ledger_file,
         "stuck": None if facts.stuck is None else [_stuck_fact(write) for write in facts.stuck],
@@ -496,6 +505,7 @@ def _gpu_fact(item: Gpu) -> dict[str, object]:
         "name": item.name,
         "pci_id": item.pci_id,
         "framework": item.framework,
+        "problem": item.problem,
         "mode": item.mode,
         "numa_node": item.numa_node,
         "framebuffer_mib": item.framebuffer_mib,

@@ -401,16 +401,14 @@ def test_a_gpu_whose_uuid_cannot_be_read_may_be_the_one_and_is_not_left_behind()
     assert "UUID" in error.message
 
 
-def test_after_a_reboot_without_sriov_the_refusal_says_how_to_enable_it() -> None:
+def test_after_a_reboot_without_sriov_the_refusal_says_what_the_host_says_of_it() -> None:
     view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
-    view = builders.change_gpus(view, lambda gpu: replace(gpu, framework=None, mode=None, types=None, parents=()))
+    view = builders.without_vgpus(view, "SR-IOV is off; run sriov-manage")
     error = refused(view, errors.NoCapacity)
     assert error.message == "the vGPU of vm01 slot vgpu0 cannot be made again at its place, 0000:41:00.4"
-    assert error.details == (
-        (
-            "0000:41:00.0  NVIDIA A40  offers no vGPUs: SR-IOV is off or the vGPU driver is not loaded "
-            "(/usr/lib/nvidia/sriov-manage -e 0000:41:00.0)"
-        ),
+    assert error.details == ("0000:41:00.0  NVIDIA A40  offers no vGPUs: SR-IOV is off; run sriov-manage",)
+    assert error.hint == (
+        "bring its vGPUs up again, then run the same command again; or --replace to place the vGPU on another GPU"
     )
 
 

@@ -261,6 +261,16 @@ def test_evidence_that_could_not_be_read_is_use(what: str, line: str) -> None:
     assert refused(replace(view, snapshot=blind), errors.InUse).details == (line,)
 
 
+@EVERY_FRAMEWORK
+def test_a_gpu_of_which_nvml_does_not_tell_holds_up_its_own_vgpus_alone(framework: str) -> None:
+    view = builders.attached(builders.attached(builders.host_of(framework)), "vm02")
+    first, second = (item.pci for item in view.snapshot.gpus)
+    assert [builders.entry_of(view, vm).gpu for vm in ("vm01", "vm02")] == [first, second]
+    blind = replace(view, snapshot=replace(view.snapshot, silent={second: "NVML: GPU is lost"}))
+    assert builders.plan_detach(blind, "vm01").changed
+    assert refused(blind, errors.InUse, vm="vm02").details == ("cannot tell: NVML's active vGPUs: NVML: GPU is lost",)
+
+
 def test_evidence_without_a_reason_is_said_to_be_not_read() -> None:
     view = builders.attached(builders.host())
     blind = replace(view, snapshot=replace(view.snapshot, handles=None))

@@ -168,6 +168,14 @@ def test_with_evidence_missing_it_is_unknown_whether_an_idle_vgpu_is_in_use(what
     assert row(builders.running(blind)).state == "in_use"
 
 
+def test_a_gpu_of_which_nvml_does_not_tell_leaves_the_others_states_known() -> None:
+    view = builders.attached(builders.attached(builders.host_of(VENDOR_VFIO)), "vm02")
+    silent = {builders.entry_of(view, "vm02").gpu: "NVML: GPU is lost"}
+    blind = replace(view, snapshot=replace(view.snapshot, silent=silent))
+    states = {found.vm: found.state for found in listing.rows(blind)}
+    assert states == {"vm01": "bound", "vm02": "unknown"}
+
+
 def test_a_vm_that_cannot_be_read_has_a_vgpu_in_unknown_state() -> None:
     view = builders.attached(builders.host())
     for why in ({"problem": "timed out"}, {"claim_problem": "?"}):

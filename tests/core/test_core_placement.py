@@ -146,13 +146,9 @@ def test_a_host_without_gpus_says_so() -> None:
     assert refusal(view, "vm01", "4Q") == "kvm01 has no NVIDIA GPU for vm01\nhint: vgpumgr discover kvm01"
 
 
-def test_a_gpu_without_sriov_says_how_to_enable_it() -> None:
-    off = builders.change_gpus(
-        builders.host(), lambda gpu: replace(gpu, framework=None, types=None, parents=(), mode=None)
-    )
-    assert reasons(off) == [
-        "offers no vGPUs: SR-IOV is off or the vGPU driver is not loaded (/usr/lib/nvidia/sriov-manage -e 0000:41:00.0)"
-    ]
+def test_a_gpu_that_offers_nothing_says_what_the_host_says_of_it_and_nothing_else() -> None:
+    off = builders.without_vgpus(builders.host(), "the GPU is bound to vfio-pci, not to nvidia")
+    assert reasons(off) == ["offers no vGPUs: the GPU is bound to vfio-pci, not to nvidia"]
     with pytest.raises(errors.NoCapacity) as caught:
         builders.plan_attach(off)
     assert not isinstance(caught.value, errors.ProfileNotHere)

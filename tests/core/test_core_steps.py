@@ -164,6 +164,8 @@ def test_what_runs_on_gpus_that_a_partial_snapshot_left_out_still_runs() -> None
     part = replace(view.snapshot, gpus=(second,), active=())
     assert whole.with_gpus(part).active == rows[:1]
     assert whole.with_gpus(replace(part, active=None)).active is None
+    blind = replace(whole, silent={first.pci: "lost", second.pci: "lost"})
+    assert blind.with_gpus(part).silent == {first.pci: "lost"}
     assert replace(whole, active=None).with_gpus(part).active is None
     assert whole.with_gpus(replace(part, ledger=None)).ledger is None
 

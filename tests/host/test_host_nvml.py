@@ -73,12 +73,86 @@ def test_a_running_vm_is_told_with_its_name_and_vf(tmp_path: Path) -> None:
     ]
 
 
-def test_one_gpu_that_does_not_tell_makes_active_unknown_if_it_holds_vgpus(tmp_path: Path) -> None:
+def test_one_gpu_that_does_not_tell_is_silent_and_the_others_rows_are_told(tmp_path: Path) -> None:
     host = two_gpus(tmp_path)
-    lost = {"nvmlDeviceGetActiveVgpus": pynvml.NVML_ERROR_GPU_IS_LOST}
-    assert observe(host, FakeNvml(**lost))["active"] == []
-    host.make_mdev("0000:41:00.4", 560, MDEV)
-    assert observe(host, FakeNvml(**lost))["active"] is None
+    nvml = FakeNvml(active=1)
+    listed = nvml.answers["nvmlDeviceGetActiveVgpus"]
+
+    def only_a(pci: str) -> Any:
+        if pci == GPU_B:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return listed(pci)
+
+    nvml.answers["nvmlDeviceGetActiveVgpus"] = only_a
+    snapshot = observe(host, nvml)
+    assert [row["gpu"] for row in snapshot["active"]] == [GPU_A]
+    assert list(snapshot["silent"]) == [GPU_B]
+    assert snapshot["gpus"][1]["scheduler"] is not None
+    assert [row["what"] for row in snapshot["unknown"]] == ["gpus[1].active"]
+
+
+@pytest.mark.parametrize("number", [pynvml.NVML_ERROR_INSUFFICIENT_SIZE, 27, pynvml.NVML_ERROR_UNKNOWN])
+@pytest.mark.parametrize("how_often", [1, 2])
+def test_a_list_that_fails_while_a_vm_starts_is_asked_for_once_more(
+    tmp_path: Path, number: int, how_often: int
+) -> None:
+    nvml, pauses = FakeNvml(), list[float]()
+    left = [how_often]
+
+    def starting(pci: str) -> list[int]:
+        if pci == GPU_A and left[0]:
+            left[0] -= 1
+            raise pynvml.NVMLError(number)
+        return []
+
+    nvml.answers["nvmlDeviceGetActiveVgpus"] = starting
+    server = Server(two_gpus(tmp_path).root, nvml=lambda: nvml, sleep=pauses.append)
+    snapshot = Asker(server.answer).ask("observe", wait_s=0)["ok"]
+    assert pauses == [0.2]
+    assert list(snapshot["silent"]) == ([] if how_often == 1 else [GPU_A])
+
+
+NO_MDEV = "00000000-0000-0000-0000-000000000000"
+
+
+@pytest.mark.parametrize("answer", [NO_MDEV, "N/A", "", b"N/A", MDEV, pynvml.NVML_ERROR_NOT_SUPPORTED])
+def test_nvmls_mdev_uuid_counts_for_nothing_where_vgpus_are_no_mdevs(tmp_path: Path, answer: Any) -> None:
+    host = two_gpus(tmp_path, VENDOR)
+    host.make_vgpu("0000:41:00.5", 560, None)
+    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    [row] = observe(host, answering(answer))["active"]
+    assert (row["uuid"], row["vf"]) == (None, "0000:41:00.5")
+
+
+@pytest.mark.parametrize("answer", [NO_MDEV, "N/A", "", pynvml.NVML_ERROR_NOT_SUPPORTED, MDEV.upper()])
+def test_nvmls_mdev_uuid_counts_only_where_it_is_one(tmp_path: Path, answer: Any) -> None:
+    [row] = observe(two_gpus(tmp_path), answering(answer))["active"]
+    assert row["uuid"] == (MDEV if answer == MDEV.upper() else None)
+
+
+def answering(answer: Any) -> FakeNvml:
+    """One running vGPU, whose mdev UUID NVML gives so."""
+    if isinstance(answer, int):
+        return FakeNvml(active=1, nvmlVgpuInstanceGetMdevUUID=answer)
+    nvml = FakeNvml(active=1)
+    nvml.answers["nvmlVgpuInstanceGetMdevUUID"] = lambda instance: answer
+    return nvml
+
+
+def test_a_gpu_whose_vfs_are_still_off_is_not_opened(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path, gpus=((GPU_B, UUID_B),))
+    host.add_gpu(GPU_A, UUID_A, None)
+    nvml, opened = FakeNvml(), list[str]()
+
+    def open_gpu(pci: str) -> str:
+        opened.append(pci)
+        return pci
+
+    nvml.answers["nvmlDeviceGetHandleByPciBusId"] = open_gpu
+    snapshot = observe(host, nvml)
+    assert opened == [GPU_B]
+    assert (snapshot["gpus"][0]["mode"], snapshot["silent"]) == (None, {})
+    assert "sriov-manage" in next(row["why"] for row in snapshot["unknown"] if row["what"] == "gpus[0].mode")
 
 
 @pytest.mark.parametrize("function", sorted(FakeNvml(api=2).answers))

@@ -109,13 +109,39 @@ def test_the_name_of_a_type_that_no_function_lists_any_more_comes_from_the_ledge
     assert observe(host)["gpus"][0]["parents"][0]["vgpus"][0]["type_name"] == "NVIDIA A40-4Q"
 
 
-def test_vfs_that_are_off_leave_the_framework_unknown_and_say_what_to_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("none", f"SR-IOV is off; run /usr/lib/nvidia/sriov-manage -e {GPU_A}"),
+        (
+            "no sriov-manage",
+            "/usr/lib/nvidia/sriov-manage is not there: the driver here is not NVIDIA's vGPU host driver",
+        ),
+        ("vfio-pci", "the GPU is bound to vfio-pci, not to nvidia"),
+        ("no SR-IOV", "the driver here is not NVIDIA's vGPU host driver"),
+        ("bare VFs", "nvidia-vgpud has not run"),
+    ],
+)
+def test_a_gpu_without_vgpus_says_why_and_what_to_run_if_anything(tmp_path: Path, change: str, words: str) -> None:
     host = FakeHost.build(tmp_path, gpus=())
     host.add_gpu(GPU_A, UUID_A, None)
+    top = host.function(GPU_A)
+    host.put("/usr/lib/nvidia/sriov-manage", "#!/bin/sh")
+    if change == "no sriov-manage":
+        host.path("/usr/lib/nvidia/sriov-manage").unlink()
+    elif change == "vfio-pci":
+        host.path(f"{top}/driver").unlink()
+        host.link(f"{top}/driver", "/sys/bus/pci/drivers/vfio-pci")
+    elif change == "no SR-IOV":
+        host.put(f"{top}/sriov_totalvfs", "0")
+    elif change == "bare VFs":
+        host.link(f"{top}/virtfn0", host.add_function("0000:41:00.4"))
     snapshot = observe(host)
     gpu = snapshot["gpus"][0]
-    assert (gpu["framework"], gpu["types"], gpu["parents"], gpu["vfs"], gpu["vfs_total"]) == (None, None, [], 0, 3)
-    assert why(snapshot, "gpus[0].framework") == f"SR-IOV is off; run /usr/lib/nvidia/sriov-manage -e {GPU_A}"
+    assert (gpu["framework"], gpu["types"], gpu["parents"]) == (None, None, [])
+    assert words in gpu["problem"]
+    assert ("sriov-manage -e" in gpu["problem"]) == (change == "none")
+    assert why(snapshot, "gpus[0].framework") == gpu["problem"]
 
 
 def test_a_pci_domain_other_than_0000_works(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 import pytest
 
-from tests.host.fakehost import GPU_A, GPU_B, MDEV, MDEV_VF, UUID_A, UUID_B, VENDOR, VM, Asker, FakeHost
+from tests.host.fakehost import GPU_A, GPU_B, MDEV, MDEV_VF, UUID_A, UUID_B, VENDOR, VM, Asker, FakeHost, make_entry
 from tests.host.fakenvml import FakeNvml
 from vgpumgr.host.server import Server
 
@@ -114,6 +114,42 @@ def test_with_two_vfs_open_which_is_which_is_unknown(tmp_path: Path) -> None:
     without_mdev = Meter(nvmlVgpuInstanceGetMdevUUID=pynvml.NVML_ERROR_NOT_SUPPORTED)
     [row] = sample(host, without_mdev)["gpus"][0]["vgpus"]
     assert (row["vf"], row["vf_index"], row["vm_name"]) == (None, None, "vm01")
+
+
+@pytest.mark.parametrize("answer", ["00000000-0000-0000-0000-000000000000", "N/A", MDEV])
+def test_an_mdev_uuid_that_nvml_gives_for_a_vf_hides_no_vf(tmp_path: Path, answer: str) -> None:
+    host = two_gpus(tmp_path, VENDOR)
+    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    nvml = Meter()
+    nvml.answers["nvmlVgpuInstanceGetMdevUUID"] = lambda instance: answer
+    [row] = sample(host, nvml)["gpus"][0]["vgpus"]
+    assert (row["vf"], row["vf_index"], row["uuid"]) == ("0000:41:00.5", 1, None)
+
+
+def test_a_number_above_a_hundred_is_no_percentage(tmp_path: Path) -> None:
+    nvml = Meter()
+    nvml.answers["nvmlDeviceGetUtilizationRates"] = lambda pci: SimpleNamespace(gpu=2**32 - 1, memory=101)
+    told = sample(two_gpus(tmp_path), nvml)["gpus"][0]
+    assert (told["sm"], told["memory"]) == (None, None)
+
+
+def test_the_gpus_uuid_falls_back_to_nvml_and_the_ledgers_types_with_it(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    host.put(f"/proc/driver/nvidia/gpus/{GPU_A}/information", "Model: \t\t NVIDIA A40")
+    host.put_ledger(make_entry(MDEV_VF, type_id=562))
+    told = sample(host, Meter())["gpus"][0]
+    assert told["uuid"] == UUID_A
+    assert [kind["id"] for kind in told["types"]] == [560, 562]
+
+
+def test_a_gpu_whose_vfs_are_still_off_is_not_opened(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path, gpus=())
+    host.add_gpu(GPU_A, UUID_A, None)
+    nvml = Meter()
+    told = sample(host, nvml)
+    assert "nvmlDeviceGetHandleByPciBusId" not in nvml.calls
+    assert (told["gpus"][0]["uuid"], told["gpus"][0]["vgpus"]) == (UUID_A, None)
+    assert "sriov-manage" in next(row["why"] for row in told["unknown"] if row["what"] == "gpus[0].nvml")
 
 
 def test_samples_are_asked_for_since_the_time_that_was_given(tmp_path: Path) -> None:

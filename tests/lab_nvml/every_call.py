@@ -14,6 +14,7 @@ import pynvml
 
 from vgpumgr.host.files import Root, Unknowns
 from vgpumgr.host.nvml import Wanted, read_nvml
+from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.host.sample import sample
 from vgpumgr.host.scheduler import NvmlFailed, ask, opened, set_engine
 
@@ -51,7 +52,7 @@ class Recorder:
 
 def main(root: Root, gpus: list[str]) -> None:
     nvml, unknown = Recorder(), Unknowns()
-    wanted = [Wanted(pci=pci, what=f"gpus[{at}]", types=True, vgpus=True) for at, pci in enumerate(gpus)]
+    wanted = [Wanted(pci=pci, what=f"gpus[{at}]", types=True, framework=MDEV_VF) for at, pci in enumerate(gpus)]
     read_nvml(lambda: nvml, wanted, unknown)
     sample(root, lambda: nvml, {})
     setting: SchedulerSetting = {

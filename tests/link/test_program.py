@@ -38,6 +38,7 @@ SNAPSHOT = {
     "gpus": [],
     "handles": [],
     "active": [],
+    "silent": {},
     "ledger": [],
     "ledger_file": True,
     "stuck": [],

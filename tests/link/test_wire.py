@@ -119,6 +119,7 @@ def make_snapshot() -> dict[str, Any]:
         "gpus": [],
         "handles": None,
         "active": [],
+        "silent": {},
         "ledger": None,
         "ledger_file": True,
         "stuck": None,

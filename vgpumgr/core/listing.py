@@ -132,7 +132,7 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
         return "in_use"
     if ownership.is_of_earlier_boot(view.snapshot, entry):
         return "unknown"
-    if view.snapshot.handles is None or view.snapshot.active is None:
+    if view.snapshot.handles is None or view.snapshot.why_silent(entry.gpu) is not None:
         return "unknown"  # nobody is seen to hold it, by half of the evidence
     if domain.active or findings.lacks_in_image(view, domain, claim):
         return "pending_restart"

@@ -111,8 +111,10 @@ def _using(view: HostView, device: Device, vgpu: Vgpu) -> Iterator[str]:
         if handle.path in vgpu.vfio:
             who = f"VM {handle.vm_name}" if handle.vm_name else handle.command
             yield f"{who} holds {handle.path} open (pid {handle.pid})"
-    if snapshot.active is None:
-        yield f"cannot tell: NVML's active vGPUs: {why_unknown(snapshot, 'active')}"
+    gpu = next((item for item in snapshot.gpus if vgpu in item.vgpus), None)
+    why_silent = snapshot.why_silent(gpu.pci) if gpu else None
+    if why_silent is not None:
+        yield f"cannot tell: NVML's active vGPUs: {why_silent}"
     for active in snapshot.active or ():
         if is_device(device, active.uuid, active.vf):
             yield f"NVML lists it as active for VM {active.vm_name or active.vm_uuid or '?'}"

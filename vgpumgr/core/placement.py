@@ -206,7 +206,7 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, entry: LedgerEntry) -> str 
 def unfit(snapshot: HostSnapshot, gpu: Gpu) -> str | None:
     """Why nothing can be made on a GPU, whatever was asked; None when something can."""
     if gpu.framework is None:
-        return f"offers no vGPUs: SR-IOV is off or the vGPU driver is not loaded (/usr/lib/nvidia/sriov-manage -e {gpu.pci})"
+        return f"offers no vGPUs: {gpu.problem}"
     if gpu.uuid is None:
         return "its GPU UUID cannot be read, so nothing is written to it"
     if gpu.mode not in (observed.EQUAL_SIZE, None):

@@ -74,6 +74,8 @@ class Parent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
+    """A physical function. `problem` says why `framework` is None: then it offers no vGPUs."""
+
     pci: PciAddress
     uuid: GpuUuid | None
     name: str | None
@@ -85,6 +87,7 @@ class Gpu:
     types: Mapping[int, VgpuType] | None
     parents: tuple[Parent, ...]
     scheduler: SchedulerState | None
+    problem: str | None = None
 
     @property
     def board(self) -> str | None:
@@ -188,6 +191,8 @@ class Unknown:
 class HostSnapshot:
     """One host. handles, active and ledger None mean that they could not be read: then everything is in use.
 
+    `silent`: the GPUs of which NVML does not tell what runs on them, and why; there everything is in use.
+
     `stuck` is None where `ledger` is: nothing is written there then. `ledger_file`: whether there is a file; without one
     `ledger` is empty, because nothing was ever made there or because the file was lost (ownership.py tells which).
     `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` what it was loaded with.
@@ -200,6 +205,7 @@ class HostSnapshot:
     gpus: tuple[Gpu, ...]
     handles: tuple[Handle, ...] | None
     active: tuple[Active, ...] | None
+    silent: Mapping[PciAddress, str]
     ledger: tuple[LedgerEntry, ...] | None
     ledger_file: bool
     stuck: tuple[StuckWrite, ...] | None
@@ -209,6 +215,12 @@ class HostSnapshot:
 
     def gpu_by_uuid(self, uuid: str) -> Gpu | None:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
+
+    def why_silent(self, gpu: PciAddress) -> str | None:
+        """Why it cannot be told what runs on a GPU; None where NVML tells it."""
+        if self.active is None:
+            return next((row.why for row in self.unknown if row.what == "active"), "not read")
+        return self.silent.get(gpu)
 
     def stuck_on(self, gpu_uuid: str | None) -> StuckWrite | None:
         """The write that keeps a GPU from being written to; None where it takes writes."""
@@ -253,8 +265,9 @@ class HostSnapshot:
         active = None
         if self.active is not None and part.active is not None:
             active = (*(row for row in self.active if row.gpu not in fresh), *part.active)
+        silent = {pci: why for pci, why in self.silent.items() if pci not in fresh} | dict(part.silent)
         ledger = None if part.ledger is None else located(part.ledger, gpus)
-        return replace(part, gpus=gpus, active=active, ledger=ledger)
+        return replace(part, gpus=gpus, active=active, silent=silent, ledger=ledger)
 
 
 class Place(Protocol):

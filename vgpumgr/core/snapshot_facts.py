@@ -49,6 +49,7 @@ def _host(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
         gpus=gpus,
         handles=shape.rows(facts["handles"], _handle),
         active=shape.rows(facts["active"], _active),
+        silent={PciAddress(pci): shape.text(why) for pci, why in shape.mapping(facts["silent"]).items()},
         ledger=None if ledger is None else located(ledger, gpus),
         ledger_file=shape.boolean(facts["ledger_file"]),
         stuck=shape.rows(facts["stuck"], _stuck),
@@ -77,6 +78,7 @@ def _gpu(row: Mapping[str, Json]) -> Gpu:
             sorted((_parent(shape.mapping(item)) for item in shape.items(row["parents"])), key=_parent_order)
         ),
         scheduler=None if row["scheduler"] is None else _scheduler(shape.mapping(row["scheduler"])),
+        problem=shape.maybe_text(row["problem"]),
     )
 
 

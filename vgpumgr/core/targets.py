@@ -207,7 +207,9 @@ def _obstacle(view: HostView, entry: LedgerEntry) -> errors.VgpumgrError | None:
     return errors.NoCapacity(
         f"the vGPU of {entry.vm_name} slot {entry.slot} cannot be made again at its place, {entry.parent}",
         details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],
-        hint="free what is in its way, or --replace to place the vGPU anew",
+        hint="free what is in its way, or --replace to place the vGPU anew"
+        if gpu.framework is not None
+        else "bring its vGPUs up again, then run the same command again; or --replace to place the vGPU on another GPU",
     )
 
 

@@ -4,6 +4,7 @@ One file that cannot be read makes one fact null and one row of `unknown`; it ne
 """
 
 import sys
+import time
 from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Sequence
 
 from . import gpu, ledger, mdev, pci
@@ -35,14 +36,24 @@ class _Seen(NamedTuple):
     offer: gpu.Offer
 
 
-def observe(root: Root, load_nvml: Callable[[], Any], only: Optional[Collection[str]] = None) -> Snapshot:
-    """The host's facts; `only` these GPU UUIDs where given. To be called under the host's lock."""
+def observe(
+    root: Root,
+    load_nvml: Callable[[], Any],
+    only: Optional[Collection[str]] = None,
+    *,
+    pause: Callable[[float], None] = time.sleep,
+) -> Snapshot:
+    """The host's facts; `only` these GPU UUIDs where given. To be called under the host's lock.
+
+    NVML is asked of no GPU whose VFs are still to come: its open handle would keep sriov-manage from making them.
+    """
     unknown = Unknowns()
     boot = boot_id(root, unknown)
     found = _ledger(root, unknown)
     entries = None if found is None else found.facts()
     seen = _see(root, unknown, only)
-    report = read_nvml(load_nvml, [_wanted(each) for each in seen], unknown)
+    asked = [each for each in seen if not gpu.has_vfs_off(root, each.card)]
+    report = read_nvml(load_nvml, [_wanted(each) for each in asked], unknown, pause)
     if report.failure is not None:
         unknown.add("nvml", report.failure)
     gpus = [_gpu_fact(root, each, report, entries or [], unknown) for each in seen]
@@ -55,7 +66,8 @@ def observe(root: Root, load_nvml: Callable[[], Any], only: Optional[Collection[
         "versions": _versions(root, report, unknown),
         "gpus": gpus,
         "handles": handles,
-        "active": _active(seen, report, handles or [], gpus, unknown),
+        "active": _active(report, handles or [], gpus, unknown),
+        "silent": _silent(report, gpus),
         "ledger": entries,
         "ledger_file": found is None or found.on_disk,
         "stuck": None if found is None else stuck_facts(find_holding(found.stuck, boot)),
@@ -155,20 +167,22 @@ def _offer(
     unknown: Unknowns,
     what: str,
 ) -> gpu.Offer:
-    framework = gpu.find_framework(root, card, unknown, what)
+    framework, problem = gpu.find_framework(root, card)
     if framework == VENDOR_VFIO:
         return gpu.read_vendor_offer(root, card, unknown, what)
     if framework in (MDEV_PF, MDEV_VF):
         if mdevs is not None:
             return gpu.read_mdev_offer(root, card, framework, mdevs, unknown=unknown, what=what)
         # Parents without their vGPUs would look empty: better none at all.
-        unknown.add(what + ".framework", why_no_mdevs)
-    return gpu.Offer(framework=None, types={}, parents=[])
+        problem = why_no_mdevs
+    assert problem is not None
+    unknown.add(what + ".framework", problem)
+    return gpu.Offer(framework=None, types={}, parents=[], problem=problem)
 
 
 def _wanted(seen: _Seen) -> Wanted:
     framework = seen.offer.framework
-    return Wanted(pci=seen.card.pci, what=seen.what, types=framework == VENDOR_VFIO, vgpus=framework is not None)
+    return Wanted(pci=seen.card.pci, what=seen.what, types=framework == VENDOR_VFIO, framework=framework)
 
 
 def _gpu_fact(
@@ -181,10 +195,13 @@ def _gpu_fact(
     for key, value in (("uuid", uuid), ("name", name)):
         if value is None:
             unknown.add("{}.{}".format(what, key), "/proc/driver/nvidia/gpus/{} does not tell it".format(card.pci))
-    if report.failure is not None:
+    failure = report.failure
+    if failure is None and card.pci not in report.gpus:
+        failure = "NVML is not asked while SR-IOV is off: its open handle would keep sriov-manage from the GPU"
+    if failure is not None:
         offers = seen.offer.framework is not None
         for key in ("mode", "framebuffer_mib", "scheduler") if offers else ("mode", "framebuffer_mib"):
-            unknown.add("{}.{}".format(what, key), report.failure)
+            unknown.add("{}.{}".format(what, key), failure)
     types = None
     if seen.offer.framework is not None:
         types = gpu.unify_types(seen.offer.types, nvml.types)
@@ -197,6 +214,7 @@ def _gpu_fact(
         "name": name,
         "pci_id": card.pci_id,
         "framework": seen.offer.framework,
+        "problem": seen.offer.problem,
         "mode": nvml.mode,
         "numa_node": gpu.numa_node(root, card, unknown, what),
         "vfs_total": gpu.sriov_totalvfs(root, card, unknown, what),
@@ -217,29 +235,24 @@ def _handles(root: Root, unknown: Unknowns) -> Optional[List[HandleFact]]:
 
 
 def _active(
-    seen: Sequence[_Seen],
-    report: NvmlReport,
-    handles: Sequence[HandleFact],
-    gpus: Sequence[GpuFact],
-    unknown: Unknowns,
+    report: NvmlReport, handles: Sequence[HandleFact], gpus: Sequence[GpuFact], unknown: Unknowns
 ) -> Optional[List[ActiveFact]]:
-    """All GPUs' running vGPUs; null as soon as one that holds vGPUs does not tell, for then it cannot be told."""
+    """All GPUs' running vGPUs, as far as NVML tells them; null where it tells nothing at all."""
     if report.failure is not None:
         unknown.add("active", report.failure)
         return None
-    rows: List[ActiveFact] = []
-    for each, fact in zip(seen, gpus):  # noqa: B905 -- strict= is Python 3.10's; one fact is made of each
-        active = report.gpus[each.card.pci].active
-        if active is not None:
-            rows.extend(active)
-        elif any(parent["vgpus"] for parent in fact["parents"]):
-            unknown.add("active", "NVML does not tell what runs on {}, which holds vGPUs".format(each.card.pci))
-            return None
+    rows = [row for fact in gpus for row in report.gpus.get(fact["pci"], NvmlGpu()).active or []]
     names = {handle["vm_uuid"]: handle["vm_name"] for handle in handles if handle["vm_uuid"]}
     for row in rows:
         row["vm_name"] = names.get(row["vm_uuid"] or "")
         row["vf"] = _vf_of(row, handles, gpus)
     return rows
+
+
+def _silent(report: NvmlReport, gpus: Sequence[GpuFact]) -> Dict[str, str]:
+    """The GPUs that offer vGPUs and of which NVML does not tell what runs there, and why."""
+    told = ((fact, report.gpus.get(fact["pci"])) for fact in gpus if fact["framework"] is not None)
+    return {fact["pci"]: nvml.silent for fact, nvml in told if nvml is not None and nvml.silent is not None}
 
 
 def _vf_of(row: ActiveFact, handles: Sequence[HandleFact], gpus: Sequence[GpuFact]) -> Optional[str]:

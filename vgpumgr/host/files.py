@@ -39,8 +39,12 @@ class Unknowns:
 
     def failed(self, what: str, error: OSError) -> None:
         """Note that a file could not be read."""
-        where = " ({})".format(error.filename) if isinstance(error.filename, str) else ""
-        self.add(what, reason(error) + where)
+        self.add(what, why(error))
+
+
+def why(error: OSError) -> str:
+    """The error in words, with the file where Python names it."""
+    return reason(error) + (" ({})".format(error.filename) if isinstance(error.filename, str) else "")
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """One GPU as a fact: its framework, its types, and each function that vGPUs are made on."""
 
+import os
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from . import mdev, vendor
-from .files import Root, Unknowns, directory, link_name, names_in, optional_names, read
+from .files import Root, Unknowns, directory, link_name, names_in, optional_names, read, why
 from .mdev import Catalogue, Mdev
 from .pci import DEVICES, Card
 from .protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO, CreatableFact, LedgerEntry, ParentFact, TypeFact, VgpuFact
@@ -12,15 +13,26 @@ from .vfio import device_paths
 NVIDIA_DRIVER = "nvidia"
 
 
+SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"  # of NVIDIA's vGPU host driver alone
+
+
 class Offer(NamedTuple):
-    """How a GPU offers vGPUs: its framework (null where it offers none), its types, its parents."""
+    """How a GPU offers vGPUs: its framework, its types, its parents. `problem`: why the framework is null."""
 
     framework: Optional[str]
     types: Dict[int, TypeFact]
     parents: List[ParentFact]
+    problem: Optional[str] = None
 
 
-def find_framework(root: Root, card: Card, unknown: Unknowns, what: str) -> Optional[str]:
+class Framework(NamedTuple):
+    """`name` of protocol.py's three, or null with the reason in words."""
+
+    name: Optional[str]
+    problem: Optional[str]
+
+
+def find_framework(root: Root, card: Card) -> Framework:
     """Judged by this GPU's own directories, never by the host's kernel or distribution."""
     try:
         for vf in card.vfs.values():
@@ -28,17 +40,15 @@ def find_framework(root: Root, card: Card, unknown: Unknowns, what: str) -> Opti
             path = root.path("{}/{}".format(DEVICES, vf))
             names = optional_names(path) or ()
             if mdev.TYPES in names:
-                return MDEV_VF
+                return Framework(MDEV_VF, None)
             if "nvidia" in names and "current_vgpu_type" in (optional_names(path + "/nvidia") or ()):
-                return VENDOR_VFIO
-        # With SR-IOV on, the physical function keeps the directory and nothing in it.
+                return Framework(VENDOR_VFIO, None)
+        # With SR-IOV on, the physical function has no such directory (an A2 of R535), or nothing in it.
         if mdev.TYPES in card.names and names_in(root.path("{}/{}/{}".format(DEVICES, card.pci, mdev.TYPES))):
-            return MDEV_PF
+            return Framework(MDEV_PF, None)
     except OSError as error:
-        unknown.failed(what + ".framework", error)
-        return None
-    unknown.add(what + ".framework", _why_none(root, card))
-    return None
+        return Framework(None, why(error))
+    return Framework(None, _why_none(root, card))
 
 
 def _why_none(root: Root, card: Card) -> str:
@@ -46,12 +56,27 @@ def _why_none(root: Root, card: Card) -> str:
         return "the GPU is bound to {}, not to nvidia".format(card.driver or "no driver")
     if card.vfs:
         return (
-            "SR-IOV is on, but no virtual function has mdev types or nvidia/current_vgpu_type: "
-            "the vGPU driver is not loaded, or still at it"
+            "SR-IOV is on, but no virtual function has mdev types or nvidia/current_vgpu_type: the vGPU driver is not "
+            "loaded, nvidia-vgpud has not run, or it is still at it"
         )
-    if sriov_totalvfs(root, card, Unknowns(), ""):
-        return "SR-IOV is off; run /usr/lib/nvidia/sriov-manage -e {}".format(card.pci)
-    return "no SR-IOV and no mdev types: the driver here is not NVIDIA's vGPU host driver"
+    if not has_vfs_off(root, card):
+        return "no SR-IOV and no mdev types: the driver here is not NVIDIA's vGPU host driver"
+    if not os.path.exists(root.path(SRIOV_MANAGE)):
+        return "SR-IOV is off, and {} is not there: the driver here is not NVIDIA's vGPU host driver".format(
+            SRIOV_MANAGE
+        )
+    return (
+        'SR-IOV is off; run {} -e {} ("Cannot obtain unbindLock" there: something holds the GPU, a monitoring agent '
+        "perhaps)".format(SRIOV_MANAGE, card.pci)
+    )
+
+
+def has_vfs_off(root: Root, card: Card) -> bool:
+    """Whether the GPU has SR-IOV and no virtual function yet: sriov-manage may be about to unbind it.
+
+    It fails with `Cannot obtain unbindLock` while an NVML client has that GPU open (seen on hardware: cubecos PR 1141).
+    """
+    return not card.vfs and bool(sriov_totalvfs(root, card, Unknowns(), ""))
 
 
 def sriov_totalvfs(root: Root, card: Card, unknown: Unknowns, what: str) -> Optional[int]:

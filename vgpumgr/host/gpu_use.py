@@ -46,8 +46,10 @@ class GpuUse:
         """By NVML's list, read a moment ago. Raises Refusal(InUse)."""
         rows = [row for row in snapshot["active"] or [] if row["gpu"] == self._pci]
         lines = ["{} runs on it".format(row["vm_name"] or row["vm_uuid"] or "a VM") for row in rows]
-        if self._places and snapshot["active"] is None:
+        why = snapshot["silent"].get(self._pci)
+        if snapshot["active"] is None:
             why = "; ".join(row["why"] for row in snapshot["unknown"] if row["what"] == "active")
+        if self._places and why is not None:
             lines.append("cannot tell what runs on it: {}".format(why))
         self._refuse([row["vm_name"] for row in rows], lines, "")
 

@@ -6,10 +6,12 @@ sriov-manage, so it must never outlive the host's lock.
 """
 
 import importlib
+import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from .files import Unknowns
 from .protocol import ActiveFact, SchedulerFact, TypeFact
+from .running import mdev_uuid, running_vgpus
 from .scheduler import NvmlFailed, read_scheduler
 
 EQUAL_SIZE = "equal-size"
@@ -23,17 +25,20 @@ _VM_ID_IS_UUID = 1  # NVML_VGPU_VM_ID_UUID
 class Wanted(NamedTuple):
     """A GPU to ask about: its address, its place in the snapshot (`gpus[0]`), and what is of use.
 
-    `vgpus`: it offers vGPUs, so who runs and how they share it. `types`: sysfs does not list them all.
+    `framework`: where it offers vGPUs, who runs and how they share it. `types`: sysfs does not list them all.
     """
 
     pci: str
     what: str
     types: bool
-    vgpus: bool
+    framework: Optional[str]
 
 
 class NvmlGpu(NamedTuple):
-    """Null (and noted) is what could not be read; the last three are null also where they were not wanted."""
+    """Null (and noted) is what could not be read; types, active and scheduler are null also where they were not wanted.
+
+    `silent` says why `active` could not be read.
+    """
 
     uuid: Optional[str] = None
     name: Optional[str] = None
@@ -42,6 +47,7 @@ class NvmlGpu(NamedTuple):
     types: Optional[List[TypeFact]] = None
     active: Optional[List[ActiveFact]] = None
     scheduler: Optional[SchedulerFact] = None
+    silent: Optional[str] = None
 
 
 class NvmlReport(NamedTuple):
@@ -57,7 +63,9 @@ def load_pynvml() -> Any:
     return importlib.import_module("pynvml")
 
 
-def read_nvml(load: Callable[[], Any], wanted: Sequence[Wanted], unknown: Unknowns) -> NvmlReport:
+def read_nvml(
+    load: Callable[[], Any], wanted: Sequence[Wanted], unknown: Unknowns, pause: Callable[[float], None] = time.sleep
+) -> NvmlReport:
     """Open NVML, ask about each GPU, shut it down. Never raises: a host without NVML has other facts to tell."""
     try:
         library = load()
@@ -68,7 +76,7 @@ def read_nvml(load: Callable[[], Any], wanted: Sequence[Wanted], unknown: Unknow
     except library.NVMLError as error:
         return NvmlReport(version=None, failure="NVML: {}".format(error), gpus={})
     try:
-        reader = _Reader(library, unknown)
+        reader = _Reader(library, unknown, pause)
         version = reader.ask("versions.nvml", library.nvmlSystemGetNVMLVersion)
         return NvmlReport(version=_text(version), failure=None, gpus={gpu.pci: reader.gpu(gpu) for gpu in wanted})
     finally:
@@ -88,9 +96,10 @@ def _text(value: Any) -> Optional[str]:
 class _Reader:
     """One opened NVML. Each question that fails leaves a row and null."""
 
-    def __init__(self, library: Any, unknown: Unknowns) -> None:
+    def __init__(self, library: Any, unknown: Unknowns, pause: Callable[[float], None]) -> None:
         self._nvml = library
         self._unknown = unknown
+        self._pause = pause
 
     def ask(self, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -102,19 +111,29 @@ class _Reader:
         return None
 
     def gpu(self, wanted: Wanted) -> NvmlGpu:
+        before = len(self._unknown.rows)
         handle = self.ask(wanted.what + ".nvml", self._nvml.nvmlDeviceGetHandleByPciBusId, wanted.pci)
         if handle is None:
-            return NvmlGpu()
+            return NvmlGpu(silent=self._unknown.rows[before]["why"])
         memory = self.ask(wanted.what + ".framebuffer_mib", self._nvml.nvmlDeviceGetMemoryInfo, handle)
-        return NvmlGpu(
+        found = NvmlGpu(
             uuid=_text(self.ask(wanted.what + ".uuid", self._nvml.nvmlDeviceGetUUID, handle)),
             name=_text(self.ask(wanted.what + ".name", self._nvml.nvmlDeviceGetName, handle)),
             framebuffer_mib=None if memory is None else int(memory.total) // _MIB,
             mode=self._mode(handle, wanted.what),
             types=self._types(handle, wanted.what) if wanted.types else None,
-            active=self._active(handle, wanted) if wanted.vgpus else None,
-            scheduler=self._scheduler(handle, wanted.what) if wanted.vgpus else None,
         )
+        if wanted.framework is None:
+            return found
+        found = found._replace(scheduler=self._scheduler(handle, wanted.what))
+        try:
+            return found._replace(active=self._active(handle, wanted))
+        except NvmlFailed as failed:
+            why = "NVML: {}".format(failed.text)
+        except Exception as error:  # noqa: BLE001 -- as in `ask`
+            why = "pynvml: {}: {}".format(type(error).__name__, error)
+        self._unknown.add(wanted.what + ".active", why)
+        return found._replace(silent=why)
 
     def _mode(self, handle: Any, what: str) -> Optional[str]:
         """MIG stands above mixed-size, which a GPU in MIG mode does not have."""
@@ -171,16 +190,13 @@ class _Reader:
             self._unknown.add(what + ".scheduler", "pynvml: {}: {}".format(type(error).__name__, error))
         return None
 
-    def _active(self, handle: Any, wanted: Wanted) -> Optional[List[ActiveFact]]:
-        instances = self.ask(wanted.what + ".active", self._nvml.nvmlDeviceGetActiveVgpus, handle)
-        if instances is None:
-            return None
-        return [self._running(int(instance), wanted) for instance in instances]
+    def _active(self, handle: Any, wanted: Wanted) -> List[ActiveFact]:
+        """Raises NvmlFailed, and whatever the binding raises."""
+        return [self._running(instance, wanted) for instance in running_vgpus(self._nvml, handle, self._pause)]
 
     def _running(self, instance: int, wanted: Wanted) -> ActiveFact:
         what = "active[{}]".format(instance)
         vm = self.ask(what + ".vm_uuid", self._nvml.nvmlVgpuInstanceGetVmID, instance)
-        mdev = _text(self._quietly(self._nvml.nvmlVgpuInstanceGetMdevUUID, instance))
         type_id = self.ask(what + ".type_id", self._nvml.nvmlVgpuInstanceGetType, instance)
         vm_uuid = _text(vm[0]) if vm is not None and vm[1] == _VM_ID_IS_UUID else None
         return {
@@ -188,14 +204,7 @@ class _Reader:
             "instance": instance,
             "vm_uuid": vm_uuid.lower() if vm_uuid else None,
             "vm_name": None,
-            "uuid": mdev.lower() if mdev else None,
+            "uuid": mdev_uuid(self._nvml, instance, wanted.framework),
             "vf": None,
             "type_id": None if type_id is None else int(type_id),
         }
-
-    def _quietly(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """For what does not exist everywhere: a vGPU without mdev has no mdev UUID, and that is not a failure."""
-        try:
-            return call(*arguments)
-        except self._nvml.NVMLError:
-            return None

@@ -142,13 +142,14 @@ class SchedulerFact(TypedDict):
 
 
 class GpuFact(TypedDict):
-    """A physical function. `framework` is null where neither mdev nor nvidia/ directories are there (VFs off)."""
+    """A physical function. `framework` is null where neither mdev nor nvidia/ directories are there; `problem` says why."""
 
     pci: str
     uuid: Optional[str]
     name: Optional[str]
     pci_id: str
     framework: Optional[str]
+    problem: Optional[str]
     mode: Optional[str]
     numa_node: Optional[int]
     vfs_total: Optional[int]
@@ -246,6 +247,7 @@ class UnknownFact(TypedDict):
 class Snapshot(TypedDict):
     """Facts about one host, read afresh. `handles` and `active` null means: cannot tell, so everything is in use.
 
+    `silent`: the GPUs (PCI address) of which NVML alone does not tell what runs there, and why; there all is in use.
     `ledger` and `stuck` are of one file, and null together. `ledger_file`: whether there is one, readable or not; without
     one `ledger` is empty, since nothing of ours was ever made there, or because the file was lost.
     """
@@ -258,6 +260,7 @@ class Snapshot(TypedDict):
     gpus: List[GpuFact]
     handles: Optional[List[HandleFact]]
     active: Optional[List[ActiveFact]]
+    silent: Dict[str, str]
     ledger: Optional[List[LedgerEntry]]
     ledger_file: bool
     stuck: Optional[List[StuckFact]]

@@ -12,8 +12,10 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, O
 from . import ledger, pci
 from .facts import boot_id, read_driver_version
 from .files import Root, Unknowns, directory
+from .gpu import find_framework, has_vfs_off
 from .protocol import PROTOCOL, GpuSampleFact, HandleFact, LedgerEntry, SampleReport, TypeFact, VgpuSampleFact
 from .refusal import Refusal
+from .running import mdev_uuid, running_vgpus
 from .scheduler import GRAPHICS, NvmlFailed, ask, opened, read_scheduler
 from .vfio import Unreadable, device_paths, open_handles
 
@@ -26,18 +28,27 @@ class _Used(NamedTuple):
     """One vGPU's row of nvmlDeviceGetVgpuUtilization."""
 
     at_us: int
-    sm: int
-    memory: int
-    encoder: int
-    decoder: int
+    sm: Optional[int]
+    memory: Optional[int]
+    encoder: Optional[int]
+    decoder: Optional[int]
 
 
-def sample(root: Root, load_nvml: Callable[[], Any], since: Mapping[str, int]) -> SampleReport:
+def sample(
+    root: Root,
+    load_nvml: Callable[[], Any],
+    since: Mapping[str, int],
+    *,
+    pause: Callable[[float], None] = time.sleep,
+) -> SampleReport:
     """Who runs and what they used since those times (us since the epoch, by GPU; 0 where a GPU is not named)."""
     unknown = Unknowns()
     entries = _entries(root, unknown)
     cards = pci.find_cards(root, unknown)
-    gpus = [_Gpu(root, card, entries or [], unknown, "gpus[{}]".format(at)) for at, card in enumerate(cards)]
+    gpus = [
+        _Gpu(root, card, entries or [], unknown=unknown, what="gpus[{}]".format(at), pause=pause)
+        for at, card in enumerate(cards)
+    ]
     try:
         with opened(load_nvml) as nvml:
             facts = [gpu.read(nvml, since.get(gpu.pci, 0)) for gpu in gpus]
@@ -71,16 +82,26 @@ class _Gpu:
     """One physical function while NVML is open."""
 
     def __init__(
-        self, root: Root, card: pci.Card, entries: Sequence[LedgerEntry], unknown: Unknowns, what: str
+        self,
+        root: Root,
+        card: pci.Card,
+        entries: Sequence[LedgerEntry],
+        *,
+        unknown: Unknowns,
+        what: str,
+        pause: Callable[[float], None],
     ) -> None:
         self.pci = card.pci
         self._unknown = unknown
         self._what = what
+        self._pause = pause
+        self._framework = find_framework(root, card).name
+        self._is_left_alone = has_vfs_off(root, card)
+        self._entries = entries
         try:
             self._information = pci.read_information(root, card.pci)
         except OSError:
             self._information = pci.Information(uuid=None, model=None)
-        self._ours = [entry["type_id"] for entry in entries if entry["gpu_uuid"] == self._information.uuid]
 
     def nothing(self) -> GpuSampleFact:
         """What is known without NVML."""
@@ -100,25 +121,41 @@ class _Gpu:
     def read(self, nvml: Any, since_us: int) -> GpuSampleFact:
         """Ask everything of this GPU; what NVML refuses is null, with a row that says why."""
         fact = self.nothing()
+        if self._is_left_alone:
+            self._note("nvml", "not asked while SR-IOV is off: its open handle would keep sriov-manage from the GPU")
+            return fact
         handle = self._ask(nvml, "nvml", "nvmlDeviceGetHandleByPciBusId", self.pci)
         if handle is None:
             return fact
+        if fact["uuid"] is None:  # /proc has it once the GPU was opened after it was bound (nv-procfs.c, nv_uuid_cache)
+            uuid = self._ask(nvml, "uuid", "nvmlDeviceGetUUID", handle)
+            fact["uuid"] = _text(uuid) if uuid is not None else None
         memory = self._ask(nvml, "framebuffer_bytes", "nvmlDeviceGetMemoryInfo", handle)
         if memory is not None:
             fact["framebuffer_bytes"], fact["framebuffer_used_bytes"] = int(memory.total), int(memory.used)
         rates = self._ask(nvml, "sm", "nvmlDeviceGetUtilizationRates", handle)
         if rates is not None:
-            fact["sm"], fact["memory"] = int(rates.gpu), int(rates.memory)
+            fact["sm"], fact["memory"] = _percent(rates.gpu), _percent(rates.memory)
         fact["policy"] = self._policy(nvml, handle)
-        instances = self._ask(nvml, "vgpus", "nvmlDeviceGetActiveVgpus", handle)
+        instances = self._instances(nvml, handle)
         if instances is None:
             return fact
         used = self._used(nvml, handle, since_us) if instances else {}
-        vgpus = [self._vgpu(nvml, int(instance), used.get(int(instance))) for instance in instances]
+        vgpus = [self._vgpu(nvml, instance, used.get(instance)) for instance in instances]
         fact["vgpus"] = vgpus
         kinds = {row["type_id"] for row in vgpus if row["type_id"] is not None}
-        fact["types"] = self._types(nvml, handle, kinds.union(self._ours))
+        kinds.update(entry["type_id"] for entry in self._entries if entry["gpu_uuid"] == fact["uuid"])
+        fact["types"] = self._types(nvml, handle, kinds)
         return fact
+
+    def _instances(self, nvml: Any, handle: Any) -> Optional[List[int]]:
+        try:
+            return running_vgpus(nvml, handle, self._pause)
+        except NvmlFailed as failed:
+            self._note("vgpus", "NVML: {} ({})".format(failed.text, failed.function))
+        except Exception as error:  # noqa: BLE001 -- as in _ask
+            self._note("vgpus", "pynvml: {}: {}".format(type(error).__name__, error))
+        return None
 
     def _ask(self, nvml: Any, key: str, function: str, *arguments: Any) -> Any:
         try:
@@ -157,10 +194,10 @@ class _Gpu:
         return {
             int(row.vgpuInstance): _Used(
                 at_us=int(row.timeStamp),
-                sm=int(row.smUtil.uiVal),
-                memory=int(row.memUtil.uiVal),
-                encoder=int(row.encUtil.uiVal),
-                decoder=int(row.decUtil.uiVal),
+                sm=_percent(row.smUtil.uiVal),
+                memory=_percent(row.memUtil.uiVal),
+                encoder=_percent(row.encUtil.uiVal),
+                decoder=_percent(row.decUtil.uiVal),
             )
             for row in rows
             if int(row.timeStamp) > since_us  # "only samples with timestamp greater than"; a 0 means none was taken
@@ -169,15 +206,12 @@ class _Gpu:
     def _vgpu(self, nvml: Any, instance: int, used: Optional[_Used]) -> VgpuSampleFact:
         what = "vgpus[{}].".format(instance)
         vm = self._ask(nvml, what + "vm_uuid", "nvmlVgpuInstanceGetVmID", instance)
-        mdev = None
-        with suppress(NvmlFailed):  # a vGPU without mdev has no mdev UUID, and that is no failure
-            mdev = _text(ask(nvml, "nvmlVgpuInstanceGetMdevUUID", instance))
         type_id = self._ask(nvml, what + "type_id", "nvmlVgpuInstanceGetType", instance)
         return {
             "instance": instance,
             "vm_uuid": _text(vm[0]).lower() if vm is not None and vm[1] == _VM_ID_IS_UUID else None,
             "vm_name": None,
-            "uuid": mdev.lower() if mdev else None,
+            "uuid": mdev_uuid(nvml, instance, self._framework),
             "vf": None,
             "vf_index": None,
             "type_id": None if type_id is None else int(type_id),
@@ -220,6 +254,12 @@ class _Gpu:
                 }
             )
         return facts
+
+
+def _percent(value: Any) -> Optional[int]:
+    """Percent; null for what is none: with MIG on the driver says "not available" by a number above 100 (a capture: N/A)."""
+    number = int(value)
+    return number if number <= 100 else None
 
 
 def _text(value: Any) -> str:

@@ -31,12 +31,14 @@ class Server:
         *,
         nvml: Callable[[], Any] = load_pynvml,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
         gone: Callable[[float], bool] = pause,
         write: Callable[[str, bytes], None] = write_file,
         at: Callable[[str], None] = at_nothing,
     ) -> None:
         self._root = Root(root)
         self._nvml = nvml
+        self._sleep = sleep
         self._lock = HostLock(self._root, clock=clock, gone=gone)
         self._executor = Executor(self._root, nvml, write=write, at=at)
         self._verbs: Dict[str, Callable[[Dict[str, Any]], Any]] = {
@@ -83,21 +85,21 @@ class Server:
 
     def _observe(self, request: Dict[str, Any]) -> Any:
         with self._lock.reading(_seconds(request, "wait_s")):
-            return observe(self._root, self._nvml)
+            return observe(self._root, self._nvml, pause=self._sleep)
 
     def _sample(self, request: Dict[str, Any]) -> Any:
         since = request.get("since")
         if not isinstance(since, dict) or not all(type(us) is int and us >= 0 for us in since.values()):
             _bad("since must give microseconds by GPU")
         with self._lock.reading(_seconds(request, "wait_s")):
-            return sample(self._root, self._nvml, since)
+            return sample(self._root, self._nvml, since, pause=self._sleep)
 
     def _take_lock(self, request: Dict[str, Any]) -> Any:
         by = request.get("by")
         if not isinstance(by, str) or not by:
             _bad("by must say who asks")
         self._lock.take(by, _seconds(request, "wait_s"))
-        return observe(self._root, self._nvml)
+        return observe(self._root, self._nvml, pause=self._sleep)
 
     def _execute(self, request: Dict[str, Any]) -> Any:
         self._must_be_locked()
@@ -109,7 +111,7 @@ class Server:
             _bad("gpus must be a list of GPU UUIDs")
         self._must_be_locked()
         try:
-            return observe(self._root, self._nvml, only=frozenset(gpus))
+            return observe(self._root, self._nvml, only=frozenset(gpus), pause=self._sleep)
         finally:
             self._lock.give_back()
 

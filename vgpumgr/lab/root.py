@@ -49,6 +49,7 @@ LINKS = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
+_SRIOV_MANAGE = "#!/bin/sh\necho 'a lab host turns its virtual functions on by itself' >&2\nexit 1\n"
 # Of the machine's own /sys, what libvirt and QEMU want to know about processors and memory.
 REAL_SYS = ("devices/system/cpu", "devices/system/node", "fs/cgroup")
 
@@ -85,6 +86,9 @@ class HostRoot:
         os.chdir("/")
         self.write("etc/machine-id", f"{machine_id}\n", mode=0o444)
         self.write("etc/hostname", f"{name}\n")
+        self.write(
+            "usr/lib/nvidia/sriov-manage", _SRIOV_MANAGE, mode=0o755
+        )  # where it is, the vGPU driver is installed
         self.write("etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {name}\n")
 
     def bind_real_sys(self) -> None:
