@@ -319,3 +319,17 @@ def test_the_hint_leaves_the_count_out_where_it_is_unknown() -> None:
     found = place(builders.change_gpus(view, open_ended), "5Q")
     assert isinstance(found, placement.NoPlace)
     assert found.fits == ("T4-4Q on 0000:41:00.0 (4 left)",)
+
+
+def test_a_type_that_is_mig_backed_says_that_it_needs_mig_mode() -> None:
+    """NVML lists such types with MIG off, and so do mdev directories."""
+
+    def with_mig_type(gpu: Gpu) -> Gpu:
+        name = "NVIDIA A40-1-4C"
+        kind = replace(
+            builders.type_of(gpu, "4C"), id=9999, name=name, type_name="A40-1-4C", parsed=profiles.parse_type_name(name)
+        )
+        return replace(gpu, types={**(gpu.types or {}), 9999: kind})
+
+    view = builders.change_gpus(builders.host(), with_mig_type)
+    assert reasons(view, "1-4C") == ["1-4C needs MIG mode, which is not served yet"]

@@ -80,7 +80,7 @@ class Session:
     def _snapshot(self, facts: Snapshot) -> HostSnapshot:
         host = self.declaration.name
         try:
-            return snapshot_facts.parse(host, facts)
+            return snapshot_facts.parse(host, facts, self.context.catalogue)
         except ValueError as error:
             raise errors.ProgramFailed(host, str(error), hint="this is a bug in vgpumgr; please report it") from error
 

@@ -1,6 +1,7 @@
 """NVIDIA's vGPU types as the public sources list them: what exists anywhere, for names and hints.
 
-The catalogue never decides what a host can do: ids, sizes and maxima come from the host itself.
+The catalogue never decides what a host can do: ids, sizes and maxima come from the host itself. Only a maximum that the host
+does not tell is the catalogue's, found by the type's name.
 """
 
 from __future__ import annotations
@@ -36,6 +37,24 @@ class Catalogue:
     def find(self, type_name: str) -> CatalogueType | None:
         """By the last word of the driver's name: A40-4Q."""
         return self._by_text.get(type_name)
+
+    def maximum(self, board: str, name: profiles.TypeName) -> int | None:
+        """How many of a type a GPU takes in equal-size mode; None where no public source says it.
+
+        Where the type's own row is silent, what all known rows of that board and size agree on: the framebuffer decides
+        it. Not for compute (C), of which older releases take fewer (RTX 8000: 8 of 4C, 12 of 4Q), nor for MIG-backed types.
+        """
+        row = self.find(f"{board}-{name.short}")
+        if row is not None and row.max_per_gpu is not None:
+            return row.max_per_gpu
+        if name.slices is not None or name.series == "C":
+            return None
+        alike = {
+            other.max_per_gpu
+            for series in "ABQ"
+            if (other := self.find(f"{board}-{name.size_gb}{series}")) and other.max_per_gpu is not None
+        }
+        return alike.pop() if len(alike) == 1 else None
 
     def names_board_type(self, profile: Profile) -> bool:
         """Whether a profile written with its board is a type that NVIDIA has."""

@@ -165,6 +165,8 @@ def may_create(
     problem = unfit(snapshot, gpu)
     if problem:
         return problem
+    if kind.parsed is not None and kind.parsed.slices is not None:  # NVML and mdev directories list them in any mode
+        return f"{kind.short} needs MIG mode, which is not served yet"
     there = occupants(snapshot, gpu)
     size = _size_conflict(there, kind)
     if size:

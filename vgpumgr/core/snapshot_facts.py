@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core import profiles, shape
@@ -26,16 +27,38 @@ from vgpumgr.errors import BadName
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vgpumgr.core.catalogue import Catalogue
     from vgpumgr.core.names import HostName
     from vgpumgr.core.shape import Json
 
 
-def parse(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
-    """Build the snapshot from the host program's answer. Raises ValueError where its shape is not the protocol's."""
+def parse(host: HostName, facts: Mapping[str, Json], catalogue: Catalogue | None = None) -> HostSnapshot:
+    """Build the snapshot from the host program's answer. Raises ValueError where its shape is not the protocol's.
+
+    Of a type whose maximum the host does not tell (on a VF the driver's file has none, and NVML may be silent), it is the
+    catalogue's.
+    """
     try:
-        return _host(host, facts)
+        found = _host(host, facts)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"the snapshot of {host} is not as the protocol says: {error!r}") from error
+    if catalogue is None:
+        return found
+    return replace(found, gpus=tuple(_with_maxima(gpu, catalogue) for gpu in found.gpus))
+
+
+def _with_maxima(gpu: Gpu, catalogue: Catalogue) -> Gpu:
+    if gpu.types is None or all(kind.max is not None for kind in gpu.types.values()):
+        return gpu
+    kinds = {number: with_maximum(kind, catalogue) for number, kind in gpu.types.items()}
+    return replace(gpu, types=kinds)
+
+
+def with_maximum(kind: VgpuType, catalogue: Catalogue) -> VgpuType:
+    """The type with the catalogue's maximum where the host told none."""
+    if kind.max is not None or kind.parsed is None or kind.board is None:
+        return kind
+    return replace(kind, max=catalogue.maximum(kind.board, kind.parsed))
 
 
 def _host(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
