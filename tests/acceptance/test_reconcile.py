@@ -135,11 +135,14 @@ def test_a_vm_taken_out_of_the_inventory_loses_its_vgpu_after_the_question_and_o
     (inventory / "host_vars/kvm03.yml").unlink()
     vgpumgr(fleet, "attach", "vm05", "--profile", "4Q", "--on", "kvm01")
     had = ours(fleet)
-    asked = reconcile(fleet, "-i", str(inventory), code=2)
+    asked = reconcile(fleet, "-i", str(inventory), "--confirm-destroys", "1", code=2)
     assert "no longer in the inventory" in asked.out
     assert "--yes" in asked.err
     assert ours(fleet) == had
-    reconcile(fleet, "-i", str(inventory), "--yes")
+    refused = reconcile(fleet, "-i", str(inventory), "--yes", "--quiet", code=5)
+    assert "every one that the inventory gave on kvm03" in refused.err
+    assert ours(fleet) == had
+    reconcile(fleet, "-i", str(inventory), "--yes", "--confirm-destroys", "1")
     assert ours(fleet) == {vm: place for vm, place in had.items() if vm != "vm32"}
     assert domains.hostdevs(domains.dump(fleet, "kvm03", "vm32")) == {}
     reconcile(fleet)

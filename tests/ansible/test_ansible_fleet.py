@@ -111,7 +111,7 @@ def test_nightly_gives_what_is_declared_and_takes_nothing_away_unless_told(plays
         assert (elsewhere.code, elsewhere.results[0]["changed"]) == (0, False)
         wrong = plays.play(NIGHTLY, "-e", "confirm_destroys=2")
         assert (wrong.code, held(plays)) == (2, {"vm07", "vm08"})
-        assert "1 vGPUs would be destroyed, not the 2" in wrong.results[0]["msg"]
+        assert "1 vGPU would be destroyed, not the 2" in wrong.results[0]["msg"]
         done = plays.play(NIGHTLY, "-e", "confirm=true")
         assert (done.code, held(plays)) == (0, {"vm07"}), done.out
 

@@ -40,8 +40,10 @@ def fleet_of(pool: Pool, vms: int, *hosts: str) -> Fleet:
     return fleet
 
 
-def result_of(fleet: Fleet, *, check: bool = False, trouble: Trouble | None = None) -> ReconcileResult:
-    result = fleet.reconcile(check=check, trouble=trouble).result
+def result_of(
+    fleet: Fleet, *, check: bool = False, trouble: Trouble | None = None, confirms: bool = True
+) -> ReconcileResult:
+    result = fleet.reconcile(check=check, trouble=trouble, confirms=confirms).result
     assert isinstance(result, ReconcileResult)
     return result
 
@@ -93,7 +95,7 @@ def test_a_guard_that_refuses_the_whole_plan_leaves_the_dead_host_named_beside_i
     assert result_of(fleet).problems == ()
     before = fleet.machines["kvm01"].hardware()
     fleet.declared.clear()
-    result = result_of(fleet, trouble=Trouble("kvm03", at=0))
+    result = result_of(fleet, trouble=Trouble("kvm03", at=0), confirms=False)
     assert isinstance(result.guard, errors.TooManyDestroys)
     assert [host for host, _ in result.errors] == ["kvm03"]
     assert {error.exit_code for error in result.problems} == {4, 5}

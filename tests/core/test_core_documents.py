@@ -61,6 +61,8 @@ CLAIM = st.builds(
     at=HOSTILE,
     wish=ASKED,
     binding=BINDING,
+    site=st.none() | HOSTILE,
+    declared=st.none() | HOSTILE,
 )
 
 
@@ -124,6 +126,12 @@ STORED = """\
 
 def test_the_stored_claim_is_the_designs() -> None:
     assert templates.render_claims(document(), stored=True) == STORED
+
+
+def test_a_declared_claim_says_its_site_and_the_part_of_the_inventory_that_declared_it() -> None:
+    told = replace(document(), claims=(replace(claim(), origin="inventory", site="lab1", declared="host_vars/kvm01"),))
+    shown = STORED.replace('from="attach"', 'from="inventory" site="lab1" declared="host_vars/kvm01"')
+    assert templates.render_claims(told, stored=True) == shown
 
 
 def test_the_passed_claim_is_the_same_without_prefix_and_namespace() -> None:

@@ -11,14 +11,14 @@ import pytest
 from tests.core import builders
 from tests.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, guards, jobs, names, reconciling, simulate
+from vgpumgr.core import claims, jobs, reconciling, simulate
 from vgpumgr.core.domain_xml import Saved
-from vgpumgr.core.names import HostName, VmName, VmUuid
-from vgpumgr.core.reconciling import HostPlan, Unit
+from vgpumgr.core.names import VmName, VmUuid
 from vgpumgr.core.scheduler import SchedulerWish
 
 if TYPE_CHECKING:
     from vgpumgr.core.observed import HostView
+    from vgpumgr.core.reconciling import HostPlan, Unit
 
 RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
 NEXT_RUN = jobs.Run(by="root@ctl2", at="2026-11-23T02:30:00Z")
@@ -337,59 +337,6 @@ def test_what_a_reboot_took_from_a_shared_gpu_is_each_vms_own_drift() -> None:
     view = simulate.apply(builders.host(), shared(builders.host()).steps)
     made = shared(builders.rebooted(view))
     assert ("vgpu", "the host has rebooted since it was made") in words(made)
-
-
-def hosts(*rows: tuple[str, int, int]) -> list[HostPlan]:
-    """(name, destroys, ours) as plans of that many destroy steps."""
-    view = after(builders.host(), vm01="4Q")
-    step = next(step for step in plan(view).steps if isinstance(step, changes.DestroyVgpu))
-    made = plan(view).units[0].plan
-    assert made is not None
-    return [
-        HostPlan(
-            host=HostName(name),
-            units=(
-                Unit(
-                    job=jobs.Free(vm=VmName("vm01"), uuid=builders.vm_uuid("vm01"), slot=names.DEFAULT_SLOT),
-                    plan=replace(made, steps=(step,) * destroys),
-                    refused=None,
-                    drift=(),
-                ),
-            ),
-            findings=(),
-            fingerprint="",
-            ours=ours,
-        )
-        for name, destroys, ours in rows
-    ]
-
-
-@pytest.mark.parametrize(
-    ("rows", "passes"),
-    [
-        ([("kvm01", 9, 9)], True),  # too few to count shares
-        ([("kvm01", 3, 10)], True),
-        ([("kvm01", 4, 10)], False),
-        ([("kvm01", 4, 9), ("kvm02", 0, 9)], True),
-        ([("kvm01", 6, 9), ("kvm02", 0, 9)], False),  # a third of what all have
-        ([("kvm01", 4, 10), ("kvm02", 0, 90)], False),  # a host of its own
-    ],
-)
-def test_more_than_thirty_per_cent_of_ten_or_more_is_refused_with_the_number(
-    rows: list[tuple[str, int, int]], passes: bool
-) -> None:
-    made = hosts(*rows)
-    total = sum(row[1] for row in rows)
-    if passes:
-        guards.guard_destroys(made, confirmed=None)
-    else:
-        with pytest.raises(errors.TooManyDestroys) as raised:
-            guards.guard_destroys(made, confirmed=None)
-        assert raised.value.hint is not None
-        assert f"--confirm-destroys {total}" in raised.value.hint
-    guards.guard_destroys(made, confirmed=total)
-    with pytest.raises(errors.TooManyDestroys):
-        guards.guard_destroys(made, confirmed=total + 1)
 
 
 def test_a_gpu_that_is_declared_by_its_address_and_by_its_uuid_is_left_alone_and_both_lines_are_named() -> None:

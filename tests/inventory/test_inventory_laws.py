@@ -59,7 +59,9 @@ def meaning(found: Inventory) -> object:
             return [strip(item) for item in value]
         if dataclasses.is_dataclass(value):
             fields = (field.name for field in dataclasses.fields(value))
-            return {name: strip(getattr(value, name)) for name in fields if name not in {"where", "findings"}}
+            return {
+                name: strip(getattr(value, name)) for name in fields if name not in {"where", "findings", "vms_from"}
+            }
         return value
 
     return strip(found)
@@ -142,7 +144,7 @@ def written(found: Inventory) -> dict[str, object]:
 WORDS = st.sampled_from(
     [
         "all", "hosts", "children", "vars", "ungrouped", "kvm01", "kvm[1:3]", "vgpumgr_vms", "vgpumgr_gpus", "vgpumgr_policy",
-        "vgpumgr_fgpu_per_gpu", "ansible_host", "ansible_port", "ansible_user", "ansible_become", "ansible_connection",
+        "vgpumgr_fgpu_per_gpu", "vgpumgr_site", "ansible_host", "ansible_port", "ansible_user", "ansible_become", "ansible_connection",
         "ansible_ssh_common_args", "vm02", "vgpu0", "profile", "4Q", "gpu", "0.5", "gpu_memory", "8G", "mode", "mig",
         "scheduler", "policy", "time_slice", "2ms", "root", "ssh", "{{x}}", "-oUserKnownHostsFile=~/k",
     ]

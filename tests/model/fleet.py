@@ -154,14 +154,20 @@ class Fleet:
         check: bool = False,
         trouble: Trouble | None = None,
         by: str = "cron@ctl1",
+        confirms: bool = True,
     ) -> Outcome:
-        options = ReconcileOptions(limit=limit)
+        """`confirms`: somebody looks at what the guard refused, and confirms it."""
 
         def run(context: Context, end: Outcome) -> ReconcileResult:
             def ask(plan: FleetPlan) -> None:
                 end.agreed += plan.takes_away
 
-            return reconcile(context, options, FleetConsent(check=check, show=lambda _fleet: None, ask=ask))
+            consent = FleetConsent(check=check, show=lambda _fleet: None, ask=ask)
+            result = reconcile(context, ReconcileOptions(limit=limit), consent)
+            if result.guard is None or not confirms:
+                return result
+            destroys = sum(plan.destroys for plan in result.fleet.plans)
+            return reconcile(context, ReconcileOptions(limit=limit, confirm_destroys=destroys), consent)
 
         return self._run(run, trouble, by)
 

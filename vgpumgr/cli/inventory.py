@@ -86,6 +86,7 @@ def _host(host: HostDeclaration) -> dict[str, object]:
         "user": endpoint.user,
         "key_file": endpoint.key_file,
         "known_hosts": endpoint.known_hosts,
+        "site": host.site,
         "policy": host.policy,
         "fgpu_per_gpu": dict(host.fgpu_per_gpu),
         "gpus": [_gpu(gpu) for gpu in host.gpus],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core import changes
+from vgpumgr.core.claims import said_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +57,8 @@ def _line(step: changes.Step, plan: Plan) -> str | None:
             return f"+ claim    {step.claim.slot}: {_share(step.claim.binding.type_name, plan.placed)}"
         case changes.PutClaim() if step.verb == "put_claim":
             return f"~ claim    {step.claim.slot}: {_share(step.claim.binding.type_name, plan.placed)}"
-        case changes.PutClaim() if step.before is not None and step.before.origin != step.claim.origin:
-            return f"~ claim    {step.claim.slot}: from {step.claim.origin}, was from {step.before.origin}"
+        case changes.PutClaim() if step.before is not None and said_by(step.before) != said_by(step.claim):
+            return f"~ claim    {step.claim.slot}: {said_by(step.claim)}, was {said_by(step.before)}"
         case changes.PutClaim():
             return None if plan.steps[-1] != step or len(plan.steps) > 1 else f"~ claim    {step.claim.slot}: bound"
         case changes.CreateVgpu():

@@ -11,7 +11,7 @@ from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.finding_vms import FoundVm, find_vm
 from vgpumgr.controller.results import ChangeResult
 from vgpumgr.controller.session import open_session
-from vgpumgr.core import attaching, detaching, gpu_choice, listing, names, placement, profiles, targets
+from vgpumgr.core import attaching, detaching, gpu_choice, jobs, listing, names, placement, profiles, targets
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
 from vgpumgr.core.snapshot import VENDOR_VFIO
@@ -69,6 +69,8 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> 
                 policy=session.declaration.policy,
                 replace=options.replace,
                 gpus=gpu_choice.named(view.snapshot, options.gpu_id),
+                site=session.declaration.site if origin == jobs.INVENTORY else None,
+                declared=session.declaration.vms_from if origin == jobs.INVENTORY else None,
             )
             return attaching.plan_attach(view, request)
 
@@ -153,13 +155,13 @@ def _origin(host: HostDeclaration, vm: str, options: AttachOptions, wish: Wish) 
     declared = host.vms.get(names.VmName(vm))
     slot = declared.slots.get(options.slot) if declared else None
     if declared is None or slot is None:
-        return "attach"
+        return jobs.ATTACH
     if not profiles.same_wish(slot.wish, wish):
         raise errors.ConflictingClaim(
             f"{vm} slot {options.slot} is declared with {profiles.describe(slot.wish)} ({slot.where})",
             hint="change the inventory, or use another --slot",
         )
-    return "inventory"
+    return jobs.INVENTORY
 
 
 def _slots(have: tuple[Slot, ...], vm: str, options: DetachOptions) -> tuple[Slot, ...]:

@@ -42,6 +42,8 @@ def of_claim(claim: Claim) -> dict[str, object]:
         "slot": claim.slot,
         "generation": claim.generation,
         "from": claim.origin,
+        "site": claim.site,
+        "declared": claim.declared,
         "state": claim.state,
         "by": claim.by,
         "at": claim.at,

@@ -85,6 +85,8 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[changes.Step,
         by=claim.by,
         at=claim.at,
         policy=placement.SPREAD,
+        site=claim.site,
+        declared=claim.declared,
     )
     return _mending(view, domain, request)[2]
 
@@ -202,6 +204,8 @@ def _attach_steps(
         at=request.at,
         wish=request.wish,
         binding=binding,
+        site=request.site,
+        declared=request.declared,
     )
     served = claim is not None and _same_binding(claim, bound)
     wanted = domain_xml.wanted_hostdev(request.slot, binding)
@@ -230,7 +234,7 @@ def _attach_steps(
     if wanted not in domain.inactive:
         _guard_shared(view, domain, wanted)
         steps.append(changes.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted))
-    if (current.state, current.origin) != (claims.BOUND, bound.origin):
+    if current.state != claims.BOUND or claims.said_by(current) != claims.said_by(bound):
         steps.append(changes.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
     return steps
 

@@ -1,7 +1,7 @@
 """The claim: what a VM wants and where it landed, kept in the domain's own metadata. Values, and the one reader.
 
     <v:vgpumgr xmlns:v="urn:vgpumgr:domain:1" vm="UUID">
-      <v:claim slot generation from state by at> <v:ask …/> <v:binding …/> </v:claim> …
+      <v:claim slot generation from [site] [declared] state by at> <v:ask …/> <v:binding …/> </v:claim> …
 
 `vm` names the domain the claims were written for: in a clone it differs from the domain's own UUID. What is *passed* to
 libvirt is the same tree without prefix and xmlns; both renderings are read here.
@@ -43,7 +43,11 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One slot's claim. `origin` is attach or inventory; `by` and `at` (RFC 3339, UTC) say who wrote it and when."""
+    """One slot's claim. `origin` is attach or inventory; `by` and `at` (RFC 3339, UTC) say who wrote it and when.
+
+    `site` and `declared` are of a declaration only: the inventory's vgpumgr_site, and which of its parts decided about the
+    host's VMs (`host_vars/kvm01`, `group gpus`). None where the inventory names no site, or an older vgpumgr wrote it.
+    """
 
     slot: Slot
     generation: int
@@ -53,6 +57,14 @@ class Claim:
     at: str
     wish: profiles.Wish
     binding: Binding
+    site: str | None = None
+    declared: str | None = None
+
+
+def said_by(claim: Claim) -> str:
+    """Who wants it: `from attach`, `from inventory of lab1 (host_vars/kvm01)`."""
+    site = f" of {claim.site}" if claim.site is not None else ""
+    return f"from {claim.origin}{site}" + (f" ({claim.declared})" if claim.declared is not None else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +126,8 @@ def _claim(element: ET.Element) -> Claim:
         at=element.attrib["at"],
         wish=_wish(parts["ask"].attrib),
         binding=_binding(parts["binding"].attrib),
+        site=element.get("site"),
+        declared=element.get("declared"),
     )
 
 

@@ -30,6 +30,8 @@ MOVED = "its vGPU is another one now"
 BY_HAND = "removed by hand: the host has not rebooted since it was made"
 NEVER = "declared, and never attached"
 UNDECLARED = "no longer in the inventory"
+NOW_IN = "now in the inventory"
+MOVED = "declared at another place of the inventory now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +82,12 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
         yield drift("claim" if claim is None else "profile", _asked(wish), *_claimed(claim, entries))
     elif claim.state == claims.PENDING:
         yield drift("claim", "bound", "pending", "an attach or a reconcile did not end")
-    elif any(isinstance(step, changes.PutClaim) and step.claim.origin != claim.origin for step in plan.steps):
-        yield drift("claim", "from inventory", f"from {claim.origin}", "now in the inventory")
+    else:
+        for step in plan.steps:
+            if isinstance(step, changes.PutClaim) and claims.said_by(step.claim) != claims.said_by(claim):
+                cause = NOW_IN if claim.origin != step.claim.origin else MOVED
+                yield drift("claim", claims.said_by(step.claim), claims.said_by(claim), cause)
+                break
     for step in plan.steps:
         if isinstance(step, changes.CreateVgpu) and claim is not None and profiles.same_wish(claim.wish, wish):
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"

@@ -150,7 +150,7 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Job, ...]:
 def _frees(view: HostView, declared: HostDeclaration) -> Iterator[Free]:
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in own_claims(view, domain):
-            if claim.origin == INVENTORY and declaration(declared, domain.name, claim.slot) is None:
+            if may_free(declared, claim) and declaration(declared, domain.name, claim.slot) is None:
                 yield Free(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
 
 
@@ -179,6 +179,16 @@ def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
     if domain.problem or domain.claim_problem or domain.copied or domain.claims is None:
         return ()
     return tuple(claim for claim in domain.claims.claims if claim.binding.host == view.snapshot.machine)
+
+
+def is_of_other_site(declared: HostDeclaration, claim: Claim) -> bool:
+    """Whether another site's inventory gave it: that one decides about it. A claim without a site is anybody's."""
+    return claim.origin == INVENTORY and claim.site is not None and claim.site != declared.site
+
+
+def may_free(declared: HostDeclaration, claim: Claim) -> bool:
+    """Whether this inventory takes a claim away once it declares the slot no longer."""
+    return claim.origin == INVENTORY and not is_of_other_site(declared, claim)
 
 
 def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclaration | None:

@@ -30,6 +30,7 @@ from vgpumgr.core import drift as drifts
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
 from vgpumgr.core.jobs import Free, Give, Serve, Share, Take
+from vgpumgr.core.observed import Finding
 from vgpumgr.core.worklist import Worklist
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.jobs import Job
     from vgpumgr.core.names import HostName
-    from vgpumgr.core.observed import Finding, HostView
+    from vgpumgr.core.observed import HostView
     from vgpumgr.core.plan import Plan
     from vgpumgr.core.scheduling import GpuPlan
 
@@ -72,13 +73,25 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPlan:
-    """All jobs of one host, in their order. `ours`: how many vGPUs its ledger names now, which guards compare with."""
+    """All jobs of one host, in their order. `ours`: how many vGPUs its ledger names now, which guards compare with.
+
+    `given`: how many slots this inventory once gave here; `vanished`: those parts of it that declared a slot which is to be
+    freed, and that decide about this host's VMs no longer.
+    """
 
     host: HostName
     units: tuple[Unit, ...]
     findings: tuple[Finding, ...]
     fingerprint: str
     ours: int
+    given: int = 0
+    vanished: tuple[str, ...] = ()
+
+    @property
+    def frees(self) -> tuple[Unit, ...]:
+        """The slots that are declared no longer, refused ones too; none where no vGPU goes for them."""
+        found = tuple(unit for unit in self.units if isinstance(unit.job, Free))
+        return found if any(changes.destroys(step) for unit in found for step in unit.steps) else ()
 
     @property
     def steps(self) -> tuple[changes.Step, ...]:
@@ -106,12 +119,23 @@ def plan_host(view: HostView, declared: HostDeclaration, run: jobs.Run) -> HostP
     """Plan every job of a host. Raises LedgerBroken; what a single job is refused for is in its unit."""
     detaching.guard_ledger(view)
     units, _ = plan_jobs(view, declared, jobs.of_host(view, declared), run)
+    given = [(domain, claim) for domain in view.domains for claim in jobs.own_claims(view, domain)]
     return HostPlan(
         host=view.snapshot.host,
         units=units,
-        findings=_findings(view, units),
+        findings=(*_findings(view, units), *_other_sites(view, declared)),
         fingerprint=_fingerprint(view),
         ours=len(view.snapshot.ledger or ()) + len(ownership.proved(view)),
+        given=sum(jobs.may_free(declared, claim) for _, claim in given),
+        vanished=tuple(
+            dict.fromkeys(
+                claim.declared
+                for domain, claim in given
+                if claim.declared not in (None, declared.vms_from)
+                and jobs.may_free(declared, claim)
+                and jobs.declaration(declared, domain.name, claim.slot) is None
+            )
+        ),
     )
 
 
@@ -217,7 +241,14 @@ def _request(
         at=run.at,
         policy=job.declared.policy or declared.policy,
         gpus=gpu_choice.named(view.snapshot, job.declared.gpu_id),
+        site=declared.site,
+        declared=declared.vms_from,
     )
+    if claim is not None and _is_ours_here(view, domain, claim) and jobs.is_of_other_site(declared, claim):
+        return _of_other_site(declared, domain, claim, request)
+    if claim is not None and claim.origin == jobs.INVENTORY and domain.managed_save:
+        # Only what is said of it would be written anew, and an image forbids every change of the definition.
+        request = replace(request, site=claim.site, declared=claim.declared)
     if claim is None or targets.serves(claim, request) or not _is_ours_here(view, domain, claim):
         return request
     if claim.origin == jobs.INVENTORY:
@@ -230,6 +261,44 @@ def _request(
     )
 
 
+def _of_other_site(
+    declared: HostDeclaration, domain: Domain, claim: Claim, request: targets.AttachRequest
+) -> targets.AttachRequest:
+    """Both sites want the same: it is kept whole, and stays the other's. Raises ConflictingClaim where they do not."""
+    if targets.serves(claim, request):
+        return replace(request, site=claim.site, declared=claim.declared)
+    again = command("attach", domain.name, slot=claim.slot, options=(*profiles.options(request.wish), "--replace"))
+    raise errors.ConflictingClaim(
+        f"{domain.name} slot {claim.slot} has {claim.binding.type_name}, which the inventory of site {claim.site} declared, "
+        f"and is declared with {profiles.describe(request.wish)} by {_site_text(declared)}",
+        hint=f"take it out of one of the two inventories; `{again}` makes it this one's",
+    )
+
+
+def _site_text(declared: HostDeclaration) -> str:
+    return "this one, which names no site" if declared.site is None else f"this one, of site {declared.site}"
+
+
+def _other_sites(view: HostView, declared: HostDeclaration) -> list[Finding]:
+    """One for each other site whose inventory gave slots here, and not one for each slot: a shared host has many."""
+    slots: dict[str, list[str]] = {}
+    for domain in view.domains:
+        for claim in jobs.own_claims(view, domain):
+            if claim.site is not None and jobs.is_of_other_site(declared, claim):
+                slots.setdefault(claim.site, []).append(f"{domain.name} {claim.slot}")
+    return [
+        Finding(
+            kind="other-site",
+            host=view.snapshot.host,
+            vm=None,
+            slot=None,
+            text=f"the inventory of site {site} gave {', '.join(having)}: only an inventory of that site (vgpumgr_site) "
+            f"takes it away again, and not {_site_text(declared)}",
+        )
+        for site, having in sorted(slots.items())
+    ]
+
+
 def _request_of(declared: HostDeclaration, domain: Domain, claim: Claim) -> targets.AttachRequest:
     """The attach that a claim came from."""
     return targets.AttachRequest(
@@ -240,6 +309,8 @@ def _request_of(declared: HostDeclaration, domain: Domain, claim: Claim) -> targ
         by=claim.by,
         at=claim.at,
         policy=declared.policy,
+        site=claim.site,
+        declared=claim.declared,
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """`by` and `at` go into the claim. `gpus` None means any GPU of the host."""
+    """`by`, `at`, `site` and `declared` go into the claim. `gpus` None means any GPU of the host."""
 
     vm: VmUuid
     slot: Slot
@@ -35,6 +35,8 @@ class AttachRequest:
     policy: str
     replace: bool = False
     gpus: tuple[str, ...] | None = None
+    site: str | None = None
+    declared: str | None = None
 
 
 def serves(claim: Claim, request: AttachRequest) -> bool:

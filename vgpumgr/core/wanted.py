@@ -41,6 +41,8 @@ def plan_give(view: HostView, declared: HostDeclaration, job: Give, run: Run) ->
         at=run.at,
         policy=(slot.policy if slot else None) or declared.policy,
         gpus=gpu_choice.named(view.snapshot, slot.gpu_id if slot else None),
+        site=declared.site if slot else None,
+        declared=declared.vms_from if slot else None,
     )
     claim = domain.claim(job.slot)
     if claim in jobs.own_claims(view, domain) and not targets.serves(claim, request):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 PREFIX = "vgpumgr_"
 _COMPARE_AT_MOST = 20
-VARIABLES = ("vgpumgr_vms", "vgpumgr_gpus", "vgpumgr_policy", "vgpumgr_fgpu_per_gpu")
+_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+VARIABLES = ("vgpumgr_vms", "vgpumgr_gpus", "vgpumgr_policy", "vgpumgr_fgpu_per_gpu", "vgpumgr_site")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +51,9 @@ def build_inventory(sources: Sources, *, home: str, environ: Mapping[str, str]) 
     report.extend(sources.problems, sources.findings)
     tree = build_tree(sources.files, report)
     ours = tree.hypervisors()
-    group_files = read_variable_files(sources.group_vars, report)
-    host_files = read_variable_files(sources.host_vars, report)
+    reached = tree.above({group for host in ours.values() for group in host.groups})
+    group_files = read_variable_files(sources.group_vars, reached, report)
+    host_files = read_variable_files(sources.host_vars, ours, report)
     if not sources.problems:  # else a file that could not be read may be the one that names them
         _check_owners("group_vars", "group", group_files, tree.groups, report)
         _check_owners("host_vars", "host", host_files, tree.hosts, report)
@@ -126,6 +129,7 @@ class _Declared:
     gpus: dict[int, tuple[GpuDeclaration, ...]] = field(default_factory=dict)
     fgpu: dict[int, Mapping[str, int]] = field(default_factory=dict)
     policies: dict[int, str] = field(default_factory=dict)
+    sites: dict[int, str] = field(default_factory=dict)
     seen: set[tuple[str, int]] = field(default_factory=set)
 
     def read(self, name: str, member: Member) -> None:
@@ -142,12 +146,26 @@ class _Declared:
                 self.fgpu[key] = gpus.read_fgpu(value, self.report)
             case "vgpumgr_policy":
                 self.policies[key] = self._read_policy(value)
+            case "vgpumgr_site":
+                self._read_site(key, value)
             case _ if name.startswith(PREFIX):
                 like = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in VARIABLES])
                 hint = f"did you mean {PREFIX + like!r}?" if like else f"valid: {', '.join(VARIABLES)}"
                 self.report.problem(member.where, f"unknown variable {name!r}", hint)
             case _:
                 pass
+
+    def _read_site(self, key: int, value: Value) -> None:
+        site = reading.read_text(value, "vgpumgr_site", self.report, example="lab1")
+        if site is None:
+            return
+        if _SITE.fullmatch(site) is None:
+            self.report.problem(
+                value.where,
+                f"vgpumgr_site {reading.found(value)} is no name of a site",
+                "letters, digits, . _ and -, at most 64: for example lab1",
+            )
+        self.sites[key] = site
 
     def _read_policy(self, value: Value) -> str:
         policy = reading.read_choice(value, "vgpumgr_policy", POLICIES, self.report)
@@ -160,15 +178,20 @@ def _build_hosts(
     ours: Mapping[HostName, Host], precedence: Precedence, declared: _Declared, connections: connection.Connections
 ) -> dict[HostName, HostDeclaration]:
     hosts = {}
+    sources = {id(member.value): part for part, member in precedence.parts("vgpumgr_vms")}
     for name, found in ours.items():
-        host = _build_host(found, precedence.variables(found), declared, connections)
+        host = _build_host(found, precedence.variables(found), declared, connections, sources)
         if host is not None:
             hosts[name] = host
     return hosts
 
 
 def _build_host(
-    host: Host, variables: Table, declared: _Declared, connections: connection.Connections
+    host: Host,
+    variables: Table,
+    declared: _Declared,
+    connections: connection.Connections,
+    sources: Mapping[int, str],
 ) -> HostDeclaration | None:
     endpoint = connections.endpoint(host.name, variables)
     if endpoint is None:
@@ -182,4 +205,6 @@ def _build_host(
         gpus=declared.gpus.get(keys.get("vgpumgr_gpus", 0), ()),
         vms=declared.vms.get(keys.get("vgpumgr_vms", 0), {}),
         where=host.where,
+        site=declared.sites.get(keys.get("vgpumgr_site", 0)),
+        vms_from=sources.get(keys.get("vgpumgr_vms", 0)),
     )

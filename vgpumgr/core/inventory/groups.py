@@ -78,7 +78,11 @@ def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:
     start = Location(file=files[0].file if files else ".", line=1)
     tree = Tree(groups={name: Group(name=name, where=start) for name in (ALL, UNGROUPED)}, hosts={})
     for file in files:
-        if file.content is None or file.content.data is None:
+        if file.content is None:  # the reader has said why
+            continue
+        if file.content.data is None and file.content.opaque is None:
+            start = Location(file=file.file, line=1)
+            report.problem(start, "the file is empty", "write {} where nothing is meant, or take the file away")
             continue
         groups = reading.read_table(file.content, "an inventory file", report, example=f"hypervisors: {_EXAMPLE}")
         if groups is None:

@@ -49,7 +49,9 @@ Table: TypeAlias = Mapping[str, Member]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One file that was read. `content` is None where it is empty or could not be read (the reader then has a problem)."""
+    """One file that was read. `content` is None where it could not be read, which the reader has told; of an empty file a
+    value without data.
+    """
 
     file: str
     content: Value | None

@@ -73,7 +73,11 @@ class GpuDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDeclaration:
-    """A hypervisor. `fgpu_per_gpu` is how many of the site's own units one board of that name is."""
+    """A hypervisor. `fgpu_per_gpu` is how many of the site's own units one board of that name is.
+
+    `site` is vgpumgr_site, None where it is not given. `vms_from`: the part of the inventory whose vgpumgr_vms decides here
+    (`host_vars/kvm01`, `group_vars/gpus`, `group gpus`, `host kvm01`), None where there is none.
+    """
 
     name: HostName
     endpoint: Endpoint
@@ -82,6 +86,8 @@ class HostDeclaration:
     gpus: tuple[GpuDeclaration, ...]
     vms: Mapping[VmName, VmDeclaration]
     where: Location
+    site: str | None = None
+    vms_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,22 +13,35 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.groups import ALL
+from vgpumgr.core.inventory.located import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from vgpumgr.core.inventory.groups import Host, Tree
     from vgpumgr.core.inventory.located import Member, SourceFile, Table
     from vgpumgr.core.inventory.report import Report
 
 
-def read_variable_files(files: Mapping[str, tuple[SourceFile, ...]], report: Report) -> dict[str, dict[str, Member]]:
-    """The variables of every name in host_vars or group_vars; of a folder's files the later one wins."""
+def read_variable_files(
+    files: Mapping[str, tuple[SourceFile, ...]], ours: Collection[str], report: Report
+) -> dict[str, dict[str, Member]]:
+    """The variables of every name in host_vars or group_vars; of a folder's files the later one wins.
+
+    A file without anything in it is a problem where its name is one of `ours`: a full disk or a broken checkout leaves such
+    files, and what they declared must not look like a wish to take it all away.
+    """
     found: dict[str, dict[str, Member]] = {}
     for name, parts in files.items():
         variables = found.setdefault(name, {})
         for part in parts:
-            if part.content is not None and part.content.data is not None:
+            if part.content is None:  # the reader has said why
+                continue
+            if part.content.data is None and part.content.opaque is None:
+                if name in ours:
+                    where = Location(file=part.file, line=1)
+                    report.problem(where, "the file is empty", "write {} where nothing is meant, or take the file away")
+            else:
                 table = reading.read_table(
                     part.content, "a file of variables", report, example="vgpumgr_policy: spread"
                 )
@@ -64,6 +77,18 @@ class Precedence:
         layers += [*self.group_files.values(), *self.host_files.values()]
         for layer in layers:
             yield from ((name, member) for name, member in layer.items() if self.wanted(name))
+
+    def parts(self, variable: str) -> Iterator[tuple[str, Member]]:
+        """Every definition of one variable, with the part of the inventory that it stands in, whatever its file is called."""
+        layers: list[tuple[str, Table]] = [
+            (f"group {group.name}", group.variables) for group in self.tree.groups.values()
+        ]
+        layers += [(f"host {host.name}", host.variables) for host in self.tree.hosts.values()]
+        layers += [(f"group_vars/{name}", table) for name, table in self.group_files.items()]
+        layers += [(f"host_vars/{name}", table) for name, table in self.host_files.items()]
+        for part, layer in layers:
+            if variable in layer:
+                yield "".join(each if each.isprintable() else "?" for each in part), layer[variable]
 
     def _of_groups(self, direct: frozenset[str]) -> dict[str, Member]:
         groups = sorted(
