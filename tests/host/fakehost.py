@@ -56,6 +56,7 @@ class FakeHost:
             "/sys/bus/pci/drivers/nvidia",
         ):
             (root / folder[1:]).mkdir(parents=True, exist_ok=True)
+        host.path("/root").chmod(0o700)
         for pci, uuid in gpus:
             host.add_gpu(pci, uuid, framework)
         return host

@@ -1,6 +1,7 @@
 """The host program on a fake root, as a process of its own: ROOT, then `--key value` for what a test injects.
 
 --lease S    the lease's length
+--stays      the SSH session cannot be ended when the lease does
 --kill POINT SIGKILL itself at this point of a step
 --block      writes never return
 --real       writes go to the files, and NVML is the machine's
@@ -46,6 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("root", type=Path)
     parser.add_argument("--lease", type=float, default=30)
+    parser.add_argument("--stays", action="store_true")
     parser.add_argument("--kill", default="")
     parser.add_argument("--block", action="store_true")
     parser.add_argument("--real", action="store_true")
@@ -69,7 +71,7 @@ def main() -> int:
     end_on_signals()
     channel = Channel(0, 1)
     server = Server(options.root, nvml=nvml, gone=channel.hung_up, write=write, at=at)
-    return serve(server, channel, lease_s=options.lease, root=Root(options.root))
+    return serve(server, channel, lease_s=options.lease, root=Root(options.root), end=lambda: not options.stays)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.host.fakehost import MDEV_VF, FakeHost, make_entry, make_record
 from vgpumgr.host.files import Root
-from vgpumgr.host.ledger import parse_ledger, read_ledger, write_ledger
+from vgpumgr.host.ledger import Ledger, parse_ledger, read_ledger, write_ledger
 from vgpumgr.host.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -41,6 +42,36 @@ def test_it_is_written_for_root_alone(tmp_path: Path) -> None:
     assert host.ledger_file.stat().st_mode & 0o777 == 0o600
     assert host.ledger_file.parent.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in host.ledger_file.parent.iterdir()] == ["ledger.json"]
+
+
+@pytest.mark.parametrize("place", ["file", "folder"])
+@pytest.mark.parametrize("fault", ["owner", "group", "others"])
+def test_one_that_others_than_root_could_write_is_refused_by_name(tmp_path: Path, place: str, fault: str) -> None:
+    host = FakeHost.build(tmp_path)
+    root = Root(tmp_path)
+    write_ledger(root, read_ledger(root))
+    path = host.ledger_file if place == "file" else host.ledger_file.parent
+    if fault == "owner":
+        with suppress(PermissionError):
+            os.chown(path, 65534, -1)
+        if path.stat().st_uid == os.geteuid():
+            pytest.skip("only root gives a file away")
+    else:
+        path.chmod(0o720 if fault == "group" else 0o1777)
+    with pytest.raises(Refusal) as caught:
+        read_ledger(root)
+    assert caught.value.kind == "LedgerBroken"
+    assert str(path) in caught.value.message
+    assert "uid 65534" in caught.value.message or "others than root can write there" in caught.value.message
+
+
+def test_a_folder_that_others_could_write_gets_no_ledger(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    host.ledger_file.parent.mkdir()
+    host.ledger_file.parent.chmod(0o1777)
+    with pytest.raises(Refusal):
+        write_ledger(Root(tmp_path), Ledger(document={"version": 1, "settings": {}}, entries=()))
+    assert not host.ledger_file.exists()
 
 
 @settings(deadline=None)  # each case waits for the disk

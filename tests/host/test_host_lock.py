@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -14,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.host.fakehost import MDEV_VF, VENDOR, FakeHost, make_step
+from vgpumgr.core.names import HostName
 from vgpumgr.host.lock import sanitise
+from vgpumgr.link import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,6 +138,39 @@ def test_the_lease_ends_the_program_and_gives_the_lock_back(
     assert owner.wait() == 3
     assert owner.read_line() == b""
     assert "ok" in run_program(host.root).ask("lock", by="ben", wait_s=0)
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["silent", "full-pipe"])
+def test_where_the_session_cannot_be_ended_the_lock_stays_until_the_hang_up_and_the_others_are_told(
+    host: FakeHost, run_program: Callable[..., Program], full: bool
+) -> None:
+    """Behind a login shell that we do not know, a controller that wakes up could still write to libvirt."""
+    owner, other = run_program(host.root, "--lease", 0.3, "--stays"), run_program(host.root)
+    owner.ask("lock", by="anna@ctl1 attach vm01", wait_s=0)
+    show_processes(host, owner, other)
+    for _ in range(200 if full else 0):
+        owner.request("lock", by="anna", wait_s=0)
+    said = "(silent, its SSH session could not be ended) anna@ctl1 attach vm01"
+    until(lambda: other.ask("observe", wait_s=0)["err"]["owner"] == said)
+    owner.hang_up()
+    assert owner.wait() == 3
+    assert "ok" in other.ask("lock", by="ben", wait_s=20)
+
+
+def test_a_lock_that_somebody_without_a_name_holds_is_told_with_the_mode_that_lets_him(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    folder = host.path("/root")
+    folder.chmod(0o755)
+    stranger = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(stranger, fcntl.LOCK_SH)
+        error = run_program(host.root).ask("lock", by="anna", wait_s=0)["err"]
+    finally:
+        os.close(stranger)
+    assert (error["owner"], error["mode"]) == (None, "0755")
+    told = str(refusals.translate(HostName("kvm01"), error))
+    assert "/root, whose lock it is, has mode 0755 there" in told
 
 
 def test_a_ping_renews_the_lease_and_without_the_lock_there_is_none(

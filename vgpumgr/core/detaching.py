@@ -301,7 +301,7 @@ def ledger_broken(snapshot: HostSnapshot) -> errors.LedgerBroken | None:
     return errors.LedgerBroken(
         snapshot.host,
         f"the ledger cannot be read: {observed.why_unknown(snapshot, 'ledger')}",
-        hint="nothing is changed there until /var/lib/vgpumgr/ledger.json can be read; restore it from a backup",
+        hint="nothing is changed there until /var/lib/vgpumgr/ledger.json can be read: mend that, or restore it from a backup",
     )
 
 

@@ -79,7 +79,9 @@ def read_ledger(root: Root) -> Ledger:
     """The ledger; an empty one where there is no file. Raises Refusal(LedgerBroken)."""
     path = root.path(LEDGER_PATH)
     try:
+        _check_owned(os.path.dirname(path))
         text = read_all(path)
+        _check_owned(path)
     except FileNotFoundError:
         return Ledger(document={"version": LEDGER_VERSION, "settings": {}, "entries": []}, entries=(), on_disk=False)
     except OSError as error:
@@ -187,6 +189,7 @@ def write_ledger(root: Root, ledger: Ledger) -> None:
     path = root.path(LEDGER_PATH)
     folder = os.path.dirname(path)
     _make_folder(folder)
+    _check_owned(folder)
     # The lock makes us the only writer, so one fixed name does, and what a killed run left is simply overwritten.
     temporary = path + ".new"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -198,6 +201,16 @@ def write_ledger(root: Root, ledger: Ledger) -> None:
         os.close(descriptor)
     os.rename(temporary, path)
     sync_folder(folder)
+
+
+def _check_owned(path: str) -> None:
+    """Raises Refusal(LedgerBroken) where another user than ours (root) could have written it; OSError where it is not there."""
+    found = os.stat(path)
+    if found.st_uid != os.geteuid():
+        _broken("{} belongs to the user with uid {}, not to root; look at it, then chown it".format(path, found.st_uid))
+    if found.st_mode & 0o022:
+        mode = "{:04o}".format(found.st_mode & 0o7777)
+        _broken("{} has mode {}: others than root can write there; look at it, then chmod go-w".format(path, mode))
 
 
 def _make_folder(folder: str) -> None:

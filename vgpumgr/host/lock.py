@@ -9,13 +9,14 @@ import fcntl
 import os
 import time
 from contextlib import contextmanager
-from typing import Callable, Iterator, List, Optional
+from typing import Callable, Dict, Iterator, List, Optional
 
 from .files import Root
 from .protocol import LOCK_PATH, LOCKED, NOT_ROOT
 from .refusal import PeerGone, Refusal
 
 MARK = "vgpumgr-lock:"
+SILENT = "(silent, its SSH session could not be ended) {}"
 TRY_EVERY_S = 0.03
 
 _MARKED = "/memfd:" + MARK
@@ -47,6 +48,7 @@ class HostLock:
         self._gone = gone
         self._descriptor: Optional[int] = None
         self._mark: Optional[int] = None
+        self._owner = ""
 
     @property
     def held(self) -> bool:
@@ -63,7 +65,14 @@ class HostLock:
         if self.held:
             return
         self._acquire(fcntl.LOCK_EX, wait_s)
-        self._mark = os.memfd_create(MARK + sanitise(by), os.MFD_CLOEXEC)
+        self._owner = by
+        self._mark = _mark(by)
+
+    def tell_silent(self) -> None:
+        """Say in the owner's place that it no longer answers, while it keeps the lock."""
+        if self._mark is not None:
+            os.close(self._mark)
+            self._mark = _mark(SILENT.format(self._owner))
 
     def give_back(self) -> None:
         """Let go of it; nothing happens where it is not held."""
@@ -104,7 +113,8 @@ class HostLock:
             left = until - self._clock()
             if left <= 0:
                 owner = find_owner(self._root, descriptor)
-                raise Refusal(LOCKED, "the host's lock is held by {}".format(owner or "another run"), owner=owner)
+                text = "the host's lock is held by {}".format(owner or "another run")
+                raise Refusal(LOCKED, text, owner=owner, **_open_to_others(descriptor))
             if self._gone(min(TRY_EVERY_S, left)):
                 raise PeerGone
 
@@ -117,6 +127,16 @@ def _try(descriptor: int, how: int) -> bool:
             return False
         raise
     return True
+
+
+def _mark(by: str) -> int:
+    return os.memfd_create(MARK + sanitise(by), os.MFD_CLOEXEC)
+
+
+def _open_to_others(descriptor: int) -> Dict[str, str]:
+    """The folder's mode where others than root can open it, and so hold the lock for ever without being named."""
+    mode = os.fstat(descriptor).st_mode & 0o7777
+    return {"mode": "{:04o}".format(mode)} if mode & 0o055 else {}
 
 
 def sanitise(by: str) -> str:

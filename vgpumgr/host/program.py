@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from typing import NoReturn, Optional, Sequence
+from typing import Callable, NoReturn, Optional, Sequence
 
 from .facts import boot_id
 from .files import Root, Unknowns
@@ -24,6 +24,7 @@ from .session import end_session
 EXIT_LEASE = 3  # the exclusive lock's owner was silent for too long
 
 _CHUNK = 64 * 1024
+_LOOK_EVERY_S = 3600.0  # a hang-up ends the wait at once
 
 
 def main() -> NoReturn:
@@ -140,8 +141,19 @@ def _wait(descriptor: int, event: int, until: Optional[float]) -> None:
             raise Silence
 
 
-def serve(server: Server, channel: Channel, *, lease_s: float = LEASE_S, root: Optional[Root] = None) -> int:
-    """Greet, then answer line by line until the input ends. Returns the exit status; the lock is given back by then."""
+def serve(
+    server: Server,
+    channel: Channel,
+    *,
+    lease_s: float = LEASE_S,
+    root: Optional[Root] = None,
+    end: Callable[[], bool] = end_session,
+) -> int:
+    """Greet, then answer line by line until the input ends. Returns the exit status; the lock is given back by then.
+
+    `end` ends the SSH session when the lease does. Where it cannot (a login shell that we do not know stands between), a
+    controller that wakes up could still write to libvirt: the lock then stays until the other end hangs up.
+    """
     try:
         channel.send(greeting(root or Root()), lease_s)
         while True:
@@ -157,8 +169,10 @@ def serve(server: Server, channel: Channel, *, lease_s: float = LEASE_S, root: O
         channel.send(json.dumps(refusal).encode("ascii") + b"\n", lease_s)
         return 1
     except Silence:
-        if server.locked:
-            end_session()
+        if server.locked and not end():
+            server.tell_silent()
+            while not channel.hung_up(_LOOK_EVERY_S):
+                pass
         return EXIT_LEASE
     except (PeerGone, BrokenPipeError, ConnectionError):
         return 0

@@ -21,7 +21,9 @@ from typing import Dict, List, Optional, TypedDict, Union
 
 PROTOCOL = 1
 MAGIC = "VGPUMGR/1 "
-LEASE_S = 30.0  # without a line from the lock's owner for so long, the host program gives the lock back and ends
+# Without a line from the lock's owner for so long, the host program gives the lock back and ends. Longer than libvirt's own
+# wait for a busy domain (30 s) and the time between two pings (8 s): what waits inside of libvirtd has ended by then.
+LEASE_S = 40.0
 MAX_LINE_BYTES = 16 * 1024 * 1024
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
 LEDGER_VERSION = 1

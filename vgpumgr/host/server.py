@@ -55,6 +55,10 @@ class Server:
         """Whether the exclusive lock is held, and so the lease runs."""
         return self._lock.held
 
+    def tell_silent(self) -> None:
+        """Let others who want the lock read that its owner no longer answers."""
+        self._lock.tell_silent()
+
     def close(self) -> None:
         """Give the lock back."""
         self._lock.give_back()

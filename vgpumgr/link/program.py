@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vgpumgr.link.ssh import SshConnection
 
 STAGE = "program"
-PING_EVERY_S = 8.0  # a third of protocol.LEASE_S: two may be lost
+PING_EVERY_S = 8.0  # a fifth of protocol.LEASE_S: four may be lost
 PING_S = 10.0
 _GRACE_S = 2.0  # a request ends by its own deadline; this much later it is stuck below (a stopped peer, a full socket)
 _AGAIN = "run the same command again: it looks afresh and goes on from what is there"

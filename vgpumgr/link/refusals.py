@@ -34,8 +34,15 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
     path, errno_name = _text(err.get("path")), _text(err.get("errno"))
     match kind:
         case protocol.LOCKED:
-            owner = _text(err.get("owner")) or "another run"
-            return Busy(host, f"locked by {owner}", hint="try again when it is done")
+            owner, mode = _text(err.get("owner")), _text(err.get("mode"))
+            if mode and not owner:
+                return Busy(
+                    host,
+                    f"locked by a process that is not named; {protocol.LOCK_PATH}, whose lock it is, has mode {mode} there, "
+                    "so any user of that host can keep it",
+                    hint=f"on that host: chmod 700 {protocol.LOCK_PATH}, and `fuser -v {protocol.LOCK_PATH}` as root",
+                )
+            return Busy(host, f"locked by {owner or 'another run'}", hint="try again when it is done")
         case protocol.NOT_LOCKED:
             return LeaseLost(host, f"the host's lock is no longer ours: {said or 'not locked'}", hint=_AGAIN)
         case protocol.CHANGED:
