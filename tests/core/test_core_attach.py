@@ -492,7 +492,7 @@ def test_nothing_is_changed_under_a_ledger_that_cannot_be_read() -> None:
 def test_a_vm_that_cannot_be_read_is_not_changed() -> None:
     view = builders.change_domain(builders.host(), "vm01", lambda found: replace(found, problem="timed out"))
     error = refused(view, errors.Unsure)
-    assert (error.message, error.hint) == ("vm01 cannot be read: timed out", "look at it with `virsh dumpxml`")
+    assert (error.message, error.hint) == ("vm01 cannot be read: timed out", "look at it: `virsh dumpxml vm01`")
 
 
 def test_a_claim_that_cannot_be_read_is_not_written_over() -> None:

@@ -7,7 +7,7 @@ import shlex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpumgr.core.commands import command
+from vgpumgr.core.commands import command, virsh
 
 NAMES = st.text(st.characters(min_codepoint=33, exclude_characters="/", exclude_categories=["C", "Z"]), min_size=1)
 
@@ -29,3 +29,10 @@ def test_a_shell_gives_the_vm_name_back_as_one_word(name: str) -> None:
     words = shlex.split(command("detach", name, slot="vgpu1"))
     assert name in words
     assert not name.startswith("-") or words[words.index(name) - 1] == "--"
+
+
+@given(NAMES)
+def test_virsh_gets_it_as_one_word_that_is_no_option_of_its_own(name: str) -> None:
+    words = shlex.split(virsh("managedsave-remove", name))
+    assert words[:2] == ["virsh", "managedsave-remove"]
+    assert words[2:] == ([f"--domain={name}"] if name.startswith("-") else [name])

@@ -180,6 +180,32 @@ def test_a_vm_that_the_journal_has_seen_is_offered_too(site: Path, tmp_path: Pat
     assert offered(site, "vgpumgr show ", VGPUMGR_STORE=torn) == ["vm02", "vm03", "web01"]
 
 
+EVIL = ("web$(touch PWNED)", "web`id`", "web;id", "web 2", "web'", "web\nplain,web9", "web2")
+
+
+@pytest.mark.parametrize(("shell", "offers"), [("bash", {"web2"}), ("zsh", {*EVIL} - {EVIL[5]})])
+def test_a_name_that_a_shell_would_run_or_take_for_two_is_not_offered(
+    site: Path, tmp_path: Path, shell: str, offers: set[str]
+) -> None:
+    """bash puts an answer into the line as it is; zsh and fish quote it, and only a line break would be two answers."""
+    journal = Journal(tmp_path / "store.sqlite", warn=pytest.fail)
+    for vm in EVIL:
+        journal.begin(Entry(verb="attach", why="", host="kvm01", vm=vm), by="anna@ctl1", at="2026-11-21T12:00:00Z")
+    typed = (
+        {"COMP_LINE": "vgpumgr show web"} if shell == "bash" else {"COMP_WORDS": "vgpumgr show web", "COMP_CWORD": "2"}
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        env=environment(site, VGPUMGR_STORE=str(journal.path), _VGPUMGR_COMPLETE=f"{shell}_complete", **typed),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    answered = {line.removeprefix("plain,") for line in done.stdout.splitlines()} - {"plain", "_", "web01"}
+    assert answered == offers
+
+
 @pytest.mark.parametrize("folder", ["broken", "nosuch"])
 def test_a_broken_inventory_offers_nothing_and_says_nothing(site: Path, folder: str) -> None:
     """By the environment and by the line's own -i; commands and options are still completed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from vgpumgr.cli.durations import Duration
 from vgpumgr.cli.main import run
 
 ODD = 'in ven\'tory 100% $HOME "x"'
@@ -157,6 +159,20 @@ def test_the_collector_is_a_service_that_systemd_accepts(jobs: Path) -> None:
     assert (settings["Restart"], settings["RestartPreventExitStatus"]) == ("on-failure", "2")
     done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, [line for line in done.stderr.splitlines() if "vgpumgr" in line]) == (0, [])
+
+
+@pytest.mark.parametrize("every", ["1000001s", "9999999d", "1.5s"])
+def test_the_collector_is_told_a_time_that_it_takes(every: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "collect", "--every", every]) == 0
+    found = re.search(r" --every (\S+) ", capsys.readouterr().out)
+    assert found is not None
+    assert Duration()(found[1]) == Duration()(every)
+
+
+def test_mail_is_turned_off_by_an_empty_address(capsys: pytest.CaptureFixture[str]) -> None:
+    """Left out, cron would mail to the job's user."""
+    assert run(["install", "cron", "--mailto", ""]) == 0
+    assert '\nMAILTO=""\n' in capsys.readouterr().out
 
 
 def test_busy_is_tried_again_and_no_other_code_is(capsys: pytest.CaptureFixture[str]) -> None:

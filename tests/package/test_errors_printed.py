@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
 
 from vgpumgr import errors
-from vgpumgr.cli import output
+from vgpumgr.cli import log_lines, output
 from vgpumgr.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,3 +36,54 @@ def test_an_error_of_any_class_is_told_with_its_host_once_and_what_of_it(
     output.print_error(Settings(log_format="json"), error, about=("kvm01", "vm05 vgpu0"))
     line = json.loads(capsys.readouterr().err)
     assert (f"error: {line['message']}", line["host"]) == (said, "kvm01")
+
+
+HOSTILE = "\x1b]0;PWNED\x07\nerror: forged line"
+
+
+def test_a_hosts_words_move_no_cursor_and_forge_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    error = errors.ProgramFailed("kvm02", HOSTILE, hint=HOSTILE, details=[HOSTILE])
+    output.print_error(Settings(), error)
+    output.print_warning(Settings(), HOSTILE)
+    output.progress(Settings(), HOSTILE)
+    output.echo(HOSTILE)
+    output.print_table([{"why": HOSTILE}], ["why"])
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    assert not any(line.startswith("error: forged") for line in (said.out + said.err).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ("=cmd()", "'=cmd()"),
+        ("+1", "'+1"),
+        ("-x", "'-x"),
+        ("@a", "'@a"),
+        ("-", "-"),
+        (-1, "-1"),
+        ("a\x1b\n", "a\\x1b\\n"),
+    ],
+)
+def test_a_csv_cell_holds_no_control_character_and_no_formula(
+    value: object, cell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output.print_rows(Settings(output="csv"), {}, [{"a": value, "b": None}], columns=(), wide=("a", "b"), name="a")
+    assert capsys.readouterr().out == f"a,b\n{cell},\n"
+
+
+def test_what_is_logged_is_cleaned_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    """A server's version line is logged before any key of it is checked."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    root.handlers.clear()
+    try:
+        log_lines.start(Settings(verbose=2))
+        logging.getLogger("paramiko").debug("Remote version %s", HOSTILE)
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    said = capsys.readouterr().err
+    assert "PWNED" in said
+    assert "\x1b" not in said
+    assert "\nerror" not in said

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,8 +45,18 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
 
-class _Bash(shell_completion.ShellComplete):
-    """bash: the line up to the cursor comes in COMP_LINE, whole."""
+class _Safe(shell_completion.ShellComplete):
+    """Names come from libvirt and the journal, and may hold anything: what would be two lines of the answer is not offered."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+        return [item for item in super().get_completions(args, incomplete) if item.value.isprintable()]
+
+
+class _Bash(_Safe):
+    """bash: the line up to the cursor comes in COMP_LINE, whole.
+
+    It puts an answer into the line as it is, where `$(…)` would be run at Enter: only words that need no quotes are offered.
+    """
 
     name = "bash"
     source_template = _BASH
@@ -56,11 +67,15 @@ class _Bash(shell_completion.ShellComplete):
         incomplete = "" if not words or line[-1].isspace() else words.pop()
         return words, incomplete
 
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+        found = super().get_completions(args, incomplete)
+        return [item for item in found if item.type != "plain" or shlex.quote(item.value) == item.value]
+
     def format_completion(self, item: CompletionItem[Any]) -> str:
         return f"{item.type},{item.value}"
 
 
-class _WholeWord(shell_completion.ShellComplete):
+class _WholeWord(_Safe):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         found = super().get_completions(args, incomplete)
         option, equals, _ = incomplete.partition("=")

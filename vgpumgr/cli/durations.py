@@ -20,7 +20,7 @@ class Duration(click.ParamType[float]):
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, int | float):
             return float(value)
-        found = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)([smhd]?)", value.strip())
+        found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)([smhd]?)", value.strip())
         if found is None:
             self.fail(f"{value!r} is no length of time such as 10s, 5m or 1h", param, ctx)
         seconds = float(found[1]) * _UNITS_S[found[2] or "s"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import __version__, errors
-from vgpumgr.cli import log_lines, output
+from vgpumgr.cli import output
 from vgpumgr.cli.durations import Duration
 from vgpumgr.cli.options import common_options, root_options
+from vgpumgr.core.words import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +52,6 @@ def textfile(settings: Settings, *, file: Path, max_age: float | None) -> int:
     from vgpumgr.metrics import page
     from vgpumgr.metrics import textfile as files
 
-    log_lines.start(settings)
     to_stdout = str(file) == "-"
     if not to_stdout and file.suffix != files.SUFFIX:
         raise errors.UsageError(
@@ -58,7 +59,7 @@ def textfile(settings: Settings, *, file: Path, max_age: float | None) -> int:
         )
     text = page.text(_families(max_age))
     if to_stdout:
-        click.echo(text, nl=False)
+        click.echo(visible(text.decode()) if output.is_terminal(sys.stdout) else text, nl=False)
         return 0
     if settings.check:
         output.progress(settings, f"would write {len(text)} bytes to {file}")
@@ -86,7 +87,6 @@ def prometheus(settings: Settings, *, path: Path | None, listen: str | None, max
 
     if path is not None and listen is not None:
         raise errors.UsageError("--socket and --listen do not go together", hint="two programs may serve one store")
-    log_lines.start(settings)
     tell = _once(settings)
     place = (
         server.on_socket(path or _socket_path()) if listen is None else server.on_address(server.parse_address(listen))

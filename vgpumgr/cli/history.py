@@ -49,7 +49,12 @@ class _Since(click.ParamType[datetime.datetime]):
 @click.command()
 @click.argument("name", required=False, metavar="[VM|HOST]", shell_complete=candidates.vms_and_hosts)
 @click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="The newest N and no more."
+    "--limit",
+    type=click.IntRange(1, 1_000_000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="The newest N and no more.",
 )
 @click.option("--since", type=_Since(), metavar="AGE|DATE", help="Not older than 7d, 12h, 30m, or since 2026-11-21.")
 @common_options

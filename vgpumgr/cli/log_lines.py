@@ -13,6 +13,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.words import folded
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -30,11 +32,18 @@ def start(settings: Settings) -> None:
     """Send logging to stderr: nothing by default, with -v and -vv more."""
     level = {0: logging.CRITICAL, 1: logging.INFO}.get(settings.verbose, logging.DEBUG)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if settings.log_format == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(_Json() if settings.log_format == "json" else _Text(_TEXT))
     logging.basicConfig(level=level, handlers=[handler])
 
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class _Text(logging.Formatter):
+    """For people: what a host sent (a server's version line, before any key is checked) must not reach the terminal raw."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return folded(super().format(record))
 
 
 class _Json(logging.Formatter):

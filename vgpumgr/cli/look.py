@@ -61,7 +61,8 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
     """One VM: what it asked for, what it has, and what is odd about it."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import documents, report
-    from vgpumgr.core import names, profiles
+    from vgpumgr.core import claims as claims_of
+    from vgpumgr.core import jobs, names, profiles
 
     found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
     claims = found.domain.claims.claims if found.domain.claims else ()
@@ -83,6 +84,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
         for claim in claims:
             output.echo(
                 f"  {claim.slot}: asked {profiles.describe(claim.wish)} by {claim.by} at {claim.at}, {claim.state}"
+                + ("" if claim.origin == jobs.ATTACH else f", {claims_of.said_by(claim)}")
             )
         if not found.rows:
             output.echo("  no vGPU")
@@ -190,7 +192,7 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> 
     ]
     if settings.for_people:
         for row in rows:
-            output.echo(row["xml"])
+            output.block(row["xml"])
         return 0
     document = {"schema": "vgpumgr.render/1", "vm": found.domain.name, "hostdevs": rows}
     output.print_rows(settings, document, rows, columns=("slot", "xml"), wide=("slot", "xml"), name="slot")

@@ -75,7 +75,7 @@ def cron(
     from vgpumgr.controller import job_files
     from vgpumgr.core import nightly
 
-    if mailto is not None and not (mailto.isprintable() and set(mailto).isdisjoint(" '\"\\")):
+    if mailto and not (mailto.isprintable() and set(mailto).isdisjoint(" '\"\\")):
         raise errors.UsageError(f"not a mail address: {mailto!r}")
     job = _job(settings, at=at, jitter=jitter, user=user)
     text = templates.render_cron(job, command=nightly.cron_command(job), mailto=mailto)
@@ -123,7 +123,7 @@ def collect(settings: Settings, *, write: bool, every: float, user: str, folder:
     from vgpumgr.controller import job_files
     from vgpumgr.core import nightly
 
-    words = _words(settings, "collect", "--every", f"{every:g}s")
+    words = _words(settings, "collect", "--every", f"{every:.15g}s")
     text = templates.render_collector(nightly.parse_user(user), command=nightly.systemd_command(words))
     path = (folder or Path(UNIT_DIR)) / f"{COLLECTOR}.service"
     then = f"next: systemctl daemon-reload && systemctl enable --now {COLLECTOR}.service"
@@ -199,7 +199,7 @@ def _print(files: Sequence[JobFile]) -> None:
     """One file as it is, so that it can be redirected; several with their paths above them, as `systemctl cat` does."""
     for number, file in enumerate(files):
         if len(files) > 1:
-            output.echo(("\n" if number else "") + f"# {file.path}")
+            output.block(("\n" if number else "") + f"# {file.path}")
         click.echo(file.text, nl=False)
 
 
@@ -211,7 +211,7 @@ def _tell(settings: Settings, files: Sequence[JobFile], changing: Sequence[JobFi
     for file in files:
         output.echo(f"{file.path}: {words.get(file.state, 'was edited by hand: written over only with --yes')}")
     for file in changing if settings.diff else edited:
-        output.echo("\n".join(file.diff))
+        output.block("\n".join(file.diff))
 
 
 def _ask(settings: Settings, edited: Sequence[JobFile]) -> None:

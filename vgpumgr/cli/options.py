@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from vgpumgr.cli import candidates
+from vgpumgr.cli import candidates, log_lines
 from vgpumgr.cli.settings import FORMATS, Settings
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def common_options(command: Command) -> Command:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         context = click.get_current_context()
         _collect(context, kwargs)
-        return command(settings_of(context), *args, **kwargs)
+        settings = settings_of(context)
+        log_lines.start(settings)  # each command's: without it Python prints what is logged, whatever -v says
+        return command(settings, *args, **kwargs)
 
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)

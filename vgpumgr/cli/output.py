@@ -1,7 +1,8 @@
 """The one place that prints: rows as table, wide, json, yaml, csv or names; findings, progress and errors.
 
 Tables have upper-case heads, two blanks between columns and no lines; `?` is unknown and never 0. Data goes to stdout,
-everything else to stderr. Text that came from a host is cleaned of control characters before it reaches a terminal.
+everything else to stderr. Text that came from a host is cleaned of control characters before it reaches a terminal, and
+begins no line of its own there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+
+from vgpumgr.core.words import folded, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,27 +36,26 @@ def worst_exit(codes: Iterable[int]) -> int:
     return next((code for code in _PRECEDENCE if code in seen), 1 if seen else 0)
 
 
-def clean(text: str) -> str:
-    """Text with control characters made visible: what a host sends must not move a person's cursor."""
-    return "".join(
-        character if character.isprintable() or character == "\n" else repr(character)[1:-1] for character in text
-    )
-
-
 def echo(text: str = "") -> None:
-    click.echo(clean(text))
+    """One line; what has more than one is a host's doing, and folded."""
+    click.echo(folded(text))
+
+
+def block(text: str) -> None:
+    """Several lines, each of our own making."""
+    click.echo(visible(text))
 
 
 def progress(settings: Settings, text: str, *, host: str | None = None) -> None:
     """One line on stderr: none with -q, and none where stderr is for one JSON object."""
     if not settings.quiet and settings.for_people:
-        _tell(settings, "info", clean(text), text, host=host)
+        _tell(settings, "info", folded(text), text, host=host)
 
 
 def print_warning(settings: Settings, text: str, *, host: str | None = None) -> None:
     """One line on stderr, with -q too; none where stderr is for one JSON object."""
     if settings.for_people:
-        _tell(settings, "warning", f"{style(settings, 'warning:', 'yellow')} {clean(text)}", text, host=host)
+        _tell(settings, "warning", f"{style(settings, 'warning:', 'yellow')} {folded(text)}", text, host=host)
 
 
 def _tell(
@@ -77,11 +79,11 @@ def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) ->
     import tabulate
 
     tabulate.MIN_PADDING = 0
-    cells = [[cell(row.get(column)) for column in columns] for row in rows]
+    cells = [[one_line(cell(row.get(column))) for column in columns] for row in rows]
     heads = [_HEADS.get(column, column.upper().replace("_", " ")) for column in columns]
     # Blanks in a line of bars are gaps.
     text = tabulate.tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True, preserve_whitespace=True)
-    echo("\n".join(line.rstrip() for line in text.splitlines()))
+    block("\n".join(line.rstrip() for line in text.split("\n")))
 
 
 def cell(value: object) -> str:
@@ -113,7 +115,7 @@ def print_rows(
             click.echo(_csv(rows, wide), nl=False)
         case "name":
             for text in dict.fromkeys(cell(row.get(name)) for row in rows if row.get(name) is not None):
-                echo(text)
+                echo(one_line(text))
         case "wide":
             print_table(rows, wide)
         case _:
@@ -125,8 +127,14 @@ def _csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        writer.writerow(["" if row.get(column) is None else cell(row[column]) for column in columns])
+        writer.writerow(["" if row.get(column) is None else _csv_cell(row[column]) for column in columns])
     return text.getvalue()
+
+
+def _csv_cell(value: object) -> str:
+    """A text that a spreadsheet would take for a formula gets an apostrophe, which spreadsheets do not show."""
+    text = one_line(cell(value))
+    return f"'{text}" if isinstance(value, str) and text[1:] and text.startswith(("=", "+", "-", "@")) else text
 
 
 def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
@@ -159,11 +167,11 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, st
     if settings.log_format == "json":
         _tell(settings, "error", "", message, host=host, more={**error_json(error), "message": message})
         return
-    click.echo(f"{style(settings, 'error:', 'red')} {clean(message)}", err=True)
+    click.echo(f"{style(settings, 'error:', 'red')} {folded(message)}", err=True)
     for line in error.details:
-        click.echo(f"  {clean(line)}", err=True)
+        click.echo(f"  {folded(line)}", err=True)
     if error.hint:
-        click.echo(f"{style(settings, 'hint:', 'cyan')} {clean(error.hint)}", err=True)
+        click.echo(f"{style(settings, 'hint:', 'cyan')} {folded(error.hint)}", err=True)
 
 
 _UNREAD = "hosts could not be read"

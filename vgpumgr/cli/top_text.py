@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.cli import output, top_rows
 from vgpumgr.cli.top_view import KEYS
+from vgpumgr.core.words import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,7 +164,7 @@ def gib(value: int | None) -> str:
 
 def tidy(text: str) -> str:
     """One line of what a host or a person wrote."""
-    return output.clean(text).replace("\n", "\\n")
+    return one_line(text)
 
 
 def _share(part: int | None, whole: int | None) -> float | None:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from vgpumgr import __version__
-from vgpumgr.cli import log_lines, output
+from vgpumgr.cli import output
 from vgpumgr.controller import surroundings
 from vgpumgr.controller.surroundings import store_path
 
@@ -33,7 +33,6 @@ def inventory_path(settings: Settings) -> Path:
 
 def build_context(settings: Settings) -> Context:
     """Everything a use case needs. Raises InventoryError; reaches no host yet."""
-    log_lines.start(settings)
     return surroundings.make_context(
         load_inventory(settings),
         check=settings.check,

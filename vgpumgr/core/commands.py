@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+def virsh(verb: str, vm: str, *more: str) -> str:
+    """`virsh managedsave-remove vm01`, quoted likewise; a VM whose name begins with a dash is named as `--domain=…`."""
+    return shlex.join(["virsh", verb, f"--domain={vm}" if vm.startswith("-") else vm, *more])
+
+
 def command(verb: str, vm: str, *, slot: str | None = None, on: str | None = None, options: Sequence[str] = ()) -> str:
     """`vgpumgr attach vm01 --profile 4Q --slot vgpu1 --on kvm01`, every word quoted for a shell where it needs to be.
 

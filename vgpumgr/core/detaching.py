@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core import changes, claims, observed, ownership, saved, sharing, stuck
 from vgpumgr.core import plan as plans
-from vgpumgr.core.commands import command
+from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
@@ -308,7 +307,9 @@ def ledger_broken(snapshot: HostSnapshot) -> errors.LedgerBroken | None:
 def guard_readable(domain: Domain) -> None:
     """Raises Unsure where a document of the VM could not be read: it may hold anything."""
     if domain.problem is not None:
-        raise errors.Unsure(f"{domain.name} cannot be read: {domain.problem}", hint="look at it with `virsh dumpxml`")
+        raise errors.Unsure(
+            f"{domain.name} cannot be read: {domain.problem}", hint=f"look at it: `{virsh('dumpxml', domain.name)}`"
+        )
 
 
 def guard_claim_readable(domain: Domain) -> None:
@@ -321,5 +322,5 @@ def guard_claim_readable(domain: Domain) -> None:
 
 def claim_way_out(domain: Domain) -> str:
     """How a person gets rid of a claim that cannot be read: what the ledger has for the VM is free to be detached then."""
-    words = ["virsh", "metadata", domain.name, claims.NAMESPACE, "--config"]
-    return f"`{shlex.join(words)}` shows it, with --remove takes it out; then attach or detach again"
+    shown = virsh("metadata", domain.name, claims.NAMESPACE, "--config")
+    return f"`{shown}` shows it, with --remove takes it out; then attach or detach again"

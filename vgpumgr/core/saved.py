@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.core.commands import virsh
 from vgpumgr.core.observed import Finding, is_device
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def guard_image(view: HostView, domain: Domain) -> None:
     if domain.managed_save or (saved is not None and (saved.image is not None or saved.image_problem is not None)):
         raise errors.SavedImage(
             f"{domain.name} has a managed-save image, whose own definition would win at the next start",
-            hint=f"start {domain.name}, or drop the image: virsh managedsave-remove {domain.name}",
+            hint=f"start {domain.name}, or drop the image: {virsh('managedsave-remove', domain.name)}",
         )
 
 
@@ -97,16 +98,20 @@ def guard_snapshots(
     return found
 
 
+def _snapshot(name: str) -> str:
+    return f"--snapshotname={name}" if name.startswith("-") else name
+
+
 def _refuse(saved: Saved, owner: str, naming: Sequence[str], what: str, *, mine: bool, way_on: str) -> None:
     if naming:
         whose = "snapshots" if mine else f"snapshots of {owner}"
         raise errors.NamedInSnapshot(
             f"{what} is named in {whose} ({', '.join(naming)}): "
             "reverting to one would bring back a device that is gone",
-            hint=f"virsh snapshot-delete {owner} {naming[0]}, or {way_on}",
+            hint=f"{virsh('snapshot-delete', owner, _snapshot(naming[0]))}, or {way_on}",
         )
     if saved.snapshots_problem is not None:
         raise errors.NamedInSnapshot(
             f"the snapshots of {owner} cannot be read: {saved.snapshots_problem}",
-            hint=f"look at `virsh snapshot-list {owner}`; cannot tell means in use; or {way_on}",
+            hint=f"look at `{virsh('snapshot-list', owner)}`; cannot tell means in use; or {way_on}",
         )

@@ -9,7 +9,7 @@ from vgpumgr import errors
 from vgpumgr.core import changes, claims, detaching, names, ownership, placement, profiles, sharing, snapshot
 from vgpumgr.core import plan as plans
 from vgpumgr.core.changes import VgpuSpec
-from vgpumgr.core.commands import command
+from vgpumgr.core.commands import command, virsh
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +129,7 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
     if taken and claim is None and not view.entries(domain.uuid, request.slot):
         raise errors.ConflictingClaim(
             f"{domain.name} already has a device with the alias {taken[0].alias}, and no claim of ours for it",
-            hint=f"use another --slot, or take that device out (virsh edit {domain.name})",
+            hint=f"use another --slot, or take that device out ({virsh('edit', domain.name)})",
         )
 
 

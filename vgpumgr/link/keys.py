@@ -7,6 +7,7 @@ and newer ones then block the controller's address for a while.
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +38,9 @@ def find_key_file(endpoint: Endpoint) -> Path:
     # As OpenSSH: only a key of one's own is judged by its mode.
     if found.st_uid == os.getuid() and found.st_mode & 0o077:
         mode = stat.S_IMODE(found.st_mode)
-        raise _failed(endpoint, f"key file {path} is open to others (mode {mode:04o})", f"chmod 600 {path}")
+        raise _failed(
+            endpoint, f"key file {path} is open to others (mode {mode:04o})", f"chmod 600 {shlex.quote(str(path))}"
+        )
     return path
 
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shlex
 import socket
 import stat
 from contextlib import contextmanager
@@ -72,7 +73,8 @@ def _clear(path: Path) -> None:
             path.unlink()
             return
     raise AlreadyRunning(
-        f"somebody listens at {path} already", hint=f"`fuser {path}` names who; --socket names another"
+        f"somebody listens at {path} already",
+        hint=f"`fuser {shlex.quote(str(path))}` names who; --socket names another",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def write(path: Path, page: bytes) -> None:
             os.fchmod(file.fileno(), _MODE)
         new.replace(path)
     except OSError as error:
-        raise ExportError(f"{path} cannot be written: {error.strerror}", hint=f"`df {path.parent}`") from error
+        raise ExportError(
+            f"{path} cannot be written: {error.strerror}", hint=f"`df {shlex.quote(str(path.parent))}`"
+        ) from error
     finally:
         new.unlink(missing_ok=True)

@@ -202,7 +202,8 @@ def _judge(path: Path, schema: Schema, done: str, error: Any) -> StoreError:
             return damaged(path, schema, error)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreError(
-                f"the {schema.what} {path} is locked by another process", hint=f"`fuser {path}` names it; history only"
+                f"the {schema.what} {path} is locked by another process",
+                hint=f"`fuser {shlex.quote(str(path))}` names it; history only",
             )
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:  # to read in WAL mode is to write beside the file, too
             return StoreError(
