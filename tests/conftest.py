@@ -7,10 +7,16 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
+from hypothesis import settings
+
 from tests.lab_fixtures import lab_factory, mdev_vf_lab
 
 if TYPE_CHECKING:
     import pytest
+
+# Hypothesis' own limit of 200 ms for an example says more about who else works on the machine than about us.
+settings.register_profile("any-machine", deadline=None)
+settings.load_profile("any-machine")
 
 __all__ = ["lab_factory", "mdev_vf_lab"]
 

@@ -37,10 +37,10 @@ class Nights:
         path = self._inventory / f"host_vars/{self.host}.yml"
         path.write_text(json.dumps({"vgpumgr_vms": declared}), encoding="utf-8")
 
-    def run(self, point: str | None = None) -> Controller:
+    def run(self, point: str | None = None, *options: str) -> Controller:
         self._rig.used.add(self.host)
         return self._rig.zygote.start(
-            *("reconcile", "--yes", "--limit", self.host),
+            *("reconcile", "--yes", "--limit", self.host, *options),
             env={**self._rig.env, "VGPUMGR_INVENTORY": str(self._inventory)},
             interference=kill_at(point) if point else None,
         )
@@ -64,7 +64,8 @@ def test_killed_at_each_step_the_next_reconcile_ends_as_the_first_would_have(
     check(rig, nights.host, dict.fromkeys(vms, "2Q"))
     for number, point in enumerate(detach, start=1):
         nights.declare(vms[number:])
-        killed(nights.run(point))
+        last = ("--confirm-destroys", "1") if not vms[number:] else ()  # else the guard takes it for a lost file
+        killed(nights.run(point, *last))
         must(nights.run())
     check(rig, nights.host, {})
     assert "nothing is wanted there" in must(nights.run()).out
