@@ -120,6 +120,7 @@ def test_the_page_is_served_and_always_what_is_true_now(kept: Site, place: tuple
         assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
         assert value(reading.parse(body), "vgpu_sm_utilization_ratio", **KEY) == 0.31
         kept.add([now_round(2)])
+        time.sleep(1.1)  # a page is at most a second old
         after = reading.parse(server.ask()[1])
         assert value(after, "vgpu_info", vm="vm01") is None
         assert value(after, "vgpu_info", vm="vm02") == 1

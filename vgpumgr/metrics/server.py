@@ -1,7 +1,8 @@
 """A small HTTP server of one page, for Prometheus: on a unix socket, or on an address that was named.
 
-A thread for each client and a limit to how long it may take, so that a slow one holds up nobody. The page is made anew
-for each request; where that fails the answer is 503, and the server goes on.
+A thread for each client, a limit to how long all of its connection may take and to how many there are at once, so that a
+slow one, or a crowd of them, holds up nobody. The page is at most a second old; where it cannot be made the answer is 503, and
+the server goes on.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import ipaddress
 import logging
 import re
 import socket
+import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 
 PATH = "/metrics"
 _CLIENT_S = 10.0
+AT_ONCE = 32  # who has been there longest gives way to who comes: a scrape takes milliseconds
+_FRESH_S = 1.0
+_NO_DESCRIPTOR_S = 0.2
 _INDEX = f'<!doctype html><title>vgpumgr</title><p>vgpumgr: <a href="{PATH}">metrics</a></p>\n'.encode()
 _PLAIN = "text/plain; charset=utf-8"
 logger = logging.getLogger(__name__)
@@ -88,6 +94,25 @@ def serve(listener: socket.socket, page: Page, *, failed: Callable[[VgpumgrError
         server.serve_forever(poll_interval=0.2)
 
 
+class Fresh:
+    """A page that is made again once it is older than a second. Who asks while it is being made waits for that one."""
+
+    def __init__(self, page: Page, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._page = page
+        self._clock = clock
+        self._turn = threading.Lock()
+        self._made: dict[str, tuple[float, tuple[bytes, str]]] = {}
+
+    def __call__(self, accept: str) -> tuple[bytes, str]:
+        """Raises what the page raises; that is not kept."""
+        with self._turn:
+            now = self._clock()
+            self._made = {key: row for key, row in self._made.items() if now - row[0] < _FRESH_S}
+            if accept not in self._made:
+                self._made[accept] = (now, self._page(accept))
+            return self._made[accept][1]
+
+
 class _Server(ThreadingHTTPServer):
     """Listens on the socket that it is given, which stays its giver's."""
 
@@ -95,8 +120,44 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("", 0), _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
-        self.page = page
+        self.page = Fresh(page)
         self.failed = failed
+        self._since: dict[socket.socket, float] = {}  # the oldest first
+        self._turn = threading.Lock()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """The next client. Where no descriptor is left, who is there longest goes, and the loop does not spin meanwhile."""
+        try:
+            found: tuple[socket.socket, Any] = super().get_request()
+        except OSError:
+            self._cut(1)
+            time.sleep(_NO_DESCRIPTOR_S)
+            raise
+        with self._turn:
+            self._since[found[0]] = time.monotonic()
+            over = len(self._since) - AT_ONCE
+        self._cut(over)
+        return found
+
+    def service_actions(self) -> None:
+        """Called by the loop, several times a second: whose time is over goes, however little it dripped in."""
+        late = time.monotonic() - _CLIENT_S
+        with self._turn:
+            over = sum(since < late for since in self._since.values())
+        self._cut(over)
+
+    def _cut(self, number: int) -> None:
+        """End the oldest connections; each one's thread notices and closes it."""
+        with self._turn:
+            for client in list(self._since)[: max(0, number)]:
+                del self._since[client]
+                with contextlib.suppress(OSError):
+                    client.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._turn:
+            self._since.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 -- socketserver's signature
         """A client that went away, or was too slow, is no matter of ours."""

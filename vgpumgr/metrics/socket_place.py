@@ -9,6 +9,7 @@ import os
 import shlex
 import socket
 import stat
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 FOLDER_MODE = 0o750
 _NOT_FOR_OTHERS = 0o117  # umask: the socket is 0660
 _BACKLOG = 64
+_ALONE_S = 5.0  # whoever begins as we do needs milliseconds; whoever may read the folder could hold it for ever
+_TRY_EVERY_S = 0.05
 
 
 @contextmanager
@@ -52,11 +55,26 @@ def listening(path: Path) -> Iterator[socket.socket]:
 def _alone(folder: Path) -> Iterator[None]:
     """Two that begin at once would each take the other's new socket for a dead one."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    until = time.monotonic() + _ALONE_S
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        while not _locked(descriptor):
+            if time.monotonic() >= until:
+                raise ExportError(
+                    f"another process has locked the folder {folder}, and does not let go",
+                    hint=f"`fuser -v {shlex.quote(str(folder))}` names it; --socket names another place, best one that only we may read",
+                )
+            time.sleep(_TRY_EVERY_S)
         yield
     finally:
         os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _clear(path: Path) -> None:

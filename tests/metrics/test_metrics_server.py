@@ -1,0 +1,143 @@
+"""The small server against clients that mean no good: each has its end, and none keeps a real scrape out."""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import os
+import resource
+import socket
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vgpumgr.errors import ExportError, StoreError
+from vgpumgr.metrics import server, socket_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def serving() -> Iterator[tuple[str, int]]:
+    """A server of one page in a thread, ended by an exception as a signal would."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    ending = threading.Event()
+    serve = server._Server(listener, lambda _accept: (b"page", "text/plain"), lambda _error: None)
+
+    def run() -> None:
+        with serve:
+            serve.serve_forever(poll_interval=0.02)
+        ending.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        yield listener.getsockname()
+    finally:
+        serve.shutdown()
+        assert ending.wait(10)
+        listener.close()
+
+
+def ask(place: tuple[str, int]) -> bytes:
+    connection = http.client.HTTPConnection(*place, timeout=10)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def is_cut(client: socket.socket) -> bool:
+    """Whether the other end closed it; waits for that a while."""
+    client.settimeout(10)
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_a_client_that_drips_a_byte_now_and_then_is_cut_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit for each read alone would be begun anew by each byte."""
+    monkeypatch.setattr(server, "_CLIENT_S", 0.3)
+    with serving() as place, socket.create_connection(place) as client:
+        began = time.monotonic()
+        client.settimeout(0.05)
+        with suppress(ConnectionError):
+            while time.monotonic() - began < 10:
+                client.sendall(b"G")
+                try:
+                    if client.recv(1) == b"":
+                        break
+                except TimeoutError:
+                    continue
+        assert 0.2 < time.monotonic() - began < 5
+
+
+def test_a_crowd_that_says_nothing_gives_way_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "AT_ONCE", 3)
+    with serving() as place:
+        crowd = [socket.create_connection(place) for _ in range(6)]
+        assert ask(place) == b"page"
+        assert is_cut(crowd[0])
+        assert threading.active_count() < 20
+        for client in crowd:
+            client.close()
+
+
+def test_a_full_table_of_descriptors_neither_spins_nor_keeps_it_from_answering_later() -> None:
+    with serving() as place:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        clients = [socket.socket() for _ in range(3)]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(fd.name) for fd in Path("/proc/self/fd").iterdir()), hard))
+        try:
+            for client in clients:
+                client.settimeout(5)
+                client.connect(place)
+            before = time.process_time()
+            time.sleep(0.5)
+            burnt = time.process_time() - before
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for client in clients:
+                client.close()
+        assert burnt < 0.25
+        assert ask(place) == b"page"
+
+
+def test_a_page_is_made_once_a_second_for_all_who_ask_and_a_failure_is_not_kept() -> None:
+    now, made = [0.0], []
+
+    def page(accept: str) -> tuple[bytes, str]:
+        made.append(accept)
+        if accept == "broken":
+            raise StoreError("no", hint="")
+        return f"{len(made)}".encode(), accept
+
+    fresh = server.Fresh(page, clock=lambda: now[0])
+    assert [fresh("a"), fresh("a"), fresh("b")] == [(b"1", "a"), (b"1", "a"), (b"2", "b")]
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            fresh("broken")
+    assert made == ["a", "b", "broken", "broken"]
+    now[0] = 1.0
+    assert fresh("a") == (b"5", "a")
+
+
+def test_a_folder_that_somebody_keeps_locked_is_named_instead_of_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_place, "_ALONE_S", 0.1)
+    stranger = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(stranger, fcntl.LOCK_SH)
+        with pytest.raises(ExportError) as caught, socket_place.listening(tmp_path / "s.sock"):
+            pass
+    finally:
+        os.close(stranger)
+    assert f"locked the folder {tmp_path}" in caught.value.message
+    assert not (tmp_path / "s.sock").exists()
