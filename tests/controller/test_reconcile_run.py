@@ -133,3 +133,30 @@ def test_a_job_that_has_no_room_and_whose_driver_refuses_is_not_tried_for_ever(p
     (host,) = refused.result.hosts
     assert host.error is None
     assert vms_of(host, "failed") == {"1vm01", "1vm02"}
+
+
+def test_a_vm_that_is_saved_while_the_host_is_worked_at_keeps_what_its_image_names(pool: Pool) -> None:
+    """Every VM's declaration is gone; 1vm03, the last in turn, is started and saved at each call before its own turn."""
+    seen = 0
+    for at in range(CALLS):
+        fleet = fleet_of(pool, 3, "kvm01")
+        assert result_of(fleet).problems == ()
+        machine, saved = fleet.machines["kvm01"], fleet.vms("kvm01")[2]
+        (device,) = [item.uuid for item in saved.hostdevs(saved.inactive)]
+
+        def save(fleet: Fleet = fleet) -> None:
+            vms = fleet.vms("kvm01")
+            if vms[1].hostdevs(vms[1].inactive):  # 1vm02 has not been served yet
+                assert fleet.start("kvm01", vms[2])
+                fleet.stop("kvm01", vms[2], save=True)
+
+        fleet.declared.clear()
+        trouble = Trouble("kvm01", at=at, inside=True, act=save)
+        (host,) = result_of(fleet, trouble=trouble).hosts
+        if saved.image is not None:
+            seen += 1
+            assert device in {each.uuid for each in machine.hardware()}, f"call {at}"
+            assert [type(one.error) for one in host.units if one.unit.job.vm == saved.name] == [errors.SavedImage]
+        elif trouble.done:
+            break
+    assert seen > 5

@@ -137,6 +137,14 @@ def test_the_newest_come_first_and_no_more_than_asked_for(journal: Journal) -> N
     assert [run.entry.why for run in journal.runs(Question(limit=9, since="2026-11-22T00:00:00Z"))] == ["4", "3", "2"]
 
 
+def test_only_so_many_of_the_newest_are_kept(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their numbers: a clock that jumps ahead takes none away."""
+    monkeypatch.setattr(table, "KEEP_RUNS", 3)
+    for number in range(5):
+        journal.begin(replace(ENTRY, why=f"run {number}"), by="anna@ctl1", at="2099-01-01T00:00:00Z")
+    assert [run.entry.why for run in journal.runs(Question(limit=10))] == ["run 4", "run 3", "run 2"]
+
+
 def test_a_renamed_vm_is_found_by_either_name_and_by_its_uuid(journal: Journal) -> None:
     assert ENTRY.vm_uuid is not None
     journal.begin(ENTRY, by=BY, at=AT)

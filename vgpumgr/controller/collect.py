@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.store.samples import Samples
 
 _LEAST_PATIENCE_S = 5.0
+_AHEAD_US = 86_400_000_000
 _UNSTORED = 60  # so many rounds are held in memory while they cannot be stored; older ones are lost
 
 
@@ -61,11 +62,20 @@ def keep(samples: Samples, rounds: Sequence[Round], keeping: Keeping) -> None:
 
 
 def _tidy(samples: Samples, keeping: Keeping) -> None:
-    now_us = int(time.time() * 1e6)
+    now_us = _now_us(samples)
     samples.coarsen(before_us=now_us - FINE_US)
     if keeping.fleet is not None:
         samples.forget_hosts_but(keeping.fleet)
     samples.prune(before_us=now_us - int(keeping.keep_s * 1e6), max_bytes=keeping.max_bytes)
+
+
+def _now_us(samples: Samples) -> int:
+    """The time that age is counted from: ours, but no more than a day after the newest sample.
+
+    A clock of this controller that jumps ahead, if only once, would else make everything look too old.
+    """
+    now_us, newest_us = int(time.time() * 1e6), samples.newest_us()
+    return now_us if newest_us is None else min(now_us, newest_us + _AHEAD_US)
 
 
 def serve(sampler: Sampler, samples: Samples, keeping: Keeping, teller: Teller, *, until: float | None = None) -> None:

@@ -42,6 +42,10 @@ class HostRun:
             if stopped():
                 break
             unit = reconciling.plan_job(view, self._declaration, job, self._run)
+            if unit.plan is not None and unit.plan.takes_away:
+                # A VM may have been saved, or a snapshot made, since the host was read: other jobs can take minutes.
+                view = self._session.with_saved(view)
+                unit = reconciling.plan_job(view, self._declaration, job, self._run)
             if unit.plan is None or not unit.steps:
                 work.tell(job, no_room=unit.no_room, changed=False)
                 self._note(unit_result(unit, "unchanged"))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.errors import VgpumgrError
 
 _TEXT_LIMIT = 600
+_MOST_LINES = 20
 _UNKNOWN_CODE = 999  # NVML_ERROR_UNKNOWN
 _AGAIN = "run the same command again: it looks afresh and goes on from what is there"
 
@@ -120,7 +121,11 @@ def _found(err: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _lines(value: object) -> tuple[str, ...]:
-    return tuple(_text(line) for line in value) if isinstance(value, list) else ()
+    """A host's list for a message: not endless either."""
+    if not isinstance(value, list):
+        return ()
+    more = (f"and {len(value) - _MOST_LINES} more",) if len(value) > _MOST_LINES else ()
+    return (*(_text(line) for line in value[:_MOST_LINES]), *more)
 
 
 def _text(value: object) -> str:

@@ -68,6 +68,12 @@ class Samples:
 
         return samples.names(self.path)
 
+    def newest_us(self) -> int | None:
+        """When the newest sample was taken, by its host's clock; None where there is none."""
+        from vgpumgr.store.sql import samples
+
+        return samples.newest_us(self.path)
+
     def coarsen(self, *, before_us: int) -> int:
         """Keep what is older by the hour instead of the quarter; how many rows that saved. Nothing to do costs little."""
         from vgpumgr.store.sql import pruning

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from vgpumgr.store.runs import Question
 
+KEEP_RUNS = 100_000  # the newest, by their numbers and not by a clock that may jump: some 100 MB
+
 SCHEMA = file.Schema(
     what="journal",
     application_id=0x76475055,  # "vGPU"
@@ -50,7 +52,7 @@ RUN = sa.Table(
 
 
 def insert(path: Path, entry: Entry, *, by: str, at: str) -> int:
-    """A new run's number; makes the file where there is none."""
+    """A new run's number; makes the file where there is none, and lets go of what is too old to be kept."""
     values = {
         "at": at,
         "by": by,
@@ -64,9 +66,11 @@ def insert(path: Path, entry: Entry, *, by: str, at: str) -> int:
         "steps": json.dumps(entry.steps),
     }
     with file.writing(path, SCHEMA) as connection:
-        number = connection.execute(RUN.insert().values(values)).inserted_primary_key
-        assert number is not None
-        return int(number[0])
+        inserted = connection.execute(RUN.insert().values(values)).inserted_primary_key
+        assert inserted is not None
+        number = int(inserted[0])
+        connection.execute(RUN.delete().where(RUN.c.id <= number - KEEP_RUNS))
+        return number
 
 
 def finish(path: Path, number: int, *, at: str, outcome: str, error: str | None, message: str | None) -> None:

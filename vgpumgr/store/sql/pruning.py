@@ -74,10 +74,11 @@ def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
         if first is not None and first < horizon:
             gone += _delete(connection, horizon)
         while (used := _used(connection)) > max_bytes:
-            quarter = _oldest(connection, 1 - _ROOM * max_bytes / used)
+            of = _largest(connection)
+            quarter = _oldest(connection, 1 - _ROOM * max_bytes / used, of)
             if quarter is None:
                 break
-            gone += _delete(connection, quarter)
+            gone += _delete(connection, quarter, of)
         _forget(connection, before_us)
         if gone:
             file.shrink(connection)
@@ -101,13 +102,27 @@ def _span(connection: sa.Connection) -> tuple[int | None, int | None]:
     return first, last
 
 
-def _oldest(connection: sa.Connection, share: float) -> int | None:
-    """The quarter before which that share of the buckets lies, and at least one; None: there are none.
+def _largest(connection: sa.Connection) -> sa.ColumnElement[bool]:
+    """The buckets of a host that has more than half of them, where there are others; else all.
+
+    One host's vGPUs, invented ones too, must not cost the others their past.
+    """
+    rows = sa.func.count().label("rows")
+    counted = sa.select(SERIES.c.host, rows).join(BUCKET, BUCKET.c.series == SERIES.c.id).group_by(SERIES.c.host)
+    hosts = connection.execute(counted.order_by(rows.desc())).all()
+    if len(hosts) > 1 and hosts[0].rows > sum(row.rows for row in hosts[1:]):
+        return BUCKET.c.series.in_(sa.select(SERIES.c.id).where(SERIES.c.host == hosts[0].host))
+    return sa.true()
+
+
+def _oldest(connection: sa.Connection, share: float, of: sa.ColumnElement[bool]) -> int | None:
+    """The quarter before which that share of these buckets lies, and at least one; None: there are none.
 
     Of buckets, not of time: one from a host whose clock was years ahead must not make the rest look old.
     """
-    count = connection.execute(sa.select(sa.func.count()).select_from(BUCKET)).scalar_one()
-    place = sa.select(BUCKET.c.id).order_by(BUCKET.c.id).limit(1).offset(max(0, min(count, round(count * share)) - 1))
+    count = connection.execute(sa.select(sa.func.count()).select_from(BUCKET).where(of)).scalar_one()
+    at = max(0, min(count, round(count * share)) - 1)
+    place = sa.select(BUCKET.c.id).where(of).order_by(BUCKET.c.id).limit(1).offset(at)
     found = connection.execute(place).scalar()
     return None if found is None else (found >> SERIES_BITS) + 1
 
@@ -121,10 +136,11 @@ def _used(connection: sa.Connection) -> int:
     return (pages - free) * size
 
 
-def _delete(connection: sa.Connection, horizon: int) -> int:
-    """The buckets before that quarter."""
+def _delete(connection: sa.Connection, horizon: int, of: sa.ColumnElement[bool] | None = None) -> int:
+    """The buckets before that quarter: all, or these."""
+    chosen = BUCKET.c.id < horizon << SERIES_BITS
     with file.begun(connection):
-        return connection.execute(BUCKET.delete().where(BUCKET.c.id < horizon << SERIES_BITS)).rowcount
+        return connection.execute(BUCKET.delete().where(chosen if of is None else chosen & of)).rowcount
 
 
 def _forget(connection: sa.Connection, before_us: int) -> None:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage import Tally
     from vgpumgr.core.usage_window import Window
 
+# Of one host: NVIDIA's largest takes 16 GPUs of 48 vGPUs, and VMs come and go as long as samples are kept.
+MAX_IN_ROUNDS = 2_000
+MAX_SERIES = 20_000
 _TOGETHER = 500  # ids in one statement; SQLite takes 32766
 _COUNTED = ("observed_us", *(f"{engine}_busy" for engine in ENGINES))
 _TOLD = ("vm_uuid", "type_name", "origin", "last_us")
@@ -47,14 +50,20 @@ _TOLD = ("vm_uuid", "type_name", "origin", "last_us")
 
 def add(path: Path, rounds: Sequence[Round], every_s: float | None) -> None:
     """Store rounds, of each host the oldest first, and how often they are made."""
-    folded = fold(rounds)
+    folded: Mapping[VgpuKey, Mapping[int, Tally]] = fold(rounds)
     described = {key_of(one.host, row.gpu, row.vgpu): row.vgpu for one in rounds for row in one.measured}
     with file.transaction(path, SCHEMA) as connection:
+        folded = _bounded(connection, folded)
         if folded:
             _merge(path, connection, _count(connection, folded, described))
         _put_hosts(connection, rounds)
         put = sqlite.insert(COLLECTOR).values(id=1, every_s=every_s)
         connection.execute(put.on_conflict_do_update(index_elements=["id"], set_={"every_s": every_s}))
+
+
+def newest_us(path: Path) -> int | None:
+    with file.reading(path, SCHEMA) as connection:
+        return None if connection is None else connection.execute(sa.select(sa.func.max(SERIES.c.last_us))).scalar()
 
 
 def cursors(path: Path) -> dict[HostName, Cursor]:
@@ -131,6 +140,25 @@ def names(path: Path) -> tuple[set[str], set[str]]:
             for gpu in reading.gpus if reading is not None else ():
                 vms |= {known for vgpu in gpu.vgpus for known in (vgpu.vm, vgpu.vm_uuid) if known}
         return vms, hosts
+
+
+def _bounded(
+    connection: sa.Connection, folded: Mapping[VgpuKey, Mapping[int, Tally]]
+) -> Mapping[VgpuKey, Mapping[int, Tally]]:
+    """Without what no host can have: one that invents vGPUs must not push out what the others used."""
+    counted = sa.select(SERIES.c.host, sa.func.count()).group_by(SERIES.c.host)
+    there: dict[str, int] = {host: count for host, count in connection.execute(counted)}
+    asked = Counter(key.host for key in folded)
+    odd = {host for host, count in asked.items() if count > min(MAX_IN_ROUNDS, MAX_SERIES - there.get(host, 0))}
+    kept = {key: tallies for key, tallies in folded.items() if key.host not in odd}
+    for host in odd:
+        mine = sa.select(*(SERIES.c[name] for name in VgpuKey._fields)).where(SERIES.c.host == host)
+        known = {VgpuKey(*row) for row in connection.execute(mine)}
+        old = [key for key in folded if key.host == host and key in known]
+        new = [key for key in folded if key.host == host and key not in known]
+        chosen = [*old, *new[: max(0, MAX_SERIES - len(known))]][:MAX_IN_ROUNDS]
+        kept |= {key: folded[key] for key in chosen}
+    return kept
 
 
 def _count(
