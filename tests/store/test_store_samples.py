@@ -205,7 +205,9 @@ def test_a_host_that_fills_the_file_loses_its_own_past_and_not_the_others(sample
     """As one does that invents vGPUs."""
     for quarter in range(16):
         begin = T0 + quarter * BUCKET_US
-        samples.add(rounds(6, every_s=150, begin_us=begin) + rounds(6, vms=60, every_s=150, begin_us=begin, host="kvm02"))
+        samples.add(
+            rounds(6, every_s=150, begin_us=begin) + rounds(6, vms=60, every_s=150, begin_us=begin, host="kvm02")
+        )
     gone = samples.prune(before_us=T0, max_bytes=size(samples) * 2 // 3)
     assert gone > 0
     (mine,) = samples.usage(window(T0, T0 + 4 * 3600 * SECOND), host="kvm01")
@@ -233,7 +235,7 @@ def test_the_newest_sample_is_known_and_none_where_there_is_none(samples: Sample
 
 def test_a_clock_of_ours_that_jumps_ahead_erases_nothing(samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
     keeping = Keeping(every_s=10, keep_s=35 * 86400, max_bytes=LIMIT)
-    monkeypatch.setattr(collect.time, "time", lambda: T0 / 1e6 + 40 * 86400)
+    monkeypatch.setattr("vgpumgr.controller.collect.time.time", lambda: T0 / 1e6 + 40 * 86400)
     for number in range(2):
         collect.keep(samples, rounds(1, begin_us=T0 + number * 10 * SECOND), keeping)
     assert samples.latest()[0].counters[KEY].observed_s == 20

@@ -12,7 +12,8 @@ options:
     description:
       - The inventory that vgpumgr reads, which says how the hypervisors are reached. A folder of plain Ansible YAML, or one such file.
       - Where it is left out, and E(VGPUMGR_INVENTORY) is not set, it is the one folder or YAML file that Ansible itself was
-        given with C(-i); where Ansible was given none or several, vgpumgr's usual places.
+        given with C(-i). Several, or one of another kind (a script, a list of hosts), are refused; only where Ansible was given
+        none, vgpumgr's usual places count.
     type: path
 requirements:
   - vgpumgr >= 0.1.0, in the Python that Ansible itself runs in

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+_NONE_GIVEN = "/etc/ansible/hosts"  # what Ansible names where neither -i, its environment nor its settings name any
+
+
 @dataclass
 class Run:
     """One task: its options, its modes, and where its progress is told. `sources`: what Ansible was given with -i."""
@@ -34,12 +37,27 @@ class Run:
         return surroundings.make_context(inventory, check=self.check, progress=self.tell, warn=self.warnings.append)
 
     def _given(self):
-        """The one inventory that Ansible was given, where it is of the kind that vgpumgr reads."""
-        if len(self.sources) != 1:
+        """The one inventory that Ansible was given; None where it was given none.
+
+        Raises UsageError for several, or one of a kind that vgpumgr does not read (a script, a list of hosts): what lies in
+        one of the usual places may be another site's.
+        """
+        from vgpumgr.errors import UsageError
+
+        sources = [str(source) for source in self.sources if str(source) != _NONE_GIVEN]
+        if len(sources) == 1:
+            (source,) = sources
+            if os.path.isdir(source) or (os.path.isfile(source) and source.endswith((".yml", ".yaml"))):
+                return os.path.abspath(source)
+        if not sources:
             return None
-        (source,) = map(str, self.sources)
-        is_ours = os.path.isdir(source) or (os.path.isfile(source) and source.endswith((".yml", ".yaml")))
-        return os.path.abspath(source) if is_ours else None
+        raise UsageError(
+            "which inventory is vgpumgr's? Ansible was given "
+            + (
+                f"{len(sources)}: {', '.join(sources)}" if len(sources) > 1 else f"{sources[0]}, no folder or YAML file"
+            ),
+            hint="name it in the task, inventory: DIR, or in VGPUMGR_INVENTORY",
+        )
 
 
 def caught(work, run):
@@ -59,7 +77,20 @@ def caught(work, run):
         }
     if run.warnings:
         result["warnings"] = list(dict.fromkeys(run.warnings))
-    return result
+    return _cleaned(result)
+
+
+def _cleaned(value):
+    """What came from a hypervisor moves no cursor where Ansible prints it."""
+    from vgpumgr.core.words import visible
+
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_cleaned(item) for item in value]
+    return value
 
 
 def diff_of(what, before, after):
