@@ -31,7 +31,7 @@ BY_HAND = "removed by hand: the host has not rebooted since it was made"
 NEVER = "declared, and never attached"
 UNDECLARED = "no longer in the inventory"
 NOW_IN = "now in the inventory"
-MOVED = "declared at another place of the inventory now"
+ELSEWHERE = "declared at another place of the inventory now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
     else:
         for step in plan.steps:
             if isinstance(step, changes.PutClaim) and claims.said_by(step.claim) != claims.said_by(claim):
-                cause = NOW_IN if claim.origin != step.claim.origin else MOVED
+                cause = NOW_IN if claim.origin != step.claim.origin else ELSEWHERE
                 yield drift("claim", claims.said_by(step.claim), claims.said_by(claim), cause)
                 break
     for step in plan.steps:

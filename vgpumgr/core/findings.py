@@ -5,7 +5,6 @@ Whether a served claim has drifted is judged by the attach plan itself, so what 
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from vgpumgr.core import (
@@ -21,7 +20,7 @@ from vgpumgr.core import (
     sharing,
     stuck,
 )
-from vgpumgr.core.commands import command
+from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.observed import Finding
 from vgpumgr.errors import VgpumgrError
 
@@ -181,7 +180,7 @@ def _image(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
     if not lacks_in_image(view, domain, claim):
         return []
     assert saved is not None
-    drop = f"`{shlex.join(['virsh', 'managedsave-remove', domain.name])}` drops it"
+    drop = f"`{virsh('managedsave-remove', domain.name)}` drops it"
     text = (
         f"the managed-save image of {domain.name} does not have the vGPU of slot {claim.slot}, and the image wins at the next "
         f"start: start {domain.name} and shut it down once, or {drop}"

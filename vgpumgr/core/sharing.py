@@ -7,11 +7,10 @@ with what is another VM's.
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.commands import command
+from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.observed import Finding, is_device
 from vgpumgr.core.snapshot import VENDOR_VFIO
 
@@ -92,9 +91,9 @@ def way_out(host: HostName, namer: Namer) -> str:
     """The command that takes the device out of this document."""
     match namer.what:
         case "snapshot":
-            return f"`{_virsh('snapshot-delete', namer.name, namer.snapshot or '')}`"
+            return f"`{virsh('snapshot-delete', namer.name, namer.snapshot or '')}`"
         case "managed-save image":
-            return f"start {namer.name}, or `{_virsh('managedsave-remove', namer.name)}`"
+            return f"start {namer.name}, or `{virsh('managedsave-remove', namer.name)}`"
         case "running":
             return f"shut {namer.name} down"
         case _:
@@ -107,16 +106,12 @@ def _out_of_definition(host: HostName, namer: Namer) -> str:
     if claimed is not None and slot is not None and claimed.claim(slot) is not None:
         return f"`{command('detach', namer.name, slot=slot if len(claimed.claims) > 1 else None, on=host)}`"
     if namer.device.alias is not None and namer.device.alias.startswith("ua-"):  # libvirt keeps a user's alias only
-        return f"`{_virsh('detach-device-alias', namer.name, namer.device.alias, '--config')}`"
-    return f"take its hostdev out (`{_virsh('edit', namer.name)}`)"
+        return f"`{virsh('detach-device-alias', namer.name, namer.device.alias, '--config')}`"
+    return f"take its hostdev out (`{virsh('edit', namer.name)}`)"
 
 
 def ways_out(host: HostName, found: Iterable[Namer]) -> str:
     return "; ".join(dict.fromkeys(way_out(host, namer) for namer in found))
-
-
-def _virsh(*words: str) -> str:
-    return shlex.join(["virsh", *words])
 
 
 def findings(view: HostView) -> tuple[Finding, ...]:
