@@ -6,7 +6,7 @@
     │   └── TemplateError
     ├── RequestError                                      2   usage
     │   ├── UsageError · BadName · BadSchedulerValue · Declined(1, failed)
-    │   ├── UnknownHost · UnknownVm · AmbiguousVm · UnknownGpu · UnknownProfile · UnknownSlot · UnknownName
+    │   ├── UnknownHost · UnknownVm · AmbiguousVm · UnknownGpu · UnknownVgpu · UnknownProfile · UnknownSlot · UnknownName
     │   │   └── VmNotSeen                                 4   unreached
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   └── ConflictingClaim                              5   refused
@@ -112,6 +112,10 @@ class AmbiguousVm(RequestError):
 
 class UnknownGpu(RequestError):
     """The VM's host has no such GPU."""
+
+
+class UnknownVgpu(RequestError):
+    """The host has no vGPU of that UUID, or on that virtual function."""
 
 
 class UnknownProfile(RequestError):

@@ -57,6 +57,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "install timer": (("install", "timer"), "install", 0),
     "install collect": (("install", "collect"), "install", 0),
     "lab status": (("lab", "status"), "lab", 0),
+    "adopt": (("adopt", HOST), "change", 0),
     "detach": (("detach", VM, *ON, "--yes"), "change", 0),
     "detach again": (("detach", VM, *ON), "change", 0),
 }

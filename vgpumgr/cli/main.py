@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Daily": {
         "attach": ("vgpumgr.cli.change", "attach", "Give a VM a vGPU."),
+        "adopt": ("vgpumgr.cli.adopt", "adopt", "Enter vGPUs that are there into a host's ledger."),
         "detach": ("vgpumgr.cli.change", "detach", "Take a VM's vGPU away."),
         "plan": ("vgpumgr.cli.reconcile", "plan", "What reconcile would do now, and why."),
         "reconcile": ("vgpumgr.cli.reconcile", "reconcile", "Bring every host to what is declared and was given."),

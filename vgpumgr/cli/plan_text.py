@@ -10,7 +10,8 @@ from vgpumgr.core.claims import said_by
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.controller.results import ChangeResult, Planned
+    from vgpumgr.controller.results import AdoptResult, ChangeResult, Planned
+    from vgpumgr.core.adopting import AdoptPlan
     from vgpumgr.core.changes import VgpuSpec
     from vgpumgr.core.domain_xml import Hostdev
     from vgpumgr.core.placement import Placed
@@ -24,6 +25,44 @@ def lines(planned: Planned[Plan], *, diff: bool) -> Iterator[str]:
     yield f"{plan.vm.name} on {planned.host} ({plan.vm.condition}), {what}"
     for text in step_lines(plan, diff=diff):
         yield f"  {text}"
+
+
+def adopt_lines(planned: Planned[AdoptPlan], *, diff: bool) -> Iterator[str]:
+    """The same of a plan about several VMs: each VM's steps below its name."""
+    plan, last = planned.plan, None
+    for step in plan.steps:
+        name = _whose(step)
+        if name != last:
+            yield f"{name} on {planned.host}, adopt"
+            last = name
+        text = _line(step, plan)
+        if text is not None:
+            yield f"  {text}"
+        if diff:
+            yield from _diff(step)
+
+
+def adopt_closing(result: AdoptResult, elapsed_s: float) -> str:
+    """The last line of adopt."""
+    plan = result.planned.plan
+    if result.outcome == "would_change":
+        return "would change; nothing was written (--check)."
+    if result.outcome == "done":
+        return f"done in {elapsed_s:.1f} s."
+    if not plan.adopted:
+        return f"{plan.host}: nothing to adopt."
+    ours = ", ".join(f"{spec.vm_name} {spec.slot}" for spec in plan.adopted)
+    return f"{plan.host}: already in its ledger: {ours}. Nothing to do."
+
+
+def _whose(step: changes.Step) -> str:
+    match step:
+        case changes.EnterVgpu():
+            return step.vgpu.vm_name
+        case changes.PutClaim() | changes.AttachHostdev() | changes.DetachHostdev():
+            return step.vm_name
+        case _:
+            return ""  # no plan that adopts has others
 
 
 def step_lines(plan: Plan, *, diff: bool) -> Iterator[str]:
@@ -51,7 +90,7 @@ def closing(result: ChangeResult, elapsed_s: float, undo: str | None) -> str:
     return f"done in {elapsed_s:.1f} s.{back}"
 
 
-def _line(step: changes.Step, plan: Plan) -> str | None:
+def _line(step: changes.Step, plan: Plan | AdoptPlan) -> str | None:
     match step:
         case changes.PutClaim(before=None):
             return f"+ claim    {step.claim.slot}: {_share(step.claim.binding.type_name, plan.placed)}"
@@ -66,7 +105,7 @@ def _line(step: changes.Step, plan: Plan) -> str | None:
                 return f"= vGPU     {_where(step.vgpu)}      made by an attach that did not end"
             return f"+ vGPU     {_where(step.vgpu)}{_placed(plan.placed)}"
         case changes.EnterVgpu():
-            return f"= vGPU     {_where(step.vgpu)}      is there; entered into the host's ledger"
+            return f"= vGPU     {step.vgpu.type_name} {_where(step.vgpu)}      is there; entered into the host's ledger"
         case changes.AttachHostdev():
             when = "from the next start on"
             return f"+ hostdev  {_device(step.device)}, {when}"

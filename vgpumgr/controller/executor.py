@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 
 class Executor:
-    """Does one step at a time, keeping the claim document as it was last written and schedulers as they were read back."""
+    """Does one step at a time, keeping each claim document as it was last written and schedulers as they were read back."""
 
     def __init__(self, session: Session, plan: AnyPlan) -> None:
         self.session = session
         self.plan = plan
-        self.document = plan.claims
+        self.documents: dict[VmUuid, claims.ClaimDocument | None] = {}
         self._policies: dict[GpuUuid, Mapping[str, str | None]] = {}
 
     def execute(self, step: changes.Step) -> None:
@@ -41,9 +41,9 @@ class Executor:
     def _do(self, step: changes.Step) -> None:
         match step:
             case changes.PutClaim():
-                self._write(step.vm, (self.document or claims.ClaimDocument(vm=step.vm)).put(step.claim))
+                self._write(step.vm, self._document(step.vm).put(step.claim))
             case changes.DropClaim():
-                self._write(step.vm, (self.document or claims.ClaimDocument(vm=step.vm)).drop(step.before.slot))
+                self._write(step.vm, self._document(step.vm).drop(step.before.slot))
             case changes.AttachHostdev():
                 self.session.link.program.assert_fresh()
                 self.session.link.hypervisor().attach_device(step.vm, templates.render_hostdev(step.device))
@@ -67,11 +67,15 @@ class Executor:
         if told["note"] is not None:
             self.session.context.progress(f"{self.session.declaration.name}: {told['note']}")
 
+    def _document(self, vm: VmUuid) -> claims.ClaimDocument:
+        found = self.documents[vm] if vm in self.documents else self.plan.claims_of(vm)
+        return found or claims.ClaimDocument(vm=vm)
+
     def _write(self, vm: VmUuid, document: claims.ClaimDocument) -> None:
         text = templates.render_claims(document, stored=False) if document.claims else None
         self.session.link.program.assert_fresh()
         self.session.link.hypervisor().set_metadata(vm, text, key=claims.KEY, uri=claims.NAMESPACE)
-        self.document = document
+        self.documents[vm] = document
 
 
 def wire_step(step: changes.CreateVgpu | changes.EnterVgpu | changes.DestroyVgpu | changes.ParkVgpu) -> WireStep:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller.fan_out import Outcome, fan_out
 from vgpumgr.controller.session import Session, open_session
-from vgpumgr.core import names, plan
+from vgpumgr.core import adopting, names, plan
 from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding
 
@@ -193,6 +193,17 @@ def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
     )
 
 
+def _is_vgpu(text: str) -> bool:
+    """Whether it is a UUID or a PCI address: what a vGPU is called, and hardly a VM."""
+    try:
+        adopting.parse_name(text)
+    except errors.BadName:
+        return False
+    return True
+
+
 def _suggestion(vm: str, known: Collection[str]) -> str:
+    if _is_vgpu(vm):
+        return f"a vGPU of no VM of ours is taken over first: `{command('adopt', 'HOST', options=(vm,))}`"
     near = names.nearest(vm, known)
     return f"did you mean {near}?" if near else "`virsh list --all` on the host shows what it has"

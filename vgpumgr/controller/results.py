@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from vgpumgr.core.adopting import AdoptPlan
     from vgpumgr.core.changes import Step
     from vgpumgr.core.domain_xml import Domain
     from vgpumgr.core.inventory import Finding as InventoryFinding
@@ -53,6 +54,16 @@ class ChangeResult:
     """What attach or detach came to. `outcome`: done, unchanged or would_change. `rows`: the VM's vGPUs afterwards."""
 
     planned: Planned[Plan]
+    outcome: str
+    findings: tuple[Finding, ...]
+    rows: tuple[VgpuRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptResult:
+    """What adopt came to. `outcome`: done, unchanged or would_change. `rows`: what it was about, as it is now."""
+
+    planned: Planned[AdoptPlan]
     outcome: str
     findings: tuple[Finding, ...]
     rows: tuple[VgpuRow, ...]

@@ -88,7 +88,8 @@ def _undo_without_libvirt(executor: Executor, done: list[changes.Step], error: e
     slots = {step.claim.slot for step in left if isinstance(step, changes.PutClaim)}
     stays = "".join(
         f", the claim of slot {claim.slot} stays {claim.state}"
-        for claim in (executor.document.claims if executor.document else ())
+        for document in executor.documents.values()
+        for claim in (document.claims if document else ())
         if claim.slot in slots
     )
     hint = f"{error.hint}; then {GOES_ON}" if error.hint else f"once libvirt answers, {GOES_ON}"

@@ -25,10 +25,10 @@ from vgpumgr.core import (
 )
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
-from vgpumgr.core.observed import Finding
+from vgpumgr.core.observed import Finding, is_device
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from vgpumgr.core.changes import VgpuSpec
     from vgpumgr.core.claims import Claim
@@ -62,6 +62,7 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
             *_policy_findings(view, request, placed),
             *attach_findings(view, domain, request.slot, target),
             *left,
+            *_foreign_findings(view, domain),
             *sharing.findings_of(view, domain.uuid),
         ),
         fingerprint=plans.fingerprint(view, domain),
@@ -131,6 +132,26 @@ def _policy_findings(
     return (Finding(kind="not-built", host=view.snapshot.host, vm=None, slot=None, text=text),)
 
 
+def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
+    """What the VM's definition names already and no entry or claim of ours does: a person may have meant that one."""
+    claimed = [claim.binding for claim in domain.claims.claims] if domain.claims else []
+    for gpu in view.snapshot.gpus:
+        for vgpu in gpu.vgpus:
+            named = any(is_device(vgpu, device.uuid, device.pci) for device in domain.inactive)
+            if (
+                not named
+                or view.snapshot.entry_of(gpu, vgpu)
+                or any(is_device(vgpu, one.uuid, one.parent) for one in claimed)
+            ):
+                continue
+            take = command("adopt", view.snapshot.host, options=(vgpu.uuid or vgpu.parent,))
+            text = (
+                f"the definition of {domain.name} names another vGPU, {vgpu.type_name or '?'} on {vgpu.parent}, that is not "
+                f"vgpumgr's: `{take}` takes it over"
+            )
+            yield Finding(kind="foreign", host=view.snapshot.host, vm=domain.name, slot=None, text=text)
+
+
 def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
     """What a person should know of an attached slot, now and each time it is shown."""
     found: list[Finding] = []
@@ -174,6 +195,14 @@ def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, old: Sequence[L
         keep=False,
         way_on=f"first `{command('detach', domain.name, slot=slot, options=['--keep-snapshots'])}`",
     )
+
+
+def entering_steps(
+    view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec
+) -> list[changes.Step]:
+    """What makes a vGPU that is there the slot's: claim, ledger entry, and the hostdev's alias. Raises RefusedPlan."""
+    _guard_attach(view, domain)
+    return _attach_steps(view, domain, request, target, changes.ENTER)
 
 
 def _attach_steps(

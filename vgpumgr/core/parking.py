@@ -108,7 +108,8 @@ def guard_empty(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> No
         raise errors.ForeignDevice(
             f"{what}: {_count(len(foreign), 'vGPU')} there that no entry of ours names",
             details=[f"{vgpu.type_name or '?'} on {vgpu.parent}{_held_by(view, vgpu)}" for vgpu in foreign],
-            hint="the driver does that on an empty GPU only; whoever made them has to take them away",
+            hint="the driver does that on an empty GPU only; whoever made them has to take them away, or a VM's own is taken over: "
+            f"`{command('adopt', view.snapshot.host, options=(foreign[0].uuid or foreign[0].parent,))}`",
         )
     held: list[str] = []
     names: list[str] = []

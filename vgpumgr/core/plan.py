@@ -44,9 +44,8 @@ class AnyPlan(Protocol):
     def gpus(self) -> tuple[str, ...]:
         """The UUIDs of the GPUs that steps write to."""
 
-    @property
-    def claims(self) -> ClaimDocument | None:
-        """The claims of the VM that the plan is about, before any step; None without a VM, or without claims."""
+    def claims_of(self, vm: VmUuid) -> ClaimDocument | None:
+        """The claims of a VM that the plan is about, before any step; None without that VM, or without claims."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +76,8 @@ class Plan:
     def about(self) -> str:
         return self.vm.name
 
-    @property
-    def claims(self) -> ClaimDocument | None:
-        return self.vm.claims
+    def claims_of(self, vm: VmUuid) -> ClaimDocument | None:
+        return self.vm.claims if self.vm.uuid == vm else None
 
     @property
     def changed(self) -> bool:

@@ -19,7 +19,7 @@ from vgpumgr.core.observed import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vgpumgr.core.names import GpuUuid, HostName
+    from vgpumgr.core.names import GpuUuid, HostName, VmUuid
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.scheduler import Granted, SchedulerState, SchedulerWish, Setting
     from vgpumgr.core.snapshot import Gpu, HostSnapshot
@@ -66,8 +66,6 @@ class GpuPlan:
     findings: tuple[Finding, ...]
     fingerprint: str
 
-    claims = None
-
     @property
     def about(self) -> str:
         return f"GPU {self.gpu.pci}"
@@ -89,6 +87,9 @@ class GpuPlan:
     @property
     def gpus(self) -> tuple[str, ...]:
         return (self.gpu_uuid,) if self.changed else ()
+
+    def claims_of(self, vm: VmUuid) -> None:  # noqa: ARG002 -- AnyPlan's signature; a plan about a GPU touches no claim
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,10 @@ class Namer:
     snapshot: str | None = None
 
     @property
+    def in_definition(self) -> bool:
+        return self.what == _DEFINITION
+
+    @property
     def can_start(self) -> bool:
         """Whether the VM would start with it as it is, without a revert."""
         return self.what != _SNAPSHOT
