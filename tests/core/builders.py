@@ -514,6 +514,7 @@ def _gpu_fact(item: Gpu) -> dict[str, object]:
             {
                 "pci": parent.pci,
                 "vf_index": parent.vf_index,
+                "vfio_dev": parent.vfio_dev,
                 "creatable": None
                 if parent.creatable is None
                 else [{"id": key, "name": kinds[key].name, "available": n} for key, n in parent.creatable.items()],

@@ -271,6 +271,23 @@ def test_a_gpu_of_which_nvml_does_not_tell_holds_up_its_own_vgpus_alone(framewor
     assert refused(blind, errors.InUse, vm="vm02").details == ("cannot tell: NVML's active vGPUs: NVML: GPU is lost",)
 
 
+def test_where_nvml_alone_is_silent_attach_foretells_it_and_detach_does_not_say_in_use() -> None:
+    view = builders.host_of(VENDOR_VFIO, gpus=1)
+    blind = replace(
+        view, snapshot=replace(view.snapshot, active=None, unknown=(Unknown(what="active", why="code 18"),))
+    )
+    plan = builders.plan_attach(blind)
+    assert [finding.kind for finding in plan.findings] == ["nvml-silent"]
+    assert "code 18" in plan.findings[0].text
+    made = simulate.apply(blind, plan.steps)
+    assert builders.plan_attach(made).findings == ()
+    error = refused(made, errors.InUse)
+    assert error.message == "it cannot be told whether L40S-4Q on 0000:41:00.4 (vm01 slot vgpu0) is in use"
+    assert error.hint is not None
+    assert "shut" not in error.hint
+    assert "nvidia-smi" in error.hint
+
+
 def test_evidence_without_a_reason_is_said_to_be_not_read() -> None:
     view = builders.attached(builders.host())
     blind = replace(view, snapshot=replace(view.snapshot, handles=None))

@@ -177,14 +177,14 @@ def test_vgpus_that_are_one_series_count_each_for_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "listed", "vgpus", "running"), [(True, True, 0, 0), (False, True, None, None), (True, False, None, 0)]
+    ("told", "listed", "made", "running"), [(True, True, 3, 0), (False, True, 3, None), (True, False, None, 0)]
 )
-def test_a_gpu_whose_vgpus_are_not_told_has_an_unknown_number_of_them_and_not_0(
-    told: bool, listed: bool, vgpus: int | None, running: int | None
+def test_a_gpu_has_as_many_vgpus_as_sysfs_shows_and_an_unknown_number_where_it_shows_none_of_them(
+    told: bool, listed: bool, made: int | None, running: int | None
 ) -> None:
-    gpu = replace(made_up.gpu(), told=told, listed=listed)
+    gpu = replace(made_up.gpu(), told=told, listed=listed, made=made)
     found = lines(made_up.latest(made_up.one_round(gpu)))
-    assert (value(found, "gpu_vgpus"), value(found, "gpu_vgpus_running")) == (vgpus, running)
+    assert (value(found, "gpu_vgpus"), value(found, "gpu_vgpus_running")) == (made, running)
 
 
 def test_where_a_state_is_unknown_so_is_the_number_of_those_that_run() -> None:

@@ -176,6 +176,24 @@ def test_a_gpu_of_which_nvml_does_not_tell_leaves_the_others_states_known() -> N
     assert states == {"vm01": "bound", "vm02": "unknown"}
 
 
+@pytest.mark.parametrize("running", [False, True])
+def test_a_function_that_anybodys_definition_names_as_managed_is_told(running: bool) -> None:
+    view = builders.with_foreign(builders.host_of(VENDOR_VFIO))
+    device = replace(builders.hostdev(view.snapshot.gpus[0].vgpus[0]), managed=True)
+    view = builders.give(view, "vm02", device)
+    view = builders.running(view, "vm02") if running else view
+    found = findings.of_host(view)
+    assert [(finding.kind, finding.vm) for finding in found] == [("managed", "vm02")]
+    assert "0000:41:00.4 with managed='yes'" in found[0].text
+    assert "virsh edit vm02" in found[0].text
+    unmanaged = builders.give(
+        builders.with_foreign(builders.host_of(VENDOR_VFIO)), "vm02", replace(device, managed=False)
+    )
+    assert findings.of_host(unmanaged) == ()
+    mdev = builders.give(builders.host_of(MDEV_VF), "vm02", device)
+    assert "managed" not in kinds(mdev)
+
+
 def test_a_vm_that_cannot_be_read_has_a_vgpu_in_unknown_state() -> None:
     view = builders.attached(builders.host())
     for why in ({"problem": "timed out"}, {"claim_problem": "?"}):

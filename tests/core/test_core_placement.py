@@ -333,3 +333,51 @@ def test_a_type_that_is_mig_backed_says_that_it_needs_mig_mode() -> None:
 
     view = builders.change_gpus(builders.host(), with_mig_type)
     assert reasons(view, "1-4C") == ["1-4C needs MIG mode, which is not served yet"]
+
+
+def vf_of(view: HostView, vm: str) -> int | None:
+    return builders.entry_of(view, vm).vf_index
+
+
+@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
+def test_the_next_vgpu_goes_to_the_function_after_the_newest_ones(framework: str) -> None:
+    """A function that fails every VM which is put there, and is freed each time, must not get the next one."""
+    view = builders.host_of(framework, gpus=1, vms=4)
+    for vm in ("vm01", "vm02"):
+        view = builders.attached(view, vm)
+    assert [vf_of(view, vm) for vm in ("vm01", "vm02")] == [0, 1]
+    view = builders.attached(builders.detached(view, "vm01"), "vm03")
+    assert vf_of(view, "vm03") == 2
+    assert builders.plan_attach(view, "vm03").steps == ()
+
+
+@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
+def test_after_the_last_function_comes_the_first_free_one(framework: str) -> None:
+    view = builders.host_of(framework, gpus=1, vms=4, vfs=3)
+    for vm in ("vm01", "vm02", "vm03"):
+        view = builders.attached(view, vm)
+    view = builders.attached(builders.detached(view, "vm02"), "vm04")
+    assert vf_of(view, "vm04") == 1
+
+
+@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
+def test_a_function_that_the_inventory_leaves_out_is_not_used(framework: str) -> None:
+    view = builders.host_of(framework, gpus=1, vfs=2)
+    first, second = (parent.pci for parent in view.snapshot.gpus[0].parents)
+    some = replace(view, excluded_vfs=frozenset({first}))
+    assert builders.created(builders.plan_attach(some)).vgpu.parent == second
+    none = replace(view, excluded_vfs=frozenset({first, second}))
+    with pytest.raises(errors.NoCapacity) as caught:
+        builders.plan_attach(none)
+    board = view.snapshot.gpus[0].board
+    why = f"every virtual function is taken (2; {first} in the inventory's exclude_vfs)"
+    assert caught.value.details == (f"0000:41:00.0  {board}  {why}",)
+    assert builders.plan_attach(replace(builders.attached(view), excluded_vfs=frozenset({first}))).steps == ()
+
+
+def test_a_place_that_the_driver_has_lost_is_not_used() -> None:
+    def lose_first(gpu: Gpu) -> Gpu:
+        return replace(gpu, parents=(replace(gpu.parents[0], creatable={}), *gpu.parents[1:]))
+
+    view = builders.change_gpus(builders.host_of(VENDOR_VFIO, gpus=1, vfs=2), lose_first)
+    assert builders.created(builders.plan_attach(view)).vgpu.vf_index == 1

@@ -20,6 +20,9 @@ VF_TYPE = "/sys/bus/pci/devices/0000:41:00.4/nvidia/current_vgpu_type"
     [
         (CREATE, "EUSERS", "no instance of this type is left on this parent"),
         (CREATE, "EROFS", "/sys is mounted read-only there: is the host a container?"),
+        (VF_TYPE, "EBUSY", refusals._PLUGIN),
+        (CREATE, "EIO", refusals._OTHER_SIZE),
+        (VF_TYPE, "EIO", refusals._OTHER_SIZE),
         (VF_TYPE, "EPERM", "a VM or another process holds it"),
         (VF_TYPE, "NONE", "the driver took the write and did nothing"),
         ("/sys/x/remove", "EBUSY", "a VM or another process holds it"),
@@ -27,6 +30,21 @@ VF_TYPE = "/sys/bus/pci/devices/0000:41:00.4/nvidia/current_vgpu_type"
 )
 def test_the_likeliest_cause_comes_first(path: str, name: str, first: str) -> None:
     assert refusals.explain(path, name, "kvm01").causes[0] == first
+
+
+@pytest.mark.parametrize("path", [CREATE, VF_TYPE])
+def test_every_refusal_of_the_resource_manager_is_eio_so_its_causes_are_all_named_in_their_order(path: str) -> None:
+    """525.85.07 turns each of its statuses into EIO: another size, a full GPU, a taken place, a lost one, an unknown type."""
+    words = ("framebuffer size", "is full", "holds a vGPU already", "has lost", "has no such type", "could not do it")
+    causes = refusals.explain(path, "EIO", "kvm01").causes
+    found = [word for cause in causes for word in words if word in cause]
+    assert len(found) == len(causes)
+    assert found == [word for word in words if word in found]
+    assert {"framebuffer size", "is full", "has lost", "has no such type"} <= set(found)
+
+
+def test_a_type_is_taken_from_an_empty_function_with_eperm_and_the_last_cause_says_so() -> None:
+    assert "took it away" in refusals.explain(VF_TYPE, "EPERM", "kvm01").causes[-1]
 
 
 @LAW

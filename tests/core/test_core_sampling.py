@@ -79,6 +79,7 @@ def reading(
         "sm": 0,
         "memory": 0,
         "policy": policy,
+        "made": None,
         "types": TYPES,
         "vgpus": vgpus,
     }

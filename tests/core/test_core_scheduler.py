@@ -73,6 +73,20 @@ def test_bits_that_we_never_set_are_not_understood(value: int) -> None:
     assert scheduler.read_rm_pvmrl(value) is None
 
 
+def test_a_driver_from_r595_does_not_know_the_bit_that_turned_round_robin_off() -> None:
+    assert scheduler.read_rm_pvmrl(0x00020013, api=2) is None
+    assert scheduler.read_rm_pvmrl(0x00020011, api=2) == scheduler.read_rm_pvmrl(0x00020011)
+
+
+def test_while_round_robin_is_off_its_flag_of_0_does_not_say_that_the_driver_lacks_it() -> None:
+    wish = SchedulerWish(policy=FIXED_SHARE, frequency_hz=480)
+    state = builders.scheduler_state(FIXED_SHARE, arr=False)
+    with pytest.raises(errors.BadSchedulerValue):
+        scheduler.grant(wish, state)
+    off = replace(state, engines=tuple(replace(engine, arr=False) for engine in state.engines))
+    assert scheduler.grant(wish, off).setting.frequency_hz == 480
+
+
 @LAW
 @given(wishes, st.sampled_from([1, 2]))
 def test_what_is_granted_keeps_the_policy_and_is_the_same_after_a_reboot(wish: SchedulerWish, api: int) -> None:

@@ -166,10 +166,27 @@ def test_any_function_may_fail_and_the_rest_is_told(tmp_path: Path, function: st
     assert [gpu["uuid"] for gpu in answer["gpus"]] == [UUID_A, UUID_B]
 
 
-def test_the_uuid_falls_back_to_nvml(tmp_path: Path) -> None:
+def test_a_uuid_that_nvml_alone_tells_is_not_planned_with_since_no_step_could_check_it(tmp_path: Path) -> None:
     host = two_gpus(tmp_path)
     host.path(f"/proc/driver/nvidia/gpus/{GPU_A}/information").unlink()
-    assert observe(host, FakeNvml())["gpus"][0]["uuid"] == UUID_A
+    snapshot = observe(host, FakeNvml())
+    assert snapshot["gpus"][0]["uuid"] is None
+    assert UUID_A in next(row["why"] for row in snapshot["unknown"] if row["what"] == "gpus[0].uuid")
+
+
+def test_a_uuid_that_proc_tells_once_nvml_has_opened_the_gpu_is_read_again(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    file = host.path(f"/proc/driver/nvidia/gpus/{GPU_A}/information")
+    whole = file.read_text()
+    file.write_text("Model: NVIDIA A40\n")
+    nvml = FakeNvml()
+
+    def open_gpu(pci: str) -> str:
+        file.write_text(whole)
+        return pci
+
+    nvml.answers["nvmlDeviceGetHandleByPciBusId"] = open_gpu
+    assert observe(host, nvml)["gpus"][0]["uuid"] == UUID_A
 
 
 def test_nvml_is_shut_before_the_lock_is_given_back(tmp_path: Path) -> None:

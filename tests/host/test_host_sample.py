@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 import pytest
 
-from tests.host.fakehost import GPU_A, GPU_B, MDEV, MDEV_VF, UUID_A, UUID_B, VENDOR, VM, Asker, FakeHost, make_entry
+from tests.host.fakehost import (
+    GPU_A,
+    GPU_B,
+    MDEV,
+    MDEV_PF,
+    MDEV_VF,
+    UUID_A,
+    UUID_B,
+    VENDOR,
+    VM,
+    Asker,
+    FakeHost,
+    make_entry,
+)
 from tests.host.fakenvml import FakeNvml
 from vgpumgr.host.server import Server
 
@@ -237,3 +250,13 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     before = host.tree()
     sample(host, Meter())
     assert host.tree() == before
+
+
+@pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR])
+def test_vgpus_that_are_idle_and_nobodys_are_counted_too(tmp_path: Path, framework: str) -> None:
+    host = two_gpus(tmp_path, framework)
+    for number in range(3):
+        uuid = None if framework == VENDOR else f"9e0d0000-0000-4000-8000-00000000000{number}"
+        host.make_vgpu(GPU_A if framework == MDEV_PF else f"{GPU_A[:-1]}{4 + number}", 560, uuid)
+    told = sample(host, FakeNvml(nvmlInit=pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
+    assert [gpu["made"] for gpu in told["gpus"]] == [3, 0]

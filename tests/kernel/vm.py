@@ -264,6 +264,7 @@ def _environment(vm: Vm) -> dict[str, str]:
                 "ansible_user": "root",
                 "ansible_ssh_private_key_file": str(vm.folder / "key"),
                 "ansible_ssh_common_args": f"-o UserKnownHostsFile={vm.folder / 'known_hosts'}",
+                "vgpumgr_even_if_it_will_not_start": True,  # bookworm's libvirt is 9.0
             },
         }
     }

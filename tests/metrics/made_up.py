@@ -78,6 +78,7 @@ def gpu(*vgpus: VgpuReading, pci: str = GPU) -> GpuReading:
         memory=9,
         policy="best-effort",
         vgpus=vgpus,
+        made=sum(max(1, len(one.instances)) for one in vgpus),
     )
 
 

@@ -74,6 +74,7 @@ def measured_round(
         memory=10,
         policy="best-effort",
         vgpus=vgpus,
+        made=len(vgpus),
     )
     return Round(
         host=HostName(host),

@@ -45,9 +45,22 @@ if TYPE_CHECKING:
     help="Where to look for the VM. A vGPU is only ever made on its VM's own host.",
 )
 @click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="This GPU of the host and no other.")
+@click.option(
+    "--even-if-it-will-not-start",
+    is_flag=True,
+    help="Also where the host's libvirt (before 9.7) or kernel (before 6.1) cannot start a VM with it.",
+)
 @common_options
 def attach(
-    settings: Settings, *, vm: str, profile: str, slot: str, replace: bool, on: str | None, gpu_id: str | None
+    settings: Settings,
+    *,
+    vm: str,
+    profile: str,
+    slot: str,
+    replace: bool,
+    on: str | None,
+    gpu_id: str | None,
+    even_if_it_will_not_start: bool,
 ) -> int:
     """Give VM a vGPU: it is made on the VM's host and put into the VM's definition.
 
@@ -70,6 +83,7 @@ def attach(
         on=on,
         gpu_id=gpu_id,
         replace=replace,
+        even_if_it_will_not_start=even_if_it_will_not_start,
     )
     started = time.monotonic()
     result = use_case.attach(build_context(settings), options, _consent(settings, "attach --replace"))

@@ -72,6 +72,7 @@ def _row(host: HostDeclaration) -> dict[str, object]:
         "port": host.endpoint.port,
         "user": host.endpoint.user,
         "policy": host.policy,
+        "even_if_it_will_not_start": host.even_if_it_will_not_start,
         "gpus": len(host.gpus),
         "vms": len(host.vms),
     }
@@ -88,6 +89,7 @@ def _host(host: HostDeclaration) -> dict[str, object]:
         "known_hosts": endpoint.known_hosts,
         "site": host.site,
         "policy": host.policy,
+        "even_if_it_will_not_start": host.even_if_it_will_not_start,
         "fgpu_per_gpu": dict(host.fgpu_per_gpu),
         "gpus": [_gpu(gpu) for gpu in host.gpus],
         "vms": [_vm(vm) for vm in host.vms.values()],
@@ -108,6 +110,7 @@ def _gpu(gpu: GpuDeclaration) -> dict[str, object]:
         }
         if scheduler
         else None,
+        "exclude_vfs": list(gpu.exclude_vfs),
         "where": str(gpu.where),
     }
 

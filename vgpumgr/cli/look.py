@@ -150,7 +150,7 @@ def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) 
     rows: list[dict[str, object]] = []
     for view in fleet.views:
         for gpu in view.snapshot.gpus:
-            left = {fit.type.id: fit.left for fit in placement.fits(view.snapshot, gpu, targets.named_functions(view))}
+            left = {fit.type.id: fit.left for fit in placement.fits(view.snapshot, gpu, targets.barred_functions(view))}
             for kind in sorted((gpu.types or {}).values(), key=lambda kind: (kind.size_mib or 0, kind.short)):
                 if fits and kind.id not in left:
                     continue

@@ -39,6 +39,7 @@ class AttachOptions:
     on: str | None = None
     gpu_id: str | None = None
     replace: bool = False
+    even_if_it_will_not_start: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> 
                 gpus=gpu_choice.named(view.snapshot, options.gpu_id),
                 site=session.declaration.site if origin == jobs.INVENTORY else None,
                 declared=session.declaration.vms_from if origin == jobs.INVENTORY else None,
+                even_if_it_will_not_start=options.even_if_it_will_not_start,
             )
             return attaching.plan_attach(view, request)
 

@@ -90,6 +90,8 @@ class Session:
             snapshot=facts,
             domains=tuple(domain_xml.read_domain(documents) for documents in hypervisor.domains()),
             libvirt_version=hypervisor.version(),
+            excluded_vfs=self.declaration.excluded_vfs,
+            even_if_it_will_not_start=self.declaration.even_if_it_will_not_start,
         )
 
 

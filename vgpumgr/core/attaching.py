@@ -26,6 +26,7 @@ from vgpumgr.core import (
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding, is_device
+from vgpumgr.core.snapshot import VENDOR_VFIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.names import Slot
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.plan import Plan
-    from vgpumgr.core.snapshot import LedgerEntry
+    from vgpumgr.core.snapshot import LedgerEntry, Parent
 
-VFIO_UNMANAGED_SINCE = 9_007_000  # libvirt 9.7 starts a VF that stays bound to nvidia; 9.0 refuses (libvirt, tried)
+# libvirt 9.7 starts a VF that stays bound to nvidia where the VF has a vfio-dev directory (virpci.c); 9.0 refuses (tried)
+VFIO_UNMANAGED_SINCE = 9_007_000
+EVEN_IF = "--even-if-it-will-not-start"
 
 
 def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
@@ -46,6 +49,8 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
     domain = plans.find_domain(view, request.vm)
     _guard_attach(view, domain)
     target, placed, expect = targets.find_target(view, domain, request)
+    if placed is not None:
+        _guard_start(view, domain, request, placed)
     steps = _attach_steps(view, domain, request, target, expect)
     entered, left = detaching.entering(view, domain, request.slot, keep=target.generation)
     old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.generation != target.generation]
@@ -60,6 +65,7 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
         findings=(
             *ownership.missing_ledger(view),
             *_policy_findings(view, request, placed),
+            *_silent_findings(view, target, steps),
             *attach_findings(view, domain, request.slot, target),
             *left,
             *_foreign_findings(view, domain),
@@ -152,21 +158,55 @@ def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
             yield Finding(kind="foreign", host=view.snapshot.host, vm=domain.name, slot=None, text=text)
 
 
+def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[changes.Step]) -> tuple[Finding, ...]:
+    """What is made while NVML is silent cannot be taken away before it speaks: said before, not when it is too late."""
+    why = view.snapshot.why_silent(target.gpu)
+    if why is None or not any(isinstance(step, changes.CreateVgpu) for step in steps):
+        return ()
+    text = (
+        f"NVML does not tell what runs on GPU {target.gpu} of {view.snapshot.host} ({why}): the vGPU can be made, and not be "
+        "taken away before NVML answers again, since until then nobody can tell whether it is in use"
+    )
+    return (Finding(kind="nvml-silent", host=view.snapshot.host, vm=None, slot=None, text=text),)
+
+
 def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
     """What a person should know of an attached slot, now and each time it is shown."""
-    found: list[Finding] = []
-    if target.uuid is None and view.libvirt_version < VFIO_UNMANAGED_SINCE:
-        found.append(
-            Finding(
-                kind="will-not-start",
-                host=view.snapshot.host,
-                vm=domain.name,
-                slot=slot,
-                text=f"{domain.name} will not start on libvirt {version_text(view.libvirt_version)}, needs 9.7 or newer: "
-                f"older ones refuse a virtual function that stays bound to nvidia",
-            )
+    gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
+    parent = gpu.parent_at(target.vf_index) if gpu else None
+    why = _why_no_start(view, parent) if target.uuid is None else None
+    if why is None:
+        return ()
+    text = f"{domain.name} will not start on {why}"
+    return (Finding(kind="will-not-start", host=view.snapshot.host, vm=domain.name, slot=slot, text=text),)
+
+
+def _why_no_start(view: HostView, parent: Parent | None) -> str | None:
+    """Why libvirt refuses to start a VM with a virtual function that is bound to nvidia, after `will not start on`."""
+    if view.libvirt_version < VFIO_UNMANAGED_SINCE:
+        return (
+            f"libvirt {version_text(view.libvirt_version)}, needs 9.7 or newer: "
+            "older ones refuse a virtual function that stays bound to nvidia"
         )
-    return tuple(found)
+    if parent is not None and parent.vfio_dev is False:
+        return (
+            f"this kernel: {parent.pci} has no vfio-dev directory, by which libvirt knows that a virtual function may "
+            "stay bound to nvidia (Linux 6.1 and newer make it)"
+        )
+    return None
+
+
+def _guard_start(view: HostView, domain: Domain, request: targets.AttachRequest, placed: placement.Placed) -> None:
+    """Nothing is made that the VM could not start with, unless that is what was asked."""
+    if placed.gpu.framework != VENDOR_VFIO or request.even_if_it_will_not_start or view.even_if_it_will_not_start:
+        return
+    why = _why_no_start(view, placed.parent)
+    if why is not None:
+        raise errors.RefusedPlan(
+            f"{domain.name} would not start on {why}; nothing was made",
+            hint=f"bring {view.snapshot.host} to libvirt 9.7 and Linux 6.1 or newer; {EVEN_IF} goes on all the same "
+            "(in an inventory: vgpumgr_even_if_it_will_not_start: true)",
+        )
 
 
 def version_text(number: int) -> str:

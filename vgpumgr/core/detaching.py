@@ -250,6 +250,13 @@ def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry,
                 else f"{_way_out(vm)} first; nothing in use is ever taken away",
             )
     held = observed.holders(view, entry, vgpu, letting_go=vm.uuid)
+    if held and all(isinstance(line, observed.Unread) for line in held):
+        raise errors.InUse(
+            f"it cannot be told whether {entry.type_name} on {entry.parent} ({vm.name} slot {entry.slot}) is in use",
+            details=held,
+            hint=f"mend on {view.snapshot.host} what is said above (of NVML, nvidia-smi there says more), then run the same "
+            "command again; what may be in use is never taken away",
+        )
     if held:
         raise errors.InUse(
             f"{entry.type_name} on {entry.parent} ({vm.name} slot {entry.slot}) is in use",

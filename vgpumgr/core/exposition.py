@@ -122,8 +122,8 @@ def running(gpu: GpuReading) -> int | None:
 
 
 def there(gpu: GpuReading) -> int | None:
-    """How many vGPUs it has, whether their VMs run or not; None where there may be more than the reading shows."""
-    return sum(map(_number_of, gpu.vgpus)) if gpu.told and gpu.listed else None
+    """How many vGPUs it has, whoever made them and whether their VMs run or not; None where that could not be read."""
+    return gpu.made
 
 
 def _number_of(vgpu: VgpuReading) -> int:

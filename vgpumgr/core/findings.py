@@ -22,10 +22,11 @@ from vgpumgr.core import (
 )
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.observed import Finding
+from vgpumgr.core.snapshot import VENDOR_VFIO
 from vgpumgr.errors import VgpumgrError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from vgpumgr.core.changes import Step
     from vgpumgr.core.claims import Claim
@@ -46,6 +47,7 @@ def of_host(view: HostView) -> tuple[Finding, ...]:
         unreadable = [_unreadable(view, domain) for domain in view.domains if domain.problem or domain.claim_problem]
         return (_finding(view, None, None, "ledger", text), *unreadable)
     found = [*ownership.missing_ledger(view), *stuck.findings(view.snapshot), *lost.findings(view.snapshot)]
+    found += _managed(view)
     for domain in view.domains:
         found += _domain_findings(view, domain)
     for vm in plan.gone_vms(view):
@@ -57,6 +59,24 @@ def of_host(view: HostView) -> tuple[Finding, ...]:
             )
             found.append(_finding(view, vm.name, entry.slot, "lost", text))
     return (*found, *sharing.findings(view))
+
+
+def _managed(view: HostView) -> Iterator[Finding]:
+    """Whatever definition it is: libvirt would unbind the function, and bind it again when the VM stops.
+
+    The driver is not told of what is on it then, which is lost (525.85.07); with later branches the function takes nothing
+    at all until SR-IOV is turned off and on (kernel/hypeman, lib/devices/GPU.md).
+    """
+    vendor = [gpu for gpu in view.snapshot.gpus if gpu.framework == VENDOR_VFIO]
+    functions = [parent.pci for gpu in vendor for parent in gpu.parents]
+    for domain in view.domains:
+        managed = {device.pci for device in domain.mentioned if device.managed}
+        for pci in (function for function in functions if function in managed):
+            text = (
+                f"{domain.name} names {pci} with managed='yes': at its start libvirt unbinds that virtual function from "
+                f"nvidia, and the driver loses it; put managed='no' there before that (virsh edit {domain.name})"
+            )
+            yield _finding(view, domain.name, None, "managed", text)
 
 
 def is_left_over(entry: LedgerEntry, claim: Claim) -> bool:

@@ -83,7 +83,10 @@ GPU_MEMORY = _gauge(
 GPU_FRAMEBUFFER_USED = _gauge("gpu_framebuffer_used_bytes", GPU, "bytes", "Framebuffer in use on the whole GPU")
 GPU_FRAMEBUFFER_SIZE = _gauge("gpu_framebuffer_size_bytes", GPU, "bytes", "Framebuffer of the whole GPU")
 GPU_VGPUS = _gauge(
-    "gpu_vgpus", GPU, "1", "vGPUs on the GPU, whether their VMs run or not; absent where there may be more"
+    "gpu_vgpus",
+    GPU,
+    "1",
+    "vGPUs on the GPU, whether their VMs run or not; idle ones of others included; absent where sysfs does not tell",
 )
 GPU_RUNNING = _gauge("gpu_vgpus_running", GPU, "1", "vGPUs that a VM runs with; absent where that is unknown of any")
 

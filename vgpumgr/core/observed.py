@@ -29,13 +29,16 @@ class HostView:
     """`libvirt_version` as libvirt counts: 9000000 is 9.0.0.
 
     `saved` is what could come back, of the VMs that have a managed-save image or snapshots. None: it was not read, since
-    only what frees a vGPU needs it.
+    only what frees a vGPU needs it. Two things the inventory says of the host: `excluded_vfs`, on which nothing new is made,
+    and `even_if_it_will_not_start`, whether a vGPU is made that no VM can start with.
     """
 
     snapshot: HostSnapshot
     domains: tuple[Domain, ...]
     libvirt_version: int
     saved: Mapping[VmUuid, Saved] | None = None
+    excluded_vfs: frozenset[PciAddress] = frozenset()
+    even_if_it_will_not_start: bool = False
 
     def domain(self, uuid: VmUuid) -> Domain | None:
         return next((domain for domain in self.domains if domain.uuid == uuid), None)
@@ -49,6 +52,12 @@ class HostView:
         """The ledger's entries of a VM, oldest generation first."""
         found = [entry for entry in self.snapshot.ledger or () if entry.vm_uuid == vm and slot in (None, entry.slot)]
         return tuple(sorted(found, key=lambda entry: (entry.slot, entry.generation)))
+
+
+class Unread(str):
+    """A line of evidence that could not be read: it counts as use, and says nothing of anybody."""
+
+    __slots__ = ()
 
 
 class Device(Protocol):
@@ -80,7 +89,9 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
             found.append(f"VM {domain.name} has it in its definition")
     for uuid, saved in (view.saved or {}).items():
         if saved.image_problem is not None:
-            found.append(f"cannot tell: the managed-save image of VM {view.vm_name(uuid)}: {saved.image_problem}")
+            found.append(
+                Unread(f"cannot tell: the managed-save image of VM {view.vm_name(uuid)}: {saved.image_problem}")
+            )
         elif any(is_device(device, item.uuid, item.pci) for item in saved.image or ()):
             found.append(f"VM {view.vm_name(uuid)} has it in its managed-save image")
     return (*found, *(_using(view, device, vgpu) if vgpu is not None else ()))
@@ -94,7 +105,7 @@ def users(view: HostView, device: Device, vgpu: Vgpu) -> tuple[str, ...]:
 
 def _runs_with(domain: Domain, device: Device) -> str | None:
     if domain.problem is not None:
-        return f"cannot tell: VM {domain.name}: {domain.problem}"
+        return Unread(f"cannot tell: VM {domain.name}: {domain.problem}")
     if any(is_device(device, item.uuid, item.pci) for item in domain.live or ()):
         return f"VM {domain.name} is running with it"
     return None
@@ -104,9 +115,9 @@ def _using(view: HostView, device: Device, vgpu: Vgpu) -> Iterator[str]:
     """The evidence beside libvirt's: open handles, and what NVML lists as active."""
     snapshot = view.snapshot
     if snapshot.handles is None:
-        yield f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}"
+        yield Unread(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")
     if not vgpu.vfio:
-        yield "cannot tell: its /dev/vfio paths could not be read"
+        yield Unread("cannot tell: its /dev/vfio paths could not be read")
     for handle in snapshot.handles or ():
         if handle.path in vgpu.vfio:
             who = f"VM {handle.vm_name}" if handle.vm_name else handle.command
@@ -114,7 +125,7 @@ def _using(view: HostView, device: Device, vgpu: Vgpu) -> Iterator[str]:
     gpu = next((item for item in snapshot.gpus if vgpu in item.vgpus), None)
     why_silent = snapshot.why_silent(gpu.pci) if gpu else None
     if why_silent is not None:
-        yield f"cannot tell: NVML's active vGPUs: {why_silent}"
+        yield Unread(f"cannot tell: NVML's active vGPUs: {why_silent}")
     for active in snapshot.active or ():
         if is_device(device, active.uuid, active.vf):
             yield f"NVML lists it as active for VM {active.vm_name or active.vm_uuid or '?'}"

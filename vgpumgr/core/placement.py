@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import profiles, stuck
+from vgpumgr.core import lost, profiles, stuck
 from vgpumgr.core import snapshot as observed
 from vgpumgr.core.names import nearest
 
@@ -59,6 +59,12 @@ class Occupant:
     there: bool
 
 
+class Taken(str):
+    """A refusal of one place alone, which says nothing of the places beside it."""
+
+    __slots__ = ()
+
+
 def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
     """Everything that takes room on a GPU, existing first."""
     kinds = gpu.types or {}
@@ -100,19 +106,20 @@ def place(
     profile: Profile,
     *,
     among: Sequence[Gpu] | None = None,
-    named: Mapping[PciAddress, str] | None = None,
+    barred: Mapping[PciAddress, str] | None = None,
 ) -> Placed | NoPlace:
     """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
 
-    `among` limits the choice to these GPUs. `named` are the functions that a document names, and which: whatever is on
-    them now, that VM takes them at its next start, or after a revert. The policy is spread: the GPU with the smallest share given away, the
-    lowest PCI address among equals; on it the first free parent.
+    `among` limits the choice to these GPUs. `barred` are the functions that are not to be used whatever is on them now, and
+    why, in words. The policy is spread: the GPU with the smallest share given away, the lowest PCI address among equals; on
+    it the first free parent after the one that the newest entry of that GPU has, so that one virtual function which takes
+    a vGPU and then fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
     """
     gpus = sorted(snapshot.gpus if among is None else among, key=lambda gpu: gpu.pci)
     candidates: list[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]] = []
     reasons: list[tuple[PciAddress, str, str]] = []
     for gpu in gpus:
-        verdict = _candidate(snapshot, gpu, profile, named)
+        verdict = _candidate(snapshot, gpu, profile, barred)
         if isinstance(verdict, str):
             reasons.append((gpu.pci, gpu.board or gpu.name or "?", verdict))
         else:
@@ -121,7 +128,7 @@ def place(
     if not candidates:
         return NoPlace(
             reasons=tuple(reasons),
-            fits=_alternatives(snapshot, gpus, profile, named),
+            fits=_alternatives(snapshot, gpus, profile, barred),
             unknown_profile=not any(find_type(gpu, profile) for gpu in snapshot.gpus)
             and all(gpu.types is not None for gpu in snapshot.gpus),
         )
@@ -159,9 +166,9 @@ def may_create(
     gpu: Gpu,
     parent: Parent,
     kind: VgpuType,
-    named: Mapping[PciAddress, str] | None = None,
+    barred: Mapping[PciAddress, str] | None = None,
 ) -> str | None:
-    """Why this very parent cannot take the type now; None when it can. `named` as place has it."""
+    """Why this very parent cannot take the type now, Taken where that is of no other one; None when it can."""
     problem = unfit(snapshot, gpu)
     if problem:
         return problem
@@ -176,9 +183,9 @@ def may_create(
     if parent.vf_index is not None:
         taken = next((occupant for occupant in there if occupant.parent == parent.pci), None)
         if taken is not None:
-            return f"{parent.pci} is taken ({taken.type_name}, {taken.owner})"
-        if named and parent.pci in named:
-            return f"{parent.pci} is taken (in {named[parent.pci]})"
+            return Taken(f"{parent.pci} is taken ({taken.type_name}, {taken.owner})")
+        if barred and parent.pci in barred:
+            return Taken(f"{parent.pci} is taken ({barred[parent.pci]})")
     if parent.creatable is None:
         return f"what {parent.pci} would take could not be read"
     reserved = sum(1 for occupant in there if not occupant.there) if parent.vf_index is None else 0
@@ -219,7 +226,7 @@ def unfit(snapshot: HostSnapshot, gpu: Gpu) -> str | None:
 
 
 def _candidate(
-    snapshot: HostSnapshot, gpu: Gpu, profile: Profile, named: Mapping[PciAddress, str] | None
+    snapshot: HostSnapshot, gpu: Gpu, profile: Profile, barred: Mapping[PciAddress, str] | None
 ) -> tuple[Parent, VgpuType] | str:
     problem = unfit(snapshot, gpu)
     if problem:
@@ -230,15 +237,25 @@ def _candidate(
     if not gpu.parents:
         return "has no virtual function"
     # A VF that is taken is no reason while another one is free: then that one's refusal is.
-    reserved = [f"; {parent.pci} in {named[parent.pci]}" for parent in gpu.parents if named and parent.pci in named]
+    barred = {**dict.fromkeys(lost.lost_parents(snapshot, gpu), "lost by the driver"), **(barred or {})}
+    reserved = [f"; {parent.pci} {barred[parent.pci]}" for parent in gpu.parents if parent.pci in barred]
     verdict = f"every virtual function is taken ({len(gpu.parents)}{''.join(reserved[:1])})"
-    for parent in gpu.parents:
-        refusal = may_create(snapshot, gpu, parent, kind, named)
+    for parent in _in_turn(snapshot, gpu):
+        refusal = may_create(snapshot, gpu, parent, kind, barred)
         if refusal is None:
             return parent, kind
-        if " is taken " not in refusal:
+        if not isinstance(refusal, Taken):
             verdict = refusal
     return verdict
+
+
+def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
+    """The GPU's parents from the one after the newest entry's. The ledger has its entries in the order they were made in."""
+    places = [entry.vf_index for entry in snapshot.ledger or () if entry.gpu_uuid == gpu.uuid]
+    last = next((index for index in reversed(places) if index is not None), -1)
+    after = [at for at, parent in enumerate(gpu.parents) if parent.vf_index is not None and parent.vf_index > last]
+    start = after[0] if after else 0
+    return (*gpu.parents[start:], *gpu.parents[:start])
 
 
 def _size_conflict(there: Sequence[Occupant], kind: VgpuType) -> str | None:
@@ -283,12 +300,12 @@ class Fit:
     left: int | None
 
 
-def fits(snapshot: HostSnapshot, gpu: Gpu, named: Mapping[PciAddress, str] | None = None) -> tuple[Fit, ...]:
-    """Every type that would be placed on a GPU now. `named` as place has it."""
+def fits(snapshot: HostSnapshot, gpu: Gpu, barred: Mapping[PciAddress, str] | None = None) -> tuple[Fit, ...]:
+    """Every type that would be placed on a GPU now. `barred` as place has it."""
     found: list[Fit] = []
     there = len(occupants(snapshot, gpu))
     for kind in (gpu.types or {}).values():
-        open_parents = [parent for parent in gpu.parents if may_create(snapshot, gpu, parent, kind, named) is None]
+        open_parents = [parent for parent in gpu.parents if may_create(snapshot, gpu, parent, kind, barred) is None]
         if open_parents:
             offered = sum((parent.creatable or {}).get(kind.id, 0) for parent in open_parents)
             left = offered if kind.max is None else min(offered, kind.max - there)
@@ -297,13 +314,13 @@ def fits(snapshot: HostSnapshot, gpu: Gpu, named: Mapping[PciAddress, str] | Non
 
 
 def _alternatives(
-    snapshot: HostSnapshot, gpus: Sequence[Gpu], profile: Profile, named: Mapping[PciAddress, str] | None
+    snapshot: HostSnapshot, gpus: Sequence[Gpu], profile: Profile, barred: Mapping[PciAddress, str] | None
 ) -> tuple[str, ...]:
     """Per GPU the type that fits now and is nearest to what was asked: the same series, the next size up."""
     found: list[str] = []
     wanted = profiles.parse_type_name(f"{profile.board or 'any'}-{profile.short}")
     for gpu in gpus:
-        rows = [fit for fit in fits(snapshot, gpu, named) if fit.type.parsed is not None]
+        rows = [fit for fit in fits(snapshot, gpu, barred) if fit.type.parsed is not None]
         rows.sort(key=lambda fit: _distance(fit.type, wanted))
         if rows:
             left = "" if rows[0].left is None else f" ({rows[0].left} left)"

@@ -22,17 +22,27 @@ _DMESG = "dmesg on {host} has the driver's own words (grep NVRM or nvidia-vgpu)"
 _OTHER_SIZE = "the GPU holds another framebuffer size: in equal-size mode it takes only that one until it is empty"
 _RACE = "somebody else took the place between the look and the write"
 _FAULT = "the driver could not do it (nvidia-vgpu-mgr not running, firmware, or no memory left)"
+_FULL = "the GPU is full: as many vGPUs exist on it as the type's maximum, whether their VMs run or not"
+_TAKEN = "the virtual function holds a vGPU already"
+_LOST = (
+    "the driver has lost this place: an earlier vGPU there was removed while somebody had it (`vgpumgr list` says so)"
+)
+_NO_TYPE = "the driver has no such type here (another release, or a type of MIG mode)"
+_PLUGIN = (
+    "the vGPU plugin (nvidia-vgpu-mgr) of the VM that stopped has not ended: nothing is lost, a moment later it works"
+)
 _VF_GONE = "the virtual function is gone: SR-IOV was switched off or the driver was reloaded"
 _HELD = "a VM or another process holds it"
 
 _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("create", "EIO"): (_FAULT, _OTHER_SIZE, "the GPU is in MIG mode and no GPU instance fits"),
-    ("create", "EINVAL"): ("the driver does not take this type here (likely its mode or size)", "the UUID was refused"),
+    # Whatever the resource manager refuses a create for is EIO (525.85.07, nvidia-vgpu-vfio.c; run on 5.15 and 5.19).
+    ("create", "EIO"): (_OTHER_SIZE, _FULL, _TAKEN, _LOST, _NO_TYPE, _FAULT),
+    ("create", "EINVAL"): ("the kernel did not read the UUID that was written",),
     ("create", "EEXIST"): ("an mdev of this UUID exists somewhere on the host: mdevctl, or another tool, made it",),
     ("create", "EUSERS"): ("no instance of this type is left on this parent", _RACE),
     ("create", "ENOSPC"): ("no instance of this type is left on this GPU", _RACE),
     ("create", "EBUSY"): ("the GPU is busy: a reset, or a change of its mode", _RACE),
-    ("create", "EPERM"): ("the virtual function holds a vGPU already", _RACE),
+    ("create", "EPERM"): (_TAKEN, _RACE),
     ("create", "ENOENT"): (_VF_GONE, "the driver no longer offers this type"),
     ("create", "ENODEV"): (_VF_GONE,),
     ("create", "ENOMEM"): ("the host has no memory left for it",),
@@ -40,10 +50,11 @@ _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
     ("remove", "EAGAIN"): ("it is being removed by somebody else right now",),
     ("remove", "ENOENT"): ("somebody else removed it in between",),
     ("remove", "ENODEV"): ("somebody else removed it in between",),
-    ("current_vgpu_type", "EIO"): (_OTHER_SIZE, "no GPU instance fits (MIG)", _FAULT),
-    ("current_vgpu_type", "EPERM"): (_HELD, "the virtual function has a type already", _RACE),
-    ("current_vgpu_type", "EBUSY"): (_HELD,),
-    ("current_vgpu_type", "EINVAL"): ("the driver does not know this type id here",),
+    ("current_vgpu_type", "EIO"): (_OTHER_SIZE, _FULL, _LOST, _NO_TYPE, _FAULT),
+    # Also for 0 where there is nothing: "No vGPU exists on current device".
+    ("current_vgpu_type", "EPERM"): (_HELD, _TAKEN, "it holds none any more: somebody else took it away"),
+    ("current_vgpu_type", "EBUSY"): (_PLUGIN, _HELD),
+    ("current_vgpu_type", "EINVAL"): ("the driver did not read the number that was written (it takes decimal digits)",),
     ("current_vgpu_type", "ENOENT"): (_VF_GONE,),
     ("current_vgpu_type", "ENODEV"): (_VF_GONE,),
     ("current_vgpu_type", "ENXIO"): (_VF_GONE,),
@@ -75,7 +86,7 @@ _NVML: dict[int, tuple[str, ...]] = {
     0: ("the driver took it and did nothing: another policy is forced on this GPU (mixed-size mode, a registry key)",),
     2: ("this driver does not know such a setting for this engine",),
     3: (
-        "a vGPU still exists on this GPU, in use or not",
+        "a vGPU runs on this GPU, or (which releases do so is not known) one is idle there",
         "MIG is on: its vGPUs are not time-sliced",
         "the GPU is not in host vGPU mode, or has no such scheduler (Maxwell)",
     ),

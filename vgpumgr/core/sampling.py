@@ -75,6 +75,7 @@ class GpuReading:
     """One GPU. `sm` and `memory` in percent; `policy` is how graphics is shared.
 
     `told`: whether NVML said what runs; `listed`: whether the ledger could be read. Where not, `vgpus` may lack some.
+    `made`: how many vGPUs sysfs shows on it, idle ones of whomever included; None where that could not be read.
     """
 
     pci: PciAddress
@@ -88,6 +89,7 @@ class GpuReading:
     vgpus: tuple[VgpuReading, ...]
     told: bool = True
     listed: bool = True
+    made: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

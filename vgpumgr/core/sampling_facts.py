@@ -102,6 +102,7 @@ def _gpu(row: Mapping[str, Json], ledger: Sequence[LedgerEntry] | None) -> GpuRe
         ),
         told=row["vgpus"] is not None,
         listed=ledger is not None,
+        made=shape.maybe_number(row["made"]),
     )
 
 

@@ -146,7 +146,9 @@ def grant(wish: SchedulerWish, facts: SchedulerState) -> Granted:
     if wish.time_slice_ns is not None:
         return _grant_slice(wish.policy, wish.time_slice_ns, facts)
     adapts = wish.frequency_hz is not None or wish.averaging_factor is not None
-    if adapts and not caps.arr:
+    # nvml.h calls it "Flag to check Adaptive Round Robin mode enabled/disabled": where round robin is off, its 0 says nothing.
+    is_off = any(engine.arr is False for engine in facts.engines)
+    if adapts and not caps.arr and not is_off:
         raise BadSchedulerValue(
             "this GPU's driver knows no frequency and no averaging factor: its time slice does not adapt",
             hint="--time-slice",
@@ -241,7 +243,7 @@ def _out_of_slices(slice_ns: int, low: int, high: int, more: str) -> BadSchedule
     )
 
 
-# RmPVMRL: 0 scheduler on; 1 round robin off; 3 weights off; 7:4 policy (0 equal, 1 fixed); 21:12 frequency in Hz, where
+# RmPVMRL: 0 scheduler on; 1 round robin off, before R595 (its nvrm_registry.h no longer has that bit); 3 weights off; 7:4 policy (0 equal, 1 fixed); 21:12 frequency in Hz, where
 # round robin is on; 23:16 slice in ms, where it is off; 31:24 averaging factor.
 _ON, _ARR_OFF, _POLICY, _OTHER = 0x1, 0x2, 0xF0, 0xF0C
 _POLICY_BITS = {EQUAL_SHARE: 0x00, FIXED_SHARE: 0x10}
@@ -257,14 +259,19 @@ def rm_pvmrl(setting: Setting) -> int:
     return value | (setting.frequency_hz or 0) << 12
 
 
-def read_rm_pvmrl(value: int) -> Setting | None:
-    """The setting that a registry value means; None where it has bits that we never set and do not understand."""
+def read_rm_pvmrl(value: int, *, api: int = 1) -> Setting | None:
+    """The setting that a registry value means; None where it has bits that this driver does not know, or we do not.
+
+    `api` as SchedulerState has it: 2 is a driver from R595.
+    """
     if not value & _ON:
         return Setting(policy=BEST_EFFORT)
     policy = next((name for name, bits in _POLICY_BITS.items() if bits == value & _POLICY), None)
     if policy is None or value & _OTHER or value >> 32:
         return None
     factor = value >> 24 & 0xFF or None
+    if value & _ARR_OFF and api > 1:
+        return None
     if value & _ARR_OFF:
         slice_ms = value >> 16 & 0xFF
         return Setting(

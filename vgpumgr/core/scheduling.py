@@ -94,16 +94,20 @@ class GpuPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persistent:
-    """The persistent layer of one GPU: what the files say, what the module was loaded with; `state` None: cannot tell."""
+    """The persistent layer of one GPU: what the files say, what the module was loaded with; `state` None: cannot tell.
+
+    `api`: as the GPU's scheduler has it, for what the value's bits mean.
+    """
 
     found: modprobe.Found | None
     state: str | None
+    api: int = 1
 
     @property
     def setting(self) -> Setting | None:
         """What the files mean; None where their value is not understood."""
         value = modprobe.number(self.found)
-        return None if value is None else scheduler.read_rm_pvmrl(value)
+        return None if value is None else scheduler.read_rm_pvmrl(value, api=self.api)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,12 +196,16 @@ def persistent(facts: HostSnapshot, gpu: Gpu) -> Persistent:
         return Persistent(found=None, state=None)
     found = modprobe.read(facts.modprobe, gpu.pci)
     if facts.module is None:
-        return Persistent(found=found, state=None)
+        return Persistent(found=found, state=None, api=_api(gpu))
     loaded = modprobe.read_loaded(facts.module, gpu.pci)
     if found is None and loaded is None:
         return Persistent(found=None, state=NONE)
     same = modprobe.number(found) == modprobe.number(loaded)
-    return Persistent(found=found, state=LOADED if same else PENDING_REBOOT)
+    return Persistent(found=found, state=LOADED if same else PENDING_REBOOT, api=_api(gpu))
+
+
+def _api(gpu: Gpu) -> int:
+    return gpu.scheduler.api if gpu.scheduler else 1
 
 
 def fact_name(facts: HostSnapshot, gpu: Gpu) -> str:
@@ -274,7 +282,7 @@ def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> str:
     if facts.module is None:
         return "cannot tell"
     value = modprobe.number(modprobe.read_loaded(facts.module, gpu.pci))
-    began = scheduler.read_rm_pvmrl(value) if value is not None else None
+    began = scheduler.read_rm_pvmrl(value, api=_api(gpu)) if value is not None else None
     if began is None:
         return "cannot tell"
     if began.policy != now:
@@ -301,8 +309,8 @@ def _before(facts: HostSnapshot, gpu: Gpu, state: SchedulerState) -> Setting:
     loaded = modprobe.read_loaded(facts.module, gpu.pci) if facts.module else None
     for found in (modprobe.read(facts.modprobe or (), gpu.pci), loaded):
         value = modprobe.number(found)
-        known = scheduler.read_rm_pvmrl(value) if value is not None else None
-        if known is not None and known.policy == policy and (state.api == 1 or known.arr is not False):
+        known = scheduler.read_rm_pvmrl(value, api=state.api) if value is not None else None
+        if known is not None and known.policy == policy:
             return known
     return scheduler.Setting(policy=policy)
 

@@ -64,12 +64,16 @@ class Vgpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
-    """The PF (vf_index None, many vGPUs) or a VF (one at most). `creatable`: type id → how many; None = unknown."""
+    """The PF (vf_index None, many vGPUs) or a VF (one at most). `creatable`: type id → how many; None = unknown.
+
+    `vfio_dev` False: libvirt would refuse to start a VM with this VF. None: it is not known, or mdevs are what is made.
+    """
 
     pci: PciAddress
     vf_index: int | None
     creatable: Mapping[int, int] | None
     vgpus: tuple[Vgpu, ...]
+    vfio_dev: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

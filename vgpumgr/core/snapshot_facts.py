@@ -160,6 +160,7 @@ def _parent(row: Mapping[str, Json]) -> Parent:
     return Parent(
         pci=pci,
         vf_index=vf_index,
+        vfio_dev=None if row["vfio_dev"] is None else shape.boolean(row["vfio_dev"]),
         creatable=None
         if creatable is None
         else {

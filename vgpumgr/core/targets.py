@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """`by`, `at`, `site` and `declared` go into the claim. `gpus` None means any GPU of the host."""
+    """`by`, `at`, `site` and `declared` go into the claim. `gpus` None means any GPU of the host.
+
+    `even_if_it_will_not_start`: also where no VM of this host can start with what is made.
+    """
 
     vm: VmUuid
     slot: Slot
@@ -37,6 +40,7 @@ class AttachRequest:
     gpus: tuple[str, ...] | None = None
     site: str | None = None
     declared: str | None = None
+    even_if_it_will_not_start: bool = False
 
 
 def serves(claim: Claim, request: AttachRequest) -> bool:
@@ -239,7 +243,7 @@ def _pending_place(
         gpu is None
         or parent is None
         or kind is None
-        or placement.may_create(view.snapshot, gpu, parent, kind, named_functions(view, but=(domain.uuid, claim.slot)))
+        or placement.may_create(view.snapshot, gpu, parent, kind, barred_functions(view, but=(domain.uuid, claim.slot)))
     ):
         return None
     if claim.binding.uuid is not None and _uuid_exists(view, claim.binding.uuid):
@@ -265,25 +269,26 @@ def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.
     among = None
     if request.gpus is not None:
         among = [gpu for gpu in view.snapshot.gpus if gpu.uuid in request.gpus]
-    named = named_functions(view, but=(domain.uuid, request.slot))
-    verdict = placement.place(view.snapshot, profile, among=among, named=named)
+    barred = barred_functions(view, but=(domain.uuid, request.slot))
+    verdict = placement.place(view.snapshot, profile, among=among, barred=barred)
     if isinstance(verdict, placement.Placed):
         return verdict
     raise no_capacity(view, domain, profile, verdict)
 
 
-def named_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> dict[PciAddress, str]:
-    """The PCI functions that documents name, and which do: definitions, what runs, saved images and snapshots.
+def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> dict[PciAddress, str]:
+    """The PCI functions that nothing new is made on, and why.
 
+    Those that the inventory leaves out; and those that documents name: definitions, what runs, saved images and snapshots.
     One VM's slot is left aside, and so are that VM's own snapshots: a revert gives it back what it had.
     """
-    found: dict[PciAddress, str] = {}
+    found = dict.fromkeys(sorted(view.excluded_vfs), "in the inventory's exclude_vfs")
     for namer in sharing.all_namers(view):
         if namer.device.pci is None:
             continue
         if but is not None and namer.vm == but[0] and (namer.snapshot is not None or namer.device.slot == but[1]):
             continue
-        found.setdefault(namer.device.pci, namer.text)
+        found.setdefault(namer.device.pci, f"in {namer.text}")
     return found
 
 

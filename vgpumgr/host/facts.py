@@ -190,11 +190,17 @@ def _gpu_fact(
 ) -> GpuFact:
     card, what = seen.card, seen.what
     nvml = report.gpus.get(card.pci, NvmlGpu())
-    uuid = seen.information.uuid or nvml.uuid
-    name = seen.information.model or nvml.name
-    for key, value in (("uuid", uuid), ("name", name)):
-        if value is None:
-            unknown.add("{}.{}".format(what, key), "/proc/driver/nvidia/gpus/{} does not tell it".format(card.pci))
+    information = seen.information
+    if information.uuid is None and nvml.uuid is not None:
+        # The driver has it in /proc once the GPU was opened after it was bound, as just now (nv-procfs.c, nv_uuid_cache).
+        information = _information(root, card)
+    uuid, name = information.uuid, information.model or nvml.name
+    why = "/proc/driver/nvidia/gpus/{} does not tell it".format(card.pci)
+    if uuid is None:
+        # NVML's alone would not do: each step reads it there once more before it writes.
+        unknown.add(what + ".uuid", why + ("" if nvml.uuid is None else ", though NVML does: {}".format(nvml.uuid)))
+    if name is None:
+        unknown.add(what + ".name", why)
     failure = report.failure
     if failure is None and card.pci not in report.gpus:
         failure = "NVML is not asked while SR-IOV is off: its open handle would keep sriov-manage from the GPU"

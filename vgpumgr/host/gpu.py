@@ -1,6 +1,7 @@
 """One GPU as a fact: its framework, its types, and each function that vGPUs are made on."""
 
 import os
+from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from . import mdev, vendor
@@ -130,8 +131,38 @@ def read_mdev_offer(
             if known is None:
                 unknown.add(row + ".type_name", "its parent lists no such type")
             vgpus.append(mdev.read_vgpu(root, each, known["name"] if known else None, unknown, row))
-        parents.append({"pci": pci, "vf_index": index, "driver": driver, "creatable": creatable, "vgpus": vgpus})
+        parents.append(_parent(pci, index, driver=driver, creatable=creatable, vgpus=vgpus))
     return Offer(framework=framework, types=catalogue.types, parents=parents)
+
+
+def count_vgpus(root: Root, card: Card, framework: Optional[str], mdevs: Sequence[Mdev]) -> int:
+    """How many vGPUs are on the GPU, whoever made them. Raises OSError, ValueError where one of its functions cannot be read."""
+    if framework != VENDOR_VFIO:
+        functions = {card.pci, *card.vfs.values()}
+        return sum(1 for each in mdevs if each.parent in functions)
+    count = 0
+    for pci in card.vfs.values():
+        with directory(root.path("{}/{}".format(DEVICES, pci))) as function, suppress(FileNotFoundError):
+            count += vendor.read_current(function) != 0
+    return count
+
+
+def _parent(
+    pci: str,
+    index: Optional[int],
+    *,
+    driver: Optional[str] = None,
+    creatable: Optional[List[CreatableFact]] = None,
+    vgpus: Sequence[VgpuFact] = (),
+) -> ParentFact:
+    return {
+        "pci": pci,
+        "vf_index": index,
+        "driver": driver,
+        "vfio_dev": None,
+        "creatable": creatable,
+        "vgpus": list(vgpus),
+    }
 
 
 def _driver(function: int) -> Optional[str]:
@@ -147,11 +178,12 @@ def read_vendor_offer(root: Root, card: Card, unknown: Unknowns, what: str) -> O
     parents: List[ParentFact] = []
     for index, pci in card.vfs.items():
         here = "{}.parents[{}]".format(what, len(parents))
-        parent: ParentFact = {"pci": pci, "vf_index": index, "driver": None, "creatable": None, "vgpus": []}
+        parent = _parent(pci, index)
         parents.append(parent)
         try:
             with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
                 parent["driver"] = _driver(function)
+                parent["vfio_dev"] = optional_names("vfio-dev", function) is not None
                 _read_vendor_function(function, parent, types, unknown, here)
         except OSError as error:
             unknown.failed(here, error)

@@ -97,11 +97,16 @@ class VgpuFact(TypedDict):
 
 
 class ParentFact(TypedDict):
-    """A PCI function that vGPUs are made on: the PF (mdev-pf, vf_index null, many vGPUs) or a VF (at most one)."""
+    """A PCI function that vGPUs are made on: the PF (mdev-pf, vf_index null, many vGPUs) or a VF (at most one).
+
+    `vfio_dev`: whether the VF of a vendor-vfio GPU has its vfio-dev directory, by which libvirt knows that it may leave it
+    bound to nvidia (libvirt 9.7, virpci.c; Linux 6.1 and newer have it). Null: not read, or mdevs are what is made.
+    """
 
     pci: str
     vf_index: Optional[int]
     driver: Optional[str]
+    vfio_dev: Optional[bool]
     creatable: Optional[List[CreatableFact]]
     vgpus: List[VgpuFact]
 
@@ -296,8 +301,8 @@ class VgpuSampleFact(TypedDict):
 class GpuSampleFact(TypedDict):
     """A physical function. `sm` and `memory`: percent of time in the driver's last period (nvmlDeviceGetUtilizationRates).
 
-    `policy`: how the graphics engine is shared. `types`: those of its running vGPUs and of the ledger's entries. `vgpus`
-    null: it cannot be told what runs.
+    `policy`: how the graphics engine is shared. `types`: those of its running vGPUs and of the ledger's entries. `made`:
+    how many vGPUs sysfs shows on it, whether they run or not. `vgpus` null: it cannot be told what runs.
     """
 
     pci: str
@@ -309,6 +314,7 @@ class GpuSampleFact(TypedDict):
     memory: Optional[int]
     policy: Optional[str]
     types: List[TypeFact]
+    made: Optional[int]
     vgpus: Optional[List[VgpuSampleFact]]
 
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 from ctypes import byref, c_uint, c_ulonglong
 from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import ledger, pci
+from . import ledger, mdev, pci
 from .facts import boot_id, read_driver_version
 from .files import Root, Unknowns, directory
-from .gpu import find_framework, has_vfs_off
+from .gpu import count_vgpus, find_framework, has_vfs_off
 from .protocol import PROTOCOL, GpuSampleFact, HandleFact, LedgerEntry, SampleReport, TypeFact, VgpuSampleFact
 from .refusal import Refusal
 from .running import mdev_uuid, running_vgpus
@@ -98,6 +98,11 @@ class _Gpu:
         self._framework = find_framework(root, card).name
         self._is_left_alone = has_vfs_off(root, card)
         self._entries = entries
+        self._made: Optional[int] = None
+        try:
+            self._made = count_vgpus(root, card, self._framework, mdev.find_mdevs(root))
+        except (OSError, ValueError) as error:
+            self._note("made", str(error))
         try:
             self._information = pci.read_information(root, card.pci)
         except OSError:
@@ -115,6 +120,7 @@ class _Gpu:
             "memory": None,
             "policy": None,
             "types": [],
+            "made": self._made,
             "vgpus": None,
         }
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab.client import common_arguments
 from vgpumgr.lab.sshd import ADDRESS
 
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 def write_inventory(layout: Layout, record: LabRecord, fleet: FleetSpec) -> None:
     """hosts.yml, and host_vars/HOST.yml for what the spec declares there."""
     hosts = {host.name: {"ansible_host": ADDRESS, "ansible_port": host.port} for host in record.hosts}
-    variables = {
+    variables: dict[str, Any] = {
         "ansible_user": "root",
         "ansible_ssh_private_key_file": str(layout.key),
         "ansible_ssh_common_args": common_arguments(layout),
     }
+    if any(gpu.framework == VENDOR_VFIO for host in fleet.hosts for gpu in host.gpus):
+        variables["vgpumgr_even_if_it_will_not_start"] = True  # this machine's libvirt may be older than 9.7
     host_vars = layout.inventory / "host_vars"
     host_vars.mkdir(parents=True)
     _write(layout.inventory / "hosts.yml", {"hypervisors": {"hosts": hosts, "vars": variables}})

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 PREFIX = "vgpumgr_"
 _COMPARE_AT_MOST = 20
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-VARIABLES = ("vgpumgr_vms", "vgpumgr_gpus", "vgpumgr_policy", "vgpumgr_fgpu_per_gpu", "vgpumgr_site")
+EVEN_IF = "vgpumgr_even_if_it_will_not_start"
+VARIABLES = ("vgpumgr_vms", "vgpumgr_gpus", "vgpumgr_policy", "vgpumgr_fgpu_per_gpu", "vgpumgr_site", EVEN_IF)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,7 @@ class _Declared:
     fgpu: dict[int, Mapping[str, int]] = field(default_factory=dict)
     policies: dict[int, str] = field(default_factory=dict)
     sites: dict[int, str] = field(default_factory=dict)
+    switches: dict[int, bool] = field(default_factory=dict)
     seen: set[tuple[str, int]] = field(default_factory=set)
 
     def read(self, name: str, member: Member) -> None:
@@ -148,6 +150,8 @@ class _Declared:
                 self.policies[key] = self._read_policy(value)
             case "vgpumgr_site":
                 self._read_site(key, value)
+            case "vgpumgr_even_if_it_will_not_start":
+                self.switches[key] = reading.read_switch(value, name, self.report) or False
             case _ if name.startswith(PREFIX):
                 like = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in VARIABLES])
                 hint = f"did you mean {PREFIX + like!r}?" if like else f"valid: {', '.join(VARIABLES)}"
@@ -207,4 +211,5 @@ def _build_host(
         where=host.where,
         site=declared.sites.get(keys.get("vgpumgr_site", 0)),
         vms_from=sources.get(keys.get("vgpumgr_vms", 0)),
+        even_if_it_will_not_start=declared.switches.get(keys.get(EVEN_IF, 0), False),
     )

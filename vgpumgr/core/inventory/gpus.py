@@ -9,13 +9,17 @@ from vgpumgr.core import scheduler
 from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.asks import read_gpu
 from vgpumgr.core.inventory.model import MODES, GpuDeclaration, SchedulerDeclaration
+from vgpumgr.core.names import parse_pci_address
+from vgpumgr.errors import BadName
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory.located import Table, Value
     from vgpumgr.core.inventory.report import Report
+    from vgpumgr.core.names import PciAddress
 
 _EXAMPLE = '{"0000:41:00.0": {mode: equal-size}}'
-_KEYS = ("mode", "scheduler")
+_KEYS = ("mode", "scheduler", "exclude_vfs")
+_VF = '"0000:41:00.4"'
 _SCHEDULER_KEYS = ("policy", "time_slice", "frequency", "averaging_factor")
 _SLICE = re.compile(r"([0-9]{1,3}) ?ms")
 _BOARD = re.compile(r"[A-Za-z0-9]+(?:[ -][A-Za-z0-9]+)*")
@@ -41,12 +45,28 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
             report.finding(settings["mode"].where, f"{what}: mode {mode} is not built yet, so nothing sets it")
         shared = settings.get("scheduler")
         declared = _read_scheduler(shared.value, f"the scheduler of {what}", report) if shared else None
+        left_out = settings.get("exclude_vfs")
+        exclude_vfs = _read_vfs(left_out.value, f"exclude_vfs of {what}", report) if left_out else ()
         if gpu is None:
             continue
         if gpu in found:
             report.problem(member.where, f"{what} is the GPU of {found[gpu].where} again", "keep one of them")
-        found[gpu] = GpuDeclaration(gpu=gpu, mode=mode, scheduler=declared, where=member.where)
+        found[gpu] = GpuDeclaration(gpu=gpu, mode=mode, scheduler=declared, where=member.where, exclude_vfs=exclude_vfs)
     return tuple(found[gpu] for gpu in sorted(found))
+
+
+def _read_vfs(value: Value, what: str, report: Report) -> tuple[PciAddress, ...]:
+    if not isinstance(value.data, tuple):
+        report.problem(value.where, f"{what} must be a list, found {reading.found(value)}", f"for example [{_VF}]")
+        return ()
+    found: set[PciAddress] = set()
+    for item in value.data:
+        text = reading.read_text(item, f"a virtual function in {what}", report, example=_VF)
+        try:
+            found.update([] if text is None else [parse_pci_address(text)])
+        except BadName as error:
+            report.problem(item.where, f"{what}: {error.message}", error.hint)
+    return tuple(sorted(found))
 
 
 def _read_scheduler(value: Value, what: str, report: Report) -> SchedulerDeclaration | None:

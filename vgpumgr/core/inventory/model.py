@@ -63,12 +63,13 @@ class SchedulerDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuDeclaration:
-    """What one GPU of a host is to be."""
+    """What one GPU of a host is to be. `exclude_vfs`: its virtual functions on which nothing is to be made."""
 
     gpu: PciAddress | GpuUuid
     mode: str | None
     scheduler: SchedulerDeclaration | None
     where: Location
+    exclude_vfs: tuple[PciAddress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,7 @@ class HostDeclaration:
 
     `site` is vgpumgr_site, None where it is not given. `vms_from`: the part of the inventory whose vgpumgr_vms decides here
     (`host_vars/kvm01`, `group_vars/gpus`, `group gpus`, `host kvm01`), None where there is none.
+    `even_if_it_will_not_start`: a vGPU is made also where the host's libvirt or kernel cannot start a VM with it.
     """
 
     name: HostName
@@ -88,6 +90,12 @@ class HostDeclaration:
     where: Location
     site: str | None = None
     vms_from: str | None = None
+    even_if_it_will_not_start: bool = False
+
+    @property
+    def excluded_vfs(self) -> frozenset[PciAddress]:
+        """The virtual functions that no new vGPU is made on."""
+        return frozenset(vf for gpu in self.gpus for vf in gpu.exclude_vfs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
