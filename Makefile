@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: install demo test test-core test-rest test-collection test-kernel kernel-images test-kills test-gpu soak lint docs bench lock clean
+.PHONY: install demo test test-core test-rest test-collection test-kernel test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -48,28 +48,20 @@ test-collection: install
 
 # The product against real kernels: host VMs of Debian 12 and 13 under QEMU, with software emulation only. Their images are made
 # of Debian packages and kept in .cache/kernel; needs root. Each release's tests run in a process of their own, beside each other.
-test-kernel: install kernel-images
-	$(VENV)/bin/pytest tests/kernel -m kernel -n 2 --dist loadscope -o timeout=900 --durations=10 $(PYTEST_ARGS)
-
-kernel-images: install
+test-kernel: install
 	$(PY) -m tests.kernel.image
+	$(VENV)/bin/pytest tests/kernel -m kernel -n 2 --dist loadscope -o timeout=900 --durations=10 $(PYTEST_ARGS)
 
 # docs/cli.md from the commands' own texts; a test fails where it is not what they say.
 docs: install
 	$(PY) tools/cli_reference.py
 
-# Every operation broken off at every moment in every way (tests/kills), and real processes killed in full doses (tests/crash):
-# some twenty minutes. How many kills there were stands at the end.
-test-kills: install
-	VGPUMGR_FULL=1 $(VENV)/bin/pytest tests/kills tests/crash tests/host/test_host_kills.py -n 2 --dist loadfile --durations=10 $(PYTEST_ARGS)
-
-# Two hosts among the worst of neighbours (tests/model/hostile.py), SOAK_MINUTES long; SOAK_SEED to see a run again, SOAK_WITH for
-# some of the neighbours only.
+# The stateful test of tests/model with other cases than `make test` has: SOAK_EXAMPLES=5000 of them, SOAK_SEED to see a run again.
 soak: install
-	@seed=$${SOAK_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; minutes=$${SOAK_MINUTES:-30}; \
-	echo "make soak SOAK_SEED=$$seed SOAK_MINUTES=$$minutes"; \
-	SOAK_SEED=$$seed SOAK_MINUTES=$$minutes $(VENV)/bin/pytest tests/model/test_soak.py -m soak -n 2 -q $(PYTEST_ARGS) \
-	|| { echo "failed: make soak SOAK_SEED=$$seed SOAK_MINUTES=$$minutes"; exit 1; }
+	@seed=$${SOAK_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; examples=$${SOAK_EXAMPLES:-5000}; \
+	echo "make soak SOAK_SEED=$$seed SOAK_EXAMPLES=$$examples"; \
+	SOAK_EXAMPLES=$$examples $(VENV)/bin/pytest tests/model -q --hypothesis-seed=$$seed $(PYTEST_ARGS) \
+	|| { echo "failed: make soak SOAK_SEED=$$seed SOAK_EXAMPLES=$$examples"; exit 1; }
 
 # Ratios against a peer in the same run; nothing here is a test.
 bench: install

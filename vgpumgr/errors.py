@@ -11,7 +11,7 @@
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
-    │   └── InUse · Stuck · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys
+    │   └── InUse · StillEnding · Stuck · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys
     ├── HostError(host)                                   4   unreached
     │   ├── Unreachable(stage) · HostKeyRefused · AuthenticationFailed · HostDeadline
     │   ├── ProgramFailed · LedgerBroken
@@ -157,6 +157,10 @@ class RefusedPlan(VgpumgrError):
 
 class InUse(RefusedPlan):
     """Something holds the vGPU, or it cannot be told that nothing does."""
+
+
+class StillEnding(InUse):
+    """What still has the vGPU ends by itself, as the QEMU of a VM that stopped and its plugin do; it had not in its time."""
 
 
 class Stuck(RefusedPlan):

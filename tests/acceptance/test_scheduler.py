@@ -103,10 +103,8 @@ def test_two_idle_vgpus_are_the_same_after_a_policy_was_set_and_a_held_one_refus
     before = truth.kept(lab, given)
     done = set_policy(lab, given, "fixed-share", "--time-slice", "2ms").document
     assert (done["schema"], done["outcomes"]) == ("vgpumgr.change/1", ["done"])
-    assert [step["verb"] for step in done["plan"]] == [
-        *("park_vgpu", "park_vgpu", "set_scheduler", "create_vgpu", "create_vgpu"),
-        "write_modprobe",
-    ]
+    assert [step["verb"] for step in done["plan"]] == ["set_scheduler", "write_modprobe"]
+    assert done["plan"][0]["around"] == [f"{vm} vgpu0" for vm in VMS[given]]
     value = "0x001f4011" if given == "kvm03" else "0x00020013"
     assert truth.kept(lab, given) == before
     assert policy_of(lab, given) == "Fixed Share"
@@ -132,7 +130,7 @@ def test_check_shows_the_plan_and_writes_nothing(lab: Lab, given: str) -> None:
     named = ("--on", given, "--gpu-id", GPU, "--policy", "fixed-share", "--frequency", "480")
     ran = vgpumgr(lab, "scheduler", "set", *named, "--check", "--diff", code=3)
     marks = [line.split()[0] for line in ran.out.splitlines() if re.match(r"  \S", line)]
-    assert marks == ["<", "<", "~", ">", ">", "~"]
+    assert marks == ["~", "?", "?", "~"]
     assert "-> fixed-share, 480 Hz (2.083 ms)" in ran.out
     assert "+options nvidia NVreg_EnableMSI=1" in ran.out
     assert everything(lab, given) == before
@@ -147,9 +145,11 @@ def test_a_driver_that_only_takes_frequencies_grants_the_nearest_one_and_it_is_s
     assert any("granted as 500 Hz" in line for line in ran.warnings)
 
 
-def test_a_foreign_vgpu_on_the_gpu_refuses_it(lab: Lab) -> None:
+def test_with_a_foreign_vgpu_on_the_gpu_the_drivers_refusal_stands_and_nothing_is_moved(lab: Lab) -> None:
     before, since = truth.kept(lab, "kvm01"), lab.revisions()["kvm01"]
-    assert set_policy(lab, "kvm01", "equal-share", gpu=OTHER, code=5).error["error"] == "ForeignDevice"
+    error = set_policy(lab, "kvm01", "equal-share", gpu=OTHER, code=1).error
+    assert error["error"] == "NvmlRefused"
+    assert "a vGPU" in error["details"][0]
     assert truth.kept(lab, "kvm01") == before
     assert lab.writes("kvm01", since=since) == []
 

@@ -145,7 +145,9 @@ def test_running_vms_of_a_capture_are_found_whatever_nvml_says_of_mdevs(
     unseen = read(host, nvml)  # what is open cannot be seen: then any vGPU of the GPU may be the one
     view = view_of(unseen)
     for vgpu in only_gpu(unseen).vgpus:
-        assert any(line.startswith("cannot tell: NVML lists a vGPU") for line in observed.holders(view, vgpu, vgpu))
+        assert any(
+            line.startswith("cannot tell: NVML lists a vGPU") for line in observed.holders(view, vgpu, vgpu).lasting
+        )
     for pid, (vm, path) in enumerate(handles_of(capture), start=41):
         command = ("qemu", "-name", f"guest={vm.vm_name}", "-uuid", vm.vm_uuid)
         host.add_process(pid, path, command=command)

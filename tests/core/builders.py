@@ -162,6 +162,7 @@ def host(*gpus: Gpu, vms: int = 3, libvirt_version: int = NEW_LIBVIRT) -> HostVi
         versions={},
         gpus=tuple(sorted(gpus or (gpu(),), key=lambda item: item.pci)),
         handles=(),
+        qemus=(),
         active=(),
         silent={},
         ledger=(),
@@ -359,7 +360,7 @@ def rebooted(view: HostView) -> HostView:
     bare = change_gpus(view, lambda item: simulate.with_creatable(_bare(item)))
     return replace(
         bare,
-        snapshot=replace(bare.snapshot, boot=NEXT_BOOT, handles=(), active=(), stuck=()),
+        snapshot=replace(bare.snapshot, boot=NEXT_BOOT, handles=(), qemus=(), active=(), stuck=()),
         domains=tuple(replace(item, active=False, live=None) for item in view.domains),
     )
 
@@ -456,7 +457,8 @@ def facts_of(facts: HostSnapshot) -> dict[str, object]:
         "hostname": str(facts.host),
         "versions": dict(facts.versions),
         "gpus": [_gpu_fact(item) for item in facts.gpus],
-        "handles": _rows(facts.handles, ("path", "pid", "command", "vm_name", "vm_uuid")),
+        "handles": _rows(facts.handles, ("path", "pid", "start", "command", "vm_name", "vm_uuid")),
+        "qemus": _rows(facts.qemus, list(snapshot.Qemu.__dataclass_fields__)),
         "active": _rows(facts.active, ("gpu", "vm_uuid", "vm_name", "uuid", "vf")),
         "silent": dict(facts.silent),
         "ledger": _rows(facts.ledger, LEDGER_KEYS),

@@ -12,7 +12,7 @@ from vgpumgr import errors
 from vgpumgr.core import changes, claims, plan, simulate
 from vgpumgr.core.domain_xml import Hostdev, Saved
 from vgpumgr.core.names import MdevUuid, PciAddress, VmUuid
-from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu, Handle, Unknown
+from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu, Handle, Qemu, Unknown
 
 if TYPE_CHECKING:
     from tests.core.builders import DetachOptions
@@ -178,7 +178,7 @@ def test_a_running_vm_without_it_lets_it_go() -> None:
 
 def holding(view: HostView, *, vm_name: str | None = "vm01") -> HostView:
     path = builders.hardware_of(view).vfio[0]
-    handle = Handle(path=path, pid=4711, command="qemu-system-x86_64", vm_name=vm_name, vm_uuid=None)
+    handle = Handle(path=path, pid=4711, start=1, command="qemu-system-x86_64", vm_name=vm_name, vm_uuid=None)
     return replace(view, snapshot=replace(view.snapshot, handles=(handle,)))
 
 
@@ -214,9 +214,35 @@ def test_a_row_of_nvmls_active_list_is_use(framework: str) -> None:
     view = builders.attached(builders.host_of(framework))
     nameless = refused(listed(view), errors.InUse)
     assert nameless.details == ("NVML lists it as active for VM ?",)
-    by_uuid = refused(listed(view, vm_uuid=builders.vm_uuid("vm01")), errors.InUse)
-    assert by_uuid.details == (f"NVML lists it as active for VM {builders.vm_uuid('vm01')}",)
+    running = builders.change_domain(view, "vm02", lambda found: replace(found, active=True, live=()))
+    by_uuid = refused(listed(running, vm_uuid=builders.vm_uuid("vm02")), errors.InUse)
+    assert by_uuid.details == (f"NVML lists it as active for VM {builders.vm_uuid('vm02')}",)
     assert refused(listed(view, vm_name="vm01"), errors.InUse).details == ("NVML lists it as active for VM vm01",)
+
+
+@EVERY_FRAMEWORK
+def test_a_row_of_a_vm_that_is_off_passes_by_itself_unless_somebody_has_it_open(framework: str) -> None:
+    """NVML keeps a vGPU in its list until its plugin has ended: the plan says so, and the host program waits for it."""
+    view = builders.attached(builders.host_of(framework))
+    ended = listed(view, vm_uuid=builders.vm_uuid("vm01"))
+    made = builders.plan_detach(ended)
+    (step,) = (step for step in made.steps if isinstance(step, changes.DestroyVgpu))
+    assert (step.listed, step.runs) == (True, False)
+    assert [(finding.kind, finding.vm) for finding in made.findings] == [("ending", "vm01")]
+    assert made.steps == builders.plan_detach(view).steps  # what a person said yes to does not change by it
+    refused(replace(ended, snapshot=replace(ended.snapshot, handles=holding(view).snapshot.handles)), errors.InUse)
+
+
+@EVERY_FRAMEWORK
+def test_a_handle_of_a_qemu_that_is_ending_passes_by_itself(framework: str) -> None:
+    view = holding(builders.attached(builders.host_of(framework)))
+    (handle,) = view.snapshot.handles or ()
+    qemu = Qemu(
+        pid=handle.pid, start=1, state="D", command="qemu", ending=True, vm_name="vm01", vm_uuid=None, machine=None
+    )
+    refused(view, errors.InUse)
+    ending = replace(view, snapshot=replace(view.snapshot, qemus=(qemu,)))
+    assert [finding.kind for finding in builders.plan_detach(ending).findings] == ["ending"]
 
 
 @EVERY_FRAMEWORK
@@ -237,7 +263,7 @@ def test_an_active_row_whose_vm_has_another_vgpu_of_that_gpu_open_is_that_one() 
     view = builders.attached(builders.attached(builders.host_of(VENDOR_VFIO, gpus=1)), "vm02")
     uuid = builders.vm_uuid("vm02")
     path = builders.hardware_of(view, "vm02").vfio[0]
-    handle = Handle(path=path, pid=1, command="qemu", vm_name="vm02", vm_uuid=uuid)
+    handle = Handle(path=path, pid=1, start=1, command="qemu", vm_name="vm02", vm_uuid=uuid)
     view = listed(view, uuid=None, vf=None, vm_uuid=uuid)
     view = replace(view, snapshot=replace(view.snapshot, handles=(handle,)))
     assert builders.plan_detach(view).changed

@@ -93,7 +93,7 @@ def test_what_any_evidence_shows_as_held_is_in_use(framework: str, evidence: str
     if evidence == "live":
         view = builders.running(view)
     elif evidence == "handle":
-        handle = Handle(path=vgpu.vfio[0], pid=7, command="qemu", vm_name="vm01", vm_uuid=None)
+        handle = Handle(path=vgpu.vfio[0], pid=7, start=1, command="qemu", vm_name="vm01", vm_uuid=None)
         view = replace(view, snapshot=replace(facts, handles=(handle,)))
     else:
         vf = None if vgpu.uuid else vgpu.parent
@@ -104,7 +104,7 @@ def test_what_any_evidence_shows_as_held_is_in_use(framework: str, evidence: str
 
 def test_a_holder_without_vm_name_is_its_command_and_pid() -> None:
     view = builders.attached(builders.host())
-    handle = Handle(path=builders.hardware_of(view).vfio[0], pid=7, command="fio", vm_name=None, vm_uuid=None)
+    handle = Handle(path=builders.hardware_of(view).vfio[0], pid=7, start=1, command="fio", vm_name=None, vm_uuid=None)
     assert row(replace(view, snapshot=replace(view.snapshot, handles=(handle,)))).holder == "fio (7)"
 
 

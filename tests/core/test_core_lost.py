@@ -45,7 +45,7 @@ def test_a_vf_that_offers_nothing_while_its_siblings_do_is_lost(framework: str, 
     assert (place.gpu, place.parent, place.instances) == (gpu.pci, vf, 1)
     assert lost.lost_parents(view.snapshot, gpu) == {vf}
     (found,) = (item for item in findings.of_host(view) if item.kind == "lost-by-driver")
-    for word in (gpu.pci, vf, "start no vGPU VM on kvm01 before its nvidia driver is loaded again or it is rebooted"):
+    for word in (gpu.pci, vf, "reboot kvm01, or load its nvidia driver again, before any vGPU VM is started there"):
         assert word in found.text
 
 

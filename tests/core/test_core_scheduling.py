@@ -14,7 +14,7 @@ from tests.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core import changes, claims, modprobe, observed, scheduler, scheduling, scheduling_rows, simulate
 from vgpumgr.core.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, SchedulerWish
-from vgpumgr.core.snapshot import MDEV_VF, VENDOR_VFIO, Active, Handle
+from vgpumgr.core.snapshot import MDEV_VF, VENDOR_VFIO, Active, Handle, Qemu
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,19 +68,38 @@ def refused(view: HostView, kind: type[errors.VgpumgrError], wish: SchedulerWish
 def held(view: HostView, vm: str = "vm01") -> HostView:
     """Somebody has the VM's vGPU open."""
     path = builders.hardware_of(view, vm).vfio[0]
-    handle = Handle(path=path, pid=7, command="qemu", vm_name=vm, vm_uuid=builders.vm_uuid(vm))
+    handle = Handle(path=path, pid=7, start=1, command="qemu", vm_name=vm, vm_uuid=builders.vm_uuid(vm))
     return replace(view, snapshot=replace(view.snapshot, handles=(handle,)))
 
 
 # What is done
 
 
-def test_idle_vgpus_go_out_and_come_back_around_the_change() -> None:
-    made = plan(busy())
-    assert verbs(made) == [
+def refused_for_idle(made: scheduling.GpuPlan, code: int = 19) -> list[changes.Step]:
+    """The steps that are done where the driver refuses because of idle vGPUs."""
+    return [other for step in made.steps for other in changes.instead(step, code) or (step,)]
+
+
+def test_the_driver_is_asked_first_and_idle_vgpus_stay_where_they_are() -> None:
+    assert verbs(plan(busy())) == ["set_scheduler", "write_modprobe"]
+
+
+@pytest.mark.parametrize("code", [3, 19])
+def test_where_the_driver_refuses_because_of_them_idle_vgpus_go_out_and_come_back_around_the_change(code: int) -> None:
+    view = busy()
+    made = plan(view)
+    steps = refused_for_idle(made, code)
+    assert [step.verb for step in steps] == [
         *("park_vgpu", "park_vgpu", "set_scheduler", "create_vgpu", "create_vgpu"),
         "write_modprobe",
     ]
+    assert simulate.apply(view, steps) == simulate.apply(view, made.steps)
+    assert changes.instead(steps[2], code) == ()  # what is refused once more is
+
+
+@pytest.mark.parametrize("code", [0, 2, 4, 15, 999])
+def test_any_other_refusal_moves_nothing(code: int) -> None:
+    assert refused_for_idle(plan(busy()), code) == list(plan(busy()).steps)
 
 
 def test_an_empty_gpu_needs_no_parking() -> None:
@@ -203,6 +222,7 @@ def test_a_vgpu_whose_making_again_was_cut_short_is_entered_and_moved_with_the_o
     made = plan(view)
     assert verbs(made)[:2] == ["create_vgpu", "create_vgpu"]
     assert all(isinstance(step, changes.CreateVgpu) and step.expect == changes.SAME for step in made.steps[:2])
+    assert simulate.apply(view, refused_for_idle(made)) == simulate.apply(view, made.steps)
     assert not plan(simulate.apply(view, made.steps)).changed
 
 
@@ -236,10 +256,30 @@ def test_what_a_detach_is_taking_away_is_not_made_again() -> None:
 # Guards
 
 
-def test_a_foreign_vgpu_is_never_moved() -> None:
-    error = refused(builders.with_foreign(busy(), parent_at=5), errors.ForeignDevice)
-    assert error.exit_code == 5
-    assert "0000:41:01.1" in error.details[0]
+def test_a_foreign_vgpu_is_never_moved_and_with_it_none_is() -> None:
+    """The driver may take the policy all the same; where it does not, nothing is done in its place."""
+    made = plan(builders.with_foreign(busy(), parent_at=5))
+    assert refused_for_idle(made) == list(made.steps)
+
+
+def test_a_foreign_vgpu_in_use_keeps_the_scheduler_as_it_is() -> None:
+    view = builders.with_foreign(busy(), parent_at=5)
+    (vgpu,) = (vgpu for _, vgpu in builders.foreign_of(view))
+    handle = Handle(path=vgpu.vfio[0], pid=7, start=1, command="qemu", vm_name="vm77", vm_uuid=None)
+    used = replace(view, snapshot=replace(view.snapshot, handles=(handle,)))
+    error = refused(used, errors.InUse)
+    assert "vm77" in error.message
+    assert "0000:41:01.1, which is not ours" in error.details[0]
+
+
+def test_a_vm_that_is_ending_is_waited_for_and_named() -> None:
+    view = busy(vms=1)
+    qemu = Qemu(
+        pid=41, start=1, state="D", command="qemu", ending=True, vm_name="vm01", vm_uuid=None, machine="qemu-1-vm01"
+    )
+    ending = replace(view, snapshot=replace(held(view).snapshot, qemus=(replace(qemu, pid=7), qemu)))
+    (finding,) = (one for one in plan(ending).findings if one.kind == "ending")
+    assert (finding.vm, "pid 41" in finding.text, "(pid 7)" in finding.text) == ("vm01", True, True)
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])

@@ -108,8 +108,18 @@ def test_a_snapshot_of_another_shape_is_not_the_protocols() -> None:
         {**good, "gpus": {}},
         {**good, "gpus": ["A40"]},
         {**good, "ledger": [{}]},
-        {**good, "handles": [{"path": "/dev/vfio/1", "pid": "1", "command": "", "vm_name": None, "vm_uuid": None}]},
-        {**good, "handles": [{"path": "/dev/vfio/1", "pid": True, "command": "", "vm_name": None, "vm_uuid": None}]},
+        {
+            **good,
+            "handles": [
+                {"path": "/dev/vfio/1", "pid": "1", "start": 1, "command": "", "vm_name": None, "vm_uuid": None}
+            ],
+        },
+        {
+            **good,
+            "handles": [
+                {"path": "/dev/vfio/1", "pid": True, "start": 1, "command": "", "vm_name": None, "vm_uuid": None}
+            ],
+        },
     ]
     for facts in wrong:
         with pytest.raises(ValueError, match="the snapshot of kvm01 is not as the protocol says"):
@@ -118,7 +128,7 @@ def test_a_snapshot_of_another_shape_is_not_the_protocols() -> None:
 
 def test_what_is_unknown_stays_unknown() -> None:
     facts = builders.facts_of(builders.host().snapshot)
-    facts |= {"handles": None, "active": None, "ledger": None, "machine": None}
+    facts |= {"handles": None, "qemus": None, "active": None, "ledger": None, "machine": None}
     facts["unknown"] = [{"what": "handles", "why": "EACCES"}]
     found = snapshot_facts.parse(builders.HOST, facts)
     assert (found.handles, found.active, found.ledger, found.machine) == (None, None, None, None)

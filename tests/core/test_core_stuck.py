@@ -186,7 +186,9 @@ def told(view: HostView) -> str:
 
 
 def holding(view: HostView, *handles: tuple[str, int, str | None]) -> HostView:
-    rows = tuple(Handle(path=path, pid=pid, command="qemu", vm_name=vm, vm_uuid=None) for path, pid, vm in handles)
+    rows = tuple(
+        Handle(path=path, pid=pid, start=1, command="qemu", vm_name=vm, vm_uuid=None) for path, pid, vm in handles
+    )
     return replace(view, snapshot=replace(view.snapshot, handles=rows))
 
 
@@ -203,7 +205,7 @@ def test_the_finding_says_what_where_since_when_and_whom_to_stop() -> None:
     ):
         assert word in text
     assert "that vGPU has been dead since the write began" in text
-    assert "start no vGPU VM on kvm01 before its nvidia driver is loaded again or it is rebooted" in text
+    assert "reboot kvm01, or load its nvidia driver again, before any vGPU VM is started there" in text
     assert "vm02" not in text
     assert "stop qemu (pid 42)" in told(holding(view, ("/dev/vfio/77", 42, None)))
     assert "no process is seen" in told(view)

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,12 +181,42 @@ class FakeHost:
         else:
             file.write_text(f"{text}\n")
 
-    def add_process(self, pid: int, *links: str, command: tuple[str, ...] = ("qemu-system-x86_64",)) -> None:
+    def add_process(
+        self,
+        pid: int,
+        *links: str,
+        command: tuple[str, ...] = ("qemu-system-x86_64",),
+        name: str = "qemu-system-x86",
+        state: str = "S",
+        ending: bool = False,
+        start: int = 1000,
+        group: str = "/user.slice",
+    ) -> None:
+        """A process with these files open; a node below /dev is made where it is not there. `ending`: it is in do_exit."""
         folder = self.path(f"/proc/{pid}/fd")
         folder.mkdir(parents=True)
         for number, target in enumerate(links):
-            (folder / str(number)).symlink_to(target)
+            (folder / str(number)).symlink_to(self.node(target) if target.startswith("/") else target)
         self.path(f"/proc/{pid}/cmdline").write_bytes(b"".join(each.encode() + b"\0" for each in command))
+        self.put(f"/proc/{pid}/stat", stat_line(pid, name, state, ending=ending, start=start))
+        self.put(f"/proc/{pid}/cgroup", f"0::{group}")
+
+    def node(self, path: str) -> Path:
+        """A device node: a plain file, for nobody but root may make another."""
+        file = self.path(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.exists():
+            file.touch()
+        return file
+
+    def end_process(self, pid: int) -> None:
+        shutil.rmtree(self.path(f"/proc/{pid}"))
+
+    def ended(self, vm: str, seconds_ago: float) -> None:
+        """libvirt's log of a VM, last written so long ago."""
+        log = self.put(f"/var/log/libvirt/qemu/{vm}.log", "shutting down, reason=destroyed")
+        at = time.time() - seconds_ago
+        os.utime(log, (at, at))
 
     # the ledger
 
@@ -208,6 +239,12 @@ class FakeHost:
         """The ledger's records of writes that have not returned."""
         records: list[dict[str, Any]] = json.loads(self.ledger_file.read_text()).get("stuck", [])
         return records
+
+
+def stat_line(pid: int, name: str, state: str, *, ending: bool = False, start: int = 1000) -> str:
+    """/proc/PID/stat as far as anybody reads it: flags are its 9th field, starttime the 22nd."""
+    flags = 0x00400100 | (0x4 if ending else 0)
+    return f"{pid} ({name}) {state} 1 1 1 0 -1 {flags} {' '.join('0' for _ in range(12))} {start} 0 0"
 
 
 def _creatable() -> str:
@@ -233,6 +270,8 @@ def make_step(framework: str, *, vf: int = 0, **more: Any) -> dict[str, Any]:
         "placement_id": None,
         "mig": None,
         "expect": "empty",
+        "runs": False,
+        "listed": False,
         **more,
     }
 

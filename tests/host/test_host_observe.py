@@ -27,6 +27,7 @@ from tests.host.fakehost import (
     make_record,
     make_step,
     no_nvml,
+    stat_line,
 )
 from vgpumgr.host import protocol
 from vgpumgr.host.server import Server
@@ -76,6 +77,7 @@ def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
         (gpu["parents"][1]["creatable"][0], protocol.CreatableFact),
         (gpu["parents"][0]["vgpus"][0], protocol.VgpuFact),
         (snapshot["handles"][0], protocol.HandleFact),
+        (snapshot["qemus"][0], protocol.QemuFact),
         (snapshot["ledger"][0], protocol.LedgerEntry),
         (snapshot["stuck"][0], protocol.StuckFact),
         (snapshot["unknown"][0], protocol.UnknownFact),
@@ -177,12 +179,106 @@ def test_nvml_that_is_missing_is_unknown_and_never_empty(tmp_path: Path) -> None
 def test_handles_carry_the_vm_of_their_command_line(tmp_path: Path) -> None:
     host = FakeHost.build(tmp_path)
     command = ("/usr/bin/qemu-system-x86_64", "-name", "guest=vm01,debug-threads=on", "-uuid", VM)
-    host.add_process(41, "/dev/vfio/vfio", "/dev/vfio/77", "/dev/vfio/77 (deleted)", "socket:[1]", command=command)
-    host.add_process(42, "/run/x/dev/vfio/devices/vfio3", command=("holder",))
-    assert observe(host)["handles"] == [
-        {"path": "/dev/vfio/77", "pid": 41, "command": "qemu-system-x86_64", "vm_name": "vm01", "vm_uuid": VM},
-        {"path": "/dev/vfio/devices/vfio3", "pid": 42, "command": "holder", "vm_name": None, "vm_uuid": None},
+    host.add_process(41, "/dev/vfio/vfio", "/dev/vfio/77", "socket:[1]", command=command)
+    host.add_process(42, "/dev/vfio/devices/vfio3", command=("holder",), name="holder", start=7)
+    found = observe(host)
+    assert found["handles"] == [
+        {
+            "path": "/dev/vfio/77",
+            "pid": 41,
+            "start": 1000,
+            "command": "qemu-system-x86_64",
+            "vm_name": "vm01",
+            "vm_uuid": VM,
+        },
+        {
+            "path": "/dev/vfio/devices/vfio3",
+            "pid": 42,
+            "start": 7,
+            "command": "holder",
+            "vm_name": None,
+            "vm_uuid": None,
+        },
     ]
+    assert [(qemu["pid"], qemu["vm_name"], qemu["vm_uuid"]) for qemu in found["qemus"]] == [(41, "vm01", VM)]
+
+
+def test_a_descriptor_counts_by_what_it_is_and_never_by_its_name(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    own = host.node("/run/qemu/vm01.dev/vfio/77")  # QEMU's own /dev has the same node
+    host.path("/dev/vfio").mkdir(parents=True)
+    os.link(own, host.path("/dev/vfio/77"))
+    host.add_process(41, "/run/qemu/vm01.dev/vfio/77")
+    host.add_process(42, "/tmp/nobody/dev/vfio/77", command=("sleep",), name="sleep")
+    assert [(handle["pid"], handle["path"]) for handle in observe(host)["handles"]] == [(41, "/dev/vfio/77")]
+
+
+@pytest.mark.parametrize(("number", "path"), [("chr", "/dev/vfio/77"), ("major", "/dev/vfio/78")])
+def test_a_character_device_counts_by_its_number_wherever_its_node_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str, path: str
+) -> None:
+    """Also one that has gone from /dev since: then its driver's number in /proc/devices tells it."""
+    host = FakeHost.build(tmp_path)
+    host.put("/proc/devices", "Character devices:\n  1 mem\n511 vfio\n")
+    host.node("/dev/vfio/77")
+    host.add_process(41, "/elsewhere/dev/vfio/78")
+    host.add_process(42, "/elsewhere/dev/vfio/79", command=("cat",), name="cat")
+    numbers = {"77": (511, 1), "78": (511, 1 if number == "chr" else 9), "79": (1, 3)}
+    real = os.stat
+
+    def stat(name: Any, **more: Any) -> os.stat_result:
+        found = real(name, **more)
+        end = Path(os.readlink(name, **more) if "dir_fd" in more else name).name
+        if end not in numbers:
+            return found
+        values = list(found[:10])
+        values[0] = 0o020600
+        return os.stat_result(values, {"st_rdev": os.makedev(*numbers[end])})
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert [(handle["pid"], handle["path"]) for handle in observe(host)["handles"]] == [(41, path)]
+
+
+def test_a_vgpu_plugin_is_seen_by_the_drivers_own_node(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    host.add_process(50, "/dev/nvidia-vgpu3", "/dev/nvidia-vgpuctl", command=("/usr/bin/nvidia-vgpu-mgr",), name="vgpu")
+    found = observe(host)
+    assert [(handle["path"], handle["command"]) for handle in found["handles"]] == [
+        ("/dev/nvidia-vgpu3", "nvidia-vgpu-mgr")
+    ]
+    assert found["qemus"] == []
+
+
+def qemus(host: FakeHost) -> list[tuple[Any, ...]]:
+    rows = observe(host)["qemus"]
+    return [(row["pid"], row["state"], row["ending"], row["vm_name"], row["machine"]) for row in rows]
+
+
+def test_a_qemu_that_is_ending_is_seen_without_descriptors_and_told_by_its_control_group(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    scope = r"/machine.slice/machine-qemu\x2d3\x2dvm01.scope/libvirt/emulator"
+    host.add_process(41, command=(), state="D", ending=True, group=scope)
+    host.add_process(42, command=(), state="D", ending=True, group="/machine/qemu-4-vm02.libvirt-qemu")
+    host.add_process(43, command=(), state="D", ending=True)
+    host.add_process(44, command=(), state="D", ending=True, name="kworker/0:1")
+    assert qemus(host) == [
+        (41, "D", True, None, "qemu-3-vm01"),
+        (42, "D", True, None, "qemu-4-vm02"),
+        (43, "D", True, None, None),
+    ]
+
+
+def test_a_qemu_whose_first_thread_has_ended_lives_as_long_as_another_and_has_its_descriptors(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    host.add_process(41, state="Z", command=())
+    assert qemus(host) == []
+    host.put("/proc/41/task/41/stat", stat_line(41, "qemu-system-x86", "Z"))
+    host.put("/proc/41/task/45/stat", stat_line(45, "CPU 0/KVM", "D"))
+    descriptors = host.path("/proc/41/task/45/fd")
+    descriptors.mkdir()
+    (descriptors / "7").symlink_to(host.node("/dev/vfio/77"))
+    assert qemus(host) == [(41, "D", True, None, None)]
+    assert [handle["path"] for handle in observe(host)["handles"]] == ["/dev/vfio/77"]
 
 
 def test_descriptors_that_cannot_be_listed_make_all_handles_unknown(
@@ -192,8 +288,9 @@ def test_descriptors_that_cannot_be_listed_make_all_handles_unknown(
     host.add_process(41, "/dev/vfio/77")
     host.path("/proc/42").mkdir()  # ended meanwhile: has no descriptors any more
     assert len(observe(host)["handles"]) == 1
-    host.path("/proc/43").mkdir()
     host.put("/proc/43/fd", "not a directory")
+    host.put("/proc/43/stat", stat_line(43, "cat", "S"))
+    host.put("/proc/43/stat", stat_line(43, "cat", "S"))
     snapshot = observe(host)
     assert snapshot["handles"] is None
     assert "process 43" in why(snapshot, "handles")

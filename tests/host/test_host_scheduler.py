@@ -21,6 +21,7 @@ from tests.host.fakehost import (
     make_entry,
     make_scheduler_step,
     make_setting,
+    stat_line,
 )
 from tests.host.fakenvml import EQUAL_SHARE, FIXED_SHARE, GRAPHICS, FakeNvml
 from vgpumgr.host.executor import at_nothing
@@ -253,16 +254,29 @@ def test_with_a_vgpu_that_is_open_nothing_is_set_and_its_vm_is_named(tmp_path: P
 
 
 def test_with_a_vm_that_nvml_sees_running_nothing_is_set(host: FakeHost) -> None:
+    host.add_process(41, "/dev/kvm", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
     nvml = FakeNvml(active=1, host=host)
     error = execute(host, nvml, make_scheduler_step())["err"]
     assert (error["kind"], error["holders"]) == ("InUse", [f"{VM} runs on it"])
     assert nvml.state()["policy"] == 1
 
 
+@pytest.mark.parametrize("ending", [True, False])
+def test_what_nvml_still_lists_of_a_vm_whose_qemu_is_gone_or_ending_is_waited_for(host: FakeHost, ending: bool) -> None:
+    if ending:
+        host.add_process(41, command=("qemu", "-uuid", VM), state="D")
+    nvml = FakeNvml(active=1, host=host)
+    error = execute(host, nvml, make_scheduler_step())["err"]
+    assert (error["kind"], error["vm"]) == ("NotYet", VM)
+    assert "active for VM" in error["waits_for"][0]
+    assert "nvmlDeviceSetVgpuSchedulerState" not in nvml.calls
+
+
 def test_when_it_cannot_be_told_what_is_in_use_nothing_is_set_and_the_owner_is_named(host: FakeHost) -> None:
     host.make_mdev("0000:41:00.4", 560, MDEV)
     host.put_ledger(make_entry(MDEV_VF))
     host.put("/proc/43/fd", "not a directory")
+    host.put("/proc/43/stat", stat_line(43, "cat", "S"))
     nvml = FakeNvml(host=host)
     error = execute(host, nvml, make_scheduler_step())["err"]
     assert (error["kind"], error["vm"]) == ("InUse", "vm01")

@@ -27,6 +27,7 @@ from tests.host.fakehost import (
     make_entry,
     make_step,
     no_nvml,
+    stat_line,
 )
 from vgpumgr.host.server import Server
 
@@ -386,6 +387,7 @@ def test_when_it_cannot_be_told_who_has_it_open_it_is_not_destroyed(tmp_path: Pa
     asker = locked(host)
     asker.execute(make_step(framework))
     host.put("/proc/43/fd", "not a directory")
+    host.put("/proc/43/stat", stat_line(43, "cat", "S"))
     before = host.tree()
     error = asker.execute(make_destroy(framework))["err"]
     assert error["kind"] == "InUse"

@@ -37,6 +37,7 @@ SNAPSHOT = {
     "versions": {},
     "gpus": [],
     "handles": [],
+    "qemus": [],
     "active": [],
     "silent": {},
     "ledger": [],
@@ -63,6 +64,8 @@ STEP: Step = {
     "placement_id": None,
     "mig": None,
     "expect": "empty",
+    "runs": False,
+    "listed": False,
 }
 
 SCHEDULER: SchedulerFact = {

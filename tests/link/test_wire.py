@@ -118,6 +118,7 @@ def make_snapshot() -> dict[str, Any]:
         "versions": {"driver": None},
         "gpus": [],
         "handles": None,
+        "qemus": None,
         "active": [],
         "silent": {},
         "ledger": None,

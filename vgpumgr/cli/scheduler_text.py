@@ -87,7 +87,12 @@ def _line(step: changes.Step, plan: GpuPlan) -> str:
             parked = any(isinstance(other, changes.ParkVgpu) and other.vgpu == step.vgpu for other in plan.steps)
             return f"> vGPU    {_vgpu(step.vgpu)}      back{'' if parked else ', it was gone'}"
         case changes.SetScheduler():
-            return f"~ policy  {step.expect.get('graphics') or '?'} -> {plan.granted.text}"
+            lines = [f"~ policy  {step.expect.get('graphics') or '?'} -> {plan.granted.text}"]
+            lines += [
+                f"? vGPU    {_vgpu(park.vgpu)}      out for a moment and back, only where the driver asks for it"
+                for park in step.around
+            ]
+            return "\n  ".join(lines)
         case changes.WriteModprobe():
             mark = "+" if step.before is None else "~"
             value = f"{modprobe.KEY}=0x{scheduler.rm_pvmrl(plan.granted.setting):08x}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
@@ -88,12 +89,20 @@ class _Run:
         """Do the steps until one fails or `stop` is called."""
         self._begun.set()
         try:
-            for step in self._executor.plan.steps:
-                if self._stopped:
-                    return
+            left = deque(self._executor.plan.steps)
+            while left and not self._stopped:
+                step = left.popleft()
                 self.under_way = step.verb
-                self._executor.execute(step)
-                self.done.append(step)
+                try:
+                    self._executor.execute(step)
+                except errors.NvmlRefused as refused:
+                    instead = changes.instead(step, refused.code)
+                    if not instead:
+                        raise
+                    self._executor.tell(f"{refused.message}: idle vGPUs are moved out for a moment")
+                    left.extendleft(reversed(instead))
+                else:
+                    self.done.append(step)
         except errors.VgpumgrError as error:
             self._failed = error
             raise
@@ -101,8 +110,9 @@ class _Run:
             self._ended.set()
 
     def stop(self) -> None:
-        """Begin no further step."""
+        """Begin no further step, and end one that waits for a VM's end."""
         self._stopped = True
+        self._executor.interrupted.set()
 
     def settle(self) -> errors.VgpumgrError | None:
         """Wait for the end of the step under way; what made it fail, if it did."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING
 
 from vgpumgr import templates
+from vgpumgr.controller.waiting import wait_for_end
 from vgpumgr.core import changes, claims
 from vgpumgr.link import moments
 
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
     from vgpumgr.controller.session import Session
     from vgpumgr.core.names import GpuUuid, VmUuid
     from vgpumgr.core.plan import AnyPlan
-    from vgpumgr.host.protocol import ModprobeStep, SchedulerStep
+    from vgpumgr.host.protocol import AnyStep, ModprobeStep, SchedulerStep
     from vgpumgr.host.protocol import Step as WireStep
+    from vgpumgr.link.program import ExecuteResult
 
 STEP_DEADLINE_S = 20.0
 logger = logging.getLogger(__name__)
@@ -29,6 +32,7 @@ class Executor:
         self.session = session
         self.plan = plan
         self.documents: dict[VmUuid, claims.ClaimDocument | None] = {}
+        self.interrupted = threading.Event()  # a step that waits for a VM's end waits no longer
         self._policies: dict[GpuUuid, Mapping[str, str | None]] = {}
 
     def execute(self, step: changes.Step) -> None:
@@ -50,17 +54,31 @@ class Executor:
             case changes.DetachHostdev():
                 self.session.link.program.assert_fresh()
                 self.session.link.hypervisor().detach_device(step.vm, templates.render_hostdev(step.device))
-            case changes.CreateVgpu() | changes.EnterVgpu() | changes.DestroyVgpu() | changes.ParkVgpu():
+            case changes.CreateVgpu() | changes.EnterVgpu():
                 self.session.link.program.execute(wire_step(step), deadline_s=STEP_DEADLINE_S)
+            case changes.DestroyVgpu() | changes.ParkVgpu():
+                self._patiently(wire_step(step))
             case changes.SetScheduler():
                 self._set_scheduler(step)
             case changes.WriteModprobe():
                 self.session.link.program.execute(_wire_modprobe(step), deadline_s=STEP_DEADLINE_S)
 
+    def _patiently(self, step: AnyStep) -> ExecuteResult:
+        """A step that waits for the end of a VM that is ending."""
+        program = self.session.link.program
+        return wait_for_end(
+            lambda: program.execute(step, deadline_s=STEP_DEADLINE_S), tell=self.tell, stop=self.interrupted
+        )
+
+    def tell(self, line: str) -> None:
+        """One line for a person, with the host's name before it where it has none."""
+        host = self.session.declaration.name
+        self.session.context.progress(line if line.startswith(f"{host}: ") else f"{host}: {line}")
+
     def _set_scheduler(self, step: changes.SetScheduler) -> None:
         """What an engine shows after a set is read back: only so can the set be taken back."""
         expect = self._policies.get(step.gpu_uuid, step.expect)
-        told = self.session.link.program.execute(_wire_scheduler(step, expect), deadline_s=STEP_DEADLINE_S)
+        told = self._patiently(_wire_scheduler(step, expect))
         found = told["scheduler"]
         if found is not None:
             self._policies[step.gpu_uuid] = {engine["engine"]: engine["policy"] for engine in found["engines"]}
@@ -97,6 +115,8 @@ def wire_step(step: changes.CreateVgpu | changes.EnterVgpu | changes.DestroyVgpu
         "placement_id": None,
         "mig": None,
         "expect": _expect(step),
+        "runs": False if isinstance(step, changes.EnterVgpu) else step.runs,
+        "listed": step.listed if isinstance(step, changes.DestroyVgpu | changes.ParkVgpu) else False,
     }
 
 

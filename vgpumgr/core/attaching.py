@@ -15,6 +15,7 @@ from vgpumgr.core import (
     claims,
     detaching,
     domain_xml,
+    ending,
     ownership,
     placement,
     profiles,
@@ -70,6 +71,7 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
             *left,
             *_foreign_findings(view, domain),
             *sharing.findings_of(view, domain.uuid),
+            *ending.findings(view, steps),
         ),
         fingerprint=plans.fingerprint(view, domain),
         placed=placed,
@@ -296,7 +298,7 @@ def _attach_steps(
     if expect == changes.ENTER:
         steps.append(changes.EnterVgpu(host=view.snapshot.host, vgpu=target))
     elif expect is not None:
-        steps.append(changes.CreateVgpu(host=view.snapshot.host, vgpu=target, expect=expect))
+        steps.append(changes.CreateVgpu(host=view.snapshot.host, vgpu=target, expect=expect, runs=domain.active))
     steps += [
         changes.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device) for device in wrong
     ]

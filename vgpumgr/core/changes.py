@@ -16,7 +16,7 @@ write_modprobe one file of /etc/modprobe.d                  ← write_modprobe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core import scheduler
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
     from vgpumgr.core.scheduler import Setting
 
+_NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
+_IN_USE = 19  # NVML_ERROR_IN_USE
 EMPTY = "empty"
 SAME = "same"
 ENTER = "enter"  # as SAME, and no entry names it yet: EnterVgpu
@@ -81,13 +83,14 @@ class DropClaim:
 class CreateVgpu:
     """`expect` is empty, or same where the hardware is there and only the ledger has to say made.
 
-    `again`: the ledger has its entry from an earlier run, and what takes this back leaves it there.
+    `again`: the ledger has its entry from an earlier run, and what takes this back leaves it there. `runs`: as DestroyVgpu's.
     """
 
     host: HostName
     vgpu: VgpuSpec
     expect: str
     again: bool = False
+    runs: bool = field(default=False, compare=False)
 
     verb = "create_vgpu"
 
@@ -104,11 +107,17 @@ class EnterVgpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestroyVgpu:
-    """`expect` is present, or absent where only the ledger's entry is left."""
+    """`expect` is present, or absent where only the ledger's entry is left.
+
+    `runs`: the VM runs without this vGPU; `listed`: NVML has it in its list though its VM is off. What the host program looks
+    at, and no part of what is agreed to.
+    """
 
     host: HostName
     vgpu: VgpuSpec
     expect: str
+    runs: bool = field(default=False, compare=False)
+    listed: bool = field(default=False, compare=False)
 
     verb = "destroy_vgpu"
 
@@ -135,17 +144,25 @@ class DetachHostdev:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkVgpu:
-    """Take idle hardware away for a moment, for what the driver only does on an empty GPU. Its place stays reserved."""
+    """Take idle hardware away for a moment, for what the driver only does on an empty GPU. Its place stays reserved.
+
+    `runs` and `listed`: as DestroyVgpu's.
+    """
 
     host: HostName
     vgpu: VgpuSpec
+    runs: bool = field(default=False, compare=False)
+    listed: bool = field(default=False, compare=False)
 
     verb = "park_vgpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScheduler:
-    """`expect`: engine → policy, as read. `before` is what takes it back, as far as the driver tells it."""
+    """`expect`: engine → policy, as read. `before` is what takes it back, as far as the driver tells it.
+
+    `around`: the idle vGPUs that are moved out and back where the driver refuses because of them, and only then.
+    """
 
     host: HostName
     gpu_uuid: GpuUuid
@@ -154,6 +171,7 @@ class SetScheduler:
     setting: Setting
     before: Setting
     expect: Mapping[str, str | None]
+    around: tuple[ParkVgpu, ...] = ()
 
     verb = "set_scheduler"
 
@@ -195,24 +213,35 @@ def inverse(step: Step) -> Step:
         case DropClaim():
             return PutClaim(vm=step.vm, vm_name=step.vm_name, claim=step.before, before=None)
         case CreateVgpu(again=True):
-            return ParkVgpu(host=step.host, vgpu=step.vgpu)
+            return ParkVgpu(host=step.host, vgpu=step.vgpu, runs=step.runs)
         case CreateVgpu():
-            return DestroyVgpu(host=step.host, vgpu=step.vgpu, expect=PRESENT)
+            return DestroyVgpu(host=step.host, vgpu=step.vgpu, expect=PRESENT, runs=step.runs)
         case EnterVgpu():
             return step
         case DestroyVgpu():
-            return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY)
+            return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, runs=step.runs)
         case AttachHostdev():
             return DetachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
         case DetachHostdev():
             return AttachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
         case ParkVgpu():
-            return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, again=True)
+            return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, again=True, runs=step.runs)
         case SetScheduler():
             left = {engine: None if found is None else step.setting.policy for engine, found in step.expect.items()}
-            return replace(step, setting=step.before, before=step.setting, expect=left)
+            return replace(step, setting=step.before, before=step.setting, expect=left, around=())
         case WriteModprobe():
             return replace(step, text=step.before, before=step.text)
+
+
+def instead(step: Step, nvml_code: int) -> tuple[Step, ...]:
+    """What is done in the place of a step that the driver refused with this number of NVML's; empty where nothing is.
+
+    nvml.h on nvmlDeviceSetVgpuSchedulerState: NOT_SUPPORTED and IN_USE where "any vGPU instance currently exists on the device";
+    whether an idle one counts differs, so the driver is asked first.
+    """
+    if not isinstance(step, SetScheduler) or not step.around or nvml_code not in (_NOT_SUPPORTED, _IN_USE):
+        return ()
+    return (*step.around, replace(step, around=()), *(inverse(park) for park in step.around))
 
 
 def destroys(step: Step) -> bool:
@@ -266,6 +295,7 @@ def as_json(step: Step) -> dict[str, object]:
                 "frequency_hz": step.setting.frequency_hz,
                 "averaging_factor": step.setting.averaging_factor,
                 "rm_pvmrl": scheduler.rm_pvmrl(step.setting),
+                "around": [f"{park.vgpu.vm_name} {park.vgpu.slot}" for park in step.around],
                 "inverse": undo,
             }
         case WriteModprobe():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, observed, ownership, saved, sharing, stuck
+from vgpumgr.core import changes, claims, ending, observed, ownership, saved, sharing, stuck
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.observed import Finding
@@ -60,7 +60,7 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
         vm=domain,
         slot=request.slots[0] if len(request.slots) == 1 else None,
         steps=tuple(steps),
-        findings=(*ownership.missing_ledger(view), *findings),
+        findings=(*ownership.missing_ledger(view), *findings, *ending.findings(view, steps)),
         fingerprint=plans.fingerprint(view, domain),
     )
 
@@ -115,7 +115,7 @@ def _plan_gone(view: HostView, request: DetachRequest, vm: plans.GoneVm) -> Plan
         vm=vm,
         slot=request.slots[0] if len(request.slots) == 1 else None,
         steps=tuple(steps),
-        findings=tuple(findings),
+        findings=(*findings, *ending.findings(view, steps)),
         fingerprint=plans.fingerprint(view, vm),
     )
 
@@ -195,12 +195,14 @@ def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[L
     for entry in entries:
         vgpu = view.snapshot.vgpu_of(entry)
         _guard_identified(view, entry)
-        _guard_in_use(view, vm, entry, vgpu)
+        held = _guard_in_use(view, vm, entry, vgpu)
         steps.append(
             changes.DestroyVgpu(
                 host=view.snapshot.host,
                 vgpu=plans.spec_of_entry(entry),
                 expect=changes.PRESENT if vgpu is not None else changes.ABSENT,
+                runs=observed.runs_without(view, entry.vm_uuid),
+                listed=held.listed,
             )
         )
     return steps
@@ -236,11 +238,11 @@ def guard_boot(view: HostView, entry: LedgerEntry) -> None:
     )
 
 
-def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry, vgpu: Vgpu | None) -> None:
+def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry, vgpu: Vgpu | None) -> observed.Holders:
     if vgpu is not None and vgpu.type_id != entry.type_id:
         raise drift(entry, vgpu, hint="that vGPU may be somebody else's: free it by hand, then detach again")
     if vgpu is not None and entry.state == "planned":
-        evidence = observed.holders(view, entry, vgpu)
+        evidence = observed.holders(view, entry, vgpu).lasting
         if evidence:
             raise errors.Unsure(
                 f"unsure: the ledger says planned for {entry.type_name} on {entry.parent}, and something has it",
@@ -250,19 +252,20 @@ def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry,
                 else f"{_way_out(vm)} first; nothing in use is ever taken away",
             )
     held = observed.holders(view, entry, vgpu, letting_go=vm.uuid)
-    if held and all(isinstance(line, observed.Unread) for line in held):
+    if held.lasting and all(isinstance(line, observed.Unread) for line in held.lasting):
         raise errors.InUse(
             f"it cannot be told whether {entry.type_name} on {entry.parent} ({vm.name} slot {entry.slot}) is in use",
-            details=held,
+            details=held.lasting,
             hint=f"mend on {view.snapshot.host} what is said above (of NVML, nvidia-smi there says more), then run the same "
             "command again; what may be in use is never taken away",
         )
-    if held:
+    if held.lasting:
         raise errors.InUse(
             f"{entry.type_name} on {entry.parent} ({vm.name} slot {entry.slot}) is in use",
-            details=held,
+            details=held.lasting,
             hint=_hint_in_use(view, vm, entry),
         )
+    return held
 
 
 def _hint_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry) -> str:

@@ -90,8 +90,8 @@ def at_stake(facts: HostSnapshot) -> tuple[Finding, ...]:
 def way_out(facts: HostSnapshot) -> str:
     """What to do about a vGPU that the driver has lost; the same in every text."""
     return (
-        f"start no vGPU VM on {facts.host} before its nvidia driver is loaded again or it is rebooted: the next start may "
-        "crash the host's kernel (Linux 5.14 and newer)"
+        f"reboot {facts.host}, or load its nvidia driver again, before any vGPU VM is started there: the next start may crash "
+        "the host's kernel (Linux 5.14 and newer)"
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from vgpumgr.core.domain_xml import Domain, Saved
     from vgpumgr.core.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
@@ -74,11 +74,24 @@ def is_device(device: Device, uuid: MdevUuid | None, pci: PciAddress | None) -> 
     return uuid == device.uuid if device.uuid is not None else pci == device.parent
 
 
-def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: VmUuid | None = None) -> tuple[str, ...]:
-    """Who has a vGPU, in words; empty means that all evidence was read and nobody has.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holders:
+    """Who has a vGPU, in words. Both empty: all evidence was read and nobody has it.
+
+    `lasting` is refused. `passing` ends by itself: a QEMU that is ending, or a VM that is off and that NVML still has in its list
+    (`listed`); the host program waits for it. Cannot tell is a holder like any other: a line that says what could not be read.
+    """
+
+    lasting: tuple[str, ...]
+    passing: tuple[str, ...] = ()
+    listed: bool = False
+
+
+def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: VmUuid | None = None) -> Holders:
+    """Who has a vGPU.
 
     `vgpu` is the hardware, None where it is gone. `letting_go` is the domain whose *inactive* XML is about to lose the
-    device: only what runs there counts. Cannot tell is a holder like any other: a line that says what could not be read.
+    device: only what runs there counts.
     """
     found: list[str] = []
     for domain in view.domains:
@@ -94,13 +107,29 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
             )
         elif any(is_device(device, item.uuid, item.pci) for item in saved.image or ()):
             found.append(f"VM {view.vm_name(uuid)} has it in its managed-save image")
-    return (*found, *(_using(view, device, vgpu) if vgpu is not None else ()))
+    return _with_users(found, view, device, vgpu)
 
 
-def users(view: HostView, device: Device, vgpu: Vgpu) -> tuple[str, ...]:
-    """Who uses a vGPU now, in words: what counts where the same device comes back, so that definitions stay true."""
+def users(view: HostView, device: Device, vgpu: Vgpu) -> Holders:
+    """Who uses a vGPU now: what counts where the same device comes back, so that definitions stay true."""
     running = [line for domain in view.domains if (line := _runs_with(domain, device)) is not None]
-    return (*running, *_using(view, device, vgpu))
+    return _with_users(running, view, device, vgpu)
+
+
+def _with_users(lasting: list[str], view: HostView, device: Device, vgpu: Vgpu | None) -> Holders:
+    if vgpu is None:
+        return Holders(lasting=tuple(lasting))
+    open_now, open_yet = _opened(view, vgpu)
+    running, off = _listed(view, device, vgpu)
+    if open_now:
+        running, off = [*running, *off], []
+    return Holders(lasting=(*lasting, *open_now, *running), passing=(*open_yet, *off), listed=bool(off))
+
+
+def runs_without(view: HostView, vm: VmUuid) -> bool:
+    """Whether a VM runs; of a vGPU that nothing `lasting` holds, it runs without it."""
+    domain = view.domain(vm)
+    return domain is not None and domain.active
 
 
 def _runs_with(domain: Domain, device: Device) -> str | None:
@@ -111,28 +140,44 @@ def _runs_with(domain: Domain, device: Device) -> str | None:
     return None
 
 
-def _using(view: HostView, device: Device, vgpu: Vgpu) -> Iterator[str]:
-    """The evidence beside libvirt's: open handles, and what NVML lists as active."""
+def _opened(view: HostView, vgpu: Vgpu) -> tuple[list[str], list[str]]:
+    """The open handles: of processes that stay, and of those that are ending."""
     snapshot = view.snapshot
     if snapshot.handles is None:
-        yield Unread(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")
+        return [Unread(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")], []
     if not vgpu.vfio:
-        yield Unread("cannot tell: its /dev/vfio paths could not be read")
-    for handle in snapshot.handles or ():
+        return [Unread("cannot tell: its /dev/vfio paths could not be read")], []
+    ending = {qemu.pid for qemu in snapshot.qemus or () if qemu.ending}
+    stay: list[str] = []
+    end: list[str] = []
+    for handle in snapshot.handles:
         if handle.path in vgpu.vfio:
             who = f"VM {handle.vm_name}" if handle.vm_name else handle.command
-            yield f"{who} holds {handle.path} open (pid {handle.pid})"
+            line = f"{who} holds {handle.path} open (pid {handle.pid})"
+            (end if handle.pid in ending else stay).append(line)
+    return stay, end
+
+
+def _listed(view: HostView, device: Device, vgpu: Vgpu) -> tuple[list[str], list[str]]:
+    """NVML's list: rows of VMs that run, or of which that cannot be told, and rows of VMs that are off."""
+    snapshot = view.snapshot
     gpu = next((item for item in snapshot.gpus if vgpu in item.vgpus), None)
     why_silent = snapshot.why_silent(gpu.pci) if gpu else None
     if why_silent is not None:
-        yield Unread(f"cannot tell: NVML's active vGPUs: {why_silent}")
+        return [Unread(f"cannot tell: NVML's active vGPUs: {why_silent}")], []
+    running: list[str] = []
+    off: list[str] = []
     for active in snapshot.active or ():
+        who = active.vm_name or active.vm_uuid or "?"
         if is_device(device, active.uuid, active.vf):
-            yield f"NVML lists it as active for VM {active.vm_name or active.vm_uuid or '?'}"
-    for active in snapshot.active or ():
-        if _may_be(view, active, vgpu):
-            who = active.vm_name or active.vm_uuid or "?"
-            yield f"cannot tell: NVML lists a vGPU of {active.gpu} as active for VM {who}, and not which"
+            line = f"NVML lists it as active for VM {who}"
+        elif _may_be(view, active, vgpu):
+            line = f"cannot tell: NVML lists a vGPU of {active.gpu} as active for VM {who}, and not which"
+        else:
+            continue
+        domain = view.domain(active.vm_uuid) if active.vm_uuid is not None else None
+        (off if domain is not None and not domain.active else running).append(line)
+    return running, off
 
 
 def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:

@@ -1,4 +1,4 @@
-"""Idle vGPUs of ours out of a GPU for a moment, and back at the same place: for what the driver does on an empty GPU only.
+"""Idle vGPUs of ours out of a GPU for a moment, and back at the same place: where the driver refuses something because of them.
 
 The ledger keeps their entries meanwhile, so whoever is killed in between leaves vGPUs that are gone, not lost.
 """
@@ -50,21 +50,33 @@ def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
     return entry.state == "made"
 
 
-def around(view: HostView, ours: Iterable[Ours], change: changes.Step) -> tuple[changes.Step, ...]:
-    """A change of an empty GPU, with the vGPUs that are there moved out before it and back after it."""
-    host = view.snapshot.host
-    there = [one.entry for one in ours if one.vgpu is not None]
-    enter = [
-        changes.CreateVgpu(host=host, vgpu=plans.spec_of_entry(entry), expect=changes.SAME)
-        for entry in there
-        if entry.state == "planned"
-    ]
-    specs = [plans.spec_of_entry(entry) for entry in there]
-    return (
-        *enter,
-        *(changes.ParkVgpu(host=host, vgpu=spec) for spec in specs),
-        change,
-        *(changes.CreateVgpu(host=host, vgpu=spec, expect=changes.EMPTY, again=True) for spec in specs),
+def enter(view: HostView, ours: Iterable[Ours]) -> tuple[changes.Step, ...]:
+    """The ledger's word for what a killed run had made: only so can it be moved."""
+    return tuple(
+        changes.CreateVgpu(
+            host=view.snapshot.host,
+            vgpu=plans.spec_of_entry(one.entry),
+            expect=changes.SAME,
+            runs=observed.runs_without(view, one.entry.vm_uuid),
+        )
+        for one in ours
+        if one.vgpu is not None and one.entry.state == "planned"
+    )
+
+
+def idle(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[changes.ParkVgpu, ...]:
+    """The steps that empty a GPU: one for each idle vGPU of ours; none where one is there that is not ours."""
+    if any(view.snapshot.entry_of(gpu, vgpu) is None for vgpu in gpu.vgpus):
+        return ()
+    return tuple(
+        changes.ParkVgpu(
+            host=view.snapshot.host,
+            vgpu=plans.spec_of_entry(one.entry),
+            runs=observed.runs_without(view, one.entry.vm_uuid),
+            listed=observed.users(view, one.entry, one.vgpu).listed,
+        )
+        for one in ours
+        if one.vgpu is not None
     )
 
 
@@ -92,32 +104,35 @@ def make_again(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[tuple[ch
             )
             continue
         spec = plans.spec_of_entry(one.entry)
-        step = changes.CreateVgpu(host=view.snapshot.host, vgpu=spec, expect=changes.EMPTY, again=True)
+        step = changes.CreateVgpu(
+            host=view.snapshot.host,
+            vgpu=spec,
+            expect=changes.EMPTY,
+            again=True,
+            runs=observed.runs_without(view, one.entry.vm_uuid),
+        )
         now = simulate.apply_one(now, step)
         steps.append(step)
     return tuple(steps), tuple(findings)
 
 
-def guard_empty(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> None:
-    """Whether the GPU can be emptied for a moment: only idle vGPUs of ours are on it. Raises RefusedPlan.
+def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> None:
+    """Whether nothing uses the GPU, and what is ours there is whole. Raises RefusedPlan.
 
     `what` begins the message: what stays as it is.
     """
-    foreign = [vgpu for vgpu in gpu.vgpus if view.snapshot.entry_of(gpu, vgpu) is None]
-    if foreign:
-        raise errors.ForeignDevice(
-            f"{what}: {_count(len(foreign), 'vGPU')} there that no entry of ours names",
-            details=[f"{vgpu.type_name or '?'} on {vgpu.parent}{_held_by(view, vgpu)}" for vgpu in foreign],
-            hint="the driver does that on an empty GPU only; whoever made them has to take them away, or a VM's own is taken over: "
-            f"`{command('adopt', view.snapshot.host, options=(foreign[0].uuid or foreign[0].parent,))}`",
-        )
     held: list[str] = []
     names: list[str] = []
+    for vgpu in gpu.vgpus:
+        if view.snapshot.entry_of(gpu, vgpu) is None:
+            used = observed.users(view, vgpu, vgpu).lasting
+            held += [f"{vgpu.type_name or '?'} on {vgpu.parent}, which is not ours: {line}" for line in used]
+            names += [observed.holder_name(view, vgpu) or vgpu.parent] if used else []
     for one in ours:
         if one.vgpu is None:
             continue
         _guard_identified(what, one.entry, one.vgpu, whole=one.whole)
-        used = observed.users(view, one.entry, one.vgpu)
+        used = observed.users(view, one.entry, one.vgpu).lasting
         if used:
             held += [f"{one.entry.vm_name} slot {one.entry.slot}: {line}" for line in used]
             names.append(one.entry.vm_name)
@@ -140,12 +155,3 @@ def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool)
             f"{what}: {verb} of {entry.vm_name} slot {entry.slot} has not ended, and its vGPU is there",
             hint=f"`{out}` takes it back" + (", the same attach again finishes it" if entry.state == "planned" else ""),
         )
-
-
-def _held_by(view: HostView, vgpu: Vgpu) -> str:
-    holder = observed.holder_name(view, vgpu)
-    return f" ({holder})" if holder else ""
-
-
-def _count(number: int, what: str) -> str:
-    return f"a {what} is" if number == 1 else f"{number} {what}s are"

@@ -2,7 +2,8 @@
 
 Only a layer that differs is written. At run time the policy alone can be read while no vGPU is active, so whoever asks for
 another slice is known by the persistent layer, which remembers it: where that differs, the run-time layer is set too. The
-driver takes a scheduler on an empty GPU only: idle vGPUs of ours go out and come back, at the same place with the same UUID.
+driver takes a scheduler while no VM runs; whether idle vGPUs are in its way is its own to say. Where it says so, those of
+ours go out and come back, at the same place with the same UUID.
 Graphics decides: for other engines the driver knows best effort alone (nvml.h).
 """
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr import errors
-from vgpumgr.core import changes, detaching, modprobe, observed, parking, scheduler, stuck
+from vgpumgr.core import changes, detaching, ending, modprobe, observed, parking, scheduler, stuck
 from vgpumgr.core import plan as plans
 from vgpumgr.core.observed import Finding
 
@@ -136,9 +137,12 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
     findings = [_finding(view, "granted", note) for note in granted.notes]
     if sets:
         what = f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} stays as it is"
-        parking.guard_empty(view, gpu, ours, what)
-        steps += parking.around(view, ours, _set(view, gpu, state, granted.setting))
+        parking.guard_idle(view, gpu, ours, what)
+        parks = parking.idle(view, gpu, ours)
+        steps += parking.enter(view, ours)
+        steps.append(_set(view, gpu, state, granted.setting, parks))
         stuck.guard(view.snapshot, steps)
+        findings += ending.findings(view, parks)
     lost: tuple[Finding, ...] = ()
     if request.again:
         again, lost = parking.make_again(view, gpu, ours)
@@ -290,7 +294,9 @@ def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> str:
     return REBOOTED if keeps else NEVER_SET
 
 
-def _set(view: HostView, gpu: Gpu, state: SchedulerState, setting: Setting) -> changes.Step:
+def _set(
+    view: HostView, gpu: Gpu, state: SchedulerState, setting: Setting, around: tuple[changes.ParkVgpu, ...]
+) -> changes.Step:
     assert gpu.uuid is not None
     return changes.SetScheduler(
         host=view.snapshot.host,
@@ -300,6 +306,7 @@ def _set(view: HostView, gpu: Gpu, state: SchedulerState, setting: Setting) -> c
         setting=setting,
         before=_before(view.snapshot, gpu, state),
         expect=state.policies,
+        around=around,
     )
 
 

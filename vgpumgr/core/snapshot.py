@@ -124,13 +124,31 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handle:
-    """A process with a /dev/vfio path open."""
+    """A process with a node of a vGPU open: a /dev/vfio path, or the vGPU plugin with /dev/nvidia-vgpuN."""
 
     path: str
     pid: int
+    start: int
     command: str
     vm_name: str | None
     vm_uuid: VmUuid | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qemu:
+    """A QEMU that is not gone, whatever its state. `ending`: it may have no descriptor to see any more, and its vGPU yet.
+
+    `machine`: libvirt's name for it, where its command line is gone. With none of the three it cannot be told whose it is.
+    """
+
+    pid: int
+    start: int
+    state: str
+    command: str
+    ending: bool
+    vm_name: str | None
+    vm_uuid: VmUuid | None
+    machine: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +215,7 @@ class HostSnapshot:
 
     `silent`: the GPUs of which NVML does not tell what runs on them, and why; there everything is in use.
 
-    `stuck` is None where `ledger` is: nothing is written there then. `ledger_file`: whether there is a file; without one
+    `qemus` is None where `handles` is, `stuck` where `ledger` is: nothing is written there then. `ledger_file`: whether there is a file; without one
     `ledger` is empty, because nothing was ever made there or because the file was lost (ownership.py tells which).
     `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` what it was loaded with.
     """
@@ -208,6 +226,7 @@ class HostSnapshot:
     versions: Mapping[str, str | None]
     gpus: tuple[Gpu, ...]
     handles: tuple[Handle, ...] | None
+    qemus: tuple[Qemu, ...] | None
     active: tuple[Active, ...] | None
     silent: Mapping[PciAddress, str]
     ledger: tuple[LedgerEntry, ...] | None

@@ -16,6 +16,7 @@ from vgpumgr.core.snapshot import (
     HostSnapshot,
     LedgerEntry,
     Parent,
+    Qemu,
     StuckWrite,
     Unknown,
     Vgpu,
@@ -71,6 +72,7 @@ def _host(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
         versions={name: shape.maybe_text(value) for name, value in shape.mapping(facts["versions"]).items()},
         gpus=gpus,
         handles=shape.rows(facts["handles"], _handle),
+        qemus=shape.rows(facts["qemus"], _qemu),
         active=shape.rows(facts["active"], _active),
         silent={PciAddress(pci): shape.text(why) for pci, why in shape.mapping(facts["silent"]).items()},
         ledger=None if ledger is None else located(ledger, gpus),
@@ -211,9 +213,23 @@ def _handle(row: Mapping[str, Json]) -> Handle:
     return Handle(
         path=shape.text(row["path"]),
         pid=shape.number(row["pid"]),
+        start=shape.number(row["start"]),
         command=shape.text(row["command"]),
         vm_name=shape.maybe_text(row["vm_name"]),
         vm_uuid=shape.maybe(row["vm_uuid"], VmUuid),
+    )
+
+
+def _qemu(row: Mapping[str, Json]) -> Qemu:
+    return Qemu(
+        pid=shape.number(row["pid"]),
+        start=shape.number(row["start"]),
+        state=shape.text(row["state"]),
+        command=shape.text(row["command"]),
+        ending=shape.boolean(row["ending"]),
+        vm_name=shape.maybe_text(row["vm_name"]),
+        vm_uuid=shape.maybe(row["vm_uuid"], VmUuid),
+        machine=shape.maybe_text(row["machine"]),
     )
 
 

@@ -4,10 +4,11 @@ Killed between any two of a step's points, the same step run again gets to the s
 expects it, nothing is written at all.
 """
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 from .fields import check_fields, one_of
 from .files import Root
+from .guard import RemovalGuard
 from .modprobe import write_modprobe
 from .protocol import CREATE_VGPU, DESTROY_VGPU, PARK_VGPU, SET_SCHEDULER, WRITE_MODPROBE
 from .scheduler_step import set_scheduler
@@ -31,11 +32,12 @@ class Executor:
         *,
         write: Callable[[str, bytes], None],
         at: Callable[[str], None],
+        guard: Optional[RemovalGuard] = None,
     ) -> None:
         self._root = root
         self._load_nvml = load_nvml
         self._at = at
-        self._vgpus = VgpuSteps(root, write=write, at=at)
+        self._vgpus = VgpuSteps(root, guard or RemovalGuard(root, load_nvml), write=write, at=at)
         self._verbs: Dict[str, Callable[[Any, float], Dict[str, Any]]] = {
             CREATE_VGPU: lambda data, deadline_s: self._vgpus.create(parse_vgpu_step(data), deadline_s),
             DESTROY_VGPU: lambda data, deadline_s: self._vgpus.destroy(parse_vgpu_step(data), deadline_s),

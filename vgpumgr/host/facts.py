@@ -24,7 +24,7 @@ from .protocol import (
 )
 from .refusal import Refusal
 from .stuck import find_holding, stuck_facts
-from .vfio import Unreadable, open_handles
+from .vfio import Unreadable, Users, look
 
 
 class _Seen(NamedTuple):
@@ -57,7 +57,7 @@ def observe(
     if report.failure is not None:
         unknown.add("nvml", report.failure)
     gpus = [_gpu_fact(root, each, report, entries or [], unknown) for each in seen]
-    handles = _handles(root, unknown)
+    users = _users(root, unknown)
     return {
         "protocol": PROTOCOL,
         "boot": boot,
@@ -65,8 +65,9 @@ def observe(
         "hostname": _line(root, "/proc/sys/kernel/hostname", "hostname", unknown) or "",
         "versions": _versions(root, report, unknown),
         "gpus": gpus,
-        "handles": handles,
-        "active": _active(report, handles or [], gpus, unknown),
+        "handles": users.handles if users is not None else None,
+        "qemus": users.qemus if users is not None else None,
+        "active": _active(report, users.handles if users is not None else [], gpus, unknown),
         "silent": _silent(report, gpus),
         "ledger": entries,
         "ledger_file": found is None or found.on_disk,
@@ -232,9 +233,9 @@ def _gpu_fact(
     }
 
 
-def _handles(root: Root, unknown: Unknowns) -> Optional[List[HandleFact]]:
+def _users(root: Root, unknown: Unknowns) -> Optional[Users]:
     try:
-        return open_handles(root)
+        return look(root)
     except Unreadable as error:
         unknown.add("handles", str(error))
         return None

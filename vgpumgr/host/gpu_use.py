@@ -3,7 +3,7 @@
 from typing import List, NamedTuple, Optional
 
 from .files import Root
-from .protocol import IN_USE, GpuFact, Snapshot
+from .protocol import IN_USE, NOT_YET, ActiveFact, GpuFact, Snapshot
 from .refusal import Refusal
 from .vfio import Unreadable, open_handles
 
@@ -43,8 +43,16 @@ class GpuUse:
         self._places = places_on(gpu, snapshot)
 
     def refuse_running(self, snapshot: Snapshot) -> None:
-        """By NVML's list, read a moment ago. Raises Refusal(InUse)."""
+        """By NVML's list, read a moment ago. Raises Refusal(InUse); NotYet where all that it lists is of VMs that have ended."""
         rows = [row for row in snapshot["active"] or [] if row["gpu"] == self._pci]
+        if rows and all(self._is_ending(row, snapshot) for row in rows):
+            names = [row["vm_name"] or row["vm_uuid"] or "?" for row in rows]
+            message = "GPU {} may still be in use by {}".format(self._pci, ", ".join(names))
+            lines = [
+                "NVML lists a vGPU there as active for VM {}, whose QEMU is gone or ending".format(name)
+                for name in names
+            ]
+            raise Refusal(NOT_YET, message, vm=names[0], waits_for=lines)
         lines = ["{} runs on it".format(row["vm_name"] or row["vm_uuid"] or "a VM") for row in rows]
         why = snapshot["silent"].get(self._pci)
         if snapshot["active"] is None:
@@ -52,6 +60,14 @@ class GpuUse:
         if self._places and why is not None:
             lines.append("cannot tell what runs on it: {}".format(why))
         self._refuse([row["vm_name"] for row in rows], lines, "")
+
+    def _is_ending(self, row: ActiveFact, snapshot: Snapshot) -> bool:
+        """Whether a row's VM has no QEMU that stays, and nothing of this GPU open: then the plugin is all that is left of it."""
+        if row["vm_uuid"] is None or snapshot["handles"] is None:
+            return False
+        stays = any(qemu["vm_uuid"] == row["vm_uuid"] and not qemu["ending"] for qemu in snapshot["qemus"] or [])
+        paths = {path for place in self._places for path in place.paths}
+        return not stays and not any(handle["path"] in paths for handle in snapshot["handles"])
 
     def refuse_open(self, but: str = "") -> None:
         """By the handles that are open at this instant; `but` says what was changed before. Raises Refusal(InUse)."""

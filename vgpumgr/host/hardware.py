@@ -4,7 +4,7 @@ Mediated devices and VFs with a type of their own are two answers to the same fe
 """
 
 import os
-from typing import List, Optional, Tuple, Union
+from typing import Optional, Tuple, Union
 
 from . import mdev, vendor
 from .files import Root, Unknowns, directory, link_name, read
@@ -12,7 +12,6 @@ from .gpu import read_vendor_vgpu
 from .pci import DEVICES, read_information
 from .protocol import CHANGED, Step, VgpuFact
 from .refusal import Refusal, reason
-from .vfio import Unreadable, open_handles
 
 Write = Tuple[str, bytes]  # a path below the root, and the text to put there
 
@@ -149,15 +148,3 @@ def describe(found: Optional[VgpuFact]) -> str:
         return "nothing"
     name = found["type_name"] or "type {}".format(found["type_id"])
     return "{} {}".format(name, found["uuid"]) if found["uuid"] else name
-
-
-def holders(root: Root, vgpu: VgpuFact) -> List[str]:
-    """Who has the vGPU open, in words. Raises vfio.Unreadable where that cannot be told."""
-    if not vgpu["vfio"]:
-        raise Unreadable("its /dev/vfio paths cannot be read")
-    lines = (
-        "open by pid {} ({})".format(handle["pid"], handle["vm_name"] or handle["command"])
-        for handle in open_handles(root)
-        if handle["path"] in vgpu["vfio"]
-    )
-    return list(dict.fromkeys(lines))  # a process may have several of its paths open

@@ -39,6 +39,9 @@ LOCKED = "Locked"  # owner
 NOT_LOCKED = "NotLocked"
 CHANGED = "Changed"  # expected, found: nothing was written
 IN_USE = "InUse"  # vm (its owner, or null), holders (one line each): nothing was written, else the message says what
+NOT_YET = (
+    "NotYet"  # vm, waits_for (one line each): nothing was written; what still has the vGPU ends by itself: ask again
+)
 SYSFS_REFUSED = "SysfsRefused"  # path (below /sys, or in /etc/modprobe.d), errno, read_back
 DEADLINE = "Deadline"  # path: the write had not returned in time; it may still happen
 STUCK = "Stuck"  # gpu (its PCI address), path, pid, since: an earlier write there has not returned; nothing was written
@@ -168,13 +171,35 @@ class GpuFact(TypedDict):
 
 
 class HandleFact(TypedDict):
-    """A process that has a /dev/vfio path open; VM name and uuid as its command line gives them."""
+    """A process that has a node of a vGPU open: a /dev/vfio path, or the driver's own /dev/nvidia-vgpuN (the vGPU plugin).
+
+    VM name and uuid as its command line gives them; `start` as in QemuFact.
+    """
 
     path: str
     pid: int
+    start: int
     command: str
     vm_name: Optional[str]
     vm_uuid: Optional[str]
+
+
+class QemuFact(TypedDict):
+    """A QEMU that is not gone, whatever its state: one that is ending (or has no descriptor at all) may have its vGPU yet.
+
+    `start`: clock ticks since the boot (field 22 of /proc/PID/stat), with which a pid is one process; `state` as there. Its VM's
+    name and uuid as its command line gives them; `machine` is libvirt's name for it (qemu-3-vm01), out of its control group,
+    where the command line is gone. All three null: it cannot be told whose it is.
+    """
+
+    pid: int
+    start: int
+    state: str
+    command: str
+    ending: bool
+    vm_name: Optional[str]
+    vm_uuid: Optional[str]
+    machine: Optional[str]
 
 
 class ActiveFact(TypedDict):
@@ -254,6 +279,7 @@ class UnknownFact(TypedDict):
 class Snapshot(TypedDict):
     """Facts about one host, read afresh. `handles` and `active` null means: cannot tell, so everything is in use.
 
+    `qemus` is read with `handles`, and null with it.
     `silent`: the GPUs (PCI address) of which NVML alone does not tell what runs there, and why; there all is in use.
     `ledger` and `stuck` are of one file, and null together. `ledger_file`: whether there is one, readable or not; without
     one `ledger` is empty, since nothing of ours was ever made there, or because the file was lost.
@@ -266,6 +292,7 @@ class Snapshot(TypedDict):
     versions: Dict[str, Optional[str]]
     gpus: List[GpuFact]
     handles: Optional[List[HandleFact]]
+    qemus: Optional[List[QemuFact]]
     active: Optional[List[ActiveFact]]
     silent: Dict[str, str]
     ledger: Optional[List[LedgerEntry]]
@@ -336,6 +363,8 @@ class Step(TypedDict):
     verb create_vgpu: expect "empty" (no vGPU there, no other entry) or "same" (a vGPU of this type and uuid is there
     and is to be entered as ours). verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
     entry is left). verb park_vgpu: expect "present"; the vGPU goes, and its entry, which must be made, stays as it is.
+    `runs`: the VM runs without this vGPU. `listed`: NVML had it in its list of active vGPUs when this was planned, though its VM
+    is off: it must have left that list.
     """
 
     verb: str
@@ -353,6 +382,8 @@ class Step(TypedDict):
     placement_id: Optional[int]
     mig: Optional[str]
     expect: str
+    runs: bool
+    listed: bool
 
 
 class SchedulerSetting(TypedDict):

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, NoReturn, Optional, Union
 from .executor import Executor, at_nothing
 from .facts import observe
 from .files import Root
+from .guard import RemovalGuard
 from .lock import HostLock, pause
 from .nvml import load_pynvml
 from .protocol import BAD_REQUEST, INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT
@@ -22,7 +23,7 @@ class Server:
     """One host program. `root` stands before every path; what is injected has the real thing as its default.
 
     `gone` is described at HostLock; `write` is what puts text into a sysfs file (in a child); `at` is called with the
-    name of each point of a step that is passed, and does nothing but in tests.
+    name of each point of a step that is passed, and does nothing but in tests; `guard` decides what may be taken away.
     """
 
     def __init__(
@@ -35,12 +36,13 @@ class Server:
         gone: Callable[[float], bool] = pause,
         write: Callable[[str, bytes], None] = write_file,
         at: Callable[[str], None] = at_nothing,
+        guard: Optional[RemovalGuard] = None,
     ) -> None:
         self._root = Root(root)
         self._nvml = nvml
         self._sleep = sleep
         self._lock = HostLock(self._root, clock=clock, gone=gone)
-        self._executor = Executor(self._root, nvml, write=write, at=at)
+        self._executor = Executor(self._root, nvml, write=write, at=at, guard=guard)
         self._verbs: Dict[str, Callable[[Dict[str, Any]], Any]] = {
             "observe": self._observe,
             "sample": self._sample,

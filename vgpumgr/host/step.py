@@ -5,7 +5,7 @@ The addresses and the uuid become parts of paths that root writes to, so they mu
 
 from typing import Tuple
 
-from .fields import Checks, check_fields, is_count, is_text, matches, or_null, refuse
+from .fields import Checks, check_fields, is_count, is_flag, is_text, matches, or_null, refuse
 from .ledger import Entry
 from .pci import ADDRESS
 from .protocol import CREATE_VGPU, DESTROY_VGPU, PARK_VGPU, Step
@@ -35,6 +35,8 @@ _CHECKS: Checks = {
     "placement_id": (or_null(is_count), "a number or null"),
     "mig": (or_null(is_text), "a text or null"),
     "expect": (is_text, "a text"),
+    "runs": (is_flag, "true or false"),
+    "listed": (is_flag, "true or false"),
 }
 
 
@@ -61,6 +63,8 @@ def parse_vgpu_step(data: object) -> Step:
         "placement_id": step["placement_id"],
         "mig": step["mig"],
         "expect": step["expect"],
+        "runs": step["runs"],
+        "listed": step["listed"],
     }
 
 

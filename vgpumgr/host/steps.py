@@ -10,14 +10,14 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 from .facts import boot_id
 from .files import Root, Unknowns
-from .hardware import Absent, Write, changed, check_place, describe, hardware_for, holders, is_what_step_means
+from .guard import RemovalGuard
+from .hardware import Absent, Write, changed, check_place, describe, hardware_for, is_what_step_means
 from .ledger import Entry, Ledger, entry_fact, identity, write_ledger
-from .protocol import DEADLINE, IN_USE, INTERNAL, SYSFS_REFUSED, SchedulerFact, Step, VgpuFact
+from .protocol import DEADLINE, INTERNAL, SYSFS_REFUSED, SchedulerFact, Step, VgpuFact
 from .refusal import Refusal, reason
 from .reservations import check_ours, check_reservations, place_of, superseded
 from .step import PRESENT, SAME, entry_of, identity_of
 from .stuck import open_ledger, record_of, started
-from .vfio import Unreadable
 from .writer import Writer, Writing
 
 
@@ -39,8 +39,11 @@ class _Outcome(NamedTuple):
 class VgpuSteps:
     """Makes vGPUs and takes them away. The caller holds the host's exclusive lock; every method may raise Refusal."""
 
-    def __init__(self, root: Root, *, write: Callable[[str, bytes], None], at: Callable[[str], None]) -> None:
+    def __init__(
+        self, root: Root, guard: RemovalGuard, *, write: Callable[[str, bytes], None], at: Callable[[str], None]
+    ) -> None:
         self._root = root
+        self._guard = guard
         self._writer = Writer(write)
         self._at = at
 
@@ -89,7 +92,7 @@ class VgpuSteps:
             return answer()
         if found is None or not is_what_step_means(found, step):
             raise changed("{} on {}".format(step["type_name"], step["parent"]), describe(found))
-        self._refuse_held(step, found)
+        self._guard.refuse(step, found)
         with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
             self._enter(begun.ledger, step, "leaving")
             self._at("leaving")
@@ -116,7 +119,7 @@ class VgpuSteps:
             found = None
         if found is None or not is_what_step_means(found, step):
             raise changed(place_of(step), describe(found))
-        self._refuse_held(step, found)
+        self._guard.refuse(step, found)
         with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
             write_ledger(self._root, begun.ledger)
             self._at("parking")
@@ -169,19 +172,10 @@ class VgpuSteps:
         self._at("read-back")
         return _Outcome(refused=refused, found=found)
 
-    def _refuse_held(self, step: Step, found: VgpuFact) -> None:
-        try:
-            open_by = holders(self._root, found)
-        except Unreadable as error:
-            open_by = ["cannot tell: {}".format(error)]
-        if open_by:
-            message = "{} ({} slot {}) is in use".format(place_of(step), step["vm_name"], step["slot"])
-            raise Refusal(IN_USE, message, vm=step["vm_name"], holders=open_by)
-
     def _refuse_held_by_now(self, step: Step, found: VgpuFact, before: Ledger) -> None:
         """As late as can be: a VM may have been started while the ledger was on its way to the disk."""
         try:
-            self._refuse_held(step, found)
+            self._guard.refuse_by_now(step, found)
         except Refusal:
             write_ledger(self._root, before)
             raise

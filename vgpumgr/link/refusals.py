@@ -14,6 +14,7 @@ from vgpumgr.errors import (
     NvmlRefused,
     ProgramFailed,
     StalePlan,
+    StillEnding,
     Stuck,
     SysfsRefused,
 )
@@ -55,6 +56,12 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 f"{host}: {said or 'the vGPU is in use'}",
                 details=_lines(err.get("holders")),
                 hint=f"shut {_text(err.get('vm')) or 'the VM'} down first; nothing in use is ever taken away",
+            )
+        case protocol.NOT_YET:
+            return StillEnding(
+                f"{host}: {said or 'the vGPU may still be held'}",
+                details=_lines(err.get("waits_for")),
+                hint=f"nothing was written; once {_text(err.get('vm')) or 'the VM'} has ended, run the same command again",
             )
         case protocol.STUCK:
             return Stuck(

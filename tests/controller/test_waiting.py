@@ -1,0 +1,109 @@
+"""A step that waits for the end of a VM: asked again each second, told once, ended by an interrupt, refused when its time is over."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vgpumgr import errors
+from vgpumgr.controller.waiting import BUSY_S, ENDING_S, wait_for_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PLUGIN = "the vGPU plugin of a VM that ended has /dev/nvidia-vgpu0 open (pid 50, vgpu)"
+CURRENT = "/sys/bus/pci/devices/0000:41:00.4/nvidia/current_vgpu_type"
+
+
+class Pauses(threading.Event):
+    """An event whose wait lets time pass at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.now += timeout or 0.0
+        return self.is_set()
+
+
+def ending(*lines: str) -> errors.StillEnding:
+    return errors.StillEnding("kvm01: A40-4Q may still be held", details=lines or [PLUGIN], hint="…")
+
+
+def busy(path: str = CURRENT, errno_name: str = "EBUSY") -> errors.SysfsRefused:
+    return errors.SysfsRefused("kvm01", f"{path}: refused", path=path, errno_name=errno_name)
+
+
+def run(answer: Callable[[float], str], stop: Pauses | None = None) -> tuple[str, list[str], float]:
+    """What it gave, what was told, and when it ended. `answer` gets the time."""
+    pauses = stop or Pauses()
+    told: list[str] = []
+    given = wait_for_end(lambda: answer(pauses.now), tell=told.append, stop=pauses, clock=lambda: pauses.now)
+    return given, told, pauses.now
+
+
+def until(seconds: float, error: errors.VgpumgrError) -> Callable[[float], str]:
+    def answer(now: float) -> str:
+        if now < seconds:
+            raise error
+        return "done"
+
+    return answer
+
+
+def test_what_need_not_wait_does_not() -> None:
+    assert run(until(0, ending())) == ("done", [], 0.0)
+
+
+def test_it_asks_each_second_and_says_once_for_whom_it_waits() -> None:
+    assert run(until(12, ending())) == ("done", [f"waiting up to 60 s: {PLUGIN}"], 12.0)
+
+
+def test_it_says_so_again_when_it_waits_for_another() -> None:
+    def answer(now: float) -> str:
+        if now < 5:
+            raise ending("a QEMU of vm01 has not ended" if now < 2 else PLUGIN)
+        return "done"
+
+    assert len(run(answer)[1]) == 2
+
+
+def test_when_its_time_is_over_the_refusal_stays_one_of_use() -> None:
+    with pytest.raises(errors.InUse) as caught:
+        run(until(1000, ending()))
+    assert (caught.value.exit_code, caught.value.outcome) == (5, "refused")
+    assert caught.value.details == (PLUGIN, f"waited {ENDING_S:.0f} s")
+
+
+def test_a_busy_vf_is_asked_again_for_half_a_minute_since_nothing_is_lost_by_it() -> None:
+    given, told, _ = run(until(20, busy()))
+    assert given == "done"
+    assert told == ["waiting up to 30 s: the vGPU plugin (nvidia-vgpu-mgr) of the VM that stopped"]
+    with pytest.raises(errors.SysfsRefused) as caught:
+        run(until(1000, busy()))
+    assert caught.value.details[-1] == f"waited {BUSY_S:.0f} s"
+
+
+@pytest.mark.parametrize(
+    "error", [busy(errno_name="EPERM"), busy("/sys/bus/mdev/devices/9e/remove"), errors.InUse("kvm01: in use")]
+)
+def test_any_other_refusal_is_one_at_once(error: errors.VgpumgrError) -> None:
+    with pytest.raises(type(error)) as caught:
+        run(until(1, error))
+    assert caught.value is error
+
+
+def test_an_interrupt_ends_it_with_the_refusal() -> None:
+    stop = Pauses()
+
+    def answer(now: float) -> str:
+        if now >= 3:
+            stop.set()
+        raise ending()
+
+    with pytest.raises(errors.StillEnding):
+        run(answer, stop)
+    assert stop.now == 3.0

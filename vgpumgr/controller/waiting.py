@@ -1,0 +1,54 @@
+"""Waiting for what ends by itself: a VM's QEMU, the vGPU plugin behind it.
+
+The host program looks and refuses, and writes nothing; so the step is asked again each second. That keeps the host's lock, too, and
+an interrupt ends it at once.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from vgpumgr import errors
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+ENDING_S = 60.0  # a killed QEMU may sit in the driver for 30 s, its plugin for some more
+BUSY_S = 30.0  # vendor-vfio: the driver itself says that a plugin is there, each time after 5 s, and loses nothing
+POLL_S = 1.0
+_BUSY_FILE = "/current_vgpu_type"
+
+T = TypeVar("T")
+
+
+def wait_for_end(
+    call: Callable[[], T],
+    *,
+    tell: Callable[[str], None],
+    stop: threading.Event,
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
+    """What `call` gives once nothing keeps it waiting. Raises StillEnding or SysfsRefused when its time is over or `stop` is set."""
+    began = clock()
+    told = ""
+    while True:
+        try:
+            return call()
+        except errors.StillEnding as error:
+            refusal: errors.VgpumgrError = error
+            limit, why = ENDING_S, "; ".join(error.details)
+        except errors.SysfsRefused as error:
+            if error.errno_name != "EBUSY" or not error.path.endswith(_BUSY_FILE):
+                raise
+            refusal = error
+            limit, why = BUSY_S, "the vGPU plugin (nvidia-vgpu-mgr) of the VM that stopped"
+        waited = clock() - began
+        if waited + POLL_S > limit or stop.is_set():
+            refusal.details = (*refusal.details, f"waited {waited:.0f} s")
+            raise refusal
+        if why != told:
+            tell(f"waiting up to {limit:.0f} s: {why}")
+            told = why
+        stop.wait(POLL_S)

@@ -1,0 +1,44 @@
+"""VMs that have ended and are not gone yet: what a plan says of them; the host program waits for them (host/guard.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core import changes, observed
+from vgpumgr.core.observed import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.core.changes import VgpuSpec
+    from vgpumgr.core.observed import HostView
+
+
+def findings(view: HostView, steps: Iterable[changes.Step]) -> tuple[Finding, ...]:
+    """One for each vGPU that steps take away and that may still be held by something that ends by itself."""
+    found: list[Finding] = []
+    for step in steps:
+        if not isinstance(step, changes.DestroyVgpu | changes.ParkVgpu):
+            continue
+        lines = _lines(view, step.vgpu)
+        if lines:
+            text = (
+                f"{view.snapshot.host}: the vGPU of {step.vgpu.vm_name} slot {step.vgpu.slot} is only taken away once "
+                f"nothing can hold it, and this ends by itself: {'; '.join(lines)}"
+            )
+            found.append(
+                Finding(kind="ending", host=view.snapshot.host, vm=step.vgpu.vm_name, slot=step.vgpu.slot, text=text)
+            )
+    return tuple(found)
+
+
+def _lines(view: HostView, spec: VgpuSpec) -> list[str]:
+    vgpu = view.snapshot.vgpu_of(spec)
+    if vgpu is None:
+        return []
+    ending = [
+        f"the QEMU of {spec.vm_name} has not ended (pid {qemu.pid}, state {qemu.state})"
+        for qemu in view.snapshot.qemus or ()
+        if qemu.ending and (qemu.vm_uuid == spec.vm or qemu.vm_name == spec.vm_name)
+    ]
+    return [*observed.users(view, spec, vgpu).passing, *ending]

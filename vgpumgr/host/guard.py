@@ -1,0 +1,230 @@
+"""Whether anything can hold a vGPU that is to be taken away: what stands before the one write that can do harm.
+
+From Linux 5.14 on a write to an mdev's `remove` is never refused: where somebody has the device, or the vGPU plugin of its VM has not
+ended, the VM's vGPU dies and the driver loses its place for good (NVIDIA's open kernel part 525.85.07, run on 5.15 over a
+stub: nv_vgpu_vfio_destroy answers EPERM or, after 250 x 20 ms, EBUSY, and nobody heeds it). There are seconds in which nobody seems to
+have it: a QEMU that is ending sits in state D with an empty fd table for up to 30 s, and the plugin (nvidia-vgpu-mgr) ends after it.
+
+So there are two refusals. InUse: somebody has it, and only a person can change that. NotYet: what is still there ends by
+itself; nothing was written, and the same step is to be asked again.
+"""
+
+import os
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from . import mdev, pci
+from .facts import observe
+from .files import Root, Unknowns, directory
+from .protocol import IN_USE, NOT_YET, HandleFact, Step, VgpuFact
+from .qemu import is_of
+from .refusal import Refusal
+from .reservations import place_of
+from .vfio import Unreadable, Users, device_paths, is_plugin, look
+
+SETTLE_S = 5.0  # for so long the driver itself waits for a plugin, before it takes the vGPU away all the same
+PAUSE_S = 0.25  # between two looks, where nothing tells when the VM ended
+_LOGS = "/var/log/libvirt/qemu"
+
+
+class Evidence(NamedTuple):
+    """Who has the vGPU, one line each: what lasts, and what ends by itself."""
+
+    lasting: List[str]
+    passing: List[str]
+
+
+class RemovalGuard:
+    """Refuses to take a vGPU away while anything can hold it. One for a session: it remembers when it last saw something.
+
+    `clock` never goes back; `wall` is the host's time, as file times are; `pause` sleeps.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        load_nvml: Callable[[], Any],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._root = root
+        self._load_nvml = load_nvml
+        self._clock = clock
+        self._wall = wall
+        self._pause = pause
+        self._seen: Dict[str, float] = {}
+
+    def refuse(self, step: Step, found: VgpuFact) -> None:
+        """Before anything is written. Raises Refusal(InUse, NotYet)."""
+        self._refuse(step, self._look(step, found))
+        ended = self._ended(step)
+        since = self._since(step, ended)
+        if step["uuid"] is None:  # a virtual function's own vGPU: the driver refuses, and nothing is lost
+            return
+        if since is not None and since < SETTLE_S:
+            text = "{} ended {:.0f} s ago: looked at again {:.0f} s after its end".format(
+                step["vm_name"], since, SETTLE_S
+            )
+            raise _not_yet(step, [text])
+        if ended is None:
+            self._pause(PAUSE_S)
+            self._refuse(step, self._look(step, found))
+
+    def refuse_by_now(self, step: Step, found: VgpuFact) -> None:
+        """As late as can be: a VM may have been started since. Raises Refusal(InUse, NotYet)."""
+        self._refuse(step, self._look(step, found))
+
+    def _refuse(self, step: Step, seen: Evidence) -> None:
+        if seen.lasting:
+            message = "{} ({} slot {}) is in use".format(place_of(step), step["vm_name"], step["slot"])
+            raise Refusal(IN_USE, message, vm=step["vm_name"], holders=seen.lasting)
+        if seen.passing:
+            self._seen[step["vm"]] = self._clock()
+            raise _not_yet(step, seen.passing)
+
+    def _look(self, step: Step, found: VgpuFact) -> Evidence:
+        if not found["vfio"]:
+            return Evidence(["cannot tell: its /dev/vfio paths cannot be read"], [])
+        try:
+            users = look(self._root)
+        except Unreadable as error:
+            return Evidence(["cannot tell: {}".format(error)], [])
+        lasting, passing = _holding(users, found["vfio"])
+        passing += [line for line in _ending(users, step) if line not in passing]
+        passing += self._lingering(users, step)
+        if not lasting and not passing and step["listed"]:
+            passing += self._listed(step)
+        return Evidence(lasting, passing)
+
+    def _lingering(self, users: Users, step: Step) -> List[str]:
+        """Plugins of VMs that ended: there are more of them than vGPUs in use, and one may be this VM's."""
+        plugins = [handle for handle in users.handles if is_plugin(handle["path"])]
+        if not plugins:
+            return []
+        started = held_since(users.handles, vgpu_paths(self._root))
+        if len(plugins) <= matched(plugins, started):
+            return []
+        ended = self._ended(step)
+        boot = self._wall() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        ticks = os.sysconf("SC_CLK_TCK")
+        # A plugin that began after the VM's end is not its; one second is for clocks and for how times are written.
+        maybe = [each for each in plugins if ended is None or boot + each["start"] / ticks <= ended + 1.0]
+        return [
+            "the vGPU plugin of a VM that ended has {} open (pid {}, {})".format(
+                each["path"], each["pid"], each["command"]
+            )
+            for each in maybe
+        ]
+
+    def _listed(self, step: Step) -> List[str]:
+        """NVML's rows that may be this vGPU; asked only where a plan was made on one."""
+        snapshot = observe(self._root, self._load_nvml, only=[step["gpu"]])
+        if snapshot["active"] is None or step["gpu_pci"] in snapshot["silent"]:
+            return ["cannot tell: NVML does not say whether it still lists it"]
+        return [
+            "NVML lists it as active for VM {}".format(row["vm_name"] or row["vm_uuid"] or "?")
+            for row in snapshot["active"]
+            if row["gpu"] == step["gpu_pci"]
+            and (
+                row["vm_uuid"] == step["vm"]
+                or (row["uuid"] is not None and row["uuid"] == step["uuid"])
+                or (step["uuid"] is None and row["vf"] == step["parent"])
+            )
+        ]
+
+    def _ended(self, step: Step) -> Optional[float]:
+        """When the VM ended at the latest, by the host's clock: libvirt's log of it was last written then. None: nothing tells."""
+        name = step["vm_name"]
+        if step["runs"] or "/" in name:
+            return None
+        try:
+            at = os.stat(self._root.path("{}/{}.log".format(_LOGS, name))).st_mtime
+        except (OSError, ValueError):
+            return None
+        return at if at <= self._wall() else None  # the clock was set back since
+
+    def _since(self, step: Step, ended: Optional[float]) -> Optional[float]:
+        """For how long nothing of the VM has been there, as far as anything tells."""
+        ages = [self._clock() - self._seen[step["vm"]]] if step["vm"] in self._seen else []
+        if ended is not None:
+            ages.append(self._wall() - ended)
+        return min(ages, default=None)
+
+
+def _not_yet(step: Step, lines: Sequence[str]) -> Refusal:
+    message = "{} ({} slot {}) may still be held".format(place_of(step), step["vm_name"], step["slot"])
+    return Refusal(NOT_YET, message, vm=step["vm_name"], waits_for=list(lines))
+
+
+def _holding(users: Users, paths: Sequence[str]) -> Tuple[List[str], List[str]]:
+    """Who has one of the paths open: those that stay, and those that are ending."""
+    ending = {qemu["pid"] for qemu in users.qemus if qemu["ending"]}
+    lasting: Dict[str, None] = {}  # a process may have several of its paths open
+    passing: Dict[str, None] = {}
+    for handle in users.handles:
+        if handle["path"] in paths:
+            line = "open by pid {} ({})".format(handle["pid"], handle["vm_name"] or handle["command"])
+            (passing if handle["pid"] in ending else lasting)[line] = None
+    return list(lasting), list(passing)
+
+
+def _ending(users: Users, step: Step) -> List[str]:
+    """The QEMUs of the step's VM that are there, descriptors or not; one that nothing tells whose it is counts, too, while it ends.
+
+    A VM that is known to run without this vGPU has one that stays: of that one the descriptors tell all.
+    """
+    lines: List[str] = []
+    for qemu in users.qemus:
+        its = is_of(qemu, step["vm"], step["vm_name"])
+        if its is False or (not qemu["ending"] and (its is None or step["runs"])):
+            continue
+        whose = "of {}".format(step["vm_name"]) if its else "of a VM that cannot be told"
+        lines.append(
+            "a QEMU {} has not ended (pid {}, {}, state {})".format(whose, qemu["pid"], qemu["command"], qemu["state"])
+        )
+    return lines
+
+
+def vgpu_paths(root: Root) -> List[List[str]]:
+    """The /dev/vfio paths of every function and mdev on this host that can be a vGPU. What cannot be read is left out."""
+    devices = ["{}/{}".format(mdev.BUS, each.uuid) for each in _mdevs(root)]
+    for card in pci.find_cards(root, Unknowns()):
+        devices.extend("{}/{}".format(pci.DEVICES, vf) for vf in card.vfs.values())
+    found: List[List[str]] = []
+    for device in devices:
+        try:
+            with directory(root.path(device)) as opened:
+                found.append(device_paths(opened))
+        except OSError:
+            continue
+    return found
+
+
+def _mdevs(root: Root) -> List[mdev.Mdev]:
+    try:
+        return mdev.find_mdevs(root)
+    except OSError:
+        return []
+
+
+def held_since(handles: Sequence[HandleFact], vgpus: Sequence[Sequence[str]]) -> List[int]:
+    """For each vGPU that somebody has open, when that process was started (clock ticks)."""
+    opened = {handle["path"]: handle["start"] for handle in handles}
+    return [max(starts) for paths in vgpus if (starts := [opened[path] for path in paths if path in opened])]
+
+
+def matched(plugins: Sequence[HandleFact], started: Sequence[int]) -> int:
+    """How many plugins can be those of vGPUs in use: each begins after the QEMU that it serves. The most that can be.
+
+    A process with several nodes open serves several vGPUs, whenever they began.
+    """
+    nodes = [handle["pid"] for handle in plugins]
+    begins = sorted(float("inf") if nodes.count(handle["pid"]) > 1 else float(handle["start"]) for handle in plugins)
+    left = sorted(started)
+    count = 0
+    for begin in begins:
+        if count < len(left) and left[count] <= begin:
+            count += 1
+    return count

@@ -1,0 +1,81 @@
+"""The host's processes as /proc tells them: who is there, in which state, and whether it is ending.
+
+A process that ends has lost its memory (an empty command line) and its descriptors (an empty fd table) long before it is gone:
+in state D, for up to half a minute, a QEMU still has its vGPU. Its first thread may be a zombie while others live. So a
+process counts as gone only once every thread of it is (proc(5), states Z and X).
+"""
+
+import os
+from contextlib import suppress
+from typing import Iterator, NamedTuple, Optional
+
+from .files import directory, read_all
+
+_ENDED = frozenset("ZX")
+_EXITING = 0x00000004  # PF_EXITING of include/linux/sched.h
+_KERNEL = 0x00200000  # PF_KTHREAD
+
+
+class Process(NamedTuple):
+    """One process that is not gone. `start`: clock ticks since the boot (field 22 of its stat), with which a pid is one process.
+
+    `ending`: it is in do_exit, or its first thread has ended. `table`: where its descriptors are listed, below /proc.
+    """
+
+    pid: int
+    start: int
+    state: str
+    name: str
+    ending: bool
+    table: str
+
+
+class _Stat(NamedTuple):
+    name: str
+    state: str
+    flags: int
+    start: int
+
+
+def live_processes(proc: int) -> Iterator[Process]:
+    """Every process but the kernel's own threads. `proc` is /proc, open. Raises OSError where /proc cannot be listed."""
+    for name in sorted(filter(str.isdigit, os.listdir(proc)), key=int):
+        process = _process(proc, name)
+        if process is not None:
+            yield process
+
+
+def _process(proc: int, pid: str) -> Optional[Process]:
+    stat = _stat(proc, pid)
+    if stat is None or stat.flags & _KERNEL:
+        return None
+    if stat.state not in _ENDED:
+        return Process(
+            pid=int(pid),
+            start=stat.start,
+            state=stat.state,
+            name=stat.name,
+            ending=bool(stat.flags & _EXITING),
+            table=pid + "/fd",
+        )
+    with suppress(OSError), directory(pid + "/task", proc) as tasks:
+        for task in os.listdir(tasks):
+            other = _stat(tasks, task) if task != pid else None
+            if other is not None and other.state not in _ENDED:
+                table = "{}/task/{}/fd".format(pid, task)
+                return Process(int(pid), stat.start, other.state, stat.name, ending=True, table=table)
+    return None
+
+
+def _stat(folder: int, number: str) -> Optional[_Stat]:
+    """The stat of a process or thread; None where it is gone, which is all that can hide it from root."""
+    try:
+        text = read_all(number + "/stat", folder).decode("utf-8", "replace")
+    except OSError:
+        return None
+    # proc(5): pid (comm) state …; the name may hold blanks and parentheses of its own
+    head, _, rest = text.rpartition(") ")
+    fields = rest.split()
+    if len(fields) < 20:
+        return None
+    return _Stat(name=head.partition("(")[2], state=fields[0], flags=int(fields[6]), start=int(fields[19]))

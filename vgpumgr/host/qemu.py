@@ -1,0 +1,115 @@
+"""Which VM a process is: by its command line; where that is gone, by the control group that libvirt put it into."""
+
+import os
+import re
+from typing import List, NamedTuple, Optional
+
+from .files import read_all
+from .processes import Process
+from .protocol import QemuFact
+
+_NAMES = ("qemu", "kvm")  # what a process of QEMU is called, /usr/bin/kvm and /usr/libexec/qemu-kvm included
+# machine-qemu\x2d3\x2dvm01.scope with systemd, qemu-3-vm01.libvirt-qemu without it
+_GROUP = re.compile(r"(?:machine-)?(qemu-\d+-[^/]*)\.(?:scope|libvirt-qemu)")
+_ESCAPED = re.compile(r"\\x([0-9a-fA-F]{2})")
+_MACHINE = re.compile(r"qemu-\d+-")
+_MACHINE_CHARACTERS = 64  # libvirt's virDomainGenerateMachineName
+
+
+class Vm(NamedTuple):
+    """What a QEMU command line says of its VM."""
+
+    name: Optional[str]
+    uuid: Optional[str]
+
+
+def read_command_line(proc: int, pid: int) -> List[str]:
+    """A process's arguments; one empty one where it has none any more."""
+    try:
+        return read_all("{}/cmdline".format(pid), proc).decode("utf-8", "replace").split("\0")
+    except OSError:
+        return [""]
+
+
+def read_qemu(proc: int, process: Process) -> Optional[QemuFact]:
+    """The process as a VM's QEMU; None where it is none."""
+    vm, machine = Vm(None, None), None
+    by_name = process.name.startswith(_NAMES)
+    if by_name and not process.ending:
+        vm = parse_command_line(read_command_line(proc, process.pid))
+    if vm.uuid is None and vm.name is None and (by_name or process.ending):
+        machine = _read_machine(proc, process.pid)
+    if not by_name and machine is None:
+        return None
+    return {
+        "pid": process.pid,
+        "start": process.start,
+        "state": process.state,
+        "command": process.name,
+        "ending": process.ending,
+        "vm_name": vm.name,
+        "vm_uuid": vm.uuid,
+        "machine": machine,
+    }
+
+
+def is_of(qemu: QemuFact, vm_uuid: str, vm_name: str) -> Optional[bool]:
+    """Whether the process is that VM's; None where nothing tells."""
+    if qemu["vm_uuid"] is not None:
+        return qemu["vm_uuid"] == vm_uuid
+    if qemu["vm_name"] is not None:
+        return qemu["vm_name"] == vm_name
+    if qemu["machine"] is not None:
+        return is_machine_of(qemu["machine"], vm_name)
+    return None
+
+
+def is_machine_of(machine: str, vm_name: str) -> bool:
+    """Whether libvirt would name that VM's machine so: letters, digits, single dots and dashes, cut at 64 characters."""
+    prefix = _MACHINE.match(machine)
+    if prefix is None:
+        return False
+    kept: List[str] = []
+    for character in vm_name:
+        if character in ".-":
+            if kept and kept[-1] not in ".-":
+                kept.append(character)
+        elif character.isascii() and character.isalnum():
+            kept.append(character)
+    return (prefix[0] + "".join(kept))[:_MACHINE_CHARACTERS].rstrip(".-") == machine.rstrip(".-")
+
+
+def _read_machine(proc: int, pid: int) -> Optional[str]:
+    try:
+        text = read_all("{}/cgroup".format(pid), proc).decode("utf-8", "replace")
+    except OSError:
+        return None
+    found = _GROUP.search(_ESCAPED.sub(lambda code: chr(int(code[1], 16)), text))
+    return found[1] if found is not None else None
+
+
+def parse_command_line(arguments: List[str]) -> Vm:
+    """Read `-name guest=vm01,debug-threads=on -uuid 6a1f…` as libvirt writes it (a comma in a name is doubled)."""
+    return Vm(name=_name(_value(arguments, "-name")), uuid=(_value(arguments, "-uuid") or "").lower() or None)
+
+
+def command_of(arguments: List[str]) -> str:
+    """The program's name, without its folder."""
+    return os.path.basename(arguments[0]) or "?"
+
+
+def _value(arguments: List[str], option: str) -> Optional[str]:
+    for at, argument in enumerate(arguments[:-1]):
+        if argument in (option, "-" + option):
+            return arguments[at + 1]
+    return None
+
+
+def _name(value: Optional[str]) -> Optional[str]:
+    if not value:
+        return None
+    parts = [part.replace("\0", ",") for part in value.replace(",,", "\0").split(",")]
+    for part in parts:
+        if part.startswith("guest="):
+            return part[len("guest=") :] or None
+    return parts[0] if parts[0] and "=" not in parts[0] else None
