@@ -33,7 +33,8 @@ options:
   confirm:
     description:
       - What is no longer declared may be taken away, and what has another profile exchanged.
-      - More than 30 per cent of a hypervisor's vGPUs, or of all, are refused all the same; see O(confirm_destroys).
+      - More than 30 per cent of a hypervisor's vGPUs, or of all, are refused all the same, and so is every vGPU that the inventory
+        gave on a hypervisor, or what a file or a group declared that is lost; see O(confirm_destroys).
     type: bool
     default: false
   confirm_destroys:
