@@ -217,6 +217,13 @@ def test_what_is_in_use_at_the_last_moment_is_refused_as_a_plan_would_be() -> No
     assert caught.value.exit_code == 5
 
 
+def test_endless_holders_end_in_how_many_more_there_are() -> None:
+    held = refuse("InUse", message="in use", vm="vm01", holders=[f"pid {number}" for number in range(50_000)])
+    with pytest.raises(errors.InUse) as raised:
+        start(Script(held)).execute(STEP, deadline_s=1)
+    assert raised.value.details[-2:] == ("pid 19", "and 49980 more")
+
+
 @pytest.mark.parametrize("holders", [None, "nobody", {"a": 1}, []])
 def test_holders_in_another_shape_are_no_details(holders: object) -> None:
     with pytest.raises(errors.InUse) as caught:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,6 +152,25 @@ def test_since_that_is_no_age_and_no_date_is_a_usage_error(text: str, capsys: py
 
 
 @pytest.mark.usefixtures("three")
+def test_a_limit_that_no_journal_can_hold_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["history", "--limit", "99999999999999999999"]) == 2
+    assert "--limit" in capsys.readouterr().err
+
+
+def test_a_bug_prints_its_traceback_only_where_it_was_asked_for(store: Path) -> None:
+    """Each command sets logging up; where none does, Python prints what is logged at once."""
+    script = "import sys\nfrom vgpumgr.cli import wiring\nfrom vgpumgr.cli.main import run\n"
+    script += "wiring.open_journal = lambda settings: 1 / 0\nsys.exit(run(sys.argv[1:]))\n"
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def said(*options: str) -> str:
+        words = [sys.executable, "-c", script, "history", *options]
+        return subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=60).stderr
+
+    assert said().startswith("error: unexpected ZeroDivisionError")
+    assert "Traceback" in said("-v")
+
+
 def test_text_from_outside_cannot_move_the_cursor(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Journal(store, warn=pytest.fail).begin(
         Entry(verb="attach", why="x\x1b[2Jy", host="kvm01"), by="a@b", at=ago(seconds=1)
