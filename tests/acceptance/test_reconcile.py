@@ -160,7 +160,7 @@ def test_a_clone_a_redefined_vm_and_a_reverted_snapshot_are_findings_and_nothing
     revert(fleet, "vm13")
     before = truth.hardware(fleet, "kvm01")
     ran = reconcile(fleet, "--yes", "-o", "json")
-    assert kinds(ran) == {"clone11": "copied", "vm12": "lost", "vm13": "reverted"}
+    assert kinds(ran) == {"clone11": "copied", "vm11": "shared", "vm12": "lost", "vm13": "reverted"}
     assert not ran.document["changed"]
     assert truth.hardware(fleet, "kvm01") == before
     told = reconcile(fleet, "--yes", "--quiet").err
