@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from vgpumgr.errors import LabError
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab import pci_nodes, proc_driver
-from vgpumgr.lab.addresses import FIRST_VF_OFFSET
 from vgpumgr.lab.driver import Driver
 from vgpumgr.lab.nodes import Builder
 from vgpumgr.lab.nvml.state import nvml_text
@@ -102,7 +101,7 @@ def _card(number: int, gpu: Gpu, files: Builder, nvml: Sequence[str]) -> Iterato
     registry = _content(files, f"{proc_driver.TOP}/nvidia/gpus/{gpu.pci}/registry").decode()
     yield f"\t{{ .pci = {_text(gpu.pci)}, .bus = 0x{bus}, .devfn = PCI_DEVFN(0x{device}, {function}),"
     yield f"\t  .node = {gpu.numa_node}, .framework = {_FRAMEWORKS[gpu.framework]},"
-    yield f"\t  .vfs = {gpu.board.vfs}, .first_vf = {FIRST_VF_OFFSET}, .device = {gpu.board.pci_device_id:#06x},"
+    yield f"\t  .vfs = {gpu.board.vfs}, .first_vf = {gpu.board.vf_offset}, .device = {gpu.board.pci_device_id:#06x},"
     yield f"\t  .fb_mib = {max(kind.framebuffer_mib for kind in gpu.board.types)},"
     yield f"\t  .placements = {str(gpu.board.placements).lower()},"
     yield f"\t  .information = {_text(information)},"

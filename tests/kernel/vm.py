@@ -65,6 +65,7 @@ for mdev in /sys/bus/mdev/devices/*; do [ ! -e "$mdev" ] || echo 1 >"$mdev/remov
 for current in /sys/bus/pci/devices/*/nvidia/current_vgpu_type; do
   [ ! -e "$current" ] || [ "$(<$current)" = 0 ] || echo 0 >"$current"
 done
+echo 1 >/sys/module/nvidia/parameters/forget_lost
 rm -rf /var/lib/vgpumgr
 """
 

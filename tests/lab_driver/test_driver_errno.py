@@ -54,23 +54,24 @@ def test_a_uuid_exists_once_on_a_host_whatever_its_case_and_parent() -> None:
     assert failed(lambda: host.create_mdev(vf_pci(host.gpu(PF2), 0), A40_4Q, A)) == "EEXIST"
 
 
-def test_a_full_pf_is_eusers_and_another_size_is_eio() -> None:
+def test_a_full_pf_and_another_size_are_eio() -> None:
     host = driver("mdev-pf")
     for index in range(4):
         host.create_mdev(PF, T4_4Q, f"{A[:-1]}{index}")
-    assert failed(lambda: host.create_mdev(PF, T4_4Q, B)) == "EUSERS"
+    assert failed(lambda: host.create_mdev(PF, T4_4Q, B)) == "EIO"
     assert failed(lambda: host.create_mdev(PF, 233, B)) == "EIO"
 
 
 def test_a_vf_takes_one_mdev() -> None:
     host = driver("mdev-vf")
     host.create_mdev(VF0, A40_4Q, A)
-    assert failed(lambda: host.create_mdev(VF0, A40_4Q, B)) == "EUSERS"
+    assert failed(lambda: host.create_mdev(VF0, A40_4Q, B)) == "EIO"
 
 
 def test_vendor_vfio_refuses_as_the_driver_does() -> None:
     host = driver("vendor-vfio")
-    assert failed(lambda: host.set_vf_type(VF0, 4711)) == "EINVAL"
+    assert failed(lambda: host.set_vf_type(VF0, 4711)) == "EIO"
+    assert failed(lambda: host.set_vf_type(VF0, 0)) == "EPERM"
     host.set_vf_type(VF0, L40S_4Q)
     assert failed(lambda: host.set_vf_type(VF0, L40S_4Q)) == "EPERM"
     assert failed(lambda: host.set_vf_type(VF1, L40S_8Q)) == "EIO"
@@ -78,7 +79,7 @@ def test_vendor_vfio_refuses_as_the_driver_does() -> None:
     assert failed(lambda: host.set_vf_type(VF0, 0)) == "EPERM"
     assert host.release(VM) == (VF0,)
     host.set_vf_type(VF0, 0)
-    host.set_vf_type(VF0, 0)  # nothing there: nothing to do
+    assert failed(lambda: host.set_vf_type(VF0, 0)) == "EPERM"
     host.set_vf_type(VF1, L40S_8Q)
 
 
@@ -153,3 +154,76 @@ def test_waiting_for_a_change_ends_at_its_deadline() -> None:
     began = time.monotonic()
     host.wait_change(host.revision, 0.05)
     assert 0.04 < time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 32, (1 << 32) + 4711, 99999999999])
+def test_the_driver_sees_32_bits_of_a_type_and_has_none_of_that_number(number: int) -> None:
+    assert failed(lambda: driver("vendor-vfio").set_vf_type(VF0, number)) == "EIO"
+
+
+def test_of_more_bits_the_driver_sees_the_lower_ones() -> None:
+    host = driver("vendor-vfio")
+    host.set_vf_type(VF0, (1 << 32) + L40S_4Q)
+    assert host.find(VF0) is not None
+
+
+def test_parameters_lose_their_last_byte_and_have_at_most_1024() -> None:
+    host = driver("mdev-vf")
+    assert failed(lambda: host.set_params(A, "a=1\n")) == "ENXIO"
+    host.create_mdev(VF0, A40_4Q, A)
+    found = host.find(A)
+    assert found is not None
+    for text, kept in (
+        ("a=1\n", "a=1"),
+        ("a=1", "a="),
+        ("x", ""),
+        ("a\nb\n", "a\nb"),
+        ("\n", ""),
+        ("b" * 1024, "b" * 1023),
+    ):
+        host.set_params(A, text)
+        assert found[1].params == kept
+    assert failed(lambda: host.set_params(A, "b" * 1025)) == "E2BIG"
+    host.hold(A, VM, "vm01")
+    host.set_params(A, "")
+    assert failed(lambda: host.set_params(A, "\n")) == "EPERM"
+
+
+def test_a_read_of_a_vgpu_whose_vm_stops_waits_and_so_does_whatever_comes_after_it() -> None:
+    host = driver("mdev-vf")
+    host.create_mdev(VF0, A40_4Q, A)
+    host.hold(A, VM, "vm01")
+    host.begin_exit(VM)
+    host.create_mdev(VF1, A40_4Q, B)  # nobody reads: nobody waits
+    vgpu = host.find(A)
+    assert vgpu is not None
+    told: list[str] = []
+
+    def remove() -> None:
+        host.remove_mdev(B)
+        told.append("removed")
+
+    waiting = [
+        threading.Thread(target=lambda: told.append(host.tell(vgpu[1], lambda: "read"))),
+        threading.Thread(target=remove),
+    ]
+    waiting[0].start()
+    while not host._stalls:
+        time.sleep(0.001)
+    waiting[1].start()
+    waiting[1].join(0.1)
+    assert told == []
+    host.release(VM)
+    for one in waiting:
+        one.join(5)
+    assert sorted(told) == ["read", "removed"]
+
+
+def test_a_driver_that_is_reloaded_has_no_vgpu_and_is_not_reloaded_under_a_vm() -> None:
+    host = driver("mdev-vf")
+    host.create_mdev(VF0, A40_4Q, A)
+    host.hold(A, VM, "vm01")
+    assert failed(host.reload) == "EBUSY"
+    host.release(VM)
+    host.reload()
+    assert host.find(A) is None

@@ -27,8 +27,11 @@ VF0, VF1 = "0000:41:00.4", "0000:41:00.5"
 class Sys:
     """A tree with its driver and write log; paths go through links, as open(2) does."""
 
-    def __init__(self, spec: str, host: str = "kvm01") -> None:
-        self.driver = Driver(host_state(load_spec(spec).host(host), boot_id="boot-1"))
+    def __init__(self, spec: str, host: str = "kvm01", *, branch: str = "") -> None:
+        state = host_state(load_spec(spec).host(host), boot_id="boot-1")
+        if branch:
+            state.driver_version = f"{branch}.1"
+        self.driver = Driver(state)
         self.writes: list[WriteRecord] = []
         self.tree = Tree(self.driver, lambda: "state of NVML\n", on_write=self.writes.append)
 
@@ -282,7 +285,7 @@ def test_every_attempted_write_is_told_with_its_errno() -> None:
     assert [(record["path"], record["errno"]) for record in sysfs.writes] == [
         (real, None),
         (real, "EEXIST"),
-        (real, "EUSERS"),
+        (real, "EIO"),
     ]
     assert sysfs.writes[0]["data"] == f"{A}\n"
 
@@ -339,18 +342,22 @@ def names(tree: Tree) -> dict[str, tuple[int, str, tuple[str, ...]]]:
     return found
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "1 0", " 1", "1_0", "0x", "08", "1\n\n", "++1", "1 \n"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "-", "1 0", " 1", "1_0", "0x", "0x47e", "1150x", "1\n\n", "++1", "-+1", "1 \n"]
+)
 def test_what_is_no_number_is_einval(text: str) -> None:
     assert failed(Sys("vendor-vfio"), f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type", text) == "EINVAL"
 
 
-@pytest.mark.parametrize("text", ["4294967296", "99999999999\n", "18446744073709551616", "18446744073709551616x"])
+@pytest.mark.parametrize(
+    "text", ["9223372036854775808", "-9223372036854775809\n", "18446744073709551616", "18446744073709551616x"]
+)
 def test_a_number_that_does_not_fit_is_erange(text: str) -> None:
     assert failed(Sys("vendor-vfio"), f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type", text) == "ERANGE"
 
 
-@pytest.mark.parametrize("text", [f"{1150:#x}\n", f"0{1150:o}", "+1150\n", "0X47E", "1150\0x"])
-def test_a_type_may_be_written_as_the_kernel_reads_numbers(text: str) -> None:
+@pytest.mark.parametrize("text", ["01150\n", "+1150\n", "1150\0x", "4294968446"])
+def test_a_type_is_decimal_whatever_it_begins_with_and_the_driver_sees_32_bits_of_it(text: str) -> None:
     vendor = Sys("vendor-vfio")
     vendor.write(f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type", text)
     assert vendor.read(f"/bus/pci/devices/{VF0}/nvidia/current_vgpu_type") == "1150\n"
@@ -364,3 +371,43 @@ def test_removal_by_0_does_nothing_and_by_a_number_of_64_bits_removes() -> None:
     assert mdev.list("/bus/mdev/devices") == [A]
     mdev.write(f"/bus/mdev/devices/{A}/remove", "99999999999\n")
     assert mdev.list("/bus/mdev/devices") == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "branch", "files"),
+    [
+        ("mdev-vf", "525", {"vgpu_params", "vm_name"}),
+        ("mdev-vf", "570", {"vgpu_params", "vm_name", "placement_id", "gpu_instance_id"}),
+        ("vendor-vfio", "525", {"creatable_vgpu_types", "current_vgpu_type"}),
+        (
+            "vendor-vfio",
+            "580",
+            {
+                "creatable_vgpu_types",
+                "current_vgpu_type",
+                "placement_id",
+                "gpu_instance_id",
+                "vgpu_params",
+                "warm_update",
+            },
+        ),
+    ],
+)
+def test_later_branches_have_more_files_in_nvidia(spec: str, branch: str, files: set[str]) -> None:
+    sysfs = Sys(spec, branch=branch)
+    if spec == "vendor-vfio":
+        folder = f"/bus/pci/devices/{VF0}/nvidia"
+    else:
+        sysfs.write(f"/class/mdev_bus/{VF0}/mdev_supported_types/nvidia-560/create", A)
+        folder = f"/bus/mdev/devices/{A}/nvidia"
+    assert set(sysfs.list(folder)) == files
+
+
+def test_a_board_may_have_its_first_vf_at_function_2_of_another_pci_domain() -> None:
+    """As captured on a host with RTX PRO 6000 boards: 48 VFs, virtfn0 is .2 and virtfn14 is 02.0."""
+    sysfs = Sys("blackwell")
+    top = "/devices/pci0001:c8/0001:c8:00.0"
+    assert [sysfs.read(f"{top}/sriov_{name}") for name in ("numvfs", "offset", "stride")] == ["48\n", "2\n", "1\n"]
+    for number, address in ((0, "0001:c8:00.2"), (6, "0001:c8:01.0"), (14, "0001:c8:02.0"), (47, "0001:c8:06.1")):
+        assert posixpath.basename(sysfs.tree.readlink(f"{top}/virtfn{number}")) == address
+    assert "DC-4Q" in sysfs.read("/bus/pci/devices/0001:c8:00.2/nvidia/creatable_vgpu_types")

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vgpumgr.lab.model import Gpu, Vgpu
 
-FIRST_VF_OFFSET = 4  # the first VF is function .4 of the card (seen on A2, A40 and H100 hosts); stride 1
-
 
 def vf_pci(gpu: Gpu, vf: int) -> str:
-    """The address of a VF: its routing id is the PF's plus offset plus index (0000:41:00.4 … .7, 0000:41:01.0 …)."""
+    """The address of a VF: its routing id is the PF's plus offset plus index (0000:41:00.4 … .7, 0000:41:01.0 …); the stride is 1."""
     domain, bus, rest = gpu.pci.split(":")
     device, function = rest.split(".")
-    routing = (int(bus, 16) << 8 | int(device, 16) << 3 | int(function)) + FIRST_VF_OFFSET + vf
+    routing = (int(bus, 16) << 8 | int(device, 16) << 3 | int(function)) + gpu.board.vf_offset + vf
     return f"{domain}:{routing >> 8:02x}:{routing >> 3 & 0x1F:02x}.{routing & 7}"
 
 

@@ -23,6 +23,9 @@ _NVML = {
     "H100": ("NVIDIA H100 PCIe", 81559),
 }
 _VFS = {"A100": 16, "A100X": 16, "A100D": 20, "A100DX": 20, "A30": 16, "A2": 16, "A16": 16, "RTXPRO6000": 48}
+_VF_OFFSET = {"RTXPRO6000": 2}  # seen there (580.105.06)
+_USUAL_VF_OFFSET = 4  # seen on A2, A40 and H100 hosts
+_SIZED_BY_NAME = {"RTXPRO6000"}  # the catalogue has no sizes for it; DC-3Q and DC-3A have 3 GB there
 _USUAL_VFS = 32  # A40, L40S, H100 and most others
 _SHORT_CODES = {
     "NVIDIA RTX PRO 6000 Blackwell Server Edition": "RTXPRO6000",
@@ -42,13 +45,14 @@ def _boards() -> dict[str, BoardSpec]:
         facts.setdefault(code, (row["gpu"], int(row["pci_device_id_if_known"], 16)))
         type_id = int(row["type_id_if_known"] or invented)
         invented += not row["type_id_if_known"]  # every row counts, so that an id does not depend on what is left out
-        if name.slices is None and row["fb_mb"] and row["max_per_gpu"]:
+        size_mib = int(row["fb_mb"] or (name.nominal_mib if code in _SIZED_BY_NAME else 0))
+        if name.slices is None and size_mib and row["max_per_gpu"]:
             rows.setdefault(code, []).append(
                 TypeSpec(
                     id=type_id,
                     name=f"{_prefix(code, row['gpu'])} {row['type_name']}",
                     series=row["series"],
-                    framebuffer_mib=int(row["fb_mb"]),
+                    framebuffer_mib=size_mib,
                     max_instances=int(row["max_per_gpu"]),
                 )
             )
@@ -69,6 +73,7 @@ def _board(code: str, catalogue_name: str, device: int, kinds: tuple[TypeSpec, .
         vfs=0 if pre_ampere else _VFS.get(code, _USUAL_VFS),
         placements=not pre_ampere and not _ampere(code),
         types=kinds,
+        vf_offset=_VF_OFFSET.get(code, _USUAL_VF_OFFSET),
     )
 
 

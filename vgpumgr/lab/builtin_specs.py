@@ -29,6 +29,19 @@ BUILTIN: Mapping[str, Mapping[str, Any]] = {
             "kvm02": {"driver": "595", "framework": "vendor-vfio", "boards": ["H100"], "vms": ["vm[31:36]"]},
         },
     },
+    "blackwell": {  # as on a host with four of these boards: two PCI domains, VFs from function 2 on
+        "hosts": {
+            "kvm01": {
+                "driver": "580",
+                "framework": "vendor-vfio",
+                "boards": [
+                    {"board": "RTXPRO6000", "pci": "0000:41:00.0"},
+                    {"board": "RTXPRO6000", "pci": "0001:c8:00.0", "numa": 1},
+                ],
+                "vms": ["vm[01:36]"],
+            },
+        },
+    },
     "mixed-fleet": {
         "hosts": {
             "kvm01": {"driver": "570", "framework": "mdev-vf", "boards": ["A40", "A40"], "vms": [_FIRST]},

@@ -13,6 +13,7 @@ load      vm, and optional device,  {"loads": [LoadRecord of each vGPU that is m
           decoder, framebuffer
 release   vm                        {"ended": bool}
 fault     name                      {}
+reload                              {}          the nvidia modules went and came: no vGPU is there, and none is lost
 clear                               {}
 writes    since (optional)          {"writes": [WriteRecord from that revision on], "revision": how many there are now}
 shutdown                            {}          the host is off and its file systems are gone when the socket closes

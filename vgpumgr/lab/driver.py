@@ -1,6 +1,7 @@
 """The simulated vGPU driver of one host: what a write to /sys does, under one lock, with the kernel's errno.
 
-Where an errno is the closed driver's own and no public source shows it, the line says `likely`.
+Where an errno is the driver's own, it is that of NVIDIA's open kernel part of 525.85.07, as it was run on 5.15 and 5.19; where no
+public source shows it, the line says `likely`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab import admission, meter, scheduler, vms
 from vgpumgr.lab.addresses import vf_pci
-from vgpumgr.lab.admission import Refusal
 from vgpumgr.lab.model import Vgpu
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ PLUGIN_WAIT_S = 5.0  # how long a removal, a 0 or a VM's start waits for a plugi
 _UUID_LEN = 36
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")  # uuid_is_valid() in lib/uuid.c
 
+_ID_MASK = 0xFFFFFFFF
+_PARAMS_BYTES = 1024
 _FIRST_INSTANCE = 3251634176  # NVML's handles start high; any number that is not an index will do
 
 
@@ -56,6 +58,7 @@ class Driver:
         self._revision = 0
         self._epoch = 0
         self._closed = False
+        self._stalls = 0  # reads that wait and let nobody pass
         self._next_instance = _FIRST_INSTANCE
         self._parents: dict[str, tuple[Gpu, int | None]] = {}
         for gpu in state.gpus:
@@ -76,6 +79,10 @@ class Driver:
         with self._changed:
             self._last_us = max(self._last_us, self._clock_us())
             return self._last_us
+
+    @property
+    def branch(self) -> int:
+        return self._state.branch
 
     @property
     def revision(self) -> int:
@@ -127,7 +134,7 @@ class Driver:
         """`available_instances` of one type on one parent."""
         with self._changed:
             gpu, vf = self.parent(parent_pci)
-            return admission.available(gpu, vf, _type(gpu, type_id))
+            return admission.available(gpu, vf, next(kind for kind in gpu.board.types if kind.id == type_id))
 
     # what writes do
 
@@ -135,23 +142,15 @@ class Driver:
         """A write of a UUID to mdev_supported_types/nvidia-ID/create.
 
         drivers/vfio/mdev (6.1): EINVAL for what is not 36 characters of a UUID and at most one more, whatever that is;
-        EEXIST for one that exists under any parent (one whose removal still waits included), EUSERS when no instance is left.
+        EEXIST for one that exists under any parent (one whose removal still waits included). Whatever the driver refuses is EIO.
         """
         name = _canonical(uuid)
         with self._changed:
             gpu, vf = self.parent(parent_pci)
-            kind = _type(gpu, type_id)
             if any(vgpu.uuid == name for other in self._state.gpus for vgpu in other.vgpus):
                 raise _error(errno.EEXIST)
-            self._refuse_by_fault()
-            match admission.refusal(gpu, vf, kind):
-                case Refusal.OTHER_SIZE:
-                    raise _error(errno.EIO)  # likely: the driver's own refusal, as on vendor-vfio
-                case Refusal.FULL | Refusal.VF_TAKEN:
-                    raise _error(errno.EUSERS)
-                case None:
-                    pass
-            self._add(gpu, vf, kind, name)
+            self._pass()
+            self._admit(gpu, vf, type_id, name)
 
     def remove_mdev(self, uuid: str) -> None:
         """A write of 1 to /sys/bus/mdev/devices/UUID/remove. ENOENT for an unknown one, EINTR when the lab ends.
@@ -170,6 +169,7 @@ class Driver:
             vgpu.leaving = True
             vms.end_work(vgpu)
             self._note()
+            self._pass()
             if vgpu.holder_uuid is not None:
                 self._wait(lambda: vgpu.holder_uuid is None or not _present(gpu, vgpu))
                 lost = True
@@ -184,46 +184,63 @@ class Driver:
             self._note()
 
     def set_vf_type(self, pci: str, type_id: int) -> None:
-        """A write to nvidia/current_vgpu_type of a VF: 0 takes the vGPU away, an id makes one.
+        """A write to nvidia/current_vgpu_type of a VF: 0 takes the vGPU away, an id makes one, of which the driver sees 32 bits.
 
-        EPERM while a VM holds it (seen), and for a new type on a VF that has one (likely); EIO for a type that is not creatable now
-        (the read-back stays 0); EINVAL for an id that the board does not have (likely). EBUSY for a 0 where the plugin of the
-        VM that was stopped does not end in some seconds: nothing is lost (NVIDIA's open kernel part 525.85.07).
+        EPERM for 0 where there is none, for a type where there is one, and for both while a VM holds it; EBUSY for a 0 where the
+        plugin of the VM that was stopped does not end in some seconds: nothing is lost. Whatever else is refused is EIO, and the
+        read-back stays 0.
         """
         with self._changed:
             gpu, vf = self.parent(pci)
             if vf is None or gpu.framework != VENDOR_VFIO:
                 raise _error(errno.ENOENT)
+            self._pass()
             present = admission.on_vf(gpu, vf)
-            if type_id == 0:
-                if present is None:
-                    return
-                if present.holder_uuid is not None:
+            if type_id != 0:
+                if present is not None:
                     raise _error(errno.EPERM)
-                if not self._wait(lambda: not present.plugin, self._plugin_wait_s):
-                    raise _error(errno.EBUSY)
-                if not _present(gpu, present):
-                    raise _error(errno.EPERM)
-                gpu.vgpus.remove(present)
-                self._note()
+                self._admit(gpu, vf, type_id & _ID_MASK, None)
                 return
-            kind = _type(gpu, type_id)
-            if present is not None:
+            if present is None or present.holder_uuid is not None:
                 raise _error(errno.EPERM)
-            self._refuse_by_fault()
-            if admission.refusal(gpu, vf, kind) is not None:
-                raise _error(errno.EIO)
-            self._add(gpu, vf, kind, None)
+            if not self._wait(lambda: not present.plugin, self._plugin_wait_s):
+                raise _error(errno.EBUSY)
+            if not _present(gpu, present):
+                raise _error(errno.EPERM)
+            gpu.vgpus.remove(present)
+            self._note()
 
     def set_params(self, key: str, params: str) -> None:
-        """A write to nvidia/vgpu_params: taken only while no VM holds the vGPU (EPERM; likely)."""
+        """A write to nvidia/vgpu_params. E2BIG, ENXIO without a vGPU, EPERM while a VM holds it; an empty one does nothing.
+
+        The driver keeps all but the last byte, which is a newline or lost.
+        """
+        data = params.encode()
+        if not data:
+            return
+        if len(data) > _PARAMS_BYTES:
+            raise _error(errno.E2BIG)
         with self._changed:
             found = self.find(key)
             if found is None:
                 raise _error(errno.ENXIO)
+            self._pass()
+            self._wait(lambda: not found[1].exiting)
             if found[1].holder_uuid is not None:
                 raise _error(errno.EPERM)
-            found[1].params = params
+            found[1].params = data[:-1].partition(b"\0")[0].decode("utf-8", "replace")
+
+    def tell(self, vgpu: Vgpu, text: Callable[[], str]) -> str:
+        """A read of vm_name or vgpu_params. While the vGPU's VM stops it waits, and with it all other vGPU work of the host."""
+        with self._changed:
+            self._pass()
+            self._stalls += 1
+            try:
+                self._wait(lambda: not vgpu.exiting)
+            finally:
+                self._stalls -= 1
+                self._changed.notify_all()
+            return text()
 
     def set_scheduler(self, gpu_pci: str, order: scheduler.Order) -> None:
         """What NVML's two calls that set a scheduler do. EOPNOTSUPP and EINVAL stand for its refusals, ENODEV for no GPU."""
@@ -327,6 +344,18 @@ class Driver:
             self._epoch += 1
             self._note()
 
+    def reload(self) -> None:
+        """The nvidia modules go and come, and what sriov-manage does: every vGPU is gone, what was lost is whole. EBUSY while
+        one is held.
+        """
+        with self._changed:
+            if any(vgpu.holder_uuid is not None or vgpu.plugin for gpu in self._state.gpus for vgpu in gpu.vgpus):
+                raise _error(errno.EBUSY)
+            for gpu in self._state.gpus:
+                gpu.vgpus.clear()
+                gpu.lost.clear()
+            self.load_module(self._state.module)
+
     def load_module(self, options: ModuleOptions) -> None:
         """The module is loaded with these options, a part of each boot."""
         with self._changed:
@@ -341,7 +370,7 @@ class Driver:
         with self._changed:
             for foreign in self._state.foreign:
                 gpu = self.gpu(foreign.gpu)
-                self._add(gpu, foreign.vf, _type(gpu, foreign.type_id), foreign.uuid)
+                self._admit(gpu, foreign.vf, foreign.type_id, foreign.uuid)
 
     def close(self) -> None:
         """End every wait (EINTR): the lab is going down."""
@@ -389,14 +418,20 @@ class Driver:
         taken = {vgpu.number for gpu in self._state.gpus for vgpu in gpu.counted}
         return next(number for number in range(len(taken) + 1) if number not in taken)
 
+    def _pass(self) -> None:
+        """Wait for the driver's list of vGPUs: a read that sleeps has it."""
+        self._wait(lambda: not self._stalls)
+
     def _wait(self, met: Callable[[], bool], timeout: float | None = None) -> bool:
         """Sleep until it is met, the time is over, or the lab ends; whether it is met."""
         self._changed.wait_for(lambda: self._closed or met(), timeout)
         return met()
 
-    def _refuse_by_fault(self) -> None:
-        if CREATE_EIO in self._state.faults:
+    def _admit(self, gpu: Gpu, vf: int | None, type_id: int, uuid: str | None) -> None:
+        kind = next((kind for kind in gpu.board.types if kind.id == type_id), None)
+        if kind is None or CREATE_EIO in self._state.faults or admission.refusal(gpu, vf, kind) is not None:
             raise _error(errno.EIO)
+        self._add(gpu, vf, kind, uuid)
 
     def _load_scheduler(self, gpu: Gpu) -> None:
         gpu.schedulers = scheduler.loaded(gpu, self._state.module, branch=self._state.branch)
@@ -411,13 +446,6 @@ class Driver:
 
 def _present(gpu: Gpu, vgpu: Vgpu) -> bool:
     return any(other is vgpu for other in gpu.vgpus)
-
-
-def _type(gpu: Gpu, type_id: int) -> TypeSpec:
-    found = next((kind for kind in gpu.board.types if kind.id == type_id), None)
-    if found is None:
-        raise _error(errno.EINVAL)
-    return found
 
 
 def _canonical(text: str) -> str:

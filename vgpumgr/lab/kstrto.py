@@ -1,4 +1,4 @@
-"""Numbers as the kernel reads them from a write to sysfs: kstrtou16(), kstrtouint() and kstrtoul() with base 0 (lib/kstrtox.c)."""
+"""Numbers as the kernel reads them from a write to sysfs: kstrtou16() and kstrtoul() with base 0, kstrtol() with base 10 (lib/kstrtox.c)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 
 _DIGITS = re.compile(r"0[xX](?P<hex>[0-9a-fA-F]+)|(?P<octal>0[0-7]*)|(?P<decimal>[1-9][0-9]*)")
 _BASES = {"hex": 16, "octal": 8, "decimal": 10}
+_DECIMAL = re.compile(r"[+-]?[0-9]+")
 _WIDEST = 64
 
 
@@ -36,6 +37,25 @@ def unsigned_or_einval(text: str, bits: int) -> int:
         return unsigned(text, bits)
     except OSError as error:
         raise _error(errno.EINVAL) from error
+
+
+def signed_decimal(text: str) -> int:
+    """A number of 64 bits with its sign, decimal whatever it begins with, and one newline behind it.
+
+    Raises OSError: ERANGE for one that is too large, EINVAL for what is none.
+    """
+    seen = text.partition("\0")[0]
+    found = _DECIMAL.match(seen)
+    if found is None:
+        raise _error(errno.EINVAL)
+    value = int(found[0])
+    if abs(value) >> _WIDEST:
+        raise _error(errno.ERANGE)
+    if seen[found.end() :] not in ("", "\n"):
+        raise _error(errno.EINVAL)
+    if not -(1 << _WIDEST - 1) <= value < 1 << _WIDEST - 1:
+        raise _error(errno.ERANGE)
+    return value
 
 
 def _error(number: int) -> OSError:

@@ -62,7 +62,7 @@ class TypeSpec:
 class BoardSpec:
     """A board: `name` is what NVML and /proc say (NVIDIA A40), `code` the type names' first part (A40).
 
-    `vfs` is 0 where there is no SR-IOV (pre-Ampere). `placements` says whether the driver reports placement ids in
+    `vfs` is 0 where there is no SR-IOV (pre-Ampere); the first VF is `vf_offset` functions after the card. `placements` says whether the driver reports placement ids in
     equal-size mode (from Ada on).
     """
 
@@ -73,6 +73,7 @@ class BoardSpec:
     vfs: int
     placements: bool
     types: tuple[TypeSpec, ...]
+    vf_offset: int = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

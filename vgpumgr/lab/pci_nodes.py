@@ -8,7 +8,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from vgpumgr.lab import kstrto
-from vgpumgr.lab.addresses import FIRST_VF_OFFSET, vf_pci
+from vgpumgr.lab.addresses import vf_pci
 from vgpumgr.lab.nodes import binary, constant, text_file
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def build(builder: Builder, gpu: Gpu) -> None:
         f"{top}/sriov_numvfs",
         text_file(lambda: f"{gpu.board.vfs if gpu.vfs_on else 0}\n", lambda text: _write_numvfs(gpu, text)),
     )
-    builder.put(f"{top}/sriov_offset", constant(str(FIRST_VF_OFFSET)))
+    builder.put(f"{top}/sriov_offset", constant(str(gpu.board.vf_offset)))
     builder.put(f"{top}/sriov_stride", constant("1"))
     builder.put(f"{top}/sriov_vf_device", constant(f"{gpu.board.pci_device_id:x}"))
     builder.put(f"{top}/sriov_drivers_autoprobe", constant("1"))

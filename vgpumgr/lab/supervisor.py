@@ -130,6 +130,8 @@ class Supervisor:
                 return self._fault(str(request["name"]))
             case "clear":
                 return self._clear()
+            case "reload":
+                return self._reload()
             case "writes":
                 writes = nvidia.read_writes(self._folder / "writes.jsonl")
                 return {"writes": writes[int(request.get("since", 0)) :], "revision": len(writes)}
@@ -167,6 +169,13 @@ class Supervisor:
         self._machine.wait_off()
         self._service_faults &= {GARBAGE}  # that one lies on the disk
         self.boot()
+        return {}
+
+    def _reload(self) -> dict[str, Any]:
+        try:
+            self._driver.reload()
+        except OSError as error:
+            raise LabError(f"the driver cannot be reloaded: {error.strerror}") from error
         return {}
 
     def _hold(self, name: str, *, unseen: bool) -> dict[str, Any]:

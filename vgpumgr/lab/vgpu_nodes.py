@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _MDEV_DRIVER = "nvidia-vgpu-vfio"
 _HEADER = "ID    : vGPU Name\n"
 _NO_PLACEMENT = "Not Applicable\n"
+# Branches from which on there are more files in nvidia/. 525 has two, on both frameworks (NVIDIA's open kernel part; a capture
+# of an A2 with mdevs); five on a VF of L40S and H100 hosts; six with 580.105 (a capture of an RTX PRO 6000).
+_FIRST_PLACES = 550
+_FIRST_WARM_UPDATE = 580
 
 
 def parents(gpu: Gpu) -> Iterator[tuple[int | None, str]]:
@@ -74,14 +78,15 @@ def build_vgpu(builder: Builder, driver: Driver, gpu: Gpu, vgpu: Vgpu) -> None:
     builder.link(f"{top}/subsystem", "/bus/mdev")
     builder.put(
         f"{top}/nvidia/vgpu_params",
-        text_file(lambda: f"{vgpu.params}\n", lambda text: driver.set_params(uuid, text.removesuffix("\n"))),
+        text_file(lambda: driver.tell(vgpu, lambda: f"{vgpu.params}\n"), lambda text: driver.set_params(uuid, text)),
     )
-    builder.put(f"{top}/nvidia/vm_name", text_file(lambda: f"{vgpu.holder_name or ''}\n"))
-    builder.put(
-        f"{top}/nvidia/placement_id",
-        text_file(lambda: _NO_PLACEMENT if vgpu.placement_id is None else f"{vgpu.placement_id}\n"),
-    )
-    builder.put(f"{top}/nvidia/gpu_instance_id", constant("Not Applicable"))
+    builder.put(f"{top}/nvidia/vm_name", text_file(lambda: driver.tell(vgpu, lambda: f"{vgpu.holder_name or ''}\n")))
+    if driver.branch >= _FIRST_PLACES:
+        builder.put(
+            f"{top}/nvidia/placement_id",
+            text_file(lambda: _NO_PLACEMENT if vgpu.placement_id is None else f"{vgpu.placement_id}\n"),
+        )
+        builder.put(f"{top}/nvidia/gpu_instance_id", constant("Not Applicable"))
     builder.link(f"{_type_path(address, vgpu.type)}/devices/{uuid}", top)
     builder.link(f"/bus/mdev/devices/{uuid}", top)
     builder.link(f"/bus/mdev/drivers/{_MDEV_DRIVER}/{uuid}", top)
@@ -172,7 +177,7 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
     def params() -> str:
         with driver.reading():
             vgpu = present()
-            return f"{vgpu.params if vgpu else ''}\n"
+        return "\n" if vgpu is None else driver.tell(vgpu, lambda: f"{vgpu.params}\n")
 
     def refuse(_: str) -> None:
         """A placement can be chosen in mixed-size mode only (likely EINVAL); without a type there is none to choose."""
@@ -186,13 +191,14 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
     builder.put(f"{top}/nvidia/creatable_vgpu_types", text_file(creatable))
     builder.put(
         f"{top}/nvidia/current_vgpu_type",
-        text_file(current, lambda text: driver.set_vf_type(address, kstrto.unsigned(text, 32))),
+        text_file(current, lambda text: driver.set_vf_type(address, kstrto.signed_decimal(text))),
     )
-    builder.put(f"{top}/nvidia/placement_id", text_file(placement, refuse))
-    builder.put(f"{top}/nvidia/gpu_instance_id", text_file(no_instance))
-    builder.put(
-        f"{top}/nvidia/vgpu_params", text_file(params, lambda text: driver.set_params(address, text.removesuffix("\n")))
-    )
+    if driver.branch >= _FIRST_PLACES:
+        builder.put(f"{top}/nvidia/placement_id", text_file(placement, refuse))
+        builder.put(f"{top}/nvidia/gpu_instance_id", text_file(no_instance))
+        builder.put(f"{top}/nvidia/vgpu_params", text_file(params, lambda text: driver.set_params(address, text)))
+    if driver.branch >= _FIRST_WARM_UPDATE:
+        builder.put(f"{top}/nvidia/warm_update", text_file(lambda: "0\n", lambda _: None))
     builder.put(f"{top}/vfio-dev/{vfio}/dev", constant(f"511:{gpu.first_vfio + vf}"))
     builder.link(f"{top}/vfio-dev/{vfio}/device", top)
     builder.link(f"/class/vfio-dev/{vfio}", f"{top}/vfio-dev/{vfio}")

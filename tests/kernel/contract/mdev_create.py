@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.kernel.contract.places import A40, MDEVS, T4, A, B, C, mdev, type_file
-from tests.kernel.contract.row import Parameter, Row
+from tests.kernel.contract.row import Basis, Parameter, Row
 from tests.kernel.contract.steps import among, leads, looks, names, puts, refuses, tells
 
 _Q4, _Q8, _A40_Q4 = T4.kind("4Q"), T4.kind("8Q"), A40.kind("4Q")
@@ -29,6 +29,7 @@ ROWS = (
     Row(
         name="a UUID and a newline make a device: on the bus, at its type, in its parent",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(
             names(MDEVS),
             puts(_CREATE, f"{A}\n"),
@@ -43,6 +44,7 @@ ROWS = (
     Row(
         name="a UUID and a newline make a device on a VF",
         card="A40",
+        rests=Basis.KERNEL,
         steps=(
             puts(type_file(A40.vfs[4], _A40_Q4, "create"), f"{A}\n"),
             names(MDEVS, A),
@@ -52,20 +54,23 @@ ROWS = (
             names(type_file(A40.vfs[3], _A40_Q4, "devices")),
         ),
     ),
-    Row(name="the newline may be missing", card="T4", steps=(puts(_CREATE, A), names(MDEVS, A))),
+    Row(name="the newline may be missing", card="T4", rests=Basis.KERNEL, steps=(puts(_CREATE, A), names(MDEVS, A))),
     Row(
         name="create may be opened with O_TRUNC, as a shell does",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(puts(_CREATE, f"{A}\n", truncate=True), names(MDEVS, A)),
     ),
     Row(
         name="an upper-case UUID is a lower-case name",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(puts(_CREATE, A.upper()), names(MDEVS, A)),
     ),
     Row(
         name="the nil UUID is one like any other",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(
             puts(_CREATE, "00000000-0000-0000-0000-000000000000"),
             looks(mdev("0" * 8 + "-0000" * 3 + "-" + "0" * 12), "link"),
@@ -74,17 +79,20 @@ ROWS = (
     Row(
         name="of 37 characters the last is not looked at, newline or not",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(puts(_CREATE, A + "0"), puts(_CREATE, B + " "), names(MDEVS, A, B)),
     ),
     Row(
         name="a write of nothing is taken and makes nothing",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(puts(_CREATE, ""), puts(_CREATE, "", truncate=True), names(MDEVS)),
     ),
     *(
         Row(
             name=f"{what} is EINVAL and makes nothing",
             card="T4",
+            rests=Basis.KERNEL,
             steps=(
                 refuses("EINVAL", _CREATE, text),
                 names(MDEVS),
@@ -96,6 +104,7 @@ ROWS = (
     Row(
         name="a UUID that exists is EEXIST: at the same type, at another, on another card, in other case",
         card="T4 A40",
+        rests=Basis.KERNEL,
         steps=(
             puts(_CREATE, A),
             refuses("EEXIST", _CREATE, A),
@@ -110,12 +119,16 @@ ROWS = (
     Row(
         name="that a UUID exists is said before whatever the driver would say",
         card="T4",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.15",
         driver=(Parameter(name="create_errno", value="5", lab_fault="create-eio"),),
         steps=(refuses("EIO", _CREATE, A), names(MDEVS)),
     ),
     Row(
         name="a full card says that the UUID exists, not that it is full",
         card="T4",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.15",
         steps=(
             puts(_CREATE_8, A),
             puts(_CREATE_8, B),
@@ -124,21 +137,23 @@ ROWS = (
         ),
     ),
     Row(
-        name="a full PF is EUSERS",
+        name="a full PF is EIO",
         card="T4",
-        source="likely: what the mdev core itself says for a count that is used up (mdev_core.c)",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.15: whatever the resource manager refuses is EIO",
         steps=(
             puts(_CREATE_8, A),
             puts(_CREATE_8, B),
             tells(type_file(T4.pci, _Q8, "available_instances"), "0\n"),
-            refuses("EUSERS", _CREATE_8, C),
+            refuses("EIO", _CREATE_8, C),
             names(MDEVS, A, B),
         ),
     ),
     Row(
         name="another size is EIO, and nothing of the try is left",
         card="T4",
-        source=_ADMISSION,
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.15",
         steps=(
             puts(_CREATE, A),
             refuses("EIO", _CREATE_8, B),
@@ -150,7 +165,8 @@ ROWS = (
     Row(
         name="another size on a sibling VF is EIO",
         card="A40",
-        source=_ADMISSION,
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.15",
         steps=(
             puts(type_file(A40.vfs[0], _A40_Q4, "create"), A),
             refuses("EIO", type_file(A40.vfs[1], A40.kind("8Q"), "create"), B),
@@ -160,7 +176,8 @@ ROWS = (
     Row(
         name="another series of the same size is taken",
         card="T4 A40",
-        source="open-gpu-kernel-modules 595, kernel_vgpu_mgr.c",
+        rests=Basis.CAPTURE,
+        source="an A2 with a 4A, a 4C and a 4Q; kernel_vgpu_mgr.c, 595, says so",
         steps=(
             puts(_CREATE, A),
             puts(type_file(T4.pci, T4.kind("4C"), "create"), B),
@@ -170,29 +187,33 @@ ROWS = (
         ),
     ),
     Row(
-        name="a second vGPU on one VF is EUSERS, whatever its type",
+        name="a second vGPU on one VF is EIO, whatever its type",
         card="A40",
-        source="likely: what the mdev core itself says for a count that is used up (mdev_core.c)",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.15",
         steps=(
             puts(type_file(A40.vfs[0], _A40_Q4, "create"), A),
-            refuses("EUSERS", type_file(A40.vfs[0], _A40_Q4, "create"), B),
-            refuses("EUSERS", type_file(A40.vfs[0], A40.kind("8Q"), "create"), B),
+            refuses("EIO", type_file(A40.vfs[0], _A40_Q4, "create"), B),
+            refuses("EIO", type_file(A40.vfs[0], A40.kind("8Q"), "create"), B),
             names(MDEVS, A),
         ),
     ),
     Row(
-        name="the board's maximum counts over its VFs, and beyond it is EUSERS",
+        name="the board's maximum counts over its VFs, and beyond it is EIO",
         card="A40",
-        source="likely: what the mdev core itself says for a count that is used up (mdev_core.c)",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.15",
         steps=(
             puts(type_file(A40.vfs[0], A40.kind("24Q"), "create"), A),
             puts(type_file(A40.vfs[1], A40.kind("24C"), "create"), B),
-            refuses("EUSERS", type_file(A40.vfs[2], A40.kind("24Q"), "create"), C),
+            refuses("EIO", type_file(A40.vfs[2], A40.kind("24Q"), "create"), C),
         ),
     ),
     Row(
         name="what one card holds is nothing to another",
         card="T4 A40",
+        rests=Basis.OPEN_MODULES,
+        source="kernel_vgpu_mgr.c, 595",
         steps=(
             puts(_CREATE_8, A),
             puts(type_file(A40.vfs[0], _A40_Q4, "create"), B),

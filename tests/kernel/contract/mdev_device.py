@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.kernel.contract.places import A40, MDEV_DRIVER, MDEVS, T4, A, B, function, mdev, type_file
-from tests.kernel.contract.row import Row
+from tests.kernel.contract.row import Basis, Row
 from tests.kernel.contract.steps import (
     among,
     closed,
@@ -26,7 +26,7 @@ _Q4, _A40_Q4 = T4.kind("4Q"), A40.kind("4Q")
 _CREATE = type_file(T4.pci, _Q4, "create")
 _GROUP = "a group's number is the next that is free"
 _VFIO = "its number is the next that is free"
-_FILES = "likely: names from public listings (kernel-and-tools.md, section 3), what they hold without a VM is not shown there"
+_PARAMS = mdev(A, "nvidia/vgpu_params")
 _ON_VF = puts(type_file(A40.vfs[0], _A40_Q4, "create"), A)
 _REMOVES = (
     ("1", "1"),
@@ -54,6 +54,8 @@ ROWS = (
     Row(
         name="a device has its type, driver, bus and IOMMU group as links, and remove",
         card="T4",
+        rests=Basis.CAPTURE,
+        source="an A2 with three mdevs, but for vfio-dev, which is the kernel's",
         steps=(
             puts(_CREATE, A),
             among(
@@ -75,6 +77,7 @@ ROWS = (
     Row(
         name="a device has one VFIO device of its own",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(
             puts(_CREATE, A),
             one_name(mdev(A, "vfio-dev"), r"vfio\d+", varies=_VFIO),
@@ -83,6 +86,7 @@ ROWS = (
     Row(
         name="two devices have two IOMMU groups, and a group goes with its device",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(
             puts(_CREATE, A),
             puts(_CREATE, B),
@@ -93,29 +97,78 @@ ROWS = (
         ),
     ),
     Row(
-        name="the driver tells a device's parameters, VM and places in nvidia/",
+        name="the driver tells a device's parameters and VM in nvidia/",
         card="T4",
-        source=_FILES,
+        rests=Basis.CAPTURE,
+        source="an A2 with three mdevs; 525.85.07 has the same two",
+        steps=(
+            puts(_CREATE, A),
+            looks(mdev(A, "nvidia/vgpu_params"), "file 0644"),
+            looks(mdev(A, "nvidia/vm_name"), "file 0444"),
+            tells(mdev(A, "nvidia/vm_name"), "\n"),
+            tells(mdev(A, "nvidia/vgpu_params"), "\n"),
+        ),
+    ),
+    Row(
+        name="later branches than 525 tell a device's places in nvidia/ as well",
+        card="T4",
+        rests=Basis.FIELD,
+        source="tools of later branches read them (kernel-and-tools.md, section 3)",
         steps=(
             puts(_CREATE, A),
             names(mdev(A, "nvidia"), "gpu_instance_id", "placement_id", "vgpu_params", "vm_name"),
             tells(mdev(A, "nvidia/gpu_instance_id"), "Not Applicable\n"),
             tells(mdev(A, "nvidia/placement_id"), "Not Applicable\n"),
-            tells(mdev(A, "nvidia/vm_name"), "\n"),
-            tells(mdev(A, "nvidia/vgpu_params"), "\n"),
-            puts(mdev(A, "nvidia/vgpu_params"), "enable_uvm=1\n"),
-            tells(mdev(A, "nvidia/vgpu_params"), "enable_uvm=1\n"),
+        ),
+    ),
+    Row(
+        name="vgpu_params keep all but the last byte, up to 1024 of them",
+        card="T4",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.15",
+        steps=(
+            puts(_CREATE, A),
+            puts(_PARAMS, "enable_uvm=1\n"),
+            tells(_PARAMS, "enable_uvm=1\n"),
+            puts(_PARAMS, ""),
+            tells(_PARAMS, "enable_uvm=1\n"),
+            puts(_PARAMS, "enable_uvm=1"),
+            tells(_PARAMS, "enable_uvm=\n"),
+            puts(_PARAMS, "a=1\nb=2\n"),
+            tells(_PARAMS, "a=1\nb=2\n"),
+            puts(_PARAMS, "x"),
+            tells(_PARAMS, "\n"),
+            puts(_PARAMS, "x" * 1024),
+            tells(_PARAMS, "x" * 1023 + "\n"),
+            refuses("E2BIG", _PARAMS, "x" * 1025),
+            puts(_PARAMS, "\n"),
+            tells(_PARAMS, "\n"),
+        ),
+    ),
+    Row(
+        name="vgpu_params go with their device",
+        card="T4",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.15",
+        steps=(
+            puts(_CREATE, A),
+            puts(_PARAMS, "enable_uvm=1\n"),
+            puts(mdev(A, "remove"), "1"),
+            puts(_CREATE, A),
+            tells(_PARAMS, "\n"),
         ),
     ),
     Row(
         name="not even root can read remove",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(puts(_CREATE, A), unreadable("EACCES", mdev(A, "remove")), closed("EACCES", mdev(A, "remove"), "rw")),
     ),
     *(
         Row(
             name=f"remove takes {what}, and the device is gone from everywhere",
             card="A40" if index % 2 else "T4",
+            rests=Basis.KERNEL,
             steps=(
                 _ON_VF if index % 2 else puts(_CREATE, A),
                 puts(mdev(A, "remove"), text),
@@ -134,12 +187,14 @@ ROWS = (
     Row(
         name="remove takes 0, however it is written, and an empty write, and does nothing",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(puts(_CREATE, A), *(puts(mdev(A, "remove"), text) for _, text in _KEEPS), names(MDEVS, A)),
     ),
     *(
         Row(
             name=f"for remove {what} is EINVAL, and the device stays",
             card="T4",
+            rests=Basis.KERNEL,
             steps=(puts(_CREATE, A), refuses("EINVAL", mdev(A, "remove"), text), names(MDEVS, A)),
         )
         for what, text in _BAD
@@ -147,6 +202,7 @@ ROWS = (
     Row(
         name="a second removal finds no file: ENOENT",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(
             puts(_CREATE, A),
             puts(mdev(A, "remove"), "1"),
@@ -157,6 +213,7 @@ ROWS = (
     Row(
         name="files that were opened before the removal are ENODEV after it",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(
             puts(_CREATE, A),
             opens(mdev(A, "remove"), "w", "remove"),
@@ -169,6 +226,7 @@ ROWS = (
     Row(
         name="a UUID that was removed can be made again, elsewhere too",
         card="T4 A40",
+        rests=Basis.KERNEL,
         steps=(
             puts(_CREATE, A),
             puts(mdev(A, "remove"), "1"),
@@ -181,7 +239,8 @@ ROWS = (
     Row(
         name="when the last vGPU is gone every size is available again",
         card="T4",
-        source="open-gpu-kernel-modules 595, kernel_vgpu_mgr.c",
+        rests=Basis.OPEN_MODULES,
+        source="kernel_vgpu_mgr.c, 595",
         steps=(
             puts(_CREATE, A),
             puts(mdev(A, "remove"), "1"),
@@ -192,6 +251,7 @@ ROWS = (
     Row(
         name="a device's group has no known type: no IOMMU stands behind it",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(puts(_CREATE, A), tells(mdev(A, "iommu_group/type"), "unknown\n")),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.kernel.contract.places import A40, L40S, MDEV_PARENTS, T4, A, function, type_file, types
-from tests.kernel.contract.row import Row
+from tests.kernel.contract.row import Basis, Row
 from tests.kernel.contract.steps import closed, gone, leads, looks, names, puts, tells, unlisted, unreadable
 
 _Q4, _Q8, _A40_Q4 = T4.kind("4Q"), T4.kind("8Q"), A40.kind("4Q")
@@ -14,27 +14,35 @@ ROWS = (
     Row(
         name="the physical function offers exactly its board's types",
         card="T4",
+        rests=Basis.CAPTURE,
+        source="a P40, by mdevctl; the T4's own types are the catalogue's",
         steps=(names(types(T4.pci), *(f"nvidia-{kind.id}" for kind in T4.kinds)),),
     ),
     Row(
         name="every virtual function offers exactly its board's types",
         card="A40",
+        rests=Basis.CAPTURE,
+        source="a VF of an A2; the A40's own types are the catalogue's",
         steps=tuple(names(types(vf), *(f"nvidia-{kind.id}" for kind in A40.kinds)) for vf in A40.vfs),
     ),
     Row(
         name="with SR-IOV on the physical function offers no type",
         card="A40",
-        source=_LISTS,
+        rests=Basis.CAPTURE,
+        source="an A2 with mdevs on its VFs: the PF has no mdev_supported_types",
         steps=(gone(type_file(A40.pci, _A40_Q4)),),
     ),
     Row(
         name="a VF with a type of its own offers no mdev types",
         card="L40S",
+        rests=Basis.CAPTURE,
+        source="VFs of RTX PRO 6000 boards",
         steps=(unlisted("ENOENT", types(L40S.vfs[0])), unlisted("ENOENT", types(L40S.pci))),
     ),
     Row(
         name="class/mdev_bus links every parent, and nothing else",
         card="T4 A40",
+        rests=Basis.KERNEL,
         steps=(
             names(MDEV_PARENTS, T4.pci, *A40.vfs),
             leads(f"{MDEV_PARENTS}/{T4.pci}", "pci0000:41", T4.pci),
@@ -44,6 +52,8 @@ ROWS = (
     Row(
         name="a type is a directory of six names, of which only create can be written",
         card="T4",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.15",
         steps=(
             names(
                 type_file(T4.pci, _Q4),
@@ -60,7 +70,8 @@ ROWS = (
     Row(
         name="a type says its name, its description and its device_api, on a PF and on a VF",
         card="T4 A40",
-        source=_LISTS,
+        rests=Basis.CAPTURE,
+        source="an A2 and a P40: the names, and the form of the description (os-hypervisor.c prints it)",
         steps=(
             tells(type_file(T4.pci, _Q4, "name"), "GRID T4-4Q\n"),
             tells(type_file(T4.pci, _Q4, "description"), _DESCRIPTION.format(4)),
@@ -73,6 +84,8 @@ ROWS = (
     Row(
         name="an idle PF has each type's maximum available",
         card="T4",
+        rests=Basis.OPEN_MODULES,
+        source="os-hypervisor.c",
         steps=tuple(
             tells(type_file(T4.pci, kind, "available_instances"), f"{kind.max_instances}\n") for kind in T4.kinds
         ),
@@ -80,11 +93,14 @@ ROWS = (
     Row(
         name="an idle VF has one of each type available",
         card="A40",
+        rests=Basis.CAPTURE,
+        source="a VF of an A2: 0 or 1",
         steps=tuple(tells(type_file(A40.vfs[0], kind, "available_instances"), "1\n") for kind in A40.kinds),
     ),
     Row(
         name="not even root can read create, or open it for both",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(
             unreadable("EACCES", type_file(T4.pci, _Q4, "create")),
             closed("EACCES", type_file(T4.pci, _Q4, "create"), "rw"),
@@ -93,6 +109,7 @@ ROWS = (
     Row(
         name="not even root can write a type's name or its available_instances",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(
             closed("EACCES", type_file(T4.pci, _Q4, "name"), "w"),
             closed("EACCES", type_file(T4.pci, _Q4, "available_instances"), "rw"),
@@ -101,6 +118,7 @@ ROWS = (
     Row(
         name="a type, file or parent that is not there is ENOENT",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(
             unreadable("ENOENT", f"{types(T4.pci)}/nvidia-1/name"),
             closed("ENOENT", f"{types(T4.pci)}/nvidia-1/create", "w"),
@@ -112,7 +130,8 @@ ROWS = (
     Row(
         name="after the first vGPU only types of its size are available, and one less of each",
         card="T4",
-        source="open-gpu-kernel-modules 595, kernel_vgpu_mgr.c",
+        rests=Basis.CAPTURE,
+        source="an A2 with three vGPUs of one size; kernel_vgpu_mgr.c, 595, says so",
         steps=(
             puts(type_file(T4.pci, _Q4, "create"), A),
             *(
@@ -127,7 +146,8 @@ ROWS = (
     Row(
         name="a VF that has a vGPU has nothing available, and its siblings only what is of that size",
         card="A40",
-        source="open-gpu-kernel-modules 595, kernel_vgpu_mgr.c",
+        rests=Basis.CAPTURE,
+        source="an A2 with three vGPUs of one size; kernel_vgpu_mgr.c, 595, says so",
         steps=(
             puts(type_file(A40.vfs[0], _A40_Q4, "create"), A),
             *(tells(type_file(A40.vfs[0], kind, "available_instances"), "0\n") for kind in A40.kinds),
@@ -143,7 +163,8 @@ ROWS = (
     Row(
         name="a full card has nothing available on its free VFs",
         card="A40",
-        source="open-gpu-kernel-modules 595, kernel_vgpu_mgr.c",
+        rests=Basis.OPEN_MODULES,
+        source="kernel_vgpu_mgr.c, 595",
         steps=(
             puts(type_file(A40.vfs[0], A40.kind("48Q"), "create"), A),
             *(tells(type_file(A40.vfs[5], kind, "available_instances"), "0\n") for kind in A40.kinds),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.kernel.contract.places import A40, CARDS, HOST, L40S, PCI, PCI_DRIVER, PROC, T4, function
-from tests.kernel.contract.row import Row
+from tests.kernel.contract.row import Basis, Row
 from tests.kernel.contract.steps import (
     among,
     closed,
@@ -32,6 +32,7 @@ ROWS = (
     Row(
         name="every card and VF is a function of the PCI bus",
         card="T4 A40 L40S",
+        rests=Basis.KERNEL,
         steps=(
             among(PCI, *_ALL, missing=("0000:41:00.4", "0000:81:01.4"), varies=_OTHERS),
             leads(function(T4.pci), "devices", "pci0000:41", T4.pci),
@@ -41,6 +42,8 @@ ROWS = (
     Row(
         name="every function has vendor, device, class and revision, VFs as their card",
         card="T4 A40 L40S",
+        rests=Basis.CAPTURE,
+        source="an A2 and an RTX PRO 6000: VFs have class 0x0302, too",
         steps=tuple(
             step
             for card in CARDS
@@ -58,11 +61,14 @@ ROWS = (
     Row(
         name="every function tells its NUMA node",
         card="T4 A40 L40S",
+        rests=Basis.KERNEL,
         steps=tuple(tells(function(pci, "numa_node"), "0\n") for card in CARDS for pci in (card.pci, *card.vfs[:1])),
     ),
     Row(
         name="every function is bound to nvidia, and its driver lists all of them",
         card="T4 A40 L40S",
+        rests=Basis.CAPTURE,
+        source="an A2 and an RTX PRO 6000",
         steps=(
             *(leads(function(pci, "driver"), "pci", "drivers", "nvidia") for pci in _ALL),
             among(PCI_DRIVER, *_ALL, varies="a driver has files of its own beside them"),
@@ -71,6 +77,7 @@ ROWS = (
     Row(
         name="a function's uevent says what it is",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(
             tells(
                 function(T4.pci, "uevent"),
@@ -83,6 +90,7 @@ ROWS = (
     Row(
         name="what is read of a function can be read only",
         card="T4",
+        rests=Basis.KERNEL,
         steps=(
             *(looks(function(T4.pci, name), "file 0444") for name in ("vendor", "device", "class", "irq", "resource")),
             looks(function(T4.pci, "uevent"), "file 0644"),
@@ -94,6 +102,8 @@ ROWS = (
     Row(
         name="nothing but the cards is in /proc/driver/nvidia/gpus",
         card="T4 A40 L40S",
+        rests=Basis.OPEN_MODULES,
+        source="nv-procfs.c",
         steps=(
             names(f"{PROC}/gpus", *(card.pci for card in CARDS)),
             names(PROC, "gpus", "params", "version"),
@@ -104,7 +114,8 @@ ROWS = (
     Row(
         name="/proc/driver/nvidia tells each card's model, UUID and place",
         card="T4 A40 L40S",
-        source=_INFORMATION,
+        rests=Basis.OPEN_MODULES,
+        source="nv-procfs.c",
         steps=tuple(
             tells(
                 f"{PROC}/gpus/{card.pci}/information",
@@ -116,7 +127,8 @@ ROWS = (
     Row(
         name="/proc/driver/nvidia tells what the module was loaded with, and /sys its version",
         card="T4 A40 L40S",
-        source=_INFORMATION,
+        rests=Basis.OPEN_MODULES,
+        source="nv-procfs.c, nv.c",
         steps=(
             like(f"{PROC}/params", r'(\w+: .*\n)*RegistryDwords: ""\nRegistryDwordsPerDevice: ""\n(\w+: .*\n)*'),
             like(

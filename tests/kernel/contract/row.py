@@ -8,7 +8,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal, TypeAlias
+
+
+class Basis(Enum):
+    """What a row rests on: who says that a host with NVIDIA's driver answers so. docs/evidence.md counts them."""
+
+    KERNEL = "the kernel's own code, which the test runs"
+    OPEN_PART = "NVIDIA's open kernel part of the vGPU host driver, 525.85.07, run on 5.15 and 5.19 over a stub"
+    OPEN_MODULES = "NVIDIA's open kernel modules, read"
+    HEADER = "NVIDIA's public header nvml.h"
+    CAPTURE = "a capture of a real host"
+    FIELD = "reports and tools of people who have the hardware"
+    INFERRED = "inferred: nobody says so"
+
 
 # operations
 
@@ -81,16 +95,16 @@ class WriteKept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Begin a write that may take long, and see after a moment whether it has come back."""
+    """Begin a write that may take long, or without a text a read, and see after a moment whether it has come back."""
 
     name: str
     path: str
-    text: str
+    text: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Await:
-    """See whether a write that was begun has come back, after so many seconds at most."""
+    """See whether what was begun has come back, after so many seconds at most."""
 
     name: str
     within_s: float
@@ -105,13 +119,22 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetGo:
-    """That VM ends."""
+    """That VM ends. `waits` until its process is gone; else it is only killed."""
 
     device: str
+    waits: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """A VM that had the only vGPU of the host has ended, and its plugin is still there, or ends now."""
+
+    device: str
+    there: bool
 
 
 Operation: TypeAlias = (
-    Write | Read | ListNames | Follow | Look | Open | ReadKept | WriteKept | Start | Await | Hold | LetGo
+    Write | Read | ListNames | Follow | Look | Open | ReadKept | WriteKept | Start | Await | Hold | LetGo | Plugin
 )
 
 
@@ -255,12 +278,13 @@ class KernelOnly:
 class Row:
     """One promise, in one sentence.
 
-    `source`: who says that NVIDIA's driver does so, where the kernel's own code does not decide it; then the module and the
-    lab are two imitations of the same source, and that they agree is all that is shown.
+    `rests`: what it rests on, and `source` where in it, if that is not the kernel's own code; then the module and the lab are two
+    imitations of the same source, and that they agree is all that is shown.
     """
 
     name: str
     card: str
+    rests: Basis
     steps: tuple[Step, ...]
     source: str = ""
     driver: tuple[Parameter, ...] = ()

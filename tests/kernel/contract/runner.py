@@ -66,15 +66,15 @@ class Call:
 
 
 class Holder:
-    """A child that has a vGPU open. Made on the main thread: the child ends with the thread that made it."""
+    """A child that has something open. Made on the main thread: the child ends with the thread that made it."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, opens: Callable[[], tuple[int, ...]]) -> None:
         self.failed: str | None = None
         ours, theirs = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(ours)
-            _hold_until_killed(device, theirs)
+            _hold_until_killed(opens, theirs)
         os.close(theirs)
         ready, _, _ = select.select([ours], [], [], _NODE_S + 5)
         said = os.read(ours, 64).decode() if ready else "ETIMEDOUT"
@@ -83,21 +83,24 @@ class Holder:
             self.failed = said
             self.end()
 
-    def end(self) -> None:
+    def kill(self) -> None:
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        self.kill()
         with suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
 
 
-def _hold_until_killed(device: str, report: int) -> NoReturn:
+def _hold_until_killed(opens: Callable[[], tuple[int, ...]], report: int) -> NoReturn:
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         quiet = os.open("/dev/null", os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(quiet, descriptor)
         try:
-            kept: tuple[int, ...] | None = _open_device(device)
+            kept: tuple[int, ...] | None = opens()
             said = "held"
         except OSError as error:
             kept = None
@@ -120,6 +123,18 @@ def _open_device(device: str) -> tuple[int, ...]:
     fcntl.ioctl(container, _SET_IOMMU, _TYPE1_IOMMU)
     # Of a bytearray ioctl() gives the call's own result, the descriptor.
     return container, group, fcntl.ioctl(group, _GET_DEVICE_FD, bytearray(device.encode() + b"\0"))
+
+
+def _open_plugin() -> tuple[int, ...]:
+    """Open the only vGPU's character device as its plugin does, with a node of its own making."""
+    descriptor = os.open("/proc/devices", os.O_RDONLY)
+    lines = _read_all(descriptor).splitlines()
+    os.close(descriptor)
+    (major,) = (int(line.split()[0]) for line in lines if line.endswith(" nvidia-vgpu-vfio"))
+    path = "/dev/nvidia-vgpu0"
+    with suppress(FileExistsError):
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(major, 0))
+    return (os.open(path, os.O_RDWR),)
 
 
 def _open_soon(path: str) -> int:
@@ -148,9 +163,11 @@ class Runner:
         if what == "await":
             return self._calls[request["name"]].answer(within)
         if what == "hold":
-            return self._hold(request["device"])
+            return self._hold(request["device"], lambda: _open_device(request["device"]))
+        if what == "plugin":
+            return self._hold(request["device"], _open_plugin)
         if what == "let_go":
-            return self._let_go(request["device"])
+            return self._let_go(request["device"], waits=request["waits"])
         if what == "end_row":
             return {"value": self.end_row()}
         call = Call(lambda: getattr(self, "do_" + what)(request))
@@ -158,17 +175,18 @@ class Runner:
             self._calls[request["name"]] = call
         return call.answer(within)
 
-    def _hold(self, device: str) -> Answer:
-        holder = Holder(device)
+    def _hold(self, device: str, opens: Callable[[], tuple[int, ...]]) -> Answer:
+        holder = Holder(opens)
         if holder.failed is not None:
             return {"errno": holder.failed}
         self._holders[device] = holder
         return {"value": None}
 
-    def _let_go(self, device: str) -> Answer:
-        holder = self._holders.pop(device, None)
-        if holder is not None:
-            holder.end()
+    def _let_go(self, device: str, *, waits: bool = True) -> Answer:
+        if not waits:
+            self._holders[device].kill()
+        elif device in self._holders:
+            self._holders.pop(device).end()
         return {"value": None}
 
     def end_row(self) -> list[str]:
@@ -235,6 +253,8 @@ class Runner:
             with suppress(FileNotFoundError):
                 if self.do_read({"path": path}).strip() != "0":
                     left += _tried(path, "0")
+        with suppress(FileNotFoundError):  # the lab has another way
+            _write(f"{_PARAMETERS}/forget_lost", "1")
         return left
 
 

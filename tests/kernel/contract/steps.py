@@ -15,6 +15,7 @@ from tests.kernel.contract.row import (
     ListNames,
     Look,
     Open,
+    Plugin,
     Read,
     ReadKept,
     Refused,
@@ -125,6 +126,11 @@ def waits(name: str, path: str, text: str) -> Step:
     return Step(do=Start(name=name, path=path, text=text), expect=Waits())
 
 
+def read_waits(name: str, path: str) -> Step:
+    """The read does not come back."""
+    return Step(do=Start(name=name, path=path, text=None), expect=Waits())
+
+
 def still_waits(name: str) -> Step:
     """It has not come back yet."""
     return Step(do=Await(name=name, within_s=_STILL_WAITS_S), expect=Waits())
@@ -135,6 +141,11 @@ def ends(name: str) -> Step:
     return Step(do=Await(name=name, within_s=_COMES_BACK_S), expect=Done())
 
 
+def fails(errno: str, name: str) -> Step:
+    """It comes back now, with an error."""
+    return Step(do=Await(name=name, within_s=_COMES_BACK_S), expect=Refused(errno))
+
+
 def holds(device: str) -> Step:
     """A VM opens the vGPU."""
     return Step(do=Hold(device=device), expect=Done())
@@ -143,3 +154,18 @@ def holds(device: str) -> Step:
 def lets_go(device: str) -> Step:
     """The VM that held it ends."""
     return Step(do=LetGo(device=device), expect=Done())
+
+
+def is_killed(device: str) -> Step:
+    """The VM that holds it is killed, and has not yet ended."""
+    return Step(do=LetGo(device=device, waits=False), expect=Done())
+
+
+def leaves_its_plugin(device: str) -> Step:
+    """A VM had it and has ended, but its plugin has not."""
+    return Step(do=Plugin(device=device, there=True), expect=Done())
+
+
+def plugin_ends(device: str) -> Step:
+    """The plugin ends, too."""
+    return Step(do=Plugin(device=device, there=False), expect=Done())

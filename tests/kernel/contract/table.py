@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.kernel.contract import (
+    lost,
     mdev_create,
     mdev_device,
     mdev_held,
@@ -18,6 +19,7 @@ ROWS = (
     *mdev_create.ROWS,
     *mdev_device.ROWS,
     *mdev_held.ROWS,
+    *lost.ROWS,
     *vendor.ROWS,
     *sriov.ROWS,
     *pci.ROWS,

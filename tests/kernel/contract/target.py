@@ -21,6 +21,7 @@ from tests.kernel.contract.row import (
     Look,
     Observed,
     Open,
+    Plugin,
     Read,
     ReadKept,
     Start,
@@ -42,6 +43,7 @@ _ANSWER_S = 120.0
 _PARAMETERS = "/sys/module/nvidia/parameters"
 _CURRENT_TYPES = [f"{PCI}/{vf}/nvidia/current_vgpu_type" for vf in L40S.vfs]
 _LAB_HOST = "kvm01"
+_LONG = "slow-plugin:600"
 # Who holds what in the lab: a VM's definition names its vGPU, so each device that a row holds has its VM.
 _LAB_VMS = {A: "vm01", B: "vm02", L40S.vfs[0]: "vm03"}
 
@@ -129,7 +131,7 @@ class Connection:
             case Write(path=path, text=text, truncate=truncate):
                 return {"do": "write", "path": path, "text": text, "truncate": truncate}
             case Start(name=name, path=path, text=text):
-                request = {"do": "write", "path": path, "text": text, "truncate": False}
+                request = {"do": "read" if text is None else "write", "path": path, "text": text, "truncate": False}
                 return {**request, "name": name, "within": self._moment_s}
             case Await(name=name, within_s=within_s):
                 return {"do": "await", "name": name, "within": within_s}
@@ -149,8 +151,10 @@ class Connection:
                 return {"do": "write_kept", "keep": keep, "text": text}
             case Hold(device=device):
                 return {"do": "hold", "device": device}
-            case LetGo(device=device):
-                return {"do": "let_go", "device": device}
+            case LetGo(device=device, waits=waits):
+                return {"do": "let_go", "device": device, "waits": waits}
+            case Plugin(device=device, there=there):
+                return {"do": "plugin" if there else "let_go", "device": device, "waits": True}
 
 
 class LabTarget:
@@ -169,13 +173,13 @@ class LabTarget:
 
     def do(self, operations: Sequence[Operation]) -> list[Observed]:
         seen: list[Observed] = []
-        for by_lab, group in itertools.groupby(operations, lambda each: isinstance(each, Hold | LetGo)):
+        for by_lab, group in itertools.groupby(operations, lambda each: isinstance(each, Hold | LetGo | Plugin)):
             some = list(group)
             seen += [self._do(each) for each in some] if by_lab else self._connection.do(some)
         return seen
 
     def _do(self, operation: Operation) -> Observed:
-        """Hold and let go."""
+        """What VMs do."""
         match operation:
             case Hold(device=device):
                 try:
@@ -185,6 +189,13 @@ class LabTarget:
                 self._held.append(device)
             case LetGo(device=device):
                 self._let_go(device)
+            case Plugin(device=device, there=True):
+                self._lab.control(_LAB_HOST, "fault", name=_LONG)
+                self._faulty = True
+                self._lab.control(_LAB_HOST, "hold", vm=_LAB_VMS[device])
+                self._lab.control(_LAB_HOST, "release", vm=_LAB_VMS[device])
+            case Plugin():
+                self._lab.control(_LAB_HOST, "clear")
             case _:
                 raise AssertionError(operation)
         return Observed()
@@ -202,6 +213,8 @@ class LabTarget:
             self._lab.control(_LAB_HOST, "clear")
             self._faulty = False
         self._connection.clean({})
+        if self._lab.control(_LAB_HOST, "status")["lost"]:
+            self._lab.control(_LAB_HOST, "reload")
 
     def close(self) -> None:
         self._connection.close()

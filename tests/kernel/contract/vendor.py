@@ -1,6 +1,6 @@
 """A VF with a vGPU of its own: the files of NVIDIA's driver below nvidia/ (kernel-and-tools.md, section 4).
 
-The kernel's part is kstrtouint() and sysfs; all else is the closed driver's, seen on cards where a row's source says so.
+The kernel's part is kstrtol() and sysfs; all else is the driver's.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.kernel.contract.places import A40, L40S, T4, function, vgpu
-from tests.kernel.contract.row import Row
+from tests.kernel.contract.row import Basis, Row
 from tests.kernel.contract.steps import (
     gone,
     holds,
@@ -35,7 +35,9 @@ _SEEN = "seen on L40S and H100 hosts (kernel-and-tools.md, section 4)"
 _LIKELY = "likely: the closed driver's own, no public source shows the errno"
 _ADMISSION = "open-gpu-kernel-modules 595, kernel_vgpu_mgr.c"
 _NUMBER = "its number is the next that is free"
-_BAD = ("", "x", "-1", "1150x", " 1150", "1150 1151", "0x", "4294967296", "99999999999", "08")
+_NO_NUMBERS = ("", "x", "-", "1150x", " 1150", "1150 1151", "0x", "0x47e")
+_NO_TYPES = ("4711", "1", "-1", "08", "4294967296", "99999999999")
+_TOO_LONG = ("9223372036854775808", "99999999999999999999")
 
 
 def current(vf: str) -> str:
@@ -60,7 +62,8 @@ ROWS = (
     Row(
         name="each VF has nvidia/ with five files, and its PF has none",
         card="L40S",
-        source=_SEEN,
+        rests=Basis.FIELD,
+        source="seen on L40S and H100 hosts (kernel-and-tools.md, section 4); 525 has two of them, 580 one more",
         steps=(
             *(
                 names(
@@ -80,12 +83,15 @@ ROWS = (
     Row(
         name="VFs that are mdev parents have no nvidia/",
         card="A40 T4",
+        rests=Basis.CAPTURE,
+        source="an A2: its VFs have none",
         steps=(gone(function(A40.vfs[0], "nvidia")), gone(function(T4.pci, "nvidia"))),
     ),
     Row(
         name="an idle VF lists every type of its board under a header",
         card="L40S",
-        source=_SEEN,
+        rests=Basis.CAPTURE,
+        source="an L40S, byte for byte",
         steps=(
             tells(creatable(_VF0), listed(*L40S.kinds)),
             tells(creatable(_VF7), listed(*L40S.kinds)),
@@ -95,7 +101,8 @@ ROWS = (
     Row(
         name="a type that is written is there, and its VF lists no type any more",
         card="L40S",
-        source=_SEEN,
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19",
         steps=(
             puts(current(_VF0), f"{_Q4.id}\n"),
             tells(current(_VF0), f"{_Q4.id}\n"),
@@ -106,7 +113,8 @@ ROWS = (
     Row(
         name="after the first vGPU the other VFs list only types of its size",
         card="L40S",
-        source=_ADMISSION,
+        rests=Basis.OPEN_MODULES,
+        source="kernel_vgpu_mgr.c, 595",
         steps=(
             puts(current(_VF0), str(_Q4.id)),
             tells(creatable(_VF1), listed(*sized(4096))),
@@ -116,7 +124,8 @@ ROWS = (
     Row(
         name="a full card's free VFs list the header alone",
         card="L40S",
-        source=_SEEN,
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19",
         steps=(
             puts(current(_VF0), str(_Q24.id)),
             puts(current(_VF1), str(_Q24.id)),
@@ -128,7 +137,8 @@ ROWS = (
     Row(
         name="one vGPU of the whole card is all that it takes",
         card="L40S",
-        source=_ADMISSION,
+        rests=Basis.OPEN_MODULES,
+        source="kernel_vgpu_mgr.c, 595",
         steps=(
             puts(current(_VF7), str(_Q48.id)),
             *(tells(creatable(vf), _HEADER) for vf in L40S.vfs),
@@ -138,25 +148,31 @@ ROWS = (
     Row(
         name="the newline may be missing, and the file opened with O_TRUNC",
         card="L40S",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19",
         steps=(puts(current(_VF0), f"{_Q4.id}", truncate=True), tells(current(_VF0), f"{_Q4.id}\n")),
     ),
     Row(
-        name="a type may be written in hexadecimal or octal, and reads as decimal",
+        name="a type is decimal whatever it begins with, and the driver sees 32 bits of it",
         card="L40S",
-        source="kstrtouint() with base 0, as drivers do it; the closed driver's own parser is not known",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19, kstrtol(10)",
         steps=(
-            puts(current(_VF0), f"{_Q4.id:#x}\n"),
+            puts(current(_VF0), f"0{_Q4.id}\n"),
             tells(current(_VF0), f"{_Q4.id}\n"),
-            puts(current(_VF0), "0x0"),
+            puts(current(_VF0), "00"),
             tells(current(_VF0), "0\n"),
-            puts(current(_VF0), f"0{_Q4.id:o}\n"),
+            puts(current(_VF0), f"+{_Q4.id}\n"),
+            puts(current(_VF0), "-0\n"),
+            puts(current(_VF0), str((1 << 32) + _Q4.id)),
             tells(current(_VF0), f"{_Q4.id}\n"),
         ),
     ),
     Row(
         name="another size is EIO and reads back 0",
         card="L40S",
-        source=_SEEN,
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19",
         steps=(
             puts(current(_VF0), str(_Q4.id)),
             refuses("EIO", current(_VF1), str(_Q8.id)),
@@ -167,23 +183,22 @@ ROWS = (
     Row(
         name="another series of the same size is taken on a sibling VF",
         card="L40S",
-        source=_ADMISSION,
+        rests=Basis.CAPTURE,
+        source="an RTX PRO 6000: DC-3A is offered beside a DC-3Q; kernel_vgpu_mgr.c, 595, says so",
         steps=(puts(current(_VF0), str(_Q4.id)), puts(current(_VF1), str(_C4.id)), tells(current(_VF1), f"{_C4.id}\n")),
     ),
     Row(
-        name="a type that the board does not have is EINVAL",
+        name="a type that the board does not have is EIO, and 32 bits of a longer number may be such a type",
         card="L40S",
-        source=_LIKELY,
-        steps=(
-            refuses("EINVAL", current(_VF0), "4711"),
-            refuses("EINVAL", current(_VF0), "1"),
-            tells(current(_VF0), "0\n"),
-        ),
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19",
+        steps=(*(refuses("EIO", current(_VF0), text) for text in _NO_TYPES), tells(current(_VF0), "0\n")),
     ),
     Row(
         name="a type on a VF that has one is EPERM, and nothing changes",
         card="L40S",
-        source=_LIKELY,
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19",
         steps=(
             puts(current(_VF0), str(_Q4.id)),
             refuses("EPERM", current(_VF0), str(_C4.id)),
@@ -194,7 +209,8 @@ ROWS = (
     Row(
         name="0 takes the type away, and all sizes are there again",
         card="L40S",
-        source=_SEEN,
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19",
         steps=(
             puts(current(_VF0), str(_Q4.id)),
             puts(current(_VF0), "0\n"),
@@ -204,18 +220,24 @@ ROWS = (
         ),
     ),
     Row(
-        name="0 on a VF without a type is taken and does nothing",
+        name="0 on a VF without a type is EPERM",
         card="L40S",
-        source=_LIKELY,
-        steps=(puts(current(_VF0), "0"), puts(current(_VF0), "0"), tells(current(_VF0), "0\n")),
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19",
+        steps=(
+            refuses("EPERM", current(_VF0), "0"),
+            refuses("EPERM", current(_VF0), "0\n"),
+            tells(current(_VF0), "0\n"),
+        ),
     ),
     Row(
-        name="what is no number is no type",
+        name="what is no number is EINVAL, and what has more than 64 bits is ERANGE",
         card="L40S",
-        source="kstrtouint() with base 0, as drivers do it; ERANGE for what has more than 32 bits",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19, kstrtol(10)",
         steps=(
-            *(refuses("EINVAL", current(_VF0), text + "\n") for text in _BAD if not text.isdigit() or text == "08"),
-            *(refuses("ERANGE", current(_VF0), text) for text in _BAD if text.isdigit() and text != "08"),
+            *(refuses("EINVAL", current(_VF0), text + "\n") for text in _NO_NUMBERS),
+            *(refuses("ERANGE", current(_VF0), text) for text in _TOO_LONG),
             puts(current(_VF0), ""),
             tells(current(_VF0), "0\n"),
         ),
@@ -223,7 +245,8 @@ ROWS = (
     Row(
         name="a VF whose VM runs keeps its type: EPERM, until it is let go",
         card="L40S",
-        source=_SEEN,
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19",
         steps=(
             puts(current(_VF0), str(_Q4.id)),
             holds(_VF0),
@@ -237,6 +260,8 @@ ROWS = (
     Row(
         name="while one VF is held the others are made and cleared",
         card="L40S",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.19",
         steps=(
             puts(current(_VF0), str(_Q4.id)),
             holds(_VF0),
@@ -248,7 +273,8 @@ ROWS = (
     Row(
         name="a VF has a placement once it has a type: ENXIO before, the lowest free place after",
         card="L40S",
-        source=_SEEN,
+        rests=Basis.FIELD,
+        source="seen on L40S and H100 hosts (kernel-and-tools.md, section 4)",
         steps=(
             unreadable("ENXIO", vgpu(_VF0, "placement_id")),
             puts(current(_VF0), str(_Q4.id)),
@@ -264,7 +290,8 @@ ROWS = (
     Row(
         name="in equal-size mode no placement can be chosen",
         card="L40S",
-        source=_LIKELY,
+        rests=Basis.INFERRED,
+        source="the file is of later branches than 525; nobody shows the errno",
         steps=(
             refuses("ENXIO", vgpu(_VF0, "placement_id"), "4"),
             puts(current(_VF0), str(_Q4.id)),
@@ -275,7 +302,8 @@ ROWS = (
     Row(
         name="without MIG there is no GPU instance: ENXIO, type or not",
         card="L40S",
-        source=_SEEN,
+        rests=Basis.FIELD,
+        source="seen on L40S and H100 hosts (kernel-and-tools.md, section 4)",
         steps=(
             unreadable("ENXIO", vgpu(_VF0, "gpu_instance_id")),
             puts(current(_VF0), str(_Q4.id)),
@@ -285,15 +313,17 @@ ROWS = (
     Row(
         name="vgpu_params can be set once there is a type and until a VM has it, and go with the type",
         card="L40S",
-        source=f"accepted only before QEMU opens the device (kernel-and-tools.md, section 4); the errno: {_LIKELY}",
+        rests=Basis.OPEN_PART,
+        source="525.85.07: run on 5.15, where mdevs have the file; on a VF it is of later branches, ENXIO without a vGPU as in its mdev part",
         steps=(
             tells(vgpu(_VF0, "vgpu_params"), "\n"),
-            refuses("ENXIO", vgpu(_VF0, "vgpu_params"), "enable_uvm=1"),
+            refuses("ENXIO", vgpu(_VF0, "vgpu_params"), "enable_uvm=1\n"),
             puts(current(_VF0), str(_Q4.id)),
             puts(vgpu(_VF0, "vgpu_params"), "enable_uvm=1,frame_rate_limiter=0\n"),
             tells(vgpu(_VF0, "vgpu_params"), "enable_uvm=1,frame_rate_limiter=0\n"),
+            refuses("E2BIG", vgpu(_VF0, "vgpu_params"), "x" * 1025),
             holds(_VF0),
-            refuses("EPERM", vgpu(_VF0, "vgpu_params"), "enable_uvm=0"),
+            refuses("EPERM", vgpu(_VF0, "vgpu_params"), "enable_uvm=0\n"),
             lets_go(_VF0),
             tells(vgpu(_VF0, "vgpu_params"), "enable_uvm=1,frame_rate_limiter=0\n"),
             puts(current(_VF0), "0"),
@@ -303,7 +333,8 @@ ROWS = (
     Row(
         name="a VF stays bound to nvidia, in an IOMMU group and with a VFIO device of its own, type or not",
         card="L40S",
-        source=_SEEN,
+        rests=Basis.CAPTURE,
+        source="RTX PRO 6000 boards (cubecos issue 312)",
         steps=(
             leads(function(_VF0, "driver"), "drivers", "nvidia"),
             names(function(_VF0, "iommu_group/devices"), _VF0),

@@ -91,6 +91,18 @@ bool nvlab_any_held(struct nvlab_gpu *gpu)
 	return false;
 }
 
+static bool number_taken(unsigned int number)
+{
+	struct nvlab_vgpu *vgpu;
+	unsigned int i;
+
+	for (i = 0; i < nvlab_nr_gpus; i++)
+		list_for_each_entry(vgpu, &nvlab_gpus[i].vgpus, node)
+			if (vgpu->number == number)
+				return true;
+	return false;
+}
+
 static bool placement_taken(struct nvlab_gpu *gpu, int placement)
 {
 	struct nvlab_vgpu *vgpu;
@@ -120,8 +132,11 @@ struct nvlab_vgpu *nvlab_make_vgpu(struct nvlab_gpu *gpu, int vf, const struct n
 
 	if (!vgpu)
 		return NULL;
+	mutex_init(&vgpu->ops);
 	vgpu->type = type;
 	vgpu->vf = vf;
+	while (number_taken(vgpu->number))
+		vgpu->number++;
 	vgpu->instance = next_instance++;
 	vgpu->placement = free_placement(gpu, type);
 	uuid_gen(&vgpu->own_uuid); /* NVML's own, new with each creation */
@@ -137,18 +152,60 @@ void nvlab_end_vgpu(struct nvlab_vgpu *vgpu)
 	kfree(vgpu);
 }
 
-/* A write to vgpu_params: taken only while no VM holds the vGPU. */
+/* It was removed while somebody had it: nobody sees it any more, and it counts until the driver is loaded again. */
+void nvlab_lose_vgpu(struct nvlab_vgpu *vgpu)
+{
+	vgpu->lost = true;
+	vgpu->mdev[0] = '\0';
+	kfree(vgpu->vm_name);
+	kfree(vgpu->vm_uuid);
+	vgpu->vm_name = NULL;
+	vgpu->vm_uuid = NULL;
+}
+
+/* What loading the driver again does, for tests. Under no lock. */
+void nvlab_forget_lost(void)
+{
+	struct nvlab_vgpu *vgpu, *next;
+	unsigned int i;
+
+	mutex_lock(&nvlab_lock);
+	for (i = 0; i < nvlab_nr_gpus; i++)
+		list_for_each_entry_safe(vgpu, next, &nvlab_gpus[i].vgpus, node)
+			if (vgpu->lost && !vgpu->plugins)
+				nvlab_end_vgpu(vgpu);
+	mutex_unlock(&nvlab_lock);
+}
+
+/* Waits for whoever sleeps with the list's lock. */
+void nvlab_pass(void)
+{
+	mutex_lock(&nvlab_list);
+	mutex_unlock(&nvlab_list);
+}
+
+/* A read of what takes the vGPU's own lock: while it is being closed it sleeps, and whoever passes waits for it. */
+ssize_t nvlab_tell(struct nvlab_vgpu *vgpu, char *buf, ssize_t (*tell)(struct nvlab_vgpu *vgpu, char *buf))
+{
+	ssize_t length;
+
+	mutex_lock(&nvlab_list);
+	mutex_lock(&vgpu->ops);
+	mutex_lock(&nvlab_lock);
+	length = tell(vgpu, buf);
+	mutex_unlock(&nvlab_lock);
+	mutex_unlock(&vgpu->ops);
+	mutex_unlock(&nvlab_list);
+	return length;
+}
+
+/* A write to vgpu_params: taken only while no VM holds the vGPU, and without its last byte. */
 int nvlab_set_params(struct nvlab_vgpu *vgpu, const char *text, size_t count)
 {
-	size_t length = count && text[count - 1] == '\n' ? count - 1 : count;
-
 	if (!vgpu)
 		return -ENXIO;
 	if (vgpu->held)
-		return -(int)(nvlab_options.inuse_errno ?: EPERM);
-	if (length >= NVLAB_PARAMS_BYTES)
-		return -EINVAL;
-	memcpy(vgpu->params, text, length);
-	vgpu->params[length] = '\0';
+		return -EPERM;
+	strscpy(vgpu->params, text, count);
 	return 0;
 }

@@ -88,14 +88,17 @@ static void remove(struct pci_dev *pdev)
 	kfree(function);
 }
 
-/* A write to sriov_numvfs. On real cards sriov-manage is the way, which gets unbindLock first. */
+/*
+ * A write to sriov_numvfs. NVIDIA's driver has no such call: its sriov-manage gets unbindLock and binds the card to
+ * pci-pf-stub. Here there is one while an unbindLock is given (nvlab_allow_vfs()), and so no pci-pf-stub.
+ */
 static int configure_vfs(struct pci_dev *pdev, int count)
 {
 	struct nvlab_gpu *gpu = nvlab_gpu_of(pdev);
 	int ret;
 
 	mutex_lock(&nvlab_lock);
-	ret = gpu->unbind_locked ? 0 : -(int)nvlab_options.numvfs_errno;
+	ret = gpu->unbind_locked ? 0 : -ENOENT;
 	mutex_unlock(&nvlab_lock);
 	if (ret)
 		return ret;
@@ -119,8 +122,12 @@ static struct pci_driver driver = {
 	.id_table = ids,
 	.probe = probe,
 	.remove = remove,
-	.sriov_configure = configure_vfs,
 };
+
+void nvlab_allow_vfs(bool allowed)
+{
+	driver.sriov_configure = allowed ? configure_vfs : NULL;
+}
 
 int nvlab_register_pci(void)
 {

@@ -8,12 +8,9 @@
 #define MAX_KNOWN_ERRNO 133
 
 DEFINE_MUTEX(nvlab_lock); /* over all that changes of a GPU and its vGPUs */
+DEFINE_MUTEX(nvlab_list);
 
 struct nvlab_options nvlab_options = {
-	.inuse_errno = EPERM,
-	.taken_errno = EPERM,
-	.size_errno = EIO,
-	.numvfs_errno = ENOENT,
 	.registry_dwords = "",
 	.registry_dwords_per_device = "",
 };
@@ -33,6 +30,18 @@ static int line_set(const char *text, const struct kernel_param *param)
 	return ret;
 }
 
+static int forget_set(const char *text, const struct kernel_param *param)
+{
+	nvlab_forget_lost();
+	return 0;
+}
+
+static int forget_get(char *buf, const struct kernel_param *param)
+{
+	return sysfs_emit(buf, "0\n");
+}
+
+static const struct kernel_param_ops forget_ops = { .set = forget_set, .get = forget_get };
 static const struct kernel_param_ops errno_ops = { .set = errno_set, .get = param_get_uint };
 static const struct kernel_param_ops line_ops = { .set = line_set, .get = param_get_string };
 static struct kparam_string nvml_fail = { sizeof(nvlab_options.nvml_fail), nvlab_options.nvml_fail };
@@ -47,15 +56,13 @@ static struct kparam_string nvml_fail = { sizeof(nvlab_options.nvml_fail), nvlab
 
 ERRNO_PARAM(create_errno, "what every create fails with; 0: nothing");
 ERRNO_PARAM(clear_errno, "what taking a type from a VF fails with; 0: nothing");
-ERRNO_PARAM(inuse_errno, "what changing a vGPU of a VF fails with while a VM holds it");
-ERRNO_PARAM(taken_errno, "what a new type fails with on a VF that has one");
-ERRNO_PARAM(full_errno, "what a create fails with when none is left; 0: EUSERS for an mdev, EIO for a VF's type");
-ERRNO_PARAM(size_errno, "what a create fails with when the GPU has vGPUs of another size");
-ERRNO_PARAM(numvfs_errno, "what a plain write to sriov_numvfs fails with; 0: it is taken");
 OTHER_PARAM(slow_ms, uint, "how long each create and clear sleeps, not to be interrupted");
+OTHER_PARAM(close_ms, uint, "how long the last close of a vGPU sleeps, not to be interrupted");
 OTHER_PARAM(late_vfs_ms, uint, "how long a VF that came has neither types nor a nvidia directory");
 OTHER_PARAM(mixed, bool, "vGPUs of different size may stand on one GPU");
 OTHER_PARAM(unbind_busy, bool, "unbindLock is not given");
+module_param_cb(forget_lost, &forget_ops, NULL, 0644);
+MODULE_PARM_DESC(forget_lost, "any write: what the driver has lost is whole again, as after loading it anew");
 module_param_cb(nvml_fail, &line_ops, &nvml_fail, 0644);
 MODULE_PARM_DESC(nvml_fail, "NVML calls that fail: FUNCTION:CODE[:PCI], several with blanks or commas between them");
 module_param_named(NVreg_RegistryDwords, nvlab_options.registry_dwords, charp, 0444);
@@ -70,9 +77,12 @@ static int __init nvlab_init(void)
 	ret = nvlab_add_proc();
 	if (ret)
 		goto free;
-	ret = nvlab_register_mdev();
+	ret = nvlab_add_plugins();
 	if (ret)
 		goto remove_proc;
+	ret = nvlab_register_mdev();
+	if (ret)
+		goto remove_plugins;
 	ret = nvlab_register_pci();
 	if (ret)
 		goto unregister_mdev;
@@ -86,6 +96,8 @@ unregister_pci:
 	nvlab_unregister_pci();
 unregister_mdev:
 	nvlab_unregister_mdev();
+remove_plugins:
+	nvlab_remove_plugins();
 remove_proc:
 	nvlab_remove_proc();
 free:
@@ -99,6 +111,8 @@ static void __exit nvlab_exit(void)
 	nvlab_remove_buses();
 	nvlab_unregister_pci();
 	nvlab_unregister_mdev();
+	nvlab_forget_lost();
+	nvlab_remove_plugins();
 	nvlab_remove_proc();
 	kfree(nvlab_gpus);
 }

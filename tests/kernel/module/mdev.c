@@ -26,18 +26,7 @@ static ssize_t show_description(struct mdev_type *type, char *buf)
 	return sysfs_emit(buf, "%s\n", our_type(type)->spec->description);
 }
 
-static int refusal_errno(enum nvlab_refusal refusal)
-{
-	switch (refusal) {
-	case NVLAB_ADMITTED:
-		return 0;
-	case NVLAB_OTHER_SIZE:
-		return -(int)(nvlab_options.size_errno ?: EIO);
-	default:
-		return -(int)(nvlab_options.full_errno ?: EUSERS);
-	}
-}
-
+/* Whatever the driver refuses is EIO. The core's own EUSERS is for drivers without get_available. */
 static int admit(struct nvlab_vfio *vfio, struct mdev_device *mdev)
 {
 	struct nvlab_mdev_type *type = our_type(mdev->type);
@@ -45,8 +34,8 @@ static int admit(struct nvlab_vfio *vfio, struct mdev_device *mdev)
 
 	mutex_lock(&nvlab_lock);
 	ret = -(int)nvlab_options.create_errno;
-	if (!ret)
-		ret = refusal_errno(nvlab_refusal(vfio->gpu, type->function->vf, type->spec));
+	if (!ret && nvlab_refusal(vfio->gpu, type->function->vf, type->spec) != NVLAB_ADMITTED)
+		ret = -EIO;
 	if (!ret) {
 		vfio->vgpu = nvlab_make_vgpu(vfio->gpu, type->function->vf, type->spec);
 		if (vfio->vgpu)
@@ -58,10 +47,13 @@ static int admit(struct nvlab_vfio *vfio, struct mdev_device *mdev)
 	return ret;
 }
 
-static void retire(struct nvlab_vfio *vfio)
+static void retire(struct nvlab_vfio *vfio, bool lost)
 {
 	mutex_lock(&nvlab_lock);
-	nvlab_end_vgpu(vfio->vgpu);
+	if (lost || vfio->vgpu->plugins)
+		nvlab_lose_vgpu(vfio->vgpu);
+	else
+		nvlab_end_vgpu(vfio->vgpu);
 	vfio->vgpu = NULL;
 	mutex_unlock(&nvlab_lock);
 }
@@ -74,6 +66,7 @@ static int probe(struct mdev_device *mdev)
 	if (IS_ERR(vfio))
 		return PTR_ERR(vfio);
 	nvlab_slow();
+	nvlab_pass();
 	ret = admit(vfio, mdev);
 	if (ret)
 		goto put;
@@ -84,32 +77,50 @@ static int probe(struct mdev_device *mdev)
 	return 0;
 
 retire:
-	retire(vfio);
+	retire(vfio, false);
 put:
 	vfio_put_device(&vfio->vdev);
 	return ret;
 }
 
-/* While a process has the device open the first call does not return: that is the kernel's own doing. */
+/*
+ * As NVIDIA's open kernel part does it: a vGPU that a VM has is dead for that VM from here on, and is lost; so is one whose
+ * plugin does not end in some seconds. While a process has the device open vfio_unregister_group_dev() does not return:
+ * that is the kernel's own doing.
+ */
 static void remove(struct mdev_device *mdev)
 {
 	struct nvlab_vfio *vfio = dev_get_drvdata(&mdev->dev);
+	bool lost;
 
+	nvlab_pass();
+	mutex_lock(&nvlab_lock);
+	lost = vfio->vgpu->held;
+	vfio->dead = lost;
+	mutex_unlock(&nvlab_lock);
+	if (!lost)
+		lost = !nvlab_await_plugins(vfio->vgpu);
 	vfio_unregister_group_dev(&vfio->vdev);
 	nvlab_slow();
-	retire(vfio);
+	retire(vfio, lost);
 	vfio_put_device(&vfio->vdev);
+}
+
+static ssize_t tell_params(struct nvlab_vgpu *vgpu, char *buf)
+{
+	return sysfs_emit(buf, "%s\n", vgpu->params);
+}
+
+static ssize_t tell_vm_name(struct nvlab_vgpu *vgpu, char *buf)
+{
+	return sysfs_emit(buf, "%s\n", vgpu->vm_name ?: "");
 }
 
 static ssize_t vgpu_params_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct nvlab_vfio *vfio = dev_get_drvdata(dev);
-	ssize_t length;
 
-	mutex_lock(&nvlab_lock);
-	length = sysfs_emit(buf, "%s\n", vfio->vgpu->params);
-	mutex_unlock(&nvlab_lock);
-	return length;
+	return nvlab_tell(vfio->vgpu, buf, tell_params);
 }
 
 static ssize_t vgpu_params_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
@@ -117,9 +128,14 @@ static ssize_t vgpu_params_store(struct device *dev, struct device_attribute *at
 	struct nvlab_vfio *vfio = dev_get_drvdata(dev);
 	int ret;
 
+	if (count > NVLAB_PARAMS_BYTES)
+		return -E2BIG;
+	nvlab_pass();
+	mutex_lock(&vfio->vgpu->ops);
 	mutex_lock(&nvlab_lock);
 	ret = nvlab_set_params(vfio->vgpu, buf, count);
 	mutex_unlock(&nvlab_lock);
+	mutex_unlock(&vfio->vgpu->ops);
 	return ret ? ret : count;
 }
 static DEVICE_ATTR_RW(vgpu_params);
@@ -127,12 +143,8 @@ static DEVICE_ATTR_RW(vgpu_params);
 static ssize_t vm_name_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct nvlab_vfio *vfio = dev_get_drvdata(dev);
-	ssize_t length;
 
-	mutex_lock(&nvlab_lock);
-	length = sysfs_emit(buf, "%s\n", vfio->vgpu->vm_name ?: "");
-	mutex_unlock(&nvlab_lock);
-	return length;
+	return nvlab_tell(vfio->vgpu, buf, tell_vm_name);
 }
 static DEVICE_ATTR_RO(vm_name);
 

@@ -5,11 +5,13 @@
  *
  * A card (nvlab_card) is what never changes; a GPU (nvlab_gpu) is a card in this machine; a function is its PF or a VF,
  * while the driver is bound to it; a vGPU is made on a function. Everything that changes is under nvlab_lock, which is
- * never held while the kernel's cores are called.
+ * never held while the kernel's cores are called. nvlab_list is the lock that the real driver sleeps with: whoever makes,
+ * removes or reads a vGPU has it for a moment, and a read of one that is being closed for as long as that takes.
  */
 #ifndef NVLAB_H
 #define NVLAB_H
 
+#include <linux/cdev.h>
 #include <linux/list.h>
 #include <linux/mdev.h>
 #include <linux/mutex.h>
@@ -21,9 +23,14 @@
 #include "card.h"
 
 #define NVLAB_PARAMS_BYTES 1024
+#define NVLAB_MOST_VGPUS 64
 #define NVLAB_FAILS_BYTES 1024
 
-/* `vf` is -1 on the PF; `placement` is -1 where the card reports none; `mdev` is empty on vendor-vfio. */
+/*
+ * `vf` is -1 on the PF; `placement` is -1 where the card reports none; `mdev` is empty on vendor-vfio. `number` is its
+ * character device's. `held`: a VM has it open; `plugins` have its character device open. `lost`: it was removed while
+ * somebody had it, and is counted for good. `ops` is held while it is being closed.
+ */
 struct nvlab_vgpu {
 	struct list_head node;
 	const struct nvlab_type *type;
@@ -33,7 +40,11 @@ struct nvlab_vgpu {
 	uuid_t own_uuid;
 	char mdev[UUID_STRING_LEN + 1];
 	char params[NVLAB_PARAMS_BYTES];
+	unsigned int number;
+	unsigned int plugins;
 	bool held;
+	bool lost;
+	struct mutex ops;
 	char *vm_name;
 	char *vm_uuid;
 };
@@ -70,11 +81,13 @@ struct nvlab_function {
 	struct nvlab_vfio *vfio;
 };
 
-/* What QEMU opens. An mdev's has its vGPU as long as it exists, a VF's only while a type is set. */
+/* What QEMU opens. An mdev's has its vGPU as long as it exists, a VF's only while a type is set. `dead`: it is being removed. */
 struct nvlab_vfio {
 	struct vfio_device vdev;
 	struct nvlab_gpu *gpu;
 	struct nvlab_vgpu *vgpu;
+	bool dead;
+	struct mutex writing; /* a VF's files, one at a time */
 	u8 config[PCI_CFG_SPACE_EXP_SIZE];
 };
 
@@ -82,12 +95,8 @@ struct nvlab_vfio {
 struct nvlab_options {
 	unsigned int create_errno;
 	unsigned int clear_errno;
-	unsigned int inuse_errno;
-	unsigned int taken_errno;
-	unsigned int full_errno;
-	unsigned int size_errno;
-	unsigned int numvfs_errno;
 	unsigned int slow_ms;
+	unsigned int close_ms;
 	unsigned int late_vfs_ms;
 	bool mixed;
 	bool unbind_busy;
@@ -100,6 +109,7 @@ enum nvlab_refusal { NVLAB_ADMITTED, NVLAB_VF_TAKEN, NVLAB_OTHER_SIZE, NVLAB_FUL
 
 extern struct nvlab_options nvlab_options;
 extern struct mutex nvlab_lock;
+extern struct mutex nvlab_list;
 extern const char nvlab_driver_line[];
 extern const char nvlab_proc_version[];
 extern struct nvlab_gpu *nvlab_gpus;
@@ -116,9 +126,10 @@ struct nvlab_gpu *nvlab_gpu_of(const struct pci_dev *pdev);
 
 /* function.c */
 int nvlab_register_pci(void);
+void nvlab_allow_vfs(bool allowed);
 void nvlab_unregister_pci(void);
 
-/* admission.c: the first six under nvlab_lock */
+/* admission.c: the first eight under nvlab_lock */
 unsigned int nvlab_instances_left(struct nvlab_gpu *gpu, const struct nvlab_type *type);
 enum nvlab_refusal nvlab_refusal(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type);
 unsigned int nvlab_available(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type);
@@ -126,7 +137,11 @@ bool nvlab_creatable(struct nvlab_gpu *gpu, const struct nvlab_type *type);
 bool nvlab_any_held(struct nvlab_gpu *gpu);
 struct nvlab_vgpu *nvlab_make_vgpu(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type);
 void nvlab_end_vgpu(struct nvlab_vgpu *vgpu);
+void nvlab_lose_vgpu(struct nvlab_vgpu *vgpu);
 int nvlab_set_params(struct nvlab_vgpu *vgpu, const char *text, size_t count);
+void nvlab_forget_lost(void);
+void nvlab_pass(void);
+ssize_t nvlab_tell(struct nvlab_vgpu *vgpu, char *buf, ssize_t (*tell)(struct nvlab_vgpu *vgpu, char *buf));
 void nvlab_slow(void);
 
 /* mdev.c */
@@ -141,6 +156,11 @@ void nvlab_hide_vendor_files(struct nvlab_function *function);
 
 /* vfio.c */
 struct nvlab_vfio *nvlab_vfio_alloc(struct device *dev, struct nvlab_gpu *gpu);
+
+/* plugin.c */
+int nvlab_add_plugins(void);
+void nvlab_remove_plugins(void);
+bool nvlab_await_plugins(struct nvlab_vgpu *vgpu);
 
 /* opener.c */
 void nvlab_read_opener(char **name, char **uuid);

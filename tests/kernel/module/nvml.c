@@ -59,14 +59,15 @@ static void put_gpu(struct seq_file *file, unsigned int index, struct nvlab_gpu 
 	unsigned int used_mib = 0, i;
 
 	list_for_each_entry(vgpu, &gpu->vgpus, node)
-		used_mib += vgpu->held ? vgpu->type->fb_mib : 0;
+		used_mib += vgpu->held && !vgpu->lost ? vgpu->type->fb_mib : 0;
 	seq_printf(file, "gpu index=%u %s used_mib=%u %s\n", index, card->nvml_before_used, min(used_mib, card->fb_mib),
 		   card->nvml_after_used);
 	for (i = 0; i < card->nr_types; i++)
 		seq_printf(file, "type gpu=%u creatable=%d %s\n", index, nvlab_creatable(gpu, &card->types[i]),
 			   card->types[i].nvml);
 	list_for_each_entry(vgpu, &gpu->vgpus, node)
-		put_vgpu(file, index, vgpu);
+		if (!vgpu->lost)
+			put_vgpu(file, index, vgpu);
 }
 
 /* nvml_fail: FUNCTION:CODE[:PCI], several with blanks or commas between them. */

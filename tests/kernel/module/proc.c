@@ -37,6 +37,16 @@ static int unbind_lock_open(struct inode *inode, struct file *file)
 	return single_open(file, unbind_lock_show, pde_data(inode));
 }
 
+static bool any_unbind_locked(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < nvlab_nr_gpus; i++)
+		if (nvlab_gpus[i].unbind_locked)
+			return true;
+	return false;
+}
+
 /* A write is always taken; only reading tells who got the lock (nv-procfs.c in open-gpu-kernel-modules). */
 static ssize_t unbind_lock_write(struct file *file, const char __user *buf, size_t count, loff_t *at)
 {
@@ -51,6 +61,7 @@ static ssize_t unbind_lock_write(struct file *file, const char __user *buf, size
 		gpu->unbind_locked = false;
 	else if (!nvlab_options.unbind_busy && !nvlab_any_held(gpu))
 		gpu->unbind_locked = true;
+	nvlab_allow_vfs(any_unbind_locked());
 	mutex_unlock(&nvlab_lock);
 	return count;
 }

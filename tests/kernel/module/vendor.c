@@ -47,12 +47,22 @@ static const struct nvlab_type *find_type(const struct nvlab_card *card, unsigne
 	return NULL;
 }
 
+/* Under nvlab_lock, which is let go while a plugin is waited for; the VF's vGPU cannot be another one then. */
 static int clear_type(struct nvlab_vfio *vfio)
 {
+	bool alone;
+
 	if (!vfio->vgpu)
-		return 0;
+		return -EPERM;
 	if (vfio->vgpu->held)
-		return -(int)(nvlab_options.inuse_errno ?: EPERM);
+		return -EPERM;
+	mutex_unlock(&nvlab_lock);
+	alone = nvlab_await_plugins(vfio->vgpu);
+	mutex_lock(&nvlab_lock);
+	if (!alone || vfio->vgpu->plugins)
+		return -EBUSY;
+	if (vfio->vgpu->held)
+		return -EPERM;
 	if (nvlab_options.clear_errno)
 		return -(int)nvlab_options.clear_errno;
 	nvlab_end_vgpu(vfio->vgpu);
@@ -65,35 +75,33 @@ static int set_type(struct nvlab_function *function, unsigned int id)
 	const struct nvlab_type *type = find_type(function->gpu->card, id);
 	struct nvlab_vfio *vfio = function->vfio;
 
-	if (!type)
-		return -EINVAL;
 	if (vfio->vgpu)
-		return -(int)(nvlab_options.taken_errno ?: EPERM);
+		return -EPERM;
+	if (!type)
+		return -EIO;
 	if (nvlab_options.create_errno)
 		return -(int)nvlab_options.create_errno;
-	switch (nvlab_refusal(function->gpu, function->vf, type)) {
-	case NVLAB_ADMITTED:
-		vfio->vgpu = nvlab_make_vgpu(function->gpu, function->vf, type);
-		return vfio->vgpu ? 0 : -ENOMEM;
-	case NVLAB_OTHER_SIZE:
-		return -(int)(nvlab_options.size_errno ?: EIO);
-	default:
-		return -(int)(nvlab_options.full_errno ?: EIO);
-	}
+	if (nvlab_refusal(function->gpu, function->vf, type) != NVLAB_ADMITTED)
+		return -EIO;
+	vfio->vgpu = nvlab_make_vgpu(function->gpu, function->vf, type);
+	return vfio->vgpu ? 0 : -ENOMEM;
 }
 
 static ssize_t current_vgpu_type_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
 {
 	struct nvlab_function *function = function_of(dev);
-	unsigned int id;
-	int ret = kstrtouint(buf, 0, &id);
+	long id;
+	int ret = kstrtol(buf, 10, &id);
 
 	if (ret)
 		return ret;
 	nvlab_slow();
+	mutex_lock(&function->vfio->writing);
+	nvlab_pass();
 	mutex_lock(&nvlab_lock);
-	ret = id ? set_type(function, id) : clear_type(function->vfio);
+	ret = id ? set_type(function, (unsigned int)id) : clear_type(function->vfio);
 	mutex_unlock(&nvlab_lock);
+	mutex_unlock(&function->vfio->writing);
 	return ret ? ret : count;
 }
 static DEVICE_ATTR_RW(current_vgpu_type);
@@ -129,14 +137,19 @@ static ssize_t gpu_instance_id_show(struct device *dev, struct device_attribute 
 }
 static DEVICE_ATTR_RO(gpu_instance_id);
 
+static ssize_t tell_params(struct nvlab_vgpu *vgpu, char *buf)
+{
+	return sysfs_emit(buf, "%s\n", vgpu->params);
+}
+
 static ssize_t vgpu_params_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct nvlab_vfio *vfio = function_of(dev)->vfio;
 	ssize_t length;
 
-	mutex_lock(&nvlab_lock);
-	length = sysfs_emit(buf, "%s\n", vfio->vgpu ? vfio->vgpu->params : "");
-	mutex_unlock(&nvlab_lock);
+	mutex_lock(&vfio->writing);
+	length = vfio->vgpu ? nvlab_tell(vfio->vgpu, buf, tell_params) : sysfs_emit(buf, "\n");
+	mutex_unlock(&vfio->writing);
 	return length;
 }
 
@@ -145,9 +158,18 @@ static ssize_t vgpu_params_store(struct device *dev, struct device_attribute *at
 	struct nvlab_vfio *vfio = function_of(dev)->vfio;
 	int ret;
 
+	if (count > NVLAB_PARAMS_BYTES)
+		return -E2BIG;
+	mutex_lock(&vfio->writing);
+	nvlab_pass();
+	if (vfio->vgpu)
+		mutex_lock(&vfio->vgpu->ops);
 	mutex_lock(&nvlab_lock);
 	ret = nvlab_set_params(vfio->vgpu, buf, count);
 	mutex_unlock(&nvlab_lock);
+	if (vfio->vgpu)
+		mutex_unlock(&vfio->vgpu->ops);
+	mutex_unlock(&vfio->writing);
 	return ret ? ret : count;
 }
 static DEVICE_ATTR_RW(vgpu_params);
@@ -187,6 +209,7 @@ put:
 	return ret;
 }
 
+/* The driver is not told of a type that is still set, as NVIDIA's open kernel part does not tell it: the vGPU is lost. */
 void nvlab_hide_vendor_files(struct nvlab_function *function)
 {
 	struct nvlab_vfio *vfio = function->vfio;
@@ -195,7 +218,7 @@ void nvlab_hide_vendor_files(struct nvlab_function *function)
 	vfio_unregister_group_dev(&vfio->vdev);
 	mutex_lock(&nvlab_lock);
 	if (vfio->vgpu)
-		nvlab_end_vgpu(vfio->vgpu);
+		nvlab_lose_vgpu(vfio->vgpu);
 	vfio->vgpu = NULL;
 	mutex_unlock(&nvlab_lock);
 	vfio_put_device(&vfio->vdev);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What QEMU opens: a PCI endpoint with a configuration space and no more. A guest sees a card that it cannot drive. */
+#include <linux/delay.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/version.h>
@@ -38,17 +39,24 @@ static int open_device(struct vfio_device *vdev)
 	return ret;
 }
 
+/* The real driver waits here for its plugin's answer, up to 25 s, with the vGPU's own lock; nothing ends that sleep. */
 static void close_device(struct vfio_device *vdev)
 {
 	struct nvlab_vgpu *vgpu = ours(vdev)->vgpu; /* cannot go while it is held */
 
+	mutex_lock(&vgpu->ops);
 	mutex_lock(&nvlab_lock);
-	vgpu->held = false;
 	kfree(vgpu->vm_name);
 	kfree(vgpu->vm_uuid);
 	vgpu->vm_name = NULL;
 	vgpu->vm_uuid = NULL;
 	mutex_unlock(&nvlab_lock);
+	if (nvlab_options.close_ms)
+		msleep(nvlab_options.close_ms);
+	mutex_lock(&nvlab_lock);
+	vgpu->held = false;
+	mutex_unlock(&nvlab_lock);
+	mutex_unlock(&vgpu->ops);
 }
 
 /* The part of a read or write that lies in the configuration space; 0 where none does. */
@@ -65,7 +73,7 @@ static ssize_t read(struct vfio_device *vdev, char __user *buf, size_t count, lo
 {
 	size_t part = part_within(*at, count);
 
-	if (!part)
+	if (!part || READ_ONCE(ours(vdev)->dead))
 		return -EINVAL;
 	if (copy_to_user(buf, ours(vdev)->config + (*at - CONFIG_AT), part))
 		return -EFAULT;
@@ -79,7 +87,7 @@ static ssize_t write(struct vfio_device *vdev, const char __user *buf, size_t co
 	size_t part = part_within(*at, count), i;
 	loff_t offset = *at - CONFIG_AT;
 
-	if (!part)
+	if (!part || READ_ONCE(ours(vdev)->dead))
 		return -EINVAL;
 	for (i = 0; i < part; i++) {
 		u8 byte;
@@ -144,6 +152,8 @@ static long get_irq_info(void __user *arg)
 
 static long ioctl(struct vfio_device *vdev, unsigned int command, unsigned long arg)
 {
+	if (READ_ONCE(ours(vdev)->dead))
+		return -EINVAL;
 	switch (command) {
 	case VFIO_DEVICE_GET_INFO:
 		return get_info((void __user *)arg);
@@ -189,7 +199,9 @@ struct nvlab_vfio *nvlab_vfio_alloc(struct device *dev, struct nvlab_gpu *gpu)
 {
 	struct nvlab_vfio *vfio = vfio_alloc_device(nvlab_vfio, vdev, dev, &vfio_ops);
 
-	if (!IS_ERR(vfio))
+	if (!IS_ERR(vfio)) {
 		vfio->gpu = gpu;
+		mutex_init(&vfio->writing);
+	}
 	return vfio;
 }
