@@ -168,7 +168,7 @@ class FakeHost:
 
     def driver_write(self, path: str, data: bytes) -> None:
         """What the kernel and the driver do when this is written: stands for host/writer.write_file."""
-        text = data.decode().strip()
+        text = data.decode("latin-1").strip()
         file = Path(path)
         if not file.exists():
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -176,10 +176,25 @@ class FakeHost:
             if self.path(f"/sys/bus/mdev/devices/{text}").is_symlink():
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
             self.make_mdev(file.parent.parent.parent.name, int(file.parent.name.removeprefix("nvidia-")), text)
+            self.put_params(text, "")
         elif file.name == "remove":
             self.remove_mdev(file.parent.name)
+        elif file.name == "vgpu_params":
+            file.write_bytes(data[:-1] + b"\n")  # the driver keeps all but the last byte, whatever that is
         else:
             file.write_text(f"{text}\n")
+            params = file.with_name("vgpu_params")
+            params.unlink(missing_ok=True)
+            if text != "0":
+                params.write_text("\n")
+
+    def params(self, device: str) -> Path:
+        """nvidia/vgpu_params of an mdev (its UUID) or a VF (its address)."""
+        top = f"/sys/bus/mdev/devices/{device}" if len(device) == 36 else self.function(device)
+        return self.path(f"{top}/nvidia/vgpu_params")
+
+    def put_params(self, device: str, text: str) -> None:
+        self.params(device).write_text(f"{text}\n")
 
     def add_process(
         self,

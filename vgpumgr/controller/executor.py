@@ -55,7 +55,9 @@ class Executor:
                 self.session.link.program.assert_fresh()
                 self.session.link.hypervisor().detach_device(step.vm, templates.render_hostdev(step.device))
             case changes.CreateVgpu() | changes.EnterVgpu():
-                self.session.link.program.execute(wire_step(step), deadline_s=STEP_DEADLINE_S)
+                told = self.session.link.program.execute(wire_step(step), deadline_s=STEP_DEADLINE_S)
+                if told["note"] is not None:
+                    self.tell(told["note"])
             case changes.DestroyVgpu() | changes.ParkVgpu():
                 self._patiently(wire_step(step))
             case changes.SetScheduler():

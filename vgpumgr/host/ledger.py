@@ -13,6 +13,9 @@ from .protocol import LEDGER_BROKEN, LEDGER_PATH, LEDGER_VERSION, LedgerEntry
 from .refusal import Refusal, reason
 
 STATES = ("planned", "made", "leaving")
+PARAMS = (
+    "vgpu_params"  # of an entry whose vGPU was moved out: what its plugin parameters were, until they are written back
+)
 
 _TEXT = ("vm_uuid", "vm_name", "slot", "gpu_uuid", "gpu", "parent", "type_name", "boot", "state")
 _NUMBER = ("generation", "type_id")

@@ -6,15 +6,16 @@ same GPU has not returned (stuck.py). What goes into the ledger first says which
 """
 
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from .facts import boot_id
 from .files import Root, Unknowns
 from .guard import RemovalGuard
 from .hardware import Absent, Write, changed, check_place, describe, hardware_for, is_what_step_means
-from .ledger import Entry, Ledger, entry_fact, identity, write_ledger
+from .ledger import PARAMS, Entry, Ledger, entry_fact, identity, write_ledger
+from .params import path_of, read_params, text_for
 from .protocol import DEADLINE, INTERNAL, SYSFS_REFUSED, SchedulerFact, Step, VgpuFact
-from .refusal import Refusal, reason
+from .refusal import Refusal, errno_name, reason
 from .reservations import check_ours, check_reservations, place_of, superseded
 from .step import PRESENT, SAME, entry_of, identity_of
 from .stuck import open_ledger, record_of, started
@@ -59,8 +60,8 @@ class VgpuSteps:
         if step["expect"] == SAME:
             if not is_what_step_means(found, step):
                 raise changed("{} there already".format(step["type_name"]), describe(found))
-            entry = self._enter(ledger, step, "made")
-            return answer(entry=entry, vgpu=found)
+            entry, note = self._made(ledger, step, deadline_s)
+            return answer(entry=entry, vgpu=found, note=note)
         if found is not None:
             raise changed("nothing on {}".format(step["parent"]), describe(found))
         with self._begin(ledger, step, hardware_for(self._root, step).create()) as begun:
@@ -71,9 +72,10 @@ class VgpuSteps:
             if outcome.found is None:
                 write_ledger(self._root, ledger)
             raise _refused(begun.path, outcome)
-        entry = self._enter(ledger, step, "made")
+        entry, note = self._made(ledger, step, deadline_s)
         self._at("made")
-        note = "the write answered {}, and yet it is there".format(outcome.refused) if outcome.refused else None
+        if outcome.refused:
+            note = "the write answered {}, and yet it is there".format(outcome.refused)
         return answer(entry=entry, vgpu=outcome.found, note=note)
 
     def destroy(self, step: Step, deadline_s: float) -> Dict[str, Any]:
@@ -120,16 +122,57 @@ class VgpuSteps:
         if found is None or not is_what_step_means(found, step):
             raise changed(place_of(step), describe(found))
         self._guard.refuse(step, found)
+        before, ledger = ledger, self._with_params(ledger, step)
         with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
             write_ledger(self._root, begun.ledger)
             self._at("parking")
-            self._refuse_held_by_now(step, found, ledger)
+            self._refuse_held_by_now(step, found, before)
             outcome = self._write(step, begun, deadline_s)
-        write_ledger(self._root, ledger)
         if outcome.found is not None:
+            write_ledger(self._root, before)
             raise _refused(begun.path, outcome)
+        write_ledger(self._root, ledger)
         self._at("parked")
         return answer(entry=entry, note=_yet_gone(outcome))
+
+    def _with_params(self, ledger: Ledger, step: Step) -> Ledger:
+        """The ledger with the vGPU's parameters in its entry, where they are until it is back."""
+        path = path_of(step)
+        try:
+            params = read_params(self._root.path(path), step)
+        except OSError as error:
+            message = "{}: {}; nothing is moved whose parameters cannot be kept".format(path, reason(error))
+            raise Refusal(
+                SYSFS_REFUSED, message, path=path, errno=errno_name(error.errno or 0), read_back=None
+            ) from error
+        if not params:
+            return ledger
+        entries = ({**each, PARAMS: params} if identity(each) == identity_of(step) else each for each in ledger.entries)
+        return ledger.with_entries(tuple(entries))
+
+    def _made(self, ledger: Ledger, step: Step, deadline_s: float) -> Tuple[Entry, Optional[str]]:
+        """The entry, made, once the vGPU has the parameters again that it had before it was moved; and a remark."""
+        kept = [each.get(PARAMS) for each in ledger.entries if identity(each) == identity_of(step)]
+        params = kept[0] if kept and isinstance(kept[0], str) else None
+        note = None
+        if params is not None:
+            path = path_of(step)
+            with self._writer.ready(self._root.path(path), text_for(params)) as writing:
+                try:
+                    refused = writing.run(deadline_s)
+                except TimeoutError:
+                    refused = "no answer"
+            if refused is not None:
+                note = "{} of {} slot {} could not be written back ({}): {}".format(
+                    path, step["vm_name"], step["slot"], refused, params
+                )
+            else:
+                entries = (
+                    {key: each[key] for key in each if key != PARAMS} if identity(each) == identity_of(step) else each
+                    for each in ledger.entries
+                )
+                ledger = ledger.with_entries(tuple(entries))
+        return self._enter(ledger, step, "made"), note
 
     def _find(self, step: Step) -> Optional[VgpuFact]:
         try:

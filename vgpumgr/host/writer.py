@@ -82,7 +82,7 @@ class Writer:
     def _child(self, hear: int, say: int, path: str, text: bytes) -> None:
         word = _NO_ERRNO
         try:
-            _keep_only(hear, say)
+            keep_only(hear, say)
             if os.read(hear, 1) != _GO:  # the step was refused, or the program killed, which gave back its lock
                 os._exit(0)
             self._write(path, text)
@@ -113,7 +113,7 @@ def _receive(descriptor: int, deadline_s: float) -> Optional[bytes]:
             return None
 
 
-def _keep_only(*kept: int) -> None:
+def keep_only(*kept: int) -> None:
     """Close what the child must not outlive the program with: the lock above all, then the channel to the controller."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):

@@ -1,0 +1,143 @@
+"""Detach, replace and scheduler set within the seconds after a VM's stop: waited for, and nothing is lost to the driver.
+
+Of every command and every way to end, each framework has its share; with VGPUMGR_FULL=1 all of them, twenty times.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.acceptance.command import vgpumgr
+from tests.dose import FULL, dose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+SPEC = """
+hosts:
+  kvm01: {driver: 535, boards: [T4], vms: [a1]}
+  kvm02: {driver: 570, boards: [{board: A40, vfs: 4}], vms: [b1]}
+  kvm03: {driver: 595, framework: vendor-vfio, boards: [{board: L40S, vfs: 4}], vms: [c1]}
+"""
+VMS = {"kvm01": "a1", "kvm02": "b1", "kvm03": "c1"}
+MDEV_HOSTS = ("kvm01", "kvm02")
+GPU = "0000:41:00.0"
+OPERATIONS = ("detach", "replace", "scheduler")
+# What is left of the VM after its stop: its plugin, a QEMU in state D with an empty fd table, one after the other.
+ENDINGS = (("slow-plugin:1",), ("slow-exit:4",), ("slow-exit:1", "slow-plugin:4"))
+ALL_ENDINGS = (*ENDINGS, ("slow-plugin:4",), ("slow-plugin:12",), ("slow-exit:1", "slow-plugin:12"))
+# `vgpumgr ARGUMENTS`, with a host program whose guard sees nothing.
+_UNGUARDED = """
+import sys
+from vgpumgr import resources
+from vgpumgr.cli.main import main
+sources = resources.host_sources()
+(name,) = (name for name in sources if name.endswith("/guard.py"))
+blind = b"\\nRemovalGuard.refuse = RemovalGuard.refuse_by_now = lambda self, step, found: None\\n"
+resources.host_sources = lambda: {**sources, name: sources[name] + blind}
+sys.exit(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    spec = tmp_path_factory.mktemp("spec") / "spec.yml"
+    spec.write_text(SPEC, encoding="utf-8")
+    own = lab_factory(str(spec), shared=False)
+    yield own
+    own.down()
+
+
+def stopped(lab: Lab, host: str, faults: tuple[str, ...]) -> None:
+    """The host's VM has run with a vGPU and is off; what is left of it has just begun to end."""
+    vm = VMS[host]
+    vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", host)
+    for fault in faults:
+        lab.control(host, "fault", name=fault)
+    lab.control(host, "hold", vm=vm)
+    lab.control(host, "release", vm=vm)
+
+
+def arguments(operation: str, host: str, number: int) -> tuple[str, ...]:
+    match operation:
+        case "detach":
+            return "detach", VMS[host], "--on", host, "--yes"
+        case "replace":
+            return "attach", VMS[host], "--profile", "4C", "--replace", "--on", host, "--yes"
+        case _:
+            policy = ("fixed-share", "equal-share")[number % 2]
+            return "scheduler", "set", "--on", host, "--gpu-id", GPU, "--policy", policy, "--yes"
+
+
+def lost(lab: Lab, host: str) -> list[str]:
+    found: list[str] = lab.control(host, "status")["lost"]
+    return found
+
+
+def clean(lab: Lab, host: str) -> None:
+    lab.control(host, "clear")
+    vgpumgr(lab, "detach", VMS[host], "--on", host, "--all", "--yes")
+
+
+def go_through(lab: Lab, host: str, part: int) -> list[str]:
+    """This host's share of commands and endings; what went wrong."""
+    wrong: list[str] = []
+    endings = ALL_ENDINGS if FULL else ENDINGS
+    for number in range(dose(1, 20)):
+        for at, operation in enumerate(OPERATIONS):
+            for faults in endings if FULL else endings[(at + part) % len(endings) :][:1]:
+                stopped(lab, host, faults)
+                since = lab.revisions()[host]
+                vgpumgr(lab, *arguments(operation, host, number))
+                refused = [write["path"] for write in lab.writes(host, since=since) if write["errno"] is not None]
+                what = f"{host} {operation} {faults}"
+                if lost(lab, host):
+                    wrong.append(f"{what}: lost {lost(lab, host)}")
+                if refused and not all("nvml" in path.lower() for path in refused):
+                    wrong.append(f"{what}: refused {refused}")
+                clean(lab, host)
+    return wrong
+
+
+def test_whatever_is_left_of_a_vm_is_waited_for_and_nothing_is_lost(lab: Lab) -> None:
+    with ThreadPoolExecutor(len(VMS)) as pool:
+        runs = [pool.submit(go_through, lab, host, part) for part, host in enumerate(VMS)]
+    assert [line for run in runs for line in run.result()] == []
+
+
+def test_with_the_guard_taken_out_the_same_detach_loses_the_vgpu(lab: Lab) -> None:
+    """Success is what it reports; the finding tells the truth, until the host is rebooted."""
+
+    def detach(host: str) -> None:
+        stopped(lab, host, ("slow-plugin:600",))
+        done = subprocess.run(
+            [sys.executable, "-c", _UNGUARDED, *arguments("detach", host, 0)],
+            env={**lab.env, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert len(lost(lab, host)) == 1
+        (found,) = (
+            finding
+            for finding in vgpumgr(lab, "discover", host, "-o", "json").document["findings"]
+            if finding["kind"] == "lost-by-driver"
+        )
+        assert GPU in found["text"]
+        lab.control(host, "reboot")
+        assert lost(lab, host) == []
+
+    with ThreadPoolExecutor(len(MDEV_HOSTS)) as pool:
+        list(pool.map(detach, MDEV_HOSTS))
