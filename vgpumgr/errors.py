@@ -17,14 +17,16 @@
     │   ├── ProgramFailed · LedgerBroken
     │   ├── SysfsRefused(path, errno)                     1   failed
     │   ├── NvmlRefused(function, code)                   1   failed
+    │   ├── LedgerUnwritable(path, errno)                 1   failed
     │   ├── HypervisorError(code)                         1   failed
     │   └── Busy(owner) · LeaseLost                       6   busy
     ├── ApplyError                                        1   failed
     │   └── StalePlan(6, busy) · PartialApply · NotConverged
     ├── StoreError                                        1   failed
-    │   └── JournalCorrupt · SamplesCorrupt · NewerSchema
+    │   └── JournalCorrupt · SamplesCorrupt · NewerSchema · UnstorableValue
     ├── AlreadyRunning                                    6   busy
     ├── ExportError                                       1   failed
+    ├── Unexpected                                        1   failed
     └── LabError                                          1   failed
 
 The message says what and where; `hint` says what to do now and comes last, near the prompt. `details` holds one line
@@ -34,6 +36,7 @@ per candidate or problem. A library's exception is translated in the one module 
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -257,6 +260,24 @@ class SysfsRefused(HostError):
         self.errno_name = errno_name
 
 
+class LedgerUnwritable(HostError):
+    """The host's ledger cannot be written (a full or read-only disk), so nothing is made or taken away there.
+
+    `written`: the step's own write to the hardware had been done, and only its end is not in the ledger.
+    """
+
+    exit_code = 1
+    outcome = "failed"
+
+    def __init__(
+        self, host: str, message: str, *, path: str, errno_name: str, written: bool = False, hint: str | None = None
+    ) -> None:
+        super().__init__(host, message, hint=hint)
+        self.path = path
+        self.errno_name = errno_name
+        self.written = written
+
+
 class NvmlRefused(HostError):
     """The driver's library refused; `function` is its name there, `code` its number (nvmlReturn_t)."""
 
@@ -280,6 +301,8 @@ class NvmlRefused(HostError):
 
 class HypervisorError(HostError):
     """libvirt refused; `code` is its VIR_ERR_ number."""
+
+    SYSTEM_ERROR = 38  # libvirt's virterror.h: the kernel refused libvirtd something, a write to its disk for example
 
     exit_code = 1
     outcome = "failed"
@@ -341,6 +364,10 @@ class NewerSchema(StoreError):
     """A newer vgpumgr made the file."""
 
 
+class UnstorableValue(StoreError):
+    """A number or text that no database of ours holds: nothing of what was to be stored with it is stored."""
+
+
 class AlreadyRunning(VgpumgrError):
     """Another run of the same job is under way on this controller."""
 
@@ -351,6 +378,36 @@ class AlreadyRunning(VgpumgrError):
 
 class ExportError(VgpumgrError):
     """Metrics cannot be put where they were to go: a file that cannot be written, an address that cannot be listened on."""
+
+
+class Unexpected(VgpumgrError):
+    """What nobody foresaw: a bug of ours, or a machine that is short of something. Made by `of`, from what was raised.
+
+    It is one VM's, GPU's or host's outcome like any other error, so that the others go on.
+    """
+
+    @classmethod
+    def of(cls, error: Exception, *, about: str | None = None) -> Unexpected:
+        """`about`: what was under way, before the message; the innermost place in the code comes after it."""
+        where, trace = "", error.__traceback__
+        while trace is not None:
+            where = f" ({trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno})"
+            trace = trace.tb_next
+        found = cls(
+            f"{f'{about}: ' if about else ''}unexpected {type(error).__name__}: {error}{where}",
+            hint="this machine is short of memory, threads or open files (`ulimit -a`): make room, then run it again"
+            if _is_shortage(error)
+            else "this is a bug in vgpumgr: please report it with the output of the same command with -v",
+        )
+        found.__cause__ = error
+        return found
+
+
+def _is_shortage(error: Exception) -> bool:
+    """Whether the controller's own machine has no more of what a program needs."""
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+        return True
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 
 
 class LabError(VgpumgrError):

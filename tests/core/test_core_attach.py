@@ -92,7 +92,8 @@ def test_another_wish_in_a_taken_slot_is_a_conflict() -> None:
     error = refused(builders.attached(builders.host()), errors.ConflictingClaim, profile="8Q")
     assert error.message == "vm01 slot vgpu0 has A40-4Q on 0000:41:00.4 of GPU 0000:41:00.0, asked --profile 4Q"
     assert error.hint == (
-        "another slot (--slot), or --replace to exchange it, or first `vgpumgr detach vm01 --slot vgpu0`"
+        "another slot (--slot); or `vgpumgr attach vm01 --profile 8Q --replace --slot vgpu0` exchanges it, "
+        "`vgpumgr detach vm01 --slot vgpu0` frees it"
     )
 
 
@@ -177,7 +178,10 @@ def moved_here() -> HostView:
 def test_a_claim_bound_on_another_host_is_refused_until_replaced() -> None:
     error = refused(moved_here(), errors.ConflictingClaim)
     assert error.message == f"vm01 slot vgpu0 is bound on another host (machine-id {builders.OTHER_MACHINE})"
-    assert error.hint == "--replace makes a new vGPU here; the other host's stays until it is detached there"
+    assert (
+        error.hint
+        == "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` makes a new vGPU here; the other host's stays until it is detached there"
+    )
     end = converged(moved_here(), replace_it=True)
     assert builders.claim_of(end).generation == 2
     assert builders.claim_of(end).binding.host == builders.MACHINE
@@ -225,7 +229,10 @@ def test_a_lost_claim_is_not_written_over_what_the_ledger_holds() -> None:
     view = builders.without_claims(builders.attached(builders.host_of(MDEV_VF)))
     error = refused(view, errors.ConflictingClaim, profile="8Q")
     assert error.message == "the host's ledger holds A40-4Q on 0000:41:00.4 for vm01 slot vgpu0"
-    assert error.hint == "--replace exchanges it, `vgpumgr detach vm01 --slot vgpu0` frees it"
+    assert error.hint == (
+        "`vgpumgr attach vm01 --profile 8Q --replace --slot vgpu0` exchanges it, "
+        "`vgpumgr detach vm01 --slot vgpu0` frees it"
+    )
     assert builders.entry_of(converged(view, profile="8Q", replace_it=True)).type_name == "A40-8Q"
 
 
@@ -369,7 +376,10 @@ def usurped() -> HostView:
 def test_a_foreign_vgpu_on_our_vf_is_drift_and_replace_goes_elsewhere() -> None:
     error = refused(usurped(), errors.Unsure)
     assert error.message.startswith("drift: the ledger has A40-4Q for vm01 on 0000:41:00.4, and A40-4Q (")
-    assert error.hint == "free that virtual function, or --replace to place the vGPU anew"
+    assert (
+        error.hint
+        == "free that virtual function, or `vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU anew"
+    )
     end = converged(usurped(), replace_it=True)
     assert builders.entry_of(end).parent == "0000:41:00.5"
     assert builders.foreign_of(end) == builders.foreign_of(usurped())
@@ -386,7 +396,10 @@ def test_a_gpu_that_is_not_shown_any_more_is_no_reason_to_move_by_itself() -> No
         "the vGPU of vm01 slot vgpu0 was on GPU 0000:41:00.0 "
         f"({builders.gpu_uuid('0000:41:00.0')}), which kvm01 does not show"
     )
-    assert error.hint == "bring the GPU back, or --replace to place the vGPU on another one"
+    assert (
+        error.hint
+        == "bring the GPU back, or `vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU on another one"
+    )
     end = converged(without_first_gpu(), replace_it=True)
     assert builders.entry_of(end).gpu == "0000:81:00.0"
 
@@ -408,7 +421,8 @@ def test_after_a_reboot_without_sriov_the_refusal_says_what_the_host_says_of_it(
     assert error.message == "the vGPU of vm01 slot vgpu0 cannot be made again at its place, 0000:41:00.4"
     assert error.details == ("0000:41:00.0  NVIDIA A40  offers no vGPUs: SR-IOV is off; run sriov-manage",)
     assert error.hint == (
-        "bring its vGPUs up again, then run the same command again; or --replace to place the vGPU on another GPU"
+        "bring its vGPUs up again, then run the same command again; or "
+        "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU on another GPU"
     )
 
 
@@ -418,7 +432,10 @@ def test_after_a_reboot_with_fewer_vfs_the_refusal_names_the_missing_one() -> No
     view = builders.change_gpus(view, lambda gpu: replace(gpu, parents=gpu.parents[:1]))
     error = refused(view, errors.NoCapacity, vm="vm02")
     assert error.details == ("0000:41:00.0  A40  has no virtual function 1 now, the place of A40-4Q",)
-    assert error.hint == "free what is in its way, or --replace to place the vGPU anew"
+    assert (
+        error.hint
+        == "free what is in its way, or `vgpumgr attach vm02 --profile 4Q --replace --slot vgpu0` places the vGPU anew"
+    )
 
 
 def test_a_place_that_the_driver_no_longer_offers_is_said_before_anything_is_written() -> None:

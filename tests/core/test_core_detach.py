@@ -380,7 +380,7 @@ def test_a_planned_entry_with_hardware_is_freed_only_where_nothing_names_it() ->
     error = refused(view, errors.Unsure)
     assert error.message == "unsure: the ledger says planned for A40-4Q on 0000:41:00.4, and something has it"
     assert error.details == ("VM vm01 has it in its definition",)
-    assert error.hint == "vgpumgr attach vm01 with the same profile takes it over, then detach"
+    assert error.hint == "`vgpumgr attach vm01 --profile 4Q --slot vgpu0` takes it over, then detach"
     bare = builders.change_domain(view, "vm01", lambda found: replace(found, inactive=()))
     assert builders.verbs(builders.plan_detach(bare)) == ["leave_claim", "destroy_vgpu", "drop_claim"]
     assert builders.detached(builders.attached(view)).snapshot.ledger == ()
@@ -425,7 +425,10 @@ def test_a_snapshot_that_names_the_device_keeps_it(framework: str, alias: str | 
     assert error.message == (
         "vm01 slot vgpu0 is named in snapshots (monday): reverting to one would bring back a device that is gone"
     )
-    assert error.hint == "virsh snapshot-delete vm01 monday, or --keep-snapshots to free it all the same"
+    assert (
+        error.hint
+        == "virsh snapshot-delete vm01 monday, or `vgpumgr detach vm01 --keep-snapshots --slot vgpu0` to free it all the same"
+    )
 
 
 def test_keep_snapshots_frees_it_and_says_which_become_unusable() -> None:

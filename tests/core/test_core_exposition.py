@@ -273,3 +273,16 @@ def test_counters_that_are_no_numbers_are_left_out() -> None:
     found = lines(made_up.latest(last, counters={key: Counters(observed_s=math.nan, sm_busy_s=math.inf)}))
     check(found)
     assert value(found, "vgpu_observed_seconds_total", vm="vm01") is None
+
+
+def test_what_is_odd_about_one_host_leaves_the_page_to_the_others() -> None:
+    odd = made_up.one_round(made_up.gpu(made_up.vgpu(1)), host="kvm02")
+    assert odd.reading is not None
+    huge = replace(odd, reading=replace(odd.reading, gpus=(replace(made_up.gpu(), framebuffer_size_bytes=10**400),)))
+    found = lines(made_up.latest(huge), FLEET[0])
+    sizes = [line.labels["host"] for line in found if line.name == "vgpumgr_gpu_framebuffer_size_bytes"]
+    assert set(sizes) == {"kvm01"}
+    broken = replace(odd, reading=replace(odd.reading, gpus=(None,)))  # type: ignore[arg-type]
+    found = lines(made_up.latest(broken), FLEET[0])
+    up = {line.labels["host"]: line.value for line in found if line.name == "vgpumgr_host_up"}
+    assert up == {"kvm01": 1, "kvm02": 0}

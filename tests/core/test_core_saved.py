@@ -56,7 +56,10 @@ def test_what_another_vms_snapshot_names_is_kept(framework: str, alias: str | No
     assert caught.value.message == (
         "vm01 slot vgpu0 is named in snapshots of vm02 (monday): reverting to one would bring back a device that is gone"
     )
-    assert caught.value.hint == "virsh snapshot-delete vm02 monday, or --keep-snapshots to free it all the same"
+    assert (
+        caught.value.hint
+        == "virsh snapshot-delete vm02 monday, or `vgpumgr detach vm01 --keep-snapshots --slot vgpu0` to free it all the same"
+    )
 
 
 def test_keep_snapshots_frees_it_and_says_whose_become_unusable() -> None:

@@ -418,13 +418,70 @@ def test_an_entry_without_hardware_is_taken_out(tmp_path: Path, framework: str) 
 def test_an_entry_on_vfs_that_are_off_or_on_a_card_that_was_taken_out_can_go(tmp_path: Path, framework: str) -> None:
     host = FakeHost.build(tmp_path, gpus=())
     host.add_gpu(GPU_A, UUID_A, None)
-    host.put_ledger(make_entry(framework), make_entry(framework, slot="vgpu1", gpu="0000:99:00.0", uuid=None))
+    elsewhere = make_entry(framework, slot="vgpu1", gpu_uuid=UUID_B, gpu="0000:99:00.0", uuid=None)
+    host.put_ledger(make_entry(framework), elsewhere)
     asker = locked(host)
     assert asker.execute(make_destroy(framework))["err"]["kind"] == "Changed"
     assert "ok" in asker.execute(make_destroy(framework, expect="absent"))
-    gone = make_destroy(framework, expect="absent", slot="vgpu1", gpu_pci="0000:99:00.0", uuid=None)
+    gone = make_destroy(framework, expect="absent", slot="vgpu1", gpu=UUID_B, gpu_pci="0000:99:00.0", uuid=None)
     assert "ok" in asker.execute(gone)
     assert host.entries() == []
+
+
+def put_in_another_card(host: FakeHost) -> None:
+    """Another card in the first GPU's slot: same address, another UUID, no vGPUs."""
+    host.put(f"/proc/driver/nvidia/gpus/{GPU_A}/information", f"Model: \t NVIDIA A40\nGPU UUID: \t {UUID_B}")
+
+
+@each_framework
+def test_an_entry_on_a_card_that_was_exchanged_can_go_and_the_new_cards_vgpus_stay(
+    tmp_path: Path, framework: str
+) -> None:
+    host = FakeHost.build(tmp_path, framework)
+    put_in_another_card(host)
+    step = make_destroy(framework, expect="absent")
+    theirs = (step["parent"], occupant(framework), 558)
+    host.make_vgpu(*theirs[::2], theirs[1])
+    host.put_ledger(make_entry(framework))
+    asker = locked(host)
+    assert "ok" in asker.execute(step)
+    assert host.entries() == []
+    assert vgpus(asker) == [theirs]
+
+
+@each_framework
+@pytest.mark.parametrize("verb", ["create_vgpu", "destroy_vgpu", "park_vgpu"])
+def test_nothing_is_made_or_taken_away_on_a_card_that_was_exchanged(tmp_path: Path, framework: str, verb: str) -> None:
+    host = FakeHost.build(tmp_path, framework)
+    put_in_another_card(host)
+    step = make_step(framework, verb=verb, expect="empty" if verb == "create_vgpu" else "present")
+    if verb != "create_vgpu":
+        host.make_vgpu(step["parent"], 560, step["uuid"])
+        host.put_ledger(make_entry(framework))
+    asker = locked(host)
+    before = host.tree()
+    error = asker.execute(step)["err"]
+    assert (error["kind"], error["expected"], error["found"]) == ("Changed", f"{UUID_A} at {GPU_A}", UUID_B)
+    assert host.tree() == before
+
+
+@each_framework
+def test_an_entry_stays_while_its_card_is_at_another_address_or_its_mdev_on_another_parent(
+    tmp_path: Path, framework: str
+) -> None:
+    host = FakeHost.build(tmp_path, framework, gpus=((GPU_A, UUID_B), (GPU_B, UUID_A)))
+    host.put_ledger(make_entry(framework))
+    asker = locked(host)
+    error = asker.execute(make_destroy(framework, expect="absent"))["err"]
+    assert (error["kind"], error["found"]) == ("Changed", f"it at {GPU_B}")
+    if framework == VENDOR:
+        return
+    elsewhere = GPU_B if framework == MDEV_PF else "0000:81:00.5"
+    host.make_mdev(elsewhere, 560, MDEV)
+    host.put(f"/proc/driver/nvidia/gpus/{GPU_B}/information", "GPU UUID: GPU-cccccccc-0000-4000-8000-000000000003")
+    error = asker.execute(make_destroy(framework, expect="absent"))["err"]
+    assert (error["kind"], error["found"]) == ("Changed", f"it on {elsewhere}")
+    assert len(host.entries()) == 1
 
 
 # broken ledgers, bad requests

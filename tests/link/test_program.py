@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from vgpumgr import errors
 from vgpumgr.core.names import HostName
 from vgpumgr.host import protocol
-from vgpumgr.link import bootstrap
+from vgpumgr.link import bootstrap, deadlines
 from vgpumgr.link import program as program_module
 from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.program import Program
@@ -47,6 +47,7 @@ SNAPSHOT = {
     "module": None,
     "unknown": [],
 }
+LOCKED = {**SNAPSHOT, "unwritable": None}
 END = b""
 STEP: Step = {
     "verb": "create_vgpu",
@@ -156,6 +157,7 @@ def accept(request: dict[str, Any]) -> bytes:
     ok: object = {
         "ping": {},
         "execute": {"entry": None, "vgpu": None, "note": None, "scheduler": None},
+        "lock": LOCKED,
     }.get(request["do"], SNAPSHOT)
     return render_ok(request, ok)
 
@@ -174,7 +176,7 @@ def test_a_whole_session_is_four_requests_and_pings_do_not_count() -> None:
     script = Script()
     program = start(script)
     assert program.hello == HELLO
-    assert program.lock(by="anna@ctl1", wait_s=60) == SNAPSHOT
+    assert program.lock(by="anna@ctl1", wait_s=60) == LOCKED
     assert program.execute(STEP, deadline_s=20) == {"entry": None, "vgpu": None, "note": None, "scheduler": None}
     program.ping()
     assert program.unlock(["GPU-9f"]) == SNAPSHOT
@@ -194,6 +196,7 @@ def test_a_whole_session_is_four_requests_and_pings_do_not_count() -> None:
         (refuse("Changed", message="A vGPU is there"), errors.StalePlan, "A vGPU is there"),
         (refuse("InUse", message="A40-4Q is in use"), errors.InUse, "A40-4Q is in use"),
         (refuse("Deadline", path="/sys/create"), errors.HostDeadline, "/sys/create"),
+        (refuse("LedgerUnwritable", errno="EROFS", message="cannot be written"), errors.LedgerUnwritable, "written"),
         (refuse("LedgerBroken"), errors.LedgerBroken, protocol.LEDGER_PATH),
         (refuse("NotRoot"), errors.ProgramFailed, "root"),
         (refuse("BadRequest", message="no such verb"), errors.ProgramFailed, "no such verb"),
@@ -257,7 +260,7 @@ def test_a_write_that_the_kernel_refused_carries_path_and_errno() -> None:
 @pytest.mark.parametrize(
     ("code", "cause", "hint"),
     [
-        (3, "likely: a vGPU still exists on this GPU, in use or not", "dmesg on kvm01"),
+        (3, "likely: a vGPU runs on this GPU", "dmesg on kvm01"),
         (9, "likely: the nvidia module is not loaded", "modprobe nvidia"),
         (16, "likely: the driver failed half way", "reboot kvm01"),
         (77, "likely: the driver failed for a reason that it does not tell", "dmesg"),
@@ -332,6 +335,41 @@ def test_what_a_refusal_quotes_is_one_printable_line(fields: dict[str, Any]) -> 
         with pytest.raises(errors.VgpumgrError) as caught:
             start(Script(refuse(kind, **fields))).ping()
         assert caught.value.message.isprintable()
+
+
+def test_only_a_change_without_an_answer_may_still_happen() -> None:
+    program = start(Script(answer=lambda _request: None), request_s=0.05)
+    with pytest.raises(errors.HostDeadline) as caught:
+        program.observe(wait_s=0)
+    assert caught.value.hint == "the host hangs or is overloaded; --timeout with more seconds waits longer"
+    program = start(Script(answer=lambda _request: None), request_s=0.05)
+    with pytest.raises(errors.HostDeadline, match="no answer") as caught:
+        program.execute(STEP, deadline_s=0)
+    assert "what was asked may still happen, so look before you repeat it" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("locked", "kind"), [(False, errors.HostDeadline), (True, errors.LeaseLost)], ids=["reading", "locked"]
+)
+def test_a_controller_that_was_stopped_itself_does_not_blame_the_host(
+    monkeypatch: pytest.MonkeyPatch, locked: bool, kind: type[errors.HostError]
+) -> None:
+    asleep = [0.0]
+    real = deadlines.now
+
+    def sleep(request: dict[str, Any]) -> bytes | None:
+        if request["do"] == "lock":
+            return accept(request)
+        asleep[0] = 40.0
+        return None
+
+    monkeypatch.setattr(deadlines, "now", lambda: real() + asleep[0])
+    program = start(Script(answer=sleep), request_s=1)
+    if locked:
+        program.lock(by="anna@ctl1", wait_s=0)
+    with pytest.raises(kind, match=r"this controller was itself stopped or asleep for some 3[0-9] s") as caught:
+        program.observe(wait_s=0)
+    assert "overloaded" not in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_a_host_that_prints_at_login_is_told_apart() -> None:

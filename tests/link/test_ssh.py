@@ -180,6 +180,18 @@ def test_a_stopped_sshd_is_a_deadline_of_the_banner(sshd: Sshd, quick: Deadlines
     assert refuse(sshd, errors.HostDeadline, quick).stage == "banner"
 
 
+def test_with_one_session_only_the_limit_is_named_and_not_libvirtd(new_sshd: Sshd) -> None:
+    """The host program and libvirt are started at once; whichever comes second is refused."""
+    new_sshd.start("MaxSessions=1")
+    with (
+        pytest.raises(errors.Unreachable, match="no further session") as caught,
+        connection.connect(new_sshd.endpoint) as link,
+    ):
+        link.hypervisor()
+    assert caught.value.stage in ("program", "libvirt")
+    assert "MaxSessions" in (caught.value.hint or "")
+
+
 def test_a_host_that_refuses_further_sessions_says_so(new_sshd: Sshd) -> None:
     new_sshd.start("MaxSessions=0")
     with pytest.raises(errors.Unreachable, match="no further session"):

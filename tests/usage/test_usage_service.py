@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
 from tests.usage.builders import SECOND, T0, load, measured_round
 from vgpumgr import errors
 from vgpumgr.controller import collect
@@ -43,7 +45,7 @@ class Rounds:
     """Gives made-up rounds in place of a Sampler's, ten seconds each, so many of them."""
 
     def __init__(self, count: int) -> None:
-        self.left = [
+        self.left: list[tuple[Round, ...]] = [
             (measured_round({"vm1": load(50)}, since_us=T0 + at * STEP, until_us=T0 + (at + 1) * STEP),)
             for at in range(count)
         ]
@@ -101,6 +103,25 @@ def test_rounds_that_could_not_be_stored_are_stored_with_the_next_one(tmp_path: 
 def test_of_a_long_time_without_a_store_the_newest_sixty_rounds_are_held(tmp_path: Path) -> None:
     seconds, told = served(Failing(tmp_path / NAME, adds=99), 100)
     assert (seconds, len(told)) == (600, 2)
+
+
+def odd_round(host: str) -> Round:
+    """Of a host whose vGPU uses more memory than SQLite's integers can say."""
+    return measured_round({"vm9": load(50)}, since_us=T0, until_us=T0 + STEP, host=host, framebuffer=2**64)
+
+
+def test_what_one_host_says_that_cannot_be_stored_keeps_no_other_host_out_of_the_store(tmp_path: Path) -> None:
+    samples, told = Samples(tmp_path / NAME), Told()
+    rounds = Rounds(2)
+    rounds.left = [(odd_round("kvm02"), *row) for row in rounds.left]
+    with pytest.raises(Ended):
+        collect.serve(cast("Sampler", rounds), samples, KEEPING, told)
+    assert {host.last.host: len(host.counters) for host in samples.latest()} == {"kvm01": 1}
+    assert len(told.lines) == 1
+    assert told.lines[0].startswith("- kvm02 kvm02: a value cannot be written")
+    with pytest.raises(errors.UnstorableValue) as caught:
+        collect.keep(samples, (odd_round("kvm02"), *Rounds(1).left[0]), KEEPING)
+    assert caught.value.message == "not stored: kvm02"
 
 
 def test_it_ends_when_its_time_is_over(tmp_path: Path) -> None:

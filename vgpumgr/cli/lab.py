@@ -215,6 +215,7 @@ def fault(layout: Layout, host: str, name: str) -> None:
     \b
     create-eio     the driver refuses every new vGPU with EIO
     late-vfs       after the next reboot the VFs are not there
+    card-exchanged:PCI  at the next reboot another card is in that slot
     libvirtd-down  libvirtd is killed
     ssh-refused    nothing listens on the ssh port
     ssh-hang       the ssh port accepts, and says nothing

@@ -210,10 +210,7 @@ def _bug(context: click.Context | None, argv: list[str], error: Exception) -> in
     from vgpumgr.cli import output
 
     logging.getLogger(__name__).error("unexpected", exc_info=error)
-    bug = errors.VgpumgrError(
-        f"unexpected {type(error).__name__}: {error}",
-        hint="this is a bug in vgpumgr: please report it with the output of the same command with -v",
-    )
+    bug = errors.Unexpected.of(error)
     output.print_error(_settings(context, argv), bug)
     return bug.exit_code
 

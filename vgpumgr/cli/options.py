@@ -41,7 +41,7 @@ _OPTIONS = (
         "--timeout",
         type=click.IntRange(1, 86400),
         metavar="SECONDS",
-        help="At most so long for each stage, and for a busy host.",
+        help="How long each stage may take, and a busy host be waited for: more or less than the usual (5 to 60).",
     ),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour (default: auto)."),
     click.option(

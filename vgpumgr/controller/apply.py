@@ -10,7 +10,7 @@ from vgpumgr import errors
 from vgpumgr.controller.executor import Executor
 from vgpumgr.controller.undo import GOES_ON, undo, verbs
 from vgpumgr.core import changes
-from vgpumgr.link import moments
+from vgpumgr.link import moments, refusals
 from vgpumgr.link.deadlines import Bounded
 
 if TYPE_CHECKING:
@@ -26,9 +26,12 @@ _PROGRAM = "program"  # the stage of errors.Unreachable
 def apply(session: Session, plan: AnyPlan) -> None:
     """Do the steps in order. Raises what a step raised, once all that was done is undone; PartialApply where it could not be.
 
+    Raises LedgerUnwritable before the first step, where a step would write the ledger and the host has said that it cannot.
+
     A destroyed vGPU is never made again by an undo: the same command goes on from there instead. After a Ctrl-C the step
     under way is still waited for, because half a step cannot be undone; a second one leaves all to the next run.
     """
+    _guard_ledger_writable(session, plan)
     executor = Executor(session, plan)
     run = _Run(executor)
     try:
@@ -54,6 +57,16 @@ def apply(session: Session, plan: AnyPlan) -> None:
         else:
             undo(executor, run.done, failed)
         raise
+
+
+def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
+    """A full or read-only disk is told before a VM's definition is touched."""
+    fact = session.unwritable
+    if fact is not None and any(
+        isinstance(step, changes.CreateVgpu | changes.EnterVgpu | changes.DestroyVgpu | changes.ParkVgpu)
+        for step in plan.steps
+    ):
+        raise refusals.unwritable(session.declaration.name, fact["path"], fact["errno"])
 
 
 def _lost_lease(session: Session, error: errors.VgpumgrError) -> errors.LeaseLost | None:
@@ -106,6 +119,11 @@ class _Run:
         except errors.VgpumgrError as error:
             self._failed = error
             raise
+        except Exception as error:
+            self._failed = errors.Unexpected.of(
+                error, about=f"{self._executor.session.declaration.name}: {self.under_way}"
+            )
+            raise self._failed from error
         finally:
             self._ended.set()
 

@@ -9,6 +9,7 @@ from vgpumgr import errors
 from vgpumgr.controller import journaling
 from vgpumgr.controller.apply import apply
 from vgpumgr.controller.results import Planned, PlanT
+from vgpumgr.controller.stale import judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,9 +102,18 @@ def _apply(change: Change[PlanT], planned: Planned[PlanT], view: HostView) -> Ho
         plan.steps, verb=change.verb, why=change.why, host=planned.host, vm=change.vm, vm_uuid=change.vm_uuid
     )
     with journaling.recorded(session.context, entry):
-        apply(session, plan)
-        after = session.unlock(view, plan.gpus)
-        residual = change.plan(after)
+        try:
+            apply(session, plan)
+        except errors.StalePlan as error:
+            raise judged(error, planned.host, plan.steps, lambda: _look_again(change).steps) from error
+        try:
+            after = session.unlock(view, plan.gpus)
+            residual = change.plan(after)
+        except errors.VgpumgrError:
+            raise
+        except Exception as error:
+            about = f"{planned.host}: all steps were done, and then the last look at it"
+            raise errors.Unexpected.of(error, about=about) from error
         if residual.changed:
             raise errors.NotConverged(
                 f"{planned.host}: all steps were done, and {plan.about} is not as planned",
@@ -111,6 +121,10 @@ def _apply(change: Change[PlanT], planned: Planned[PlanT], view: HostView) -> Ho
                 hint=f"`{change.look}`; somebody else may be changing it",
             )
     return after
+
+
+def _look_again(change: Change[PlanT]) -> PlanT:
+    return change.plan(change.evidence(change.session.observe()))
 
 
 def _ended(change: Change[PlanT], planned: Planned[PlanT], outcome: str, view: HostView) -> Changed[PlanT]:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 from vgpumgr.controller.sampling import PATIENCE_S
 from vgpumgr.core.sampling import silence
 from vgpumgr.core.usage import FINE_US
-from vgpumgr.errors import StoreError
+from vgpumgr.errors import StoreError, UnstorableValue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from vgpumgr.controller.sampling import Sampler
     from vgpumgr.core.names import HostName
@@ -56,9 +56,28 @@ def patience_s(every_s: float | None) -> float:
 
 
 def keep(samples: Samples, rounds: Sequence[Round], keeping: Keeping) -> None:
-    """Store rounds, and let go of what is too old or too much. Raises StoreError."""
-    samples.add(rounds, every_s=keeping.every_s)
+    """Store rounds, and let go of what is too old or too much. Raises StoreError; UnstorableValue once the rest is stored."""
+    left_out = _add(samples, rounds, keeping)
     _tidy(samples, keeping)
+    if left_out:
+        raise UnstorableValue(
+            f"not stored: {', '.join(left_out)}", details=left_out.values(), hint="the other hosts' rounds are stored"
+        )
+
+
+def _add(samples: Samples, rounds: Iterable[Round], keeping: Keeping) -> dict[HostName, str]:
+    """Store rounds together; where one holds what cannot be stored, each alone. Why, of each host that is left out."""
+    try:
+        samples.add(tuple(rounds), every_s=keeping.every_s)
+    except UnstorableValue:
+        left_out: dict[HostName, str] = {}
+        for one in rounds:
+            try:
+                samples.add((one,), every_s=keeping.every_s)
+            except UnstorableValue as error:
+                left_out[one.host] = f"{one.host}: {error.message}"
+        return left_out
+    return {}
 
 
 def _tidy(samples: Samples, keeping: Keeping) -> None:
@@ -88,16 +107,17 @@ def serve(sampler: Sampler, samples: Samples, keeping: Keeping, teller: Teller, 
         unstored.extend(rounds)
         while len(unstored) > _UNSTORED * len(rounds):
             unstored.popleft()
-        for one in rounds:
-            trouble.look(one.host, _why(one))
+        left_out: dict[HostName, str] = {}
         try:
-            samples.add(tuple(unstored), every_s=keeping.every_s)
+            left_out = _add(samples, unstored, keeping)
             unstored.clear()  # at once: what is stored must not be stored again, whatever comes of the rest
             _tidy(samples, keeping)
         except StoreError as error:
             trouble.look(None, f"{error.message}; it is tried again")
         else:
             trouble.look(None, None)
+        for one in rounds:
+            trouble.look(one.host, left_out.get(one.host) or _why(one))
         # A multiple of the interval by the clock: no drift, and what took too long leaves out times instead of moving them.
         rest = keeping.every_s - time.time() % keeping.every_s
         if until is not None and time.monotonic() + rest >= until:

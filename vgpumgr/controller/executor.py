@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import templates
 from vgpumgr.controller.waiting import wait_for_end
-from vgpumgr.core import changes, claims
+from vgpumgr.core import changes, claims, domain_xml
 from vgpumgr.link import moments
 
 if TYPE_CHECKING:
@@ -76,6 +76,18 @@ class Executor:
         """One line for a person, with the host's name before it where it has none."""
         host = self.session.declaration.name
         self.session.context.progress(line if line.startswith(f"{host}: ") else f"{host}: {line}")
+
+    def write_claims_again(self, vm: VmUuid) -> None:
+        """The claims as they were last written: after a write that failed libvirt may have others in its memory."""
+        self._write(vm, self._document(vm))
+
+    def take_back_hostdev(self, step: changes.AttachHostdev | changes.DetachHostdev) -> None:
+        """Take a step back where the VM's definition shows that it was done, under the step's own alias."""
+        documents = self.session.link.hypervisor().domain(step.vm)
+        found = () if documents is None else domain_xml.read_domain(documents).inactive
+        there = any(device.same_device(step.device) and device.alias == step.device.alias for device in found)
+        if documents is not None and there == isinstance(step, changes.AttachHostdev):
+            self.execute(changes.inverse(step))
 
     def _set_scheduler(self, step: changes.SetScheduler) -> None:
         """What an engine shows after a set is read back: only so can the set be taken back."""

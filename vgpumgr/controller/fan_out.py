@@ -159,7 +159,6 @@ def _one(host: HostDeclaration, work: Callable[[HostDeclaration], Result]) -> Ou
         failed = error
     except Exception as error:  # a bug at one host must not stop the others; it is recorded whole
         logger.exception("host %s: unexpected", host.name)
-        failed = errors.ProgramFailed(
-            host.name, f"unexpected {type(error).__name__}: {error}", hint="this is a bug in vgpumgr; see the log (-v)"
-        )
+        bug = errors.Unexpected.of(error)
+        failed = errors.ProgramFailed(host.name, bug.message, hint=bug.hint)
     return Outcome(host=host.name, value=value, error=failed, seconds=time.monotonic() - started)

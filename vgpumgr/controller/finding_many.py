@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.controller.fan_out import fan_out
-from vgpumgr.controller.finding_vms import answer_of, ask, candidates, gone_of, settle
+from vgpumgr.controller.finding_vms import answer_of, ask, candidates, gone_named, gone_of, settle
 from vgpumgr.core.observed import Finding
 
 if TYPE_CHECKING:
@@ -31,12 +31,15 @@ class ManyVms:
         self._open = opened
         self._deadline_s = host_deadline_s
         self._answers: dict[HostName, Answer] = {}
-        self._gone: dict[HostName, tuple[plan.GoneVm, ...]] = {}
+        self._named: frozenset[str] = frozenset()
+        self._gone: dict[HostName, tuple[Session, tuple[plan.GoneVm, ...]]] = {}
 
     def ask(self, named: Iterable[tuple[str, str | None]]) -> None:
         """Ask the hosts where these VMs (name or UUID, and the host that was named for it) may be. Raises InventoryError."""
         hosts: dict[HostName, HostDeclaration] = {}
-        for vm, on in named:
+        wanted = tuple(named)
+        self._named = frozenset(vm for vm, _ in wanted)
+        for vm, on in wanted:
             try:
                 hosts.update((host.name, host) for host in candidates(self._context, vm, on))
             except errors.RequestError:
@@ -44,14 +47,18 @@ class ManyVms:
         self._context.progress(f"reading {next(iter(hosts)) if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
         asked = list(hosts.values())
         outcomes = fan_out(
-            asked, lambda host: ask(host, self._open.connect(host)), self._open.patience(self._deadline_s)
+            asked, lambda host: ask(host, self._open.connect(host), self._named), self._open.patience(self._deadline_s)
         )
         self._answers = {host.name: answer_of(host, outcome) for host, outcome in zip(asked, outcomes, strict=True)}
 
     def find(self, vm: str, on: str | None, *, or_gone: bool) -> FoundVm:
         """As find_vm, of the hosts that were asked. Raises what that raises."""
         answers = [self._answers[host.name] for host in candidates(self._context, vm, on)]
-        return settle(vm, answers, gone=self._gone_of if or_gone else None)
+
+        def gone() -> list[FoundVm]:
+            return [one for answer in answers for one in self._gone_on(answer, vm)]
+
+        return settle(vm, answers, gone=gone if or_gone else None)
 
     def not_asked(self, found: Sequence[FoundVm]) -> Iterator[Finding]:
         """What each host that could not be asked leaves open about these VMs: told once, however many they are."""
@@ -63,9 +70,12 @@ class ManyVms:
                 text = f"{answer.error} (so it is not known whether it has {which} too)"
                 yield Finding(kind="unreached", host=host, vm=None, slot=None, text=text)
 
-    def _gone_of(self, session: Session) -> tuple[plan.GoneVm, ...]:
-        """What only a host's ledger still names; looked at once, however many VMs are not to be found."""
-        host = session.declaration.name
+    def _gone_on(self, answer: Answer, vm: str) -> list[FoundVm]:
+        """The VM where only this host's ledger names it; looked at once, however many VMs are not to be found."""
+        host = answer.host.name
         if host not in self._gone:
-            self._gone[host] = gone_of(session)
-        return self._gone[host]
+            session = answer.session or self._open.connect(answer.host)
+            self._gone[host] = session, gone_of(session)
+            if answer.session is None and not any(gone_named(*self._gone[host], one) for one in self._named):
+                session.link.close()
+        return gone_named(*self._gone[host], vm)

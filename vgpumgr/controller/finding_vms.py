@@ -41,7 +41,11 @@ class FoundVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a host says when it is asked for its VMs: its open session and the domains, or why it could not be asked."""
+    """What a host says when it is asked for its VMs: the domains, or why it could not be asked.
+
+    `session` is open where one of them is looked for; else it was closed at once, for many hosts are more than one process
+    may have open (5 descriptors and 3 threads each).
+    """
 
     host: HostDeclaration
     session: Session | None
@@ -57,20 +61,44 @@ def find_vm(context: Context, vm: str, on: str | None, *, or_gone: bool = False)
     hosts = candidates(context, vm, on)
     if len(hosts) == 1:
         context.progress(f"reading {hosts[0].name} …")
-        answers: tuple[Answer, ...] = (_ask_alone(context, hosts[0]),)
+        answers: tuple[Answer, ...] = (ask(hosts[0], open_session(context, hosts[0]), None),)
     else:
         context.progress(f"looking for {vm} on {len(hosts)} hosts …")
-        outcomes = fan_out(hosts, lambda host: ask(host, open_session(context, host)))
+        outcomes = fan_out(hosts, lambda host: ask(host, open_session(context, host), (vm,)))
         answers = tuple(map(answer_of, hosts, outcomes))
+    opened = [answer.session for answer in answers if answer.session is not None]
     kept: Session | None = None
+
+    def gone() -> list[FoundVm]:
+        ended = fan_out(hosts, lambda host: _gone_on(context, host, opened, vm))
+        failed = next((outcome.error for outcome in ended if outcome.error is not None), None)
+        if failed is not None:
+            raise failed
+        return [one for outcome in ended for one in outcome.value or ()]
+
     try:
-        found = settle(vm, answers, gone=gone_of if or_gone else None)
+        found = settle(vm, answers, gone=gone if or_gone else None)
         kept = found.session
         return found
     finally:
-        for answer in answers:
-            if answer.session is not None and answer.session is not kept:
-                answer.session.link.close()
+        for session in opened:
+            if session is not kept:
+                session.link.close()
+
+
+def _gone_on(context: Context, host: HostDeclaration, opened: list[Session], vm: str) -> list[FoundVm]:
+    """The VM where only this host's ledger names it. A session that was opened for it is `opened` where that is so, else closed."""
+    session = next((one for one in opened if one.declaration.name == host.name), None)
+    looked = session or open_session(context, host)
+    found: list[FoundVm] = []
+    try:
+        found = gone_named(looked, gone_of(looked), vm)
+    finally:
+        if session is None and not found:
+            looked.link.close()
+    if session is None and found:
+        opened.append(looked)
+    return found
 
 
 def candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclaration, ...]:
@@ -94,13 +122,20 @@ def candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclarati
     return hosts
 
 
-def ask(host: HostDeclaration, session: Session) -> Answer:
-    """What VMs an open host has. Closes it, and raises HostError, where it does not say."""
+def ask(host: HostDeclaration, session: Session, named: Collection[str] | None) -> Answer:
+    """What VMs an open host has. It is closed where none of `named` is among them (None: it stays open in any case).
+
+    Closes it, and raises HostError, where it does not say.
+    """
     try:
-        return Answer(host=host, session=session, domains=session.link.hypervisor().domains(), error=None)
+        domains = session.link.hypervisor().domains()
     except BaseException:
         session.link.close()
         raise
+    if named is None or any(_match(domains, vm) is not None for vm in named):
+        return Answer(host=host, session=session, domains=domains, error=None)
+    session.link.close()
+    return Answer(host=host, session=None, domains=domains, error=None)
 
 
 def answer_of(host: HostDeclaration, outcome: Outcome[Answer]) -> Answer:
@@ -108,19 +143,24 @@ def answer_of(host: HostDeclaration, outcome: Outcome[Answer]) -> Answer:
     return outcome.value or Answer(host=host, session=None, domains=(), error=outcome.error)
 
 
-def _ask_alone(context: Context, host: HostDeclaration) -> Answer:
-    return ask(host, open_session(context, host))
-
-
 def gone_of(session: Session) -> tuple[plan.GoneVm, ...]:
     """The VMs that only the ledger of an open host still names."""
     return plan.gone_vms(session.observe())
 
 
-def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[Session], Sequence[plan.GoneVm]] | None) -> FoundVm:
+def gone_named(session: Session, gone: Sequence[plan.GoneVm], vm: str) -> list[FoundVm]:
+    """Those of them that have this name or UUID."""
+    return [
+        FoundVm(session=session, uuid=one.uuid, name=one.name, active=False, gone=True)
+        for one in gone
+        if vm == one.name or vm.lower() == one.uuid
+    ]
+
+
+def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[FoundVm]] | None) -> FoundVm:
     """Where a VM is, by what its candidates say. Closes nothing. Raises as find_vm does.
 
-    `gone` looks for those that only a ledger still names; None: they do not count.
+    `gone` looks on them for one that only a ledger still names; None: such a one does not count.
     """
     if len(answers) == 1 and answers[0].error is not None:
         raise answers[0].error
@@ -129,7 +169,7 @@ def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[Session], Sequ
         for answer in answers
         if answer.session is not None and (found := _match(answer.domains, vm)) is not None
     ]
-    unread = [answer for answer in answers if answer.session is None]
+    unread = [answer for answer in answers if answer.error is not None]
     if len(hits) > 1:
         raise errors.AmbiguousVm(
             f"{vm} is on more than one host: {', '.join(session.declaration.name for session, _ in hits)}",
@@ -140,7 +180,7 @@ def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[Session], Sequ
         seen = tuple(_unread_finding(answer, vm) for answer in unread)
         return FoundVm(session=session, uuid=found.uuid, name=found.name, active=found.active, findings=seen)
     if gone is not None and not unread:  # else it may have moved to a host that could not be asked
-        left = _left_on([answer.session for answer in answers if answer.session is not None], vm, gone)
+        left = _only_one(vm, gone())
         if left is not None:
             return left
     raise _unknown(vm, answers)
@@ -157,14 +197,8 @@ def _match(domains: tuple[DomainDocuments, ...], vm: str) -> DomainDocuments | N
     return by_name or next((domain for domain in domains if domain.uuid == vm.lower()), None)
 
 
-def _left_on(sessions: Sequence[Session], vm: str, gone: Callable[[Session], Sequence[plan.GoneVm]]) -> FoundVm | None:
-    """The VM of that name or UUID that only the ledger of one of these hosts names. Raises AmbiguousVm."""
-    found = [
-        FoundVm(session=session, uuid=one.uuid, name=one.name, active=False, gone=True)
-        for session in sessions
-        for one in gone(session)
-        if vm == one.name or vm.lower() == one.uuid
-    ]
+def _only_one(vm: str, found: Sequence[FoundVm]) -> FoundVm | None:
+    """The one VM that is gone. Raises AmbiguousVm."""
     if len(found) > 1:
         first = found[0]
         raise errors.AmbiguousVm(
@@ -182,7 +216,7 @@ def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
         declared = host.vms.get(names.VmName(vm))
         where = f" (declared at {declared.where})" if declared else ""
         return errors.UnknownVm(f"{host.name} has no VM {vm!r}{where}", hint=_suggestion(vm, known))
-    unread = [str(answer.error) for answer in answers if answer.session is None]
+    unread = [str(answer.error) for answer in answers if answer.error is not None]
     if not unread:
         return errors.UnknownVm(f"none of {len(answers)} hosts has a VM {vm!r}", hint=_suggestion(vm, known))
     read = len(answers) - len(unread)

@@ -8,7 +8,8 @@ from vgpumgr import errors
 from vgpumgr.controller.apply import apply
 from vgpumgr.controller.journaling import Entry, entry_of, recorded
 from vgpumgr.controller.results import UnitResult
-from vgpumgr.core import reconciling, simulate
+from vgpumgr.controller.stale import judged
+from vgpumgr.core import reconciling
 from vgpumgr.core.plan import Plan
 from vgpumgr.core.worklist import Worklist
 
@@ -41,11 +42,11 @@ class HostRun:
         for job in work:
             if stopped():
                 break
-            unit = reconciling.plan_job(view, self._declaration, job, self._run)
+            unit, left = reconciling.plan_next(view, self._declaration, job, self._run)
             if unit.plan is not None and unit.plan.takes_away:
                 # A VM may have been saved, or a snapshot made, since the host was read: other jobs can take minutes.
                 view = self._session.with_saved(view)
-                unit = reconciling.plan_job(view, self._declaration, job, self._run)
+                unit, left = reconciling.plan_next(view, self._declaration, job, self._run)
             if unit.plan is None or not unit.steps:
                 work.tell(job, no_room=unit.no_room, changed=False)
                 self._note(unit_result(unit, "unchanged"))
@@ -55,7 +56,7 @@ class HostRun:
             work.tell(job, no_room=unit.no_room, changed=error is None)  # what failed made no room, however often
             self._note(unit_result(unit, "done", error))
             if error is None:
-                view = self._after(view, unit)
+                view = left  # cheaper than another look
             elif isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
                 raise error
             else:
@@ -72,13 +73,6 @@ class HostRun:
         elif result.unit.steps or result.error is None:
             self.results[first] = result
 
-    def _after(self, view: HostView, unit: Unit) -> HostView:
-        """What the next job is planned on; cheaper than another look, which it costs where the host did what our rules do not know."""
-        try:
-            return simulate.apply(view, unit.steps)
-        except simulate.ImpossibleStepError:
-            return self._look()
-
     def _look(self) -> HostView:
         return self._session.with_saved(self._session.observe())
 
@@ -94,9 +88,14 @@ class HostRun:
         try:
             with recorded(self._session.context, _entry(unit, self._declaration.name)):
                 apply(self._session, unit.plan)
+        except errors.StalePlan as error:
+            return judged(error, self._declaration.name, unit.steps, lambda: self._plan_again(unit))
         except errors.VgpumgrError as error:
             return error
         return None
+
+    def _plan_again(self, unit: Unit) -> Sequence[Step]:
+        return reconciling.plan_job(self._look(), self._declaration, unit.job, self._run).steps
 
     def _judge(self, after: HostView) -> None:
         """What was done must be there: the plans of the jobs that were done are empty now. Raises NotConverged."""

@@ -96,7 +96,7 @@ class _Host:
                 self._declaration.name,
                 "run",
                 f"no answer for {time.time() - begun:.0f} s, and still waited for",
-                hint="the host hangs or is overloaded; a later round says at which stage",
+                hint=f"the host hangs or is overloaded; `vgpumgr discover {self._declaration.name}` says at which stage",
             )
             return Round(
                 host=self._declaration.name,
@@ -137,6 +137,9 @@ class _Host:
         except errors.VgpumgrError as failed:
             error, reading = failed, None
             self._drop(failed)
+        except Exception as failed:  # noqa: BLE001 -- what is odd about one host is that host's failed round
+            error, reading = errors.Unexpected.of(failed, about=self._declaration.name), None
+            self._drop(error)
         return Round(
             host=self._declaration.name,
             at=begun,

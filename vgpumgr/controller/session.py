@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.snapshot import HostSnapshot
-    from vgpumgr.host.protocol import Snapshot
+    from vgpumgr.host.protocol import Snapshot, UnwritableFact
     from vgpumgr.link.connection import HostLink
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
@@ -29,11 +29,15 @@ SILENT_WAIT_S = 2.0  # after so long a person is told whom a busy host waits for
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """A connection to one host for one use case; closing it gives the lock back, whatever happened."""
+    """A connection to one host for one use case; closing it gives the lock back, whatever happened.
+
+    `unwritable`: why the host's ledger could not be written when its lock was taken; None where it could.
+    """
 
     context: Context
     declaration: HostDeclaration
     link: HostLink
+    unwritable: UnwritableFact | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -62,6 +66,7 @@ class Session:
                 raise
             self.context.progress(f"{busy.message}; waiting up to {wait_s:.0f} s …")
             facts = self.link.program.lock(by=by, wait_s=wait_s - SILENT_WAIT_S)
+        self.unwritable = facts["unwritable"]
         return self._view(self._snapshot(facts))
 
     def unlock(self, before: HostView, gpus: Sequence[str]) -> HostView:

@@ -9,12 +9,13 @@ The program and the Ansible collection both begin here, so that they mean the sa
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import getpass
 import os
+import resource
 import socket
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from vgpumgr.link.connection import HostLink
 
 LOCK_WAIT_S = 60.0
+_FILES = 65536  # of 10,000 hosts; more only cost whoever closes all that there may be
 
 
 def make_context(
@@ -42,12 +44,13 @@ def make_context(
 ) -> Context:
     """Everything a use case needs; reaches no host yet. With `check` nothing is journalled.
 
-    `warn` is told of a journal that cannot be written. `timeout` in seconds bounds each stage and the wait for a busy host;
-    None: each its own.
+    `warn` is told of a journal that cannot be written. `timeout` in seconds is the limit of each stage and of the wait for a
+    busy host, in the place of its own, be it shorter or longer; None: each its own.
     """
     from vgpumgr import resources
     from vgpumgr.core import catalogue
 
+    raise_file_limit()
     return Context(
         inventory=inventory,
         connect=functools.partial(_connect, timeout=timeout),
@@ -58,6 +61,15 @@ def make_context(
         lock_wait_s=LOCK_WAIT_S if timeout is None else timeout,
         journal=None if check else open_journal(warn),
     )
+
+
+def raise_file_limit() -> None:
+    """Let this process have as many files open as it may: each open host takes five, and libvirt aborts where none is left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def load_inventory(named: str | None) -> Inventory:
@@ -95,11 +107,7 @@ def _connect(endpoint: Endpoint, *, timeout: float | None, hypervisor: bool = Tr
     from vgpumgr.link.connection import connect
     from vgpumgr.link.deadlines import Deadlines
 
-    usual = Deadlines()
-    if timeout is None:
-        return connect(endpoint, deadlines=usual, hypervisor=hypervisor)
-    limits = Deadlines(**{name: min(limit, timeout) for name, limit in asdict(usual).items()})
-    return connect(endpoint, deadlines=limits, hypervisor=hypervisor)
+    return connect(endpoint, deadlines=Deadlines.of(timeout), hypervisor=hypervisor)
 
 
 def _who() -> str:

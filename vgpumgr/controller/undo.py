@@ -8,7 +8,7 @@ from vgpumgr import errors
 from vgpumgr.core import changes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from vgpumgr.controller.executor import Executor
 
@@ -18,6 +18,9 @@ GOES_ON = "the same command again goes on from there"
 
 def undo(executor: Executor, done: list[changes.Step], error: errors.VgpumgrError | None) -> None:
     """Take back what was done, last first. `error` is what went wrong, None after an interrupt."""
+    unclear = _settle(executor, done, error)
+    if unclear is not None:
+        raise errors.PartialApply(f"{error} (after {verbs(done)}); {unclear}", hint=GOES_ON) from error
     if not done:
         return
     session = executor.session
@@ -34,6 +37,11 @@ def undo(executor: Executor, done: list[changes.Step], error: errors.VgpumgrErro
             f"{why} (after {len(done)} of {len(executor.plan.steps)} steps: {verbs(done)})",
             hint=f"{late}; then {GOES_ON}" if late else f"nothing is lost: {GOES_ON}",
         ) from error
+    if isinstance(error, errors.LedgerUnwritable) and error.written:
+        under_way = verbs(executor.plan.steps[len(done) : len(done) + 1])
+        raise errors.PartialApply(
+            f"{why} ({under_way} was done, after {verbs(done)})", hint=f"{error.hint}; then {GOES_ON}"
+        ) from error
     if any(isinstance(step, changes.DestroyVgpu) for step in done):
         raise errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON) from error
     session.context.progress(f"undoing {len(done)} of {len(executor.plan.steps)} steps on {host} …")
@@ -42,20 +50,61 @@ def undo(executor: Executor, done: list[changes.Step], error: errors.VgpumgrErro
     for step in reversed(done):
         if _was_there(step):
             continue
-        try:
-            executor.execute(changes.inverse(step))
-        except errors.VgpumgrError as second:
-            failed = failed or second
-            if not _is_apart(step):
-                break
-        else:
+        second = _take_back(executor, step)
+        if second is None:
             undone.append(step)
+            continue
+        failed = failed or second
+        if not _is_apart(step):
+            break
     if failed is not None:
         left = [row for row in done if row not in undone]
         takes_back = "" if _is_apart(left[-1]) else ", vgpumgr detach takes it back"
         raise errors.PartialApply(
             f"{why}; undoing it failed too: {failed} (left: {verbs(left)})", hint=GOES_ON + takes_back
         ) from (error or failed)
+
+
+def _settle(executor: Executor, done: Sequence[changes.Step], error: errors.VgpumgrError | None) -> str | None:
+    """Make sure that the step that failed left nothing behind; why that cannot be told, None where it is well.
+
+    libvirt keeps a claim in its memory that it could not write to the disk (seen on 9.0 with a read-only /etc/libvirt): what
+    was there before is asked for once more, and that this is refused, too, is as good. Of an end that nobody foresaw it is
+    not known whether it came before or after the deed.
+    """
+    failed = executor.plan.steps[len(done)] if len(done) < len(executor.plan.steps) else None
+    unwritten = isinstance(error, errors.HypervisorError) and error.code == errors.HypervisorError.SYSTEM_ERROR
+    if failed is None or not (unwritten or isinstance(error, errors.Unexpected)):
+        return None
+    if isinstance(failed, (changes.PutClaim, changes.DropClaim)):
+        _try(lambda: executor.write_claims_again(failed.vm), failed)
+        return None
+    if unwritten:
+        return None
+    if isinstance(failed, (changes.AttachHostdev, changes.DetachHostdev)):
+        second = _try(lambda: executor.take_back_hostdev(failed), failed)
+    elif isinstance(failed, changes.CreateVgpu) and not _was_there(failed):
+        second = _take_back(executor, failed)
+        if isinstance(second, errors.StalePlan):  # it had not been made
+            return None
+    else:
+        return f"it is not known whether {failed.verb} was done"
+    return f"it is not known whether {failed.verb} was done: {second}" if second else None
+
+
+def _try(call: Callable[[], None], step: changes.Step) -> errors.VgpumgrError | None:
+    """Make one call of an undo; why it failed, if it did."""
+    try:
+        call()
+    except errors.VgpumgrError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 -- what cannot be undone is told in any case
+        return errors.Unexpected.of(error, about=step.verb)
+    return None
+
+
+def _take_back(executor: Executor, step: changes.Step) -> errors.VgpumgrError | None:
+    return _try(lambda: executor.execute(changes.inverse(step)), step)
 
 
 def _undo_without_libvirt(executor: Executor, done: list[changes.Step], error: errors.Unreachable) -> None:
@@ -75,9 +124,8 @@ def _undo_without_libvirt(executor: Executor, done: list[changes.Step], error: e
         else [step for step in reversed(done) if isinstance(step, changes.CreateVgpu) and not _was_there(step)]
     )
     for step in made:
-        try:
-            executor.execute(changes.inverse(step))
-        except errors.VgpumgrError as second:
+        second = _take_back(executor, step)
+        if second is not None:
             why += f"; undoing {step.verb} failed too: {second}"
             break
         undone.append(step)

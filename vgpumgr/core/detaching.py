@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, ending, observed, ownership, saved, sharing, stuck
+from vgpumgr.core import changes, claims, ending, observed, ownership, profiles, saved, sharing, stuck
 from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.observed import Finding
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.observed import HostView
     from vgpumgr.core.plan import Plan
     from vgpumgr.core.snapshot import HostSnapshot, LedgerEntry, Vgpu
-
-_KEEP = "--keep-snapshots to free it all the same"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +128,13 @@ def _guard_all_snapshots(
         lambda _, hostdev: saved.is_one_of(entries, hostdev),
         among=lambda _: bool(entries),
         keep=request.keep_snapshots,
-        way_on=_KEEP,
+        way_on=_keeping(vm.uuid, slot),
     )
+
+
+def _keeping(vm: str, slot: Slot) -> str:
+    """The command that frees it all the same, whichever it is that was refused: reconcile has no --keep-snapshots."""
+    return f"`{command('detach', vm, slot=slot, options=('--keep-snapshots',))}` to free it all the same"
 
 
 def _free_slot(
@@ -183,7 +186,7 @@ def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: Detach
         names_it,
         among=lambda vm: bool(freed) or vm == domain.uuid,
         keep=request.keep_snapshots,
-        way_on=_KEEP,
+        way_on=_keeping(domain.name, slot),
     )
 
 
@@ -195,7 +198,10 @@ def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[L
     for entry in entries:
         vgpu = view.snapshot.vgpu_of(entry)
         _guard_identified(view, entry)
-        held = _guard_in_use(view, vm, entry, vgpu)
+        held = observed.Holders(lasting=())
+        if vgpu is not None or entry.uuid is not None or view.snapshot.gpu_by_uuid(entry.gpu_uuid) is not None:
+            held = _guard_in_use(view, vm, entry, vgpu)
+        # Else its card is no longer there, and the address that its VF had may be another card's by now.
         steps.append(
             changes.DestroyVgpu(
                 host=view.snapshot.host,
@@ -247,7 +253,7 @@ def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry,
             raise errors.Unsure(
                 f"unsure: the ledger says planned for {entry.type_name} on {entry.parent}, and something has it",
                 details=evidence,
-                hint=f"vgpumgr attach {vm.name} with the same profile takes it over, then detach"
+                hint=f"`{_same_attach(vm, entry)}` takes it over, then detach"
                 if not isinstance(vm, plans.GoneVm)
                 else f"{_way_out(vm)} first; nothing in use is ever taken away",
             )
@@ -256,8 +262,7 @@ def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry,
         raise errors.InUse(
             f"it cannot be told whether {entry.type_name} on {entry.parent} ({vm.name} slot {entry.slot}) is in use",
             details=held.lasting,
-            hint=f"mend on {view.snapshot.host} what is said above (of NVML, nvidia-smi there says more), then run the same "
-            "command again; what may be in use is never taken away",
+            hint=_hint_untold(view),
         )
     if held.lasting:
         raise errors.InUse(
@@ -266,6 +271,25 @@ def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry,
             hint=_hint_in_use(view, vm, entry),
         )
     return held
+
+
+def _same_attach(vm: Domain, entry: LedgerEntry) -> str:
+    """The attach that an entry came from."""
+    claim = vm.claim(entry.slot)
+    asked = profiles.options(claim.wish) if claim is not None else ("--profile", entry.type_name)
+    return command("attach", vm.name, slot=entry.slot, options=asked)
+
+
+def _hint_untold(view: HostView) -> str:
+    """Where nothing is known but that something cannot be told, nobody's shutting down helps."""
+    unreadable = [domain.name for domain in view.domains if domain.problem is not None]
+    if unreadable:
+        look = ", ".join(f"`{virsh('dumpxml', name)}`" for name in unreadable)
+        return f"make {', '.join(unreadable)} readable first ({look}); what may be in use is never taken away"
+    return (
+        f"mend on {view.snapshot.host} what is said above (of NVML, nvidia-smi there says more), then run the same "
+        "command again; what may be in use is never taken away"
+    )
 
 
 def _hint_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry) -> str:

@@ -5,6 +5,7 @@ A hostdev is ours when its alias is `ua-SLOT`; every other one is somebody else'
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.names import VmName, VmUuid
 
 _ALIAS = "ua-"
+# Each one ends at the first end tag, so that no device is ever taken for a part of it: a snapshot holds two domains.
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +107,9 @@ def read_domain(documents: DomainDocuments) -> Domain:
     live: tuple[Hostdev, ...] | None = None
     try:
         if documents.live_xml is not None:
-            live = read_hostdevs(ET.fromstring(documents.live_xml))  # noqa: S314 -- libvirtd's own output
+            live = read_hostdevs(_parse(documents.live_xml)[0])
         if documents.inactive_xml is not None:
-            tree = ET.fromstring(documents.inactive_xml)  # noqa: S314 -- as above
+            tree, claim_problem = _parse(documents.inactive_xml)
             inactive = read_hostdevs(tree)
             try:
                 claim_document = claim_values.read(tree)
@@ -135,12 +138,12 @@ def read_saved(documents: SavedDocuments) -> Saved:
     image_problem, snapshots_problem = documents.image_unreadable, documents.snapshots_unreadable
     if documents.image_xml is not None:
         try:
-            image = read_hostdevs(ET.fromstring(documents.image_xml))  # noqa: S314 -- libvirtd's own output
+            image = read_hostdevs(_parse(documents.image_xml)[0])
         except ET.ParseError as error:
             image_problem = f"its XML cannot be parsed: {error}"
     for name, xml in documents.snapshots:
         try:
-            snapshots.append((name, read_hostdevs(ET.fromstring(xml))))  # noqa: S314 -- as above
+            snapshots.append((name, read_hostdevs(_parse(xml)[0])))
         except ET.ParseError as error:
             snapshots_problem = f"the XML of {name} cannot be parsed: {error}"
     return Saved(
@@ -149,6 +152,21 @@ def read_saved(documents: SavedDocuments) -> Saved:
         image_problem=image_problem,
         snapshots_problem=snapshots_problem,
     )
+
+
+def _parse(xml: str) -> tuple[ET.Element, str | None]:
+    """A document of libvirt's; where its <metadata> spoils it, all the rest, and why. Raises ParseError.
+
+    libvirt keeps what others put into <metadata> as it was, but not the declarations that it may need: an entity of a DTD
+    stands there undeclared ever after (seen on 9.0). The devices are not in there.
+    """
+    try:
+        return ET.fromstring(xml), None  # noqa: S314 -- libvirtd's own output
+    except ET.ParseError as error:
+        rest = _METADATA.sub("", xml)
+        if rest == xml:
+            raise
+        return ET.fromstring(rest), f"the VM's <metadata> is no XML ({error})"  # noqa: S314 -- as above
 
 
 def read_hostdevs(tree: ET.Element) -> tuple[Hostdev, ...]:

@@ -68,8 +68,9 @@ def families(hosts: Iterable[LatestHost], *, now: float, max_age_s: float, build
     hosts = tuple(hosts)
     found: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
     for metric, labels, value in _rows(hosts, now, max_age_s, build):
-        if value is not None and math.isfinite(value):
-            found[metric.name].setdefault(tuple(_text(label) for label in labels), float(value))
+        number = _float(value)
+        if number is not None:
+            found[metric.name].setdefault(tuple(_text(label) for label in labels), number)
     return tuple(
         Family(
             metric=metric,
@@ -77,6 +78,14 @@ def families(hosts: Iterable[LatestHost], *, now: float, max_age_s: float, build
         )
         for metric in table.METRICS
     )
+
+
+def _float(value: float | Fraction | None) -> float | None:
+    """The number as a metric has it; None where it is unknown, or none that could be shown."""
+    try:
+        return None if value is None or not math.isfinite(value) else float(value)
+    except OverflowError:
+        return None
 
 
 def _text(label: str | None) -> str:
@@ -95,11 +104,15 @@ def _rows(hosts: Sequence[LatestHost], now: float, max_age_s: float, build: Buil
         if reading is None or abs(now - host.last.at) > max_age_s:
             yield _Row(table.HOST_UP, (name,), 0)
             continue
+        try:
+            found = [*_of_gpus(reading), *_of_vgpus(host, reading)]
+        except Exception:  # noqa: BLE001 -- what is odd about one host leaves the page to the others
+            yield _Row(table.HOST_UP, (name,), 0)
+            continue
         yield _Row(table.HOST_UP, (name,), 1)
         yield _Row(table.HOST_DURATION, (name,), host.last.seconds)
         yield _Row(table.HOST_SAMPLE, (name,), host.last.at)
-        yield from _of_gpus(reading)
-        yield from _of_vgpus(host, reading)
+        yield from found
 
 
 def _of_gpus(reading: HostReading) -> Iterator[_Row]:

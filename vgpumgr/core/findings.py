@@ -23,7 +23,7 @@ from vgpumgr.core import (
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.observed import Finding
 from vgpumgr.core.snapshot import VENDOR_VFIO
-from vgpumgr.errors import VgpumgrError
+from vgpumgr.errors import Unexpected, VgpumgrError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +49,11 @@ def of_host(view: HostView) -> tuple[Finding, ...]:
     found = [*ownership.missing_ledger(view), *stuck.findings(view.snapshot), *lost.findings(view.snapshot)]
     found += _managed(view)
     for domain in view.domains:
-        found += _domain_findings(view, domain)
+        try:
+            found += _domain_findings(view, domain)
+        except Exception as error:  # noqa: BLE001 -- what is odd about one VM must not hide what is told of the others
+            odd = Unexpected.of(error, about=domain.name)
+            found.append(_finding(view, domain.name, None, "unexpected", f"{odd.message}: {odd.hint}"))
     for vm in plan.gone_vms(view):
         for entry in view.entries(vm.uuid):
             free = command("detach", vm.uuid, slot=entry.slot, on=view.snapshot.host)
@@ -138,6 +142,13 @@ def _entry_findings(view: HostView, domain: Domain, entry: LedgerEntry) -> list[
 
 def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
     name, slot = domain.name, claim.slot
+    if claim.wish.profile is None and claim.state != claims.LEAVING:
+        out = command("detach", name, slot=slot, on=view.snapshot.host)
+        text = (
+            f"{name} slot {slot} was asked {profiles.describe(claim.wish)}, which this vgpumgr does not know how to serve (a "
+            f"newer one made it?): it is left as it is; `{out}` frees it"
+        )
+        return [_finding(view, name, slot, "not-served", text)]
     again = _again(view, domain, claim)
     if view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
         replaced = _again(view, domain, claim, "--replace")

@@ -163,9 +163,11 @@ def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
     ]
     for domain in view.domains:
         for claim in own_claims(view, domain):
+            # One that a later version made, with another way to ask, is left as it is: findings.of_host says so.
             once_bound = (
                 claim.state == claims.BOUND
                 and claim.origin == ATTACH
+                and claim.wish.profile is not None
                 and not ownership.is_reverted(view, domain, claim)
             )
             if once_bound and declaration(declared, domain.name, claim.slot) is None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.snapshot import Active, HostSnapshot, LedgerEntry, Vgpu
 
 
+CANNOT_TELL = "cannot tell"  # begins the line of evidence that could not be read
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something a person should know; it never changes the exit code. `kind` is one word for scripts."""

@@ -147,11 +147,19 @@ def plan_jobs(
     after = view
     work = Worklist(todo)
     for job in work:
-        unit = plan_job(after, declared, job, run)
+        unit, after = plan_next(after, declared, job, run)
         units = joined(units, unit)
-        after = simulate.apply(after, unit.steps)
         work.tell(job, no_room=unit.no_room, changed=bool(unit.steps))
     return tuple(units), after
+
+
+def plan_next(view: HostView, declared: HostDeclaration, job: Job, run: jobs.Run) -> tuple[Unit, HostView]:
+    """One job's plan, and the host as it would leave it; a plan that cannot be carried out there is a refusal too."""
+    unit = plan_job(view, declared, job, run)
+    try:
+        return unit, simulate.apply(view, unit.steps)
+    except Exception as error:  # noqa: BLE001 -- what is odd about one job's place is that job's own outcome
+        return replace(unit, plan=None, refused=_impossible(view, job, error), drift=()), view
 
 
 def joined(units: list[Unit], unit: Unit) -> list[Unit]:
@@ -181,6 +189,18 @@ def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: jobs.Run)
                 return Unit(job=job, plan=wanted.plan_take(view, declared, job, run), refused=None, drift=())
     except errors.VgpumgrError as error:
         return Unit(job=job, plan=None, refused=error, drift=())
+    except Exception as error:  # noqa: BLE001 -- one odd VM must not keep the others from what is theirs
+        return Unit(job=job, plan=None, refused=errors.Unexpected.of(error, about=job.subject), drift=())
+
+
+def _impossible(view: HostView, job: Job, error: Exception) -> errors.VgpumgrError:
+    """The refusal of a job whose plan cannot be carried out on what is there."""
+    if not isinstance(error, simulate.ImpossibleStepError):
+        return errors.Unexpected.of(error, about=job.subject)
+    return errors.Unsure(
+        f"{job.subject}: what is on {view.snapshot.host} does not fit its plan: {error}",
+        hint=f"`{command('list', view.snapshot.host)}` shows what is there; what is odd has to be mended by hand",
+    )
 
 
 def _plan_serve(view: HostView, declared: HostDeclaration, job: Serve, run: jobs.Run) -> Unit:
@@ -215,7 +235,11 @@ def _kept(view: HostView, declared: HostDeclaration, domain: Domain, job: Serve,
     nothing = Unit(job=job, plan=None, refused=refused, drift=())
     if job.declared is None or claim is None or claim.state != claims.BOUND:
         return nothing
-    if claim not in jobs.own_claims(view, domain) or ownership.is_reverted(view, domain, claim):
+    if (
+        claim not in jobs.own_claims(view, domain)
+        or ownership.is_reverted(view, domain, claim)
+        or claim.wish.profile is None
+    ):
         return nothing
     request = _request_of(declared, domain, claim)
     try:

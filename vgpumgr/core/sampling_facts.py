@@ -29,6 +29,10 @@ Number = TypeVar("Number", int, Fraction)
 
 _MIB = 1024 * 1024
 _NOT_AVAILABLE = frozenset({2**32 - 1, 2**64 - 1})  # NVML_VALUE_NOT_AVAILABLE, -1, as its unsigned numbers show it
+_YEAR_US = 366 * 86400 * 1_000_000
+_PERCENT_ROUNDED = (
+    110  # parts that were rounded may come to a little more than there is; what is beyond was not measured
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +72,13 @@ def parse(host: HostName, facts: Mapping[str, Json]) -> HostReading:
 
 def _host(host: HostName, facts: Mapping[str, Json]) -> HostReading:
     ledger = shape.rows(facts["ledger"], parse_entry)
+    now_us = shape.number(facts["now_us"])
     return HostReading(
         host=host,
         boot=shape.text(facts["boot"]),
-        now_us=shape.number(facts["now_us"]),
+        now_us=now_us,
         driver=shape.maybe_text(facts["driver"]),
-        gpus=tuple(_gpu(shape.mapping(row), ledger) for row in shape.items(facts["gpus"])),
+        gpus=tuple(_gpu(shape.mapping(row), ledger, now_us) for row in shape.items(facts["gpus"])),
         unknown=tuple(
             Unknown(what=shape.text(row["what"]), why=shape.text(row["why"]))
             for row in map(shape.mapping, shape.items(facts["unknown"]))
@@ -81,7 +86,7 @@ def _host(host: HostName, facts: Mapping[str, Json]) -> HostReading:
     )
 
 
-def _gpu(row: Mapping[str, Json], ledger: Sequence[LedgerEntry] | None) -> GpuReading:
+def _gpu(row: Mapping[str, Json], ledger: Sequence[LedgerEntry] | None, now_us: int) -> GpuReading:
     uuid = shape.maybe(row["uuid"], GpuUuid)
     kinds = {kind.id: kind for kind in (parse_type(shape.mapping(item)) for item in shape.items(row["types"]))}
     policy = shape.maybe_text(row["policy"])
@@ -91,11 +96,11 @@ def _gpu(row: Mapping[str, Json], ledger: Sequence[LedgerEntry] | None) -> GpuRe
         name=shape.maybe_text(row["name"]),
         framebuffer_size_bytes=_told(row["framebuffer_bytes"]),
         framebuffer_used_bytes=_told(row["framebuffer_used_bytes"]),
-        sm=_told(row["sm"]),
-        memory=_told(row["memory"]),
+        sm=_told_percent(row["sm"]),
+        memory=_told_percent(row["memory"]),
         policy=policy,
         vgpus=_vgpus(
-            shape.rows(row["vgpus"], _instance),
+            shape.rows(row["vgpus"], lambda item: _instance(item, now_us)),
             None if ledger is None else [entry for entry in ledger if uuid is not None and entry.gpu_uuid == uuid],
             kinds,
             policy,
@@ -106,9 +111,11 @@ def _gpu(row: Mapping[str, Json], ledger: Sequence[LedgerEntry] | None) -> GpuRe
     )
 
 
-def _instance(row: Mapping[str, Json]) -> _Instance:
+def _instance(row: Mapping[str, Json], now_us: int) -> _Instance:
     at_us = shape.maybe_number(row["at_us"])
-    engines = {name: _told(row[name]) for name in ("sm", "memory", "encoder", "decoder")}
+    if at_us is not None and abs(at_us - now_us) > _YEAR_US:  # no sample's time, whatever the host's clock is
+        at_us = None
+    engines = {name: _told_percent(row[name]) for name in ("sm", "memory", "encoder", "decoder")}
     return _Instance(
         number=shape.number(row["instance"]),
         vm_uuid=shape.maybe(row["vm_uuid"], VmUuid),
@@ -126,7 +133,13 @@ def _instance(row: Mapping[str, Json]) -> _Instance:
 def _told(value: Json) -> int | None:
     """A number of NVML's; None too where it stands for one that is not there, which is not 100 percent."""
     number = shape.maybe_number(value)
-    return None if number in _NOT_AVAILABLE else number
+    return None if number is None or number < 0 or number in _NOT_AVAILABLE else number
+
+
+def _told_percent(value: Json) -> int | None:
+    """A share of the GPU, 0 to 100; None where it cannot be one."""
+    number = _told(value)
+    return None if number is None or number > _PERCENT_ROUNDED else min(100, number)
 
 
 def _vgpus(

@@ -121,7 +121,10 @@ def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
         if snapshot.vgpu_of(entry) is None:
             raise ImpossibleStepError("nothing is there to be entered")
         return replace(snapshot, ledger=(*rest, entry))
-    if any(row.parent == spec.parent and spec.vf_index is not None for row in rest):
+    # By the GPU's UUID, as the host program does: an address may have been that of a card which is no longer there.
+    if any(
+        (row.gpu_uuid, row.vf_index) == (spec.gpu_uuid, spec.vf_index) and spec.vf_index is not None for row in rest
+    ):
         raise ImpossibleStepError(f"{spec.parent} is another entry's")
     gpu = snapshot.gpu_by_uuid(spec.gpu_uuid)
     parent = next((item for item in gpu.parents if item.pci == spec.parent), None) if gpu else None

@@ -118,7 +118,7 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
         if not request.replace:
             raise errors.ConflictingClaim(
                 f"{domain.name} slot {request.slot} is bound on another host (machine-id {claim.binding.host})",
-                hint="--replace makes a new vGPU here; the other host's stays until it is detached there",
+                hint=f"{_exchange(domain.name, request)} makes a new vGPU here; the other host's stays until it is detached there",
             )
     elif claim is not None and not serves(claim, request) and not request.replace:
         had = f"{claim.binding.type_name} on {claim.binding.parent} of GPU {_pci(view, claim.binding)}"
@@ -126,8 +126,8 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
         raise errors.ConflictingClaim(
             f"{domain.name} slot {request.slot} has {had}"
             + (", another GPU than --gpu-id names" if same else f", asked {profiles.describe(claim.wish)}"),
-            hint="another slot (--slot), or --replace to exchange it, or first "
-            f"`{command('detach', domain.name, slot=request.slot)}`",
+            hint=f"another slot (--slot); or {_exchange(domain.name, request)} exchanges it, "
+            f"`{command('detach', domain.name, slot=request.slot)}` frees it",
         )
     taken = [device for device in domain.inactive if device.slot == request.slot]
     if taken and claim is None and not view.entries(domain.uuid, request.slot):
@@ -160,7 +160,7 @@ def _kept_entry(
     if fitting and (request.gpus is None or entry.gpu_uuid in request.gpus):
         if _other_framework(view, entry):
             return None
-        obstacle = _obstacle(view, entry)
+        obstacle = _obstacle(view, entry, request)
         if obstacle is None:
             return entry
         if not request.replace:
@@ -169,7 +169,8 @@ def _kept_entry(
     if not request.replace:
         raise errors.ConflictingClaim(
             f"the host's ledger holds {entry.type_name} on {entry.parent} for {entry.vm_name} slot {entry.slot}",
-            hint=f"--replace exchanges it, `{command('detach', entry.vm_name, slot=entry.slot)}` frees it",
+            hint=f"{_exchange(entry.vm_name, request)} exchanges it, "
+            f"`{command('detach', entry.vm_name, slot=entry.slot)}` frees it",
         )
     return None
 
@@ -182,14 +183,20 @@ def _other_framework(view: HostView, entry: LedgerEntry) -> bool:
     return (entry.uuid is None) != (gpu.framework == snapshot.VENDOR_VFIO)
 
 
-def _obstacle(view: HostView, entry: LedgerEntry) -> errors.VgpumgrError | None:
+def _exchange(vm: str, request: AttachRequest) -> str:
+    """The command that gives the slot a new vGPU, whichever command it is that cannot: reconcile has no --replace."""
+    gpu = ("--gpu-id", request.gpus[0]) if request.gpus else ()
+    return f"`{command('attach', vm, slot=request.slot, options=(*profiles.options(request.wish), *gpu, '--replace'))}`"
+
+
+def _obstacle(view: HostView, entry: LedgerEntry, request: AttachRequest) -> errors.VgpumgrError | None:
     """Why an entry's vGPU that is gone cannot be made again where it was; None where it is there, or can be made."""
     astray = ownership.strays_to(view.snapshot, entry)
     if astray is not None:
         return errors.Unsure(
             f"drift: the ledger has mdev {entry.uuid} of {entry.vm_name} on {entry.parent}, and it is on {astray}",
             hint="somebody made it there with that UUID (mdevctl?): take it away once nothing uses it, "
-            "or --replace to make another one",
+            f"or {_exchange(entry.vm_name, request)} makes another one",
         )
     if view.snapshot.vgpu_of(entry) is not None:
         return None
@@ -198,14 +205,14 @@ def _obstacle(view: HostView, entry: LedgerEntry) -> errors.VgpumgrError | None:
         return errors.Unsure(
             f"the vGPU of {entry.vm_name} slot {entry.slot} was on GPU {entry.gpu} ({entry.gpu_uuid}), "
             f"which {view.snapshot.host} does not show",
-            hint="bring the GPU back, or --replace to place the vGPU on another one",
+            hint=f"bring the GPU back, or {_exchange(entry.vm_name, request)} places the vGPU on another one",
         )
     blocker = next((item for item in gpu.vgpus if item.parent == entry.parent), None)
     if blocker is not None and blocker.vf_index is not None:
         return errors.Unsure(
             f"drift: the ledger has {entry.type_name} for {entry.vm_name} on {entry.parent}, and {blocker.type_name} "
             f"({blocker.uuid or blocker.parent}) is there",
-            hint="free that virtual function, or --replace to place the vGPU anew",
+            hint=f"free that virtual function, or {_exchange(entry.vm_name, request)} places the vGPU anew",
         )
     reason = placement.may_make_again(view.snapshot, gpu, entry)
     if reason is None:
@@ -213,9 +220,10 @@ def _obstacle(view: HostView, entry: LedgerEntry) -> errors.VgpumgrError | None:
     return errors.NoCapacity(
         f"the vGPU of {entry.vm_name} slot {entry.slot} cannot be made again at its place, {entry.parent}",
         details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],
-        hint="free what is in its way, or --replace to place the vGPU anew"
+        hint=f"free what is in its way, or {_exchange(entry.vm_name, request)} places the vGPU anew"
         if gpu.framework is not None
-        else "bring its vGPUs up again, then run the same command again; or --replace to place the vGPU on another GPU",
+        else "bring its vGPUs up again, then run the same command again; "
+        f"or {_exchange(entry.vm_name, request)} places the vGPU on another GPU",
     )
 
 

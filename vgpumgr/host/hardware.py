@@ -7,9 +7,9 @@ import os
 from typing import Optional, Tuple, Union
 
 from . import mdev, vendor
-from .files import Root, Unknowns, directory, link_name, read
+from .files import Root, Unknowns, directory, link_name, optional_names, read
 from .gpu import read_vendor_vgpu
-from .pci import DEVICES, read_information
+from .pci import DEVICES, INFORMATION, read_information
 from .protocol import CHANGED, Step, VgpuFact
 from .refusal import Refusal, reason
 
@@ -17,7 +17,19 @@ Write = Tuple[str, bytes]  # a path below the root, and the text to put there
 
 
 class Absent(Exception):
-    """The place itself is not there: no such GPU or VF now, so nothing can be on it."""
+    """The place itself is not there: no such GPU or VF now, so nothing can be on it.
+
+    `expected` and `found` say it in words: a card that was exchanged in its slot leaves another one at the address.
+    """
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(expected, found)
+        self.expected = expected
+        self.found = found
+
+    def refusal(self) -> Refusal:
+        """The answer of a step that needs the place."""
+        return changed(self.expected, self.found)
 
 
 def changed(expected: str, found: str) -> Refusal:
@@ -40,7 +52,7 @@ def check_place(root: Root, step: Step) -> None:
     try:
         parent = link_name("{}/virtfn{}".format(function, step["vf"]))
     except FileNotFoundError as error:
-        raise Absent from error
+        raise Absent("{} VF {}".format(step["gpu_pci"], step["vf"]), "no such function") from error
     except OSError as error:
         raise changed("VF {} of {}".format(step["vf"], step["gpu_pci"]), reason(error)) from error
     if parent != step["parent"]:
@@ -48,15 +60,42 @@ def check_place(root: Root, step: Step) -> None:
 
 
 def check_gpu(root: Root, gpu: str, pci: str) -> None:
-    """Make sure that the GPU of this UUID is at this address. Raises Refusal(Changed), Absent."""
+    """Make sure that the GPU of this UUID is at this address.
+
+    Raises Absent where nothing is there, or a card that tells another UUID; Refusal(Changed) where the card does not tell.
+    """
+    wanted = "{} at {}".format(gpu, pci)
     if not os.path.isdir(root.path("{}/{}".format(DEVICES, pci))):
-        raise Absent
-    try:
-        uuid = read_information(root, pci).uuid
-    except OSError:
-        uuid = None
+        raise Absent(wanted, "no such GPU")
+    uuid = _uuid_at(root, pci)
+    if uuid is None:
+        raise changed(wanted, "a GPU whose UUID cannot be read")
     if uuid != gpu:
-        raise changed("{} at {}".format(gpu, pci), uuid or "a GPU whose UUID cannot be read")
+        raise Absent(wanted, uuid)
+
+
+def check_left_nothing(root: Root, step: Step) -> None:
+    """Of a place that is not there: make sure that its GPU is at no other address, and its mdev on no other parent.
+
+    Raises Refusal(Changed), also where it cannot be told.
+    """
+    try:
+        addresses = optional_names(root.path(INFORMATION)) or ()
+        for pci in sorted(addresses):
+            if pci != step["gpu_pci"] and _uuid_at(root, pci) == step["gpu"]:
+                raise changed("no {}".format(step["gpu"]), "it at {}".format(pci))
+        for each in mdev.find_mdevs(root) if step["uuid"] is not None else ():
+            if each.uuid == step["uuid"]:
+                raise changed("no mdev {}".format(each.uuid), "it on {}".format(each.parent))
+    except OSError as error:
+        raise changed("readable devices", reason(error)) from error
+
+
+def _uuid_at(root: Root, pci: str) -> Optional[str]:
+    try:
+        return read_information(root, pci).uuid
+    except OSError:
+        return None
 
 
 class MdevHardware:
@@ -120,7 +159,7 @@ class VendorHardware:
                 name = self._step["type_name"] if type_id == self._step["type_id"] else None
                 return read_vendor_vgpu(function, type_id, name, Unknowns(), "")
         except FileNotFoundError as error:
-            raise Absent from error
+            raise Absent("a VF {} that takes a type".format(self._step["parent"]), "no such function") from error
 
     def create(self) -> Write:
         return self._current(), "{}\n".format(self._step["type_id"]).encode("ascii")

@@ -4,18 +4,27 @@ A file that is there and cannot be understood is never overwritten: it may be an
 record of what is whose. Keys that this version does not know stay as they are.
 """
 
+import errno
 import json
 import os
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 from .files import Root, read_all, sync_folder, write_whole
-from .protocol import LEDGER_BROKEN, LEDGER_PATH, LEDGER_VERSION, LedgerEntry
-from .refusal import Refusal, reason
+from .protocol import (
+    LEDGER_BROKEN,
+    LEDGER_PATH,
+    LEDGER_UNWRITABLE,
+    LEDGER_VERSION,
+    LedgerEntry,
+    UnwritableFact,
+)
+from .refusal import Refusal, errno_name, reason
 
 STATES = ("planned", "made", "leaving")
 PARAMS = (
     "vgpu_params"  # of an entry whose vGPU was moved out: what its plugin parameters were, until they are written back
 )
+_ROOM = 64 * 1024  # what must be free: a ledger of a hundred entries
 
 _TEXT = ("vm_uuid", "vm_name", "slot", "gpu_uuid", "gpu", "parent", "type_name", "boot", "state")
 _NUMBER = ("generation", "type_id")
@@ -182,7 +191,52 @@ def _broken(why: str) -> NoReturn:
 
 
 def write_ledger(root: Root, ledger: Ledger) -> None:
-    """Put the ledger on disk so that at every instant either the old or the new one is there, whole and durable."""
+    """Put the ledger on disk so that at every instant either the old or the new one is there, whole and durable.
+
+    Raises Refusal(LedgerUnwritable): the old one is there.
+    """
+    try:
+        _write(root, ledger)
+    except OSError as error:
+        name = errno_name(error.errno) if error.errno is not None else "EIO"
+        message = "the ledger {} cannot be written: {}".format(LEDGER_PATH, reason(error))
+        raise Refusal(LEDGER_UNWRITABLE, message, path=LEDGER_PATH, errno=name, written=False) from error
+
+
+def find_unwritable(root: Root) -> Optional[UnwritableFact]:
+    """Why the ledger could not be written now, as far as a file without a name can tell; None where it could.
+
+    On file systems that make no such files (open(2), O_TMPFILE) only what statvfs(3) says is looked at.
+    """
+    folder = os.path.dirname(LEDGER_PATH)
+    while not os.path.isdir(root.path(folder)) and folder != "/":
+        folder = os.path.dirname(folder)
+    try:
+        _try_folder(root.path(folder))
+    except OSError as error:
+        return {"path": folder, "errno": errno_name(error.errno) if error.errno is not None else "EIO"}
+    return None
+
+
+def _try_folder(folder: str) -> None:
+    state = os.statvfs(folder)
+    if state.f_flag & os.ST_RDONLY:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    if (state.f_blocks and not state.f_bfree) or (state.f_files and not state.f_ffree):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    try:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
+            return
+        raise
+    try:
+        write_whole(descriptor, bytes(_ROOM))
+    finally:
+        os.close(descriptor)
+
+
+def _write(root: Root, ledger: Ledger) -> None:
     document = dict(ledger.document)
     document["entries"] = list(ledger.entries)
     document.pop("stuck", None)

@@ -7,6 +7,7 @@ from typing import Dict, FrozenSet, List, NamedTuple, Optional, Set
 from .files import Root, Unknowns, directory, link_name, names_in, read, read_all
 
 DEVICES = "/sys/bus/pci/devices"
+INFORMATION = "/proc/driver/nvidia/gpus"
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
 _VENDOR = "0x10de"
@@ -84,7 +85,7 @@ def _read_card(devices: int, address: str) -> Optional[Card]:
 
 def read_information(root: Root, address: str) -> Information:
     """Who the GPU at this address is. Raises OSError, also where the driver does not have it."""
-    text = read_all(root.path("/proc/driver/nvidia/gpus/{}/information".format(address))).decode("utf-8", "replace")
+    text = read_all(root.path("{}/{}/information".format(INFORMATION, address))).decode("utf-8", "replace")
     return parse_information(text)
 
 

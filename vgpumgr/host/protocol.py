@@ -46,6 +46,9 @@ SYSFS_REFUSED = "SysfsRefused"  # path (below /sys, or in /etc/modprobe.d), errn
 DEADLINE = "Deadline"  # path: the write had not returned in time; it may still happen
 STUCK = "Stuck"  # gpu (its PCI address), path, pid, since: an earlier write there has not returned; nothing was written
 LEDGER_BROKEN = "LedgerBroken"  # path
+LEDGER_UNWRITABLE = (
+    "LedgerUnwritable"  # path, errno; written: whether the step's own write to the hardware was done before
+)
 NOT_ROOT = "NotRoot"
 BAD_REQUEST = "BadRequest"
 INTERNAL = "Internal"
@@ -301,6 +304,22 @@ class Snapshot(TypedDict):
     modprobe: Optional[List[ModprobeFact]]
     module: Optional[ModuleFact]
     unknown: List[UnknownFact]
+
+
+class UnwritableFact(TypedDict):
+    """Why nothing can be written where the ledger lies: the folder that was tried, and the errno's name (ENOSPC, EROFS)."""
+
+    path: str
+    errno: str
+
+
+class Locked(Snapshot):
+    """What `lock` answers: the facts under the lock, and whether the ledger can be written, null where it can.
+
+    Tried with a file that never has a name, so that a run that changes nothing leaves nothing.
+    """
+
+    unwritable: Optional[UnwritableFact]
 
 
 class VgpuSampleFact(TypedDict):

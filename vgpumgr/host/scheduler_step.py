@@ -31,8 +31,8 @@ def set_scheduler(
     open_ledger(root, step["gpu"], boot_id(root, Unknowns()))
     try:
         check_gpu(root, step["gpu"], step["gpu_pci"])
-    except Absent as error:
-        raise _no_gpu(step) from error
+    except Absent as absent:
+        raise absent.refusal() from absent
     snapshot = observe(root, load_nvml, only=[step["gpu"]])
     use = GpuUse(root, _gpu(snapshot, step), snapshot)
     use.refuse_running(snapshot)

@@ -9,6 +9,7 @@ from .executor import Executor, at_nothing
 from .facts import observe
 from .files import Root
 from .guard import RemovalGuard
+from .ledger import find_unwritable
 from .lock import HostLock, pause
 from .nvml import load_pynvml
 from .protocol import BAD_REQUEST, INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT
@@ -105,7 +106,7 @@ class Server:
         if not isinstance(by, str) or not by:
             _bad("by must say who asks")
         self._lock.take(by, _seconds(request, "wait_s"))
-        return observe(self._root, self._nvml, pause=self._sleep)
+        return {**observe(self._root, self._nvml, pause=self._sleep), "unwritable": find_unwritable(self._root)}
 
     def _execute(self, request: Dict[str, Any]) -> Any:
         self._must_be_locked()

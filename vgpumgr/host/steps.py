@@ -11,10 +11,19 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 from .facts import boot_id
 from .files import Root, Unknowns
 from .guard import RemovalGuard
-from .hardware import Absent, Write, changed, check_place, describe, hardware_for, is_what_step_means
+from .hardware import (
+    Absent,
+    Write,
+    changed,
+    check_left_nothing,
+    check_place,
+    describe,
+    hardware_for,
+    is_what_step_means,
+)
 from .ledger import PARAMS, Entry, Ledger, entry_fact, identity, write_ledger
 from .params import path_of, read_params, text_for
-from .protocol import DEADLINE, INTERNAL, SYSFS_REFUSED, SchedulerFact, Step, VgpuFact
+from .protocol import DEADLINE, INTERNAL, LEDGER_UNWRITABLE, SYSFS_REFUSED, SchedulerFact, Step, VgpuFact
 from .refusal import Refusal, errno_name, reason
 from .reservations import check_ours, check_reservations, place_of, superseded
 from .step import PRESENT, SAME, entry_of, identity_of
@@ -54,8 +63,8 @@ class VgpuSteps:
         try:
             check_place(self._root, step)
             found = self._find(step)
-        except Absent as error:
-            raise changed("{} VF {}".format(step["gpu_pci"], step["vf"]), "no such function") from error
+        except Absent as absent:
+            raise absent.refusal() from absent
         check_reservations(ledger, step)
         if step["expect"] == SAME:
             if not is_what_step_means(found, step):
@@ -72,7 +81,8 @@ class VgpuSteps:
             if outcome.found is None:
                 write_ledger(self._root, ledger)
             raise _refused(begun.path, outcome)
-        entry, note = self._made(ledger, step, deadline_s)
+        with _after_write():
+            entry, note = self._made(ledger, step, deadline_s)
         self._at("made")
         if outcome.refused:
             note = "the write answered {}, and yet it is there".format(outcome.refused)
@@ -85,7 +95,10 @@ class VgpuSteps:
         try:
             check_place(self._root, step)
             found = self._find(step)
-        except Absent:
+        except Absent as absent:
+            if step["expect"] == PRESENT:
+                raise absent.refusal() from absent
+            check_left_nothing(self._root, step)
             found = None
         if step["expect"] != PRESENT:
             if found is not None and (step["uuid"] is None or found["uuid"] == step["uuid"]):
@@ -104,7 +117,8 @@ class VgpuSteps:
             if is_what_step_means(outcome.found, step):
                 write_ledger(self._root, ledger)
             raise _refused(begun.path, outcome)
-        self._take_out(ledger, step)
+        with _after_write():
+            self._take_out(ledger, step)
         self._at("out")
         return answer(note=_yet_gone(outcome))
 
@@ -117,8 +131,8 @@ class VgpuSteps:
         try:
             check_place(self._root, step)
             found = self._find(step)
-        except Absent:
-            found = None
+        except Absent as absent:
+            raise absent.refusal() from absent
         if found is None or not is_what_step_means(found, step):
             raise changed(place_of(step), describe(found))
         self._guard.refuse(step, found)
@@ -131,7 +145,8 @@ class VgpuSteps:
         if outcome.found is not None:
             write_ledger(self._root, before)
             raise _refused(begun.path, outcome)
-        write_ledger(self._root, ledger)
+        with _after_write():
+            write_ledger(self._root, ledger)
         self._at("parked")
         return answer(entry=entry, note=_yet_gone(outcome))
 
@@ -248,6 +263,17 @@ class VgpuSteps:
     def _take_out(self, ledger: Ledger, step: Step) -> None:
         left = tuple(each for each in ledger.entries if identity(each) != identity_of(step))
         write_ledger(self._root, ledger.with_entries(left))
+
+
+@contextmanager
+def _after_write() -> Iterator[None]:
+    """A ledger that cannot be written once the hardware was: the refusal says so, since the next run goes on from there."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.kind == LEDGER_UNWRITABLE:
+            refusal.fields["written"] = True
+        raise
 
 
 def _refused(path: str, outcome: _Outcome) -> Refusal:

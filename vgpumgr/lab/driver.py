@@ -11,6 +11,7 @@ import os
 import re
 import threading
 import time
+import uuid as uuid_module
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from vgpumgr.lab.model import Gpu, HostState, ModuleOptions, TypeSpec, Use
 
 CREATE_EIO = "create-eio"  # every create and every type write fails with EIO
+CARD_EXCHANGED = "card-exchanged"  # :PCI; the next reboot finds another card of the same kind there, once
 LATE_VFS = "late-vfs"  # after a reboot the VFs are off until enable_vfs() or clear_faults()
 
 PLUGIN_WAIT_S = 5.0  # how long a removal, a 0 or a VM's start waits for a plugin (525: 250 naps of 20 ms)
 
+_CARDS = uuid_module.UUID("4d5a1c9e-0000-4000-8000-000000000000")
 _UUID_LEN = 36
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")  # uuid_is_valid() in lib/uuid.c
 
@@ -338,6 +341,7 @@ class Driver:
             for gpu in self._state.gpus:
                 gpu.vgpus.clear()
                 gpu.lost.clear()
+                self._exchange(gpu)
                 gpu.vfs_on = gpu.framework != MDEV_PF and not late
                 self._load_scheduler(gpu)
             self._next_instance = _FIRST_INSTANCE
@@ -378,7 +382,18 @@ class Driver:
             self._closed = True
             self._changed.notify_all()
 
+    def has_slot(self, pci: str) -> bool:
+        """Whether a card is at this address."""
+        return any(gpu.pci == pci for gpu in self._state.gpus)
+
     # inside the lock
+
+    def _exchange(self, gpu: Gpu) -> None:
+        """Another card in the same slot tells another UUID; everything else of it is the same."""
+        fault = f"{CARD_EXCHANGED}:{gpu.pci}"
+        if fault in self._state.faults:
+            self._state.faults.remove(fault)
+            gpu.uuid = f"GPU-{uuid_module.uuid5(_CARDS, gpu.uuid)}"
 
     def _add(self, gpu: Gpu, vf: int | None, kind: TypeSpec, uuid: str | None) -> None:
         # On vendor-vfio the vGPU has its VF's own group and VFIO device; an mdev gets new ones.

@@ -16,7 +16,7 @@ from vgpumgr.errors import LabError, UnknownVm, UsageError
 from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab import holder, libvirtd, lingering, loads, modprobe, namespace, nvidia, plugin, sshd
 from vgpumgr.lab.addresses import key_of
-from vgpumgr.lab.driver import CREATE_EIO, LATE_VFS, Driver
+from vgpumgr.lab.driver import CARD_EXCHANGED, CREATE_EIO, LATE_VFS, Driver
 from vgpumgr.lab.machine import Machine
 from vgpumgr.lab.nvml.state import parse_fault
 from vgpumgr.lab.root import HostRoot
@@ -38,7 +38,14 @@ GARBAGE = "garbage"
 # Faults of the host's services; the driver has its own.
 SERVICE_FAULTS = (LIBVIRTD_DOWN, SSH_REFUSED, SSH_HANG, GARBAGE)
 FAULTS = (CREATE_EIO, LATE_VFS, *SERVICE_FAULTS)
-_WITH_ARGUMENTS = ("slow-plugin:SECONDS", "slow-exit:SECONDS", "nvml-down", "gpu-lost:PCI", "nvml:FUNCTION:CODE")
+_WITH_ARGUMENTS = (
+    "card-exchanged:PCI",
+    "slow-plugin:SECONDS",
+    "slow-exit:SECONDS",
+    "nvml-down",
+    "gpu-lost:PCI",
+    "nvml:FUNCTION:CODE",
+)
 _NODES_POLL_S = 5.0
 
 
@@ -240,7 +247,7 @@ class Supervisor:
                 sshd.authorize(self._root, self._authorized_key, command=sshd.NOISE)
             case _ if slow := lingering.parse_fault(name):
                 self._driver.set_fault(name, instead_of=f"{slow[0]}:")
-            case _ if name in FAULTS or parse_fault(name) is not None:
+            case _ if name in FAULTS or parse_fault(name) is not None or self._is_exchange(name):
                 self._driver.set_fault(name)
             case _:
                 near = nearest(name, FAULTS)
@@ -251,6 +258,10 @@ class Supervisor:
         if name in SERVICE_FAULTS:
             self._service_faults.add(name)
         return {}
+
+    def _is_exchange(self, name: str) -> bool:
+        kind, _, pci = name.partition(":")
+        return kind == CARD_EXCHANGED and self._driver.has_slot(pci)
 
     def _clear(self) -> dict[str, Any]:
         self._driver.clear_faults()

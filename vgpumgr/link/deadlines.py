@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -35,6 +35,11 @@ class Deadlines:
     program: float = 20
     libvirt: float = 40
 
+    @classmethod
+    def of(cls, timeout: float | None) -> Deadlines:
+        """The same for every stage, as a person asked for; None: the usual ones."""
+        return cls() if timeout is None else cls(**{field.name: timeout for field in fields(cls)})
+
 
 def now() -> float:
     """Seconds on a clock that goes on while the machine sleeps: a laptop's lid must not keep a lease looking fresh."""
@@ -53,6 +58,11 @@ class Deadline:
     def remaining(self) -> float:
         """Seconds left, never below 0."""
         return max(0.0, self._end - now())
+
+    @property
+    def overdue_s(self) -> float:
+        """Seconds since it passed; 0 before."""
+        return max(0.0, now() - self._end)
 
     @property
     def expired(self) -> bool:

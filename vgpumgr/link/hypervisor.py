@@ -9,6 +9,8 @@ And a document dumped with SECURE holds passwords, so that flag is never passed.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import threading
 import uuid as uuid_module
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from urllib.parse import quote
 from vgpumgr.core.domains import DomainDocuments, SavedDocuments
 from vgpumgr.core.names import VmName, VmUuid
 from vgpumgr.errors import HostDeadline, HypervisorError, Unreachable
-from vgpumgr.link import moments
+from vgpumgr.link import moments, refusals
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize
 from vgpumgr.link.tunnel import STAGE, Tunnel
 
@@ -35,6 +37,8 @@ T = TypeVar("T")
 _AT_ONCE = 4  # calls in flight on the one connection; libvirtd serves five of one client by default
 _CLOSE_S = 2.0
 _UNWIND_S = 2.0  # for a call to raise once its tunnel is cut
+_DISK = ("ENOSPC", "EDQUOT", "EROFS")
+_DEFINITIONS = "/etc/libvirt"
 _BUSY = "is a VM busy there? libvirt waits 30 s for a running migration, save or backup of it"
 _START = "start it there: systemctl start libvirtd, or on RHEL 9 and later systemctl start virtqemud.socket"
 
@@ -66,9 +70,13 @@ class Hypervisor:
         tunnel = Tunnel(ssh, timeout_s=deadlines.libvirt)
         try:
             opened = _run(host, tunnel, lambda: _open(tunnel.path), Deadline(deadlines.libvirt), "open")
-        except HypervisorError as error:
+        except (HypervisorError, Unreachable) as error:
             said = tunnel.why() if tunnel.ended else ""
             tunnel.cut()
+            if tunnel.refused is not None:  # libvirtd was not even asked
+                raise tunnel.refused from error
+            if isinstance(error, Unreachable):
+                raise
             raise Unreachable(
                 host, STAGE, f"libvirt does not answer: {_last_line(said) or error.message}", hint=error.hint or _START
             ) from error
@@ -254,19 +262,25 @@ def _end(host: HostName, tunnel: Tunnel, running: Bounded[T | _Refused], deadlin
         return value
     if tunnel.ended:
         raise _lost(host, tunnel, what)
-    raise HypervisorError(host, f"{what}: {value.message}", code=value.code, hint=_hint(value.code))
+    raise HypervisorError(host, f"{what}: {value.message}", code=value.code, hint=_hint(value.code, value.message))
 
 
 def _lost(host: HostName, tunnel: Tunnel, what: str) -> Unreachable:
     said = _last_line(tunnel.why())
     return Unreachable(
-        host, STAGE, f"{what}: the connection to libvirt was lost{f' ({said})' if said else ''}", hint=_START
+        host,
+        STAGE,
+        f"{what}: the connection to libvirt was lost{f' ({said})' if said else ''}",
+        hint=_START if tunnel.connected else "is the host still up?",
     )
 
 
-def _hint(code: int) -> str | None:
+def _hint(code: int, message: str) -> str | None:
     import libvirt
 
+    full = next((name for name in _DISK if message.endswith(os.strerror(getattr(errno, name)))), None)
+    if code == libvirt.VIR_ERR_SYSTEM_ERROR and full is not None:
+        return refusals.disk_hint(full, _DEFINITIONS)
     return {
         libvirt.VIR_ERR_NO_DOMAIN: "the VM was undefined or moved meanwhile: run the same command again",
         libvirt.VIR_ERR_OPERATION_TIMEOUT: "the VM is busy (migration, save, backup): try again when that is done",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
 
 from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
 from vgpumgr.host import protocol
-from vgpumgr.host.protocol import AnyStep, Hello, LedgerEntry, SampleReport, SchedulerFact, Snapshot, VgpuFact
-from vgpumgr.link import bootstrap, moments, refusals, wire
+from vgpumgr.host.protocol import AnyStep, Hello, LedgerEntry, Locked, SampleReport, SchedulerFact, Snapshot, VgpuFact
+from vgpumgr.link import bootstrap, moments, refusals, sanity, wire
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ STAGE = "program"
 PING_EVERY_S = 8.0  # a fifth of protocol.LEASE_S: four may be lost
 PING_S = 10.0
 _GRACE_S = 2.0  # a request ends by its own deadline; this much later it is stuck below (a stopped peer, a full socket)
+_STOPPED_S = 5.0  # no thread of ours is late by so much, unless all of them were stopped
 _AGAIN = "run the same command again: it looks afresh and goes on from what is there"
 
 
@@ -107,13 +108,13 @@ class Program:
         ok = self._request("sample", {"wait_s": wait_s, "since": dict(since)}, wait_s + self._request_s)
         return self._checked(ok, SampleReport, "sample")
 
-    def lock(self, *, by: str, wait_s: float) -> Snapshot:
+    def lock(self, *, by: str, wait_s: float) -> Locked:
         """Take the host's exclusive lock, and the facts under it. Busy names who has it. Kept until `unlock` or close."""
         ok = self._request("lock", {"by": by, "wait_s": wait_s}, wait_s + self._request_s)
         self._locked = True
         self._stop_pinging = threading.Event()
         threading.Thread(target=self._keep_alive, args=(self._stop_pinging,), name="vgpumgr-ping", daemon=True).start()
-        return self._checked(ok, Snapshot, "snapshot")
+        return self._checked(ok, Locked, "snapshot")
 
     def execute(self, step: AnyStep, *, deadline_s: float) -> ExecuteResult:
         """Carry out one step under the lock. The host program gives up at `deadline_s` and says what may still happen."""
@@ -172,15 +173,15 @@ class Program:
             finally:
                 self._turn.release()
 
-        return self._bounded(exchange, deadline)
+        return self._bounded(exchange, deadline, changes=verb == "execute")
 
-    def _bounded(self, call: Callable[[], T], deadline: Deadline) -> T:
-        """The call's value; its errors in our words."""
+    def _bounded(self, call: Callable[[], T], deadline: Deadline, *, changes: bool = False) -> T:
+        """The call's value; its errors in our words. `changes`: it asks for something that may be done late."""
         running = Bounded(call, name="request")
         try:
             return running.result(deadline.seconds + _GRACE_S)
         except TimeoutError as error:
-            late = self._late(deadline)
+            late = self._late(deadline, changes=changes)
             if not running.done:
                 self._broken = late
             raise late from error
@@ -266,21 +267,29 @@ class Program:
         return ProgramFailed(
             self.host,
             f"the host program {how}" + (f": {said[-1]}" if said else ""),
-            hint="see the details, and the host's journal",
+            hint="the host's journal may say why (no memory left?)",
             details=said,
         )
 
-    def _late(self, deadline: Deadline) -> HostDeadline:
+    def _late(self, deadline: Deadline, *, changes: bool) -> HostError:
         pending = self._lines.pending
+        stopped_s = deadline.overdue_s - _GRACE_S
+        if stopped_s > _STOPPED_S:
+            own = f"this controller was itself stopped or asleep for some {stopped_s:.0f} s"
+            if self._locked:
+                return LeaseLost(self.host, f"the host's lock may no longer be ours: {own}", hint=_AGAIN)
+            return HostDeadline(self.host, STAGE, own, hint=_AGAIN)
+        may_happen = "; what was asked may still happen, so look before you repeat it" if changes else ""
         return HostDeadline(
             self.host,
             STAGE,
             f"no answer within {humanize(deadline.seconds)}",
-            hint="the host hangs or is overloaded; what was asked may still happen, so look before you repeat it",
+            hint=f"the host hangs or is overloaded{may_happen}; --timeout with more seconds waits longer",
             details=[wire.noise(pending)] if pending and self._last_id == 0 else (),
         )
 
     def _checked(self, ok: dict[str, Any], shape: type[T], what: str) -> T:
+        sanity.mend(ok)
         try:
             checked: T = wire.check(ok, shape, what)
         except wire.WireError as error:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.core import refusals
+from vgpumgr.core.observed import CANNOT_TELL
 from vgpumgr.errors import (
     Busy,
     HostDeadline,
     InUse,
     LeaseLost,
     LedgerBroken,
+    LedgerUnwritable,
     NvmlRefused,
     ProgramFailed,
     StalePlan,
@@ -52,10 +54,9 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 f"{host}: {said or 'the host changed since it was observed'}", hint=_AGAIN, details=_found(err)
             )
         case protocol.IN_USE:
+            held = _lines(err.get("holders"))
             return InUse(
-                f"{host}: {said or 'the vGPU is in use'}",
-                details=_lines(err.get("holders")),
-                hint=f"shut {_text(err.get('vm')) or 'the VM'} down first; nothing in use is ever taken away",
+                f"{host}: {said or 'the vGPU is in use'}", details=held, hint=_let_go(held, _text(err.get("vm")))
             )
         case protocol.NOT_YET:
             return StillEnding(
@@ -93,6 +94,8 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 said or f"the ledger {path or protocol.LEDGER_PATH} cannot be read",
                 hint=f"nothing on this host is changed until {path or protocol.LEDGER_PATH} is repaired or restored",
             )
+        case protocol.LEDGER_UNWRITABLE:
+            return unwritable(host, path or protocol.LEDGER_PATH, errno_name, said, written=err.get("written") is True)
         case protocol.NOT_ROOT:
             return ProgramFailed(
                 host,
@@ -103,6 +106,44 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
             return ProgramFailed(
                 host, f"the host program answered {_text(kind)}: {said}", hint="this is a bug: report it"
             )
+
+
+def _let_go(held: tuple[str, ...], vm: str) -> str:
+    """What to do about who holds a vGPU. A line that begins with `cannot tell` names nobody who could be shut down."""
+    if held and all(line.startswith(CANNOT_TELL) for line in held):
+        return "mend that first: what cannot be told counts as in use"
+    return f"shut {vm or 'the VM'} down first; nothing in use is ever taken away"
+
+
+def unwritable(
+    host: HostName, path: str, errno_name: str, said: str = "", *, written: bool = False
+) -> LedgerUnwritable:
+    """The error for a ledger that cannot be written. `said`: the host program's own words, which name errno and path."""
+    return LedgerUnwritable(
+        host,
+        (said or f"nothing can be written to {path}, where the ledger lies: {errno_name}")
+        + ("" if written else "; nothing was changed there by this step"),
+        path=path,
+        errno_name=errno_name,
+        written=written,
+        hint=disk_hint(errno_name, path),
+    )
+
+
+def disk_hint(errno_name: str, path: str) -> str:
+    """What to do on a host where a file cannot be written, by the errno's name."""
+    match errno_name:
+        case "ENOSPC" | "EDQUOT":
+            return f"make room there first: `df -h {path}` and `df -i {path}` show how much there is"
+        case "EROFS":
+            return (
+                f"it is mounted read-only there: `findmnt -T {path}` shows it; after a disk error the kernel does that "
+                "by itself (`dmesg`)"
+            )
+        case "EACCES" | "EPERM":
+            return "something there keeps even root from it: an immutable file (`lsattr -d`), SELinux or AppArmor (`dmesg`)"
+        case _:
+            return f"look at the disk there: `findmnt -T {path}` and `dmesg`"
 
 
 def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused:

@@ -151,7 +151,7 @@ class SshConnection:
                 host,
                 stage,
                 f"the SSH server opens no further session: {error.text}",
-                hint="MaxSessions in sshd_config?",
+                hint="MaxSessions in its sshd_config is too small: 2 at once are needed on one connection, 10 are usual",
             ) from error
         except (SSHException, EOFError, OSError) as error:
             if not self.alive:

@@ -76,6 +76,7 @@ class Tunnel:
     def __init__(self, connection: SshConnection, *, timeout_s: float) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
+        self.refused: HostError | None = None  # why the SSH server let no command of ours run
         self._said = ""
         self._ended = threading.Event()
         self._state = threading.Lock()
@@ -99,6 +100,11 @@ class Tunnel:
         """Whether no byte goes through any more."""
         return self._ended.is_set()
 
+    @property
+    def connected(self) -> bool:
+        """Whether the SSH connection below it still stands."""
+        return self._connection.alive
+
     def why(self) -> str:
         """What the far end said before it ended, or an empty text."""
         self._ended.wait(1.0)
@@ -120,6 +126,7 @@ class Tunnel:
             if not self._pump_down(command, ours) and command.exit_status(1.0) == _NOT_FOUND:
                 self._pump_down(self._fall_back(), ours)
         except HostError as error:
+            self.refused = error
             self._said = error.message.removeprefix(f"{error.host}: ")
         except OSError as error:
             self._said = self._said or str(error)

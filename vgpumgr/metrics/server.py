@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from vgpumgr.errors import ExportError, UsageError, VgpumgrError
+from vgpumgr.errors import ExportError, Unexpected, UsageError, VgpumgrError
 from vgpumgr.metrics import socket_place
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def on_address(address: Address) -> Iterator[tuple[socket.socket, str]]:
 
 @contextmanager
 def on_socket(path: Path) -> Iterator[tuple[socket.socket, str]]:
-    """A unix socket that listens at `path`, and where the page is. Raises AlreadyRunning, ExportError."""
+    """A unix socket that listens at `path`, and where the page is. Raises ExportError."""
     with socket_place.listening(path) as listener:
         yield listener, f"{PATH} on the unix socket {path}"
 
@@ -189,10 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}\n".encode(errors="replace"), _PLAIN
         except Exception as error:
             logger.exception("unexpected")
-            self.server.failed(
-                VgpumgrError(f"unexpected {type(error).__name__}: {error}", hint="this is a bug in vgpumgr")
-            )
-            return HTTPStatus.INTERNAL_SERVER_ERROR, b"a bug; the server's own output says more\n", _PLAIN
+            self.server.failed(Unexpected.of(error, about=PATH))
+            return HTTPStatus.INTERNAL_SERVER_ERROR, b"failed; the server's own output says more\n", _PLAIN
         return HTTPStatus.OK, body, content_type
 
     def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:

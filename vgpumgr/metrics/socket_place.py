@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from vgpumgr.errors import AlreadyRunning, ExportError
+from vgpumgr.errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ _TRY_EVERY_S = 0.05
 def listening(path: Path) -> Iterator[socket.socket]:
     """A socket that listens at `path`, 0660, in a folder that is made (0750) where it is missing.
 
-    Raises AlreadyRunning where somebody listens there, ExportError where it cannot be made, or something else lies there.
+    Raises ExportError where somebody listens there, where it cannot be made, or something else lies there.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as server:
         try:
@@ -90,7 +90,7 @@ def _clear(path: Path) -> None:
         if probe.connect_ex(os.fspath(path)) == errno.ECONNREFUSED:
             path.unlink()
             return
-    raise AlreadyRunning(
+    raise ExportError(
         f"somebody listens at {path} already",
         hint=f"`fuser {shlex.quote(str(path))}` names who; --socket names another",
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from vgpumgr.errors import NewerSchema, StoreError
+from vgpumgr.errors import NewerSchema, StoreError, UnstorableValue
 from vgpumgr.store import place
 
 if TYPE_CHECKING:
@@ -183,6 +183,11 @@ def _translated(path: Path, schema: Schema, done: str) -> Iterator[None]:
         raise _judge(path, schema, done, error.orig) from error
     except sqlite3.Error as error:
         raise _judge(path, schema, done, error) from error
+    except (OverflowError, UnicodeEncodeError) as error:  # of a value that SQLite has no room for
+        raise UnstorableValue(
+            f"a value cannot be {done} in the {schema.what} {path}: {error}",
+            hint="one host told what no host can mean: it is left out, and the others are kept",
+        ) from error
     except UnicodeDecodeError as error:
         raise damaged(path, schema, error) from error
     except OSError as error:

@@ -1,0 +1,87 @@
+"""A step that the host refuses as changed: exit 6 where another try may end otherwise, 5 where it cannot."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.model import promises
+from tests.model.fleet import Fleet
+from tests.model.pool import Pool
+from tests.model.wiring import Trouble
+from vgpumgr import errors
+from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.core.names import DEFAULT_SLOT
+from vgpumgr.host import steps
+from vgpumgr.host.hardware import changed
+from vgpumgr.host.protocol import MDEV_VF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOST, VM = "kvm01", "1vm01"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    pool = Pool()
+    with pool:
+        yield pool
+
+
+def fleet_of(pool: Pool) -> Fleet:
+    return Fleet.install({HOST: pool.machine(HOST, MDEV_VF)}, {HOST: 2})
+
+
+def refuse(*_: object) -> None:
+    """The host program finds a GPU that the facts do not show so: as where /proc has no UUID and NVML has."""
+    raise changed("GPU-9f at 0000:41:00.0", "a GPU whose UUID cannot be read")
+
+
+def test_what_is_refused_although_the_facts_are_as_they_were_is_no_matter_of_another_try(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = fleet_of(pool)
+    before = promises.truth(fleet.machines[HOST])
+    monkeypatch.setattr(steps, "check_place", refuse)
+    error = fleet.attach(HOST, VM, DEFAULT_SLOT, "4Q").error
+    assert isinstance(error, errors.Unsure)
+    assert error.exit_code == 5
+    assert "a GPU whose UUID cannot be read; and what is read there is as it was" in error.message
+    assert promises.truth(fleet.machines[HOST]) == before
+
+
+def test_reconcile_says_so_of_that_vm(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = fleet_of(pool)
+    fleet.declared[HOST, VM] = {DEFAULT_SLOT: "4Q"}
+    monkeypatch.setattr(steps, "check_place", refuse)
+    result = fleet.reconcile().result
+    assert isinstance(result, ReconcileResult)
+    (unit,) = result.hosts[0].units
+    assert isinstance(unit.error, errors.Unsure)
+
+
+def test_what_somebody_changed_meanwhile_is_for_another_try(pool: Pool) -> None:
+    """A hand in /sys takes the place in the middle of the attach."""
+    seen = []
+    for at in range(16):
+        fleet = fleet_of(pool)
+        trouble = Trouble(HOST, at=at, inside=True, act=partial(take_the_place, fleet))
+        error = fleet.attach(HOST, VM, DEFAULT_SLOT, "4Q", trouble=trouble).error
+        if error is not None:
+            seen.append(type(error))
+            assert error.exit_code == 6
+            assert fleet.attach(HOST, VM, DEFAULT_SLOT, fleet_profile(fleet)).error is None
+    assert errors.StalePlan in seen
+
+
+def take_the_place(fleet: Fleet) -> None:
+    fleet.make_by_hand(HOST, 0, 0, 0)
+
+
+def fleet_profile(fleet: Fleet) -> str:
+    """A profile of the size that the first GPU holds, so that either takes it."""
+    (vgpu, *_) = fleet.machines[HOST].hardware().values()
+    return vgpu.type.name.rpartition("-")[2]

@@ -1,0 +1,139 @@
+"""A card that was exchanged in its slot, that moved, that is gone: what stood on it can be freed, and the host goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.core import builders
+from tests.core.declarations import declares
+from vgpumgr import errors
+from vgpumgr.core import attaching, changes, jobs, reconciling, simulate, snapshot_facts
+from vgpumgr.core.names import GpuUuid
+from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+
+if TYPE_CHECKING:
+    from vgpumgr.core import targets
+    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.plan import Plan
+
+RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
+OTHER_CARD = GpuUuid("GPU-0e0e0e0e-0000-4000-8000-00000000000e")
+each_framework = pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR_VFIO])
+
+
+def exchanged(view: HostView) -> HostView:
+    """The host after its first card was exchanged for another of its kind: a reboot, the same address, another UUID."""
+    bare = builders.rebooted(view)
+    first, *rest = bare.snapshot.gpus
+    facts = replace(bare.snapshot, gpus=(replace(first, uuid=OTHER_CARD), *rest))
+    return replace(bare, snapshot=snapshot_facts.parse(builders.HOST, builders.facts_of(facts)))
+
+
+def host(framework: str, *, gpus: int = 1) -> HostView:
+    """vm01's vGPU is on the first card."""
+    return builders.attached(builders.host_of(framework, gpus=gpus))
+
+
+@each_framework
+def test_a_vm_whose_card_was_exchanged_is_freed_whole(framework: str) -> None:
+    end = builders.detached(exchanged(host(framework)))
+    assert end.snapshot.ledger == ()
+    assert builders.find(end, "vm01").claims is None
+    assert builders.find(end, "vm01").inactive == ()
+
+
+@each_framework
+def test_a_vm_whose_card_was_exchanged_gets_a_vgpu_on_the_new_card_where_replace_is_asked(framework: str) -> None:
+    view = exchanged(host(framework))
+    with pytest.raises(errors.Unsure, match="does not show"):
+        builders.plan_attach(view)
+    end = builders.attached(view, replace_it=True)
+    assert builders.entry_of(end).gpu_uuid == OTHER_CARD
+    assert [entry.generation for entry in end.snapshot.ledger or ()] == [2]
+    assert len(builders.find(end, "vm01").inactive) == 1
+    assert builders.plan_attach(end).steps == ()
+
+
+@each_framework
+def test_another_vm_gets_a_place_on_the_new_card_and_the_first_can_still_be_freed(framework: str) -> None:
+    """vendor-vfio: both definitions may name one address, which is a VF of the new card."""
+    end = builders.attached(exchanged(host(framework)), "vm02")
+    assert builders.entry_of(end, "vm02").gpu_uuid == OTHER_CARD
+    named = builders.give(end, "vm03", builders.find(end, "vm01").inactive[0])
+    freed = builders.detached(end if framework != VENDOR_VFIO else named)
+    assert [entry.vm_name for entry in freed.snapshot.ledger or ()] == ["vm02"]
+    assert builders.hardware_of(freed, "vm02") == builders.hardware_of(end, "vm02")
+
+
+@each_framework
+def test_reconcile_serves_the_rest_of_a_host_whose_card_was_exchanged(framework: str) -> None:
+    view = exchanged(host(framework))
+    made = reconciling.plan_host(view, declares(vm01="4Q", vm02="4Q", vm03="4Q"), RUN)
+    assert [unit.refused is not None for unit in made.units] == [True, False, False]
+    end = simulate.apply(view, made.steps)
+    assert {entry.vm_name: entry.gpu_uuid for entry in end.snapshot.ledger or () if entry.vm_name != "vm01"} == {
+        "vm02": OTHER_CARD,
+        "vm03": OTHER_CARD,
+    }
+
+
+def test_a_place_is_anothers_by_card_and_function_whatever_address_its_entry_was_written_with() -> None:
+    view = exchanged(host(MDEV_VF))
+    step = builders.created(builders.plan_attach(view, "vm02"))
+    stale = builders.entry_of(view)
+    free = replace(step, vgpu=replace(step.vgpu, parent=stale.parent, vf_index=stale.vf_index))
+    assert [entry.vm_name for entry in simulate.apply_one(view, free).snapshot.ledger or ()] == ["vm01", "vm02"]
+    here = replace(free, vgpu=replace(free.vgpu, gpu_uuid=stale.gpu_uuid))
+    with pytest.raises(simulate.ImpossibleStepError, match="another entry's"):
+        simulate.apply_one(view, here)
+
+
+def test_a_plan_that_cannot_be_carried_out_is_its_vms_refusal_and_the_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = simulate.apply_one
+
+    def odd(view: HostView, step: changes.Step) -> HostView:
+        if isinstance(step, changes.CreateVgpu) and step.vgpu.vm_name == "vm01":
+            raise simulate.ImpossibleStepError("0000:41:00.4 is another entry's")
+        return real(view, step)
+
+    monkeypatch.setattr(simulate, "apply_one", odd)
+    made = reconciling.plan_host(builders.host(), declares(vm01="4Q", vm02="4Q"), RUN)
+    first, second = made.units
+    assert isinstance(first.refused, errors.Unsure)
+    assert "0000:41:00.4 is another entry's" in first.refused.message
+    assert (first.steps, second.refused) == ((), None)
+    assert second.steps
+
+
+def test_what_nobody_foresaw_in_one_vm_is_its_refusal_and_the_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = attaching.plan_attach
+
+    def odd(view: HostView, request: targets.AttachRequest) -> Plan:
+        if request.vm == builders.vm_uuid("vm01"):
+            raise AssertionError("odd")
+        return real(view, request)
+
+    monkeypatch.setattr(attaching, "plan_attach", odd)
+    first, second = reconciling.plan_host(builders.host(), declares(vm01="4Q", vm02="4Q"), RUN).units
+    assert isinstance(first.refused, errors.Unexpected)
+    assert first.refused.message.startswith("vm01 vgpu0: unexpected AssertionError: odd (test_core_hardware_change.py:")
+    assert second.steps
+
+
+def test_an_mdev_of_ours_that_somebody_made_on_another_parent_is_neither_freed_nor_forgotten() -> None:
+    view = host(MDEV_VF, gpus=2)
+    first, second = view.snapshot.gpus
+    (vgpu,) = first.vgpus
+    bare = replace(first, parents=tuple(replace(parent, vgpus=()) for parent in first.parents))
+    moved = replace(vgpu, parent=second.parents[3].pci, vf_index=3)
+    parents = tuple(replace(row, vgpus=(moved,)) if row.pci == moved.parent else row for row in second.parents)
+    view = builders.with_snapshot(view, gpus=(bare, replace(second, parents=parents)))
+    with pytest.raises(errors.Unsure, match=f"it is on {moved.parent}"):
+        builders.plan_detach(view)
