@@ -139,9 +139,17 @@ def answering(answer: Any) -> FakeNvml:
     return nvml
 
 
+def test_a_gpu_of_a_host_without_sriov_manage_is_asked_like_any_other(tmp_path: Path) -> None:
+    """A data-centre driver without vGPUs: its cards have SR-IOV too, and nobody waits for them."""
+    host = FakeHost.build(tmp_path, gpus=())
+    host.add_gpu(GPU_A, UUID_A, None)
+    assert observe(host, FakeNvml())["gpus"][0]["framebuffer_mib"] == 46068
+
+
 def test_a_gpu_whose_vfs_are_still_off_is_not_opened(tmp_path: Path) -> None:
     host = FakeHost.build(tmp_path, gpus=((GPU_B, UUID_B),))
     host.add_gpu(GPU_A, UUID_A, None)
+    host.put("/usr/lib/nvidia/sriov-manage", "#!/bin/sh")
     nvml, opened = FakeNvml(), list[str]()
 
     def open_gpu(pci: str) -> str:

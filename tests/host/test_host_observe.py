@@ -100,6 +100,17 @@ def test_a_vgpu_is_told_with_its_type_and_the_paths_a_holder_would_have_open(tmp
         assert parent["creatable"] == []  # a VF takes one
 
 
+def test_a_function_with_the_two_files_of_an_old_driver_alone_leaves_nothing_unknown(tmp_path: Path) -> None:
+    """R525 has creatable_vgpu_types and current_vgpu_type, and no other file in nvidia/ (its open kernel part)."""
+    host = FakeHost.build(tmp_path, VENDOR)
+    host.make_vgpu("0000:41:00.4", 560, None)
+    assert sorted(path.name for path in host.path(f"{host.function('0000:41:00.4')}/nvidia").iterdir()) == [
+        "creatable_vgpu_types",
+        "current_vgpu_type",
+    ]
+    assert [row["what"] for row in observe(host)["unknown"] if "parents" in row["what"]] == []
+
+
 def test_the_name_of_a_type_that_no_function_lists_any_more_comes_from_the_ledger(tmp_path: Path) -> None:
     host = FakeHost.build(tmp_path, VENDOR)
     for vf in range(3):

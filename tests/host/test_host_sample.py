@@ -158,6 +158,7 @@ def test_the_gpus_uuid_falls_back_to_nvml_and_the_ledgers_types_with_it(tmp_path
 def test_a_gpu_whose_vfs_are_still_off_is_not_opened(tmp_path: Path) -> None:
     host = FakeHost.build(tmp_path, gpus=())
     host.add_gpu(GPU_A, UUID_A, None)
+    host.put("/usr/lib/nvidia/sriov-manage", "#!/bin/sh")
     nvml = Meter()
     told = sample(host, nvml)
     assert "nvmlDeviceGetHandleByPciBusId" not in nvml.calls

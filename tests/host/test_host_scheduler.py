@@ -128,6 +128,38 @@ def test_with_the_v2_calls_each_engine_that_the_gpu_has_is_a_row(host: FakeHost)
     ]
 
 
+def failing_for_video(nvml: FakeNvml, function: str, code: int) -> FakeNvml:
+    """The driver answers so for every engine but graphics."""
+    answer = nvml.answers[function]
+
+    def asked(pci: str, state: Any) -> Any:
+        if state.engineId != GRAPHICS:
+            raise pynvml.NVMLError(code)
+        return answer(pci, state)
+
+    nvml.answers[function] = asked
+    return nvml
+
+
+@pytest.mark.parametrize("code", [2, 3, 10, 13, 999])
+def test_whatever_a_driver_says_of_a_video_engine_leaves_graphics_told_and_set(host: FakeHost, code: int) -> None:
+    """What 580 to 595 answer for NVENC on an L4 or an H100 is not known."""
+    blind = failing_for_video(FakeNvml(api=2), "nvmlDeviceGetVgpuSchedulerState_v2", code)
+    assert [row["engine"] for row in scheduler(host, blind)["engines"]] == ["graphics"]
+    nvml = failing_for_video(FakeNvml(api=2, host=host), "nvmlDeviceSetVgpuSchedulerState_v2", code)
+    asker = Asker(Server(host.root, nvml=lambda: nvml).answer)
+    asker.lock()
+    done = asker.execute(make_scheduler_step(2))["ok"]
+    assert "nvenc0 best-effort" in done["note"]
+    assert nvml.state(GPU_A, GRAPHICS)["policy"] == FIXED_SHARE
+
+
+@pytest.mark.parametrize("code", [15, 16, 19])
+def test_a_gpu_that_has_failed_is_not_taken_for_one_without_video_engines(host: FakeHost, code: int) -> None:
+    blind = failing_for_video(FakeNvml(api=2), "nvmlDeviceGetVgpuSchedulerState_v2", code)
+    assert observe(host, blind)["gpus"][0]["scheduler"] is None
+
+
 @each_api
 def test_while_nothing_is_scheduled_slice_and_factor_are_null_and_the_policy_is_told(host: FakeHost, api: int) -> None:
     nvml = FakeNvml(api=api)

@@ -385,10 +385,13 @@ def test_a_program_that_ends_says_why_with_the_end_of_its_stderr() -> None:
     assert caught.value.details[-1] == "ImportError: no module named x"
 
 
-def test_a_host_without_python_is_told_what_to_install() -> None:
+def test_a_host_without_python_is_told_once_what_to_install() -> None:
+    script = Script(greeting=END, status=bootstrap.TOO_OLD)
+    script.said_to_stderr = "no Python 3.9 or newer on this host\n"
     with pytest.raises(errors.ProgramFailed, match=r"no Python 3\.9") as caught:
-        start(Script(greeting=END, status=bootstrap.TOO_OLD))
+        start(script)
     assert "install" in str(caught.value.hint)
+    assert caught.value.details == ()
 
 
 def test_a_program_that_hangs_before_its_greeting_ends_at_the_deadline() -> None:

@@ -52,7 +52,7 @@ def observe(
     found = _ledger(root, unknown)
     entries = None if found is None else found.facts()
     seen = _see(root, unknown, only)
-    asked = [each for each in seen if not gpu.has_vfs_off(root, each.card)]
+    asked = [each for each in seen if not gpu.awaits_vfs(root, each.card)]
     report = read_nvml(load_nvml, [_wanted(each) for each in asked], unknown, pause)
     if report.failure is not None:
         unknown.add("nvml", report.failure)

@@ -60,9 +60,9 @@ def _why_none(root: Root, card: Card) -> str:
             "SR-IOV is on, but no virtual function has mdev types or nvidia/current_vgpu_type: the vGPU driver is not "
             "loaded, nvidia-vgpud has not run, or it is still at it"
         )
-    if not has_vfs_off(root, card):
+    if not sriov_totalvfs(root, card, Unknowns(), ""):
         return "no SR-IOV and no mdev types: the driver here is not NVIDIA's vGPU host driver"
-    if not os.path.exists(root.path(SRIOV_MANAGE)):
+    if not awaits_vfs(root, card):
         return "SR-IOV is off, and {} is not there: the driver here is not NVIDIA's vGPU host driver".format(
             SRIOV_MANAGE
         )
@@ -72,12 +72,14 @@ def _why_none(root: Root, card: Card) -> str:
     )
 
 
-def has_vfs_off(root: Root, card: Card) -> bool:
-    """Whether the GPU has SR-IOV and no virtual function yet: sriov-manage may be about to unbind it.
+def awaits_vfs(root: Root, card: Card) -> bool:
+    """Whether the GPU has SR-IOV and no virtual function yet, on a host with sriov-manage, which may be about to unbind it.
 
-    It fails with `Cannot obtain unbindLock` while an NVML client has that GPU open (seen on hardware: cubecos PR 1141).
+    That fails with `Cannot obtain unbindLock` while an NVML client has the GPU open (seen on hardware: cubecos PR 1141). A host
+    without it has a driver that makes no virtual functions.
     """
-    return not card.vfs and bool(sriov_totalvfs(root, card, Unknowns(), ""))
+    able = not card.vfs and bool(sriov_totalvfs(root, card, Unknowns(), ""))
+    return able and os.path.exists(root.path(SRIOV_MANAGE))
 
 
 def sriov_totalvfs(root: Root, card: Card, unknown: Unknowns, what: str) -> Optional[int]:

@@ -136,7 +136,7 @@ class _Reader:
         return found._replace(silent=why)
 
     def _mode(self, handle: Any, what: str) -> Optional[str]:
-        """MIG stands above mixed-size, which a GPU in MIG mode does not have."""
+        """MIG stands above mixed-size, which is a setting of each GPU instance then (nvml.h 13), and not of the GPU."""
         mig = self._setting(what, lambda: self._nvml.nvmlDeviceGetMigMode(handle)[0])
         if mig is None:
             return None

@@ -12,7 +12,7 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, O
 from . import ledger, mdev, pci
 from .facts import boot_id, read_driver_version
 from .files import Root, Unknowns, directory
-from .gpu import count_vgpus, find_framework, has_vfs_off
+from .gpu import awaits_vfs, count_vgpus, find_framework
 from .protocol import PROTOCOL, GpuSampleFact, HandleFact, LedgerEntry, SampleReport, TypeFact, VgpuSampleFact
 from .refusal import Refusal
 from .running import mdev_uuid, running_vgpus
@@ -96,7 +96,7 @@ class _Gpu:
         self._what = what
         self._pause = pause
         self._framework = find_framework(root, card).name
-        self._is_left_alone = has_vfs_off(root, card)
+        self._is_left_alone = awaits_vfs(root, card)
         self._entries = entries
         self._made: Optional[int] = None
         try:

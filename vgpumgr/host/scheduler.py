@@ -21,7 +21,10 @@ from .protocol import (
 GRAPHICS = "graphics"
 ENGINES: Dict[str, int] = {GRAPHICS: 1, "nvenc0": 3, "nvenc1": 2}  # NVML_VGPU_SCHEDULER_ENGINE_TYPE_*
 
-NOT_TAKEN = (2, 3)  # INVALID_ARGUMENT, NOT_SUPPORTED: how NVML answers for an engine that has no such thing
+# How NVML answers for a video engine that has no such thing is in no public text (INVALID_ARGUMENT and NOT_SUPPORTED are to be
+# expected; what 580 to 595 say on L4, A16 or H100 is not known). So only what is wrong with the GPU itself is a failure there:
+# GPU_IS_LOST, RESET_REQUIRED, IN_USE.
+GPU_FAILED = (15, 16, 19)
 
 _POLICIES = {1: BEST_EFFORT, 2: EQUAL_SHARE, 3: FIXED_SHARE}  # NVML_VGPU_SCHEDULER_POLICY_*
 _POLICY_NUMBERS = {name: number for number, name in _POLICIES.items()}
@@ -102,7 +105,7 @@ def _engines(nvml: Any, handle: Any, *, arr_is_known: bool) -> Tuple[int, List[E
             try:
                 facts.append(_read_v2(nvml, handle, engine))
             except NvmlFailed as failed:
-                if failed.code not in NOT_TAKEN:
+                if failed.code in GPU_FAILED:
                     raise
     return 2, facts
 

@@ -13,7 +13,7 @@ from .gpu_use import GpuUse
 from .hardware import Absent, changed, check_gpu
 from .protocol import NVML_REFUSED, GpuFact, SchedulerFact, SchedulerStep, Snapshot
 from .refusal import Refusal
-from .scheduler import GRAPHICS, NOT_TAKEN, NvmlFailed, ask, opened, read_scheduler, set_engine
+from .scheduler import GPU_FAILED, GRAPHICS, NvmlFailed, ask, opened, read_scheduler, set_engine
 from .stuck import open_ledger
 
 
@@ -90,7 +90,7 @@ def _set_one(nvml: Any, handle: Any, engine: str, step: SchedulerStep) -> bool:
     try:
         set_engine(nvml, handle, engine, step["setting"], api=step["api"])
     except NvmlFailed as failed:
-        if engine == GRAPHICS or failed.code not in NOT_TAKEN:
+        if engine == GRAPHICS or failed.code in GPU_FAILED:
             raise
         return False
     return True

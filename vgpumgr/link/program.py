@@ -261,7 +261,9 @@ class Program:
                 self.host,
                 "no Python 3.9 or newer on this host",
                 hint="install it there: apt-get install python3, or dnf install python3.9 (RHEL 8)",
-                details=said,
+                details=[
+                    line for line in said if not line.startswith("no Python")
+                ],  # the host's own words for the same
             )
         how = "was killed, or its end is not known" if status is None else f"ended with exit status {status}"
         return ProgramFailed(
