@@ -218,7 +218,7 @@ def test_a_clone_is_found_as_copied_and_its_detach_spares_the_original(vf_lab: L
     before = truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)
 
     findings = vgpumgr(vf_lab, "list", HOST, "-o", "json").document["findings"]
-    assert [(finding["kind"], finding["vm"]) for finding in findings] == [("copied", clone)]
+    assert [(finding["kind"], finding["vm"]) for finding in findings] == [("copied", clone), ("shared", given)]
     refuse(vf_lab, "attach", clone, "--profile", "4Q", code=5, error="ConflictingClaim")
     refuse(vf_lab, "detach", given, code=5, error="InUse")
 

@@ -10,8 +10,10 @@ import pytest
 from tests.core import builders
 from tests.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.core import detaching, findings, jobs, listing, reconciling, simulate
+from vgpumgr.core import detaching, domain_xml, findings, jobs, listing, parking, reconciling, simulate
 from vgpumgr.core.domain_xml import Hostdev, Saved
+from vgpumgr.core.domains import DomainDocuments
+from vgpumgr.core.names import VmName
 from vgpumgr.core.snapshot import MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
@@ -196,3 +198,36 @@ def test_a_claim_that_cannot_be_read_is_told_with_the_command_that_takes_it_out(
     assert "`virsh metadata vm01 urn:vgpumgr:domain:1 --config` shows it, with --remove takes it out" in found[0].text
     with pytest.raises(errors.Unsure):
         detaching.guard_claim_readable(builders.find(view, "vm01"))
+
+
+def test_an_alias_that_a_device_of_another_kind_has_is_a_conflict() -> None:
+    view = builders.change_domain(
+        builders.host(), "vm01", lambda found: replace(found, other_aliases=frozenset({"ua-vgpu0"}))
+    )
+    with pytest.raises(errors.ConflictingClaim) as caught:
+        builders.plan_attach(view)
+    assert caught.value.hint == "use another --slot, or give that device another alias"
+    assert builders.plan_attach(view, slot="vgpu1").changed
+
+
+def test_aliases_of_other_devices_are_read_and_hostdevs_are_not_among_them() -> None:
+    documents = DomainDocuments(
+        name=VmName("vm01"),
+        uuid=builders.vm_uuid("vm01"),
+        active=False,
+        persistent=True,
+        managed_save=False,
+        inactive_xml="<domain><devices><serial><alias name='ua-vgpu0'/></serial><disk><alias name='disk0'/></disk>"
+        "<hostdev><alias name='ua-vgpu1'/></hostdev></devices></domain>",
+        live_xml=None,
+    )
+    assert domain_xml.read_domain(documents).other_aliases == {"ua-vgpu0"}
+
+
+@EVERY_FRAMEWORK
+def test_a_scheduler_does_not_move_what_somebody_made_at_our_place_since_the_boot(framework: str) -> None:
+    view = builders.attached(builders.host_of(framework, gpus=1))
+    view = replace(view, snapshot=replace(view.snapshot, boot=builders.NEXT_BOOT))
+    gpu = view.snapshot.gpus[0]
+    with pytest.raises(errors.Unsure):
+        parking.guard_empty(view, gpu, parking.entries(view, gpu), "the scheduler stays as it is")

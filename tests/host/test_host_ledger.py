@@ -35,6 +35,26 @@ def test_no_file_is_an_empty_ledger_and_reading_makes_none(tmp_path: Path) -> No
     assert not host.ledger_file.parent.exists()
 
 
+def test_a_symbolic_link_is_refused_and_stays(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    host.put_ledger()
+    elsewhere = tmp_path / "elsewhere.json"
+    host.ledger_file.rename(elsewhere)
+    host.ledger_file.symlink_to(elsewhere)
+    with pytest.raises(Refusal) as caught:
+        read_ledger(Root(tmp_path))
+    assert caught.value.kind == "LedgerBroken"
+    assert "symbolic link" in caught.value.message
+    assert host.ledger_file.is_symlink()
+
+
+def test_a_ledger_that_is_there_and_one_that_is_not_are_told_apart(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    assert not read_ledger(Root(tmp_path)).on_disk
+    host.put_ledger()
+    assert read_ledger(Root(tmp_path)).on_disk
+
+
 def test_it_is_written_for_root_alone(tmp_path: Path) -> None:
     host = FakeHost.build(tmp_path)
     root = Root(tmp_path)

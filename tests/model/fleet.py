@@ -281,7 +281,7 @@ class Fleet:
     def make_by_hand(self, host: str, gpu_at: int, vf: int, kind_at: int) -> bool:
         """Somebody makes a vGPU in /sys; False where the driver refuses.
 
-        On a VF without mdev, of the type that the ledger has there, it is what the ledger names: nobody can tell.
+        On a VF without mdev, of the type that the ledger has there since this boot, it is what the ledger names: nobody can tell.
         """
         machine = self.machines[host]
         gpu = machine.driver.gpu(GPUS[gpu_at])
@@ -294,7 +294,8 @@ class Fleet:
         except OSError:
             return False
         (new,) = machine.hardware().keys() - before.keys()
-        named = {(entry["gpu_uuid"], entry["vf_index"], entry["type_id"]) for entry in machine.ledger()}
+        since = [entry for entry in machine.ledger() if entry["boot"] == machine.boot]
+        named = {(entry["gpu_uuid"], entry["vf_index"], entry["type_id"]) for entry in since}
         if new.uuid is not None or (new.gpu, new.vf, kind.id) not in named:
             self.handmade[host][new] = kind.id
         return True

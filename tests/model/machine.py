@@ -243,11 +243,15 @@ class Machine:
         self.let_go()
         self._boot()
 
+    @property
+    def boot(self) -> str:
+        """The id of this boot."""
+        return f"b0000000-0000-4000-8000-{self.boots:012}"
+
     def _boot(self) -> None:
         self.boots += 1
-        boot = f"b0000000-0000-4000-8000-{self.boots:012}"
-        self.driver.reboot(boot)
-        (self.root / "proc/sys/kernel/random/boot_id").write_text(f"{boot}\n")
+        self.driver.reboot(self.boot)
+        (self.root / "proc/sys/kernel/random/boot_id").write_text(f"{self.boot}\n")
         for process in (self.root / "proc").glob("[0-9]*"):
             shutil.rmtree(process)
         self.show()

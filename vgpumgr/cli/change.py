@@ -86,7 +86,9 @@ def attach(
         even_if_it_will_not_start=even_if_it_will_not_start,
     )
     started = time.monotonic()
-    result = use_case.attach(build_context(settings), options, _consent(settings, "attach --replace"))
+    result = use_case.attach(
+        build_context(settings), options, _consent(settings, "attach --replace" if replace else "attach")
+    )
     several = len(result.rows) > 1
     undo = command("detach", result.planned.plan.vm.name, slot=slot if several else None, on=on)
     return _print_result(settings, result, started, undo=None if replace else undo)
@@ -106,6 +108,8 @@ def attach(
 @common_options
 def detach(settings: Settings, *, vm: str, slot: str | None, every: bool, on: str | None, keep_snapshots: bool) -> int:
     """Take VM's vGPU out of its definition and free it on the host. Refused while anything uses it.
+
+    Root ports that libvirt added for it stay in the definition, empty.
 
     \b
       vgpumgr detach vm01

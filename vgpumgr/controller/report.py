@@ -26,7 +26,7 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet:
 
     def observe(declaration: HostDeclaration) -> HostView:
         with open_session(context, declaration) as session:
-            return session.observe()
+            return session.with_saved(session.observe())
 
     _say_reading(context, declarations)
     outcomes = fan_out(declarations, observe)
@@ -81,7 +81,7 @@ def show_vm(context: Context, vm: str, on: str | None) -> VmReport:
     """One VM with its claims and vGPUs. Raises UnknownVm, AmbiguousVm or HostError."""
     found = find_vm(context, vm, on)
     with found.session as session:
-        view = session.observe()
+        view = session.with_saved(session.observe())
     domain = plan.find_domain(view, found.uuid)
     broken = detaching.ledger_broken(view.snapshot)
     return VmReport(

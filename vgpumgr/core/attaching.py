@@ -303,11 +303,21 @@ def _attach_steps(
         changes.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device) for device in wrong
     ]
     if wanted not in domain.inactive:
+        _guard_alias(domain, wanted)
         _guard_shared(view, domain, wanted)
         steps.append(changes.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted))
     if current.state != claims.BOUND or claims.said_by(current) != claims.said_by(bound):
         steps.append(changes.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
     return steps
+
+
+def _guard_alias(domain: Domain, wanted: domain_xml.Hostdev) -> None:
+    """Libvirt takes an alias once only, and answers a second one with an internal error."""
+    if wanted.alias in domain.other_aliases:
+        raise errors.ConflictingClaim(
+            f"{domain.name} already has a device with the alias {wanted.alias}, which is no host device",
+            hint="use another --slot, or give that device another alias",
+        )
 
 
 def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) -> None:

@@ -53,7 +53,8 @@ def wanted_hostdev(slot: Slot, binding: claim_values.Binding) -> Hostdev:
 class Domain:
     """One domain as read. `claims` None: it has none; `problem`: why a document or the claim could not be read.
 
-    inactive is empty for a transient domain; live is None for one that is shut off.
+    inactive is empty for a transient domain; live is None for one that is shut off. `other_aliases` are those that a person
+    gave to devices that are no host devices.
     """
 
     name: VmName
@@ -66,6 +67,7 @@ class Domain:
     live: tuple[Hostdev, ...] | None
     problem: str | None = None
     claim_problem: str | None = None
+    other_aliases: frozenset[str] = frozenset()
 
     def claim(self, slot: Slot) -> claim_values.Claim | None:
         return self.claims.claim(slot) if self.claims else None
@@ -105,12 +107,14 @@ def read_domain(documents: DomainDocuments) -> Domain:
     claim_document, claim_problem = None, None
     inactive: tuple[Hostdev, ...] = ()
     live: tuple[Hostdev, ...] | None = None
+    other_aliases: frozenset[str] = frozenset()
     try:
         if documents.live_xml is not None:
             live = read_hostdevs(_parse(documents.live_xml)[0])
         if documents.inactive_xml is not None:
             tree, claim_problem = _parse(documents.inactive_xml)
             inactive = read_hostdevs(tree)
+            other_aliases = _other_aliases(tree)
             try:
                 claim_document = claim_values.read(tree)
             except claim_values.UnreadableClaim as error:
@@ -128,7 +132,14 @@ def read_domain(documents: DomainDocuments) -> Domain:
         live=live,
         problem=problem,
         claim_problem=claim_problem,
+        other_aliases=other_aliases,
     )
+
+
+def _other_aliases(tree: ET.Element) -> frozenset[str]:
+    found = (device.find("alias") for device in tree.findall("devices/*") if device.tag != "hostdev")
+    names_given = (alias.get("name", "") for alias in found if alias is not None)
+    return frozenset(name for name in names_given if name.startswith(_ALIAS))
 
 
 def read_saved(documents: SavedDocuments) -> Saved:

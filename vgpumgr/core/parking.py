@@ -131,6 +131,7 @@ def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> Non
     for one in ours:
         if one.vgpu is None:
             continue
+        detaching.guard_boot(view, one.entry)
         _guard_identified(what, one.entry, one.vgpu, whole=one.whole)
         used = observed.users(view, one.entry, one.vgpu).lasting
         if used:

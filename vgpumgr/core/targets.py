@@ -107,7 +107,8 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
     if domain.copied:  # whichever slot it is: all claims are written as one document, and the copies with it
         raise errors.ConflictingClaim(
             f"{domain.name} carries a copy of another VM's claim and hostdev (it is a clone or a restore)",
-            hint=f"`{command('detach', domain.name)}` takes the copy out (the other VM keeps its vGPU); then attach again",
+            hint=f"`{command('detach', domain.name, on=view.snapshot.host)}` takes the copy out (the other VM keeps its vGPU); "
+            "then attach again",
         )
     if claim is not None and claim.state == claims.LEAVING:
         raise errors.ConflictingClaim(

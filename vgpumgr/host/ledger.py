@@ -90,6 +90,8 @@ def identity(entry: Mapping[str, Any]) -> Tuple[str, str, int]:
 def read_ledger(root: Root) -> Ledger:
     """The ledger; an empty one where there is no file. Raises Refusal(LedgerBroken)."""
     path = root.path(LEDGER_PATH)
+    if os.path.islink(path):  # a write would put a file in its place, and what it points to would stay behind
+        _broken("it is a symbolic link")
     try:
         _check_owned(os.path.dirname(path))
         text = read_all(path)
