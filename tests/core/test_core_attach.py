@@ -149,7 +149,9 @@ def test_a_copied_claim_is_refused_with_the_way_out() -> None:
     view = clone_of_vm01()
     error = refused(view, errors.ConflictingClaim, vm="vm02")
     assert error.message == "vm02 carries a copy of another VM's claim and hostdev (it is a clone or a restore)"
-    assert error.hint == ("`vgpumgr detach vm02 --on kvm01` takes the copy out (the other VM keeps its vGPU); then attach again")
+    assert error.hint == (
+        "`vgpumgr detach vm02 --on kvm01` takes the copy out (the other VM keeps its vGPU); then attach again"
+    )
 
 
 def test_a_copied_claim_is_in_the_way_of_every_slot() -> None:

@@ -230,4 +230,4 @@ def test_a_scheduler_does_not_move_what_somebody_made_at_our_place_since_the_boo
     view = replace(view, snapshot=replace(view.snapshot, boot=builders.NEXT_BOOT))
     gpu = view.snapshot.gpus[0]
     with pytest.raises(errors.Unsure):
-        parking.guard_empty(view, gpu, parking.entries(view, gpu), "the scheduler stays as it is")
+        parking.guard_idle(view, gpu, parking.entries(view, gpu), "the scheduler stays as it is")
