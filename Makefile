@@ -56,12 +56,18 @@ test-kernel: install
 docs: install
 	$(PY) tools/cli_reference.py
 
-# The stateful test of tests/model with other cases than `make test` has: SOAK_EXAMPLES=5000 of them, SOAK_SEED to see a run again.
+# Every operation broken off at every moment in every way (tests/kills), and real processes killed in full doses (tests/crash):
+# some twenty minutes. How many kills there were stands at the end.
+test-kills: install
+	VGPUMGR_FULL=1 $(VENV)/bin/pytest tests/kills tests/crash tests/host/test_host_kills.py -n 2 --dist loadfile --durations=10 $(PYTEST_ARGS)
+
+# Two hosts among the worst of neighbours (tests/model/hostile.py), SOAK_MINUTES long; SOAK_SEED to see a run again, SOAK_WITH for
+# some of the neighbours only.
 soak: install
-	@seed=$${SOAK_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; examples=$${SOAK_EXAMPLES:-5000}; \
-	echo "make soak SOAK_SEED=$$seed SOAK_EXAMPLES=$$examples"; \
-	SOAK_EXAMPLES=$$examples $(VENV)/bin/pytest tests/model -q --hypothesis-seed=$$seed $(PYTEST_ARGS) \
-	|| { echo "failed: make soak SOAK_SEED=$$seed SOAK_EXAMPLES=$$examples"; exit 1; }
+	@seed=$${SOAK_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; minutes=$${SOAK_MINUTES:-30}; \
+	echo "make soak SOAK_SEED=$$seed SOAK_MINUTES=$$minutes"; \
+	SOAK_SEED=$$seed SOAK_MINUTES=$$minutes $(VENV)/bin/pytest tests/model/test_soak.py -m soak -n 2 -q $(PYTEST_ARGS) \
+	|| { echo "failed: make soak SOAK_SEED=$$seed SOAK_MINUTES=$$minutes"; exit 1; }
 
 # Ratios against a peer in the same run; nothing here is a test.
 bench: install

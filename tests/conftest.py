@@ -41,6 +41,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How much was tried where the amount is the proof (property `counted`: a line), and skips that are not listed."""
+    counted = sorted(
+        {
+            str(value)
+            for reports in terminalreporter.stats.values()
+            for report in reports
+            for name, value in getattr(report, "user_properties", ())
+            if name == "counted"
+        }
+    )
+    if counted:
+        terminalreporter.section("counted")
+        for line in counted:
+            terminalreporter.line(line)
     unlisted = [report.nodeid for report in terminalreporter.stats.get("skipped", []) if not _is_listed(report.nodeid)]
     if unlisted and os.environ.get("VGPUMGR_CI") == "1":
         terminalreporter.section("skipped, and not listed in tests/conftest.py: the run fails")

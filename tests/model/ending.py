@@ -102,7 +102,9 @@ def _free_all(fleet: Fleet) -> None:
         promises.check_always(fleet)
         left = promises.truth(machine)
         assert not left.entries, f"{host}: left in the ledger: {left.entries}"
-        assert left.hardware == fleet.handmade[host], f"{host}: left in hardware: {left.hardware}"
+        assert left.hardware == {**fleet.handmade[host], **machine.orphans}, (
+            f"{host}: left in hardware: {left.hardware}"
+        )
         assert not [domain for domain in left.domains.values() if domain.claims and domain.claims.claims]
 
 
@@ -121,5 +123,7 @@ def _free_by_hand(fleet: Fleet, host: str) -> None:
         # What a copy's claims name, its detach takes out.
         named = {claim.binding.uuid or claim.binding.parent for claim in claims} if domain.copied else set()
         stray = [device for device in domain.inactive if (device.uuid or device.pci) not in own | named]
-        if stray and (domain.copied or not claims):
+        others = {promises.device_name(machine, entry) for entry in now.entries if entry.vm != uuid}
+        shared = any((device.uuid or device.pci) in others for device in stray)
+        if stray and (domain.copied or not claims or shared):
             machine.libvirt.redefine(machine.libvirt.vms[uuid], metadata=False, hostdevs=True)

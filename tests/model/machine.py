@@ -81,6 +81,8 @@ class Machine:
         self.broken_promises: list[str]
         self.hung: dict[str, int]  # GPU UUID → the process whose write there has not returned
         self.connections: list[Callable[[], None]]
+        self.orphans: dict[Place, int]  # ours, and the ledger that named them is lost: place → type id
+        self.owners: dict[Place, tuple[str, str]]  # of orphans: VM and slot
         self.sick: bool  # whether every write below /sys is answered EIO
         for folder in ("root", "etc/modprobe.d", "var/lib", "proc/sys/kernel/random", "sys"):
             (root / folder).mkdir(parents=True)
@@ -119,8 +121,11 @@ class Machine:
         self.broken_promises = []
         self.hung = {}
         self.sick = False
+        self.orphans, self.owners = {}, {}
         self.connections = []
         shutil.rmtree(self.root / "var/lib/vgpumgr", ignore_errors=True)
+        for file in (self.root / "etc/modprobe.d").iterdir():
+            file.unlink()
         self._boot()
 
     @property
@@ -241,6 +246,7 @@ class Machine:
         self.connections.clear()
         self.libvirt.lose_running()
         self.let_go()
+        self.orphans.clear()
         self._boot()
 
     @property
@@ -255,6 +261,27 @@ class Machine:
         for process in (self.root / "proc").glob("[0-9]*"):
             shutil.rmtree(process)
         self.show()
+
+    def lose_ledger(self) -> bool:
+        """Its file goes. False where there is none, or where it has a write that has not returned."""
+        file = self.root / LEDGER_PATH[1:]
+        if self.hung or not file.exists():
+            return False
+        there = self.hardware()
+        for row in self.ledger():
+            where = Place(gpu=row["gpu_uuid"], vf=row["vf_index"] if row["uuid"] is None else None, uuid=row["uuid"])
+            if where in there and there[where].type.id == row["type_id"]:
+                self.orphans[where] = row["type_id"]
+                self.owners[where] = row["vm_uuid"], row["slot"]
+        file.unlink()
+        return True
+
+    def sort_orphans(self, named: set[tuple[Place, int]]) -> None:
+        """Forget those that the ledger names again, and those that are gone."""
+        there = self.hardware()
+        for where, kind in tuple(self.orphans.items()):
+            if (where, kind) in named or where not in there or there[where].type.id != kind:
+                del self.orphans[where]
 
     def hang(self, gpu: Gpu) -> None:
         """A write to that GPU, which somebody's run began just before it was killed, does not return."""

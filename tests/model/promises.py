@@ -116,8 +116,9 @@ def check_always(fleet: Fleet) -> None:
         on_vfs = [(entry.place.gpu, entry.vf) for entry in now.entries if entry.vf is not None]
         assert len(on_vfs) == len(set(on_vfs)), f"{host}: two ledger entries for one VF: {now.entries}"
         ours = {(entry.place, entry.type_id) for entry in now.entries}
+        machine.sort_orphans(ours)
         for where, kind in now.hardware.items():
-            known = ((where, kind) in ours) + (where in foreign)
+            known = ((where, kind) in ours) + (where in foreign) + (where in machine.orphans)
             assert known == 1, f"{host}: {where} is {'nobody' if not known else 'two parties'}'s: a leak"
         for gpu in machine.gpus():
             sizes = {vgpu.type.framebuffer_mib for vgpu in gpu.vgpus}
@@ -141,10 +142,11 @@ def check_command(
     for entry in now.entries:
         if entry[:3] not in known:
             _check_fits(machine, now, entry)
+            _check_not_twice(machine, before, now, entry)
     _check_agreed(outcome)
     if not alone:
         return
-    ours = {(entry.place, entry.type_id) for entry in before.entries}
+    ours = {(entry.place, entry.type_id) for entry in before.entries} | set(machine.orphans.items())
     for gone in before.hardware.items() - now.hardware.items():
         assert gone in ours, f"{gone} was taken away, and was not ours"
         if gone[0] in now.hardware:  # the VF was freed, and at once another vGPU was made on it
@@ -215,6 +217,22 @@ def _check_fits(machine: Machine, now: Truth, new: Entry) -> None:
     assert len(there) <= most, f"{new} was placed on a GPU that holds or has reserved {len(there)} of {most}: {there}"
 
 
+def _check_not_twice(machine: Machine, before: Truth, now: Truth, new: Entry) -> None:
+    """What claim, definition and hardware agree on is entered again where a ledger was lost, and not made beside it."""
+    domain = before.domains.get(VmUuid(new.vm))
+    if domain is None or domain.copied:
+        return
+    claim = domain.claim(Slot(new.slot))
+    if claim is None or claim.state != "bound":
+        return
+    bound = claim.binding.uuid or claim.binding.parent
+    for where, kind in machine.orphans.items():
+        device = _name_of(machine, where)
+        agreed = device == bound and any((one.uuid or one.pci) == device for one in domain.inactive)
+        if machine.owners[where] == (new.vm, new.slot) and agreed and kind == new.type_id and where in now.hardware:
+            assert where == new.place, f"{where} is there, and {new} was made beside it"
+
+
 def check_attached(machine: Machine, vm: VmUuid, slot: Slot, profile: str) -> None:
     """An attach that said done, or unchanged."""
     why = unserved(machine, truth(machine), vm, slot, profile)
@@ -258,6 +276,6 @@ def device_name(machine: Machine, entry: Entry) -> str:
 def _name_of(machine: Machine, where: Place) -> str:
     if where.uuid is not None:
         return where.uuid
-    gpu = next(gpu for gpu in machine.gpus() if gpu.uuid == where.gpu)
+    gpu = next((gpu for gpu in machine.gpus() if gpu.uuid == where.gpu), None)
     assert where.vf is not None
-    return vf_pci(gpu, where.vf)
+    return vf_pci(gpu, where.vf) if gpu is not None else f"{where} of a card that is gone"

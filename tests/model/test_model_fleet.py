@@ -1,12 +1,11 @@
 """Two hosts and anything that can happen to them: the promises hold, and one clean reconcile mends all that it may.
 
 In `make test` always the same cases, half of them here and half in test_model_fleet_more.py, which another process runs
-beside this one. `make soak` runs others, as many as one likes, and says its seed.
+beside this one. `make soak` runs others, with worse neighbours, for as long as one likes (test_soak.py).
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     import unittest
     from collections.abc import Iterator
 
-SOAK = int(os.environ.get("SOAK_EXAMPLES", "0"))
 CASES = dose(120, 250)
 
 
@@ -31,10 +29,10 @@ def _machines() -> Iterator[None]:
 
 
 def many(story: type[Story], number: int) -> type[unittest.TestCase]:
-    """The test of that many cases, drawn by that number; by make soak's seed where it soaks."""
-    case = story.TestCase if SOAK else seed(number)(story).TestCase
+    """The test of so many cases, drawn by that number."""
+    case = seed(number)(story).TestCase
     case.settings = settings(
-        max_examples=SOAK or CASES,
+        max_examples=CASES,
         stateful_step_count=18,
         database=None,
         deadline=None,
@@ -43,7 +41,7 @@ def many(story: type[Story], number: int) -> type[unittest.TestCase]:
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    return pytest.mark.timeout(0 if SOAK else 1200)(case)
+    return pytest.mark.timeout(1200)(case)
 
 
 class First(Story):

@@ -1,11 +1,9 @@
-"""The other half of test_model_fleet.py's cases, so that two processes share them. It has none of its own where it soaks."""
+"""The other half of test_model_fleet.py's cases, so that two processes share them."""
 
 from __future__ import annotations
 
-import pytest
-
 from tests.model.story import Story
-from tests.model.test_model_fleet import SOAK, _machines, many
+from tests.model.test_model_fleet import _machines, many
 
 __all__ = ["TestMore", "_machines"]
 
@@ -15,5 +13,3 @@ class Second(Story):
 
 
 TestMore = many(Second, 2)
-if SOAK:
-    pytest.skip("all cases of a soak are one test's", allow_module_level=True)

@@ -1,0 +1,95 @@
+"""What befalls two hosts in a soak, beside all that a Story has: cards are exchanged, ledgers are lost, and others work there, too.
+
+A vGPU that its ledger has lost is nobody's for the ledger, and ours all the same: it is remembered as an orphan (machine.py).
+It may be entered again, once, or freed by its detach; and nothing is made a second time beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from tests.model import promises
+from tests.model.fleet import vm_uuid
+from tests.model.machine import GPUS
+from tests.model.people import MAX_VMS
+from tests.model.story import Story, hosts, numbers, profiles, slots
+
+if TYPE_CHECKING:
+    from vgpumgr.core.names import Slot
+
+ALL = ("cards", "ledgers", "inventories", "copies", "edits")
+WITH = tuple(os.environ.get("SOAK_WITH", ",".join(ALL)).split(","))
+
+
+class HostileStory(Story):
+    """A Story with worse neighbours. `counts`: how much of each thing happened, over all cases."""
+
+    counts: ClassVar[Counter[str]] = Counter()
+
+    def teardown(self) -> None:
+        self.counts["cases"] += 1
+        try:
+            super().teardown()
+        finally:
+            if hasattr(self, "fleet"):
+                self.counts["commands"] += self.fleet.commands
+
+    @precondition(lambda self: "cards" in WITH)
+    @rule(host=hosts, number=st.integers(0, len(GPUS) - 1))
+    def card_exchanged(self, host: str, number: int) -> None:
+        """The host is off meanwhile; another board of the same kind is in the slot after it."""
+        self.counts["cards exchanged"] += 1
+        self.fleet.exchange_card(host, number)
+
+    @precondition(lambda self: "cards" in WITH)
+    @rule(host=hosts)
+    def cards_swapped(self, host: str) -> None:
+        """Each board is in the other's slot after it."""
+        self.counts["cards swapped"] += 1
+        self.fleet.swap_cards(host)
+
+    @precondition(lambda self: "ledgers" in WITH)
+    @rule(host=hosts)
+    def ledger_lost(self, host: str) -> None:
+        """rm ledger.json; nobody writes at that moment."""
+        self.counts["ledgers lost"] += self.fleet.lose_ledger(host)
+
+    @precondition(lambda self: "inventories" in WITH)
+    @rule(host=hosts, declared=st.lists(st.tuples(st.integers(0, 2), slots, profiles), max_size=2))
+    def another_inventory(self, host: str, declared: list[tuple[int, Slot, str]]) -> None:
+        """A second controller, of somebody who knows nothing of ours and declares what he wants on that host."""
+        self.counts["reconciles by another inventory"] += 1
+        machine = self.fleet.machines[host]
+        before = promises.truth(machine)
+        theirs = {(host, f"{host[-1]}vm{number + 1:02}"): {slot: profile} for number, slot, profile in declared}
+        mine, self.fleet.declared = self.fleet.declared, theirs
+        try:
+            outcome = self.fleet.reconcile(host, by="bob@ctl2")
+        finally:
+            self.fleet.declared = mine
+        promises.check_command(machine, before, outcome, alone=True)
+
+    @precondition(lambda self: "copies" in WITH)
+    @rule(host=hosts, number=numbers)
+    def copied_without_metadata(self, host: str, number: int) -> None:
+        """A definition under another name and UUID: with the devices, and without our element."""
+        vm, libvirt = self._vm(host, number), self.fleet.machines[host].libvirt
+        if vm is None or len(libvirt.vms) >= MAX_VMS:
+            return
+        name = f"{vm.name}-copy"
+        if vm_uuid(host, name) not in libvirt.vms:
+            self.counts["copies without metadata"] += 1
+            libvirt.redefine(libvirt.define(name, vm_uuid(host, name), like=vm), metadata=True, hostdevs=False)
+
+    @precondition(lambda self: "edits" in WITH)
+    @rule(host=hosts, number=numbers, other=numbers)
+    def device_put_into_another(self, host: str, number: int, other: int) -> None:
+        """By virsh edit: a VM's first device stands in another VM's definition, too."""
+        one, two = self._vm(host, number), self._vm(host, other)
+        if one is not None and two is not None and one is not two:
+            self.counts["devices put into another definition"] += self.fleet.copy_device(host, one, two)
