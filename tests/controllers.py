@@ -24,7 +24,7 @@ ENDS_S = 60.0  # no controller of these tests may take longer, whatever was done
 _START_S = 30.0
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Poll. AssertionError naming what did not come about."""
     until = time.monotonic() + seconds
     while not condition():

@@ -98,7 +98,7 @@ def findings(lab: Lab, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
 
 
 def wait_until(met: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not met():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tests.controllers import wait_until
@@ -93,12 +94,14 @@ class Rig:
         wait_until(lambda: any(what in line for line in self.look(host)["processes"]), f"{what} on {host}")
 
 
-def check(rig: Rig, host: str, given: Mapping[str, str | None]) -> None:
+def check(
+    rig: Rig, host: str, given: Mapping[str, str | None], *, foreign: Mapping[str, int] = MappingProxyType({})
+) -> None:
     """Everything agrees on the host, and nothing else is there.
 
     `given` is VM → the type of its one vGPU (the end of its name: "4Q"), or None for a VM without any. Each has exactly one
     claim (bound), hostdev, ledger entry (made) and vGPU, all naming the same device; other VMs have none of them; there is
-    no vGPU beside. No controller of this host runs, and no host program, helper, ssh session or lock of one is left; no temporary file.
+    no vGPU beside, but for the foreign ones (device → type id), as they were. No controller of this host runs, and no host program, helper, ssh session or lock of one is left; no temporary file.
     """
     assert [str(one) for one in rig.zygote.running if host in one.argv] == []
     seen = rig.look_when_quiet(host)
@@ -119,7 +122,8 @@ def check(rig: Rig, host: str, given: Mapping[str, str | None]) -> None:
         assert (claim.get("uuid") or claim["parent"], claim["slot"]) == (device, entry["slot"]), vm
         assert (claim["type"], int(claim["type_id"])) == (entry["type_name"], entry["type_id"]), vm
         assert seen["hardware"].get(device) == entry["type_id"], vm
-    assert len(seen["hardware"]) == len(want)
+    assert {device: seen["hardware"].get(device) for device in foreign} == dict(foreign)
+    assert len(seen["hardware"]) == len(want) + len(foreign)
     assert rig.zygote.litter(host) == []
 
 
