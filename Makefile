@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: install demo test test-core test-rest test-collection test-kernel test-kills test-gpu soak lint docs bench lock clean
+.PHONY: install demo test test-core test-rest test-collection test-kernel kernel-images test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -48,9 +48,11 @@ test-collection: install
 
 # The product against real kernels: host VMs of Debian 12 and 13 under QEMU, with software emulation only. Their images are made
 # of Debian packages and kept in .cache/kernel; needs root. Each release's tests run in a process of their own, beside each other.
-test-kernel: install
-	$(PY) -m tests.kernel.image
+test-kernel: install kernel-images
 	$(VENV)/bin/pytest tests/kernel -m kernel -n 2 --dist loadscope -o timeout=900 --durations=10 $(PYTEST_ARGS)
+
+kernel-images: install
+	$(PY) -m tests.kernel.image
 
 # docs/cli.md from the commands' own texts; a test fails where it is not what they say.
 docs: install
