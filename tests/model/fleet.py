@@ -84,6 +84,7 @@ class Fleet:
     machines: Mapping[str, Machine]
     declared: dict[tuple[str, str], dict[Slot, str]] = field(default_factory=dict)
     handmade: dict[str, dict[Place, int]] = field(default_factory=dict)
+    site: str = "lab1"  # what the inventory says that it is of
     full: bool = False  # a disk is: the host program has no better word for that yet than Internal
     commands: int = 0
     _minutes: int = 0
@@ -239,6 +240,7 @@ class Fleet:
             gpus=(),
             vms=vms,
             where=_WHERE,
+            site=self.site,
         )
 
     # VMs

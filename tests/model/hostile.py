@@ -67,12 +67,20 @@ class HostileStory(Story):
         machine = self.fleet.machines[host]
         before = promises.truth(machine)
         theirs = {(host, f"{host[-1]}vm{number + 1:02}"): {slot: profile} for number, slot, profile in declared}
-        mine, self.fleet.declared = self.fleet.declared, theirs
+        mine = self.fleet.declared, self.fleet.site
+        self.fleet.declared, self.fleet.site = theirs, "lab2"
         try:
             outcome = self.fleet.reconcile(host, by="bob@ctl2")
         finally:
-            self.fleet.declared = mine
+            self.fleet.declared, self.fleet.site = mine
         promises.check_command(machine, before, outcome, alone=True)
+        now = promises.truth(machine)
+        for uuid, domain in before.domains.items():
+            for claim in domain.claims.claims if domain.claims else ():
+                if claim.site == self.fleet.site and claim.state == "bound":
+                    assert now.domains[uuid].claim(claim.slot) == claim, (
+                        f"{domain.name}: another site's {claim} was touched"
+                    )
 
     @precondition(lambda self: "copies" in WITH)
     @rule(host=hosts, number=numbers)
