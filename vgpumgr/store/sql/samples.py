@@ -147,7 +147,7 @@ def _bounded(
 ) -> Mapping[VgpuKey, Mapping[int, Tally]]:
     """Without what no host can have: one that invents vGPUs must not push out what the others used."""
     counted = sa.select(SERIES.c.host, sa.func.count()).group_by(SERIES.c.host)
-    there: dict[str, int] = dict(connection.execute(counted).tuples())
+    there: dict[str, int] = {row.host: row[1] for row in connection.execute(counted)}
     asked = Counter(key.host for key in folded)
     odd = {host for host, count in asked.items() if count > min(MAX_IN_ROUNDS, MAX_SERIES - there.get(host, 0))}
     kept = {key: tallies for key, tallies in folded.items() if key.host not in odd}
