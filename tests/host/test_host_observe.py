@@ -250,6 +250,21 @@ def test_a_character_device_counts_by_its_number_wherever_its_node_lies(
     assert [(handle["pid"], handle["path"]) for handle in observe(host)["handles"]] == [(41, path)]
 
 
+def test_nodes_that_are_copies_of_dev_null_are_told_apart(tmp_path: Path) -> None:
+    """So a simulated host has them."""
+    host = FakeHost.build(tmp_path)
+    for path in ("/dev/vfio/77", "/dev/vfio/78", "/dev/nvidia-vgpu0"):
+        host.path(path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.mknod(host.path(path), 0o020600, os.makedev(1, 3))
+        except PermissionError:
+            pytest.skip("only root makes device nodes")
+    host.add_process(41, "/dev/vfio/77")
+    host.add_process(50, "/dev/nvidia-vgpu0", command=("vgpu",), name="vgpu")
+    found = [(handle["pid"], handle["path"]) for handle in observe(host)["handles"]]
+    assert found == [(41, "/dev/vfio/77"), (50, "/dev/nvidia-vgpu0")]
+
+
 def test_a_vgpu_plugin_is_seen_by_the_drivers_own_node(tmp_path: Path) -> None:
     host = FakeHost.build(tmp_path)
     host.add_process(50, "/dev/nvidia-vgpu3", "/dev/nvidia-vgpuctl", command=("/usr/bin/nvidia-vgpu-mgr",), name="vgpu")

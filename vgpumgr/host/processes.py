@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from typing import Iterator, NamedTuple, Optional
 
-from .files import directory, read_all
+from .files import directory, read
 
 _ENDED = frozenset("ZX")
 _EXITING = 0x00000004  # PF_EXITING of include/linux/sched.h
@@ -70,7 +70,7 @@ def _process(proc: int, pid: str) -> Optional[Process]:
 def _stat(folder: int, number: str) -> Optional[_Stat]:
     """The stat of a process or thread; None where it is gone, which is all that can hide it from root."""
     try:
-        text = read_all(number + "/stat", folder).decode("utf-8", "replace")
+        text = read(number + "/stat", folder)
     except OSError:
         return None
     # proc(5): pid (comm) state …; the name may hold blanks and parentheses of its own

@@ -27,6 +27,8 @@ _PLUGIN = re.compile(r"/dev/nvidia-vgpu[0-9]+")
 # What a descriptor's own text must have in it to be worth a stat, which may hang on a dead file system.
 _WORDS = ("vfio", "nvidia-vgpu")
 
+_MEMORY = 1  # Documentation/admin-guide/devices.txt: null, zero and their like
+
 _Identity = Tuple[str, int, int]
 
 
@@ -117,7 +119,8 @@ class _Nodes:
 
 
 def _identity(status: os.stat_result) -> _Identity:
-    if stat.S_ISCHR(status.st_mode):
+    """By number; of what is no device of a driver's own (a simulated host has files, or copies of /dev/null) by its inode."""
+    if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) != _MEMORY:
         return "device", os.major(status.st_rdev), os.minor(status.st_rdev)
     return "file", status.st_dev, status.st_ino
 
