@@ -298,6 +298,17 @@ class Driver:
                 self._note()
             return held
 
+    def await_exit(self, vm_uuid: str) -> None:
+        """What the last close of a VM's QEMU does: it returns when the driver has let go of all its vGPUs, or at once."""
+        with self._changed:
+            self._wait(
+                lambda: (
+                    not any(
+                        vgpu.exiting and vgpu.holder_uuid == vm_uuid for gpu in self._state.gpus for vgpu in gpu.vgpus
+                    )
+                )
+            )
+
     def end_plugin(self, vgpu: Vgpu) -> None:
         """The plugin of a VM that has stopped ends, too."""
         with self._changed:

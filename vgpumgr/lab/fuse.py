@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import mfusepy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vgpumgr.lab.tree import Tree
 
 # Names are kept by the kernel for so long, but everything about them (getattr, open, readlink, list) is asked each time,
@@ -90,6 +92,29 @@ def _stay() -> None:
         ctypes.pythonapi.PyGILState_Ensure()
 
 
+class _Gate:
+    """One file of each name. Whoever closes it, and be it by its end, waits as long as `wait` says of that name."""
+
+    use_ns = True
+
+    def __init__(self, wait: Callable[[str], None], ready: threading.Event) -> None:
+        self._wait = wait
+        self._ready = ready
+
+    def init(self, path: str) -> None:
+        self._ready.set()
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
+        return {"st_mode": stat.S_IFDIR | 0o700 if path == "/" else stat.S_IFREG | 0o600, "st_size": 0, "st_nlink": 1}
+
+    def open(self, path: str, flags: int) -> int:
+        return 0
+
+    def flush(self, path: str, fh: int) -> int:
+        self._wait(path[1:])
+        return 0
+
+
 def mount(tree: Tree, mountpoint: str, *, ready: threading.Event | None = None) -> None:
     """Mount the tree and serve it until it is unmounted (`umount`, or the end of its mount namespace).
 
@@ -106,3 +131,8 @@ def mount(tree: Tree, mountpoint: str, *, ready: threading.Event | None = None) 
         attr_timeout=0,
         max_threads=_THREADS,
     )
+
+
+def mount_gate(wait: Callable[[str], None], mountpoint: str, *, ready: threading.Event) -> None:
+    """Mount a folder of files whose close waits, and serve it until it is unmounted."""
+    mfusepy.FUSE(_Gate(wait, ready), mountpoint, foreground=True, fsname="vgpumgr-lab-gate", allow_other=True)

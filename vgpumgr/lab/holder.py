@@ -2,6 +2,10 @@
 
 The kernel under a lab has no VFIO, so a guest cannot be started with a vGPU in it by default. What others look at is
 the same: a process of QEMU's name, the VM's name and UUID in its command line, and /dev/vfio/N open.
+
+It has one file more open, whose close waits while the VM is said to be exiting (`lab fault HOST slow-exit:SECONDS`). So a holder that was
+killed then is what a QEMU is that waits in its last close: a process gives its memory back before its files (do_exit() in
+kernel/exit.c), so /proc/PID/cmdline and /proc/PID/fd are empty, and only its name, its flags and its control group are left.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.errors import LabError
 from vgpumgr.lab.machine import wait_until
+from vgpumgr.lab.tree import GATE_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +65,7 @@ def start(machine: Machine, guest: Guest, nodes: Sequence[str]) -> int:
     if machine.alive(pid_file) is not None:
         raise LabError(f"{guest.name} is held already", hint=f"vgpumgr lab stop {guest.name}")
     machine.must(["mkdir", "-p", _FOLDER])
-    opened = [f"/dev/vfio/{node}" for node in nodes]
+    opened = [*(f"/dev/vfio/{node}" for node in nodes), f"/sys{GATE_PATH}/{guest.uuid}"]
     identity = ["-name", f"guest={guest.name},debug-threads=on", "-uuid", guest.uuid]
     machine.must(["bash", "-c", _OPEN_AND_EXEC, "hold", *opened, "--", _QEMU, *identity, *_BARE, "-pidfile", pid_file])
     pid = machine.alive(pid_file)
@@ -71,13 +76,18 @@ def start(machine: Machine, guest: Guest, nodes: Sequence[str]) -> int:
 
 def stop(machine: Machine, vm_uuid: str) -> bool:
     """End the holder; whether there was one."""
-    pid_file = _pid_file(vm_uuid)
-    pid = machine.alive(pid_file)
-    if pid is None:
+    if not kill(machine, vm_uuid):
         return False
-    machine.must(["kill", "-KILL", str(pid)])
-    wait_until(lambda: machine.alive(pid_file) is None, "the end of the holder")
+    wait_until(lambda: not is_running(machine, vm_uuid), "the end of the holder")
     return True
+
+
+def kill(machine: Machine, vm_uuid: str) -> bool:
+    """SIGKILL to the holder, which may be exiting for a while; whether there was one."""
+    pid = machine.alive(_pid_file(vm_uuid))
+    if pid is not None:
+        machine.must(["kill", "-KILL", str(pid)])
+    return pid is not None
 
 
 def is_running(machine: Machine, vm_uuid: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vgpumgr.errors import LabError
-from vgpumgr.lab import exiting, plugin
+from vgpumgr.lab import holder, plugin
 from vgpumgr.lab.threads import start_thread
 
 if TYPE_CHECKING:
@@ -51,26 +51,25 @@ class Lingering:
     _left: set[str] = field(default_factory=set)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def after_stop(self, vm_uuid: str, vgpus: Sequence[Vgpu], *, exit_s: float, plugin_s: float) -> None:
-        """The VM has been killed: begin what is left of it. In the end the driver knows that all is gone."""
+    def stop(self, vm_uuid: str, vgpus: Sequence[Vgpu], *, exit_s: float, plugin_s: float) -> None:
+        """Kill the VM's holder, and begin what is left of it. In the end the driver knows that all is gone."""
         numbers = [vgpu.number for vgpu in vgpus]
         if not plugin_s:
             plugin.stop(self.machine, numbers)
-        if not (exit_s or plugin_s):
-            self.driver.release(vm_uuid)
-            return
         if exit_s:
-            exiting.start(self.machine, vm_uuid)
             self.driver.begin_exit(vm_uuid)
+            holder.kill(self.machine, vm_uuid)
         else:
-            self.driver.release(vm_uuid, plugin_stays=True)
+            holder.stop(self.machine, vm_uuid)
+            self.driver.release(vm_uuid, plugin_stays=plugin_s > 0)
+        if not (exit_s or plugin_s):
+            return
         self._left.add(vm_uuid)
 
         def end() -> None:
             with contextlib.suppress(LabError):  # the host is off: all ended with it
                 if exit_s:
-                    self._wait(exit_s, lambda: exiting.lives(self.machine, vm_uuid))
-                    exiting.stop(self.machine, vm_uuid)
+                    self._wait(exit_s, lambda: holder.is_running(self.machine, vm_uuid))
                     self.driver.release(vm_uuid, plugin_stays=plugin_s > 0)
                 if plugin_s:
                     self._wait(plugin_s, lambda: plugin.lives(self.machine, numbers))

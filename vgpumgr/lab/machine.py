@@ -153,14 +153,6 @@ class Machine:
             return None
         return pid if Path(f"/proc/{self._first}/root/proc/{pid}").exists() else None
 
-    def state(self, pid: int) -> str | None:
-        """The state (proc(5): R, S, D, …) of a process of the host, by its pid there; None where it has ended."""
-        try:
-            text = Path(f"/proc/{self._first}/root/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return None
-        return text.rpartition(") ")[2][:1]
-
     def _enter(self) -> list[str]:
         if not self._first:
             raise LabError("the host is off")

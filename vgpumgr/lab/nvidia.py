@@ -15,9 +15,10 @@ from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_program
 from vgpumgr.lab.nvml.request import carry_out
 from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.threads import start_thread
-from vgpumgr.lab.tree import Tree
+from vgpumgr.lab.tree import GATE_PATH, Tree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from vgpumgr.lab.driver import Driver
@@ -38,17 +39,23 @@ def serve(driver: Driver, mountpoint: Path, writes: Path) -> None:
         nvml_request=partial(carry_out, driver),
         on_write=partial(_note_write, writes),
     )
+    _mount("fuse", mountpoint, lambda where, ready: fuse.mount(view, where, ready=ready))
+    gate = mountpoint / GATE_PATH.lstrip("/")
+    _mount("gate", gate, lambda where, ready: fuse.mount_gate(driver.await_exit, where, ready=ready))
+
+
+def _mount(name: str, mountpoint: Path, serving: Callable[[str, threading.Event], None]) -> None:
     ready = threading.Event()
 
     def run() -> None:
         try:
-            fuse.mount(view, str(mountpoint), ready=ready)
+            serving(str(mountpoint), ready)
         except (RuntimeError, OSError):
-            log.exception("the simulated /sys")
+            log.exception("%s", mountpoint)
         # A host without its /sys is none: end the supervisor, and with it the host (machine.py).
         os._exit(1)
 
-    start_thread("fuse", run)
+    start_thread(name, run)
     if not ready.wait(_MOUNT_S):
         raise LabError(f"FUSE did not mount {mountpoint} within {_MOUNT_S:.0f} s")
 

@@ -214,10 +214,10 @@ class Supervisor:
         with self._driver.reading() as state:
             faults = frozenset(state.faults)
             held = [vgpu for gpu in state.gpus for vgpu in gpu.vgpus if vgpu.holder_uuid == guest.uuid]
-        ended = holder.stop(self._machine, guest.uuid)
+        ended = holder.is_running(self._machine, guest.uuid) and not any(vgpu.exiting for vgpu in held)
         destroyed = libvirtd.destroy(self._machine, name)
         if ended:
-            self._lingering.after_stop(
+            self._lingering.stop(
                 guest.uuid,
                 held,
                 exit_s=lingering.seconds(faults, lingering.SLOW_EXIT),

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from vgpumgr.lab.model import HostState
 
 NVML_PATH = "/kernel/debug/nvlab/nvml"  # the mock libnvidia-ml reads it at each call, and writes its requests to it
+GATE_PATH = (
+    "/kernel/debug/nvlab/gate"  # a file of the VM's UUID: whoever closes it waits while that VM's QEMU is exiting
+)
 PROC_DRIVER_PATH = proc_driver.TOP  # to be bound over /proc/driver
 
 # Directories that programs expect to be there, or that the host's set-up mounts the machine's own over.
@@ -189,6 +192,7 @@ class Tree:
         builder.link("/class/dmi/id", "/devices/virtual/dmi/id")
         builder.put("/module/nvidia/version", constant(state.driver_version))
         builder.put("/module/nvidia/initstate", constant("live"))
+        builder.directory(GATE_PATH)
         builder.put(NVML_PATH, text_file(self._nvml_text, self._nvml_request))
         proc_driver.build(builder, state)
         if any(gpu.framework != VENDOR_VFIO for gpu in state.gpus):
