@@ -198,3 +198,25 @@ def test_an_attach_beside_a_foreign_vgpu_of_the_vm_says_how_to_take_it() -> None
     (found,) = builders.plan_attach(view).findings
     assert found.kind == "foreign"
     assert found.text.endswith(f"that is not vgpumgr's: `vgpumgr adopt kvm01 {name}` takes it over")
+
+
+def test_what_is_at_our_place_is_not_taken_for_another_vm_nor_with_another_type() -> None:
+    view = builders.attached(builders.host_of(MDEV_VF))
+    name = name_of(view)
+    view = replace(view, snapshot=replace(view.snapshot, boot=builders.NEXT_BOOT))
+    device = builders.find(view, "vm01").inactive[0]
+    moved = builders.give(unnamed(view), "vm02", device)
+    with pytest.raises(errors.ConflictingClaim) as caught:
+        adopt(moved, name)
+    assert caught.value.hint == "`vgpumgr detach vm01 --slot vgpu0 --on kvm01` first"
+    other = change_vgpu(view, lambda found: replace(found, type_id=(found.type_id or 0) + 1))
+    with pytest.raises(errors.Unsure):
+        adopt(other, name)
+
+
+def test_a_gpu_that_cannot_be_written_to_has_nothing_that_is_adopted() -> None:
+    view, name = by_hand(MDEV_VF)
+    view = builders.change_gpus(view, lambda gpu: replace(gpu, uuid=None))
+    with pytest.raises(errors.Unsure) as caught:
+        adopt(view, name)
+    assert "its GPU UUID cannot be read" in caught.value.message

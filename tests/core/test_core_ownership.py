@@ -388,3 +388,18 @@ def test_a_detach_that_began_before_the_ledger_was_lost_says_what_stays() -> Non
 
 def test_no_ledger_and_no_claim_is_a_host_that_nothing_was_made_on() -> None:
     assert not findings.of_host(builders.without_ledger(builders.host()))
+
+
+@EVERY_FRAMEWORK
+def test_while_a_gpus_uuid_cannot_be_read_nothing_is_proved_and_nothing_made_beside_it(framework: str) -> None:
+    view = builders.without_ledger(builders.attached(builders.host_of(framework)))
+    first, second = view.snapshot.gpus
+    view = builders.with_snapshot(view, gpus=(replace(first, uuid=None), second))
+    assert [row.state for row in listing.rows(view) if row.slot] == ["unknown"]
+    assert kinds(view) == ["ledger-missing"]
+    with pytest.raises(errors.Unsure) as caught:
+        builders.plan_attach(view)
+    assert caught.value.hint == "vgpumgr discover kvm01 says why"
+    made = builders.plan_detach(view)
+    assert builders.verbs(made) == OUT
+    assert [finding.kind for finding in made.findings] == ["ledger-missing", "left-behind"]
