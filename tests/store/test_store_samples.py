@@ -383,7 +383,7 @@ def test_the_form_of_a_stored_round_is_pinned() -> None:
     assert kept == {
         "Round": "host at seconds reading measured cursor error failure",
         "HostReading": "host boot now_us driver gpus unknown",
-        "GpuReading": "pci uuid name framebuffer_size_bytes framebuffer_used_bytes sm memory policy vgpus told listed",
+        "GpuReading": "pci uuid name framebuffer_size_bytes framebuffer_used_bytes sm memory policy vgpus told listed made",
         "VgpuReading": "vm vm_uuid slot uuid vf type_id type_name origin state bought framebuffer_size_bytes "
         "framebuffer_used_bytes instances at_us load",
         "Load": "sm memory encoder decoder",
