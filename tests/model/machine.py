@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from tests.host.fakehost import stat_line
 from tests.model.libvirt_double import Libvirt
 from tests.model.nvml_double import Nvml
 from vgpumgr.host import steps, stuck
 from vgpumgr.host.files import Root
+from vgpumgr.host.guard import RemovalGuard
 from vgpumgr.host.ledger import read_ledger, write_ledger
 from vgpumgr.host.protocol import LEDGER_PATH, LOCK_PATH, MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.host.refusal import errno_name
@@ -137,7 +139,8 @@ class Machine:
 
     def serve(self, at: Callable[[str], None]) -> Server:
         """One run of the host program; `at` is told each point of a step."""
-        return Server(self.root, nvml=lambda: Nvml(self.driver), write=self.write, at=at)
+        guard = RemovalGuard(Root(self.root), lambda: Nvml(self.driver), pause=lambda _seconds: None)
+        return Server(self.root, nvml=lambda: Nvml(self.driver), write=self.write, at=at, guard=guard)
 
     def write(self, path: str, text: bytes) -> None:
         """A write below /sys. The attempt alone is a broken promise where a VM holds what is to be taken away, or where an
@@ -330,7 +333,11 @@ class Machine:
         folder = self.root / f"proc/{_pid(vm_uuid)}"
         (folder / "fd").mkdir(parents=True, exist_ok=True)
         (folder / "cmdline").write_bytes(f"qemu\0-name\0guest={vm_name}\0-uuid\0{vm_uuid}\0".encode())
-        (folder / "fd" / str(len(list((folder / "fd").iterdir())))).symlink_to(path)
+        (folder / "stat").write_text(stat_line(_pid(vm_uuid), "qemu-system-x86", "S") + "\n")
+        node = self.root / path.lstrip("/")
+        node.parent.mkdir(parents=True, exist_ok=True)
+        node.touch()
+        (folder / "fd" / str(len(list((folder / "fd").iterdir())))).symlink_to(node)
 
     def release(self, vm_uuid: str) -> None:
         self.driver.release(vm_uuid)
@@ -365,6 +372,7 @@ def writing_in_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Writer, "ready", ready)
         patch.setattr(steps, "started", lambda pid: stuck.Child(pid, 0))
+        patch.setattr(steps, "read_params", lambda _path, _step: "")
         patch.setattr(stuck, "is_alive", lambda child: child.pid in _hanging)
         patch.setattr(stuck, "MOMENT_S", 0)
         yield
