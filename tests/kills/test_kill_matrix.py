@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
 EVERY = 1 if FULL else 29
-_DISK = "size=64k"
+_DISK = "size=2m"  # what the host program wants to have free fits in often, and it is soon full
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -72,7 +72,6 @@ class Strike:
             case "EIO":
                 machine.sick = True
             case "ENOSPC":
-                self.fleet.full = True
                 for folder in machine.disks:
                     _fill(folder / _FILLER)
             case _:
@@ -83,7 +82,7 @@ class Strike:
     def mend(self) -> None:
         """The driver is well, there is room, libvirtd is back."""
         machine = self.fleet.machines[HOST]
-        machine.sick = machine.libvirt.down = self.fleet.full = False
+        machine.sick = machine.libvirt.down = False
         for folder in machine.disks:
             (folder / _FILLER).unlink(missing_ok=True)
 
