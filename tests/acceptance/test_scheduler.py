@@ -151,7 +151,7 @@ def test_with_a_foreign_vgpu_on_the_gpu_the_drivers_refusal_stands_and_nothing_i
     assert error["error"] == "NvmlRefused"
     assert "a vGPU" in error["details"][0]
     assert truth.kept(lab, "kvm01") == before
-    assert lab.writes("kvm01", since=since) == []
+    assert [write for write in lab.writes("kvm01", since=since) if write["errno"] is None] == []
 
 
 @pytest.mark.parametrize(

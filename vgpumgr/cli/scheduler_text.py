@@ -27,6 +27,8 @@ def step_lines(plan: GpuPlan, *, diff: bool) -> Iterator[str]:
     """One line per step; with `diff` also the lines of the file that change."""
     for step in plan.steps:
         yield _line(step, plan)
+        for park in step.around if isinstance(step, changes.SetScheduler) else ():
+            yield f"? vGPU    {_vgpu(park.vgpu)}      out for a moment and back, only where the driver asks for it"
         if diff and isinstance(step, changes.WriteModprobe):
             yield from _diff(step)
 
@@ -87,12 +89,7 @@ def _line(step: changes.Step, plan: GpuPlan) -> str:
             parked = any(isinstance(other, changes.ParkVgpu) and other.vgpu == step.vgpu for other in plan.steps)
             return f"> vGPU    {_vgpu(step.vgpu)}      back{'' if parked else ', it was gone'}"
         case changes.SetScheduler():
-            lines = [f"~ policy  {step.expect.get('graphics') or '?'} -> {plan.granted.text}"]
-            lines += [
-                f"? vGPU    {_vgpu(park.vgpu)}      out for a moment and back, only where the driver asks for it"
-                for park in step.around
-            ]
-            return "\n  ".join(lines)
+            return f"~ policy  {step.expect.get('graphics') or '?'} -> {plan.granted.text}"
         case changes.WriteModprobe():
             mark = "+" if step.before is None else "~"
             value = f"{modprobe.KEY}=0x{scheduler.rm_pvmrl(plan.granted.setting):08x}"
