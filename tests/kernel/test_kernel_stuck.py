@@ -55,7 +55,7 @@ def test_a_removal_that_sleeps_stalls_nobody_and_its_gpu_takes_no_write_until_it
     with hidden_holder(vm, row["uuid"]):
         assert seen.open_vfio(vm, case.guest) == set()
         began = time.monotonic()
-        vgpumgr(vm, "detach", case.guest, "--yes", "--timeout", "10", "-o", "json", code=1)
+        vgpumgr(vm, "detach", case.guest, "--yes", "--timeout", "30", "-o", "json", code=1)
         assert time.monotonic() - began < 60
         (finding,) = [one for one in vgpumgr(vm, "list", "-o", "json").document["findings"] if one["kind"] == "stuck"]
         pid = finding["text"].partition("(pid ")[2].partition(" ")[0]
@@ -85,7 +85,7 @@ def test_a_removal_that_sleeps_stalls_nobody_and_its_gpu_takes_no_write_until_it
 def test_a_create_that_the_driver_keeps_is_on_record_and_is_finished_when_it_returns(vm: Vm) -> None:
     case = cases.PF
     vm.parameter("slow_ms", 25000)
-    vgpumgr(vm, "attach", case.guest, "--profile", case.profile, "--timeout", "10", "-o", "json", code=1)
+    vgpumgr(vm, "attach", case.guest, "--profile", case.profile, "--timeout", "30", "-o", "json", code=1)
     vm.parameter("slow_ms", 0)
     findings = vgpumgr(vm, "discover", "-o", "json").document["findings"]
     assert [one["kind"] for one in findings] == ["stuck"]
