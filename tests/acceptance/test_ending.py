@@ -1,6 +1,7 @@
 """Detach, replace and scheduler set within the seconds after a VM's stop: waited for, and nothing is lost to the driver.
 
-Of every command and every way to end, each framework has its share; with VGPUMGR_FULL=1 all of them, twenty times.
+Of every command and every way to end, each framework has its share; with VGPUMGR_FULL=1 all of them, twenty times, on a host
+for each framework and way to end.
 """
 
 from __future__ import annotations
@@ -23,19 +24,24 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-SPEC = """
-hosts:
-  kvm01: {driver: 535, boards: [T4], vms: [a1]}
-  kvm02: {driver: 570, boards: [{board: A40, vfs: 4}], vms: [b1]}
-  kvm03: {driver: 595, framework: vendor-vfio, boards: [{board: L40S, vfs: 4}], vms: [c1]}
-"""
-VMS = {"kvm01": "a1", "kvm02": "b1", "kvm03": "c1"}
-MDEV_HOSTS = ("kvm01", "kvm02")
+FRAMEWORKS = {
+    "mdev-pf": "{driver: 535, boards: [T4], vms: [%s]}",
+    "mdev-vf": "{driver: 570, boards: [{board: A40, vfs: 4}], vms: [%s]}",
+    "vendor-vfio": "{driver: 595, framework: vendor-vfio, boards: [{board: L40S, vfs: 4}], vms: [%s]}",
+}
 GPU = "0000:41:00.0"
 OPERATIONS = ("detach", "replace", "scheduler")
 # What is left of the VM after its stop: its plugin, a QEMU in state D with an empty fd table, one after the other.
 ENDINGS = (("slow-plugin:1",), ("slow-exit:4",), ("slow-exit:1", "slow-plugin:4"))
 ALL_ENDINGS = (*ENDINGS, ("slow-plugin:4",), ("slow-plugin:12",), ("slow-exit:1", "slow-plugin:12"))
+# Each host's framework; with VGPUMGR_FULL=1 there is one of each for each ending.
+HOSTS = {
+    f"kvm{10 * at + number}": framework
+    for at, framework in enumerate(FRAMEWORKS, start=1)
+    for number in range(dose(1, len(ALL_ENDINGS)))
+}
+VMS = {host: f"vm-{host}" for host in HOSTS}
+MDEV_HOSTS = tuple(host for host in HOSTS if host in ("kvm10", "kvm20"))
 # `vgpumgr ARGUMENTS`, with a host program whose guard sees nothing.
 _UNGUARDED = """
 import sys
@@ -52,7 +58,8 @@ sys.exit(main())
 @pytest.fixture(scope="module")
 def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     spec = tmp_path_factory.mktemp("spec") / "spec.yml"
-    spec.write_text(SPEC, encoding="utf-8")
+    hosts = (f"  {host}: {FRAMEWORKS[framework] % VMS[host]}" for host, framework in HOSTS.items())
+    spec.write_text("\n".join(["hosts:", *hosts, ""]), encoding="utf-8")
     own = lab_factory(str(spec), shared=False)
     yield own
     own.down()
@@ -89,29 +96,35 @@ def clean(lab: Lab, host: str) -> None:
     vgpumgr(lab, "detach", VMS[host], "--on", host, "--all", "--yes")
 
 
-def go_through(lab: Lab, host: str, part: int) -> list[str]:
+def endings_of(host: str, operation: str) -> tuple[str, ...]:
+    """What is left of the host's VM: its own way to end, or (one host for a framework) another one for each command."""
+    number = int(host.removeprefix("kvm"))
+    return ALL_ENDINGS[number % 10] if FULL else ENDINGS[(OPERATIONS.index(operation) + number // 10) % len(ENDINGS)]
+
+
+def go_through(lab: Lab, host: str) -> list[str]:
     """This host's share of commands and endings; what went wrong."""
     wrong: list[str] = []
-    endings = ALL_ENDINGS if FULL else ENDINGS
     for number in range(dose(1, 20)):
-        for at, operation in enumerate(OPERATIONS):
-            for faults in endings if FULL else endings[(at + part) % len(endings) :][:1]:
-                stopped(lab, host, faults)
-                since = lab.revisions()[host]
-                vgpumgr(lab, *arguments(operation, host, number))
-                refused = [write["path"] for write in lab.writes(host, since=since) if write["errno"] is not None]
-                what = f"{host} {operation} {faults}"
-                if lost(lab, host):
-                    wrong.append(f"{what}: lost {lost(lab, host)}")
-                if refused and not all("nvml" in path.lower() for path in refused):
-                    wrong.append(f"{what}: refused {refused}")
-                clean(lab, host)
+        for operation in OPERATIONS:
+            faults = endings_of(host, operation)
+            stopped(lab, host, faults)
+            since = lab.revisions()[host]
+            vgpumgr(lab, *arguments(operation, host, number))
+            refused = [write["path"] for write in lab.writes(host, since=since) if write["errno"] is not None]
+            what = f"{host} {HOSTS[host]} {operation} {faults}"
+            if lost(lab, host):
+                wrong.append(f"{what}: lost {lost(lab, host)}")
+            if refused and not all("nvml" in path.lower() for path in refused):
+                wrong.append(f"{what}: refused {refused}")
+            clean(lab, host)
     return wrong
 
 
+@pytest.mark.timeout(dose(300, 7200))
 def test_whatever_is_left_of_a_vm_is_waited_for_and_nothing_is_lost(lab: Lab) -> None:
-    with ThreadPoolExecutor(len(VMS)) as pool:
-        runs = [pool.submit(go_through, lab, host, part) for part, host in enumerate(VMS)]
+    with ThreadPoolExecutor(len(HOSTS)) as pool:
+        runs = [pool.submit(go_through, lab, host) for host in HOSTS]
     assert [line for run in runs for line in run.result()] == []
 
 

@@ -90,7 +90,9 @@ def test_a_vf_that_libvirt_would_rebind_is_drift() -> None:
     """managed='yes' takes the VF from the nvidia driver at the VM's start, and its vGPU with it."""
     whole = builders.attached(builders.host_of(VENDOR_VFIO))
     view = change_hostdev(whole, lambda device: replace(device, managed=True))
-    assert "with alias ua-vgpu0 and managed, not with alias ua-vgpu0" in texts(view)[0][1]
+    told = dict(texts(view))
+    assert set(told) == {"managed", "drift"}
+    assert "with alias ua-vgpu0 and managed, not with alias ua-vgpu0" in told["drift"]
     assert builders.attached(view) == whole
 
 
