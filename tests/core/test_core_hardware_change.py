@@ -10,7 +10,8 @@ import pytest
 from tests.core import builders
 from tests.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.core import attaching, changes, jobs, reconciling, simulate, snapshot_facts
+from vgpumgr.core import attaching, changes, jobs, ownership, reconciling, simulate, snapshot_facts
+from vgpumgr.core.domain_xml import Saved
 from vgpumgr.core.names import GpuUuid
 from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
@@ -30,6 +31,25 @@ def exchanged(view: HostView) -> HostView:
     first, *rest = bare.snapshot.gpus
     facts = replace(bare.snapshot, gpus=(replace(first, uuid=OTHER_CARD), *rest))
     return replace(bare, snapshot=snapshot_facts.parse(builders.HOST, builders.facts_of(facts)))
+
+
+def swapped(view: HostView) -> HostView:
+    """The host after each of its two cards came into the other's slot."""
+    bare = builders.rebooted(view)
+    one, two = bare.snapshot.gpus
+    facts = replace(bare.snapshot, gpus=(replace(one, uuid=two.uuid), replace(two, uuid=one.uuid)))
+    return replace(bare, snapshot=snapshot_facts.parse(builders.HOST, builders.facts_of(facts)))
+
+
+def two_slots(framework: str) -> HostView:
+    """vm01 has a vGPU on each of two cards, which were swapped since: each slot's address is the other's by now."""
+    view = builders.attached(builders.attached(builders.host_of(framework)), slot="vgpu1")
+    assert builders.entry_of(view).gpu_uuid != builders.entry_of(view, slot="vgpu1").gpu_uuid
+    return swapped(view)
+
+
+def slots_in_definition(view: HostView) -> list[str | None]:
+    return [device.slot for device in builders.find(view, "vm01").inactive]
 
 
 def host(framework: str, *, gpus: int = 1) -> HostView:
@@ -78,6 +98,54 @@ def test_reconcile_serves_the_rest_of_a_host_whose_card_was_exchanged(framework:
         "vm02": OTHER_CARD,
         "vm03": OTHER_CARD,
     }
+
+
+@each_framework
+def test_both_slots_of_a_vm_whose_cards_were_swapped_are_freed_and_each_device_taken_out_once(framework: str) -> None:
+    end = builders.detached(two_slots(framework), "vm01", "vgpu0", "vgpu1")
+    assert end.snapshot.ledger == ()
+    assert builders.find(end, "vm01").inactive == ()
+    assert builders.find(end, "vm01").claims is None
+
+
+@each_framework
+def test_a_slot_that_moved_to_the_address_in_anothers_claim_keeps_its_device_when_that_other_is_freed(
+    framework: str,
+) -> None:
+    """vendor-vfio: vgpu1 was made again where its card is now, the very address that the claim of vgpu0 still says."""
+    served = builders.attached(two_slots(framework), slot="vgpu1")
+    device = next(device for device in builders.find(served, "vm01").inactive if device.slot == "vgpu1")
+    snapshot = Saved(snapshots=(("monday", (device,)),))
+    freed = builders.detached(builders.with_saved(served, snapshot, "vm01"))
+    assert slots_in_definition(freed) == ["vgpu1"]
+    assert [entry.slot for entry in freed.snapshot.ledger or ()] == ["vgpu1"]
+    assert builders.plan_attach(freed, slot="vgpu1").steps == ()
+
+
+def test_what_is_destroyed_is_in_the_definition_no_longer_whichever_slot_its_device_says() -> None:
+    """An attach was killed as soon as it had made vgpu0 again, at the address that the device of vgpu1 still names."""
+    view = two_slots(VENDOR_VFIO)
+    made = simulate.apply(view, builders.plan_attach(view).steps[:2])
+    where = builders.hardware_of(made).parent
+    assert where in {device.pci for device in builders.find(made, "vm01").inactive if device.slot == "vgpu1"}
+    assert where not in {device.pci for device in builders.find(builders.detached(made), "vm01").inactive}
+
+
+@pytest.mark.parametrize("also_named", [False, True])
+def test_a_vf_whose_address_the_claim_does_not_say_is_not_proved_to_be_the_claims(*, also_named: bool) -> None:
+    """The ledger is lost, the cards were swapped, and a hand set the type on the card's VF, which has another address now."""
+    view = builders.without_ledger(swapped(host(VENDOR_VFIO, gpus=2)))
+    view = builders.with_foreign(view, gpu_at=1)
+    (foreign,) = builders.foreign_of(view)
+    if also_named:
+        view = builders.give(view, "vm01", builders.hostdev(foreign[1]))
+    domain, claim = builders.find(view, "vm01"), builders.claim_of(view)
+    found = ownership.standing(view, domain, claim)
+    assert found is not None
+    assert f"it is on {foreign[1].parent}, and its claim says {claim.binding.parent}" in found.doubts
+    with pytest.raises(errors.Unsure, match="may be the vGPU of vm01"):
+        builders.plan_attach(view)
+    assert foreign in builders.foreign_of(builders.detached(view))
 
 
 def test_a_place_is_anothers_by_card_and_function_whatever_address_its_entry_was_written_with() -> None:

@@ -131,6 +131,11 @@ class Machine:
         self._boot()
 
     @property
+    def id(self) -> str:
+        """Its machine-id."""
+        return (self.root / "etc/machine-id").read_text().strip()
+
+    @property
     def disks(self) -> tuple[Path, ...]:
         """The folders that our files are in; a test may have mounted something small there."""
         return self.root / "var/lib", self.root / "etc/modprobe.d"
@@ -273,7 +278,7 @@ class Machine:
         there = self.hardware()
         for row in self.ledger():
             where = Place(gpu=row["gpu_uuid"], vf=row["vf_index"] if row["uuid"] is None else None, uuid=row["uuid"])
-            if where in there and there[where].type.id == row["type_id"]:
+            if row["boot"] == self.boot and where in there and there[where].type.id == row["type_id"]:
                 self.orphans[where] = row["type_id"]
                 self.owners[where] = row["vm_uuid"], row["slot"]
         file.unlink()

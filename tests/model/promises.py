@@ -20,16 +20,17 @@ from vgpumgr.core.names import Slot, VmUuid
 from vgpumgr.lab.addresses import vf_pci
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tests.model.fleet import Fleet, Outcome
+    from tests.model.libvirt_double import Vm
 
 # After these it is not known what was done, or it is known that not all could be taken back; each says so.
 _UNFINISHED = (errors.PartialApply, errors.LeaseLost, errors.Unreachable, errors.ProgramFailed, errors.NotConverged)
 
 
 class Entry(NamedTuple):
-    """A ledger entry: whose, where, what, how far."""
+    """A ledger entry: whose, where, what, how far, and since which boot."""
 
     vm: str
     slot: str
@@ -39,6 +40,7 @@ class Entry(NamedTuple):
     type_id: int
     state: str
     vm_name: str
+    boot: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,13 @@ def _entry(row: dict[str, Any]) -> Entry:
         type_id=row["type_id"],
         state=row["state"],
         vm_name=row["vm_name"],
+        boot=row["boot"],
     )
+
+
+def _made(machine: Machine, entries: Iterable[Entry]) -> set[tuple[Place, int]]:
+    """The vGPUs that entries stand for: no vGPU outlives a boot, so what is at an older entry's place somebody else made."""
+    return {(entry.place, entry.type_id) for entry in entries if entry.boot == machine.boot}
 
 
 # always
@@ -115,7 +123,7 @@ def check_always(fleet: Fleet) -> None:
         assert len(places) == len(set(places)), f"{host}: two ledger entries for one vGPU: {now.entries}"
         on_vfs = [(entry.place.gpu, entry.vf) for entry in now.entries if entry.vf is not None]
         assert len(on_vfs) == len(set(on_vfs)), f"{host}: two ledger entries for one VF: {now.entries}"
-        ours = {(entry.place, entry.type_id) for entry in now.entries}
+        ours = _made(machine, now.entries)
         machine.sort_orphans(ours)
         for where, kind in now.hardware.items():
             known = ((where, kind) in ours) + (where in foreign) + (where in machine.orphans)
@@ -125,6 +133,37 @@ def check_always(fleet: Fleet) -> None:
             most = min((vgpu.type.max_instances for vgpu in gpu.vgpus), default=0)
             assert len(sizes) <= 1, f"{host}: {gpu.pci} holds two sizes"
             assert len(gpu.vgpus) <= most, f"{host}: {gpu.pci} holds more than it may"
+        sort_handmade(fleet, host)
+
+
+def sort_handmade(fleet: Fleet, host: str) -> None:
+    """A vGPU made by hand on a VF that nobody can tell from one whose entry is lost is an orphan of ours from now on.
+
+    It has the very type and is on the very VF that a bound claim without an entry says, and that VM's definition alone names it.
+    """
+    machine = fleet.machines[host]
+    now = truth(machine)
+    for where, kind in tuple(fleet.handmade[host].items()):
+        if where.uuid is not None or now.hardware.get(where) != kind or where in {entry.place for entry in now.entries}:
+            continue
+        device = _name_of(machine, where)
+        naming = {vm.uuid for vm in machine.libvirt.vms.values() if device in _devices(_documents(vm))}
+        for uuid, domain in now.domains.items():
+            for claim in domain.claims.claims if domain.claims and not domain.copied else ():
+                said = claim.binding
+                lost = not any(each[:2] == (uuid, claim.slot) and each[2] >= claim.generation for each in now.entries)
+                same = (said.host, said.gpu_uuid, said.parent, said.type_id) == (machine.id, where.gpu, device, kind)
+                named = any(one.pci == device for one in domain.inactive) and naming == {uuid}
+                if claim.state == "bound" and lost and same and named:
+                    fleet.handmade[host].pop(where, None)
+                    machine.orphans[where], machine.owners[where] = kind, (uuid, claim.slot)
+
+
+def _documents(vm: Vm) -> Iterator[tuple[Hostdev, ...]]:
+    """The devices of everything that names some for a VM."""
+    for document in (vm.inactive, vm.live, vm.image, *(xml for _, xml in vm.snapshots)):
+        if document is not None:
+            yield vm.hostdevs(document)
 
 
 # about one command
@@ -146,7 +185,7 @@ def check_command(
     _check_agreed(outcome)
     if not alone:
         return
-    ours = {(entry.place, entry.type_id) for entry in before.entries} | set(machine.orphans.items())
+    ours = _made(machine, before.entries) | set(machine.orphans.items())
     for gone in before.hardware.items() - now.hardware.items():
         assert gone in ours, f"{gone} was taken away, and was not ours"
         if gone[0] in now.hardware:  # the VF was freed, and at once another vGPU was made on it

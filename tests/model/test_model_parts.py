@@ -10,11 +10,12 @@ import pytest
 from tests.model import promises
 from tests.model.fleet import HOSTS, SLOTS, Fleet, vm_uuid
 from tests.model.libvirt_double import Libvirt
+from tests.model.machine import GPUS
 from tests.model.people import PEOPLE
 from tests.model.pool import POOL
 from tests.model.wiring import Trouble
 from vgpumgr.core import claims
-from vgpumgr.errors import Busy, HypervisorError
+from vgpumgr.errors import Busy, HypervisorError, Unsure
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ def fleet(request: pytest.FixtureRequest) -> Fleet:
 def vm() -> tuple[Libvirt, Vm]:
     daemon = Libvirt(HOST, version=9_000_000)
     return daemon, daemon.define("1vm01", vm_uuid(HOST, "1vm01"))
+
+
+def vendor() -> Fleet:
+    """A host without mdev, whose first VM has a vGPU."""
+    fleet = Fleet.install({HOST: POOL.machine(HOST, VENDOR_VFIO)}, {HOST: 2})
+    assert attach(fleet).word == "done"
+    return fleet
 
 
 def attach(fleet: Fleet, vm: str = "1vm01", trouble: Trouble | None = None) -> Outcome:
@@ -105,6 +113,53 @@ def test_a_vgpu_that_nobody_entered_is_a_leak_unless_it_was_made_by_hand(fleet: 
     fleet.handmade[HOST].clear()
     with pytest.raises(AssertionError, match="a leak"):
         promises.check_always(fleet)
+
+
+def set_by_hand(fleet: Fleet, host: str, profile: str = "4Q", *, vf: int | None = None) -> None:
+    """The host was booted, and a hand set a type on the VF of the one vGPU that was there, or on another of that card."""
+    machine = fleet.machines[host]
+    (entry,) = promises.truth(machine).entries
+    fleet.reboot(host)
+    pci, kinds = next((gpu.pci, gpu.board.types) for gpu in machine.gpus() if gpu.uuid == entry.place.gpu)
+    kind = next(at for at, kind in enumerate(kinds) if kind.name.endswith(f"-{profile}"))
+    assert entry.vf is not None
+    assert fleet.make_by_hand(host, GPUS.index(pci), entry.vf if vf is None else entry.vf + vf, kind)
+
+
+def test_a_vf_set_by_hand_after_a_boot_is_foreign_although_the_ledger_names_it_from_before() -> None:
+    fleet = vendor()
+    set_by_hand(fleet, HOST)
+    promises.check_always(fleet)
+    assert isinstance(attach(fleet).error, Unsure)
+    assert isinstance(fleet.detach(HOST, "1vm01").error, Unsure)
+    promises.check_always(fleet)
+    assert len(fleet.handmade[HOST]) == 1
+
+
+@pytest.mark.parametrize(
+    ("profile", "vf", "what", "taken"),
+    [
+        ("4Q", 0, None, True),
+        ("4Q", 1, None, False),
+        ("4Q", 0, "clones it", False),
+        ("4Q", 0, "drops its hostdevs", False),
+        ("4Q", 0, "drops its metadata", False),
+        ("8Q", 0, None, False),
+    ],
+)
+def test_a_vf_set_by_hand_is_taken_for_the_lost_one_only_where_claim_and_definition_name_that_very_one(
+    profile: str, vf: int, what: str | None, *, taken: bool
+) -> None:
+    fleet = vendor()
+    set_by_hand(fleet, HOST, profile, vf=vf)
+    if what is not None:
+        PEOPLE[what](fleet, HOST, fleet.vms(HOST)[0])
+    assert fleet.lose_ledger(HOST)
+    promises.check_always(fleet)
+    assert (len(fleet.handmade[HOST]), len(fleet.machines[HOST].orphans)) == ((0, 1) if taken else (1, 0))
+    fleet.reconcile(HOST)
+    promises.check_always(fleet)
+    assert (len(fleet.handmade[HOST]), len(fleet.machines[HOST].orphans)) == ((0, 0) if taken else (1, 0))
 
 
 @pytest.mark.parametrize("what", sorted(PEOPLE))

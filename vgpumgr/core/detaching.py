@@ -52,7 +52,7 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
             continue  # nothing of ours; a hostdev that merely has such an alias is its owner's
         entered, left = entering(view, domain, slot, keep=None)
         findings += [*_guard_snapshots(view, domain, slot, request), *left]
-        steps += [*entered, *_free_slot(view, domain, slot, request, entered)]
+        steps += [*entered, *_free_slot(view, domain, slot, request, entered, before=steps)]
     stuck.guard(view.snapshot, steps)
     return plans.Plan(
         vm=domain,
@@ -138,8 +138,15 @@ def _keeping(vm: str, slot: Slot) -> str:
 
 
 def _free_slot(
-    view: HostView, domain: Domain, slot: Slot, request: DetachRequest, entered: Sequence[changes.EnterVgpu]
+    view: HostView,
+    domain: Domain,
+    slot: Slot,
+    request: DetachRequest,
+    entered: Sequence[changes.EnterVgpu],
+    *,
+    before: Sequence[changes.Step],
 ) -> list[changes.Step]:
+    """`before`: the steps that free the slots before this one; what they take out is out."""
     claim = domain.claim(slot)
     again = tuple(ownership.entry_of(view, step.vgpu) for step in entered)
     destroy = destroy_steps(view, domain, (*_freed(view, domain, slot), *again))
@@ -149,10 +156,11 @@ def _free_slot(
     if claim is not None and claim.state != claims.LEAVING and not domain.copied:
         current = replace(claim, state=claims.LEAVING, by=request.by, at=request.at)
         steps.append(changes.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=current, before=claim))
+    out = {step.device for step in before if isinstance(step, changes.DetachHostdev)}
     steps += [
         changes.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=device)
         for device in domain.inactive
-        if device.slot == slot or saved.is_one_of(_devices(view, domain, slot), device)
+        if device not in out and _goes_with(view, domain, slot, device)
     ]
     steps += destroy
     if current is not None:
@@ -165,18 +173,26 @@ def _freed(view: HostView, domain: Domain, slot: Slot) -> tuple[LedgerEntry, ...
     return () if domain.copied else view.entries(domain.uuid, slot)
 
 
-def _devices(view: HostView, domain: Domain, slot: Slot) -> list[observed.Device]:
-    """Everything that a slot's ledger entries and claim name."""
+def _goes_with(view: HostView, domain: Domain, slot: Slot, device: Hostdev) -> bool:
+    """Whether a device in the VM's definition is one of the slot: its alias says so, or the slot's entries or claim name it.
+
+    A claim says the address of when it was written. Once cards were moved, another slot may be there: then the alias counts.
+    """
+    if device.slot == slot or saved.is_one_of(view.entries(domain.uuid, slot), device):
+        return True
     claim = domain.claim(slot)
-    return [*view.entries(domain.uuid, slot), *([claim.binding] if claim else [])]
+    if claim is None or not saved.is_one_of([claim.binding], device):
+        return False
+    other = device.slot
+    return other is None or (domain.claim(other) is None and not view.entries(domain.uuid, other))
 
 
 def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: DetachRequest) -> list[Finding]:
-    mine, freed = _devices(view, domain, slot), _freed(view, domain, slot)
+    freed = _freed(view, domain, slot)
 
     def names_it(vm: VmUuid, hostdev: Hostdev) -> bool:
         if vm == domain.uuid:
-            return hostdev.slot == slot or saved.is_one_of(mine, hostdev)
+            return _goes_with(view, domain, slot, hostdev)
         return saved.is_one_of(freed, hostdev)
 
     return saved.guard_snapshots(

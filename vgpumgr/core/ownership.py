@@ -59,8 +59,10 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
     gpu, vgpu = found
     if gpu.uuid is None:
         return Standing(kind=HIDDEN)
-    others = sharing.namers(view, binding, but=domain.uuid)
-    named = any(is_device(binding, device.uuid, device.pci) for device in domain.inactive)
+    # By its address of now: the one in its claim is another function's, once cards were moved.
+    moved = binding.uuid is None and vgpu.parent != binding.parent
+    others = sharing.namers(view, vgpu, but=domain.uuid)
+    named = any(is_device(vgpu, device.uuid, device.pci) for device in domain.inactive)
     if binding.uuid is None and not named and (others or claim.state != claims.BOUND):
         return Standing(
             kind=GONE
@@ -68,7 +70,7 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
     doubts: list[str] = []
     if claim.state != claims.BOUND:
         doubts.append(f"its claim is {claim.state}, not bound")
-    if (gpu.uuid, vgpu.vf_index) != (binding.gpu_uuid, binding.vf_index):
+    if moved or (gpu.uuid, vgpu.vf_index) != (binding.gpu_uuid, binding.vf_index):
         doubts.append(f"it is on {vgpu.parent}, and its claim says {binding.parent}")
     if vgpu.type_id != binding.type_id:
         doubts.append(
@@ -222,11 +224,12 @@ def name_of(spec: VgpuSpec) -> str:
 def way_out(view: HostView, domain: Domain, claim: Claim, found: Standing) -> str:
     """What a person can do about hardware that is not proved to be the claim's."""
     assert found.spec is not None
+    assert found.vgpu is not None
     host = view.snapshot.host
-    others = sharing.namers(view, claim.binding, but=domain.uuid)
+    others = sharing.namers(view, found.vgpu, but=domain.uuid)
     if others:
         return sharing.ways_out(host, others)
-    if any(is_device(claim.binding, device.uuid, device.pci) for device in domain.inactive):
+    if any(is_device(found.vgpu, device.uuid, device.pci) for device in domain.inactive):
         return f"`{command('adopt', host, options=(name_of(found.spec),))}` takes it as it is"
     out = command("detach", domain.name, slot=claim.slot, on=host)
     return f"--replace makes another one and leaves it; `{out}` takes the claim away and leaves it"
