@@ -275,7 +275,7 @@ def test_a_pending_claim_whose_place_is_no_more_plans_afresh(change: str) -> Non
     bound = builders.claim_of(view).binding
     binding = {
         "no gpu": replace(bound, gpu_uuid=builders.gpu_uuid("ffff:41:00.0")),
-        "no parent": replace(bound, parent=PciAddress("0000:41:1f.7")),
+        "no parent": replace(bound, vf_index=99, parent=PciAddress("0000:41:1f.7")),
         "no type": replace(bound, type_id=1),
     }[change]
     end = converged(builders.change_claim(view, lambda claim: replace(claim, binding=binding)))

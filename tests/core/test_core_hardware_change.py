@@ -148,6 +148,26 @@ def test_a_vf_whose_address_the_claim_does_not_say_is_not_proved_to_be_the_claim
     assert foreign in builders.foreign_of(builders.detached(view))
 
 
+@each_framework
+@pytest.mark.parametrize("wanted", ["4Q", "8Q", None])
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("card", ["stays", "is exchanged", "is swapped"])
+def test_another_sites_claim_keeps_its_wish_and_its_site_and_moves_only_where_card_and_ledger_are_gone(
+    framework: str, card: str, *, lost: bool, wanted: str | None
+) -> None:
+    view = builders.host_of(framework)
+    view = simulate.apply(view, reconciling.plan_host(view, replace(declares(vm01="4Q"), site="lab1"), RUN).steps)
+    view = {"stays": builders.rebooted, "is exchanged": exchanged, "is swapped": swapped}[card](view)
+    before = builders.claim_of(view)
+    lab2 = replace(declares() if wanted is None else declares(vm01=wanted), site="lab2")
+    made = reconciling.plan_host(builders.without_ledger(view) if lost else view, lab2, RUN)
+    after = builders.claim_of(simulate.apply(view, made.steps))
+    assert (after.wish, after.site, after.state) == (before.wish, "lab1", "bound")
+    assert made.destroys == 0
+    moved = (after.binding.gpu_uuid, after.generation) != (before.binding.gpu_uuid, before.generation)
+    assert moved == (card == "is exchanged" and lost and wanted is not None)
+
+
 def test_a_place_is_anothers_by_card_and_function_whatever_address_its_entry_was_written_with() -> None:
     view = exchanged(host(MDEV_VF))
     step = builders.created(builders.plan_attach(view, "vm02"))

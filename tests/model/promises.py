@@ -146,7 +146,7 @@ def sort_handmade(fleet: Fleet, host: str) -> None:
     for where, kind in tuple(fleet.handmade[host].items()):
         if where.uuid is not None or now.hardware.get(where) != kind or where in {entry.place for entry in now.entries}:
             continue
-        device = _name_of(machine, where)
+        device = name_of(machine, where)
         naming = {vm.uuid for vm in machine.libvirt.vms.values() if device in _devices(_documents(vm))}
         for uuid, domain in now.domains.items():
             for claim in domain.claims.claims if domain.claims and not domain.copied else ():
@@ -190,7 +190,7 @@ def check_command(
         assert gone in ours, f"{gone} was taken away, and was not ours"
         if gone[0] in now.hardware:  # the VF was freed, and at once another vGPU was made on it
             continue
-        device = _name_of(machine, gone[0])
+        device = name_of(machine, gone[0])
         assert device not in now.wanted, f"{device} was taken away, and a VM has it or is about to: {now.domains}"
         assert keep_snapshots or device not in now.snapshots, f"{device} was taken away, and a snapshot names it"
     if outcome.word == "would_change" or (outcome.error is not None and not isinstance(outcome.error, _UNFINISHED)):
@@ -266,7 +266,7 @@ def _check_not_twice(machine: Machine, before: Truth, now: Truth, new: Entry) ->
         return
     bound = claim.binding.uuid or claim.binding.parent
     for where, kind in machine.orphans.items():
-        device = _name_of(machine, where)
+        device = name_of(machine, where)
         agreed = device == bound and any((one.uuid or one.pci) == device for one in domain.inactive)
         if machine.owners[where] == (new.vm, new.slot) and agreed and kind == new.type_id and where in now.hardware:
             assert where == new.place, f"{where} is there, and {new} was made beside it"
@@ -309,10 +309,11 @@ def check_detached(machine: Machine, vm: VmUuid, slot: Slot) -> None:
 
 def device_name(machine: Machine, entry: Entry) -> str:
     """How a definition names an entry's vGPU."""
-    return _name_of(machine, entry.place)
+    return name_of(machine, entry.place)
 
 
-def _name_of(machine: Machine, where: Place) -> str:
+def name_of(machine: Machine, where: Place) -> str:
+    """How a definition names what is at a place."""
     if where.uuid is not None:
         return where.uuid
     gpu = next((gpu for gpu in machine.gpus() if gpu.uuid == where.gpu), None)

@@ -246,7 +246,7 @@ def _pending_place(
     if claim is None or not serves(claim, request) or claim.binding.host != view.snapshot.machine:
         return None
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
-    parent = next((item for item in gpu.parents if item.pci == claim.binding.parent), None) if gpu else None
+    parent = gpu.parent_at(claim.binding.vf_index) if gpu else None  # at its address of now, if the card was moved
     kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
     if (
         gpu is None
