@@ -397,8 +397,8 @@ class Asker:
         assert answer["id"] == self._number
         return answer
 
-    def lock(self) -> dict[str, Any]:
-        answer: dict[str, Any] = self.ask("lock", by="anna@ctl1 test", wait_s=0)["ok"]
+    def lock(self, wait_s: float = 0) -> dict[str, Any]:
+        answer: dict[str, Any] = self.ask("lock", by="anna@ctl1 test", wait_s=wait_s)["ok"]
         return answer
 
     def execute(self, step: dict[str, Any], deadline_s: float = 10) -> dict[str, Any]:

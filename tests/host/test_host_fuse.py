@@ -106,6 +106,8 @@ def make_step(snapshot: dict[str, Any], profile: str, parent_number: int = 0, **
         "placement_id": None,
         "mig": None,
         "expect": "empty",
+        "runs": False,
+        "listed": False,
         **more,
     }
 

@@ -53,7 +53,7 @@ def killed_at(
 
 def next_run(host: FakeHost) -> Asker:
     asker = Asker(Server(host.root, nvml=no_nvml, write=host.driver_write).answer)
-    asker.lock()
+    asker.lock(wait_s=10)  # a child of the killed program may have its lock for a moment longer
     return asker
 
 

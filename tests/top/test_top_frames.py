@@ -111,6 +111,8 @@ def test_a_total_of_which_a_part_is_unknown_is_unknown() -> None:
     assert (total.sm, total.framebuffer_used_bytes) == (None, None)
     assert (total.framebuffer_size_bytes, total.running, total.vgpus) == (96 * made_up.GIB, 1, 1)
     (total,) = top_rows.totals([made_up.one_round(known, replace(known, told=False))])
+    assert (total.running, total.vgpus) == (None, 2)  # sysfs shows it, whatever NVML tells
+    (total,) = top_rows.totals([made_up.one_round(known, replace(known, told=False, made=None))])
     assert (total.running, total.vgpus) == (None, None)
 
 
