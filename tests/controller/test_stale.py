@@ -13,6 +13,7 @@ from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.controller.stale import judged
 from vgpumgr.core.names import DEFAULT_SLOT
 from vgpumgr.host import steps
 from vgpumgr.host.hardware import changed
@@ -20,6 +21,8 @@ from vgpumgr.host.protocol import MDEV_VF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from vgpumgr.core.changes import Step
 
 HOST, VM = "kvm01", "1vm01"
 
@@ -49,7 +52,7 @@ def test_what_is_refused_although_the_facts_are_as_they_were_is_no_matter_of_ano
     error = fleet.attach(HOST, VM, DEFAULT_SLOT, "4Q").error
     assert isinstance(error, errors.Unsure)
     assert error.exit_code == 5
-    assert "a GPU whose UUID cannot be read; and what is read there is as it was" in error.message
+    assert "a GPU whose UUID cannot be read; nothing has changed on the host since" in error.message
     assert promises.truth(fleet.machines[HOST]) == before
 
 
@@ -61,6 +64,15 @@ def test_reconcile_says_so_of_that_vm(pool: Pool, monkeypatch: pytest.MonkeyPatc
     assert isinstance(result, ReconcileResult)
     (unit,) = result.hosts[0].units
     assert isinstance(unit.error, errors.Unsure)
+
+
+@pytest.mark.parametrize("second", [errors.Unsure("kvm01: odd"), RuntimeError("can't start new thread")])
+def test_whatever_goes_wrong_with_the_second_look_the_first_error_stands(second: Exception) -> None:
+    def look() -> tuple[Step, ...]:
+        raise second
+
+    error = errors.StalePlan("kvm01: changed")
+    assert judged(error, HOST, (), look) is error
 
 
 def test_what_somebody_changed_meanwhile_is_for_another_try(pool: Pool) -> None:

@@ -107,3 +107,21 @@ def test_an_interrupt_ends_it_with_the_refusal() -> None:
     with pytest.raises(errors.StillEnding):
         run(answer, stop)
     assert stop.now == 3.0
+
+
+def test_the_plugin_that_follows_a_long_end_of_qemu_gets_its_own_time() -> None:
+    def answer(now: float) -> str:
+        if now < 70:
+            raise ending("a QEMU of vm01 has not ended") if now < 50 else busy()
+        return "done"
+
+    assert run(answer)[::2] == ("done", 70.0)
+
+
+def test_what_goes_to_and_fro_gets_new_time_once_only() -> None:
+    def answer(now: float) -> str:
+        raise ending() if now % 10 < 5 else busy()
+
+    with pytest.raises(errors.VgpumgrError) as caught:
+        run(answer)
+    assert caught.value.details[-1] == "waited 35 s"

@@ -220,3 +220,13 @@ def test_a_gpu_that_cannot_be_written_to_has_nothing_that_is_adopted() -> None:
     with pytest.raises(errors.Unsure) as caught:
         adopt(view, name)
     assert "its GPU UUID cannot be read" in caught.value.message
+
+
+@EVERY_FRAMEWORK
+def test_by_name_what_a_detach_was_taking_away_is_refused_with_the_command_that_finishes_it(framework: str) -> None:
+    whole = builders.attached(builders.host_of(framework))
+    view = builders.change_entries(whole, lambda entry: replace(entry, state="leaving"))
+    with pytest.raises(errors.ConflictingClaim) as caught:
+        adopt(view, name_of(whole))
+    assert caught.value.exit_code == 5
+    assert caught.value.hint == "`vgpumgr detach vm01 --slot vgpu0 --on kvm01` finishes it"

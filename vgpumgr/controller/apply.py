@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
@@ -38,7 +37,7 @@ def apply(session: Session, plan: AnyPlan) -> None:
         Bounded(run.go, name="apply").result(threading.TIMEOUT_MAX)
     except errors.VgpumgrError as error:
         lost = _lost_lease(session, error)
-        undo(executor, run.done, lost or error)
+        undo(executor, run.steps, run.done, lost or error)
         if lost is not None:
             raise lost from error
         if run.done:
@@ -55,7 +54,7 @@ def apply(session: Session, plan: AnyPlan) -> None:
             also = f"; {failed}" if failed else ""
             session.context.progress(f"interrupted after {verbs(run.done)}{also}: {GOES_ON}")
         else:
-            undo(executor, run.done, failed)
+            undo(executor, run.steps, run.done, failed)
         raise
 
 
@@ -64,6 +63,7 @@ def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
     fact = session.unwritable
     if fact is not None and any(
         isinstance(step, changes.CreateVgpu | changes.EnterVgpu | changes.DestroyVgpu | changes.ParkVgpu)
+        or (isinstance(step, changes.SetScheduler) and step.around)
         for step in plan.steps
     ):
         raise refusals.unwritable(session.declaration.name, fact["path"], fact["errno"])
@@ -87,9 +87,12 @@ def _lost_lease(session: Session, error: errors.VgpumgrError) -> errors.LeaseLos
 class _Run:
     """The steps of a plan, in a thread of their own: a signal's exception strikes the main thread only, at any instruction,
     and what was done must be known exactly.
+
+    `steps`: the plan's, with what was done in the place of a refused one. `done` is how they begin.
     """
 
     def __init__(self, executor: Executor) -> None:
+        self.steps = list(executor.plan.steps)
         self.done: list[changes.Step] = []
         self.under_way = "the first step"
         self._executor = executor
@@ -102,9 +105,8 @@ class _Run:
         """Do the steps until one fails or `stop` is called."""
         self._begun.set()
         try:
-            left = deque(self._executor.plan.steps)
-            while left and not self._stopped:
-                step = left.popleft()
+            while len(self.done) < len(self.steps) and not self._stopped:
+                step = self.steps[len(self.done)]
                 self.under_way = step.verb
                 try:
                     self._executor.execute(step)
@@ -113,7 +115,7 @@ class _Run:
                     if not instead:
                         raise
                     self._executor.tell(f"{refused.message}: idle vGPUs are moved out for a moment")
-                    left.extendleft(reversed(instead))
+                    self.steps[len(self.done) : len(self.done) + 1] = instead
                 else:
                     self.done.append(step)
         except errors.VgpumgrError as error:
@@ -133,7 +135,8 @@ class _Run:
         self._executor.interrupted.set()
 
     def settle(self) -> errors.VgpumgrError | None:
-        """Wait for the end of the step under way; what made it fail, if it did."""
-        if self._begun.wait(_BEGIN_S):  # else the thread was interrupted out of its start
-            self._ended.wait(STEP_END_S)
+        """Wait for the end of the step under way; what made it fail, if it did. From then on the executor waits for VMs again."""
+        # A thread that has not begun was interrupted out of its start.
+        if not self._begun.wait(_BEGIN_S) or self._ended.wait(STEP_END_S):
+            self._executor.interrupted.clear()
         return self._failed

@@ -22,12 +22,12 @@ def judged(
     """The error as it was, or Unsure (5) where `again`, a plan from a fresh look, has the same steps."""
     try:
         same = list(again()) == list(steps)
-    except errors.VgpumgrError:  # the fresh look says it in its own words to whoever runs the command again
+    except Exception:  # noqa: BLE001 -- the fresh look says it in its own words to whoever runs the command again
         return error
     if not same:
         return error
     return errors.Unsure(
-        f"{error.message}; and what is read there is as it was, so the same command would end so again",
+        f"{error.message}; nothing has changed on the host since, so the same command would fail the same way",
         details=error.details,
         hint=f"`vgpumgr discover {host}` and `vgpumgr list {host}` show what is read; what differs has to be mended by hand",
     )

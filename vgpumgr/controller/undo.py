@@ -16,11 +16,15 @@ _LIBVIRT = "libvirt"  # the stage of errors.Unreachable
 GOES_ON = "the same command again goes on from there"
 
 
-def undo(executor: Executor, done: list[changes.Step], error: errors.VgpumgrError | None) -> None:
-    """Take back what was done, last first. `error` is what went wrong, None after an interrupt."""
-    unclear = _settle(executor, done, error)
+def undo(
+    executor: Executor, steps: Sequence[changes.Step], done: list[changes.Step], error: errors.VgpumgrError | None
+) -> None:
+    """Take back what was done, last first. `done` is how `steps` begin; `error` is what went wrong, None after an interrupt."""
+    failed_step = steps[len(done)] if len(done) < len(steps) else None
+    unclear = _settle(executor, failed_step, error)
     if unclear is not None:
-        raise errors.PartialApply(f"{error} (after {verbs(done)}); {unclear}", hint=GOES_ON) from error
+        back = _bring_back(executor, done)
+        raise errors.PartialApply(f"{error} (after {verbs(done)}); {unclear}{back}", hint=GOES_ON) from error
     if not done:
         return
     session = executor.session
@@ -29,22 +33,22 @@ def undo(executor: Executor, done: list[changes.Step], error: errors.VgpumgrErro
         part = f"{why.removeprefix(f'{host}: ')} (after {verbs(done)})"
         raise errors.LeaseLost(host, part, hint=GOES_ON) from error
     if isinstance(error, errors.Unreachable) and error.stage == _LIBVIRT:
-        _undo_without_libvirt(executor, done, error)
+        _undo_without_libvirt(executor, failed_step, done, error)
         return
     if isinstance(error, (errors.Unreachable, errors.ProgramFailed)):
         late = isinstance(error, errors.HostDeadline) and error.hint
         raise errors.PartialApply(
-            f"{why} (after {len(done)} of {len(executor.plan.steps)} steps: {verbs(done)})",
+            f"{why} (after {len(done)} of {len(steps)} steps: {verbs(done)})",
             hint=f"{late}; then {GOES_ON}" if late else f"nothing is lost: {GOES_ON}",
         ) from error
     if isinstance(error, errors.LedgerUnwritable) and error.written:
-        under_way = verbs(executor.plan.steps[len(done) : len(done) + 1])
+        under_way = failed_step.verb if failed_step is not None else "the last step"
         raise errors.PartialApply(
             f"{why} ({under_way} was done, after {verbs(done)})", hint=f"{error.hint}; then {GOES_ON}"
         ) from error
     if any(isinstance(step, changes.DestroyVgpu) for step in done):
         raise errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON) from error
-    session.context.progress(f"undoing {len(done)} of {len(executor.plan.steps)} steps on {host} …")
+    session.context.progress(f"undoing {len(done)} of {len(steps)} steps on {host} …")
     undone: list[changes.Step] = []
     failed: errors.VgpumgrError | None = None
     for step in reversed(done):
@@ -65,14 +69,13 @@ def undo(executor: Executor, done: list[changes.Step], error: errors.VgpumgrErro
         ) from (error or failed)
 
 
-def _settle(executor: Executor, done: Sequence[changes.Step], error: errors.VgpumgrError | None) -> str | None:
+def _settle(executor: Executor, failed: changes.Step | None, error: errors.VgpumgrError | None) -> str | None:
     """Make sure that the step that failed left nothing behind; why that cannot be told, None where it is well.
 
     libvirt keeps a claim in its memory that it could not write to the disk (seen on 9.0 with a read-only /etc/libvirt): what
     was there before is asked for once more, and that this is refused, too, is as good. Of an end that nobody foresaw it is
     not known whether it came before or after the deed.
     """
-    failed = executor.plan.steps[len(done)] if len(done) < len(executor.plan.steps) else None
     unwritten = isinstance(error, errors.HypervisorError) and error.code == errors.HypervisorError.SYSTEM_ERROR
     if failed is None or not (unwritten or isinstance(error, errors.Unexpected)):
         return None
@@ -83,9 +86,9 @@ def _settle(executor: Executor, done: Sequence[changes.Step], error: errors.Vgpu
         return None
     if isinstance(failed, (changes.AttachHostdev, changes.DetachHostdev)):
         second = _try(lambda: executor.take_back_hostdev(failed), failed)
-    elif isinstance(failed, changes.CreateVgpu) and not _was_there(failed):
+    elif isinstance(failed, changes.ParkVgpu) or (isinstance(failed, changes.CreateVgpu) and not _was_there(failed)):
         second = _take_back(executor, failed)
-        if isinstance(second, errors.StalePlan):  # it had not been made
+        if isinstance(second, errors.StalePlan):  # it had not been made, or moved out
             return None
     else:
         return f"it is not known whether {failed.verb} was done"
@@ -107,13 +110,24 @@ def _take_back(executor: Executor, step: changes.Step) -> errors.VgpumgrError | 
     return _try(lambda: executor.execute(changes.inverse(step)), step)
 
 
-def _undo_without_libvirt(executor: Executor, done: list[changes.Step], error: errors.Unreachable) -> None:
+def _bring_back(executor: Executor, done: Sequence[changes.Step]) -> str:
+    """Make again what was moved out and is not back yet; in words."""
+    parks = [step for step in done if isinstance(step, changes.ParkVgpu) and changes.inverse(step) not in done]
+    failed = [second for second in (_take_back(executor, step) for step in reversed(parks)) if second is not None]
+    if failed:
+        return f"; moving idle vGPUs back failed too: {'; '.join(map(str, failed))}"
+    return "; the idle vGPUs that were moved out are back" if parks else ""
+
+
+def _undo_without_libvirt(
+    executor: Executor, failed: changes.Step | None, done: list[changes.Step], error: errors.Unreachable
+) -> None:
     """The host program and its lock are still there: vGPUs that were made are taken back, unless a definition may name one.
 
     A call without an answer may have been carried out, or be once a hanging libvirtd goes on. A VM whose definition names a
     vGPU that is gone does not start; with the vGPU left it does, and the pending claim lets the next run finish or free it.
     """
-    under_way = executor.plan.steps[len(done) : len(done) + 1] if error.may_happen else ()
+    under_way = (failed,) if error.may_happen and failed is not None else ()
     named = any(isinstance(step, changes.AttachHostdev) for step in (*done, *under_way))
     why, undone = str(error), list[changes.Step]()
     if under_way:

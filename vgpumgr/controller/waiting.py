@@ -30,9 +30,14 @@ def wait_for_end(
     stop: threading.Event,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """What `call` gives once nothing keeps it waiting. Raises StillEnding or SysfsRefused when its time is over or `stop` is set."""
-    began = clock()
+    """What `call` gives once nothing keeps it waiting. Raises StillEnding or SysfsRefused when its time is over or `stop` is set.
+
+    The plugin's time begins when the QEMU before it has ended: where one kind of refusal follows the other, the clock begins
+    again, once.
+    """
+    first = began = clock()
     told = ""
+    kind: type[errors.VgpumgrError] | None = None
     while True:
         try:
             return call()
@@ -44,9 +49,13 @@ def wait_for_end(
                 raise
             refusal = error
             limit, why = BUSY_S, "the vGPU plugin (nvidia-vgpu-mgr) of the VM that stopped"
-        waited = clock() - began
-        if waited + POLL_S > limit or stop.is_set():
-            refusal.details = (*refusal.details, f"waited {waited:.0f} s")
+        now = clock()
+        if kind is None:
+            kind = type(refusal)
+        elif type(refusal) is not kind and began == first:
+            began = now
+        if now - began + POLL_S > limit or stop.is_set():
+            refusal.details = (*refusal.details, f"waited {now - first:.0f} s")
             raise refusal
         if why != told:
             tell(f"waiting up to {limit:.0f} s: {why}")

@@ -129,6 +129,7 @@ def _adopt(
     gpu, vgpu = _find(view, name)
     entry = view.snapshot.entry_of(gpu, vgpu)
     if entry is not None and not ownership.is_of_earlier_boot(view.snapshot, entry):
+        _guard_leaving(view, entry, name)
         return plans.spec_of_entry(entry), _of_ours(view, request, entry)
     domain = _only_namer(view, vgpu, name)
     if entry is not None:
@@ -147,6 +148,17 @@ def _adopt(
     spec = _spec(view, domain, slot, gpu, vgpu)
     asked = claim.wish if claim is not None else profiles.Wish(profile=profiles.parse_profile(_short(gpu, vgpu, name)))
     return spec, attaching.entering_steps(view, domain, _request(request, domain, slot, claim, asked), spec)
+
+
+def _guard_leaving(view: HostView, entry: LedgerEntry, name: MdevUuid | PciAddress) -> None:
+    if entry.state != claims.LEAVING:
+        return
+    domain = view.domain(entry.vm_uuid)
+    vm = domain.name if domain is not None else entry.vm_name
+    raise errors.ConflictingClaim(
+        f"a detach of {vm} slot {entry.slot} has not ended, and it takes {name} away",
+        hint=f"`{command('detach', vm, slot=entry.slot, on=view.snapshot.host)}` finishes it",
+    )
 
 
 def _of_ours(view: HostView, request: AdoptRequest, entry: LedgerEntry) -> Sequence[changes.Step]:

@@ -1,0 +1,148 @@
+"""What is done in the place of a refused step counts as steps of the run; and an undo after Ctrl-C waits for a VM's end, too."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+from vgpumgr import errors
+from vgpumgr.controller import apply as apply_module
+from vgpumgr.controller import waiting
+from vgpumgr.controller.apply import apply
+from vgpumgr.core import changes, scheduler
+from vgpumgr.core.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from vgpumgr.controller.session import Session
+    from vgpumgr.core.plan import AnyPlan
+    from vgpumgr.host.protocol import AnyStep, UnwritableFact
+    from vgpumgr.link.program import ExecuteResult
+
+HOST, GPU, PCI = HostName("kvm01"), GpuUuid("GPU-1"), PciAddress("0000:41:00.0")
+SETTING = scheduler.Setting(policy="best-effort")
+IN_USE = 19  # NVML_ERROR_IN_USE
+
+
+def spec(number: int) -> changes.VgpuSpec:
+    return changes.VgpuSpec(
+        vm=VmUuid(f"u{number}"),
+        vm_name=VmName(f"vm0{number}"),
+        slot=Slot("vgpu0"),
+        generation=1,
+        gpu_uuid=GPU,
+        gpu=PCI,
+        vf_index=number,
+        parent=PciAddress(f"0000:41:00.{number}"),
+        uuid=MdevUuid(f"m{number}"),
+        type_id=560,
+        type_name="A40-4Q",
+    )
+
+
+PARKS = tuple(changes.ParkVgpu(host=HOST, vgpu=spec(number)) for number in (4, 5))
+SET = changes.SetScheduler(
+    host=HOST, gpu_uuid=GPU, gpu=PCI, api=1, setting=SETTING, before=SETTING, expect={}, around=PARKS
+)
+MODPROBE = changes.WriteModprobe(host=HOST, path="/etc/modprobe.d/vgpumgr.conf", text=None, before=None)
+
+
+class Program:
+    """Answers every step, but for what `refuse` raises. It gets what was asked so far, the newest last."""
+
+    def __init__(self, refuse: Callable[[list[str]], None]) -> None:
+        self.asked: list[str] = []
+        self._refuse = refuse
+
+    def execute(self, step: AnyStep, *, deadline_s: float) -> ExecuteResult:
+        assert deadline_s
+        fact = cast("dict[str, str]", step)
+        self.asked.append(f"{fact['verb']} {fact.get('vm_name', '')}".strip())
+        if self.asked == ["set_scheduler"] and SET.around:
+            raise errors.NvmlRefused(HOST, "in use", function="nvmlDeviceSetVgpuSchedulerState", code=IN_USE)
+        self._refuse(self.asked)
+        return cast("ExecuteResult", {"entry": None, "vgpu": None, "scheduler": None, "note": None})
+
+
+def go(
+    refuse: Callable[[list[str]], None], *steps: changes.Step, unwritable: UnwritableFact | None = None
+) -> tuple[Program, list[str]]:
+    """Apply the steps; what was asked and told, whatever it raised (which is the last line told)."""
+    program, told = Program(refuse), list[str]()
+    session = SimpleNamespace(
+        declaration=SimpleNamespace(name=HOST),
+        context=SimpleNamespace(progress=told.append),
+        link=SimpleNamespace(program=program),
+        unwritable=unwritable,
+    )
+    try:
+        apply(cast("Session", session), cast("AnyPlan", SimpleNamespace(steps=steps)))
+    except (errors.VgpumgrError, KeyboardInterrupt) as error:
+        told.append(f"{type(error).__name__}: {error}")
+    return program, told
+
+
+def at(last: str, error: Exception, *, times: int = 1) -> Callable[[list[str]], None]:
+    def refuse(asked: list[str]) -> None:
+        if asked[-1] == last and asked.count(last) == times:
+            raise error
+
+    return refuse
+
+
+def test_what_was_moved_out_comes_back_where_the_next_move_ends_as_nobody_foresaw() -> None:
+    program, told = go(at("park_vgpu vm05", KeyError("x")), SET, MODPROBE)
+    assert program.asked[-2:] == ["create_vgpu vm05", "create_vgpu vm04"]
+    assert "undoing 1 of 6 steps" in told[-2]
+
+
+def test_what_was_moved_out_comes_back_though_nobody_knows_whether_the_scheduler_was_set() -> None:
+    program, told = go(at("set_scheduler", KeyError("x"), times=2), SET)
+    assert program.asked[-2:] == ["create_vgpu vm05", "create_vgpu vm04"]
+    assert "it is not known whether set_scheduler was done; the idle vGPUs that were moved out are back" in told[-1]
+
+
+def test_a_move_whose_end_the_ledger_could_not_take_is_named_as_the_step_that_was_done() -> None:
+    unwritten = errors.LedgerUnwritable(
+        HOST, "full", path="/var/lib/vgpumgr/ledger.json", errno_name="ENOSPC", written=True, hint="make room"
+    )
+    _, told = go(at("park_vgpu vm05", unwritten), SET, MODPROBE)
+    assert told[-1].startswith("PartialApply")
+    assert "(park_vgpu was done, after park_vgpu)" in told[-1]
+
+
+def test_steps_in_the_place_of_a_refused_one_are_counted() -> None:
+    refused = errors.NvmlRefused(HOST, "no", function="f", code=999)
+    _, told = go(at("set_scheduler", refused, times=2), SET)
+    assert "undoing 2 of 5 steps on kvm01 …" in told
+
+
+def test_a_full_disk_is_told_before_a_scheduler_is_set_for_which_vgpus_may_be_moved() -> None:
+    program, told = go(lambda _: None, SET, unwritable={"path": "/var/lib/vgpumgr", "errno": "ENOSPC"})
+    assert not program.asked
+    assert told[-1].startswith("LedgerUnwritable")
+
+
+def test_after_an_interrupt_the_undo_waits_for_a_vm_that_is_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        """The main thread gets Ctrl-C once the steps are done."""
+
+        def __init__(self, call: Callable[[], None], *, name: str) -> None:
+            self._call, self._name = call, name
+
+        def result(self, _: float) -> None:
+            self._call()
+            raise KeyboardInterrupt
+
+    def ending(asked: list[str]) -> None:
+        if asked[-1] == "destroy_vgpu vm04" and asked.count("destroy_vgpu vm04") < 3:
+            raise errors.StillEnding("vm04 ended 3 s ago", details=["its VM ended 3 s ago"])
+
+    monkeypatch.setattr(apply_module, "Bounded", Interrupted)
+    monkeypatch.setattr(waiting, "POLL_S", 0.001)
+    program, told = go(ending, changes.CreateVgpu(host=HOST, vgpu=spec(4), expect=changes.EMPTY))
+    assert program.asked == ["create_vgpu vm04", *["destroy_vgpu vm04"] * 3]
+    assert told[-1].startswith("KeyboardInterrupt")
