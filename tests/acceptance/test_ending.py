@@ -6,15 +6,13 @@ for each framework and way to end.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.acceptance.command import vgpumgr
+from tests.acceptance.unguarded import unguarded
 from tests.dose import FULL, dose
 
 if TYPE_CHECKING:
@@ -42,17 +40,6 @@ HOSTS = {
 }
 VMS = {host: f"vm-{host}" for host in HOSTS}
 MDEV_HOSTS = tuple(host for host in HOSTS if host in ("kvm10", "kvm20"))
-# `vgpumgr ARGUMENTS`, with a host program whose guard sees nothing.
-_UNGUARDED = """
-import sys
-from vgpumgr import resources
-from vgpumgr.cli.main import main
-sources = resources.host_sources()
-(name,) = (name for name in sources if name.endswith("/guard.py"))
-blind = b"\\nRemovalGuard.refuse = RemovalGuard.refuse_by_now = lambda self, step, found: None\\n"
-resources.host_sources = lambda: {**sources, name: sources[name] + blind}
-sys.exit(main())
-"""
 
 
 @pytest.fixture(scope="module")
@@ -133,15 +120,7 @@ def test_with_the_guard_taken_out_the_same_detach_loses_the_vgpu(lab: Lab) -> No
 
     def detach(host: str) -> None:
         stopped(lab, host, ("slow-plugin:600",))
-        done = subprocess.run(
-            [sys.executable, "-c", _UNGUARDED, *arguments("detach", host, 0)],
-            env={**lab.env, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        unguarded(lab.env, *arguments("detach", host, 0), timeout=120)
         assert len(lost(lab, host)) == 1
         (found,) = (
             finding

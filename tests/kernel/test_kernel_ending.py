@@ -1,0 +1,104 @@
+"""Detach and replace within the seconds after a VM's stop, on real kernels: waited for, and nothing is lost to the driver.
+
+`scheduler set` is not among them: the module refuses every call about schedulers, so that only the lab shows it
+(tests/acceptance/test_ending.py). With VGPUMGR_FULL=1 each command is tried with each way to end, twenty times.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.acceptance.command import vgpumgr
+from tests.acceptance.unguarded import unguarded
+from tests.dose import FULL, dose
+from tests.kernel import cases, seen
+from tests.kernel.endings import Ending, ends, told
+from tests.kernel.marks import on
+from tests.kernel.release import DEBIAN13
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.kernel.cases import Case
+    from tests.kernel.vm import Vm
+
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(dose(900, 14400))]
+
+Round = tuple[str, Ending]
+_PLUGIN = Ending(plugin_s=12)
+_EXIT = Ending(exit_s=8)
+_BOTH = Ending(exit_s=4, plugin_s=4)
+_ALL = (Ending(plugin_s=1), Ending(plugin_s=4), _PLUGIN, _EXIT, _BOTH)
+_EVERY = tuple(itertools.product(("replace", "detach"), _ALL)) * 20
+# What the driver still has room for: a vGPU that is lost to it counts.
+_ROOM = """cd /sys/bus/pci/devices
+grep . */mdev_supported_types/*/available_instances */nvidia/creatable_vgpu_types"""
+
+
+def room(vm: Vm) -> str:
+    return vm.must("bash -s", text=_ROOM)
+
+
+def arguments(operation: str, case: Case, profile: str) -> tuple[str, ...]:
+    if operation == "detach":
+        return "detach", case.guest, "--yes"
+    return "attach", case.guest, "--profile", profile, "--replace", "--yes"
+
+
+def go_through(vm: Vm, case: Case, rounds: Sequence[Round]) -> None:
+    """Each command as soon as the VM is off. The last is a detach; then there is as much room as at first."""
+    at_first = room(vm)
+    profiles = itertools.cycle((case.profile, case.profile.replace("-4Q", "-4C")))
+    for operation, ending in rounds:
+        if not seen.hardware(vm):
+            vgpumgr(vm, "attach", case.guest, "--profile", next(profiles))
+        ((device, (_, type_id)),) = seen.hardware(vm).items()
+        vm.start_guest(case.guest)
+        what = f"{operation} {ending}"
+        with ends(vm, case.guest, device, ending):
+            vgpumgr(vm, *arguments(operation, case, next(profiles)))
+            assert told(vm) == ending.tells, what
+        if operation == "detach":
+            assert seen.hardware(vm) == {}, what
+            assert room(vm) == at_first, what
+        else:
+            ((_, made),) = seen.hardware(vm).values()
+            assert made != type_id, what
+
+
+def rounds(*usual: Round) -> Sequence[Round]:
+    return _EVERY if FULL else usual
+
+
+def test_what_is_left_of_a_vm_with_an_mdev_of_a_pf_is_waited_for_and_nothing_is_lost(vm: Vm) -> None:
+    go_through(vm, cases.PF, rounds(("detach", _EXIT)))
+
+
+def test_what_is_left_of_a_vm_with_an_mdev_of_a_vf_is_waited_for_and_nothing_is_lost(vm: Vm) -> None:
+    go_through(vm, cases.VF, rounds(("replace", _PLUGIN), ("detach", _BOTH)))
+
+
+@on(DEBIAN13)
+def test_what_is_left_of_a_vm_with_a_vf_of_its_own_is_waited_for_and_nothing_is_lost(vm: Vm) -> None:
+    go_through(vm, cases.VENDOR, rounds(("detach", _BOTH)))
+
+
+def test_with_the_guard_taken_out_the_same_detach_loses_the_vgpu(vm: Vm) -> None:
+    """Success is what it reports; the driver has less room, and the finding tells the truth."""
+    case = cases.VF
+    at_first = room(vm)
+    vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
+    (device,) = seen.hardware(vm)
+    vm.start_guest(case.guest)
+    with ends(vm, case.guest, device, Ending(plugin_s=600)):
+        unguarded(vm.environment, "--timeout", "120", *arguments("detach", case, ""), timeout=240)
+        assert room(vm) != at_first
+        (found,) = (
+            finding
+            for finding in vgpumgr(vm, "discover", "-o", "json").document["findings"]
+            if finding["kind"] == "lost-by-driver"
+        )
+        assert case.gpu in found["text"]
