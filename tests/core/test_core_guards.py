@@ -123,7 +123,7 @@ def test_an_exchange_of_the_only_vm_is_refused_as_well() -> None:
 def test_a_part_of_the_inventory_that_decides_no_longer_is_named_though_another_declares_some_of_its_vms() -> None:
     view = after(builders.host(), declared(None, "group_vars/gpus", vm01="4Q", vm02="4Q"))
     error = refused(plan(view, declared(None, "group_vars/all", vm02="4Q")))
-    assert "group_vars/gpus declared VMs of kvm01 and does so no longer" in error.message
+    assert "group_vars/gpus used to declare VMs on kvm01 and no longer does" in error.message
 
 
 def test_a_declaration_that_moved_whole_to_another_part_is_written_into_the_claims_and_destroys_nothing() -> None:

@@ -32,8 +32,8 @@ def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
       vgpumgr adopt kvm01 9e0d1c5e-6f0a-4c1e-8a55-0f1d2c3b4a59
       vgpumgr adopt kvm01 0000:41:00.4 --check
 
-    Without names: after a lost ledger, every vGPU that claim, hardware and definition prove to be a VM's. By its mdev's UUID, or
-    its virtual function's address, also one that was made by other means: one VM's definition, and no other, has to name it.
+    Without names: after a lost ledger, every vGPU that claim, hardware and definition prove to be a VM's. Give an mdev UUID or
+    a VF address to adopt a vGPU made by another tool; exactly one VM's definition must name it.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import adopt as use_case

@@ -41,7 +41,7 @@ _OPTIONS = (
         "--timeout",
         type=click.IntRange(1, 86400),
         metavar="SECONDS",
-        help="How long each stage may take, and a busy host be waited for: more or less than the usual (5 to 60).",
+        help="Time limit for each stage, and for waiting on a busy host. Replaces the built-in limits (5 to 60 s), longer or shorter.",
     ),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour (default: auto)."),
     click.option(

@@ -166,8 +166,8 @@ def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[changes.S
     if why is None or not any(isinstance(step, changes.CreateVgpu) for step in steps):
         return ()
     text = (
-        f"NVML does not tell what runs on GPU {target.gpu} of {view.snapshot.host} ({why}): the vGPU can be made, and not be "
-        "taken away before NVML answers again, since until then nobody can tell whether it is in use"
+        f"NVML cannot say what runs on GPU {target.gpu} of {view.snapshot.host} ({why}). The vGPU can be created, but not "
+        "removed until NVML answers again."
     )
     return (Finding(kind="nvml-silent", host=view.snapshot.host, vm=None, slot=None, text=text),)
 

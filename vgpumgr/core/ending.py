@@ -23,8 +23,8 @@ def findings(view: HostView, steps: Iterable[changes.Step]) -> tuple[Finding, ..
         lines = _lines(view, step.vgpu)
         if lines:
             text = (
-                f"{view.snapshot.host}: the vGPU of {step.vgpu.vm_name} slot {step.vgpu.slot} is only taken away once "
-                f"nothing can hold it, and this ends by itself: {'; '.join(lines)}"
+                f"{step.vgpu.vm_name} slot {step.vgpu.slot}: its vGPU will be removed once this has ended by itself: "
+                f"{'; '.join(lines)}"
             )
             found.append(
                 Finding(kind="ending", host=view.snapshot.host, vm=step.vgpu.vm_name, slot=step.vgpu.slot, text=text)

@@ -55,7 +55,7 @@ def _reasons(plans: Sequence[HostPlan], total: int) -> list[str]:
     if emptied:
         found.append(f"every one that the inventory gave on {', '.join(emptied)}")
     found += [
-        f"{', '.join(plan.vanished)} declared VMs of {plan.host} and does so no longer"
+        f"{', '.join(plan.vanished)} used to declare VMs on {plan.host} and no longer does"
         for plan in plans
         if plan.vanished and plan.frees
     ]
