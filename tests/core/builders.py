@@ -166,6 +166,7 @@ def host(*gpus: Gpu, vms: int = 3, libvirt_version: int = NEW_LIBVIRT) -> HostVi
         active=(),
         silent={},
         ledger=(),
+        freed=(),
         ledger_file=True,
         stuck=(),
         modprobe=(),
@@ -345,7 +346,7 @@ def running(view: HostView, vm: str = "vm01") -> HostView:
 
 def without_ledger(view: HostView) -> HostView:
     """The host after its ledger's file was lost."""
-    return replace(view, snapshot=replace(view.snapshot, ledger=(), ledger_file=False, stuck=()))
+    return replace(view, snapshot=replace(view.snapshot, ledger=(), freed=(), ledger_file=False, stuck=()))
 
 
 def without_vgpus(view: HostView, problem: str) -> HostView:
@@ -462,6 +463,7 @@ def facts_of(facts: HostSnapshot) -> dict[str, object]:
         "active": _rows(facts.active, ("gpu", "vm_uuid", "vm_name", "uuid", "vf")),
         "silent": dict(facts.silent),
         "ledger": _rows(facts.ledger, LEDGER_KEYS),
+        "freed": _rows(facts.freed, ("vm_uuid", "slot", "generation")),
         "ledger_file": facts.ledger_file,
         "stuck": None if facts.stuck is None else [_stuck_fact(write) for write in facts.stuck],
         "modprobe": _rows(facts.modprobe, ("path", "text")),

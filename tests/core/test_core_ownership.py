@@ -55,6 +55,12 @@ def booted(view: HostView) -> HostView:
     return builders.rebooted(view)
 
 
+def went_back(view: HostView) -> HostView:
+    """vm01's vGPU was detached, and its definition is the one from before."""
+    old = builders.find(view, "vm01")
+    return builders.change_domain(builders.detached(view), "vm01", lambda _: old)
+
+
 def change_vgpu(view: HostView, change: Callable[[Vgpu], Vgpu]) -> HostView:
     """The view with vm01's hardware changed, as somebody else would."""
     mine = builders.hardware_of(view)
@@ -167,11 +173,12 @@ CASES = [
         nightly=None,
         detach=OUT,
     ),
-    # Nothing is there. With a ledger that does not know it: detached, and the definition went back. Without a file: the
-    # ledger was lost, and the host booted since (or was installed anew): it is wanted still.
+    # Nothing is there: the ledger, or its entry, was lost, and the host booted since (or was installed anew). It is wanted still.
+    Case(name="gone", change=booted, state="gone", finding=["gone"], attach=MAKE, nightly=MAKE, detach=OUT),
+    # The ledger says that it was detached: the definition went back. A ledger that was lost since says nothing.
     Case(
-        name="gone",
-        change=booted,
+        name="went back",
+        change=went_back,
         state="gone",
         finding=["reverted"],
         attach=MAKE,
@@ -256,6 +263,45 @@ def test_one_vm_attached_after_a_lost_ledger_does_not_hide_what_the_others_have(
     assert view.snapshot.ledger_file
     assert kinds(view) == ["unentered"]
     assert [step.verb for step in plan(view).steps] == ["enter_vgpu", "enter_vgpu"]
+
+
+def made(found: reconciling.HostPlan) -> list[str | None]:
+    return [unit.job.vm for unit in found.units if any(isinstance(step, changes.CreateVgpu) for step in unit.steps)]
+
+
+def after_lost_ledger_and_boot(framework: str, vms: tuple[str, ...] = ("vm01", "vm02", "vm03")) -> HostView:
+    view = builders.host_of(framework, vms=4)
+    for vm in vms:
+        view = builders.attached(view, vm)
+    return builders.rebooted(builders.without_ledger(view))
+
+
+@EVERY_FRAMEWORK
+def test_a_vgpu_that_somebody_makes_first_after_a_lost_ledger_and_a_boot_keeps_no_other_vm_from_its_own(
+    framework: str,
+) -> None:
+    """The file is there again from then on; what it does not know was not freed for that."""
+    view = builders.attached(after_lost_ledger_and_boot(framework), "vm04")
+    assert view.snapshot.ledger_file
+    assert kinds(view) == ["gone"]
+    found = plan(view)
+    assert made(found) == ["vm01", "vm02", "vm03"]
+    assert {row.cause for row in found.drift if row.field == "vgpu"} == {drift.LOST}
+
+
+@EVERY_FRAMEWORK
+def test_a_reconcile_that_was_killed_after_a_lost_ledger_and_a_boot_is_finished_by_the_next_one(framework: str) -> None:
+    view = after_lost_ledger_and_boot(framework)
+    first = plan(view)
+    killed = simulate.apply(view, first.units[0].steps)
+    assert made(plan(killed)) == ["vm02", "vm03"]
+
+
+@EVERY_FRAMEWORK
+def test_what_is_made_again_in_a_slot_that_was_freed_is_wanted_after_a_lost_entry(framework: str) -> None:
+    """Slots begin at generation 1 again: only what was freed last, and not made since, went back."""
+    view = builders.attached(builders.detached(builders.attached(builders.host_of(framework))))
+    assert made(plan(booted(unknown_now(view)))) == ["vm01"]
 
 
 @EVERY_FRAMEWORK
@@ -391,15 +437,16 @@ def test_no_ledger_and_no_claim_is_a_host_that_nothing_was_made_on() -> None:
 
 
 @EVERY_FRAMEWORK
-def test_while_a_gpus_uuid_cannot_be_read_nothing_is_proved_and_nothing_made_beside_it(framework: str) -> None:
+def test_while_a_gpus_uuid_cannot_be_read_nothing_is_proved_made_beside_it_or_forgotten(framework: str) -> None:
     view = builders.without_ledger(builders.attached(builders.host_of(framework)))
     first, second = view.snapshot.gpus
     view = builders.with_snapshot(view, gpus=(replace(first, uuid=None), second))
     assert [row.state for row in listing.rows(view) if row.slot] == ["unknown"]
     assert kinds(view) == ["ledger-missing"]
-    with pytest.raises(errors.Unsure) as caught:
-        builders.plan_attach(view)
-    assert caught.value.hint == "vgpumgr discover kvm01 says why"
-    made = builders.plan_detach(view)
-    assert builders.verbs(made) == OUT
-    assert [finding.kind for finding in made.findings] == ["ledger-missing", "left-behind"]
+    for refuse in (builders.plan_attach, builders.plan_detach):
+        with pytest.raises(errors.Unsure) as caught:
+            refuse(view)
+        assert caught.value.message.endswith("the UUID of GPU 0000:41:00.0 cannot be read: it may be that one") or (
+            refuse is builders.plan_attach
+        )
+        assert caught.value.hint == "vgpumgr discover kvm01 says why"

@@ -94,6 +94,17 @@ def test_a_folder_that_others_could_write_gets_no_ledger(tmp_path: Path) -> None
     assert not host.ledger_file.exists()
 
 
+def test_of_what_was_freed_the_newest_500_are_kept_each_once_and_what_is_made_again_goes(tmp_path: Path) -> None:
+    FakeHost.build(tmp_path)
+    root = Root(tmp_path)
+    ledger = read_ledger(root)
+    for generation in range(1, 503):
+        ledger = ledger.with_freed(("6a1f", "vgpu0", generation))
+    write_ledger(root, ledger.with_freed(("6a1f", "vgpu0", 4)).without_freed(("6a1f", "vgpu0", 5)))
+    kept = [row["generation"] for row in read_ledger(root).freed_facts()]
+    assert kept == [3, *range(6, 503), 4]
+
+
 @settings(deadline=None)  # each case waits for the disk
 @given(st.dictionaries(st.text().map(lambda key: f"x-{key}"), json_values), st.dictionaries(st.text(), json_values))
 def test_keys_of_a_later_version_survive_a_rewrite(
@@ -101,7 +112,8 @@ def test_keys_of_a_later_version_survive_a_rewrite(
 ) -> None:
     host = FakeHost(tmp_path_factory.mktemp("host"))
     record = {**make_record(MDEV_VF), **extra}
-    host.put_ledger({**make_entry(MDEV_VF), **extra}, settings=settings, stuck=[record], **extra)
+    freed = {"vm_uuid": "6a1f", "slot": "vgpu0", "generation": 1, **extra}
+    host.put_ledger({**make_entry(MDEV_VF), **extra}, settings=settings, stuck=[record], freed=[freed], **extra)
     before = json.loads(host.ledger_file.read_text())
     root = Root(host.root)
     write_ledger(root, read_ledger(root))
@@ -130,6 +142,10 @@ def test_keys_of_a_later_version_survive_a_rewrite(
         document(make_entry(MDEV_VF, vm_uuid="")),
         document({"vm_uuid": "6a1f"}),
         document(None),  # type: ignore[arg-type]
+        document(freed={}),
+        document(freed=[None]),
+        document(freed=[{"vm_uuid": "6a1f", "slot": "vgpu0"}]),
+        document(freed=[{"vm_uuid": "6a1f", "slot": "vgpu0", "generation": -1}]),
         document(stuck=None),
         document(stuck={}),
         document(stuck=[None]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,11 @@ def locked(host: FakeHost, **injected: Any) -> Asker:
     asker = Asker(Server(host.root, **{"nvml": no_nvml, "write": host.driver_write, **injected}).answer)
     asker.lock()
     return asker
+
+
+def freed(host: FakeHost) -> list[tuple[str, int]]:
+    rows = json.loads(host.ledger_file.read_text()).get("freed", [])
+    return [(row["slot"], row["generation"]) for row in rows]
 
 
 def occupant(framework: str, uuid: str = FOREIGN) -> str | None:
@@ -217,6 +223,7 @@ def test_a_new_generation_on_the_very_same_empty_vf_takes_the_old_entrys_place(t
     host.put_ledger(make_entry(VENDOR, boot="earlier"))
     assert "ok" in locked(host).execute(make_step(VENDOR, generation=2))
     assert host.entries() == [make_entry(VENDOR, generation=2)]
+    assert freed(host) == [("vgpu0", 1)]
 
 
 # same
@@ -311,6 +318,7 @@ def test_a_refused_destroy_leaves_the_entry_as_it_was(tmp_path: Path, framework:
     error = locked(host, write=refusing(errno.EPERM)).execute(make_destroy(framework))["err"]
     assert (error["errno"], error["read_back"]["type_id"]) == ("EPERM", 560)
     assert host.entries() == [make_entry(framework)]
+    assert freed(host) == []
 
 
 def test_a_type_that_is_not_offered_is_the_kernels_enoent(tmp_path: Path) -> None:
@@ -320,6 +328,20 @@ def test_a_type_that_is_not_offered_is_the_kernels_enoent(tmp_path: Path) -> Non
 
 
 # destroy
+
+
+@each_framework
+def test_what_was_destroyed_is_on_record_as_freed_until_it_is_made_again(tmp_path: Path, framework: str) -> None:
+    host = FakeHost.build(tmp_path, framework)
+    asker = locked(host)
+    assert "ok" in asker.execute(make_step(framework))
+    assert freed(host) == []
+    assert "ok" in asker.execute(make_destroy(framework))
+    assert freed(host) == [("vgpu0", 1)]
+    row = {"vm_uuid": make_step(framework)["vm"], "slot": "vgpu0", "generation": 1}
+    assert asker.ask("observe", wait_s=0)["ok"]["freed"] == [row]
+    assert "ok" in asker.execute(make_step(framework))
+    assert freed(host) == []
 
 
 @each_framework

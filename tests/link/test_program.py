@@ -41,6 +41,7 @@ SNAPSHOT = {
     "active": [],
     "silent": {},
     "ledger": [],
+    "freed": [],
     "ledger_file": True,
     "stuck": [],
     "modprobe": [],

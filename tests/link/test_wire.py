@@ -122,6 +122,7 @@ def make_snapshot() -> dict[str, Any]:
         "active": [],
         "silent": {},
         "ledger": None,
+        "freed": [],
         "ledger_file": True,
         "stuck": None,
         "modprobe": None,

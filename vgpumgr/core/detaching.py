@@ -68,14 +68,15 @@ def entering(
 ) -> tuple[list[changes.EnterVgpu], list[Finding]]:
     """What a slot's claim has and the ledger does not name, and is to be freed: entered first, where it is proved.
 
-    What is not proved stays, and is a finding. `keep` is the generation that the slot goes on with.
+    What is not proved stays, and is a finding. `keep` is the generation that the slot goes on with. Raises Unsure.
     """
     claim = domain.claim(slot)
     if claim is None or claim.generation == keep:
         return [], []
     found = ownership.standing(view, domain, claim)
     if found is None or found.spec is None:
-        return [], _nothing_seen(view, domain, claim, found)
+        _guard_hidden(view, domain, claim, found)
+        return [], []
     if found.kind == ownership.PROVED:
         return [changes.EnterVgpu(host=view.snapshot.host, vgpu=found.spec)], []
     device = f" (mdev {found.spec.uuid})" if found.spec.uuid is not None else ""
@@ -86,17 +87,19 @@ def entering(
     return [], [Finding(kind="left-behind", host=view.snapshot.host, vm=domain.name, slot=slot, text=text)]
 
 
-def _nothing_seen(
-    view: HostView, domain: Domain, claim: claims.Claim, found: ownership.Standing | None
-) -> list[Finding]:
-    """A claim that nothing is seen of frees no hardware, which is said where it may be there all the same."""
-    if found is None or found.kind != ownership.HIDDEN:
-        return []
-    text = (
-        f"no hardware of {domain.name} slot {claim.slot} is freed: it was on {claim.binding.gpu_uuid}, and the UUID of a "
-        "GPU cannot be read: it may be that one"
+def _guard_hidden(view: HostView, domain: Domain, claim: claims.Claim, found: ownership.Standing | None) -> None:
+    """The claim is all that says whose vGPU it is: it does not go while the vGPU may be on a GPU without a UUID."""
+    if found is not None and found.kind == ownership.HIDDEN:
+        raise _hidden(view, claim.binding, domain.name, claim.slot)
+
+
+def _hidden(view: HostView, place: LedgerEntry | claims.Binding, vm: VmName, slot: Slot) -> errors.Unsure:
+    unnamed = [gpu.pci for gpu in view.snapshot.gpus if gpu.uuid is None]
+    return errors.Unsure(
+        f"{place.type_name} of {vm} slot {slot} is on {place.gpu_uuid}, and the UUID of GPU "
+        f"{', '.join(unnamed)} cannot be read: it may be that one",
+        hint=f"vgpumgr discover {view.snapshot.host} says why",
     )
-    return [Finding(kind="left-behind", host=view.snapshot.host, vm=domain.name, slot=claim.slot, text=text)]
 
 
 def _plan_gone(view: HostView, request: DetachRequest, vm: plans.GoneVm) -> Plan:
@@ -233,12 +236,7 @@ def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[L
 def _guard_identified(view: HostView, entry: LedgerEntry) -> None:
     """Whether a GPU is not there cannot be told while another one does not tell its UUID."""
     if view.snapshot.may_be_hidden(entry):
-        unnamed = [gpu.pci for gpu in view.snapshot.gpus if gpu.uuid is None]
-        raise errors.Unsure(
-            f"{entry.type_name} of {entry.vm_name} slot {entry.slot} is on {entry.gpu_uuid}, and the UUID of GPU "
-            f"{', '.join(unnamed)} cannot be read: it may be that one",
-            hint=f"vgpumgr discover {view.snapshot.host} says why",
-        )
+        raise _hidden(view, entry, entry.vm_name, entry.slot)
     astray = ownership.strays_to(view.snapshot, entry)
     if astray is not None:
         raise errors.Unsure(

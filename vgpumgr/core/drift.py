@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import changes, claims, profiles, scheduling
+from vgpumgr.core import changes, claims, ownership, profiles, scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.snapshot import Gpu, LedgerEntry
 
 REBOOTED = "the host has rebooted since it was made"
-REVERTED = "the ledger does not know it: the definition went back to what it was, or the ledger did"
-LOST = "the host's ledger was lost"
+REVERTED = "it was freed since, and the definition went back to what it was, or the ledger did"
+LOST = "the host's ledger was lost, or its entry there"
 UNENTERED = "the host's ledger lost it; claim, hardware and definition agree whose it is"
 MOVED = "its vGPU is another one now"
 BY_HAND = "removed by hand: the host has not rebooted since it was made"
@@ -94,7 +94,7 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
             if step.expect == changes.SAME:
                 yield drift("vgpu", f"{where}, in the ledger as made", "planned", "the run that made it did not end")
             else:
-                yield drift("vgpu", where, "none", why_gone(view, entries, claim))
+                yield drift("vgpu", where, "none", why_gone(view, domain, entries, claim))
         elif isinstance(step, changes.EnterVgpu):
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
             yield drift("vgpu", f"{where}, in the ledger as made", "no entry", UNENTERED)
@@ -129,11 +129,11 @@ def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
     )
 
 
-def why_gone(view: HostView, entries: tuple[LedgerEntry, ...], claim: Claim) -> str:
+def why_gone(view: HostView, domain: Domain, entries: tuple[LedgerEntry, ...], claim: Claim) -> str:
     """Why a served claim has no hardware, as far as it can be told."""
     entry = next((row for row in reversed(entries) if row.generation == claim.generation), None)
     if entry is None:
-        return REVERTED if view.snapshot.ledger_file else LOST
+        return REVERTED if ownership.is_reverted(view, domain, claim) else LOST
     return BY_HAND if entry.boot == view.snapshot.boot else REBOOTED
 
 

@@ -180,9 +180,9 @@ def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
     stands = ownership.standing(view, domain, claim)
     if stands is None or stands.kind == ownership.HIDDEN:
         return []
-    if stands.spec is None and view.snapshot.ledger_file:
+    if stands.spec is None and ownership.is_reverted(view, domain, claim):
         text = (
-            f"{name} slot {slot} has a claim that the ledger does not know, and its vGPU is not there: the definition went "
+            f"{name} slot {slot} has a claim whose vGPU was freed since, as the ledger says: the definition went "
             f"back to what it was (a snapshot or a restore?), or the ledger did: `{_again(view, domain, claim)}` makes it anew, "
             f"`{command('detach', name, slot=slot, on=host)}` takes the claim out"
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core import changes, claims, names, sharing
 from vgpumgr.core.commands import command
 from vgpumgr.core.observed import Finding, is_device
-from vgpumgr.core.snapshot import LedgerEntry
+from vgpumgr.core.snapshot import Freed, LedgerEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,12 +133,16 @@ def strays_to(snapshot: HostSnapshot, entry: LedgerEntry) -> str | None:
 def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
     """Whether the definition went back behind the ledger (a snapshot, a restore): nobody asks for that vGPU any more.
 
-    Without a file, a claim whose hardware is gone may as well be one whose ledger was lost and whose host was booted since.
+    A claim whose hardware is gone and that no entry names went back only where the ledger says that its vGPU was freed. Else
+    the ledger, or its entry, was lost, and the host was booted since: it is wanted still.
     """
     if any(entry.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot)):
         return True
     found = standing(view, domain, claim) if claim.state == claims.BOUND else None
-    return found is not None and found.kind == GONE and view.snapshot.ledger_file
+    if found is None or found.kind != GONE:
+        return False
+    freed = Freed(vm_uuid=domain.uuid, slot=claim.slot, generation=claim.generation)
+    return freed in view.snapshot.freed
 
 
 def is_of_earlier_boot(snapshot: HostSnapshot, entry: LedgerEntry) -> bool:

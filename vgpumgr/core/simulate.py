@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core import changes, claims, stuck
 from vgpumgr.core.modprobe import ModprobeFile, NewConf
 from vgpumgr.core.scheduler import EngineState
-from vgpumgr.core.snapshot import EQUAL_SIZE, LedgerEntry, Vgpu
+from vgpumgr.core.snapshot import EQUAL_SIZE, Freed, LedgerEntry, Vgpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,7 +96,8 @@ def _without_hostdev(domain: Domain, step: changes.DetachHostdev) -> Domain:
 
 def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
     spec = step.vgpu
-    snapshot = replace(snapshot, ledger_file=True)
+    made = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
+    snapshot = replace(snapshot, ledger_file=True, freed=tuple(row for row in snapshot.freed if row != made))
     entry = LedgerEntry(
         vm_uuid=spec.vm,
         vm_name=spec.vm_name,
@@ -189,7 +190,11 @@ def _destroyed(snapshot: HostSnapshot, step: changes.DestroyVgpu) -> HostSnapsho
     named = [row for row in snapshot.ledger or () if (row.vm_uuid, row.slot, row.generation) == key]
     if not named:
         raise ImpossibleStepError("the ledger names no such vGPU")
-    snapshot_without = replace(snapshot, ledger=tuple(row for row in snapshot.ledger or () if row not in named))
+    snapshot_without = replace(
+        snapshot,
+        ledger=tuple(row for row in snapshot.ledger or () if row not in named),
+        freed=(*snapshot.freed, Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)),
+    )
     vgpu = snapshot.vgpu_of(named[0])
     if (vgpu is not None) != (step.expect == changes.PRESENT):
         raise ImpossibleStepError(f"expected {step.expect}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr.core import profiles
@@ -186,6 +186,15 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Freed:
+    """What the host's ledger says was ours: a vGPU that was taken away on purpose, and not made again since."""
+
+    vm_uuid: VmUuid
+    slot: Slot
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StuckWrite:
     """A write of ours to /sys that has not returned: its GPU takes no more until it has.
 
@@ -217,6 +226,7 @@ class HostSnapshot:
 
     `qemus` is None where `handles` is, `stuck` where `ledger` is: nothing is written there then. `ledger_file`: whether there is a file; without one
     `ledger` is empty, because nothing was ever made there or because the file was lost (ownership.py tells which).
+    `freed` is of that file, too: the newest 500 that were taken away.
     `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` what it was loaded with.
     """
 
@@ -230,6 +240,7 @@ class HostSnapshot:
     active: tuple[Active, ...] | None
     silent: Mapping[PciAddress, str]
     ledger: tuple[LedgerEntry, ...] | None
+    freed: tuple[Freed, ...] = field(compare=False)  # the past: two hosts that have the same are the same
     ledger_file: bool
     stuck: tuple[StuckWrite, ...] | None
     modprobe: tuple[ModprobeFile, ...] | None

@@ -11,6 +11,7 @@ from vgpumgr.core.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUu
 from vgpumgr.core.scheduler import Caps, EngineState, SchedulerState
 from vgpumgr.core.snapshot import (
     Active,
+    Freed,
     Gpu,
     Handle,
     HostSnapshot,
@@ -76,6 +77,7 @@ def _host(host: HostName, facts: Mapping[str, Json]) -> HostSnapshot:
         active=shape.rows(facts["active"], _active),
         silent={PciAddress(pci): shape.text(why) for pci, why in shape.mapping(facts["silent"]).items()},
         ledger=None if ledger is None else located(ledger, gpus),
+        freed=tuple(_freed(shape.mapping(row)) for row in shape.items(facts["freed"])),
         ledger_file=shape.boolean(facts["ledger_file"]),
         stuck=shape.rows(facts["stuck"], _stuck),
         modprobe=shape.rows(facts["modprobe"], _modprobe),
@@ -240,6 +242,14 @@ def _active(row: Mapping[str, Json]) -> Active:
         vm_name=shape.maybe_text(row["vm_name"]),
         uuid=shape.maybe(row["uuid"], MdevUuid),
         vf=shape.maybe(row["vf"], PciAddress),
+    )
+
+
+def _freed(row: Mapping[str, Json]) -> Freed:
+    return Freed(
+        vm_uuid=VmUuid(shape.text(row["vm_uuid"])),
+        slot=Slot(shape.text(row["slot"])),
+        generation=shape.number(row["generation"]),
     )
 
 

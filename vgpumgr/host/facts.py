@@ -70,6 +70,7 @@ def observe(
         "active": _active(report, users.handles if users is not None else [], gpus, unknown),
         "silent": _silent(report, gpus),
         "ledger": entries,
+        "freed": [] if found is None else found.freed_facts(),
         "ledger_file": found is None or found.on_disk,
         "stuck": None if found is None else stuck_facts(find_holding(found.stuck, boot)),
         "modprobe": read_modprobe(root, unknown),

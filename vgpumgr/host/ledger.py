@@ -15,6 +15,7 @@ from .protocol import (
     LEDGER_PATH,
     LEDGER_UNWRITABLE,
     LEDGER_VERSION,
+    FreedFact,
     LedgerEntry,
     UnwritableFact,
 )
@@ -24,7 +25,8 @@ STATES = ("planned", "made", "leaving")
 PARAMS = (
     "vgpu_params"  # of an entry whose vGPU was moved out: what its plugin parameters were, until they are written back
 )
-_ROOM = 64 * 1024  # what must be free: a ledger of a hundred entries
+_MOST_FREED = 500  # of the newest; what was freed before them is forgotten
+_ROOM = 128 * 1024  # what must be free: a ledger of a hundred entries, and all that it may say of freed ones
 
 _TEXT = ("vm_uuid", "vm_name", "slot", "gpu_uuid", "gpu", "parent", "type_name", "boot", "state")
 _NUMBER = ("generation", "type_id")
@@ -32,6 +34,8 @@ _OPTIONAL_TEXT = ("uuid", "mig")
 _OPTIONAL_NUMBER = ("vf_index", "placement_id")
 _STUCK_TEXT = ("gpu_uuid", "gpu", "path", "verb", "vm_name", "slot", "boot", "since")
 _STUCK_NUMBER = ("pid", "start")
+_FREED_TEXT = ("vm_uuid", "slot")
+_FREED_NUMBER = ("generation",)
 
 Entry = Dict[str, Any]  # a LedgerEntry, and whatever keys a later version put beside
 Record = Dict[str, Any]  # a StuckFact, likewise
@@ -43,6 +47,8 @@ class Ledger(NamedTuple):
     """The file's whole document; entries in the order in which they were made.
 
     `stuck`: the writes that were begun and not seen to return, whether they hold or not (stuck.py); the key may be missing.
+    `freed`: whose vGPUs were taken away on purpose, oldest first, at most the newest 500; the key may be missing. A
+    claim of one of them went back behind the ledger; of any other claim without an entry, the ledger may have been lost.
     `on_disk`: False where there was no file to read.
     """
 
@@ -50,16 +56,30 @@ class Ledger(NamedTuple):
     entries: Tuple[Entry, ...]
     stuck: Tuple[Record, ...] = ()
     on_disk: bool = True
+    freed: Tuple[Record, ...] = ()
 
     def facts(self) -> List[LedgerEntry]:
         """The entries with the protocol's keys only."""
         return [entry_fact(entry) for entry in self.entries]
+
+    def freed_facts(self) -> List[FreedFact]:
+        return [{"vm_uuid": row["vm_uuid"], "slot": row["slot"], "generation": row["generation"]} for row in self.freed]
 
     def with_entries(self, entries: Tuple[Entry, ...]) -> "Ledger":
         return self._replace(entries=entries)
 
     def with_stuck(self, records: Tuple[Record, ...]) -> "Ledger":
         return self._replace(stuck=records)
+
+    def with_freed(self, key: Tuple[str, str, int]) -> "Ledger":
+        """The vGPU of that identity is freed: the newest of all that were."""
+        vm_uuid, slot, generation = key
+        row = {"vm_uuid": vm_uuid, "slot": slot, "generation": generation}
+        return self._replace(freed=(*self.without_freed(key).freed, row)[-_MOST_FREED:])
+
+    def without_freed(self, key: Tuple[str, str, int]) -> "Ledger":
+        """A vGPU of that identity is made again."""
+        return self._replace(freed=tuple(row for row in self.freed if identity(row) != key))
 
 
 def entry_fact(entry: Mapping[str, Any]) -> LedgerEntry:
@@ -129,18 +149,23 @@ def parse_ledger(text: bytes) -> Ledger:
         if identity(entry) in seen:
             _broken("entries[{}]: the same vm, slot and generation a second time".format(number))
         seen.add(identity(entry))
-    return Ledger(document=document, entries=tuple(entries), stuck=_parse_stuck(document))
+    return Ledger(
+        document=document,
+        entries=tuple(entries),
+        stuck=_parse_rows(document, "stuck", _STUCK_CHECKS),
+        freed=_parse_rows(document, "freed", _FREED_CHECKS),
+    )
 
 
-def _parse_stuck(document: Dict[str, Any]) -> Tuple[Record, ...]:
-    records = document.get("stuck", [])
-    if not isinstance(records, list):
-        _broken("stuck is not a list")
-    for number, record in enumerate(records):
-        problem = _wrong_key(record, _STUCK_CHECKS)
+def _parse_rows(document: Dict[str, Any], name: str, checks: _Checks) -> Tuple[Record, ...]:
+    rows = document.get(name, [])
+    if not isinstance(rows, list):
+        _broken("{} is not a list".format(name))
+    for number, row in enumerate(rows):
+        problem = _wrong_key(row, checks)
         if problem:
-            _broken("stuck[{}]: {}".format(number, problem))
-    return tuple(records)
+            _broken("{}[{}]: {}".format(name, number, problem))
+    return tuple(rows)
 
 
 def _problem(entry: object) -> str:
@@ -186,6 +211,7 @@ _STUCK_CHECKS: _Checks = (
     (_STUCK_NUMBER, _is_number, "a number"),
     (("vfio",), _is_texts, "a list of texts"),
 )
+_FREED_CHECKS: _Checks = ((_FREED_TEXT, _is_text, "a text"), (_FREED_NUMBER, _is_number, "a number"))
 
 
 def _broken(why: str) -> NoReturn:
@@ -241,9 +267,10 @@ def _try_folder(folder: str) -> None:
 def _write(root: Root, ledger: Ledger) -> None:
     document = dict(ledger.document)
     document["entries"] = list(ledger.entries)
-    document.pop("stuck", None)
-    if ledger.stuck:
-        document["stuck"] = list(ledger.stuck)
+    for name, rows in (("stuck", ledger.stuck), ("freed", ledger.freed)):
+        document.pop(name, None)
+        if rows:
+            document[name] = list(rows)
     text = json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8") + b"\n"
     path = root.path(LEDGER_PATH)
     folder = os.path.dirname(path)

@@ -240,6 +240,14 @@ class LedgerEntry(TypedDict):
     state: str
 
 
+class FreedFact(TypedDict):
+    """The vGPU of a slot and generation that was taken away on purpose, and not made again since."""
+
+    vm_uuid: str
+    slot: str
+    generation: int
+
+
 class StuckFact(TypedDict):
     """A write to a file of /sys that was begun and has not returned: its GPU takes no more until it has.
 
@@ -285,7 +293,8 @@ class Snapshot(TypedDict):
     `qemus` is read with `handles`, and null with it.
     `silent`: the GPUs (PCI address) of which NVML alone does not tell what runs there, and why; there all is in use.
     `ledger` and `stuck` are of one file, and null together. `ledger_file`: whether there is one, readable or not; without
-    one `ledger` is empty, since nothing of ours was ever made there, or because the file was lost.
+    one `ledger` is empty, since nothing of ours was ever made there, or because the file was lost. `freed` is of that file, too: the newest of what
+    was freed; empty where `ledger` is null.
     """
 
     protocol: int
@@ -299,6 +308,7 @@ class Snapshot(TypedDict):
     active: Optional[List[ActiveFact]]
     silent: Dict[str, str]
     ledger: Optional[List[LedgerEntry]]
+    freed: List[FreedFact]
     ledger_file: bool
     stuck: Optional[List[StuckFact]]
     modprobe: Optional[List[ModprobeFact]]

@@ -249,20 +249,23 @@ class VgpuSteps:
         entry = entry_of(step, boot=self._boot(), state=state)
         entries = []
         placed = False
+        known = ledger.without_freed(identity_of(step))
         for each in ledger.entries:
             if identity(each) == identity_of(step):
                 entries.append({**each, **entry})  # keys that a later version put there stay
                 placed = True
-            elif not superseded(each, step):
+            elif superseded(each, step):
+                known = known.with_freed(identity(each))
+            else:
                 entries.append(each)
         if not placed:
             entries.append(entry)
-        write_ledger(self._root, ledger.with_entries(tuple(entries)))
+        write_ledger(self._root, known.with_entries(tuple(entries)))
         return entry
 
     def _take_out(self, ledger: Ledger, step: Step) -> None:
         left = tuple(each for each in ledger.entries if identity(each) != identity_of(step))
-        write_ledger(self._root, ledger.with_entries(left))
+        write_ledger(self._root, ledger.with_entries(left).with_freed(identity_of(step)))
 
 
 @contextmanager
