@@ -9,9 +9,9 @@ import pytest
 
 from tests.core import builders
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, plan, simulate
+from vgpumgr.core import changes, claims, detaching, parking, plan, simulate
 from vgpumgr.core.domain_xml import Hostdev, Saved
-from vgpumgr.core.names import MdevUuid, PciAddress, VmUuid
+from vgpumgr.core.names import DEFAULT_SLOT, MdevUuid, PciAddress, VmName, VmUuid
 from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu, Handle, Qemu, Unknown
 
 if TYPE_CHECKING:
@@ -243,6 +243,35 @@ def test_a_handle_of_a_qemu_that_is_ending_passes_by_itself(framework: str) -> N
     refused(view, errors.InUse)
     ending = replace(view, snapshot=replace(view.snapshot, qemus=(qemu,)))
     assert [finding.kind for finding in builders.plan_detach(ending).findings] == ["ending"]
+
+
+@EVERY_FRAMEWORK
+def test_any_qemu_that_is_ending_is_told_for_the_host_program_waits_for_it(framework: str) -> None:
+    view = builders.attached(builders.host_of(framework))
+    qemu = Qemu(pid=42, start=1, state="D", command="qemu", ending=True, vm_name="vm02", vm_uuid=None, machine=None)
+    ending = replace(view, snapshot=replace(view.snapshot, qemus=(qemu,)))
+    (finding,) = builders.plan_detach(ending).findings
+    assert finding.text.endswith("a QEMU that may have had it has not ended (pid 42, state D)")
+    runs = replace(view, snapshot=replace(view.snapshot, qemus=(replace(qemu, ending=False),)))
+    assert builders.plan_detach(runs).findings == ()
+
+
+@EVERY_FRAMEWORK
+def test_a_step_that_takes_away_carries_the_vms_name_of_now(framework: str) -> None:
+    """The host program looks for the VM's QEMU and for libvirt's log of it by that name."""
+    view = builders.attached(builders.host_of(framework))
+    renamed = builders.change_domain(view, "vm01", lambda found: replace(found, name=VmName("web01")))
+    request = detaching.DetachRequest(
+        vm=builders.vm_uuid("vm01"), slots=(DEFAULT_SLOT,), by="x", at="2026-11-21T12:00:00Z"
+    )
+    steps = detaching.plan_detach(renamed, request).steps
+    assert [step.vgpu.vm_name for step in steps if isinstance(step, changes.DestroyVgpu)] == ["web01"]
+    (gpu,) = (gpu for gpu in renamed.snapshot.gpus if parking.entries(renamed, gpu))
+    ours = parking.entries(renamed, gpu)
+    (park,) = parking.idle(renamed, gpu, ours)
+    assert park.vgpu.vm_name == "web01"
+    gone = replace(view, domains=())
+    assert [step.vgpu.vm_name for step in parking.idle(gone, gpu, ours)] == ["vm01"]
 
 
 @EVERY_FRAMEWORK

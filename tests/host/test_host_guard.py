@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.host.fakehost import (
     FRAMEWORKS,
+    GPU_A,
     MDEV_VF,
     OTHER_MDEV,
     OTHER_VM,
@@ -146,17 +146,23 @@ def test_a_handle_of_a_qemu_that_is_ending_passes_and_any_other_lasts(
 
 
 @each_framework
-def test_an_ending_qemu_that_nothing_tells_whose_it_is_counts_and_anothers_does_not(
-    bench: Callable[..., Bench], framework: str
+@each_removal
+@pytest.mark.parametrize("runs", [False, True])
+def test_an_ending_qemu_counts_whosever_it_is_and_anothers_that_runs_does_not(
+    bench: Callable[..., Bench], framework: str, removal: Callable[..., dict[str, Any]], runs: bool
 ) -> None:
+    """A copy of the definition may have had the vGPU a moment ago, and what an ending QEMU had cannot be seen."""
     there = bench(framework)
-    there.host.add_process(41, command=(), state="D", ending=True)
-    assert "of a VM that cannot be told" in there.waits_for(make_destroy(framework))
-    there.host.end_process(41)
-    there.clock.now += SETTLE_S
-    there.host.add_process(42, command=(), state="D", ending=True, group="/machine/qemu-4-vm02.libvirt-qemu")
     there.host.add_process(43, "/dev/kvm", command=("qemu", "-name", "guest=vm02", "-uuid", OTHER_VM))
-    assert there.is_written(make_destroy(framework))
+    there.host.add_process(41, command=(), state="D", ending=True)
+    assert "of a VM that cannot be told" in there.waits_for(removal(framework, runs=runs))
+    there.host.end_process(41)
+    there.host.add_process(42, command=(), state="D", ending=True, group="/machine/qemu-4-vm02.libvirt-qemu")
+    said = there.waits_for(removal(framework, runs=runs))
+    assert "of another VM, which may have had it, has not ended (pid 42" in said
+    there.host.end_process(42)
+    there.clock.now += SETTLE_S
+    assert there.is_written(removal(framework, runs=runs))
 
 
 @each_framework
@@ -192,6 +198,7 @@ def test_the_plugin_of_a_vm_that_runs_is_no_reason_to_wait(bench: Callable[..., 
     there.host.ended("vm01", 60.0)
     other = make_step(framework, vf=1, uuid=OTHER_MDEV)
     if framework == VENDOR:
+        there.host.make_vgpu(other["parent"], 560, None)
         node = "/dev/vfio/651"
     else:
         there.host.make_mdev(other["parent"], 560, OTHER_MDEV, group=78)
@@ -203,12 +210,37 @@ def test_the_plugin_of_a_vm_that_runs_is_no_reason_to_wait(bench: Callable[..., 
     assert "the vGPU plugin of a VM that ended" in there.waits_for(make_destroy(framework))
 
 
-def test_a_plugin_that_began_after_the_vms_end_is_not_its(bench: Callable[..., Bench]) -> None:
+@each_framework
+@each_removal
+def test_a_left_over_plugin_counts_though_it_began_after_the_vms_end(
+    bench: Callable[..., Bench], framework: str, removal: Callable[..., dict[str, Any]]
+) -> None:
+    """A copy of the VM ran with the vGPU since: whose plugin it is cannot be told."""
+    there = bench(framework)
+    there.host.add_process(50, "/dev/nvidia-vgpu0", command=("nvidia-vgpu-mgr",), name="vgpu", start=10**9)
+    assert "the vGPU plugin of a VM that ended" in there.waits_for(removal(framework))
+
+
+def test_an_mdev_of_another_vendor_that_is_in_use_explains_no_plugin(bench: Callable[..., Bench]) -> None:
     there = bench(MDEV_VF)
-    boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    there.host.ended("vm01", time.time() - boot - 10.0)
+    there.host.ended("vm01", 60.0)
+    there.host.put("/sys/devices/pci0000:00/0000:00:02.0/vendor", "0x8086")
+    there.host.make_mdev("0000:00:02.0", 1, OTHER_MDEV, group=78)
+    there.host.add_process(60, "/dev/vfio/78", command=("qemu", "-name", "guest=vm02", "-uuid", OTHER_VM), start=500)
     there.host.add_process(50, "/dev/nvidia-vgpu0", command=("nvidia-vgpu-mgr",), name="vgpu", start=2000)
-    assert there.is_written(make_destroy(MDEV_VF))
+    assert "the vGPU plugin of a VM that ended" in there.waits_for(make_destroy(MDEV_VF))
+
+
+@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR])
+def test_a_virtual_function_that_is_passed_through_as_it_is_explains_no_plugin(
+    bench: Callable[..., Bench], framework: str
+) -> None:
+    there = bench(framework)
+    there.host.ended("vm01", 60.0)
+    node = "/dev/vfio/651"
+    there.host.add_process(60, node, command=("qemu", "-name", "guest=vm02", "-uuid", OTHER_VM), start=500)
+    there.host.add_process(50, "/dev/nvidia-vgpu0", command=("nvidia-vgpu-mgr",), name="vgpu", start=2000)
+    assert "the vGPU plugin of a VM that ended" in there.waits_for(make_destroy(framework))
 
 
 @each_framework
@@ -230,9 +262,23 @@ def test_from_the_last_that_was_seen_of_it_the_time_begins_anew(bench: Callable[
     there.waits_for(make_destroy(MDEV_VF))
     there.host.end_process(41)
     there.clock.now += SETTLE_S - 1
-    assert "ended" in there.waits_for(make_destroy(MDEV_VF))
+    assert "what may have held it ended 4 s ago" in there.waits_for(make_destroy(MDEV_VF))
     there.clock.now += 1
     assert there.is_written(make_destroy(MDEV_VF))
+
+
+def test_what_was_seen_on_the_way_to_another_vms_vgpu_counts_as_well(bench: Callable[..., Bench]) -> None:
+    there = bench(MDEV_VF)
+    there.host.add_process(42, command=(), state="D", ending=True, group="/machine/qemu-4-vm03.libvirt-qemu")
+    there.host.ended("vm02", LONG_AGO)
+    other = make_destroy(MDEV_VF, vf=1, vm=OTHER_VM, vm_name="vm02", uuid=OTHER_MDEV)
+    there.host.make_mdev(other["parent"], 560, OTHER_MDEV, group=78)
+    keys = {"vf_index": 1, "parent": other["parent"], "uuid": OTHER_MDEV}
+    there.host.put_ledger(make_entry(MDEV_VF), make_entry(MDEV_VF, vm_uuid=OTHER_VM, vm_name="vm02", **keys))
+    assert there.ask(other)["kind"] == "NotYet"
+    there.host.end_process(42)
+    there.clock.now += 1
+    assert "what may have held it ended 1 s ago" in there.waits_for(make_destroy(MDEV_VF))
 
 
 def test_where_nothing_tells_the_end_it_is_looked_at_twice(bench: Callable[..., Bench]) -> None:
@@ -248,6 +294,21 @@ def test_what_nvml_listed_when_it_was_planned_must_have_left_its_list(bench: Cal
     assert "NVML lists it" in there.waits_for(make_destroy(MDEV_VF, listed=True))
     there.clock.now += SETTLE_S
     assert there.is_written(make_destroy(MDEV_VF))
+
+
+@pytest.mark.parametrize(("vm", "waits"), [("", True), (OTHER_VM, False)])
+def test_a_row_of_nvml_that_names_neither_device_nor_vm_counts(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, vm: str, waits: bool
+) -> None:
+    there = bench(MDEV_VF)
+    row = {"gpu": GPU_A, "uuid": None, "vf": None, "vm_uuid": vm or None, "vm_name": None}
+    seen = {"active": [row], "silent": {}}
+    monkeypatch.setattr("vgpumgr.host.guard.observe", lambda *_, **__: seen)
+    step = make_destroy(MDEV_VF, listed=True)
+    if waits:
+        assert "NVML lists it as active for VM ?" in there.waits_for(step)
+    else:
+        assert there.is_written(step)
 
 
 def handle(pid: int, start: int, path: str = "/dev/nvidia-vgpu0") -> HandleFact:

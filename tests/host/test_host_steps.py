@@ -496,6 +496,9 @@ def test_an_entry_stays_while_its_card_is_at_another_address_or_its_mdev_on_anot
     asker = locked(host)
     error = asker.execute(make_destroy(framework, expect="absent"))["err"]
     assert (error["kind"], error["found"]) == ("Changed", f"it at {GPU_B}")
+    host.put(f"/proc/driver/nvidia/gpus/{GPU_B}/information", "GPU UUID: GPU-????????-????-????-????-????????????")
+    error = asker.execute(make_destroy(framework, expect="absent"))["err"]
+    assert (error["kind"], error["found"]) == ("Changed", f"a GPU at {GPU_B} whose UUID cannot be read")
     if framework == VENDOR:
         return
     elsewhere = GPU_B if framework == MDEV_PF else "0000:81:00.5"

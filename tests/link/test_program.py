@@ -212,13 +212,31 @@ def test_each_refusal_has_its_error(answer: Answer, kind: type[Exception], said:
 
 def test_what_is_in_use_at_the_last_moment_is_refused_as_a_plan_would_be() -> None:
     """5, whoever it is that found it out: the holders are the details, and the VM is to be shut down."""
-    held = refuse("InUse", message="A40-4Q is in use", vm="vm01", holders=["open by pid 41 (vm\x1b01)", "and 42"])
+    held = refuse("InUse", message="A40-4Q is in use", vm="vm01", holders=["open by pid 41 (vm01)"])
     with pytest.raises(errors.InUse) as caught:
         start(Script(held)).execute(STEP, deadline_s=1)
     assert caught.value.message == "kvm01: A40-4Q is in use"
-    assert caught.value.details == ("open by pid 41 (vm?01)", "and 42")
+    assert caught.value.details == ("open by pid 41 (vm01)",)
     assert caught.value.hint == "shut vm01 down first; nothing in use is ever taken away"
     assert caught.value.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    "holders", [["open by pid 41 (vm\x1b02)"], ["open by pid 41 (vm01)", "open by pid 9 (bash)"], ["vm02 runs on it"]]
+)
+def test_where_anybody_else_holds_it_the_hint_names_no_vm_to_shut_down(holders: list[str]) -> None:
+    with pytest.raises(errors.InUse) as caught:
+        start(Script(refuse("InUse", message="in use", vm="vm01", holders=holders))).execute(STEP, deadline_s=1)
+    assert caught.value.hint == "stop whoever has it first; nothing in use is ever taken away"
+    assert "\x1b" not in "".join(caught.value.details)
+
+
+def test_the_hint_of_what_ends_by_itself_says_nothing_of_whose_it_is() -> None:
+    waits = ["a QEMU of another VM, which may have had it, has not ended (pid 42, qemu, state D)"]
+    with pytest.raises(errors.StillEnding) as caught:
+        start(Script(refuse("NotYet", vm="vm01", waits_for=waits))).execute(STEP, deadline_s=1)
+    assert caught.value.details == tuple(waits)
+    assert caught.value.hint == "nothing was written; once that has ended, run the same command again"
 
 
 def test_endless_holders_end_in_how_many_more_there_are() -> None:
@@ -234,7 +252,7 @@ def test_holders_in_another_shape_are_no_details(holders: object) -> None:
         start(Script(refuse("InUse", holders=holders))).execute(STEP, deadline_s=1)
     assert (caught.value.details, caught.value.hint) == (
         (),
-        "shut the VM down first; nothing in use is ever taken away",
+        "stop whoever has it first; nothing in use is ever taken away",
     )
 
 

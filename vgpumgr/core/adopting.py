@@ -130,7 +130,7 @@ def _adopt(
     entry = view.snapshot.entry_of(gpu, vgpu)
     if entry is not None and not ownership.is_of_earlier_boot(view.snapshot, entry):
         _guard_leaving(view, entry, name)
-        return plans.spec_of_entry(entry), _of_ours(view, request, entry)
+        return plans.spec_of_entry(view, entry), _of_ours(view, request, entry)
     domain = _only_namer(view, vgpu, name)
     if entry is not None:
         if vgpu.type_id != entry.type_id:
@@ -140,7 +140,7 @@ def _adopt(
                 f"{name} is in the definition of {domain.name}, and the ledger has it for {entry.vm_name}",
                 hint=f"`{command('detach', entry.vm_name, slot=entry.slot, on=view.snapshot.host)}` first",
             )
-        spec = plans.spec_of_entry(entry)
+        spec = plans.spec_of_entry(view, entry)
         return spec, [changes.EnterVgpu(host=view.snapshot.host, vgpu=spec), *_of_ours(view, request, entry)]
     _guard_domain(view, domain)
     slot = _slot(view, domain, vgpu)
@@ -169,7 +169,7 @@ def _of_ours(view: HostView, request: AdoptRequest, entry: LedgerEntry) -> Seque
         return ()
     _guard_domain(view, domain)
     again = _request(request, domain, entry.slot, claim, claim.wish)
-    return attaching.entering_steps(view, domain, again, plans.spec_of_entry(entry))[1:]
+    return attaching.entering_steps(view, domain, again, plans.spec_of_entry(view, entry))[1:]
 
 
 def _request(

@@ -224,7 +224,7 @@ def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[L
         steps.append(
             changes.DestroyVgpu(
                 host=view.snapshot.host,
-                vgpu=plans.spec_of_entry(entry),
+                vgpu=plans.spec_of_entry(view, entry),
                 expect=changes.PRESENT if vgpu is not None else changes.ABSENT,
                 runs=observed.runs_without(view, entry.vm_uuid),
                 listed=held.listed,

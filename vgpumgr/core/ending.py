@@ -38,7 +38,9 @@ def _lines(view: HostView, spec: VgpuSpec) -> list[str]:
         return []
     ending = [
         f"the QEMU of {spec.vm_name} has not ended (pid {qemu.pid}, state {qemu.state})"
+        if qemu.vm_uuid == spec.vm or qemu.vm_name == spec.vm_name
+        else f"a QEMU that may have had it has not ended (pid {qemu.pid}, state {qemu.state})"
         for qemu in view.snapshot.qemus or ()
-        if qemu.ending and (qemu.vm_uuid == spec.vm or qemu.vm_name == spec.vm_name)
+        if qemu.ending
     ]
     return [*observed.users(view, spec, vgpu).passing, *ending]

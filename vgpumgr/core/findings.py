@@ -171,7 +171,7 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Findin
         return [*found, *_unentered(view, domain, claim)]
     if not view.snapshot.may_be_hidden(entry):
         found += _drift(view, domain, claim, entry)
-    return [*found, *attaching.attach_findings(view, domain, slot, plan.spec_of_entry(entry))]
+    return [*found, *attaching.attach_findings(view, domain, slot, plan.spec_of_entry(view, entry))]
 
 
 def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:

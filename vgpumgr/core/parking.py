@@ -55,7 +55,7 @@ def enter(view: HostView, ours: Iterable[Ours]) -> tuple[changes.Step, ...]:
     return tuple(
         changes.CreateVgpu(
             host=view.snapshot.host,
-            vgpu=plans.spec_of_entry(one.entry),
+            vgpu=plans.spec_of_entry(view, one.entry),
             expect=changes.SAME,
             runs=observed.runs_without(view, one.entry.vm_uuid),
         )
@@ -71,7 +71,7 @@ def idle(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[changes.ParkVg
     return tuple(
         changes.ParkVgpu(
             host=view.snapshot.host,
-            vgpu=plans.spec_of_entry(one.entry),
+            vgpu=plans.spec_of_entry(view, one.entry),
             runs=observed.runs_without(view, one.entry.vm_uuid),
             listed=observed.users(view, one.entry, one.vgpu).listed,
         )
@@ -103,7 +103,7 @@ def make_again(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[tuple[ch
                 Finding(kind="gone", host=view.snapshot.host, vm=one.entry.vm_name, slot=one.entry.slot, text=text)
             )
             continue
-        spec = plans.spec_of_entry(one.entry)
+        spec = plans.spec_of_entry(view, one.entry)
         step = changes.CreateVgpu(
             host=view.snapshot.host,
             vgpu=spec,

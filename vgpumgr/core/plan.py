@@ -132,11 +132,15 @@ def find_domain(view: HostView, vm: VmUuid) -> Domain:
     return domain
 
 
-def spec_of_entry(entry: LedgerEntry) -> VgpuSpec:
-    """A ledger entry as steps name it."""
+def spec_of_entry(view: HostView, entry: LedgerEntry) -> VgpuSpec:
+    """A ledger entry as steps name it: with its VM's name of now, for the host program looks for its QEMU and its log by it.
+
+    A VM may have been renamed since the entry was written; one that is no longer defined keeps the entry's name.
+    """
+    domain = view.domain(entry.vm_uuid)
     return changes.VgpuSpec(
         vm=entry.vm_uuid,
-        vm_name=entry.vm_name,
+        vm_name=domain.name if domain is not None else entry.vm_name,
         slot=entry.slot,
         generation=entry.generation,
         gpu_uuid=entry.gpu_uuid,

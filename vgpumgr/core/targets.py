@@ -62,7 +62,7 @@ def find_target(
     entries = view.entries(domain.uuid, request.slot)
     keeping = _kept_entry(view, request, claim, entries)
     if keeping is not None:
-        return plans.spec_of_entry(keeping), None, _expect(view, keeping)
+        return plans.spec_of_entry(view, keeping), None, _expect(view, keeping)
     again = _proved(view, request, domain, claim)
     if again is not None:
         return again, None, changes.ENTER

@@ -13,7 +13,7 @@ import os
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import mdev, pci
+from . import mdev, pci, vendor
 from .facts import observe
 from .files import Root, Unknowns, directory
 from .protocol import IN_USE, NOT_YET, HandleFact, Step, VgpuFact
@@ -54,19 +54,17 @@ class RemovalGuard:
         self._clock = clock
         self._wall = wall
         self._pause = pause
-        self._seen: Dict[str, float] = {}
+        self._seen: Optional[float] = None  # when anything was last seen that may hold any vGPU
 
     def refuse(self, step: Step, found: VgpuFact) -> None:
         """Before anything is written. Raises Refusal(InUse, NotYet)."""
         self._refuse(step, self._look(step, found))
         ended = self._ended(step)
-        since = self._since(step, ended)
+        who, since = self._since(step, ended)
         if step["uuid"] is None:  # a virtual function's own vGPU: the driver refuses, and nothing is lost
             return
         if since is not None and since < SETTLE_S:
-            text = "{} ended {:.0f} s ago: looked at again {:.0f} s after its end".format(
-                step["vm_name"], since, SETTLE_S
-            )
+            text = "{} ended {:.0f} s ago: looked at again {:.0f} s after its end".format(who, since, SETTLE_S)
             raise _not_yet(step, [text])
         if ended is None:
             self._pause(PAUSE_S)
@@ -81,7 +79,7 @@ class RemovalGuard:
             message = "{} ({} slot {}) is in use".format(place_of(step), step["vm_name"], step["slot"])
             raise Refusal(IN_USE, message, vm=step["vm_name"], holders=seen.lasting)
         if seen.passing:
-            self._seen[step["vm"]] = self._clock()
+            self._seen = self._clock()
             raise _not_yet(step, seen.passing)
 
     def _look(self, step: Step, found: VgpuFact) -> Evidence:
@@ -93,29 +91,27 @@ class RemovalGuard:
             return Evidence(["cannot tell: {}".format(error)], [])
         lasting, passing = _holding(users, found["vfio"])
         passing += [line for line in _ending(users, step) if line not in passing]
-        passing += self._lingering(users, step)
+        passing += self._lingering(users)
         if not lasting and not passing and step["listed"]:
             passing += self._listed(step)
         return Evidence(lasting, passing)
 
-    def _lingering(self, users: Users, step: Step) -> List[str]:
-        """Plugins of VMs that ended: there are more of them than vGPUs in use, and one may be this VM's."""
+    def _lingering(self, users: Users) -> List[str]:
+        """Plugins, where there are more of them than vGPUs in use: one is left over, and may be of whoever had this vGPU last.
+
+        All of them are named: which one is left over cannot be told, nor whose it is. Another VM may have had the vGPU since.
+        """
         plugins = [handle for handle in users.handles if is_plugin(handle["path"])]
         if not plugins:
             return []
         started = held_since(users.handles, vgpu_paths(self._root))
         if len(plugins) <= matched(plugins, started):
             return []
-        ended = self._ended(step)
-        boot = self._wall() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        ticks = os.sysconf("SC_CLK_TCK")
-        # A plugin that began after the VM's end is not its; one second is for clocks and for how times are written.
-        maybe = [each for each in plugins if ended is None or boot + each["start"] / ticks <= ended + 1.0]
         return [
             "the vGPU plugin of a VM that ended has {} open (pid {}, {})".format(
                 each["path"], each["pid"], each["command"]
             )
-            for each in maybe
+            for each in plugins
         ]
 
     def _listed(self, step: Step) -> List[str]:
@@ -131,6 +127,7 @@ class RemovalGuard:
                 row["vm_uuid"] == step["vm"]
                 or (row["uuid"] is not None and row["uuid"] == step["uuid"])
                 or (step["uuid"] is None and row["vf"] == step["parent"])
+                or (row["uuid"] is None and row["vf"] is None and row["vm_uuid"] is None)  # may be anybody's there
             )
         ]
 
@@ -145,12 +142,16 @@ class RemovalGuard:
             return None
         return at if at <= self._wall() else None  # the clock was set back since
 
-    def _since(self, step: Step, ended: Optional[float]) -> Optional[float]:
-        """For how long nothing of the VM has been there, as far as anything tells."""
-        ages = [self._clock() - self._seen[step["vm"]]] if step["vm"] in self._seen else []
-        if ended is not None:
-            ages.append(self._wall() - ended)
-        return min(ages, default=None)
+    def _since(self, step: Step, ended: Optional[float]) -> Tuple[str, Optional[float]]:
+        """What ended last of all that may have held the vGPU, and how many seconds ago, as far as anything tells.
+
+        What was seen on the way to another step counts as well: whose vGPU it held could not be told then either.
+        """
+        its = None if ended is None else self._wall() - ended
+        seen = None if self._seen is None else self._clock() - self._seen
+        if seen is None or (its is not None and its <= seen):
+            return step["vm_name"], its
+        return "what may have held it", seen
 
 
 def _not_yet(step: Step, lines: Sequence[str]) -> Refusal:
@@ -171,16 +172,20 @@ def _holding(users: Users, paths: Sequence[str]) -> Tuple[List[str], List[str]]:
 
 
 def _ending(users: Users, step: Step) -> List[str]:
-    """The QEMUs of the step's VM that are there, descriptors or not; one that nothing tells whose it is counts, too, while it ends.
+    """The QEMUs that are there and may have the vGPU, descriptors or not: any VM's while it ends, and the step's VM's in any case.
 
-    A VM that is known to run without this vGPU has one that stays: of that one the descriptors tell all.
+    Another VM may have been given the vGPU (a copy of the definition), and an ending QEMU no longer shows what it has. Of
+    one that stays the descriptors tell all, where it is another VM's, or of a VM that is known to run without this vGPU.
     """
     lines: List[str] = []
     for qemu in users.qemus:
         its = is_of(qemu, step["vm"], step["vm_name"])
-        if its is False or (not qemu["ending"] and (its is None or step["runs"])):
+        if not qemu["ending"] and (not its or step["runs"]):
             continue
-        whose = "of {}".format(step["vm_name"]) if its else "of a VM that cannot be told"
+        if its is None:
+            whose = "of a VM that cannot be told"
+        else:
+            whose = "of {}".format(step["vm_name"]) if its else "of another VM, which may have had it,"
         lines.append(
             "a QEMU {} has not ended (pid {}, {}, state {})".format(whose, qemu["pid"], qemu["command"], qemu["state"])
         )
@@ -188,16 +193,26 @@ def _ending(users: Users, step: Step) -> List[str]:
 
 
 def vgpu_paths(root: Root) -> List[List[str]]:
-    """The /dev/vfio paths of every function and mdev on this host that can be a vGPU. What cannot be read is left out."""
-    devices = ["{}/{}".format(mdev.BUS, each.uuid) for each in _mdevs(root)]
-    for card in pci.find_cards(root, Unknowns()):
-        devices.extend("{}/{}".format(pci.DEVICES, vf) for vf in card.vfs.values())
+    """The /dev/vfio paths of each vGPU on this host. What cannot be read is left out.
+
+    Another vendor's mdev (Intel's GVT-g) has no plugin, nor has a VF that is passed through as it is.
+    """
+    cards = pci.find_cards(root, Unknowns())
+    parents = {card.pci for card in cards} | {vf for card in cards for vf in card.vfs.values()}
+    devices = ["{}/{}".format(mdev.BUS, each.uuid) for each in _mdevs(root) if each.parent in parents]
     found: List[List[str]] = []
     for device in devices:
         try:
             with directory(root.path(device)) as opened:
                 found.append(device_paths(opened))
         except OSError:
+            continue
+    for vf in (vf for card in cards for vf in card.vfs.values()):
+        try:
+            with directory(root.path("{}/{}".format(pci.DEVICES, vf))) as opened:
+                if vendor.read_current(opened) != 0:
+                    found.append(device_paths(opened))
+        except (OSError, ValueError):
             continue
     return found
 

@@ -82,7 +82,12 @@ def check_left_nothing(root: Root, step: Step) -> None:
     try:
         addresses = optional_names(root.path(INFORMATION)) or ()
         for pci in sorted(addresses):
-            if pci != step["gpu_pci"] and _uuid_at(root, pci) == step["gpu"]:
+            if pci == step["gpu_pci"]:
+                continue
+            uuid = _uuid_at(root, pci)
+            if uuid is None:
+                raise changed("no {}".format(step["gpu"]), "a GPU at {} whose UUID cannot be read".format(pci))
+            if uuid == step["gpu"]:
                 raise changed("no {}".format(step["gpu"]), "it at {}".format(pci))
         for each in mdev.find_mdevs(root) if step["uuid"] is not None else ():
             if each.uuid == step["uuid"]:

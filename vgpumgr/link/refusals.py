@@ -62,7 +62,7 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
             return StillEnding(
                 f"{host}: {said or 'the vGPU may still be held'}",
                 details=_lines(err.get("waits_for")),
-                hint=f"nothing was written; once {_text(err.get('vm')) or 'the VM'} has ended, run the same command again",
+                hint="nothing was written; once that has ended, run the same command again",
             )
         case protocol.STUCK:
             return Stuck(
@@ -109,10 +109,15 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
 
 
 def _let_go(held: tuple[str, ...], vm: str) -> str:
-    """What to do about who holds a vGPU. A line that begins with `cannot tell` names nobody who could be shut down."""
+    """What to do about who holds a vGPU: the VM is to be shut down only where every line names it, and nobody else.
+
+    A line that begins with `cannot tell` names nobody who could be shut down.
+    """
     if held and all(line.startswith(CANNOT_TELL) for line in held):
         return "mend that first: what cannot be told counts as in use"
-    return f"shut {vm or 'the VM'} down first; nothing in use is ever taken away"
+    named = bool(vm) and all(line.endswith(f"({vm})") or line == f"{vm} runs on it" for line in held)
+    first = f"shut {vm} down first" if named and held else "stop whoever has it first"
+    return f"{first}; nothing in use is ever taken away"
 
 
 def unwritable(
