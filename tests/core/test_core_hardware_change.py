@@ -101,6 +101,18 @@ def test_reconcile_serves_the_rest_of_a_host_whose_card_was_exchanged(framework:
 
 
 @each_framework
+def test_a_vm_whose_new_address_another_definition_still_names_is_served_once_that_one_has_moved(framework: str) -> None:
+    """vendor-vfio: vm01's card is in the slot of vm02's, which is gone; vm02 moves away only after vm01's turn."""
+    first = host(framework, gpus=2)
+    view = exchanged(swapped(simulate.apply(first, reconciling.plan_host(first, declares(vm02="4Q"), RUN).steps)))
+    made = reconciling.plan_host(view, declares(vm01="4Q", vm02="8Q"), RUN)
+    assert [unit.refused for unit in made.units] == [None, None]
+    end = simulate.apply(view, made.steps)
+    assert reconciling.plan_host(end, declares(vm01="4Q", vm02="8Q"), RUN).steps == ()
+    assert [len(builders.find(end, vm).inactive) for vm in ("vm01", "vm02")] == [1, 1]
+
+
+@each_framework
 def test_both_slots_of_a_vm_whose_cards_were_swapped_are_freed_and_each_device_taken_out_once(framework: str) -> None:
     end = builders.detached(two_slots(framework), "vm01", "vgpu0", "vgpu1")
     assert end.snapshot.ledger == ()

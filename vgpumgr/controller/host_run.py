@@ -48,12 +48,12 @@ class HostRun:
                 view = self._session.with_saved(view)
                 unit, left = reconciling.plan_next(view, self._declaration, job, self._run)
             if unit.plan is None or not unit.steps:
-                work.tell(job, no_room=unit.no_room, changed=False)
+                work.tell(job, may_pass=unit.may_pass, changed=False)
                 self._note(unit_result(unit, "unchanged"))
                 continue
             gpus.update(unit.plan.gpus)
             error = self._do(unit)
-            work.tell(job, no_room=unit.no_room, changed=error is None)  # what failed made no room, however often
+            work.tell(job, may_pass=unit.may_pass, changed=error is None)  # what failed made no room, however often
             self._note(unit_result(unit, "done", error))
             if error is None:
                 view = left  # cheaper than another look

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan import Plan
     from vgpumgr.core.scheduling import GpuPlan
 
+# What a job can be refused for while another job has not been done: the room it takes, a device that it still names.
+_MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
 _SERVED_FINDINGS = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
 
 
@@ -66,9 +68,9 @@ class Unit:
         return self.plan.steps if self.plan else ()
 
     @property
-    def no_room(self) -> bool:
+    def may_pass(self) -> bool:
         """Whether it was refused for what another job may yet change."""
-        return isinstance(self.refused, errors.NoCapacity)
+        return isinstance(self.refused, _MAY_PASS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,7 @@ def plan_jobs(
     for job in work:
         unit, after = plan_next(after, declared, job, run)
         units = joined(units, unit)
-        work.tell(job, no_room=unit.no_room, changed=bool(unit.steps))
+        work.tell(job, may_pass=unit.may_pass, changed=bool(unit.steps))
     return tuple(units), after
 
 

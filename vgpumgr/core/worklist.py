@@ -1,7 +1,7 @@
-"""A host's jobs in their order, where one that found no room comes again once others have changed something.
+"""A host's jobs in their order, where one that was refused comes again once others have changed something.
 
-What another job frees late (a vGPU that is exchanged for one of another size) makes room for what stood before it. Without
-another try the next night would do what this one could have done.
+What another job does late can end what a job before it was refused for: it frees a vGPU of another size, or takes a device out
+of a definition that only one VM may name. Without another try the next night would do what this one could have done.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Worklist:
             if not self._queue and self._changed:
                 self._queue, self._again, self._changed = self._again, [], False
 
-    def tell(self, job: Job, *, no_room: bool, changed: bool) -> None:
+    def tell(self, job: Job, *, may_pass: bool, changed: bool) -> None:
         self._changed = self._changed or changed
-        if no_room:
+        if may_pass:
             self._again.append(job)
