@@ -101,7 +101,9 @@ def test_reconcile_serves_the_rest_of_a_host_whose_card_was_exchanged(framework:
 
 
 @each_framework
-def test_a_vm_whose_new_address_another_definition_still_names_is_served_once_that_one_has_moved(framework: str) -> None:
+def test_a_vm_whose_new_address_another_definition_still_names_is_served_once_that_one_has_moved(
+    framework: str,
+) -> None:
     """vendor-vfio: vm01's card is in the slot of vm02's, which is gone; vm02 moves away only after vm01's turn."""
     first = host(framework, gpus=2)
     view = exchanged(swapped(simulate.apply(first, reconciling.plan_host(first, declares(vm02="4Q"), RUN).steps)))

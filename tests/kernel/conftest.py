@@ -10,7 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.kernel import image
 from tests.kernel.marks import parameters
 from tests.kernel.release import ALL, DEBIAN13_MODULAR, RELEASES
-from tests.kernel.vm import Vm, booted
+from tests.kernel.vm import Vm, booted, serial_log, tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ def note_versions(record_property: Callable[[str, object], None]) -> Callable[[V
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which kernels, libvirts and QEMUs the run was about."""
+    """Say which kernels, libvirts and QEMUs the run was about, and where one failed what the kernels said last."""
     lines = sorted(
         {
             str(value)
@@ -82,3 +82,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("host VMs")
         for line in lines:
             terminalreporter.line(line)
+    if not {"failed", "error"}.isdisjoint(terminalreporter.stats):
+        for log in map(serial_log, (release.name for release in ALL)):
+            if log.exists():
+                terminalreporter.section(f"{log}, its end")
+                terminalreporter.line(tail(log))

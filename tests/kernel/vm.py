@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from tests.kernel.image import CACHE
 from tests.lab_fixtures import zygote
 from vgpumgr.lab.sshd import ADDRESS, make_key, reserve_port
 
@@ -40,6 +41,7 @@ _CONTROL = "ssh"  # the master's socket
 _MEMORY_MIB = 1536
 _PROCESSORS = 2
 _LOG_LINES = 30
+_SERIAL = "serial.log"
 _QEMU = "qemu-system-x86_64"
 # Nothing is loaded that the emulated machine has and no test uses.
 _KERNEL_OPTIONS = (
@@ -142,7 +144,7 @@ class Vm:
 
     @property
     def log(self) -> Path:
-        return self.folder / "serial.log"
+        return self.folder / _SERIAL
 
     def boots(self) -> int:
         """How often it has said that it is ready."""
@@ -193,7 +195,7 @@ class Vm:
         self.process.wait()
 
     def _tail(self) -> str:
-        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
+        return tail(self.log)
 
 
 @contextlib.contextmanager
@@ -215,11 +217,23 @@ def booted(name: str, image: Image) -> Iterator[Vm]:
         finally:
             vm.end()
     finally:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(folder / _SERIAL, serial_log(name))
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def serial_log(name: str) -> Path:
+    """Where what a host VM's kernel said in the last run is kept."""
+    return CACHE / f"serial-{name}.log"
+
+
+def tail(log: Path) -> str:
+    """Its last lines."""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
+
+
 def _start(image: Image, folder: Path, port: int) -> subprocess.Popen[bytes]:
-    log = folder / "serial.log"
+    log = folder / _SERIAL
     log.touch()
     given = {"authorized_key": folder / "authorized_key", "host_key": folder / "host_key"}
     append = f"root=/dev/vda rw {_KERNEL_OPTIONS} systemd.machine_id={uuid.uuid4().hex}"

@@ -30,6 +30,7 @@ from typing import Any, Callable, NoReturn
 Answer = dict[str, Any]
 _READ_BYTES = 1 << 16
 _DEFAULT_WITHIN_S = 40.0
+_CLOSES_S = 10.0
 _NODE_S = 10.0  # udev makes /dev/vfio/N some time after the device is there
 _PR_SET_PDEATHSIG = 1
 # linux/vfio.h: _IO(';', 100 + n)
@@ -91,6 +92,13 @@ class Holder:
         self.kill()
         with suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
+
+    def is_closing(self) -> bool:
+        """It has no descriptor any more and sleeps in the last close of one; or it has come to its end."""
+        descriptor = os.open(f"/proc/{self._pid}/stat", os.O_RDONLY)
+        state = _read_all(descriptor).rpartition(")")[2].split()[0]
+        os.close(descriptor)
+        return state == "Z" or (state == "D" and not os.listdir(f"/proc/{self._pid}/fd"))
 
 
 def _hold_until_killed(opens: Callable[[], tuple[int, ...]], report: int) -> NoReturn:
@@ -184,7 +192,14 @@ class Runner:
 
     def _let_go(self, device: str, *, waits: bool = True) -> Answer:
         if not waits:
-            self._holders[device].kill()
+            # A signal is not the end yet: what comes next must not overtake it.
+            holder = self._holders[device]
+            holder.kill()
+            until = time.monotonic() + _CLOSES_S
+            while not holder.is_closing():
+                if time.monotonic() > until:
+                    return {"errno": "ETIMEDOUT"}
+                time.sleep(0.01)
         elif device in self._holders:
             self._holders.pop(device).end()
         return {"value": None}

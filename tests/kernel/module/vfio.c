@@ -55,8 +55,8 @@ static void close_device(struct vfio_device *vdev)
 		msleep(nvlab_options.close_ms);
 	mutex_lock(&nvlab_lock);
 	vgpu->held = false;
+	mutex_unlock(&vgpu->ops); /* before the lock that keeps it from being freed */
 	mutex_unlock(&nvlab_lock);
-	mutex_unlock(&vgpu->ops);
 }
 
 /* The part of a read or write that lies in the configuration space; 0 where none does. */
