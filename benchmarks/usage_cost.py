@@ -23,9 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.names import HostName, PciAddress, Slot, VmUuid
-from vgpumgr.core.sampling import Cursor, GpuCursor, GpuReading, HostReading, Load, Measured, Round, VgpuReading
-from vgpumgr.core.usage import BUCKET_S, FINE_US
+from vgpumgr.core.usage.sampling import Cursor, GpuCursor, GpuReading, HostReading, Load, Measured, Round, VgpuReading
+from vgpumgr.core.usage.usage import BUCKET_S, FINE_US
+from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
 from vgpumgr.store.samples import Samples, beside
 
 if TYPE_CHECKING:

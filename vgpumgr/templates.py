@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import jinja2
 
 from vgpumgr import resources
-from vgpumgr.core import claims
+from vgpumgr.core.model import claims
 from vgpumgr.errors import TemplateError
 
 if TYPE_CHECKING:
-    from vgpumgr.core.domain_xml import Hostdev
-    from vgpumgr.core.modprobe import ConfText
-    from vgpumgr.core.nightly import Job
+    from vgpumgr.core.driver.modprobe import ConfText
+    from vgpumgr.core.model.domain_xml import Hostdev
+    from vgpumgr.core.reconcile.nightly import Job
 
 
 def render_hostdev(device: Hostdev) -> str:

@@ -17,7 +17,7 @@ from tests.acceptance import domains, truth
 from tests.acceptance.command import Ran, vgpumgr, vgpus
 from vgpumgr.controller import surroundings
 from vgpumgr.controller.wanted import Wanted, bring
-from vgpumgr.core.profiles import parse_profile
+from vgpumgr.core.driver.profiles import parse_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

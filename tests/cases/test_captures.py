@@ -16,27 +16,21 @@ from tests.model.wiring import connect
 from vgpumgr import resources
 from vgpumgr.cli.main import run
 from vgpumgr.controller import surroundings
-from vgpumgr.core import (
-    attaching,
-    catalogue,
-    listing,
-    observed,
-    placement,
-    profiles,
-    sampling_facts,
-    simulate,
-    snapshot_facts,
-)
-from vgpumgr.core.names import HostName, VmUuid
-from vgpumgr.core.observed import HostView
+from vgpumgr.core.driver import catalogue, profiles
+from vgpumgr.core.model import observed
+from vgpumgr.core.model.observed import HostView
+from vgpumgr.core.plan import attaching, placement, simulate
+from vgpumgr.core.report import listing
 from vgpumgr.host.server import Server
+from vgpumgr.link import sampling_facts, snapshot_facts
+from vgpumgr.names import HostName, VmUuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.model.machine import Machine
-    from vgpumgr.core.snapshot import Gpu, HostSnapshot
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
 
 EVERY = captures()
 WITH_VMS = [capture for capture in EVERY if running(capture)]

@@ -12,7 +12,7 @@ import pytest
 from tests.core.declarations import declares
 from vgpumgr import errors
 from vgpumgr.controller.fan_out import MAX_WORKERS, STAGE, Patience, fan_out
-from vgpumgr.core.names import HostName
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration

@@ -13,15 +13,15 @@ from tests.model.pool import Pool
 from vgpumgr import errors
 from vgpumgr.controller import finding_vms, surroundings
 from vgpumgr.controller.wanted import Wanted, bring
-from vgpumgr.core.names import DEFAULT_SLOT
-from vgpumgr.core.profiles import parse_profile
+from vgpumgr.core.driver.profiles import parse_profile
 from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.connection import HostLink
 
 HOSTS = ("kvm01", "kvm02")

@@ -12,8 +12,8 @@ from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.cli.main import run
 from vgpumgr.controller.results import ReconcileResult
-from vgpumgr.core import guards
-from vgpumgr.core.names import DEFAULT_SLOT
+from vgpumgr.core.reconcile import guards
+from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from tests.model.fleet import Fleet
 from tests.model.pool import Pool
 from vgpumgr.controller import sampling
-from vgpumgr.core import sampling_facts
 from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.link import sampling_facts
 
 if TYPE_CHECKING:
     import pytest
 
-    from vgpumgr.core.names import HostName
-    from vgpumgr.core.sampling import HostReading
+    from vgpumgr.core.usage.sampling import HostReading
+    from vgpumgr.names import HostName
 
 
 def test_what_nobody_foresaw_at_one_host_is_its_failed_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,15 +11,15 @@ import pytest
 from tests.lab_fixtures import SMALL
 from vgpumgr.controller import inventory_files, surroundings
 from vgpumgr.controller.sampling import SETTLE_S, Sampler
-from vgpumgr.core.names import HostName
-from vgpumgr.core.sampling import OFF, RUNNING
+from vgpumgr.core.usage.sampling import OFF, RUNNING
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.lab_fixtures import Lab, LabFactory
     from vgpumgr.controller.context import Context
-    from vgpumgr.core.sampling import Round
+    from vgpumgr.core.usage.sampling import Round
 
 pytestmark = pytest.mark.lab
 

@@ -14,15 +14,15 @@ from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
 from vgpumgr.controller.stale import judged
-from vgpumgr.core.names import DEFAULT_SLOT
 from vgpumgr.host import steps
 from vgpumgr.host.hardware import changed
 from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.core.changes import Step
+    from vgpumgr.core.plan.changes import Step
 
 HOST, VM = "kvm01", "1vm01"
 

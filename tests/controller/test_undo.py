@@ -13,9 +13,9 @@ from tests.model.fleet import Fleet
 from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
-from vgpumgr.core.names import DEFAULT_SLOT
 from vgpumgr.host import files, ledger
 from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
+from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,9 @@ from vgpumgr import errors
 from vgpumgr.controller import apply as apply_module
 from vgpumgr.controller import waiting
 from vgpumgr.controller.apply import apply
-from vgpumgr.core import changes, scheduler
-from vgpumgr.core.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
+from vgpumgr.core.driver import scheduler
+from vgpumgr.core.plan import changes
+from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.plan import AnyPlan
+    from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.host.protocol import AnyStep, UnwritableFact
     from vgpumgr.link.program import ExecuteResult
 

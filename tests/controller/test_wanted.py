@@ -15,13 +15,13 @@ from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.wanted import SlotResult, Wanted, WantedResult, bring
-from vgpumgr.core.names import DEFAULT_SLOT, HostName, Slot
-from vgpumgr.core.profiles import parse_profile
+from vgpumgr.core.driver.profiles import parse_profile
+from vgpumgr.names import DEFAULT_SLOT, HostName, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vgpumgr.core.domain_xml import Hostdev
+    from vgpumgr.core.model.domain_xml import Hostdev
 
 ALL = ("1vm01", "2vm01", "1vm02", "2vm02", "1vm03", "2vm03")
 

@@ -6,33 +6,33 @@ import uuid as uuid_module
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict
 
-from vgpumgr.core import (
-    attaching,
-    changes,
-    claims,
-    detaching,
-    domain_xml,
-    modprobe,
-    names,
-    profiles,
-    scheduler,
-    simulate,
-    snapshot,
-    targets,
-)
+from vgpumgr import names
+from vgpumgr.core.driver import modprobe, profiles, scheduler
 from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
 from vgpumgr.core.inventory.located import Location
-from vgpumgr.core.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
-from vgpumgr.core.observed import HostView
-from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Gpu, HostSnapshot, LedgerEntry, Parent, Vgpu, VgpuType
+from vgpumgr.core.model import claims, domain_xml, snapshot
+from vgpumgr.core.model.observed import HostView
+from vgpumgr.core.model.snapshot import (
+    MDEV_PF,
+    MDEV_VF,
+    VENDOR_VFIO,
+    Gpu,
+    HostSnapshot,
+    LedgerEntry,
+    Parent,
+    Vgpu,
+    VgpuType,
+)
+from vgpumgr.core.plan import attaching, changes, detaching, simulate, targets
 from vgpumgr.lab import boards
+from vgpumgr.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from vgpumgr.core.claims import Claim
-    from vgpumgr.core.domain_xml import Domain, Hostdev
-    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev
+    from vgpumgr.core.plan.plan import Plan
 
 HOST = HostName("kvm01")
 MACHINE = "4c4c4544003957108052b4c04f384833"

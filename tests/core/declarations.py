@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.core import builders
-from vgpumgr.core import names
-from vgpumgr.core.endpoint import Endpoint
+from vgpumgr import names
 from vgpumgr.core.inventory import (
     GpuDeclaration,
     HostDeclaration,
@@ -15,12 +14,13 @@ from vgpumgr.core.inventory import (
     SlotDeclaration,
     VmDeclaration,
 )
-from vgpumgr.core.names import DEFAULT_SLOT, Slot, VmName
+from vgpumgr.core.model.endpoint import Endpoint
+from vgpumgr.names import DEFAULT_SLOT, Slot, VmName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vgpumgr.core.scheduler import SchedulerWish
+    from vgpumgr.core.driver.scheduler import SchedulerWish
 
 HERE = Location(file="hosts.yml", line=1)
 

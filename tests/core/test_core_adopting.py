@@ -9,14 +9,16 @@ import pytest
 
 from tests.core import builders
 from tests.core.test_core_ownership import EVERY_FRAMEWORK, change_vgpu, cloned, imaged, unnamed
-from vgpumgr import errors
-from vgpumgr.core import adopting, findings, listing, names, simulate
-from vgpumgr.core.names import Slot
-from vgpumgr.core.snapshot import MDEV_VF
+from vgpumgr import errors, names
+from vgpumgr.core.model.snapshot import MDEV_VF
+from vgpumgr.core.plan import simulate
+from vgpumgr.core.reconcile import adopting
+from vgpumgr.core.report import findings, listing
+from vgpumgr.names import Slot
 
 if TYPE_CHECKING:
-    from vgpumgr.core.adopting import AdoptPlan
-    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.reconcile.adopting import AdoptPlan
 
 
 def adopt(view: HostView, *vgpus: str) -> AdoptPlan:

@@ -9,15 +9,17 @@ import pytest
 
 from tests.core import builders
 from vgpumgr import errors
-from vgpumgr.core import attaching, changes, claims, domain_xml, simulate, snapshot_facts
-from vgpumgr.core.domain_xml import Hostdev
-from vgpumgr.core.names import DEFAULT_SLOT, PciAddress
-from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Gpu, Unknown
+from vgpumgr.core.model import claims, domain_xml
+from vgpumgr.core.model.domain_xml import Hostdev
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Gpu, Unknown
+from vgpumgr.core.plan import attaching, changes, simulate
+from vgpumgr.link import snapshot_facts
+from vgpumgr.names import DEFAULT_SLOT, PciAddress
 
 if TYPE_CHECKING:
     from tests.core.builders import AttachOptions
-    from vgpumgr.core.claims import Claim
-    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.observed import HostView
 
 ATTACH = ["put_claim", "create_vgpu", "attach_hostdev", "bind_claim"]
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])

@@ -9,16 +9,17 @@ import pytest
 
 from tests.core import builders
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, detaching, parking, plan, simulate
-from vgpumgr.core.domain_xml import Hostdev, Saved
-from vgpumgr.core.names import DEFAULT_SLOT, MdevUuid, PciAddress, VmName, VmUuid
-from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu, Handle, Qemu, Unknown
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.domain_xml import Hostdev, Saved
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu, Handle, Qemu, Unknown
+from vgpumgr.core.plan import changes, detaching, parking, plan, simulate
+from vgpumgr.names import DEFAULT_SLOT, MdevUuid, PciAddress, VmName, VmUuid
 
 if TYPE_CHECKING:
     from tests.core.builders import DetachOptions
-    from vgpumgr.core.claims import Claim
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.plan.plan import Plan
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
 DETACH = ["leave_claim", "detach_hostdev", "destroy_vgpu", "drop_claim"]

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from tests.core import builders
 from tests.core.law import LAW
 from vgpumgr import resources, templates
-from vgpumgr.core import claims, domain_xml, profiles
-from vgpumgr.core.claims import Claim, ClaimDocument
-from vgpumgr.core.domain_xml import Hostdev
-from vgpumgr.core.domains import DomainDocuments, SavedDocuments
-from vgpumgr.core.names import MdevUuid, PciAddress, Slot, VmName
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims, domain_xml
+from vgpumgr.core.model.claims import Claim, ClaimDocument
+from vgpumgr.core.model.domain_xml import Hostdev
+from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
 from vgpumgr.errors import TemplateError
+from vgpumgr.names import MdevUuid, PciAddress, Slot, VmName
 
 # What XML 1.0 can carry; attribute values lose nothing but line ends and tabs, which names of people do not hold.
 TEXT = st.text(st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="\ufffe\uffff"), max_size=20)

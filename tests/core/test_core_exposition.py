@@ -16,16 +16,16 @@ from tests.core.law import LAW
 from tests.metrics import made_up, reading
 from tests.metrics.made_up import GIB, GPU, NOW
 from tests.metrics.reading import value
-from vgpumgr.core import exposition, metric_table
-from vgpumgr.core.names import VmUuid
-from vgpumgr.core.sampling import OFF, RUNNING, UNKNOWN, Counters, LatestHost, VgpuKey
+from vgpumgr.core.usage import exposition, metric_table
+from vgpumgr.core.usage.sampling import OFF, RUNNING, UNKNOWN, Counters, LatestHost, VgpuKey
 from vgpumgr.metrics import page
+from vgpumgr.names import VmUuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.core.exposition import Family
-    from vgpumgr.core.sampling import VgpuReading
+    from vgpumgr.core.usage.exposition import Family
+    from vgpumgr.core.usage.sampling import VgpuReading
 
 BUILD = exposition.Build(version="0.1.0", python="3.11.2")
 MAX_AGE_S = 30.0

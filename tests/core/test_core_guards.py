@@ -9,14 +9,15 @@ import pytest
 
 from tests.core import builders
 from tests.core.declarations import declares
-from vgpumgr import errors
-from vgpumgr.core import changes, guards, jobs, names, reconciling, simulate
-from vgpumgr.core.names import HostName, VmName
-from vgpumgr.core.reconciling import HostPlan, Unit
+from vgpumgr import errors, names
+from vgpumgr.core.plan import changes, simulate
+from vgpumgr.core.reconcile import guards, jobs, reconciling
+from vgpumgr.core.reconcile.reconciling import HostPlan, Unit
+from vgpumgr.names import HostName, VmName
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.model.observed import HostView
 
 RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
 FILE = "host_vars/kvm01"

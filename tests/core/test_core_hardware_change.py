@@ -10,15 +10,17 @@ import pytest
 from tests.core import builders
 from tests.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.core import attaching, changes, jobs, ownership, reconciling, simulate, snapshot_facts
-from vgpumgr.core.domain_xml import Saved
-from vgpumgr.core.names import GpuUuid
-from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.model.domain_xml import Saved
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.plan import attaching, changes, ownership, simulate
+from vgpumgr.core.reconcile import jobs, reconciling
+from vgpumgr.link import snapshot_facts
+from vgpumgr.names import GpuUuid
 
 if TYPE_CHECKING:
-    from vgpumgr.core import targets
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.plan import targets
+    from vgpumgr.core.plan.plan import Plan
 
 RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
 OTHER_CARD = GpuUuid("GPU-0e0e0e0e-0000-4000-8000-00000000000e")

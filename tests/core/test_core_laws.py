@@ -12,16 +12,20 @@ from hypothesis import strategies as st
 from tests.core import builders
 from tests.core.law import LAW
 from vgpumgr import errors
-from vgpumgr.core import changes, listing, placement, profiles, simulate, snapshot, snapshot_facts
-from vgpumgr.core.names import Slot, VmName
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import snapshot
+from vgpumgr.core.plan import changes, placement, simulate
+from vgpumgr.core.report import listing
+from vgpumgr.link import snapshot_facts
+from vgpumgr.names import Slot, VmName
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.plan import Plan
-    from vgpumgr.core.snapshot import LedgerEntry
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import LedgerEntry
+    from vgpumgr.core.plan.plan import Plan
 
 FRAMEWORK = st.sampled_from([name for name, _ in builders.FRAMEWORKS])
 # 8Q and 16Q fill a small host soon; 4C and 4A share 4Q's size; 6Q is on two of the boards only.

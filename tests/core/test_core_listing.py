@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.core import builders
-from vgpumgr.core import claims, findings, listing, simulate
-from vgpumgr.core.names import Slot
-from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Handle
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Handle
+from vgpumgr.core.plan import simulate
+from vgpumgr.core.report import findings, listing
+from vgpumgr.names import Slot
 
 if TYPE_CHECKING:
-    from vgpumgr.core.listing import VgpuRow
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.snapshot import LedgerEntry
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import LedgerEntry
+    from vgpumgr.core.report.listing import VgpuRow
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
 

@@ -10,15 +10,16 @@ import pytest
 
 from tests.core import builders
 from vgpumgr import errors
-from vgpumgr.core import attaching, changes, detaching, findings, listing, placement, plan, simulate
-from vgpumgr.core.domain_xml import Hostdev, Saved
-from vgpumgr.core.names import DEFAULT_SLOT, MdevUuid, PciAddress, VmName
-from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Unknown
+from vgpumgr.core.model.domain_xml import Hostdev, Saved
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Unknown
+from vgpumgr.core.plan import attaching, changes, detaching, placement, plan, simulate
+from vgpumgr.core.report import findings, listing
+from vgpumgr.names import DEFAULT_SLOT, MdevUuid, PciAddress, VmName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.model.observed import HostView
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
 LEFT = "A40-4Q on 0000:41:00.4 of vm01 slot vgpu0"

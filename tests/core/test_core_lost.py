@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.core import builders
-from vgpumgr.core import findings, lost
-from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.plan import lost
+from vgpumgr.core.report import findings
 
 if TYPE_CHECKING:
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.snapshot import Gpu
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import Gpu
 
 on_vfs = pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
 each_framework = pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR_VFIO])

@@ -8,8 +8,10 @@ import pytest
 
 from tests.core import builders
 from vgpumgr import resources
-from vgpumgr.core import catalogue, placement, profiles, snapshot_facts
-from vgpumgr.core.snapshot import VENDOR_VFIO
+from vgpumgr.core.driver import catalogue, profiles
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.plan import placement
+from vgpumgr.link import snapshot_facts
 
 CATALOGUE = catalogue.parse(resources.catalogue_text())
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.core.law import LAW
 from vgpumgr import templates
-from vgpumgr.core import modprobe
-from vgpumgr.core.modprobe import LoadedModule, ModprobeFile
-from vgpumgr.core.names import PciAddress
+from vgpumgr.core.driver import modprobe
+from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
+from vgpumgr.names import PciAddress
 
 A, B = PciAddress("0000:41:00.0"), PciAddress("0000:81:00.0")
 NVIDIA = "/etc/modprobe.d/nvidia.conf"

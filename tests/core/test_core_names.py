@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.law import LAW
-from vgpumgr import resources
-from vgpumgr.core import catalogue, names, profiles
-from vgpumgr.core.names import Slot, VmUuid
+from vgpumgr import names, resources
+from vgpumgr.core.driver import catalogue, profiles
 from vgpumgr.errors import BadName
+from vgpumgr.names import Slot, VmUuid
 
 if TYPE_CHECKING:
     import uuid as uuid_module

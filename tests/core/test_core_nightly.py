@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vgpumgr import errors
-from vgpumgr.core import nightly
+from vgpumgr.core.reconcile import nightly
 
 # Whatever a folder may be called that is printable; a backslash is refused for cron.
 words = st.lists(

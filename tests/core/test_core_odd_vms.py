@@ -10,15 +10,18 @@ import pytest
 from tests.core import builders
 from tests.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.core import findings, jobs, listing, profiles, reconciling, simulate
-from vgpumgr.core.domain_xml import read_domain, read_saved
-from vgpumgr.core.domains import DomainDocuments, SavedDocuments
-from vgpumgr.core.names import VmName
-from vgpumgr.core.snapshot import VENDOR_VFIO
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model.domain_xml import read_domain, read_saved
+from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.plan import simulate
+from vgpumgr.core.reconcile import jobs, reconciling
+from vgpumgr.core.report import findings, listing
+from vgpumgr.names import VmName
 
 if TYPE_CHECKING:
-    from vgpumgr.core.domain_xml import Domain
-    from vgpumgr.core.observed import Finding, HostView
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import Finding, HostView
 
 RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
 MDEV = "9e0d0000-0000-4000-8000-000000000001"

@@ -9,18 +9,21 @@ import pytest
 
 from tests.core import builders
 from tests.core.declarations import declares
-from vgpumgr import errors
-from vgpumgr.core import changes, claims, drift, findings, jobs, listing, names, ownership, reconciling, simulate
-from vgpumgr.core.domain_xml import Saved
-from vgpumgr.core.names import DEFAULT_SLOT, MdevUuid
-from vgpumgr.core.plan import Plan
-from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr import errors, names
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.domain_xml import Saved
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.plan import changes, ownership, simulate
+from vgpumgr.core.plan.plan import Plan
+from vgpumgr.core.reconcile import drift, jobs, reconciling
+from vgpumgr.core.report import findings, listing
+from vgpumgr.names import DEFAULT_SLOT, MdevUuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.snapshot import Gpu, Vgpu
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import Gpu, Vgpu
 
 FRAMEWORKS = [name for name, _ in builders.FRAMEWORKS]
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", FRAMEWORKS)

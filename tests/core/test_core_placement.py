@@ -10,13 +10,15 @@ import pytest
 
 from tests.core import builders
 from vgpumgr import errors
-from vgpumgr.core import attaching, domain_xml, placement, profiles, simulate
-from vgpumgr.core.names import PciAddress
-from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import domain_xml
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.plan import attaching, placement, simulate
+from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.snapshot import Gpu
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import Gpu
 
 
 def profile(text: str) -> profiles.Profile:

@@ -11,14 +11,16 @@ import pytest
 from tests.core import builders
 from tests.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, jobs, reconciling, simulate
-from vgpumgr.core.domain_xml import Saved
-from vgpumgr.core.names import VmName, VmUuid
-from vgpumgr.core.scheduler import SchedulerWish
+from vgpumgr.core.driver.scheduler import SchedulerWish
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.domain_xml import Saved
+from vgpumgr.core.plan import changes, simulate
+from vgpumgr.core.reconcile import jobs, reconciling
+from vgpumgr.names import VmName, VmUuid
 
 if TYPE_CHECKING:
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.reconciling import HostPlan, Unit
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.reconcile.reconciling import HostPlan, Unit
 
 RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
 NEXT_RUN = jobs.Run(by="root@ctl2", at="2026-11-23T02:30:00Z")

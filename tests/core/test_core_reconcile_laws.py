@@ -14,15 +14,17 @@ from tests.core.declarations import declares
 from tests.core.law import LAW
 from tests.core.test_core_laws import PROFILE, SLOT, VM, check_capacity, kills, start, story
 from vgpumgr import errors
-from vgpumgr.core import changes, jobs, reconciling, scheduler, simulate
-from vgpumgr.core.plan import Plan
-from vgpumgr.core.scheduler import SchedulerWish
+from vgpumgr.core.driver import scheduler
+from vgpumgr.core.driver.scheduler import SchedulerWish
+from vgpumgr.core.plan import changes, simulate
+from vgpumgr.core.plan.plan import Plan
+from vgpumgr.core.reconcile import jobs, reconciling
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.reconciling import HostPlan
-    from vgpumgr.core.scheduling import GpuPlan
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.plan.scheduling import GpuPlan
+    from vgpumgr.core.reconcile.reconciling import HostPlan
 
 RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
 NEXT = jobs.Run(by="root@ctl1", at="2026-11-23T02:30:00Z")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.law import LAW
-from vgpumgr.core import refusals
+from vgpumgr.core.driver import refusals
 
 CREATE = "/sys/bus/pci/devices/0000:41:00.4/mdev_supported_types/nvidia-560/create"
 VF_TYPE = "/sys/bus/pci/devices/0000:41:00.4/nvidia/current_vgpu_type"

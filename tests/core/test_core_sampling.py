@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpumgr.core import sampling, sampling_facts
-from vgpumgr.core.names import HostName
-from vgpumgr.core.sampling import MEMORY_US, OFF, RUNNING, UNKNOWN, Cursor, HostReading, Measured, VgpuReading
+from vgpumgr.core.usage import sampling
+from vgpumgr.core.usage.sampling import MEMORY_US, OFF, RUNNING, UNKNOWN, Cursor, HostReading, Measured, VgpuReading
+from vgpumgr.link import sampling_facts
+from vgpumgr.names import HostName
 
 HOST = HostName("kvm01")
 GPU, GPU_UUID = "0000:41:00.0", "GPU-aaaaaaaa-0000-4000-8000-000000000001"

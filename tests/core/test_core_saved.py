@@ -9,13 +9,13 @@ import pytest
 
 from tests.core import builders
 from vgpumgr import errors
-from vgpumgr.core import simulate
-from vgpumgr.core.domain_xml import Hostdev, Saved
-from vgpumgr.core.snapshot import MDEV_VF
+from vgpumgr.core.model.domain_xml import Hostdev, Saved
+from vgpumgr.core.model.snapshot import MDEV_VF
+from vgpumgr.core.plan import simulate
 
 if TYPE_CHECKING:
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.plan.plan import Plan
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
 OTHER = "vm02"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.core import builders
 from tests.core.law import LAW
 from vgpumgr import errors
-from vgpumgr.core import scheduler
-from vgpumgr.core.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, SchedulerWish, Setting
+from vgpumgr.core.driver import scheduler
+from vgpumgr.core.driver.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, SchedulerWish, Setting
 
 MS = scheduler.NS_PER_MS
 sharing = st.sampled_from([EQUAL_SHARE, FIXED_SHARE])

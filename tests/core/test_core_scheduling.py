@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from tests.core import builders
 from tests.core.law import LAW
 from vgpumgr import errors
-from vgpumgr.core import changes, claims, modprobe, observed, scheduler, scheduling, scheduling_rows, simulate
-from vgpumgr.core.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, SchedulerWish
-from vgpumgr.core.snapshot import MDEV_VF, VENDOR_VFIO, Active, Handle, Qemu
+from vgpumgr.core.driver import modprobe, scheduler
+from vgpumgr.core.driver.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, SchedulerWish
+from vgpumgr.core.model import claims, observed
+from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Active, Handle, Qemu
+from vgpumgr.core.plan import changes, scheduling, simulate
+from vgpumgr.core.report import scheduling_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.scheduling import GpuPlan
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.plan.scheduling import GpuPlan
 
 MS = scheduler.NS_PER_MS
 FIXED = SchedulerWish(policy=FIXED_SHARE, time_slice_ns=2 * MS)

@@ -10,16 +10,19 @@ import pytest
 from tests.core import builders
 from tests.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.core import detaching, domain_xml, findings, jobs, listing, parking, reconciling, simulate
-from vgpumgr.core.domain_xml import Hostdev, Saved
-from vgpumgr.core.domains import DomainDocuments
-from vgpumgr.core.names import VmName
-from vgpumgr.core.snapshot import MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.model import domain_xml
+from vgpumgr.core.model.domain_xml import Hostdev, Saved
+from vgpumgr.core.model.domains import DomainDocuments
+from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.plan import detaching, parking, simulate
+from vgpumgr.core.reconcile import jobs, reconciling
+from vgpumgr.core.report import findings, listing
+from vgpumgr.names import VmName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.model.observed import HostView
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
 RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")

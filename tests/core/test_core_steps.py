@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.core import builders
-from vgpumgr.core import changes, claims, endpoint, simulate, snapshot, snapshot_facts
-from vgpumgr.core.names import HostName, PciAddress, VmUuid
-from vgpumgr.core.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu
+from vgpumgr.core.model import claims, endpoint, snapshot
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu
+from vgpumgr.core.plan import changes, simulate
+from vgpumgr.link import snapshot_facts
+from vgpumgr.names import HostName, PciAddress, VmUuid
 
 if TYPE_CHECKING:
-    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.model.observed import HostView
 
 GOLDEN = """\
 {"verb": "put_claim", "vm": "vm01", "slot": "vgpu0", "inverse": "drop_claim"}

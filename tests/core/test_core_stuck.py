@@ -14,24 +14,16 @@ from tests.core.declarations import declares
 from tests.core.law import LAW
 from tests.core.test_core_laws import ACTION, Action, plan_of, story
 from vgpumgr import errors
-from vgpumgr.core import (
-    changes,
-    findings,
-    jobs,
-    placement,
-    plan,
-    reconciling,
-    scheduler,
-    scheduling,
-    simulate,
-    snapshot_facts,
-    stuck,
-)
-from vgpumgr.core.scheduler import SchedulerWish
-from vgpumgr.core.snapshot import MDEV_VF, VENDOR_VFIO, Handle
+from vgpumgr.core.driver import scheduler
+from vgpumgr.core.driver.scheduler import SchedulerWish
+from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Handle
+from vgpumgr.core.plan import changes, placement, plan, scheduling, simulate, stuck
+from vgpumgr.core.reconcile import jobs, reconciling
+from vgpumgr.core.report import findings
+from vgpumgr.link import snapshot_facts
 
 if TYPE_CHECKING:
-    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.model.observed import HostView
 
 RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
 FIRST, SECOND = "0000:41:00.0", "0000:81:00.0"

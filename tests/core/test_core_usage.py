@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from tests.core.law import LAW
 from tests.usage.builders import GIB, PCI, SECOND, T0, failed_round, load, measured_round
-from vgpumgr.core import usage_rows
-from vgpumgr.core.names import HostName
-from vgpumgr.core.sampling import LatestHost, VgpuKey
-from vgpumgr.core.snapshot import Unknown
-from vgpumgr.core.usage import BUCKET_US, COARSE, FINE_US, Tally, fold, split
-from vgpumgr.core.usage_window import CELLS, Series, window
+from vgpumgr.core.model.snapshot import Unknown
+from vgpumgr.core.usage import usage_rows
+from vgpumgr.core.usage.sampling import LatestHost, VgpuKey
+from vgpumgr.core.usage.usage import BUCKET_US, COARSE, FINE_US, Tally, fold, split
+from vgpumgr.core.usage.usage_window import CELLS, Series, window
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
-    from vgpumgr.core.sampling import Round
+    from vgpumgr.core.usage.sampling import Round
 
 KEY = VgpuKey(HostName("kvm01"), PCI, "vm1", "vgpu0")
 LENGTH = st.integers(1, 12 * SECOND)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.law import LAW
-from vgpumgr.core import histogram
+from vgpumgr.core.usage import histogram
 
 CENTISECOND = 10_000
 VALUES = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 1200)), max_size=60)

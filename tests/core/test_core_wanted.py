@@ -9,12 +9,14 @@ import pytest
 
 from tests.core import builders
 from tests.core.declarations import declares
-from vgpumgr import errors
-from vgpumgr.core import changes, claims, jobs, names, reconciling, simulate
+from vgpumgr import errors, names
+from vgpumgr.core.model import claims
+from vgpumgr.core.plan import changes, simulate
+from vgpumgr.core.reconcile import jobs, reconciling
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.model.observed import HostView
 
 RUN = jobs.Run(by="ansible@ctl1", at="2026-11-22T02:30:00Z")
 SLOT = names.DEFAULT_SLOT

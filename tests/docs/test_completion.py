@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vgpumgr.core import profiles
+from vgpumgr.core.driver import profiles
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.runs import Entry
 

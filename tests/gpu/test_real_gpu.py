@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 import pytest
 
-from vgpumgr.core import sampling, sampling_facts, snapshot_facts
-from vgpumgr.core.names import HostName
+from vgpumgr.core.usage import sampling
 from vgpumgr.host.facts import observe
 from vgpumgr.host.files import Root
 from vgpumgr.host.nvml import load_pynvml
 from vgpumgr.host.sample import sample
+from vgpumgr.link import sampling_facts, snapshot_facts
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

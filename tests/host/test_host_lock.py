@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.host.fakehost import MDEV_VF, VENDOR, FakeHost, make_step
-from vgpumgr.core.names import HostName
 from vgpumgr.host.lock import sanitise
 from vgpumgr.link import refusals
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Callable

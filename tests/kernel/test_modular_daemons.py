@@ -12,11 +12,11 @@ import pytest
 from tests.acceptance.command import vgpumgr, vgpus
 from tests.controllers import wait_until
 from tests.kernel import cases, seen
-from vgpumgr.core.endpoint import Endpoint
-from vgpumgr.core.names import HostName
+from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.link import connection
 from vgpumgr.link.deadlines import Deadlines
 from vgpumgr.link.tunnel import HELPER
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

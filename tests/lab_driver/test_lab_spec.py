@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vgpumgr.core.names import parse_gpu_uuid, parse_pci_address, parse_uuid
-from vgpumgr.core.profiles import parse_type_name
+from vgpumgr.core.driver.profiles import parse_type_name
 from vgpumgr.errors import LabError
 from vgpumgr.lab.boards import FIRST_INVENTED_ID, board, board_codes
 from vgpumgr.lab.builtin_specs import BUILTIN
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
+from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_uuid
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vgpumgr.core.endpoint import Endpoint
-from vgpumgr.core.names import HostName
+from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.link.deadlines import Deadlines
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

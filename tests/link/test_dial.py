@@ -17,7 +17,7 @@ from vgpumgr.link import dial
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.deadlines import Deadlines
 
     Serve = Callable[[Callable[[socket.socket], None]], int]

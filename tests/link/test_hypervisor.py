@@ -18,8 +18,8 @@ import pytest
 
 from tests.link.conftest import wait_for
 from vgpumgr import errors
-from vgpumgr.core.names import VmUuid
 from vgpumgr.link import connection
+from vgpumgr.names import VmUuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -337,7 +337,7 @@ def test_nothing_is_left_of_a_link_neither_threads_nor_files(
 
 LIVE = """
 import os, sys, signal, threading
-from vgpumgr.core.endpoint import Endpoint
+from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.link import connection
 from vgpumgr.link.deadlines import Deadlines
 address, port, key, known, how = sys.argv[1:]

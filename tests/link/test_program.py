@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpumgr import errors
-from vgpumgr.core.names import HostName
 from vgpumgr.host import protocol
 from vgpumgr.link import bootstrap, deadlines
 from vgpumgr.link import program as program_module
 from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.program import Program
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Callable

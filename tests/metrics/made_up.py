@@ -6,8 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
-from vgpumgr.core.sampling import (
+from vgpumgr.core.usage.sampling import (
     RUNNING,
     Counters,
     Cursor,
@@ -20,11 +19,12 @@ from vgpumgr.core.sampling import (
     VgpuReading,
     key_of,
 )
+from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from vgpumgr.core.sampling import VgpuKey
+    from vgpumgr.core.usage.sampling import VgpuKey
 
 NOW = 1_795_000_000.0
 LENGTH_US = 2_000_000

@@ -16,12 +16,12 @@ import yaml
 from tests.metrics import made_up, reading
 from tests.metrics.prometheus import Prometheus, scraping
 from tests.metrics.serving import Server, Site
-from vgpumgr.core.metric_table import METRICS
+from vgpumgr.core.usage.metric_table import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.core.sampling import Round
+    from vgpumgr.core.usage.sampling import Round
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 ODD = 'say "vm" \\ 🐧'

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from tests.model import promises
 from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
-from vgpumgr.core.jobs import Serve
-from vgpumgr.core.names import VmName, VmUuid
+from vgpumgr.core.reconcile.jobs import Serve
+from vgpumgr.names import VmName, VmUuid
 
 if TYPE_CHECKING:
     from tests.model.fleet import Fleet, Outcome

@@ -28,21 +28,22 @@ from vgpumgr.controller.results import (
     SchedulerResult,
 )
 from vgpumgr.controller.scheduler import SchedulerOptions, set_scheduler
-from vgpumgr.core import catalogue, placement
-from vgpumgr.core.endpoint import Endpoint
+from vgpumgr.core.driver import catalogue
+from vgpumgr.core.driver.profiles import Wish, parse_profile
+from vgpumgr.core.driver.scheduler import SchedulerWish
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
-from vgpumgr.core.names import HostName, Slot, VmName, VmUuid
-from vgpumgr.core.profiles import Wish, parse_profile
-from vgpumgr.core.scheduler import SchedulerWish
+from vgpumgr.core.model.endpoint import Endpoint
+from vgpumgr.core.plan import placement
 from vgpumgr.errors import VgpumgrError
+from vgpumgr.names import HostName, Slot, VmName, VmUuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tests.model.libvirt_double import Vm
-    from vgpumgr.core.changes import Step
-    from vgpumgr.core.plan import Plan
-    from vgpumgr.core.scheduling import GpuPlan
+    from vgpumgr.core.plan.changes import Step
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.plan.scheduling import GpuPlan
     from vgpumgr.link.connection import HostLink
 
 HOSTS = ("kvm01", "kvm02")

@@ -22,9 +22,9 @@ from tests.model.story import Story, hosts, numbers, profiles, slots
 
 if TYPE_CHECKING:
     from tests.model.machine import Machine
-    from vgpumgr.core.claims import Claim
-    from vgpumgr.core.domain_xml import Domain
-    from vgpumgr.core.names import Slot
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.names import Slot
 
 ALL = ("cards", "ledgers", "inventories", "copies", "edits")
 WITH = tuple(os.environ.get("SOAK_WITH", ",".join(ALL)).split(","))

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import libvirt
 
-from vgpumgr.core import claims
-from vgpumgr.core.domain_xml import read_hostdev, read_hostdevs
-from vgpumgr.core.domains import DomainDocuments, SavedDocuments
-from vgpumgr.core.names import HostName, VmName, VmUuid
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.domain_xml import read_hostdev, read_hostdevs
+from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
 from vgpumgr.errors import HypervisorError
+from vgpumgr.names import HostName, VmName, VmUuid
 
 if TYPE_CHECKING:
-    from vgpumgr.core.domain_xml import Hostdev
+    from vgpumgr.core.model.domain_xml import Hostdev
 
 ET.register_namespace(claims.KEY, claims.NAMESPACE)
 

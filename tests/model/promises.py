@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.model.machine import Machine, Place
 from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
-from vgpumgr.core import changes
-from vgpumgr.core.domain_xml import Domain, Hostdev, read_domain
-from vgpumgr.core.jobs import Serve
-from vgpumgr.core.names import Slot, VmUuid
+from vgpumgr.core.model.domain_xml import Domain, Hostdev, read_domain
+from vgpumgr.core.plan import changes
+from vgpumgr.core.reconcile.jobs import Serve
 from vgpumgr.lab.addresses import vf_pci
+from vgpumgr.names import Slot, VmUuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.model.libvirt_double import Vm
-    from vgpumgr.core.names import Slot
+    from vgpumgr.names import Slot
 
 hosts = st.sampled_from(HOSTS)
 numbers = st.integers(0, MAX_VMS - 1)

@@ -14,7 +14,7 @@ from tests.model.machine import GPUS
 from tests.model.people import PEOPLE
 from tests.model.pool import POOL
 from tests.model.wiring import Trouble
-from vgpumgr.core import claims
+from vgpumgr.core.model import claims
 from vgpumgr.errors import Busy, HypervisorError, Unsure
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.model.machine import Machine
-    from vgpumgr.core.domains import DomainDocuments, SavedDocuments
-    from vgpumgr.core.names import HostName, VmUuid
+    from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
     from vgpumgr.link.connection import HostLink
     from vgpumgr.link.hypervisor import Hypervisor
+    from vgpumgr.names import HostName, VmUuid
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from vgpumgr import errors
 from vgpumgr.cli import log_lines, output
 from vgpumgr.cli.main import run
 from vgpumgr.cli.settings import Settings
-from vgpumgr.core.names import HostName
-from vgpumgr.core.observed import Finding
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ import pytest
 
 from tests.package.hints import TOP
 from vgpumgr import errors
-from vgpumgr.core.names import HostName
 from vgpumgr.host import protocol
 from vgpumgr.link import refusals
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,20 +16,13 @@ import vgpumgr
 from tests.schemas import published
 from vgpumgr import errors
 from vgpumgr.controller import job_files
-from vgpumgr.core import (
-    changes,
-    claims,
-    drift,
-    listing,
-    observed,
-    sampling,
-    scheduler,
-    scheduling,
-    scheduling_rows,
-    snapshot,
-    usage_rows,
-)
+from vgpumgr.core.driver import scheduler
 from vgpumgr.core.inventory import model
+from vgpumgr.core.model import claims, observed, snapshot
+from vgpumgr.core.plan import changes, scheduling
+from vgpumgr.core.reconcile import drift
+from vgpumgr.core.report import listing, scheduling_rows
+from vgpumgr.core.usage import sampling, usage_rows
 
 CODE = Path(vgpumgr.__file__).parent
 THINGS = sorted(set(published.schemas()) - {published.SHARED})

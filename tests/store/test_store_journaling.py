@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vgpumgr import errors
+from vgpumgr import errors, names
 from vgpumgr.controller import journaling
 from vgpumgr.controller.context import Context
-from vgpumgr.core import catalogue, changes, names
+from vgpumgr.core.driver import catalogue
 from vgpumgr.core.inventory import Inventory
+from vgpumgr.core.plan import changes
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.runs import Entry, Question, Run
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.connection import HostLink
 
 ENTRY = Entry(verb="attach", why="asked --profile 4Q", host="kvm01", vm="vm01")

@@ -13,12 +13,12 @@ from tests.usage.builders import GIB, PCI, SECOND, T0, failed_round, load, measu
 from vgpumgr import errors
 from vgpumgr.controller import collect
 from vgpumgr.controller.collect import Keeping
-from vgpumgr.core import histogram, sampling
-from vgpumgr.core.names import HostName
-from vgpumgr.core.sampling import Counters, VgpuKey
-from vgpumgr.core.snapshot import Unknown
-from vgpumgr.core.usage import BUCKET_US, FINE_US
-from vgpumgr.core.usage_window import window
+from vgpumgr.core.model.snapshot import Unknown
+from vgpumgr.core.usage import histogram, sampling
+from vgpumgr.core.usage.sampling import Counters, VgpuKey
+from vgpumgr.core.usage.usage import BUCKET_US, FINE_US
+from vgpumgr.core.usage.usage_window import window
+from vgpumgr.names import HostName
 from vgpumgr.store import rounds as stored_rounds
 from vgpumgr.store.samples import Samples, beside
 from vgpumgr.store.sql import sample_tables
@@ -27,8 +27,8 @@ from vgpumgr.store.sql import samples as sql_samples
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vgpumgr.core.sampling import Round
-    from vgpumgr.core.usage import Tally
+    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.usage import Tally
 
 KVM01 = HostName("kvm01")
 KEY = VgpuKey(KVM01, PCI, "vm1", "vgpu0")

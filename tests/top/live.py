@@ -19,7 +19,7 @@ from vgpumgr.cli.top_view import View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vgpumgr.core.sampling import Round
+    from vgpumgr.core.usage.sampling import Round
 
 count = 0
 

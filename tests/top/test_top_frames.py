@@ -18,7 +18,7 @@ from vgpumgr.cli.top_rows import SORTS
 from vgpumgr.cli.top_view import View
 
 if TYPE_CHECKING:
-    from vgpumgr.core.sampling import Round
+    from vgpumgr.core.usage.sampling import Round
 
 MANY = (made_up.one_round(made_up.gpu(*(made_up.vgpu(number, sm=number % 101) for number in range(500)))),)
 _KEYS = st.sampled_from(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.names import GpuUuid, HostName, PciAddress, Slot, VmUuid
-from vgpumgr.core.sampling import (
+from vgpumgr.core.usage.sampling import (
     OFF,
     RUNNING,
     Cursor,
@@ -18,6 +17,7 @@ from vgpumgr.core.sampling import (
     Round,
     VgpuReading,
 )
+from vgpumgr.names import GpuUuid, HostName, PciAddress, Slot, VmUuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.controllers import Controller
-    from vgpumgr.core.sampling import Load
+    from vgpumgr.core.usage.sampling import Load
 
 
 @pytest.fixture

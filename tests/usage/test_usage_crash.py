@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.usage.builders import PCI, SECOND, T0
-from vgpumgr.core.names import HostName
-from vgpumgr.core.usage import ENGINES, Tally
-from vgpumgr.core.usage_window import window
+from vgpumgr.core.usage.usage import ENGINES, Tally
+from vgpumgr.core.usage.usage_window import window
+from vgpumgr.names import HostName
 from vgpumgr.store.samples import Samples
 
 VMS = 20

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vgpumgr.controller.sampling import Sampler
-    from vgpumgr.core.names import HostName
-    from vgpumgr.core.sampling import Round
+    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.names import HostName
 
 KEEPING = collect.Keeping(every_s=0.001, keep_s=400 * 86400, max_bytes=1 << 30)
 STEP = 10 * SECOND

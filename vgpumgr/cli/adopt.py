@@ -15,7 +15,7 @@ from vgpumgr.cli.options import common_options
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import AdoptResult, Planned
-    from vgpumgr.core.adopting import AdoptPlan
+    from vgpumgr.core.reconcile.adopting import AdoptPlan
 
 _COLUMNS = ("vm", "slot", "host", "gpu", "type_name", "state")
 
@@ -37,7 +37,7 @@ def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import adopt as use_case
-    from vgpumgr.core import adopting
+    from vgpumgr.core.reconcile import adopting
 
     def show(planned: Planned[AdoptPlan]) -> None:
         if settings.for_people and planned.plan.changed:
@@ -52,7 +52,7 @@ def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
 
 
 def _print_result(settings: Settings, result: AdoptResult, elapsed_s: float) -> int:
-    from vgpumgr.core import changes
+    from vgpumgr.core.plan import changes
 
     plan = result.planned.plan
     code = 3 if result.outcome == "would_change" else 0

@@ -66,7 +66,7 @@ def vms_and_hosts(context: click.Context) -> Iterable[str]:
 @_offering
 def slots(context: click.Context) -> Iterable[str]:
     """The slots that are declared for the VM, and the usual one."""
-    from vgpumgr.core.names import DEFAULT_SLOT
+    from vgpumgr.names import DEFAULT_SLOT
 
     vm = _vm(context)
     declared = (declaration for host in _hosts_asked(context) for declaration in host.vms.values())
@@ -87,7 +87,7 @@ def gpus(context: click.Context) -> Iterable[str]:
 def profiles(_context: click.Context) -> Iterable[str]:
     """The catalogue's profiles, the smallest first: the short names, then those with their board."""
     from vgpumgr import resources
-    from vgpumgr.core import catalogue
+    from vgpumgr.core.driver import catalogue
 
     names = [row.name for row in catalogue.parse(resources.catalogue_text()).types]
     names.sort(key=lambda name: (name.nominal_mib, name.series, name.suffix, name.board))

@@ -12,12 +12,12 @@ import click
 from vgpumgr import errors
 from vgpumgr.cli import asking, candidates, output, plan_text
 from vgpumgr.cli.options import common_options
-from vgpumgr.core.names import DEFAULT_SLOT
+from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import ChangeResult, Consent, Planned
-    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.plan.plan import Plan
 
 
 @click.command()
@@ -71,10 +71,11 @@ def attach(
 
     A running VM gets it at its next start. The same command again changes nothing.
     """
+    from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import attach as use_case
-    from vgpumgr.core import names, profiles
     from vgpumgr.core.commands import command
+    from vgpumgr.core.driver import profiles
 
     options = use_case.AttachOptions(
         vm=names.parse_vm_name(vm),
@@ -115,9 +116,9 @@ def detach(settings: Settings, *, vm: str, slot: str | None, every: bool, on: st
       vgpumgr detach vm01
       vgpumgr detach vm01 --slot vgpu1 --yes
     """
+    from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import attach as use_case
-    from vgpumgr.core import names
 
     if slot is not None and every:
         raise errors.UsageError("--slot and --all do not go together", hint="one slot, or all of them")
@@ -143,7 +144,7 @@ def _consent(settings: Settings, what: str) -> Consent[Plan]:
 
 
 def _print_result(settings: Settings, result: ChangeResult, started: float, *, undo: str | None) -> int:
-    from vgpumgr.core import changes
+    from vgpumgr.core.plan import changes
 
     plan = result.planned.plan
     code = 3 if result.outcome == "would_change" else 0

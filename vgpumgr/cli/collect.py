@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.collect import Keeping
     from vgpumgr.controller.sampling import Sampler
-    from vgpumgr.core.names import HostName
-    from vgpumgr.core.sampling import Round
+    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.names import HostName
     from vgpumgr.store.samples import Samples
 
 SCHEMA = "vgpumgr.collect/1"
@@ -71,7 +71,7 @@ def collect(
     from vgpumgr.cli.wiring import build_context, store_path
     from vgpumgr.controller import collect as use_case
     from vgpumgr.controller.sampling import Sampler
-    from vgpumgr.core import histogram
+    from vgpumgr.core.usage import histogram
     from vgpumgr.store import samples
     from vgpumgr.store.only_one import only_one
 
@@ -101,7 +101,7 @@ def collect(
 
 def _once(settings: Settings, sampler: Sampler, store: Samples, keeping: Keeping) -> int:
     from vgpumgr.controller import collect as use_case
-    from vgpumgr.core import sampling
+    from vgpumgr.core.usage import sampling
 
     rounds = sampler.round()
     use_case.keep(store, rounds, keeping)
@@ -158,7 +158,7 @@ def _lines(rounds: Sequence[Round]) -> list[str]:
 
 
 def _as_json(one: Round) -> dict[str, object]:
-    from vgpumgr.core import sampling
+    from vgpumgr.core.usage import sampling
 
     at = datetime.datetime.fromtimestamp(int(one.at), datetime.UTC)
     return {
@@ -174,7 +174,7 @@ def _as_json(one: Round) -> dict[str, object]:
 
 def _running(one: Round) -> int | None:
     """None: it was not read, or NVML does not tell."""
-    from vgpumgr.core import exposition
+    from vgpumgr.core.usage import exposition
 
     if one.reading is None:
         return None

@@ -15,13 +15,13 @@ from vgpumgr import __version__, errors
 from vgpumgr.cli import output
 from vgpumgr.cli.durations import Duration
 from vgpumgr.cli.options import common_options, root_options
-from vgpumgr.core.words import visible
+from vgpumgr.cli.words import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.exposition import Family
+    from vgpumgr.core.usage.exposition import Family
 
 _AGAIN_S = 3600.0
 _MAX_AGE = click.option(
@@ -107,7 +107,7 @@ def prometheus(settings: Settings, *, path: Path | None, listen: str | None, max
 def _families(max_age: float | None) -> tuple[Family, ...]:
     """What the store holds now. Raises StoreError."""
     from vgpumgr.cli.wiring import store_path
-    from vgpumgr.core import exposition, sampling
+    from vgpumgr.core.usage import exposition, sampling
     from vgpumgr.store import samples
 
     store = samples.Samples(samples.beside(store_path()))

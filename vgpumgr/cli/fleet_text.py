@@ -6,16 +6,16 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli import plan_text, scheduler_text
-from vgpumgr.core import changes
-from vgpumgr.core.jobs import Share
-from vgpumgr.core.plan import Plan
-from vgpumgr.core.scheduling import GpuPlan
+from vgpumgr.core.plan import changes
+from vgpumgr.core.plan.plan import Plan
+from vgpumgr.core.plan.scheduling import GpuPlan
+from vgpumgr.core.reconcile.jobs import Share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vgpumgr.controller.results import FleetPlan, ReconcileResult, UnitResult
-    from vgpumgr.core.reconciling import HostPlan, Unit
+    from vgpumgr.core.reconcile.reconciling import HostPlan, Unit
 
 
 def lines(fleet: FleetPlan, *, diff: bool) -> Iterator[str]:

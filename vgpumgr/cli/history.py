@@ -142,7 +142,7 @@ def _table_rows(runs: Iterable[Run]) -> list[dict[str, object]]:
 
 
 def _as_uuid(name: str | None) -> str | None:
-    from vgpumgr.core import names
+    from vgpumgr import names
 
     try:
         return None if name is None else names.parse_uuid(name)
@@ -152,8 +152,8 @@ def _as_uuid(name: str | None) -> str | None:
 
 def _must_be_known(settings: Settings, name: str, uuid: str | None) -> None:
     """Whether anything knows that name; a VM or host of the inventory that nothing was done to yet is no mistake."""
+    from vgpumgr import names
     from vgpumgr.cli.wiring import load_inventory, store_path
-    from vgpumgr.core import names
     from vgpumgr.store.names import known
 
     journal = known(store_path())

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.words import folded
+from vgpumgr.cli.words import folded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

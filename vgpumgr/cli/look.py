@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Discovery, Fleet, HostFacts
-    from vgpumgr.core.listing import VgpuRow
-    from vgpumgr.core.observed import Finding
-    from vgpumgr.core.snapshot import Gpu
+    from vgpumgr.core.model.observed import Finding
+    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.report.listing import VgpuRow
 
 _VGPU = ("vm", "slot", "host", "gpu", "device", "type_name", "state", "holder")
 _VGPU_WIDE = (
@@ -34,8 +34,8 @@ def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
     Whose a vGPU is and what state it is in takes libvirt; `discover` shows the GPUs of a host without it.
     """
-    from vgpumgr.core import findings as core_findings
-    from vgpumgr.core import listing
+    from vgpumgr.core.report import findings as core_findings
+    from vgpumgr.core.report import listing
 
     fleet = _read(settings, hosts)
     rows = [row for view in fleet.views for row in listing.rows(view)]
@@ -59,10 +59,12 @@ def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @common_options
 def show(settings: Settings, *, vm: str, on: str | None) -> int:
     """One VM: what it asked for, what it has, and what is odd about it."""
+    from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import documents, report
-    from vgpumgr.core import claims as claims_of
-    from vgpumgr.core import jobs, names, profiles
+    from vgpumgr.core.driver import profiles
+    from vgpumgr.core.model import claims as claims_of
+    from vgpumgr.core.reconcile import jobs
 
     found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
     claims = found.domain.claims.claims if found.domain.claims else ()
@@ -103,7 +105,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.core import lost, stuck
+    from vgpumgr.core.plan import lost, stuck
 
     fleet = report.discover_fleet(build_context(settings), hosts)
     rows = [_gpu_row(view, gpu) for view in fleet.views for gpu in view.snapshot.gpus]
@@ -144,7 +146,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @common_options
 def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) -> int:
     """What can be asked for on each GPU, how large it is, how many a GPU takes, and how many fit now."""
-    from vgpumgr.core import placement, targets
+    from vgpumgr.core.plan import placement, targets
 
     fleet = _read(settings, hosts)
     rows: list[dict[str, object]] = []
@@ -181,9 +183,9 @@ def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) 
 @common_options
 def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> int:
     """The hostdev XML of VM's claims, exactly as libvirt is passed it. Reads only."""
+    from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.core import names
 
     found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
     rows = [
@@ -240,7 +242,7 @@ def _table_row(row: VgpuRow) -> dict[str, object]:
 
 
 def _gpu_row(view: HostFacts, gpu: Gpu) -> dict[str, object]:
-    from vgpumgr.core import placement
+    from vgpumgr.core.plan import placement
 
     readable = gpu.framework is not None
     given = placement.known_share(view.snapshot, gpu)
@@ -299,7 +301,7 @@ def _host_json(view: HostFacts) -> dict[str, object]:
 
 
 def _version(number: int | None) -> str | None:
-    from vgpumgr.core.attaching import version_text
+    from vgpumgr.core.plan.attaching import version_text
 
     return None if number is None else version_text(number)
 

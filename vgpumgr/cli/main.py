@@ -81,7 +81,7 @@ class _Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self.list_commands(ctx):
-            from vgpumgr.core.names import nearest
+            from vgpumgr.names import nearest
 
             near = nearest(name, self.list_commands(ctx))
             ctx.fail(f"no command {name!r}" + (f"; did you mean {near}?" if near else "; see vgpumgr --help"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.job_files import JobFile
-    from vgpumgr.core.nightly import Job
+    from vgpumgr.core.reconcile.nightly import Job
 
 SCHEMA = "vgpumgr.install/1"
 CRON_DIR = "/etc/cron.d"
@@ -73,7 +73,7 @@ def cron(
     """
     from vgpumgr import templates
     from vgpumgr.controller import job_files
-    from vgpumgr.core import nightly
+    from vgpumgr.core.reconcile import nightly
 
     if mailto and not (mailto.isprintable() and set(mailto).isdisjoint(" '\"\\")):
         raise errors.UsageError(f"not a mail address: {mailto!r}")
@@ -95,7 +95,7 @@ def timer(settings: Settings, *, write: bool, at: str, jitter: int, user: str, f
     """
     from vgpumgr import templates
     from vgpumgr.controller import job_files
-    from vgpumgr.core import nightly
+    from vgpumgr.core.reconcile import nightly
 
     job = _job(settings, at=at, jitter=jitter, user=user)
     units = zip(
@@ -121,7 +121,7 @@ def collect(settings: Settings, *, write: bool, every: float, user: str, folder:
     """
     from vgpumgr import templates
     from vgpumgr.controller import job_files
-    from vgpumgr.core import nightly
+    from vgpumgr.core.reconcile import nightly
 
     words = _words(settings, "collect", "--every", f"{every:.15g}s")
     text = templates.render_collector(nightly.parse_user(user), command=nightly.systemd_command(words))
@@ -131,7 +131,7 @@ def collect(settings: Settings, *, write: bool, every: float, user: str, folder:
 
 
 def _job(settings: Settings, *, at: str, jitter: int, user: str) -> Job:
-    from vgpumgr.core import nightly
+    from vgpumgr.core.reconcile import nightly
 
     hour, minute = nightly.parse_at(at)
     words = _words(settings, "reconcile", "--yes", "--quiet")

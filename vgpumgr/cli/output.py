@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.core.words import folded, one_line, visible
+from vgpumgr.cli.words import folded, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import TextIO
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.observed import Finding
+    from vgpumgr.core.model.observed import Finding
     from vgpumgr.errors import VgpumgrError
 
 _HEADS = {"type_name": "TYPE", "framebuffer_mib": "FB MIB", "fits_now": "FITS NOW", "placement_id": "PLACEMENT"}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import changes
-from vgpumgr.core.claims import said_by
+from vgpumgr.core.model.claims import said_by
+from vgpumgr.core.plan import changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.results import AdoptResult, ChangeResult, Planned
-    from vgpumgr.core.adopting import AdoptPlan
-    from vgpumgr.core.changes import VgpuSpec
-    from vgpumgr.core.domain_xml import Hostdev
-    from vgpumgr.core.placement import Placed
-    from vgpumgr.core.plan import Plan
+    from vgpumgr.core.model.domain_xml import Hostdev
+    from vgpumgr.core.plan.changes import VgpuSpec
+    from vgpumgr.core.plan.placement import Placed
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.reconcile.adopting import AdoptPlan
 
 
 def lines(planned: Planned[Plan], *, diff: bool) -> Iterator[str]:

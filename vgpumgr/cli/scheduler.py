@@ -15,8 +15,8 @@ from vgpumgr.cli.options import common_options, root_options
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Planned, SchedulerHost, SchedulerResult
-    from vgpumgr.core.scheduling import GpuPlan, Persistent
-    from vgpumgr.core.scheduling_rows import SchedulerRow
+    from vgpumgr.core.plan.scheduling import GpuPlan, Persistent
+    from vgpumgr.core.report.scheduling_rows import SchedulerRow
 
 _COLUMNS = ("host", "gpu", "board", "policy", "slice", "freq", "factor", "persistent", "state")
 _WIDE = (*_COLUMNS, "uuid", "value", "file")
@@ -91,8 +91,8 @@ def set_command(
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import scheduler as use_case
-    from vgpumgr.core import scheduler as core
-    from vgpumgr.core.names import parse_gpu_id
+    from vgpumgr.core.driver import scheduler as core
+    from vgpumgr.names import parse_gpu_id
 
     wish = core.SchedulerWish(
         policy=policy,
@@ -115,7 +115,7 @@ def set_command(
 
 
 def _print_result(settings: Settings, result: SchedulerResult, started: float) -> int:
-    from vgpumgr.core import changes
+    from vgpumgr.core.plan import changes
 
     plan = result.planned.plan
     code = 3 if result.outcome == "would_change" else 0

@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import changes, modprobe, scheduler
+from vgpumgr.core.driver import modprobe, scheduler
+from vgpumgr.core.plan import changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from vgpumgr.controller.results import Planned, SchedulerResult
-    from vgpumgr.core.scheduling import GpuPlan
-    from vgpumgr.core.scheduling_rows import SchedulerRow
+    from vgpumgr.core.plan.scheduling import GpuPlan
+    from vgpumgr.core.report.scheduling_rows import SchedulerRow
 
 
 def lines(planned: Planned[GpuPlan], *, diff: bool) -> Iterator[str]:

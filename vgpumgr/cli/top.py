@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.cli.top_rows import Row
     from vgpumgr.controller.sampling import Sampler
-    from vgpumgr.core.sampling import Round
+    from vgpumgr.core.usage.sampling import Round
 
 SCHEMA = "vgpumgr.top/1"
 _COLUMNS = tuple(name.lower().replace(" ", "_") for name in top_text.COLUMNS)

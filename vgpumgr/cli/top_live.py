@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from vgpumgr.cli.top_view import View
-    from vgpumgr.core.sampling import Round
+    from vgpumgr.core.usage.sampling import Round
 
     Rounds = Callable[[], Sequence[Round]]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.exposition import running, there
-from vgpumgr.core.sampling import OFF, silence
+from vgpumgr.core.usage.exposition import running, there
+from vgpumgr.core.usage.sampling import OFF, silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
 
-    from vgpumgr.core.names import HostName
-    from vgpumgr.core.sampling import GpuReading, Load, Round, VgpuReading
+    from vgpumgr.core.usage.sampling import GpuReading, Load, Round, VgpuReading
+    from vgpumgr.names import HostName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

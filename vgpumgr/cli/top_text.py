@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.cli import output, top_rows
 from vgpumgr.cli.top_view import KEYS
-from vgpumgr.core.words import one_line
+from vgpumgr.cli.words import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.top_rows import Row, Total
     from vgpumgr.cli.top_view import View
-    from vgpumgr.core.sampling import Round
+    from vgpumgr.core.usage.sampling import Round
 
 _GIB = 2**30
 _BAR = 10

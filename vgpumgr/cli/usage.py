@@ -17,7 +17,7 @@ from vgpumgr.cli.options import common_options
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.usage import UsageReport
-    from vgpumgr.core.usage_rows import UsageRow
+    from vgpumgr.core.usage.usage_rows import UsageRow
     from vgpumgr.store.samples import Samples
 
 SCHEMA = "vgpumgr.usage/1"
@@ -51,7 +51,7 @@ def usage(settings: Settings, *, vm: str | None, since: float, on: str | None) -
     gc.disable()  # a tenth of the time goes into looking for garbage that is not there; the process ends soon
     from vgpumgr.cli.wiring import store_path
     from vgpumgr.controller import usage as use_case
-    from vgpumgr.core import histogram
+    from vgpumgr.core.usage import histogram
     from vgpumgr.store import samples
 
     if since > histogram.MAX_DAYS * 86400:
@@ -166,7 +166,7 @@ def _utc(microseconds: int) -> str:
 
 def _canonical(vm: str | None) -> str | None:
     """A UUID as the store has it; a name as it is."""
-    from vgpumgr.core import names
+    from vgpumgr import names
 
     try:
         return None if vm is None else names.parse_uuid(vm)
@@ -176,8 +176,8 @@ def _canonical(vm: str | None) -> str | None:
 
 def _must_be_known(settings: Settings, store: Samples, vm: str | None, host: str | None) -> None:
     """Whether anything knows these names; a VM or host of the inventory that was not sampled yet is no mistake."""
+    from vgpumgr import names
     from vgpumgr.cli.wiring import load_inventory
-    from vgpumgr.core import names
 
     vms, hosts = store.names()
     try:

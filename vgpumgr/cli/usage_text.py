@@ -6,13 +6,13 @@ import datetime
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.sparkline import sparkline
-from vgpumgr.core.usage import ENGINES
+from vgpumgr.core.usage.usage import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.usage import UsageReport
-    from vgpumgr.core.usage_rows import UsageRow
+    from vgpumgr.core.usage.usage_rows import UsageRow
 
 _GIB = 1 << 30
 COLUMNS = (

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from vgpumgr.controller.change import Change, carry_out
 from vgpumgr.controller.results import AdoptResult
 from vgpumgr.controller.session import open_session
-from vgpumgr.core import adopting, listing
 from vgpumgr.core.commands import command
+from vgpumgr.core.reconcile import adopting
+from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import Consent
-    from vgpumgr.core.adopting import AdoptPlan
-    from vgpumgr.core.names import MdevUuid, PciAddress
-    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.reconcile.adopting import AdoptPlan
+    from vgpumgr.names import MdevUuid, PciAddress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller.executor import Executor
 from vgpumgr.controller.undo import GOES_ON, undo, verbs
-from vgpumgr.core import changes
+from vgpumgr.core.plan import changes
 from vgpumgr.link import moments, refusals
 from vgpumgr.link.deadlines import Bounded
 
 if TYPE_CHECKING:
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.plan import AnyPlan
+    from vgpumgr.core.plan.plan import AnyPlan
 
 STEP_END_S = 180.0  # never reached: every wait below has a shorter end of its own
 _BEGIN_S = 1.0

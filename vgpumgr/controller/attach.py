@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr import errors
+from vgpumgr import errors, names
 from vgpumgr.controller.change import Change, carry_out
 from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.finding_vms import FoundVm, find_vm
 from vgpumgr.controller.results import ChangeResult
 from vgpumgr.controller.session import open_session
-from vgpumgr.core import attaching, detaching, gpu_choice, jobs, listing, names, placement, profiles, targets
-from vgpumgr.core import plan as plans
 from vgpumgr.core.commands import command
-from vgpumgr.core.snapshot import VENDOR_VFIO
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.plan import attaching, detaching, gpu_choice, placement, targets
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.reconcile import jobs
+from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import Consent
     from vgpumgr.controller.session import Session
+    from vgpumgr.core.driver.profiles import Profile, Wish
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.names import Slot
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.plan import Plan
-    from vgpumgr.core.profiles import Profile, Wish
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.names import Slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.results import Consent
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.names import VmName, VmUuid
-    from vgpumgr.core.observed import Finding, HostView
+    from vgpumgr.core.model.observed import Finding, HostView
+    from vgpumgr.names import VmName, VmUuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

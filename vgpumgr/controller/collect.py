@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr.controller.sampling import PATIENCE_S
-from vgpumgr.core.sampling import silence
-from vgpumgr.core.usage import FINE_US
+from vgpumgr.core.usage.sampling import silence
+from vgpumgr.core.usage.usage import FINE_US
 from vgpumgr.errors import StoreError, UnstorableValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from vgpumgr.controller.sampling import Sampler
-    from vgpumgr.core.names import HostName
-    from vgpumgr.core.sampling import Round
+    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.names import HostName
     from vgpumgr.store.samples import Samples
 
 _LEAST_PATIENCE_S = 5.0

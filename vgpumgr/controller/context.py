@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.catalogue import Catalogue
-    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.inventory import Inventory
+    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.connection import HostLink
     from vgpumgr.store.journal import Journal
 

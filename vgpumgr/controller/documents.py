@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import changes, profiles
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.plan import changes
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import ReconcileResult, UnitResult
     from vgpumgr.controller.wanted import SlotResult
-    from vgpumgr.core.claims import Claim
-    from vgpumgr.core.domain_xml import Domain, Hostdev
-    from vgpumgr.core.observed import Finding
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev
+    from vgpumgr.core.model.observed import Finding
     from vgpumgr.errors import VgpumgrError
 
 

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import templates
 from vgpumgr.controller.waiting import wait_for_end
-from vgpumgr.core import changes, claims, domain_xml
+from vgpumgr.core.model import claims, domain_xml
+from vgpumgr.core.plan import changes
 from vgpumgr.link import moments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.names import GpuUuid, VmUuid
-    from vgpumgr.core.plan import AnyPlan
+    from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.host.protocol import AnyStep, ModprobeStep, SchedulerStep
     from vgpumgr.host.protocol import Step as WireStep
     from vgpumgr.link.program import ExecuteResult
+    from vgpumgr.names import GpuUuid, VmUuid
 
 STEP_DEADLINE_S = 20.0
 logger = logging.getLogger(__name__)

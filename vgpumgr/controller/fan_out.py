@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.names import HostName
+    from vgpumgr.names import HostName
 
 Result = TypeVar("Result")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.finding_vms import answer_of, ask, candidates, gone_named, gone_of, settle
-from vgpumgr.core.observed import Finding
+from vgpumgr.core.model.observed import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from vgpumgr.controller.finding_vms import Answer, FoundVm
     from vgpumgr.controller.open_hosts import OpenHosts
     from vgpumgr.controller.session import Session
-    from vgpumgr.core import plan
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.names import HostName
+    from vgpumgr.core.plan import plan
+    from vgpumgr.names import HostName
 
 _NAMED = 8  # VMs in one line; of more only how many
 

@@ -8,20 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr import errors
+from vgpumgr import errors, names
 from vgpumgr.controller.fan_out import Outcome, fan_out
 from vgpumgr.controller.session import Session, open_session
-from vgpumgr.core import adopting, names, plan
 from vgpumgr.core.commands import command
-from vgpumgr.core.observed import Finding
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.plan import plan
+from vgpumgr.core.reconcile import adopting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.core.domains import DomainDocuments
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.names import VmUuid
+    from vgpumgr.core.model.domains import DomainDocuments
+    from vgpumgr.names import VmUuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

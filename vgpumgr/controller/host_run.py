@@ -9,20 +9,20 @@ from vgpumgr.controller.apply import apply
 from vgpumgr.controller.journaling import Entry, entry_of, recorded
 from vgpumgr.controller.results import UnitResult
 from vgpumgr.controller.stale import judged
-from vgpumgr.core import reconciling
-from vgpumgr.core.plan import Plan
-from vgpumgr.core.worklist import Worklist
+from vgpumgr.core.plan.plan import Plan
+from vgpumgr.core.reconcile import reconciling
+from vgpumgr.core.reconcile.worklist import Worklist
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.changes import Step
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.jobs import Job, Run
-    from vgpumgr.core.names import HostName
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.reconciling import Unit
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.plan.changes import Step
+    from vgpumgr.core.reconcile.jobs import Job, Run
+    from vgpumgr.core.reconcile.reconciling import Unit
+    from vgpumgr.names import HostName
 
 
 class HostRun:

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import nightly
+from vgpumgr.core.reconcile import nightly
 from vgpumgr.errors import UsageError, VgpumgrError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import changes
-from vgpumgr.core.observed import Finding
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.plan import changes
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.store import runs
 from vgpumgr.store.runs import Entry
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.core.names import HostName, VmName, VmUuid
+    from vgpumgr.names import HostName, VmName, VmUuid
 
 __all__ = ["Entry", "entry_of", "findings", "recorded"]
 

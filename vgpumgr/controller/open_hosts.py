@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.session import Session
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.names import HostName
+    from vgpumgr.names import HostName
 
 
 class OpenHosts:

@@ -16,7 +16,8 @@ from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.host_run import HostRun, unit_result
 from vgpumgr.controller.open_hosts import OpenHosts
 from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult
-from vgpumgr.core import detaching, guards, jobs, reconciling
+from vgpumgr.core.plan import detaching
+from vgpumgr.core.reconcile import guards, jobs, reconciling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.fan_out import Patience
     from vgpumgr.controller.results import FleetConsent, UnitResult
-    from vgpumgr.core.changes import Step
     from vgpumgr.core.inventory import HostDeclaration, Inventory
-    from vgpumgr.core.names import HostName
-    from vgpumgr.core.reconciling import HostPlan
+    from vgpumgr.core.plan.changes import Step
+    from vgpumgr.core.reconcile.reconciling import HostPlan
+    from vgpumgr.names import HostName
 
 HOST_DEADLINE_S = 300.0
 

@@ -9,15 +9,17 @@ from vgpumgr.controller.fan_out import Outcome, fan_out
 from vgpumgr.controller.finding_vms import find_vm
 from vgpumgr.controller.results import Discovery, Fleet, HostFacts, VmReport
 from vgpumgr.controller.session import open_session
-from vgpumgr.core import detaching, domain_xml, findings, listing, plan
+from vgpumgr.core.model import domain_xml
+from vgpumgr.core.plan import detaching, plan
+from vgpumgr.core.report import findings, listing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.names import HostName, Slot
-    from vgpumgr.core.observed import HostView
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.names import HostName, Slot
 
 
 def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet:

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from vgpumgr.core.adopting import AdoptPlan
-    from vgpumgr.core.changes import Step
-    from vgpumgr.core.domain_xml import Domain
     from vgpumgr.core.inventory import Finding as InventoryFinding
-    from vgpumgr.core.listing import VgpuRow
-    from vgpumgr.core.names import HostName, Slot
-    from vgpumgr.core.observed import Finding, HostView
-    from vgpumgr.core.plan import AnyPlan, Plan
-    from vgpumgr.core.reconciling import HostPlan, Unit
-    from vgpumgr.core.scheduling import GpuPlan
-    from vgpumgr.core.scheduling_rows import SchedulerRow
-    from vgpumgr.core.snapshot import HostSnapshot
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import Finding, HostView
+    from vgpumgr.core.model.snapshot import HostSnapshot
+    from vgpumgr.core.plan.changes import Step
+    from vgpumgr.core.plan.plan import AnyPlan, Plan
+    from vgpumgr.core.plan.scheduling import GpuPlan
+    from vgpumgr.core.reconcile.adopting import AdoptPlan
+    from vgpumgr.core.reconcile.reconciling import HostPlan, Unit
+    from vgpumgr.core.report.listing import VgpuRow
+    from vgpumgr.core.report.scheduling_rows import SchedulerRow
     from vgpumgr.errors import VgpumgrError
+    from vgpumgr.names import HostName, Slot
 
 
 PlanT = TypeVar("PlanT", bound="AnyPlan")

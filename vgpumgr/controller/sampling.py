@@ -10,8 +10,9 @@ import time
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import sampling, sampling_facts
-from vgpumgr.core.sampling import Cursor, Round
+from vgpumgr.core.usage import sampling
+from vgpumgr.core.usage.sampling import Cursor, Round
+from vgpumgr.link import sampling_facts
 from vgpumgr.link.deadlines import Bounded
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.names import HostName
-    from vgpumgr.core.sampling import HostReading
+    from vgpumgr.core.usage.sampling import HostReading
     from vgpumgr.link.connection import HostLink
+    from vgpumgr.names import HostName
 
 PATIENCE_S = 30.0
 SETTLE_S = 2.0  # between a baseline and the reading that measures from it; the driver samples several times a second

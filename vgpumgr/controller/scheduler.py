@@ -9,20 +9,21 @@ from vgpumgr.controller.change import Change, carry_out
 from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.results import HostFacts, SchedulerFleet, SchedulerHost, SchedulerResult
 from vgpumgr.controller.session import open_session
-from vgpumgr.core import gpu_choice, scheduling, scheduling_rows
 from vgpumgr.core.commands import command
-from vgpumgr.core.observed import Finding
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.plan import gpu_choice, scheduling
+from vgpumgr.core.report import scheduling_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import Consent
+    from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.scheduler import SchedulerWish
-    from vgpumgr.core.scheduling import GpuPlan
-    from vgpumgr.core.snapshot import Gpu
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.plan.scheduling import GpuPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

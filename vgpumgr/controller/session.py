@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import domain_xml, snapshot_facts
-from vgpumgr.core.observed import HostView
+from vgpumgr.core.model import domain_xml
+from vgpumgr.core.model.observed import HostView
+from vgpumgr.link import snapshot_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.snapshot import HostSnapshot
+    from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.host.protocol import Snapshot, UnwritableFact
     from vgpumgr.link.connection import HostLink
 

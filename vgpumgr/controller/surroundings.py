@@ -26,8 +26,8 @@ from vgpumgr.store.journal import Journal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.endpoint import Endpoint
     from vgpumgr.core.inventory import Inventory
+    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.connection import HostLink
 
 LOCK_WAIT_S = 60.0
@@ -48,7 +48,7 @@ def make_context(
     busy host, in the place of its own, be it shorter or longer; None: each its own.
     """
     from vgpumgr import resources
-    from vgpumgr.core import catalogue
+    from vgpumgr.core.driver import catalogue
 
     raise_file_limit()
     return Context(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import changes
+from vgpumgr.core.plan import changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

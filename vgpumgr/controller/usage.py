@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import usage_rows, usage_window
+from vgpumgr.core.usage import usage_rows, usage_window
 
 if TYPE_CHECKING:
-    from vgpumgr.core.observed import Finding
-    from vgpumgr.core.usage_rows import UsageRow
-    from vgpumgr.core.usage_window import Window
+    from vgpumgr.core.model.observed import Finding
+    from vgpumgr.core.usage.usage_rows import UsageRow
+    from vgpumgr.core.usage.usage_window import Window
     from vgpumgr.store.samples import Samples
 
 

@@ -12,14 +12,17 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr import errors
+from vgpumgr import errors, names
 from vgpumgr.controller import journaling
 from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.finding_many import ManyVms
 from vgpumgr.controller.host_run import HostRun, unit_result
 from vgpumgr.controller.open_hosts import OpenHosts
-from vgpumgr.core import detaching, jobs, listing, names, profiles, reconciling
-from vgpumgr.core.observed import Finding
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.plan import detaching
+from vgpumgr.core.reconcile import jobs, reconciling
+from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,10 +32,10 @@ if TYPE_CHECKING:
     from vgpumgr.controller.finding_vms import FoundVm
     from vgpumgr.controller.results import UnitResult
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.domain_xml import Domain
-    from vgpumgr.core.names import HostName, Slot, VmUuid
-    from vgpumgr.core.observed import HostView
-    from vgpumgr.core.profiles import Profile
+    from vgpumgr.core.driver.profiles import Profile
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.names import HostName, Slot, VmUuid
 
 HOST_DEADLINE_S = 300.0
 

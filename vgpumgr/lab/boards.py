@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 from functools import cache
 
-from vgpumgr.core.names import nearest
-from vgpumgr.core.profiles import parse_type_name
+from vgpumgr.core.driver.profiles import parse_type_name
 from vgpumgr.errors import LabError
 from vgpumgr.lab.model import BoardSpec, TypeSpec
+from vgpumgr.names import nearest
 from vgpumgr.resources import catalogue_text
 
 FIRST_INVENTED_ID = 60000  # type ids that no public source gives; real ones are below 2000 today

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vgpumgr.core.names import nearest
 from vgpumgr.errors import AmbiguousVm, LabError, UnknownVm, UsageError, VgpumgrError
 from vgpumgr.lab import client, control, requirements, sshd
 from vgpumgr.lab.inventory import write_inventory
@@ -25,6 +24,7 @@ from vgpumgr.lab.layout import HostRecord, LabRecord, Layout, is_running, start_
 from vgpumgr.lab.machine import wait_until
 from vgpumgr.lab.nvml.build import build as build_nvml
 from vgpumgr.lab.spec_reader import load_spec
+from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,8 +18,8 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vgpumgr.core.names import nearest
 from vgpumgr.errors import LabError, UnknownHost
+from vgpumgr.names import nearest
 
 OURS = ("lab.json", "key", "key.pub", "known_hosts", "store.db", "store.db-wal", "store.db-shm")
 OUR_FOLDERS = ("inventory", "hosts")

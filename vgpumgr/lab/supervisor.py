@@ -11,7 +11,6 @@ import logging
 import uuid
 from typing import IO, TYPE_CHECKING, Any
 
-from vgpumgr.core.names import nearest
 from vgpumgr.errors import LabError, UnknownVm, UsageError
 from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab import holder, libvirtd, lingering, loads, modprobe, namespace, nvidia, plugin, sshd
@@ -22,6 +21,7 @@ from vgpumgr.lab.nvml.state import parse_fault
 from vgpumgr.lab.root import HostRoot
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.threads import start_thread
+from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from vgpumgr.link.tunnel import STAGE
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.model.endpoint import Endpoint
 
 _OPENING_S = 5.0  # for an opening libvirt to give up once its connection is gone
 

@@ -16,7 +16,7 @@ from vgpumgr.errors import HostDeadline, Unreachable
 from vgpumgr.link.deadlines import Deadline, bounded, humanize
 
 if TYPE_CHECKING:
-    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.deadlines import Deadlines
 
 _PEEK_BYTES = 1024  # RFC 4253 4.2: lines before the version are allowed, a kilobyte of them is no SSH server

@@ -14,7 +14,7 @@ from vgpumgr.errors import HostKeyRefused
 from vgpumgr.link.known_hosts import KnownHosts, compute_fingerprint, render_name
 
 if TYPE_CHECKING:
-    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.known_hosts import Known
 
 # What we accept, best first: Ed25519 verifies cheapest; RSA only with SHA-2.

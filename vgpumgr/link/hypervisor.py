@@ -17,21 +17,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from vgpumgr.core.domains import DomainDocuments, SavedDocuments
-from vgpumgr.core.names import VmName, VmUuid
+from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
 from vgpumgr.errors import HostDeadline, HypervisorError, Unreachable
 from vgpumgr.link import moments, refusals
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize
 from vgpumgr.link.tunnel import STAGE, Tunnel
+from vgpumgr.names import VmName, VmUuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import libvirt
 
-    from vgpumgr.core.names import HostName
     from vgpumgr.link.deadlines import Deadlines
     from vgpumgr.link.ssh import SshConnection
+    from vgpumgr.names import HostName
 
 T = TypeVar("T")
 _AT_ONCE = 4  # calls in flight on the one connection; libvirtd serves five of one client by default

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.errors import AuthenticationFailed
 
 if TYPE_CHECKING:
-    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.model.endpoint import Endpoint
 
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, Typ
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.names import HostName
+    from vgpumgr.names import HostName
 
 EVENT = "vgpumgr.moment"
 

@@ -21,9 +21,9 @@ from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from vgpumgr.core.names import HostName
     from vgpumgr.link.deadlines import Deadlines
     from vgpumgr.link.ssh import SshConnection
+    from vgpumgr.names import HostName
 
 STAGE = "program"
 PING_EVERY_S = 8.0  # a fifth of protocol.LEASE_S: four may be lost

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vgpumgr.core import refusals
-from vgpumgr.core.observed import CANNOT_TELL
+from vgpumgr.core.driver import refusals
+from vgpumgr.core.model.observed import CANNOT_TELL
 from vgpumgr.errors import (
     Busy,
     HostDeadline,
@@ -23,8 +23,8 @@ from vgpumgr.errors import (
 from vgpumgr.host import protocol
 
 if TYPE_CHECKING:
-    from vgpumgr.core.names import HostName
     from vgpumgr.errors import VgpumgrError
+    from vgpumgr.names import HostName
 
 _TEXT_LIMIT = 600
 _MOST_LINES = 20

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import paramiko
 
-    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.deadlines import Deadline, Deadlines
     from vgpumgr.link.known_hosts import Known
 

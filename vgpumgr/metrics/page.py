@@ -13,12 +13,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from vgpumgr.core.metric_table import COUNTER
+from vgpumgr.core.usage.metric_table import COUNTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vgpumgr.core.exposition import Family
+    from vgpumgr.core.usage.exposition import Family
 
 
 def text(families: Sequence[Family]) -> bytes:

@@ -10,17 +10,8 @@ from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from vgpumgr.core.sampling import (
-    Cursor,
-    GpuCursor,
-    GpuReading,
-    HostReading,
-    Load,
-    Measured,
-    Round,
-    VgpuReading,
-)
-from vgpumgr.core.snapshot import Unknown
+from vgpumgr.core.model.snapshot import Unknown
+from vgpumgr.core.usage.sampling import Cursor, GpuCursor, GpuReading, HostReading, Load, Measured, Round, VgpuReading
 
 
 def to_json(one: Round) -> str:

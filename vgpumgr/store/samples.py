@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from vgpumgr.core.names import HostName
-    from vgpumgr.core.sampling import Cursor, LatestHost, Round
-    from vgpumgr.core.usage_window import Series, Window
+    from vgpumgr.core.usage.sampling import Cursor, LatestHost, Round
+    from vgpumgr.core.usage.usage_window import Series, Window
+    from vgpumgr.names import HostName
 
 NAME = "samples.db"
 

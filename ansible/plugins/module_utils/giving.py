@@ -28,8 +28,9 @@ def vgpu(run):
 
 def _wanted(task, entry):
     """One wish. What an entry of the list leaves out is the task's."""
+    from vgpumgr import names
     from vgpumgr.controller.wanted import Wanted
-    from vgpumgr.core import names, profiles
+    from vgpumgr.core.driver import profiles
     from vgpumgr.errors import UsageError
 
     # Ansible's own kind of text carries where it came from, which is no business of libvirt's.

@@ -34,7 +34,7 @@ def vgpu_info(run):
 def _rows(seen, only):
     from dataclasses import asdict
 
-    from vgpumgr.core import listing
+    from vgpumgr.core.report import listing
 
     return [asdict(row) for view, _domains in seen for row in listing.rows(view) if only is None or row.vm_uuid in only]
 

@@ -6,19 +6,19 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import scheduler
+from vgpumgr.core.driver import scheduler
+from vgpumgr.core.driver.profiles import Wish, parse_profile
 from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.model import POLICIES, WAYS, SlotDeclaration, VmDeclaration
-from vgpumgr.core.names import parse_gpu_uuid, parse_pci_address, parse_slot, parse_vm_name, slot_order
-from vgpumgr.core.profiles import Wish, parse_profile
 from vgpumgr.errors import BadName
+from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_slot, parse_vm_name, slot_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vgpumgr.core.inventory.located import Member, Table, Value
     from vgpumgr.core.inventory.report import Report
-    from vgpumgr.core.names import GpuUuid, PciAddress, Slot, VmName
+    from vgpumgr.names import GpuUuid, PciAddress, Slot, VmName
 
 WAYS_TO_ASK = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu")
 OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable")

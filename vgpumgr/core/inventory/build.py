@@ -12,8 +12,8 @@ from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.inventory.model import DEFAULT_POLICY, POLICIES, HostDeclaration, Inventory
 from vgpumgr.core.inventory.precedence import Precedence, read_variable_files
 from vgpumgr.core.inventory.report import Report
-from vgpumgr.core.names import nearest
 from vgpumgr.errors import InventoryError
+from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.located import Member, SourceFile, Table, Value
     from vgpumgr.core.inventory.model import GpuDeclaration, VmDeclaration
     from vgpumgr.core.inventory.report import Finding, Problem
-    from vgpumgr.core.names import HostName, VmName
+    from vgpumgr.names import HostName, VmName
 
 PREFIX = "vgpumgr_"
 _COMPARE_AT_MOST = 20

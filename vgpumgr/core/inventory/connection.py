@@ -8,15 +8,15 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.endpoint import Endpoint
 from vgpumgr.core.inventory import reading
+from vgpumgr.core.model.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from vgpumgr.core.inventory.located import Table, Value
     from vgpumgr.core.inventory.report import Report
-    from vgpumgr.core.names import HostName
+    from vgpumgr.names import HostName
 
 # Each setting's names, weakest first: where Ansible finds several, the last one wins (its ssh plugin's list of variables).
 _HOST = ("ansible_host", "ansible_ssh_host")

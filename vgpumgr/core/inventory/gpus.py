@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from vgpumgr.core import scheduler
+from vgpumgr.core.driver import scheduler
 from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.asks import read_gpu
 from vgpumgr.core.inventory.model import MODES, GpuDeclaration, SchedulerDeclaration
-from vgpumgr.core.names import parse_pci_address
 from vgpumgr.errors import BadName
+from vgpumgr.names import parse_pci_address
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory.located import Table, Value
     from vgpumgr.core.inventory.report import Report
-    from vgpumgr.core.names import PciAddress
+    from vgpumgr.names import PciAddress
 
 _EXAMPLE = '{"0000:41:00.0": {mode: equal-size}}'
 _KEYS = ("mode", "scheduler", "exclude_vfs")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.inventory.located import Table
     from vgpumgr.core.inventory.report import Report
-    from vgpumgr.core.names import HostName
+    from vgpumgr.names import HostName
 
 ALL, UNGROUPED = "all", "ungrouped"
 HYPERVISORS = "hypervisors"  # where there is such a group, all other hosts are Ansible's alone: VMs, for example

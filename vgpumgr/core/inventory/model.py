@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.names import HostName, nearest
 from vgpumgr.errors import UnknownHost
+from vgpumgr.names import HostName, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vgpumgr.core.endpoint import Endpoint
+    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.inventory.located import Location
     from vgpumgr.core.inventory.report import Finding
-    from vgpumgr.core.names import GpuUuid, PciAddress, Slot, VmName
-    from vgpumgr.core.profiles import Wish
-    from vgpumgr.core.scheduler import SchedulerWish
+    from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.names import GpuUuid, PciAddress, Slot, VmName
 
 DEFAULT_POLICY = "spread"
 POLICIES = ("spread", "pack", "least-fragmentation", "numa")

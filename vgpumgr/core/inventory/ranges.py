@@ -10,8 +10,8 @@ import itertools
 import re
 import string
 
-from vgpumgr.core.names import HostName, parse_host_name
 from vgpumgr.errors import BadName
+from vgpumgr.names import HostName, parse_host_name
 
 MAX_HOSTS = 100_000  # in one pattern; a slip such as [1:1000000000] must not eat the memory
 

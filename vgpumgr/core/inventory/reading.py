@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.names import nearest
+from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -1,7 +1,7 @@
 """The tables of the samples.
 
 A bucket's id is its quarter of an hour, then its series: so a window of time lies together in the file, and what is pruned
-frees whole pages. `coarse`: the bucket up to which hours were made of quarters. Percent times microseconds is called busy, as everywhere (core/usage.py).
+frees whole pages. `coarse`: the bucket up to which hours were made of quarters. Percent times microseconds is called busy, as everywhere (core/usage/usage.py).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from vgpumgr.core import histogram
-from vgpumgr.core.sampling import VgpuKey
-from vgpumgr.core.usage import ENGINES, EngineTally, Tally
+from vgpumgr.core.usage import histogram
+from vgpumgr.core.usage.sampling import VgpuKey
+from vgpumgr.core.usage.usage import ENGINES, EngineTally, Tally
 from vgpumgr.errors import SamplesCorrupt
 from vgpumgr.store.sql import file
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from vgpumgr.core.sampling import Counters, LatestHost, VgpuKey, key_of
-from vgpumgr.core.usage import ENGINES, fold
-from vgpumgr.core.usage_window import Series
+from vgpumgr.core.usage.sampling import Counters, LatestHost, VgpuKey, key_of
+from vgpumgr.core.usage.usage import ENGINES, fold
+from vgpumgr.core.usage.usage_window import Series
 from vgpumgr.store import rounds as forms
 from vgpumgr.store.sql import file
 from vgpumgr.store.sql.sample_tables import (
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from vgpumgr.core.names import HostName
-    from vgpumgr.core.sampling import Cursor, Round, VgpuReading
-    from vgpumgr.core.usage import Tally
-    from vgpumgr.core.usage_window import Window
+    from vgpumgr.core.usage.sampling import Cursor, Round, VgpuReading
+    from vgpumgr.core.usage.usage import Tally
+    from vgpumgr.core.usage.usage_window import Window
+    from vgpumgr.names import HostName
 
 # Of one host: NVIDIA's largest takes 16 GPUs of 48 vGPUs, and VMs come and go as long as samples are kept.
 MAX_IN_ROUNDS = 2_000

@@ -1,0 +1,82 @@
+"""NVIDIA's vGPU types as the public sources list them: what exists anywhere, for names and hints.
+
+The catalogue never decides what a host can do: ids, sizes and maxima come from the host itself. Only a maximum that the host
+does not tell is the catalogue's, found by the type's name.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.core.driver.profiles import Profile
+
+from vgpumgr.core.driver import profiles
+from vgpumgr.errors import BadName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueType:
+    """One row. framebuffer_mib and max_per_gpu (equal-size mode) are None where no public source says them."""
+
+    board_name: str
+    name: profiles.TypeName
+    framebuffer_mib: int | None
+    max_per_gpu: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    types: tuple[CatalogueType, ...]
+    _by_text: Mapping[str, CatalogueType] = field(repr=False)
+
+    def find(self, type_name: str) -> CatalogueType | None:
+        """By the last word of the driver's name: A40-4Q."""
+        return self._by_text.get(type_name)
+
+    def maximum(self, board: str, name: profiles.TypeName) -> int | None:
+        """How many of a type a GPU takes in equal-size mode; None where no public source says it.
+
+        Where the type's own row is silent, what all known rows of that board and size agree on: the framebuffer decides
+        it. Not for compute (C), of which older releases take fewer (RTX 8000: 8 of 4C, 12 of 4Q), nor for MIG-backed types.
+        """
+        row = self.find(f"{board}-{name.short}")
+        if row is not None and row.max_per_gpu is not None:
+            return row.max_per_gpu
+        if name.slices is not None or name.series == "C":
+            return None
+        alike = {
+            other.max_per_gpu
+            for series in "ABQ"
+            if (other := self.find(f"{board}-{name.size_gb}{series}")) and other.max_per_gpu is not None
+        }
+        return alike.pop() if len(alike) == 1 else None
+
+    def names_board_type(self, profile: Profile) -> bool:
+        """Whether a profile written with its board is a type that NVIDIA has."""
+        return profile.board is not None and f"{profile.board}-{profile.short}" in self._by_text
+
+
+def parse(text: str) -> Catalogue:
+    """Read vgpu-types.csv. Rows whose name is outside the grammar are left out."""
+    rows: list[CatalogueType] = []
+    for row in csv.DictReader(text.splitlines()):
+        try:
+            name = profiles.parse_type_name(row["type_name"])
+        except BadName:
+            continue
+        rows.append(
+            CatalogueType(
+                board_name=row["gpu"],
+                name=name,
+                framebuffer_mib=int(row["fb_mb"]) if row["fb_mb"] else None,
+                max_per_gpu=int(row["max_per_gpu"]) if row["max_per_gpu"] else None,
+            )
+        )
+    by_text = {row.name.text: row for row in rows}
+    by_text |= {f"{profiles.board_code(f'{row.board_name} {row.name.text}')}-{row.name.short}": row for row in rows}
+    return Catalogue(types=tuple(rows), _by_text=by_text)

@@ -1,0 +1,281 @@
+"""The persistent layer: RmPVMRL among the options of the nvidia module in /etc/modprobe.d, read and merged into.
+
+    options nvidia NVreg_RegistryDwordsPerDevice="pci=0000:41:00.0;RmPVMRL=0x00000011;pci=…"
+
+modprobe reads its files in order of their names and passes all options on; of a parameter given twice the kernel keeps the
+last. So a second line would take the first one's dwords away: an edit changes the one that wins, where it stands, and keeps
+every other byte. Comments, joined lines (a backslash before the newline) and double quotes as modprobe and the kernel read them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import names
+from vgpumgr.errors import BadName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.names import PciAddress
+
+FOLDER = "/etc/modprobe.d"
+OUR_PATH = f"{FOLDER}/vgpumgr.conf"
+PER_DEVICE = "NVreg_RegistryDwordsPerDevice"
+EVERY_DEVICE = "NVreg_RegistryDwords"
+KEY = "RmPVMRL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModprobeFile:
+    """A file with an `options nvidia` line, whole."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModule:
+    """What the module that runs now was loaded with; empty where nothing was given."""
+
+    registry_dwords: str
+    registry_dwords_per_device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewConf:
+    """Our own file, before it is rendered: its one options line."""
+
+    options: str
+
+
+ConfText = str | NewConf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A value of RmPVMRL. `number` is None where the text is none. `path` is its file's, None for the loaded module's."""
+
+    text: str
+    number: int | None
+    path: str | None
+    per_device: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A file's text before and after. `before` None: the file is not there."""
+
+    path: str
+    before: str | None
+    text: ConfText
+
+
+def read(files: Sequence[ModprobeFile], gpu: PciAddress) -> Found | None:
+    """What RmPVMRL the module will have for a GPU once it is loaded with these files. None: not set, so best effort."""
+    return _read(_last(files, PER_DEVICE), _last(files, EVERY_DEVICE), gpu)
+
+
+def read_loaded(module: LoadedModule, gpu: PciAddress) -> Found | None:
+    """What RmPVMRL the module has for a GPU since it was loaded."""
+    per_device = _Setting.of_text(module.registry_dwords_per_device)
+    return _read(per_device, _Setting.of_text(module.registry_dwords), gpu)
+
+
+def number(found: Found | None) -> int | None:
+    """The value in effect: 0 where none is set; None where it cannot be read."""
+    return 0 if found is None else found.number
+
+
+def merge(files: Sequence[ModprobeFile], gpu: PciAddress, value: int) -> Edit:
+    """The one edit after which the module is loaded with this value for the GPU; all else stays."""
+    winner = _last(files, PER_DEVICE)
+    if winner is not None:
+        before = next(file.text for file in files if file.path == winner.path)
+        return Edit(path=winner.path, before=before, text=_put(before, winner, gpu, value))
+    line = options_line(gpu, value)
+    ours = next((file.text for file in files if file.path == OUR_PATH), None)
+    if ours is None:
+        return Edit(path=OUR_PATH, before=None, text=NewConf(options=line))
+    gap = "" if not ours or ours.endswith("\n") else "\n"
+    return Edit(path=OUR_PATH, before=ours, text=f"{ours}{gap}{line}\n")
+
+
+def options_line(gpu: PciAddress, value: int) -> str:
+    return f'options nvidia {PER_DEVICE}="pci={gpu};{_dword(value)}"'
+
+
+def places(file: ModprobeFile, name: str) -> tuple[str, ...]:
+    """FILE:LINE of each place in a file that sets a parameter of the module."""
+    return tuple(f"{file.path}:{one.line}" for one in _settings((file,), name))
+
+
+def warnings(files: Sequence[ModprobeFile], gpu: PciAddress) -> tuple[str, ...]:
+    """What a person should know of these files before they are relied on."""
+    found: list[str] = []
+    for name in (PER_DEVICE, EVERY_DEVICE):
+        every = [place for file in sorted(files, key=lambda file: file.path) for place in places(file, name)]
+        if len(every) > 1:
+            rest = ", ".join(every[:-1])
+            found.append(f"{name} is set {len(every)} times: only the last, {every[-1]}, has an effect, not {rest}")
+    whole = _last(files, EVERY_DEVICE)
+    if whole is not None and _find(whole, None, KEY) is not None:
+        found.append(
+            f"{whole.path}:{whole.line} sets {KEY} for every GPU; the value for GPU {gpu} alone stands above it (inferred)"
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """One `NAME=VALUE` of an options line. `at` has the place of each character of the value in the file, `end` where the
+    value ends: where an empty one would begin.
+    """
+
+    path: str
+    line: int
+    value: str
+    at: tuple[int, ...]
+    end: int
+
+    @classmethod
+    def of_text(cls, value: str) -> _Setting:
+        return cls(path="", line=0, value=value, at=tuple(range(len(value))), end=len(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Item:
+    """`KEY=TEXT`, one of those between semicolons. `device` is the `pci=` before it; begin and end are places in the value."""
+
+    device: PciAddress | None
+    key: str
+    text: str
+    begin: int
+    end: int
+
+
+def _read(per_device: _Setting | None, every: _Setting | None, gpu: PciAddress) -> Found | None:
+    for setting, device in ((per_device, gpu), (every, None)):
+        item = _find(setting, device, KEY) if setting else None
+        if setting is not None and item is not None:
+            return Found(
+                text=item.text, number=_number(item.text), path=setting.path or None, per_device=device is not None
+            )
+    return None
+
+
+def _put(text: str, setting: _Setting, gpu: PciAddress, value: int) -> str:
+    """The file's text with the GPU's dword in that setting."""
+    dword = _dword(value)
+    there = _find(setting, gpu, KEY)
+    if there is not None:
+        return text[: setting.at[there.begin]] + dword + text[setting.at[there.end - 1] + 1 :]
+    group = [item for item in _items(setting.value) if item.device == gpu]
+    if group:
+        at = setting.at[group[-1].end - 1] + 1
+        return f"{text[:at]};{dword}{text[at:]}"
+    gap = "" if not setting.value.strip() or setting.value.rstrip().endswith(";") else ";"
+    return f"{text[: setting.end]}{gap}pci={gpu};{dword}{text[setting.end :]}"
+
+
+def _find(setting: _Setting, device: PciAddress | None, key: str) -> _Item | None:
+    """The item that counts: the last of that key, for that device (None: for every device)."""
+    found = [item for item in _items(setting.value) if (item.device, item.key) == (device, key)]
+    return found[-1] if found else None
+
+
+def _items(value: str) -> Iterator[_Item]:
+    device: PciAddress | None = None
+    begin = 0
+    for piece in value.split(";"):
+        inner = piece.strip()
+        start = begin + piece.index(inner)
+        begin += len(piece) + 1
+        if not inner:
+            continue
+        key, _, text = inner.partition("=")
+        if key == "pci":
+            device = _device(text)
+        yield _Item(device=device, key=key, text=text, begin=start, end=start + len(inner))
+
+
+def _device(text: str) -> PciAddress:
+    try:
+        return names.parse_pci_address(text)
+    except BadName:
+        return names.PciAddress(text)  # whatever it is, it is no GPU of ours, and its dwords are its own
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
+
+
+def _dword(value: int) -> str:
+    return f"{KEY}=0x{value:08x}"
+
+
+def _last(files: Sequence[ModprobeFile], name: str) -> _Setting | None:
+    found = _settings(files, name)
+    return found[-1] if found else None
+
+
+def _settings(files: Sequence[ModprobeFile], name: str) -> list[_Setting]:
+    """Every place that sets a parameter of the module, in modprobe's order."""
+    return [
+        setting
+        for file in sorted(files, key=lambda file: file.path)
+        for words in _lines(file.text)
+        if [_plain(word) for word in words[:2]] == ["options", "nvidia"]
+        for setting in (_setting(file, word, name) for word in words[2:])
+        if setting is not None
+    ]
+
+
+_Word = list[tuple[str, int]]  # characters as modprobe sees them, each with its place in the file
+
+
+def _lines(text: str) -> Iterator[list[_Word]]:
+    """The words of each line, joined lines as one. A comment is a line whose first word is no command."""
+    words: list[_Word] = [[]]
+    quoted = False
+    at = 0
+    while at < len(text):
+        letter = text[at]
+        if text.startswith("\\\n", at):
+            at += 2
+            continue
+        if letter == "\n":
+            yield [word for word in words if word]
+            words, quoted = [[]], False
+        elif letter in " \t" and not quoted:
+            words.append([])
+        else:
+            quoted ^= letter == '"'
+            words[-1].append((letter, at))
+        at += 1
+    yield [word for word in words if word]
+
+
+def _plain(word: _Word) -> str:
+    return "".join(letter for letter, _ in word)
+
+
+def _setting(file: ModprobeFile, word: _Word, name: str) -> _Setting | None:
+    bare = [(letter, at) for letter, at in word if letter != '"']
+    key, equals, value = _plain(bare).partition("=")
+    if key != name or not equals:
+        return None
+    places = [at for _, at in bare[len(key) + 1 :]]
+    after_equals = bare[len(key)][1] + 1
+    begin = after_equals + file.text.startswith('"', after_equals)
+    return _Setting(
+        path=file.path,
+        line=file.text.count("\n", 0, word[0][1]) + 1,
+        value=value,
+        at=tuple(places),
+        end=places[-1] + 1 if places else begin,
+    )

@@ -1,0 +1,196 @@
+"""The claim: what a VM wants and where it landed, kept in the domain's own metadata. Values, and the one reader.
+
+    <v:vgpumgr xmlns:v="urn:vgpumgr:domain:1" vm="UUID">
+      <v:claim slot generation from [site] [declared] state by at> <v:ask …/> <v:binding …/> </v:claim> …
+
+`vm` names the domain the claims were written for: in a clone it differs from the domain's own UUID. What is *passed* to
+libvirt is the same tree without prefix and xmlns; both renderings are read here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import names
+from vgpumgr.core.driver import profiles
+from vgpumgr.errors import BadName
+from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmUuid
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
+
+NAMESPACE = "urn:vgpumgr:domain:1"
+KEY = "v"
+MAX_BYTES = 16 * 1024  # libvirt's RPC fails at a few MB; a claim document never needs more than this
+
+PENDING = "pending"
+BOUND = "bound"
+LEAVING = "leaving"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """Where a claim landed. `host` is the machine-id; `uuid` is the mdev's, None on vendor-vfio."""
+
+    host: str
+    gpu_uuid: GpuUuid
+    parent: PciAddress
+    vf_index: int | None
+    type_name: str
+    type_id: int
+    uuid: MdevUuid | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One slot's claim. `origin` is attach or inventory; `by` and `at` (RFC 3339, UTC) say who wrote it and when.
+
+    `site` and `declared` are of a declaration only: the inventory's vgpumgr_site, and which of its parts decided about the
+    host's VMs (`host_vars/kvm01`, `group gpus`). None where the inventory names no site, or an older vgpumgr wrote it.
+    """
+
+    slot: Slot
+    generation: int
+    origin: str
+    state: str
+    by: str
+    at: str
+    wish: profiles.Wish
+    binding: Binding
+    site: str | None = None
+    declared: str | None = None
+
+
+def said_by(claim: Claim) -> str:
+    """Who wants it: `from attach`, `from inventory of lab1 (host_vars/kvm01)`."""
+    site = f" of {claim.site}" if claim.site is not None else ""
+    return f"from {claim.origin}{site}" + (f" ({claim.declared})" if claim.declared is not None else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimDocument:
+    """All claims of one domain. `vm` is the UUID they were written for."""
+
+    vm: VmUuid
+    claims: tuple[Claim, ...] = ()
+
+    def claim(self, slot: Slot) -> Claim | None:
+        return next((claim for claim in self.claims if claim.slot == slot), None)
+
+    def put(self, claim: Claim) -> ClaimDocument:
+        rest = [other for other in self.claims if other.slot != claim.slot]
+        return replace(self, claims=tuple(sorted([*rest, claim], key=lambda item: names.slot_order(item.slot))))
+
+    def drop(self, slot: Slot) -> ClaimDocument:
+        return replace(self, claims=tuple(claim for claim in self.claims if claim.slot != slot))
+
+
+class UnreadableClaim(ValueError):
+    """There is an element in our namespace, and it is not ours to understand."""
+
+
+def read(domain_xml: ET.Element) -> ClaimDocument | None:
+    """The claims in a domain's XML, or None where it has none. Raises UnreadableClaim."""
+    metadata = domain_xml.find("metadata")
+    if metadata is None:
+        return None
+    ours = [element for element in metadata if element.tag == f"{{{NAMESPACE}}}vgpumgr"]
+    return read_element(ours[0]) if ours else None
+
+
+def read_element(element: ET.Element) -> ClaimDocument:
+    """Read the stored form (namespaced) or the passed one (bare). Raises UnreadableClaim."""
+    try:
+        document = ClaimDocument(vm=names.parse_uuid(element.attrib["vm"]))
+        for child in element:
+            if _local(child.tag) == "claim":
+                document = document.put(_claim(child))
+    except KeyError as error:
+        raise UnreadableClaim(f"{error.args[0]} is missing") from error
+    except (ValueError, BadName) as error:
+        raise UnreadableClaim(str(error)) from error
+    return document
+
+
+def _claim(element: ET.Element) -> Claim:
+    parts = {_local(child.tag): child for child in element}
+    state = element.attrib["state"]
+    if state not in (PENDING, BOUND, LEAVING):
+        raise UnreadableClaim(f"its state is {state!r}, which is none of {PENDING}, {BOUND} and {LEAVING}")
+    return Claim(
+        slot=names.parse_slot(element.attrib["slot"]),
+        generation=_number(element.attrib["generation"], "generation"),
+        origin=element.attrib["from"],
+        state=state,
+        by=element.attrib["by"],
+        at=element.attrib["at"],
+        wish=_wish(parts["ask"].attrib),
+        binding=_binding(parts["binding"].attrib),
+        site=element.get("site"),
+        declared=element.get("declared"),
+    )
+
+
+def _wish(ask: dict[str, str]) -> profiles.Wish:
+    profile = ask.get("profile")
+    memory = ask.get("gpu_memory_mib")
+    return profiles.Wish(
+        profile=profiles.parse_profile(profile) if profile is not None else None,
+        mig_profile=ask.get("mig_profile"),
+        gpu_memory_mib=_number(memory, "gpu_memory_mib") if memory is not None else None,
+        gpu=ask.get("gpu"),
+        fgpu=ask.get("fgpu"),
+        series=ask.get("series"),
+    )
+
+
+def ask_attributes(wish: profiles.Wish) -> dict[str, str]:
+    """The inverse of what the reader takes from <ask>: only what was asked."""
+    pairs = {
+        "profile": wish.profile.text if wish.profile else None,
+        "mig_profile": wish.mig_profile,
+        "gpu_memory_mib": None if wish.gpu_memory_mib is None else str(wish.gpu_memory_mib),
+        "gpu": wish.gpu,
+        "fgpu": wish.fgpu,
+        "series": wish.series,
+    }
+    return {name: value for name, value in pairs.items() if value is not None}
+
+
+def binding_attributes(binding: Binding) -> dict[str, str]:
+    pairs = {
+        "host": binding.host,
+        "gpu": binding.gpu_uuid,
+        "parent": binding.parent,
+        "vf_index": None if binding.vf_index is None else str(binding.vf_index),
+        "type": binding.type_name,
+        "type_id": str(binding.type_id),
+        "uuid": binding.uuid,
+    }
+    return {name: value for name, value in pairs.items() if value is not None}
+
+
+def _binding(row: dict[str, str]) -> Binding:
+    vf_index = row.get("vf_index")
+    uuid = row.get("uuid")
+    return Binding(
+        host=row["host"],
+        gpu_uuid=names.parse_gpu_uuid(row["gpu"]),
+        parent=names.parse_pci_address(row["parent"]),
+        vf_index=_number(vf_index, "vf_index") if vf_index is not None else None,
+        type_name=row["type"],
+        type_id=_number(row["type_id"], "type_id"),
+        uuid=MdevUuid(names.parse_uuid(uuid)) if uuid is not None else None,
+    )
+
+
+def _number(text: str, what: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UnreadableClaim(f"{what} is {text[:40]!r}, which is no number") from None
+
+
+def _local(tag: str) -> str:
+    return tag.rpartition("}")[2]

@@ -1,0 +1,216 @@
+"""A domain's XML, read as a tree: its claims and its host devices. It is never rewritten.
+
+A hostdev is ours when its alias is `ua-SLOT`; every other one is somebody else's.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import names
+from vgpumgr.core.model import claims as claim_values
+from vgpumgr.errors import BadName
+from vgpumgr.names import MdevUuid, PciAddress, Slot
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
+    from vgpumgr.names import VmName, VmUuid
+
+_ALIAS = "ua-"
+# Each one ends at the first end tag, so that no device is ever taken for a part of it: a snapshot holds two domains.
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hostdev:
+    """A host device that can be a vGPU: an mdev (uuid) or a PCI function (pci). One of the two is set."""
+
+    uuid: MdevUuid | None
+    pci: PciAddress | None
+    alias: str | None
+    managed: bool
+
+    @property
+    def slot(self) -> Slot | None:
+        """The slot its alias names, or None where it is not ours."""
+        return Slot(self.alias[len(_ALIAS) :]) if self.alias and self.alias.startswith(_ALIAS) else None
+
+    def same_device(self, other: Hostdev) -> bool:
+        return (self.uuid, self.pci) == (other.uuid, other.pci)
+
+
+def wanted_hostdev(slot: Slot, binding: claim_values.Binding) -> Hostdev:
+    """The hostdev for a binding: the mdev by its UUID, or the VF by its address, which stays bound to nvidia."""
+    if binding.uuid is not None:
+        return Hostdev(uuid=binding.uuid, pci=None, alias=_ALIAS + slot, managed=False)
+    return Hostdev(uuid=None, pci=binding.parent, alias=_ALIAS + slot, managed=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """One domain as read. `claims` None: it has none; `problem`: why a document or the claim could not be read.
+
+    inactive is empty for a transient domain; live is None for one that is shut off. `other_aliases` are those that a person
+    gave to devices that are no host devices.
+    """
+
+    name: VmName
+    uuid: VmUuid
+    active: bool
+    persistent: bool
+    managed_save: bool
+    claims: claim_values.ClaimDocument | None
+    inactive: tuple[Hostdev, ...]
+    live: tuple[Hostdev, ...] | None
+    problem: str | None = None
+    claim_problem: str | None = None
+    other_aliases: frozenset[str] = frozenset()
+
+    def claim(self, slot: Slot) -> claim_values.Claim | None:
+        return self.claims.claim(slot) if self.claims else None
+
+    @property
+    def condition(self) -> str:
+        """As a person reads it."""
+        return "running" if self.active else "shut off"
+
+    @property
+    def copied(self) -> bool:
+        """The claims were written for another domain: this one is a clone, a template's child or a restore."""
+        return self.claims is not None and bool(self.claims.claims) and self.claims.vm != self.uuid
+
+    @property
+    def mentioned(self) -> tuple[Hostdev, ...]:
+        """Every hostdev of either document."""
+        return self.inactive + tuple(device for device in self.live or () if device not in self.inactive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Host devices that could come back: in the managed-save image, and per snapshot (name, devices).
+
+    image is None where there is none. A problem says why the image, or some snapshot, could not be read.
+    """
+
+    image: tuple[Hostdev, ...] | None = None
+    snapshots: tuple[tuple[str, tuple[Hostdev, ...]], ...] = ()
+    image_problem: str | None = None
+    snapshots_problem: str | None = None
+
+
+def read_domain(documents: DomainDocuments) -> Domain:
+    """Take the meaning from a domain's documents. Never raises: what cannot be read is named in `problem`."""
+    problem = documents.unreadable
+    claim_document, claim_problem = None, None
+    inactive: tuple[Hostdev, ...] = ()
+    live: tuple[Hostdev, ...] | None = None
+    other_aliases: frozenset[str] = frozenset()
+    try:
+        if documents.live_xml is not None:
+            live = read_hostdevs(_parse(documents.live_xml)[0])
+        if documents.inactive_xml is not None:
+            tree, claim_problem = _parse(documents.inactive_xml)
+            inactive = read_hostdevs(tree)
+            other_aliases = _other_aliases(tree)
+            try:
+                claim_document = claim_values.read(tree)
+            except claim_values.UnreadableClaim as error:
+                claim_problem = str(error)
+    except ET.ParseError as error:
+        problem = f"its XML cannot be parsed: {error}"
+    return Domain(
+        name=documents.name,
+        uuid=documents.uuid,
+        active=documents.active,
+        persistent=documents.persistent,
+        managed_save=documents.managed_save,
+        claims=claim_document,
+        inactive=inactive,
+        live=live,
+        problem=problem,
+        claim_problem=claim_problem,
+        other_aliases=other_aliases,
+    )
+
+
+def _other_aliases(tree: ET.Element) -> frozenset[str]:
+    found = (device.find("alias") for device in tree.findall("devices/*") if device.tag != "hostdev")
+    names_given = (alias.get("name", "") for alias in found if alias is not None)
+    return frozenset(name for name in names_given if name.startswith(_ALIAS))
+
+
+def read_saved(documents: SavedDocuments) -> Saved:
+    """The same for what could come back. Never raises either."""
+    image: tuple[Hostdev, ...] | None = None
+    snapshots: list[tuple[str, tuple[Hostdev, ...]]] = []
+    image_problem, snapshots_problem = documents.image_unreadable, documents.snapshots_unreadable
+    if documents.image_xml is not None:
+        try:
+            image = read_hostdevs(_parse(documents.image_xml)[0])
+        except ET.ParseError as error:
+            image_problem = f"its XML cannot be parsed: {error}"
+    for name, xml in documents.snapshots:
+        try:
+            snapshots.append((name, read_hostdevs(_parse(xml)[0])))
+        except ET.ParseError as error:
+            snapshots_problem = f"the XML of {name} cannot be parsed: {error}"
+    return Saved(
+        image=image,
+        snapshots=tuple(snapshots),
+        image_problem=image_problem,
+        snapshots_problem=snapshots_problem,
+    )
+
+
+def _parse(xml: str) -> tuple[ET.Element, str | None]:
+    """A document of libvirt's; where its <metadata> spoils it, all the rest, and why. Raises ParseError.
+
+    libvirt keeps what others put into <metadata> as it was, but not the declarations that it may need: an entity of a DTD
+    stands there undeclared ever after (seen on 9.0). The devices are not in there.
+    """
+    try:
+        return ET.fromstring(xml), None  # noqa: S314 -- libvirtd's own output
+    except ET.ParseError as error:
+        rest = _METADATA.sub("", xml)
+        if rest == xml:
+            raise
+        return ET.fromstring(rest), f"the VM's <metadata> is no XML ({error})"  # noqa: S314 -- as above
+
+
+def read_hostdevs(tree: ET.Element) -> tuple[Hostdev, ...]:
+    """Every mdev and PCI hostdev of a domain, wherever its <devices> stands (a snapshot wraps two domains)."""
+    found: list[Hostdev] = []
+    for element in tree.iter("hostdev"):
+        device = read_hostdev(element)
+        if device is not None and device not in found:
+            found.append(device)
+    return tuple(found)
+
+
+def read_hostdev(element: ET.Element) -> Hostdev | None:
+    """One <hostdev>; None where it is of another kind (USB, SCSI) or its address cannot be read."""
+    address = element.find("source/address")
+    alias = element.find("alias")
+    if element.get("mode") != "subsystem" or address is None:
+        return None
+    name = alias.get("name") if alias is not None else None
+    managed = element.get("managed") == "yes"
+    try:
+        match element.get("type"):
+            case "mdev":
+                uuid = MdevUuid(names.parse_uuid(address.get("uuid", "")))
+                return Hostdev(uuid=uuid, pci=None, alias=name, managed=managed)
+            case "pci":
+                return Hostdev(uuid=None, pci=_pci(address), alias=name, managed=managed)
+            case _:
+                return None
+    except (BadName, ValueError):
+        return None
+
+
+def _pci(address: ET.Element) -> PciAddress:
+    parts = [int(address.get(key, "0"), 16) for key in ("domain", "bus", "slot", "function")]
+    return names.parse_pci_address("{:04x}:{:02x}:{:02x}.{:x}".format(*parts))

@@ -1,0 +1,219 @@
+"""Everything that was read about one host, joined: the host program's facts and libvirt's domains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.core.model.domain_xml import Domain, Saved
+    from vgpumgr.core.model.snapshot import Active, HostSnapshot, LedgerEntry, Vgpu
+    from vgpumgr.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
+
+
+CANNOT_TELL = "cannot tell"  # begins the line of evidence that could not be read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something a person should know; it never changes the exit code. `kind` is one word for scripts."""
+
+    kind: str
+    host: HostName | None
+    vm: str | None
+    slot: Slot | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """`libvirt_version` as libvirt counts: 9000000 is 9.0.0.
+
+    `saved` is what could come back, of the VMs that have a managed-save image or snapshots. None: it was not read, since
+    only what frees a vGPU needs it. Two things the inventory says of the host: `excluded_vfs`, on which nothing new is made,
+    and `even_if_it_will_not_start`, whether a vGPU is made that no VM can start with.
+    """
+
+    snapshot: HostSnapshot
+    domains: tuple[Domain, ...]
+    libvirt_version: int
+    saved: Mapping[VmUuid, Saved] | None = None
+    excluded_vfs: frozenset[PciAddress] = frozenset()
+    even_if_it_will_not_start: bool = False
+
+    def domain(self, uuid: VmUuid) -> Domain | None:
+        return next((domain for domain in self.domains if domain.uuid == uuid), None)
+
+    def vm_name(self, uuid: VmUuid) -> str:
+        """The VM's name, or its UUID where it was defined since the domains were read."""
+        domain = self.domain(uuid)
+        return domain.name if domain else uuid
+
+    def entries(self, vm: VmUuid, slot: Slot | None = None) -> tuple[LedgerEntry, ...]:
+        """The ledger's entries of a VM, oldest generation first."""
+        found = [entry for entry in self.snapshot.ledger or () if entry.vm_uuid == vm and slot in (None, entry.slot)]
+        return tuple(sorted(found, key=lambda entry: (entry.slot, entry.generation)))
+
+
+class Unread(str):
+    """A line of evidence that could not be read: it counts as use, and says nothing of anybody."""
+
+    __slots__ = ()
+
+
+class Device(Protocol):
+    """What names a vGPU to libvirt: a ledger entry, a binding, or the vGPU itself."""
+
+    @property
+    def uuid(self) -> MdevUuid | None: ...
+    @property
+    def parent(self) -> PciAddress: ...
+
+
+def is_device(device: Device, uuid: MdevUuid | None, pci: PciAddress | None) -> bool:
+    """Whether an mdev UUID or a PCI address, as XML or NVML gives it, is this vGPU."""
+    return uuid == device.uuid if device.uuid is not None else pci == device.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holders:
+    """Who has a vGPU, in words. Both empty: all evidence was read and nobody has it.
+
+    `lasting` is refused. `passing` ends by itself: a QEMU that is ending, or a VM that is off and that NVML still has in its list
+    (`listed`); the host program waits for it. Cannot tell is a holder like any other: a line that says what could not be read.
+    """
+
+    lasting: tuple[str, ...]
+    passing: tuple[str, ...] = ()
+    listed: bool = False
+
+
+def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: VmUuid | None = None) -> Holders:
+    """Who has a vGPU.
+
+    `vgpu` is the hardware, None where it is gone. `letting_go` is the domain whose *inactive* XML is about to lose the
+    device: only what runs there counts.
+    """
+    found: list[str] = []
+    for domain in view.domains:
+        runs = _runs_with(domain, device)
+        if runs is not None:
+            found.append(runs)
+        elif domain.uuid != letting_go and any(is_device(device, item.uuid, item.pci) for item in domain.inactive):
+            found.append(f"VM {domain.name} has it in its definition")
+    for uuid, saved in (view.saved or {}).items():
+        if saved.image_problem is not None:
+            found.append(
+                Unread(f"cannot tell: the managed-save image of VM {view.vm_name(uuid)}: {saved.image_problem}")
+            )
+        elif any(is_device(device, item.uuid, item.pci) for item in saved.image or ()):
+            found.append(f"VM {view.vm_name(uuid)} has it in its managed-save image")
+    return _with_users(found, view, device, vgpu)
+
+
+def users(view: HostView, device: Device, vgpu: Vgpu) -> Holders:
+    """Who uses a vGPU now: what counts where the same device comes back, so that definitions stay true."""
+    running = [line for domain in view.domains if (line := _runs_with(domain, device)) is not None]
+    return _with_users(running, view, device, vgpu)
+
+
+def _with_users(lasting: list[str], view: HostView, device: Device, vgpu: Vgpu | None) -> Holders:
+    if vgpu is None:
+        return Holders(lasting=tuple(lasting))
+    open_now, open_yet = _opened(view, vgpu)
+    running, off = _listed(view, device, vgpu)
+    if open_now:
+        running, off = [*running, *off], []
+    return Holders(lasting=(*lasting, *open_now, *running), passing=(*open_yet, *off), listed=bool(off))
+
+
+def runs_without(view: HostView, vm: VmUuid) -> bool:
+    """Whether a VM runs; of a vGPU that nothing `lasting` holds, it runs without it."""
+    domain = view.domain(vm)
+    return domain is not None and domain.active
+
+
+def _runs_with(domain: Domain, device: Device) -> str | None:
+    if domain.problem is not None:
+        return Unread(f"cannot tell: VM {domain.name}: {domain.problem}")
+    if any(is_device(device, item.uuid, item.pci) for item in domain.live or ()):
+        return f"VM {domain.name} is running with it"
+    return None
+
+
+def _opened(view: HostView, vgpu: Vgpu) -> tuple[list[str], list[str]]:
+    """The open handles: of processes that stay, and of those that are ending."""
+    snapshot = view.snapshot
+    if snapshot.handles is None:
+        return [Unread(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")], []
+    if not vgpu.vfio:
+        return [Unread("cannot tell: its /dev/vfio paths could not be read")], []
+    ending = {qemu.pid for qemu in snapshot.qemus or () if qemu.ending}
+    stay: list[str] = []
+    end: list[str] = []
+    for handle in snapshot.handles:
+        if handle.path in vgpu.vfio:
+            who = f"VM {handle.vm_name}" if handle.vm_name else handle.command
+            line = f"{who} holds {handle.path} open (pid {handle.pid})"
+            (end if handle.pid in ending else stay).append(line)
+    return stay, end
+
+
+def _listed(view: HostView, device: Device, vgpu: Vgpu) -> tuple[list[str], list[str]]:
+    """NVML's list: rows of VMs that run, or of which that cannot be told, and rows of VMs that are off."""
+    snapshot = view.snapshot
+    gpu = next((item for item in snapshot.gpus if vgpu in item.vgpus), None)
+    why_silent = snapshot.why_silent(gpu.pci) if gpu else None
+    if why_silent is not None:
+        return [Unread(f"cannot tell: NVML's active vGPUs: {why_silent}")], []
+    running: list[str] = []
+    off: list[str] = []
+    for active in snapshot.active or ():
+        who = active.vm_name or active.vm_uuid or "?"
+        if is_device(device, active.uuid, active.vf):
+            line = f"NVML lists it as active for VM {who}"
+        elif _may_be(view, active, vgpu):
+            line = f"cannot tell: NVML lists a vGPU of {active.gpu} as active for VM {who}, and not which"
+        else:
+            continue
+        domain = view.domain(active.vm_uuid) if active.vm_uuid is not None else None
+        (off if domain is not None and not domain.active else running).append(line)
+    return running, off
+
+
+def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
+    """Whether an active row that names no device may mean this vGPU.
+
+    It does not where its VM has something of that GPU open: which, the handles say (two VFs of one VM, for example).
+    """
+    if active.uuid is not None or active.vf is not None:
+        return False
+    gpu = next((item for item in view.snapshot.gpus if vgpu in item.vgpus), None)
+    if gpu is None or gpu.pci != active.gpu:
+        return False
+    open_there = {path for item in gpu.vgpus for path in item.vfio}
+    return not any(
+        handle.vm_uuid is not None and handle.vm_uuid == active.vm_uuid and handle.path in open_there
+        for handle in view.snapshot.handles or ()
+    )
+
+
+def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
+    """The one name that a table shows: the VM that runs with the vGPU, else whoever holds it open."""
+    for domain in view.domains:
+        if any(is_device(vgpu, item.uuid, item.pci) for item in domain.live or ()):
+            return domain.name
+    for handle in view.snapshot.handles or ():
+        if handle.path in vgpu.vfio:
+            return handle.vm_name or f"{handle.command} ({handle.pid})"
+    for active in view.snapshot.active or ():
+        if is_device(vgpu, active.uuid, active.vf):
+            return active.vm_name or active.vm_uuid
+    return None
+
+
+def why_unknown(snapshot: HostSnapshot, what: str) -> str:
+    """The host program's own reason for an unknown."""
+    return next((row.why for row in snapshot.unknown if row.what == what), "not read")

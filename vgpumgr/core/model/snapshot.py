@@ -1,0 +1,329 @@
+"""OBSERVED: one host as its program stated it (snapshot_facts.parse), as typed values. Unknown is None and has its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from vgpumgr.core.driver import profiles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
+    from vgpumgr.core.driver.scheduler import SchedulerState
+    from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
+
+MDEV_PF = "mdev-pf"
+MDEV_VF = "mdev-vf"
+VENDOR_VFIO = "vendor-vfio"
+EQUAL_SIZE = "equal-size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VgpuType:
+    """A type that one GPU's driver knows. `type_name` is the last word of the driver's `name`; `max` is per GPU."""
+
+    id: int
+    name: str
+    type_name: str
+    parsed: profiles.TypeName | None
+    framebuffer_mib: int | None
+    max: int | None
+
+    @property
+    def size_mib(self) -> int | None:
+        """Framebuffer as the host says it, else as the name says it."""
+        if self.framebuffer_mib is not None:
+            return self.framebuffer_mib
+        return self.parsed.nominal_mib if self.parsed else None
+
+    @property
+    def short(self) -> str:
+        return self.parsed.short if self.parsed else self.type_name
+
+    @property
+    def board(self) -> str | None:
+        """The board's code as we write it; None where the name is outside the grammar."""
+        return profiles.board_code(self.name) if self.parsed else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vgpu:
+    """A vGPU that exists. `uuid` is the mdev's (None on vendor-vfio); `vfio` are the paths a holder would have open."""
+
+    parent: PciAddress
+    vf_index: int | None
+    uuid: MdevUuid | None
+    type_id: int | None
+    type_name: str | None
+    placement_id: int | None
+    vfio: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """The PF (vf_index None, many vGPUs) or a VF (one at most). `creatable`: type id → how many; None = unknown.
+
+    `vfio_dev` False: libvirt would refuse to start a VM with this VF. None: it is not known, or mdevs are what is made.
+    """
+
+    pci: PciAddress
+    vf_index: int | None
+    creatable: Mapping[int, int] | None
+    vgpus: tuple[Vgpu, ...]
+    vfio_dev: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A physical function. `problem` says why `framework` is None: then it offers no vGPUs."""
+
+    pci: PciAddress
+    uuid: GpuUuid | None
+    name: str | None
+    pci_id: str
+    framework: str | None
+    mode: str | None
+    numa_node: int | None
+    framebuffer_mib: int | None
+    types: Mapping[int, VgpuType] | None
+    parents: tuple[Parent, ...]
+    scheduler: SchedulerState | None
+    problem: str | None = None
+
+    @property
+    def board(self) -> str | None:
+        """The code that type names begin with (A40, H100L); None where no type is known."""
+        codes = Counter(kind.board for kind in (self.types or {}).values() if kind.board)
+        return codes.most_common(1)[0][0] if codes else None
+
+    def parent_at(self, vf_index: int | None) -> Parent | None:
+        """The VF of that index, or the PF for None."""
+        return next((parent for parent in self.parents if parent.vf_index == vf_index), None)
+
+    @property
+    def vgpus(self) -> tuple[Vgpu, ...]:
+        return tuple(vgpu for parent in self.parents for vgpu in parent.vgpus)
+
+    def creatable_now(self, type_id: int) -> int | None:
+        """How many more of this type the driver would take on the whole GPU; None where it cannot be told.
+
+        On VFs each offers one, so the sum over free VFs may exceed what the card holds: the maximum bounds it.
+        """
+        offers = [parent.creatable for parent in self.parents]
+        if not offers or any(offer is None for offer in offers):
+            return None
+        offered = sum(offer.get(type_id, 0) for offer in offers if offer is not None)
+        kind = (self.types or {}).get(type_id)
+        if kind is None or kind.max is None:
+            return offered
+        return max(0, min(offered, kind.max - len(self.vgpus)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handle:
+    """A process with a node of a vGPU open: a /dev/vfio path, or the vGPU plugin with /dev/nvidia-vgpuN."""
+
+    path: str
+    pid: int
+    start: int
+    command: str
+    vm_name: str | None
+    vm_uuid: VmUuid | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qemu:
+    """A QEMU that is not gone, whatever its state. `ending`: it may have no descriptor to see any more, and its vGPU yet.
+
+    `machine`: libvirt's name for it, where its command line is gone. With none of the three it cannot be told whose it is.
+    """
+
+    pid: int
+    start: int
+    state: str
+    command: str
+    ending: bool
+    vm_name: str | None
+    vm_uuid: VmUuid | None
+    machine: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Active:
+    """A row of NVML's active list: a running VM's vGPU. `uuid` is the mdev's, `vf` the VF's address, where given."""
+
+    gpu: PciAddress
+    vm_uuid: VmUuid | None
+    vm_name: str | None
+    uuid: MdevUuid | None
+    vf: PciAddress | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """What the host's ledger says is ours. state: planned, made or leaving; boot: the boot it was written in.
+
+    A GPU is known by its UUID and a VF by its index; `gpu` and `parent` are their addresses of now, not those of the day
+    the entry was written (another card in the host renumbers buses). They stay as written where the place is not there.
+    """
+
+    vm_uuid: VmUuid
+    vm_name: VmName
+    slot: Slot
+    generation: int
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    vf_index: int | None
+    parent: PciAddress
+    uuid: MdevUuid | None
+    type_id: int
+    type_name: str
+    boot: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freed:
+    """What the host's ledger says was ours: a vGPU that was taken away on purpose, and not made again since."""
+
+    vm_uuid: VmUuid
+    slot: Slot
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckWrite:
+    """A write of ours to /sys that has not returned: its GPU takes no more until it has.
+
+    `pid` sleeps in it on the host; `since` as RFC 3339; `vfio`: what a holder of the vGPU has open that it takes away.
+    """
+
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    path: str
+    verb: str
+    vm_name: str
+    slot: str
+    vfio: tuple[str, ...]
+    pid: int
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSnapshot:
+    """One host. handles, active and ledger None mean that they could not be read: then everything is in use.
+
+    `silent`: the GPUs of which NVML does not tell what runs on them, and why; there everything is in use.
+
+    `qemus` is None where `handles` is, `stuck` where `ledger` is: nothing is written there then. `ledger_file`: whether there is a file; without one
+    `ledger` is empty, because nothing was ever made there or because the file was lost (ownership.py tells which).
+    `freed` is of that file, too: the newest 500 that were taken away.
+    `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` what it was loaded with.
+    """
+
+    host: HostName
+    boot: str
+    machine: str | None
+    versions: Mapping[str, str | None]
+    gpus: tuple[Gpu, ...]
+    handles: tuple[Handle, ...] | None
+    qemus: tuple[Qemu, ...] | None
+    active: tuple[Active, ...] | None
+    silent: Mapping[PciAddress, str]
+    ledger: tuple[LedgerEntry, ...] | None
+    freed: tuple[Freed, ...] = field(compare=False)  # the past: two hosts that have the same are the same
+    ledger_file: bool
+    stuck: tuple[StuckWrite, ...] | None
+    modprobe: tuple[ModprobeFile, ...] | None
+    module: LoadedModule | None
+    unknown: tuple[Unknown, ...]
+
+    def gpu_by_uuid(self, uuid: str) -> Gpu | None:
+        return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
+
+    def why_silent(self, gpu: PciAddress) -> str | None:
+        """Why it cannot be told what runs on a GPU; None where NVML tells it."""
+        if self.active is None:
+            return next((row.why for row in self.unknown if row.what == "active"), "not read")
+        return self.silent.get(gpu)
+
+    def stuck_on(self, gpu_uuid: str | None) -> StuckWrite | None:
+        """The write that keeps a GPU from being written to; None where it takes writes."""
+        return next((write for write in self.stuck or () if write.gpu_uuid == gpu_uuid), None)
+
+    def may_be_hidden(self, place: Place) -> bool:
+        """Whether a place's GPU is not shown while another GPU's UUID cannot be read: it may be that one."""
+        return self.gpu_by_uuid(place.gpu_uuid) is None and any(gpu.uuid is None for gpu in self.gpus)
+
+    def vgpu_of(self, entry: Place) -> Vgpu | None:
+        """The hardware at a place: by mdev UUID where there is one, else whatever the VF shows, unless that is an mdev."""
+        gpu = self.gpu_by_uuid(entry.gpu_uuid)
+        if gpu is None:
+            return None
+        for vgpu in gpu.vgpus:
+            if entry.uuid is not None and vgpu.uuid is not None:
+                if vgpu.uuid == entry.uuid:
+                    return vgpu
+            elif (
+                entry.uuid is None
+                and vgpu.uuid is None
+                and vgpu.vf_index is not None
+                and vgpu.vf_index == entry.vf_index
+            ):
+                return vgpu
+        return None
+
+    def entry_of(self, gpu: Gpu, vgpu: Vgpu) -> LedgerEntry | None:
+        """The ledger entry that names this vGPU; None means that it is foreign."""
+        for entry in self.ledger or ():
+            if entry.gpu_uuid == gpu.uuid and self.vgpu_of(entry) == vgpu:
+                return entry
+        return None
+
+    def with_gpus(self, part: HostSnapshot) -> HostSnapshot:
+        """This snapshot, with the GPUs (and everything else) that a later, partial one shows.
+
+        What runs on the GPUs that the partial one left out is as it was.
+        """
+        fresh = {gpu.pci: gpu for gpu in part.gpus}
+        gpus = tuple(fresh.get(gpu.pci, gpu) for gpu in self.gpus)
+        active = None
+        if self.active is not None and part.active is not None:
+            active = (*(row for row in self.active if row.gpu not in fresh), *part.active)
+        silent = {pci: why for pci, why in self.silent.items() if pci not in fresh} | dict(part.silent)
+        ledger = None if part.ledger is None else located(part.ledger, gpus)
+        return replace(part, gpus=gpus, active=active, silent=silent, ledger=ledger)
+
+
+class Place(Protocol):
+    """Where a vGPU is or will be: a ledger entry, or a claim's binding."""
+
+    @property
+    def gpu_uuid(self) -> GpuUuid: ...
+    @property
+    def vf_index(self) -> int | None: ...
+    @property
+    def uuid(self) -> MdevUuid | None: ...
+
+
+def located(ledger: tuple[LedgerEntry, ...], gpus: Sequence[Gpu]) -> tuple[LedgerEntry, ...]:
+    """Entries with their places' addresses of now."""
+    known = {gpu.uuid: gpu for gpu in gpus if gpu.uuid is not None}
+    found: list[LedgerEntry] = []
+    for entry in ledger:
+        gpu = known.get(entry.gpu_uuid)
+        parent = gpu.parent_at(entry.vf_index) if gpu else None
+        if gpu is not None and parent is not None:
+            found.append(replace(entry, gpu=gpu.pci, parent=parent.pci))
+        else:
+            found.append(entry)
+    return tuple(found)

@@ -1,0 +1,333 @@
+"""(desired, observed) → the steps that bring one slot of one VM from what is to what was asked, or the guard that says no.
+
+Every artefact is compared apart: claim, ledger entry, hardware, hostdev. So the same function makes the first attach, the
+repeated one (no steps), and the one after a kill at any instant (the missing steps).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims, domain_xml
+from vgpumgr.core.model.observed import Finding, is_device
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.plan import changes, detaching, ending, ownership, placement, saved, sharing, stuck, targets
+from vgpumgr.core.plan import plan as plans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import LedgerEntry, Parent
+    from vgpumgr.core.plan.changes import VgpuSpec
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.names import Slot
+
+# libvirt 9.7 starts a VF that stays bound to nvidia where the VF has a vfio-dev directory (virpci.c); 9.0 refuses (tried)
+VFIO_UNMANAGED_SINCE = 9_007_000
+EVEN_IF = "--even-if-it-will-not-start"
+
+
+def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
+    """What brings the slot to the wish. Raises RequestError or RefusedPlan; changes nothing."""
+    domain = plans.find_domain(view, request.vm)
+    _guard_attach(view, domain)
+    target, placed, expect = targets.find_target(view, domain, request)
+    if placed is not None:
+        _guard_start(view, domain, request, placed)
+    steps = _attach_steps(view, domain, request, target, expect)
+    entered, left = detaching.entering(view, domain, request.slot, keep=target.generation)
+    old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.generation != target.generation]
+    old += [ownership.entry_of(view, step.vgpu) for step in entered]
+    steps = [*entered, *steps, *detaching.destroy_steps(view, domain, old)]
+    _guard_snapshots(view, domain, request.slot, old)
+    stuck.guard(view.snapshot, steps)
+    return plans.Plan(
+        vm=domain,
+        slot=request.slot,
+        steps=tuple(steps),
+        findings=(
+            *ownership.missing_ledger(view),
+            *_policy_findings(view, request, placed),
+            *_silent_findings(view, target, steps),
+            *attach_findings(view, domain, request.slot, target),
+            *left,
+            *_foreign_findings(view, domain),
+            *sharing.findings_of(view, domain.uuid),
+            *ending.findings(view, steps),
+        ),
+        fingerprint=plans.fingerprint(view, domain),
+        placed=placed,
+        target=target,
+    )
+
+
+def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[changes.Step, ...]:
+    """What the very attach that made a claim would still do for its vGPU, definition and claim; none where all is well.
+
+    Raises what that attach would raise. Older generations are left out, and so is what a saved image forbids for a while.
+    """
+    if claim.wish.profile is None:
+        return ()
+    request = targets.AttachRequest(
+        vm=domain.uuid,
+        slot=claim.slot,
+        wish=claim.wish,
+        origin=claim.origin,
+        by=claim.by,
+        at=claim.at,
+        policy=placement.SPREAD,
+        site=claim.site,
+        declared=claim.declared,
+    )
+    return _mending(view, domain, request)[2]
+
+
+def plan_mending(view: HostView, request: targets.AttachRequest) -> Plan:
+    """What makes a slot whole again that has the wish already: its vGPU, its definition, its claim. Destroys nothing.
+
+    A managed-save image forbids a change of the definition, and not that the vGPU is made again: the image needs it.
+    Raises as plan_attach does.
+    """
+    domain = plans.find_domain(view, request.vm)
+    detaching.guard_ledger(view)
+    target, placed, steps = _mending(view, domain, request)
+    if any(not isinstance(step, changes.CreateVgpu | changes.EnterVgpu) for step in steps):
+        _guard_attach(view, domain)
+    return plans.Plan(
+        vm=domain,
+        slot=request.slot,
+        steps=steps,
+        findings=attach_findings(view, domain, request.slot, target),
+        fingerprint=plans.fingerprint(view, domain),
+        placed=placed,
+        target=target,
+    )
+
+
+def _mending(
+    view: HostView, domain: Domain, request: targets.AttachRequest
+) -> tuple[VgpuSpec, placement.Placed | None, tuple[changes.Step, ...]]:
+    target, placed, expect = targets.find_target(view, domain, request)
+    steps = tuple(_attach_steps(view, domain, request, target, expect))
+    stuck.guard(view.snapshot, steps)
+    return target, placed, steps
+
+
+def _policy_findings(
+    view: HostView, request: targets.AttachRequest, placed: placement.Placed | None
+) -> tuple[Finding, ...]:
+    if placed is None or request.policy == placement.SPREAD:
+        return ()
+    text = f"policy {request.policy} is not built yet; {placement.SPREAD} was used"
+    return (Finding(kind="not-built", host=view.snapshot.host, vm=None, slot=None, text=text),)
+
+
+def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
+    """What the VM's definition names already and no entry or claim of ours does: a person may have meant that one."""
+    claimed = [claim.binding for claim in domain.claims.claims] if domain.claims else []
+    for gpu in view.snapshot.gpus:
+        for vgpu in gpu.vgpus:
+            named = any(is_device(vgpu, device.uuid, device.pci) for device in domain.inactive)
+            if (
+                not named
+                or view.snapshot.entry_of(gpu, vgpu)
+                or any(is_device(vgpu, one.uuid, one.parent) for one in claimed)
+            ):
+                continue
+            take = command("adopt", view.snapshot.host, options=(vgpu.uuid or vgpu.parent,))
+            text = (
+                f"the definition of {domain.name} names another vGPU, {vgpu.type_name or '?'} on {vgpu.parent}, that is not "
+                f"vgpumgr's: `{take}` takes it over"
+            )
+            yield Finding(kind="foreign", host=view.snapshot.host, vm=domain.name, slot=None, text=text)
+
+
+def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[changes.Step]) -> tuple[Finding, ...]:
+    """What is made while NVML is silent cannot be taken away before it speaks: said before, not when it is too late."""
+    why = view.snapshot.why_silent(target.gpu)
+    if why is None or not any(isinstance(step, changes.CreateVgpu) for step in steps):
+        return ()
+    text = (
+        f"NVML cannot say what runs on GPU {target.gpu} of {view.snapshot.host} ({why}). The vGPU can be created, but not "
+        "removed until NVML answers again."
+    )
+    return (Finding(kind="nvml-silent", host=view.snapshot.host, vm=None, slot=None, text=text),)
+
+
+def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
+    """What a person should know of an attached slot, now and each time it is shown."""
+    gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
+    parent = gpu.parent_at(target.vf_index) if gpu else None
+    why = _why_no_start(view, parent) if target.uuid is None else None
+    if why is None:
+        return ()
+    text = f"{domain.name} will not start on {why}"
+    return (Finding(kind="will-not-start", host=view.snapshot.host, vm=domain.name, slot=slot, text=text),)
+
+
+def _why_no_start(view: HostView, parent: Parent | None) -> str | None:
+    """Why libvirt refuses to start a VM with a virtual function that is bound to nvidia, after `will not start on`."""
+    if view.libvirt_version < VFIO_UNMANAGED_SINCE:
+        return (
+            f"libvirt {version_text(view.libvirt_version)}, needs 9.7 or newer: "
+            "older ones refuse a virtual function that stays bound to nvidia"
+        )
+    if parent is not None and parent.vfio_dev is False:
+        return (
+            f"this kernel: {parent.pci} has no vfio-dev directory, by which libvirt knows that a virtual function may "
+            "stay bound to nvidia (Linux 6.1 and newer make it)"
+        )
+    return None
+
+
+def _guard_start(view: HostView, domain: Domain, request: targets.AttachRequest, placed: placement.Placed) -> None:
+    """Nothing is made that the VM could not start with, unless that is what was asked."""
+    if placed.gpu.framework != VENDOR_VFIO or request.even_if_it_will_not_start or view.even_if_it_will_not_start:
+        return
+    why = _why_no_start(view, placed.parent)
+    if why is not None:
+        raise errors.RefusedPlan(
+            f"{domain.name} would not start on {why}; nothing was made",
+            hint=f"bring {view.snapshot.host} to libvirt 9.7 and Linux 6.1 or newer; {EVEN_IF} goes on all the same "
+            "(in an inventory: vgpumgr_even_if_it_will_not_start: true)",
+        )
+
+
+def version_text(number: int) -> str:
+    """9000000 → 9.0.0, as libvirt counts."""
+    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def _guard_attach(view: HostView, domain: Domain) -> None:
+    detaching.guard_ledger(view)
+    detaching.guard_readable(domain)
+    if not domain.persistent:
+        raise errors.RefusedPlan(
+            f"{domain.name} is transient: it has no definition that a vGPU could be put into",
+            hint="define it first (`virsh define`)",
+        )
+    saved.guard_image(view, domain)
+
+
+def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, old: Sequence[LedgerEntry]) -> None:
+    saved.guard_snapshots(
+        view,
+        domain,
+        slot,
+        lambda _vm, hostdev: saved.is_one_of(old, hostdev),
+        among=lambda _vm: bool(old),
+        keep=False,
+        way_on=f"first `{command('detach', domain.name, slot=slot, options=['--keep-snapshots'])}`",
+    )
+
+
+def entering_steps(
+    view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec
+) -> list[changes.Step]:
+    """What makes a vGPU that is there the slot's: claim, ledger entry, and the hostdev's alias. Raises RefusedPlan."""
+    _guard_attach(view, domain)
+    return _attach_steps(view, domain, request, target, changes.ENTER)
+
+
+def _attach_steps(
+    view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec, expect: str | None
+) -> list[changes.Step]:
+    claim = domain.claim(request.slot)
+    machine = view.snapshot.machine
+    if machine is None:
+        raise errors.Unsure(
+            f"{view.snapshot.host} has no machine-id, which a claim names its host by",
+            hint="systemd-machine-id-setup on that host",
+        )
+    binding = claims.Binding(
+        host=machine,
+        gpu_uuid=target.gpu_uuid,
+        parent=target.parent,
+        vf_index=target.vf_index,
+        type_name=target.type_name,
+        type_id=target.type_id,
+        uuid=target.uuid,
+    )
+    bound = claims.Claim(
+        slot=request.slot,
+        generation=target.generation,
+        origin=request.origin,
+        state=claims.BOUND,
+        by=request.by,
+        at=request.at,
+        wish=request.wish,
+        binding=binding,
+        site=request.site,
+        declared=request.declared,
+    )
+    served = claim is not None and _same_binding(claim, bound)
+    wanted = domain_xml.wanted_hostdev(request.slot, binding)
+    # One with another alias counts as wrong too: it could not be told whose it is once its claim is lost. libvirt takes
+    # a device out by what it names, whatever alias is passed (9.0, tried).
+    wrong = [
+        device
+        for device in domain.inactive
+        if device != wanted and (device.slot == request.slot or device.same_device(wanted))
+    ]
+    steps: list[changes.Step] = []
+    pending = replace(bound, state=claims.PENDING)
+    if not (served and claim is not None and claim.state in (claims.PENDING, claims.BOUND)):
+        steps.append(changes.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=pending, before=claim))
+        current = pending
+    else:
+        assert claim is not None
+        current = claim
+    if expect == changes.ENTER:
+        steps.append(changes.EnterVgpu(host=view.snapshot.host, vgpu=target))
+    elif expect is not None:
+        steps.append(changes.CreateVgpu(host=view.snapshot.host, vgpu=target, expect=expect, runs=domain.active))
+    steps += [
+        changes.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device) for device in wrong
+    ]
+    if wanted not in domain.inactive:
+        _guard_alias(domain, wanted)
+        _guard_shared(view, domain, wanted)
+        steps.append(changes.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted))
+    if current.state != claims.BOUND or claims.said_by(current) != claims.said_by(bound):
+        steps.append(changes.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
+    return steps
+
+
+def _guard_alias(domain: Domain, wanted: domain_xml.Hostdev) -> None:
+    """Libvirt takes an alias once only, and answers a second one with an internal error."""
+    if wanted.alias in domain.other_aliases:
+        raise errors.ConflictingClaim(
+            f"{domain.name} already has a device with the alias {wanted.alias}, which is no host device",
+            hint="use another --slot, or give that device another alias",
+        )
+
+
+def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) -> None:
+    """A device that another VM's definition, or what it runs with, names is never put into a second definition."""
+    if any(device.same_device(wanted) for device in domain.inactive):
+        return  # it is there, and only its alias changes
+    others = [
+        namer
+        for namer in sharing.all_namers(view)
+        if namer.vm != domain.uuid and namer.can_start and namer.device.same_device(wanted)
+    ]
+    if others:
+        raise errors.ConflictingClaim(
+            f"{wanted.uuid or wanted.pci}, the vGPU of {domain.name}, is in {sharing.in_words(others)}",
+            hint=f"{sharing.ways_out(view.snapshot.host, others)}; then attach again",
+        )
+
+
+def _same_binding(claim: Claim, bound: Claim) -> bool:
+    return (
+        claim.generation == bound.generation
+        and claim.binding == bound.binding
+        and profiles.same_wish(claim.wish, bound.wish)
+    )

@@ -1,0 +1,302 @@
+"""The steps a plan is made of: verb + noun, each a value that knows its inverse and how it is printed.
+
+put_claim      write the wish and the binding, pending      ← drop_claim (or the claim that was there before)
+create_vgpu    ledger planned, hardware, ledger made        ← destroy_vgpu
+enter_vgpu     the ledger names what is there already       (stays: it only says what is true)
+attach_hostdev into the inactive XML                        ← detach_hostdev
+bind_claim     the claim is served                          ← put_claim
+leave_claim    a detach has begun                           ← bind_claim
+detach_hostdev out of the inactive XML                      ← attach_hostdev
+destroy_vgpu   ledger leaving, hardware, entry gone         ← create_vgpu
+drop_claim     the slot is free                             ← put_claim
+park_vgpu      hardware gone, the ledger's entry stays made ← create_vgpu (again)
+set_scheduler  every engine of a GPU, at run time           ← set_scheduler
+write_modprobe one file of /etc/modprobe.d                  ← write_modprobe
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.core.driver.modprobe import ConfText
+    from vgpumgr.core.driver.scheduler import Setting
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Hostdev
+    from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
+
+_NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
+_IN_USE = 19  # NVML_ERROR_IN_USE
+EMPTY = "empty"
+SAME = "same"
+ENTER = "enter"  # as SAME, and no entry names it yet: EnterVgpu
+PRESENT = "present"
+ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VgpuSpec:
+    """A vGPU as the ledger names it: whose it is, where it is, what it is."""
+
+    vm: VmUuid
+    vm_name: VmName
+    slot: Slot
+    generation: int
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    vf_index: int | None
+    parent: PciAddress
+    uuid: MdevUuid | None
+    type_id: int
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutClaim:
+    """Write one claim; `before` is the one it replaces. The claim's own state makes the verb."""
+
+    vm: VmUuid
+    vm_name: VmName
+    claim: Claim
+    before: Claim | None
+
+    @property
+    def verb(self) -> str:
+        return {"pending": "put_claim", "bound": "bind_claim", "leaving": "leave_claim"}[self.claim.state]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropClaim:
+    vm: VmUuid
+    vm_name: VmName
+    before: Claim
+
+    verb = "drop_claim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateVgpu:
+    """`expect` is empty, or same where the hardware is there and only the ledger has to say made.
+
+    `again`: the ledger has its entry from an earlier run, and what takes this back leaves it there. `runs`: as DestroyVgpu's.
+    """
+
+    host: HostName
+    vgpu: VgpuSpec
+    expect: str
+    again: bool = False
+    runs: bool = field(default=False, compare=False)
+
+    verb = "create_vgpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnterVgpu:
+    """A vGPU that is there is entered into the ledger as ours; nothing is made, and an undo leaves it there."""
+
+    host: HostName
+    vgpu: VgpuSpec
+
+    verb = "enter_vgpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestroyVgpu:
+    """`expect` is present, or absent where only the ledger's entry is left.
+
+    `runs`: the VM runs without this vGPU; `listed`: NVML has it in its list though its VM is off. What the host program looks
+    at, and no part of what is agreed to.
+    """
+
+    host: HostName
+    vgpu: VgpuSpec
+    expect: str
+    runs: bool = field(default=False, compare=False)
+    listed: bool = field(default=False, compare=False)
+
+    verb = "destroy_vgpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachHostdev:
+    vm: VmUuid
+    vm_name: VmName
+    slot: Slot
+    device: Hostdev
+
+    verb = "attach_hostdev"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachHostdev:
+    vm: VmUuid
+    vm_name: VmName
+    slot: Slot
+    device: Hostdev
+
+    verb = "detach_hostdev"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkVgpu:
+    """Take idle hardware away for a moment, for what the driver only does on an empty GPU. Its place stays reserved.
+
+    `runs` and `listed`: as DestroyVgpu's.
+    """
+
+    host: HostName
+    vgpu: VgpuSpec
+    runs: bool = field(default=False, compare=False)
+    listed: bool = field(default=False, compare=False)
+
+    verb = "park_vgpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetScheduler:
+    """`expect`: engine → policy, as read. `before` is what takes it back, as far as the driver tells it.
+
+    `around`: the idle vGPUs that are moved out and back where the driver refuses because of them, and only then.
+    """
+
+    host: HostName
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    api: int
+    setting: Setting
+    before: Setting
+    expect: Mapping[str, str | None]
+    around: tuple[ParkVgpu, ...] = ()
+
+    verb = "set_scheduler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteModprobe:
+    """One file's text, before and after. None: no such file."""
+
+    host: HostName
+    path: str
+    text: ConfText | None
+    before: ConfText | None
+
+    verb = "write_modprobe"
+
+
+Step = (
+    PutClaim
+    | DropClaim
+    | CreateVgpu
+    | EnterVgpu
+    | DestroyVgpu
+    | AttachHostdev
+    | DetachHostdev
+    | ParkVgpu
+    | SetScheduler
+    | WriteModprobe
+)
+
+
+def inverse(step: Step) -> Step:
+    """The step that takes this one back; of an entry into the ledger, which is never taken back, itself."""
+    match step:
+        case PutClaim(before=None):
+            return DropClaim(vm=step.vm, vm_name=step.vm_name, before=step.claim)
+        case PutClaim(before=before):
+            assert before is not None
+            return replace(step, claim=before, before=step.claim)
+        case DropClaim():
+            return PutClaim(vm=step.vm, vm_name=step.vm_name, claim=step.before, before=None)
+        case CreateVgpu(again=True):
+            return ParkVgpu(host=step.host, vgpu=step.vgpu, runs=step.runs)
+        case CreateVgpu():
+            return DestroyVgpu(host=step.host, vgpu=step.vgpu, expect=PRESENT, runs=step.runs)
+        case EnterVgpu():
+            return step
+        case DestroyVgpu():
+            return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, runs=step.runs)
+        case AttachHostdev():
+            return DetachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
+        case DetachHostdev():
+            return AttachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
+        case ParkVgpu():
+            return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, again=True, runs=step.runs)
+        case SetScheduler():
+            left = {engine: None if found is None else step.setting.policy for engine, found in step.expect.items()}
+            return replace(step, setting=step.before, before=step.setting, expect=left, around=())
+        case WriteModprobe():
+            return replace(step, text=step.before, before=step.text)
+
+
+def instead(step: Step, nvml_code: int) -> tuple[Step, ...]:
+    """What is done in the place of a step that the driver refused with this number of NVML's; empty where nothing is.
+
+    nvml.h on nvmlDeviceSetVgpuSchedulerState: NOT_SUPPORTED and IN_USE where "any vGPU instance currently exists on the device";
+    whether an idle one counts differs, so the driver is asked first.
+    """
+    if not isinstance(step, SetScheduler) or not step.around or nvml_code not in (_NOT_SUPPORTED, _IN_USE):
+        return ()
+    return (*step.around, replace(step, around=()), *(inverse(park) for park in step.around))
+
+
+def destroys(step: Step) -> bool:
+    """Whether the step takes away hardware that is there: what guards and questions count."""
+    return isinstance(step, DestroyVgpu) and step.expect == PRESENT
+
+
+def takes_away(step: Step) -> bool:
+    """Whether the step removes something that a person may miss: a vGPU, a device of a definition, a claim."""
+    return isinstance(step, DestroyVgpu | DetachHostdev | DropClaim)
+
+
+def as_json(step: Step) -> dict[str, object]:
+    """The step as `-o json` prints it."""
+    undo = inverse(step).verb
+    match step:
+        case PutClaim():
+            return {"verb": step.verb, "vm": step.vm_name, "slot": step.claim.slot, "inverse": undo}
+        case DropClaim():
+            return {"verb": step.verb, "vm": step.vm_name, "slot": step.before.slot, "inverse": undo}
+        case CreateVgpu() | EnterVgpu() | DestroyVgpu() | ParkVgpu():
+            vgpu = step.vgpu
+            return {
+                "verb": step.verb,
+                "host": step.host,
+                "vm": vgpu.vm_name,
+                "slot": vgpu.slot,
+                "gpu": vgpu.gpu,
+                "parent": vgpu.parent,
+                "type_id": vgpu.type_id,
+                "type_name": vgpu.type_name,
+                "uuid": vgpu.uuid,
+                "inverse": undo,
+            }
+        case AttachHostdev() | DetachHostdev():
+            return {
+                "verb": step.verb,
+                "vm": step.vm_name,
+                "slot": step.slot,
+                "alias": step.device.alias,
+                "where": ["inactive"],
+                "inverse": undo,
+            }
+        case SetScheduler():
+            return {
+                "verb": step.verb,
+                "host": step.host,
+                "gpu": step.gpu,
+                "policy": step.setting.policy,
+                "time_slice_ns": step.setting.time_slice_ns,
+                "frequency_hz": step.setting.frequency_hz,
+                "averaging_factor": step.setting.averaging_factor,
+                "rm_pvmrl": scheduler.rm_pvmrl(step.setting),
+                "around": [f"{park.vgpu.vm_name} {park.vgpu.slot}" for park in step.around],
+                "inverse": undo,
+            }
+        case WriteModprobe():
+            return {"verb": step.verb, "host": step.host, "path": step.path, "inverse": undo}

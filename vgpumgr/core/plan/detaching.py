@@ -1,0 +1,376 @@
+"""What frees slots: claim leaving, hostdev out, vGPU destroyed, claim gone; and the guards against freeing what is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.commands import command, virsh
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims, observed
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.plan import changes, ending, ownership, saved, sharing, stuck
+from vgpumgr.core.plan import plan as plans
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import HostSnapshot, LedgerEntry, Vgpu
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.names import Slot, VmName, VmUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachRequest:
+    """`by` and `at` go into the leaving claim. keep_snapshots frees a device although snapshots name it.
+
+    `gone` is the last name of a VM that the host no longer has: then only what its ledger names for it is freed.
+    """
+
+    vm: VmUuid
+    slots: tuple[Slot, ...]
+    by: str
+    at: str
+    keep_snapshots: bool = False
+    gone: VmName | None = None
+
+
+def plan_detach(view: HostView, request: DetachRequest) -> Plan:
+    """The steps that free the slots; none where nothing of ours is there. Raises RefusedPlan; changes nothing."""
+    if request.gone is not None and view.domain(request.vm) is None:
+        return _plan_gone(view, request, plans.GoneVm(name=request.gone, uuid=request.vm))
+    domain = plans.find_domain(view, request.vm)
+    guard_ledger(view)
+    guard_readable(domain)
+    saved.guard_image(view, domain)
+    guard_claim_readable(domain)
+    steps: list[changes.Step] = []
+    findings: list[Finding] = []
+    for slot in request.slots:
+        if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
+            continue  # nothing of ours; a hostdev that merely has such an alias is its owner's
+        entered, left = entering(view, domain, slot, keep=None)
+        findings += [*_guard_snapshots(view, domain, slot, request), *left]
+        steps += [*entered, *_free_slot(view, domain, slot, request, entered, before=steps)]
+    stuck.guard(view.snapshot, steps)
+    return plans.Plan(
+        vm=domain,
+        slot=request.slots[0] if len(request.slots) == 1 else None,
+        steps=tuple(steps),
+        findings=(*ownership.missing_ledger(view), *findings, *ending.findings(view, steps)),
+        fingerprint=plans.fingerprint(view, domain),
+    )
+
+
+def entering(
+    view: HostView, domain: Domain, slot: Slot, *, keep: int | None
+) -> tuple[list[changes.EnterVgpu], list[Finding]]:
+    """What a slot's claim has and the ledger does not name, and is to be freed: entered first, where it is proved.
+
+    What is not proved stays, and is a finding. `keep` is the generation that the slot goes on with. Raises Unsure.
+    """
+    claim = domain.claim(slot)
+    if claim is None or claim.generation == keep:
+        return [], []
+    found = ownership.standing(view, domain, claim)
+    if found is None or found.spec is None:
+        _guard_hidden(view, domain, claim, found)
+        return [], []
+    if found.kind == ownership.PROVED:
+        return [changes.EnterVgpu(host=view.snapshot.host, vgpu=found.spec)], []
+    device = f" (mdev {found.spec.uuid})" if found.spec.uuid is not None else ""
+    text = (
+        f"{found.spec.type_name} on {found.spec.parent}{device} stays: the ledger does not name it, and it is not proved to "
+        f"be the vGPU of {domain.name} slot {slot}: {'; '.join(found.doubts)}"
+    )
+    return [], [Finding(kind="left-behind", host=view.snapshot.host, vm=domain.name, slot=slot, text=text)]
+
+
+def _guard_hidden(view: HostView, domain: Domain, claim: claims.Claim, found: ownership.Standing | None) -> None:
+    """The claim is all that says whose vGPU it is: it does not go while the vGPU may be on a GPU without a UUID."""
+    if found is not None and found.kind == ownership.HIDDEN:
+        raise _hidden(view, claim.binding, domain.name, claim.slot)
+
+
+def _hidden(view: HostView, place: LedgerEntry | claims.Binding, vm: VmName, slot: Slot) -> errors.Unsure:
+    unnamed = [gpu.pci for gpu in view.snapshot.gpus if gpu.uuid is None]
+    return errors.Unsure(
+        f"{place.type_name} of {vm} slot {slot} is on {place.gpu_uuid}, and the UUID of GPU "
+        f"{', '.join(unnamed)} cannot be read: it may be that one",
+        hint=f"vgpumgr discover {view.snapshot.host} says why",
+    )
+
+
+def _plan_gone(view: HostView, request: DetachRequest, vm: plans.GoneVm) -> Plan:
+    """The ledger's entries and their hardware are all that such a VM has left; whoever else has them keeps them."""
+    guard_ledger(view)
+    steps: list[changes.Step] = []
+    findings: list[Finding] = []
+    for slot in request.slots:
+        entries = view.entries(vm.uuid, slot)
+        findings += _guard_all_snapshots(view, vm, slot, entries, request)
+        steps += destroy_steps(view, vm, entries)
+    stuck.guard(view.snapshot, steps)
+    return plans.Plan(
+        vm=vm,
+        slot=request.slots[0] if len(request.slots) == 1 else None,
+        steps=tuple(steps),
+        findings=(*findings, *ending.findings(view, steps)),
+        fingerprint=plans.fingerprint(view, vm),
+    )
+
+
+def _guard_all_snapshots(
+    view: HostView, vm: plans.GoneVm, slot: Slot, entries: Sequence[LedgerEntry], request: DetachRequest
+) -> list[Finding]:
+    return saved.guard_snapshots(
+        view,
+        vm,
+        slot,
+        lambda _, hostdev: saved.is_one_of(entries, hostdev),
+        among=lambda _: bool(entries),
+        keep=request.keep_snapshots,
+        way_on=_keeping(vm.uuid, slot),
+    )
+
+
+def _keeping(vm: str, slot: Slot) -> str:
+    """The command that frees it all the same, whichever it is that was refused: reconcile has no --keep-snapshots."""
+    return f"`{command('detach', vm, slot=slot, options=('--keep-snapshots',))}` to free it all the same"
+
+
+def _free_slot(
+    view: HostView,
+    domain: Domain,
+    slot: Slot,
+    request: DetachRequest,
+    entered: Sequence[changes.EnterVgpu],
+    *,
+    before: Sequence[changes.Step],
+) -> list[changes.Step]:
+    """`before`: the steps that free the slots before this one; what they take out is out."""
+    claim = domain.claim(slot)
+    again = tuple(ownership.entry_of(view, step.vgpu) for step in entered)
+    destroy = destroy_steps(view, domain, (*_freed(view, domain, slot), *again))
+    _guard_live(domain, slot)
+    steps: list[changes.Step] = []
+    current = claim
+    if claim is not None and claim.state != claims.LEAVING and not domain.copied:
+        current = replace(claim, state=claims.LEAVING, by=request.by, at=request.at)
+        steps.append(changes.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=current, before=claim))
+    out = {step.device for step in before if isinstance(step, changes.DetachHostdev)}
+    steps += [
+        changes.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=device)
+        for device in domain.inactive
+        if device not in out and _goes_with(view, domain, slot, device)
+    ]
+    steps += destroy
+    if current is not None:
+        steps.append(changes.DropClaim(vm=domain.uuid, vm_name=domain.name, before=current))
+    return steps
+
+
+def _freed(view: HostView, domain: Domain, slot: Slot) -> tuple[LedgerEntry, ...]:
+    """A copied claim names another VM's vGPU: only this domain's own document is cleaned."""
+    return () if domain.copied else view.entries(domain.uuid, slot)
+
+
+def _goes_with(view: HostView, domain: Domain, slot: Slot, device: Hostdev) -> bool:
+    """Whether a device in the VM's definition is one of the slot: its alias says so, or the slot's entries or claim name it.
+
+    A claim says the address of when it was written. Once cards were moved, another slot may be there: then the alias counts.
+    """
+    if device.slot == slot or saved.is_one_of(view.entries(domain.uuid, slot), device):
+        return True
+    claim = domain.claim(slot)
+    if claim is None or not saved.is_one_of([claim.binding], device):
+        return False
+    other = device.slot
+    return other is None or (domain.claim(other) is None and not view.entries(domain.uuid, other))
+
+
+def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: DetachRequest) -> list[Finding]:
+    freed = _freed(view, domain, slot)
+
+    def names_it(vm: VmUuid, hostdev: Hostdev) -> bool:
+        if vm == domain.uuid:
+            return _goes_with(view, domain, slot, hostdev)
+        return saved.is_one_of(freed, hostdev)
+
+    return saved.guard_snapshots(
+        view,
+        domain,
+        slot,
+        names_it,
+        among=lambda vm: bool(freed) or vm == domain.uuid,
+        keep=request.keep_snapshots,
+        way_on=_keeping(domain.name, slot),
+    )
+
+
+def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[LedgerEntry]) -> list[changes.Step]:
+    """Steps that free entries of ours, whose hostdev goes in the same plan. Raises where something holds one."""
+    if entries:
+        saved.guard_read(view)
+    steps: list[changes.Step] = []
+    for entry in entries:
+        vgpu = view.snapshot.vgpu_of(entry)
+        _guard_identified(view, entry)
+        held = observed.Holders(lasting=())
+        if vgpu is not None or entry.uuid is not None or view.snapshot.gpu_by_uuid(entry.gpu_uuid) is not None:
+            held = _guard_in_use(view, vm, entry, vgpu)
+        # Else its card is no longer there, and the address that its VF had may be another card's by now.
+        steps.append(
+            changes.DestroyVgpu(
+                host=view.snapshot.host,
+                vgpu=plans.spec_of_entry(view, entry),
+                expect=changes.PRESENT if vgpu is not None else changes.ABSENT,
+                runs=observed.runs_without(view, entry.vm_uuid),
+                listed=held.listed,
+            )
+        )
+    return steps
+
+
+def _guard_identified(view: HostView, entry: LedgerEntry) -> None:
+    """Whether a GPU is not there cannot be told while another one does not tell its UUID."""
+    if view.snapshot.may_be_hidden(entry):
+        raise _hidden(view, entry, entry.vm_name, entry.slot)
+    astray = ownership.strays_to(view.snapshot, entry)
+    if astray is not None:
+        raise errors.Unsure(
+            f"drift: the ledger has mdev {entry.uuid} of {entry.vm_name} on {entry.parent}, and it is on {astray}",
+            hint="somebody made it there with that UUID (mdevctl?): take it away once nothing uses it, then try again",
+        )
+    guard_boot(view, entry)
+
+
+def guard_boot(view: HostView, entry: LedgerEntry) -> None:
+    """Raises Unsure where what is at an entry's place was made since the host's last boot, and not by us."""
+    if not ownership.is_of_earlier_boot(view.snapshot, entry):
+        return
+    name = entry.uuid if entry.uuid is not None else entry.parent
+    raise errors.Unsure(
+        f"unsure: {entry.type_name} of {entry.vm_name} slot {entry.slot} was made before {view.snapshot.host} booted, and "
+        f"what is on {entry.parent} now was made since, by somebody else",
+        hint=f"`{command('adopt', view.snapshot.host, options=(name,))}` takes it as it is; or free it by hand",
+    )
+
+
+def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry, vgpu: Vgpu | None) -> observed.Holders:
+    if vgpu is not None and vgpu.type_id != entry.type_id:
+        raise drift(entry, vgpu, hint="that vGPU may be somebody else's: free it by hand, then detach again")
+    if vgpu is not None and entry.state == "planned":
+        evidence = observed.holders(view, entry, vgpu).lasting
+        if evidence:
+            raise errors.Unsure(
+                f"unsure: the ledger says planned for {entry.type_name} on {entry.parent}, and something has it",
+                details=evidence,
+                hint=f"`{_same_attach(vm, entry)}` takes it over, then detach"
+                if not isinstance(vm, plans.GoneVm)
+                else f"{_way_out(vm)} first; nothing in use is ever taken away",
+            )
+    held = observed.holders(view, entry, vgpu, letting_go=vm.uuid)
+    if held.lasting and all(isinstance(line, observed.Unread) for line in held.lasting):
+        raise errors.InUse(
+            f"it cannot be told whether {entry.type_name} on {entry.parent} ({vm.name} slot {entry.slot}) is in use",
+            details=held.lasting,
+            hint=_hint_untold(view),
+        )
+    if held.lasting:
+        raise errors.InUse(
+            f"{entry.type_name} on {entry.parent} ({vm.name} slot {entry.slot}) is in use",
+            details=held.lasting,
+            hint=_hint_in_use(view, vm, entry),
+        )
+    return held
+
+
+def _same_attach(vm: Domain, entry: LedgerEntry) -> str:
+    """The attach that an entry came from."""
+    claim = vm.claim(entry.slot)
+    asked = profiles.options(claim.wish) if claim is not None else ("--profile", entry.type_name)
+    return command("attach", vm.name, slot=entry.slot, options=asked)
+
+
+def _hint_untold(view: HostView) -> str:
+    """Where nothing is known but that something cannot be told, nobody's shutting down helps."""
+    unreadable = [domain.name for domain in view.domains if domain.problem is not None]
+    if unreadable:
+        look = ", ".join(f"`{virsh('dumpxml', name)}`" for name in unreadable)
+        return f"make {', '.join(unreadable)} readable first ({look}); what may be in use is never taken away"
+    return (
+        f"mend on {view.snapshot.host} what is said above (of NVML, nvidia-smi there says more), then run the same "
+        "command again; what may be in use is never taken away"
+    )
+
+
+def _hint_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry) -> str:
+    """Where another VM's document names it, that is what has to change: the VM that lets it go may be off long since."""
+    others = [namer for namer in sharing.namers(view, entry, but=vm.uuid) if namer.can_start]
+    way_out = sharing.ways_out(view.snapshot.host, others) if others else _way_out(vm)
+    return f"{way_out} first; nothing in use is ever taken away"
+
+
+def _way_out(vm: Domain | plans.GoneVm) -> str:
+    return "take it from whoever has it" if isinstance(vm, plans.GoneVm) else f"shut {vm.name} down"
+
+
+def drift(entry: LedgerEntry, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
+    """The refusal for hardware of another type than its entry: it is not taken for ours."""
+    shown = "a type that cannot be read" if vgpu.type_id is None else vgpu.type_name or f"type {vgpu.type_id}"
+    return errors.Unsure(
+        f"drift: the ledger has {entry.type_name} for {entry.vm_name} on {entry.parent}, and the hardware shows {shown}",
+        hint=hint,
+    )
+
+
+def _guard_live(domain: Domain, slot: Slot) -> None:
+    if any(device.slot == slot for device in domain.live or ()):
+        raise errors.InUse(
+            f"{domain.name} is running with the vGPU of slot {slot}",
+            hint=f"shut {domain.name} down first; nothing in use is ever taken away",
+        )
+
+
+def guard_ledger(view: HostView) -> None:
+    """Nothing is changed on a host whose ledger cannot be read. Raises LedgerBroken."""
+    broken = ledger_broken(view.snapshot)
+    if broken is not None:
+        raise broken
+
+
+def ledger_broken(snapshot: HostSnapshot) -> errors.LedgerBroken | None:
+    """The error of a host whose ledger cannot be read; None where it can."""
+    if snapshot.ledger is not None:
+        return None
+    return errors.LedgerBroken(
+        snapshot.host,
+        f"the ledger cannot be read: {observed.why_unknown(snapshot, 'ledger')}",
+        hint="nothing is changed there until /var/lib/vgpumgr/ledger.json can be read: mend that, or restore it from a backup",
+    )
+
+
+def guard_readable(domain: Domain) -> None:
+    """Raises Unsure where a document of the VM could not be read: it may hold anything."""
+    if domain.problem is not None:
+        raise errors.Unsure(
+            f"{domain.name} cannot be read: {domain.problem}", hint=f"look at it: `{virsh('dumpxml', domain.name)}`"
+        )
+
+
+def guard_claim_readable(domain: Domain) -> None:
+    """Raises Unsure where our metadata element is there and cannot be understood."""
+    if domain.claim_problem is not None:
+        raise errors.Unsure(
+            f"the claim of {domain.name} cannot be read: {domain.claim_problem}", hint=claim_way_out(domain)
+        )
+
+
+def claim_way_out(domain: Domain) -> str:
+    """How a person gets rid of a claim that cannot be read: what the ledger has for the VM is free to be detached then."""
+    shown = virsh("metadata", domain.name, claims.NAMESPACE, "--config")
+    return f"`{shown}` shows it, with --remove takes it out; then attach or detach again"

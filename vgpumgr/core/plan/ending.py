@@ -1,0 +1,47 @@
+"""VMs that have ended and are not gone yet: what a plan says of them; the host program waits for them (host/guard.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.model import observed
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.plan import changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.plan.changes import VgpuSpec
+
+
+def findings(view: HostView, steps: Iterable[changes.Step]) -> tuple[Finding, ...]:
+    """One for each vGPU that steps take away and that may still be held by something that ends by itself."""
+    found: list[Finding] = []
+    for step in steps:
+        if not isinstance(step, changes.DestroyVgpu | changes.ParkVgpu):
+            continue
+        lines = _lines(view, step.vgpu)
+        if lines:
+            text = (
+                f"{step.vgpu.vm_name} slot {step.vgpu.slot}: its vGPU will be removed once this has ended by itself: "
+                f"{'; '.join(lines)}"
+            )
+            found.append(
+                Finding(kind="ending", host=view.snapshot.host, vm=step.vgpu.vm_name, slot=step.vgpu.slot, text=text)
+            )
+    return tuple(found)
+
+
+def _lines(view: HostView, spec: VgpuSpec) -> list[str]:
+    vgpu = view.snapshot.vgpu_of(spec)
+    if vgpu is None:
+        return []
+    ending = [
+        f"the QEMU of {spec.vm_name} has not ended (pid {qemu.pid}, state {qemu.state})"
+        if qemu.vm_uuid == spec.vm or qemu.vm_name == spec.vm_name
+        else f"a QEMU that may have had it has not ended (pid {qemu.pid}, state {qemu.state})"
+        for qemu in view.snapshot.qemus or ()
+        if qemu.ending
+    ]
+    return [*observed.users(view, spec, vgpu).passing, *ending]

@@ -1,0 +1,27 @@
+"""The GPU that a person or a declaration names: by PCI address, or by GPU UUID."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors, names
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.snapshot import HostSnapshot
+
+
+def named(snapshot: HostSnapshot, gpu_id: str | None) -> tuple[str, ...] | None:
+    """The UUIDs that a choice is limited to; None for no limit. Raises UnknownGpu, with what the host has."""
+    if gpu_id is None:
+        return None
+    wanted = names.parse_gpu_id(gpu_id)
+    for gpu in snapshot.gpus:
+        if wanted in (gpu.uuid, gpu.pci):
+            if gpu.uuid is None:
+                raise errors.UnknownGpu(
+                    f"the UUID of GPU {gpu.pci} of {snapshot.host} cannot be read, so nothing is written to it",
+                    hint=f"vgpumgr discover {snapshot.host} says why",
+                )
+            return (gpu.uuid,)
+    have = [f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {gpu.uuid or '?'}" for gpu in snapshot.gpus]
+    raise errors.UnknownGpu(f"{snapshot.host} has no GPU {gpu_id}", details=have, hint="it has these")

@@ -1,0 +1,131 @@
+"""What the driver has lost: places that stay taken though nothing is on them, until nvidia.ko is loaded again.
+
+From Linux 5.14 on an mdev that is removed while somebody has it open, or while the vGPU plugin (nvidia-vgpu-mgr) of its VM has
+not ended, goes from /sys, and the driver's resource manager is never told: its VF, or one instance of its GPU, counts as
+taken for good, and the GPU keeps to that framebuffer size (NVIDIA's open kernel part 525.85.07, nvidia-vgpu-vfio.c, run on
+5.15 over a stub). On vendor-vfio the same becomes of a VF that is unbound, or taken away by SR-IOV, with an idle type on it.
+The driver keeps a pointer to what it freed: the next start of any vGPU VM on that host may oops the kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, VENDOR_VFIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.names import PciAddress
+
+KIND = "lost-by-driver"
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostPlace:
+    """A VF that takes nothing any more, or a physical function that has lost `instances` of what it holds. `why`: as judged."""
+
+    gpu: PciAddress
+    parent: PciAddress
+    why: str
+    instances: int = 1
+
+
+def lost_by_driver(facts: HostSnapshot) -> tuple[LostPlace, ...]:
+    """The places of a host that the driver has lost, by what its functions offer.
+
+    A VF: nothing is on it, it offers nothing, and another free VF of the same GPU offers something, so the GPU is not full.
+    A physical function: it offers fewer of a type than the type's maximum less what is there. A GPU whose lists could not be
+    read, on which a write of ours has not returned, or that is not in equal-size mode, is not judged; nor a GPU that is full,
+    where no list tells. Pure; costs one walk over the functions.
+    """
+    return tuple(place for gpu in facts.gpus for place in _of_gpu(facts, gpu))
+
+
+def lost_parents(facts: HostSnapshot, gpu: Gpu) -> frozenset[PciAddress]:
+    """The VFs of a GPU on which nothing can be made. A physical function is never among them: it has other instances."""
+    return frozenset(
+        place.parent for place in _of_gpu(facts, gpu) if gpu.framework is not None and place.parent != gpu.pci
+    )
+
+
+def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
+    """One for each GPU with lost places: where, how it is known, and what to do, and not to do."""
+    found: list[Finding] = []
+    for gpu in facts.gpus:
+        places = tuple(_of_gpu(facts, gpu))
+        if places:
+            where = ", ".join(place.parent for place in places)
+            text = (
+                f"{facts.host}: the driver has lost {_count(sum(place.instances for place in places))} of GPU {gpu.pci} "
+                f"({where}: {places[0].why}): {way_out(facts)}"
+            )
+            found.append(Finding(kind=KIND, host=facts.host, vm=None, slot=None, text=text))
+    return tuple(found)
+
+
+def at_stake(facts: HostSnapshot) -> tuple[Finding, ...]:
+    """One for each GPU whose virtual functions hold types: what the driver would lose with SR-IOV off, or a VF unbound.
+
+    Its resource manager is not told of either (NVIDIA's open kernel part 525.85.07, run on 5.19 over a stub): what had an idle
+    type takes none afterwards; and one that a VM holds hangs in the kernel for good.
+    """
+    found: list[Finding] = []
+    for gpu in facts.gpus:
+        held = [parent.pci for parent in gpu.parents if parent.vgpus] if gpu.framework == VENDOR_VFIO else []
+        if held:
+            shown = ", ".join(held[:_SHOWN]) + (f" and {len(held) - _SHOWN} more" if len(held) > _SHOWN else "")
+            text = (
+                f"{facts.host}: GPU {gpu.pci} has vGPUs on {shown}: before SR-IOV is turned off, or a virtual function unbound "
+                "(sriov-manage -d, managed='yes'), detach them, or the driver loses those functions until it is loaded again"
+            )
+            found.append(Finding(kind="at-stake", host=facts.host, vm=None, slot=None, text=text))
+    return tuple(found)
+
+
+def way_out(facts: HostSnapshot) -> str:
+    """What to do about a vGPU that the driver has lost; the same in every text."""
+    return (
+        f"reboot {facts.host}, or load its nvidia driver again, before any vGPU VM is started there: the next start may crash "
+        "the host's kernel (Linux 5.14 and newer)"
+    )
+
+
+def _count(places: int) -> str:
+    return "a vGPU" if places == 1 else f"{places} vGPUs"
+
+
+def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[LostPlace]:
+    if gpu.mode not in (EQUAL_SIZE, None) or facts.stuck_on(gpu.uuid) is not None:
+        return
+    for parent in gpu.parents:
+        if parent.creatable is None:
+            continue
+        if parent.vf_index is not None:
+            if not parent.vgpus and not parent.creatable and _siblings_offer(gpu):
+                why = "nothing is on it and it offers nothing, while other functions of the GPU do"
+                yield LostPlace(gpu=gpu.pci, parent=parent.pci, why=why)
+            continue
+        missing = _missing(gpu)
+        if missing:
+            why = f"it offers {missing} fewer than its types' maximum less what is there"
+            yield LostPlace(gpu=gpu.pci, parent=parent.pci, why=why, instances=missing)
+
+
+def _siblings_offer(gpu: Gpu) -> bool:
+    return any(parent.creatable for parent in gpu.parents)
+
+
+def _missing(gpu: Gpu) -> int:
+    """How many instances a physical function offers too few; of the types that it offers, those of its one size."""
+    (parent,) = gpu.parents
+    short = [
+        kind.max - len(parent.vgpus) - offered
+        for type_id, offered in (parent.creatable or {}).items()
+        if (kind := (gpu.types or {}).get(type_id)) is not None and kind.max is not None
+    ]
+    return max(0, min(short, default=0))

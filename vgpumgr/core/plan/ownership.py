@@ -1,0 +1,241 @@
+"""What is ours although no entry of the ledger says so: what claim, hardware and definition agree on.
+
+A ledger can be lost (a disk, a restore, a hand). A claim that was bound on this machine still says which vGPU is the VM's.
+Where the hardware is that very vGPU and this VM's definition alone names it, it is entered again (EnterVgpu), and nothing
+is made a second time. What they do not agree on is told, and left to a person.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import names
+from vgpumgr.core.commands import command
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.observed import Finding, is_device
+from vgpumgr.core.model.snapshot import Freed, LedgerEntry
+from vgpumgr.core.plan import changes, sharing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Vgpu
+    from vgpumgr.core.plan.changes import VgpuSpec
+    from vgpumgr.names import MdevUuid, Slot, VmUuid
+
+LEDGER = "/var/lib/vgpumgr/ledger.json"
+
+PROVED = "proved"  # claim, hardware and definition agree
+DOUBTED = "doubted"  # its hardware is there, and something does not agree
+GONE = "gone"  # nothing is there, or what is there is somebody else's
+HIDDEN = "hidden"  # its GPU may be one whose UUID cannot be read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What stands behind a claim that no ledger entry serves. `doubts`: what does not agree, in words.
+
+    `vgpu` is its hardware and `spec` names it, at its addresses of now; None where it is not there.
+    """
+
+    kind: str
+    vgpu: Vgpu | None = None
+    spec: VgpuSpec | None = None
+    doubts: tuple[str, ...] = ()
+
+
+def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
+    """What stands behind a claim; None where there is nothing to prove: it has its entry, or is not this VM's and host's."""
+    if not _is_unentered(view, domain, claim):
+        return None
+    binding = claim.binding
+    if view.snapshot.may_be_hidden(binding):
+        return Standing(kind=HIDDEN)
+    found = _hardware(view, claim)
+    if found is None or view.snapshot.entry_of(*found) is not None:
+        return Standing(kind=GONE)
+    gpu, vgpu = found
+    if gpu.uuid is None:
+        return Standing(kind=HIDDEN)
+    # By its address of now: the one in its claim is another function's, once cards were moved.
+    moved = binding.uuid is None and vgpu.parent != binding.parent
+    others = sharing.namers(view, vgpu, but=domain.uuid)
+    named = any(is_device(vgpu, device.uuid, device.pci) for device in domain.inactive)
+    if binding.uuid is None and not named and (others or claim.state != claims.BOUND):
+        return Standing(
+            kind=GONE
+        )  # a VF's vGPU has no name of its own: it is theirs, or nobody says that it is the claim's
+    doubts: list[str] = []
+    if claim.state != claims.BOUND:
+        doubts.append(f"its claim is {claim.state}, not bound")
+    if moved or (gpu.uuid, vgpu.vf_index) != (binding.gpu_uuid, binding.vf_index):
+        doubts.append(f"it is on {vgpu.parent}, and its claim says {binding.parent}")
+    if vgpu.type_id != binding.type_id:
+        doubts.append(
+            f"it is {vgpu.type_name or 'of a type that cannot be read'}, and its claim says {binding.type_name}"
+        )
+    if binding.uuid not in (None, names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation)):
+        doubts.append("its UUID is not the one that vgpumgr computes for that slot")
+    if not named:
+        doubts.append(f"the definition of {domain.name} does not name it")
+    if others:
+        doubts.append(f"it is also in {sharing.in_words(others)}")
+    spec = changes.VgpuSpec(
+        vm=domain.uuid,
+        vm_name=domain.name,
+        slot=claim.slot,
+        generation=claim.generation,
+        gpu_uuid=gpu.uuid,
+        gpu=gpu.pci,
+        vf_index=vgpu.vf_index,
+        parent=vgpu.parent,
+        uuid=vgpu.uuid,
+        type_id=binding.type_id,
+        type_name=binding.type_name,
+    )
+    return Standing(kind=DOUBTED if doubts else PROVED, vgpu=vgpu, spec=spec, doubts=tuple(doubts))
+
+
+def _is_unentered(view: HostView, domain: Domain, claim: Claim) -> bool:
+    if view.snapshot.ledger is None or domain.problem or domain.claim_problem or domain.copied:
+        return False
+    return claim.binding.host == view.snapshot.machine and not any(
+        entry.generation >= claim.generation for entry in view.entries(domain.uuid, claim.slot)
+    )
+
+
+def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
+    """The mdev of the claim's UUID wherever it is; a VF's vGPU where it has the claim's type."""
+    binding = claim.binding
+    if binding.uuid is not None:
+        return find_mdev(view.snapshot, binding.uuid)
+    gpu, vgpu = view.snapshot.gpu_by_uuid(binding.gpu_uuid), view.snapshot.vgpu_of(binding)
+    if gpu is None or vgpu is None or vgpu.type_id != binding.type_id:
+        return None
+    return gpu, vgpu
+
+
+def find_mdev(snapshot: HostSnapshot, uuid: MdevUuid) -> tuple[Gpu, Vgpu] | None:
+    """The mdev of that UUID, on whichever GPU of the host."""
+    return next(((gpu, vgpu) for gpu in snapshot.gpus for vgpu in gpu.vgpus if vgpu.uuid == uuid), None)
+
+
+def strays_to(snapshot: HostSnapshot, entry: LedgerEntry) -> str | None:
+    """The PCI address where the mdev of an entry is, if that is not the entry's place."""
+    found = find_mdev(snapshot, entry.uuid) if entry.uuid is not None else None
+    if found is None or (found[0].uuid, found[1].vf_index) == (entry.gpu_uuid, entry.vf_index):
+        return None
+    return found[1].parent
+
+
+def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether the definition went back behind the ledger (a snapshot, a restore): nobody asks for that vGPU any more.
+
+    A claim whose hardware is gone and that no entry names went back only where the ledger says that its vGPU was freed. Else
+    the ledger, or its entry, was lost, and the host was booted since: it is wanted still.
+    """
+    if any(entry.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot)):
+        return True
+    found = standing(view, domain, claim) if claim.state == claims.BOUND else None
+    if found is None or found.kind != GONE:
+        return False
+    freed = Freed(vm_uuid=domain.uuid, slot=claim.slot, generation=claim.generation)
+    return freed in view.snapshot.freed
+
+
+def is_of_earlier_boot(snapshot: HostSnapshot, entry: LedgerEntry) -> bool:
+    """Whether hardware is at an entry's place that our entry did not make: no vGPU outlives a boot of its host.
+
+    Somebody else made it since: mdevctl with our UUID, or a hand that set the same type on the VF.
+    """
+    return bool(snapshot.boot) and entry.boot != snapshot.boot and snapshot.vgpu_of(entry) is not None
+
+
+def next_generation(view: HostView, domain: Domain, slot: Slot) -> int:
+    """The first generation of a slot beyond all that claim and ledger name, whose UUID nothing on the host has."""
+    claim = domain.claim(slot)
+    used = [entry.generation for entry in view.entries(domain.uuid, slot)] + ([claim.generation] if claim else [])
+    generation = max(used, default=0) + 1
+    while _is_taken(view, domain.uuid, names.compute_mdev_uuid(domain.uuid, slot, generation)):
+        generation += 1
+    return generation
+
+
+def _is_taken(view: HostView, vm: VmUuid, uuid: MdevUuid) -> bool:
+    entered = any(entry.uuid == uuid for entry in view.snapshot.ledger or () if entry.vm_uuid != vm)
+    return entered or find_mdev(view.snapshot, uuid) is not None
+
+
+def entry_of(view: HostView, spec: VgpuSpec) -> LedgerEntry:
+    """The entry that the ledger will have once the vGPU is entered."""
+    return LedgerEntry(
+        vm_uuid=spec.vm,
+        vm_name=spec.vm_name,
+        slot=spec.slot,
+        generation=spec.generation,
+        gpu_uuid=spec.gpu_uuid,
+        gpu=spec.gpu,
+        vf_index=spec.vf_index,
+        parent=spec.parent,
+        uuid=spec.uuid,
+        type_id=spec.type_id,
+        type_name=spec.type_name,
+        boot=view.snapshot.boot,
+        state="made",
+    )
+
+
+def all_standings(view: HostView) -> Iterator[tuple[Domain, Claim, Standing]]:
+    """Every claim of the host that no entry serves."""
+    for domain in sorted(view.domains, key=lambda item: item.name):
+        for claim in domain.claims.claims if domain.claims else ():
+            found = standing(view, domain, claim)
+            if found is not None:
+                yield domain, claim, found
+
+
+def proved(view: HostView) -> tuple[VgpuSpec, ...]:
+    """Every vGPU that can be entered again."""
+    return tuple(found.spec for _, _, found in all_standings(view) if found.kind == PROVED and found.spec)
+
+
+def missing_ledger(view: HostView) -> tuple[Finding, ...]:
+    """The finding of a host without a ledger while bound claims name it: said once, with what can be entered again."""
+    if view.snapshot.ledger_file:
+        return ()
+    found = [row for row in all_standings(view) if row[1].state == claims.BOUND]
+    if not found:
+        return ()
+    host = view.snapshot.host
+    again = [f"{domain.name} {claim.slot}" for domain, claim, one in found if one.kind == PROVED]
+    rest = [f"{domain.name} {claim.slot}" for domain, claim, one in found if one.kind != PROVED]
+    count = "a bound claim names" if len(found) == 1 else f"{len(found)} bound claims name"
+    text = f"{host}: its ledger, {LEDGER}, is missing, and {count} this host"
+    if again:
+        text += f"; `{command('adopt', host)}` or the next reconcile enters again: {', '.join(again)}"
+    if rest:
+        text += f"; not proved: {', '.join(rest)}"
+    return (Finding(kind="ledger-missing", host=host, vm=None, slot=None, text=text),)
+
+
+def name_of(spec: VgpuSpec) -> str:
+    """What `adopt` is told: the mdev's UUID, or the VF's address."""
+    return spec.uuid if spec.uuid is not None else spec.parent
+
+
+def way_out(view: HostView, domain: Domain, claim: Claim, found: Standing) -> str:
+    """What a person can do about hardware that is not proved to be the claim's."""
+    assert found.spec is not None
+    assert found.vgpu is not None
+    host = view.snapshot.host
+    others = sharing.namers(view, found.vgpu, but=domain.uuid)
+    if others:
+        return sharing.ways_out(host, others)
+    if any(is_device(found.vgpu, device.uuid, device.pci) for device in domain.inactive):
+        return f"`{command('adopt', host, options=(name_of(found.spec),))}` takes it as it is"
+    out = command("detach", domain.name, slot=claim.slot, on=host)
+    return f"--replace makes another one and leaves it; `{out}` takes the claim away and leaves it"

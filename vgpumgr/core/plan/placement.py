@@ -1,0 +1,344 @@
+"""Which GPU and which parent take a new vGPU, or why each GPU cannot: equal-size, time-sliced GPUs.
+
+A place is taken by hardware that is there (anybody's) and by a ledger entry whose hardware is gone: it comes back to the
+same place. The driver's own list of what is creatable has the last word; the rules here only explain it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import snapshot as observed
+from vgpumgr.core.plan import lost, stuck
+from vgpumgr.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vgpumgr.core.driver.profiles import Profile
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, LedgerEntry, Parent, VgpuType
+    from vgpumgr.names import PciAddress
+
+SPREAD = "spread"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """`ordinal` of `maximum`: how many vGPUs the GPU holds with this one, and of how many. `why`: the policy's reason."""
+
+    gpu: Gpu
+    parent: Parent
+    type: VgpuType
+    ordinal: int
+    maximum: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPlace:
+    """Why each GPU could not: (PCI address, board, reason), and what would fit there now.
+
+    `unknown_profile` is set where no GPU has a type of that name at all.
+    """
+
+    reasons: tuple[tuple[PciAddress, str, str], ...]
+    fits: tuple[str, ...]
+    unknown_profile: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupant:
+    """What takes room on a GPU: a vGPU that exists, or an entry that will come back. `owner` names the VM, `?` if none."""
+
+    type: VgpuType | None
+    type_name: str
+    owner: str
+    parent: PciAddress
+    there: bool
+
+
+class Taken(str):
+    """A refusal of one place alone, which says nothing of the places beside it."""
+
+    __slots__ = ()
+
+
+def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
+    """Everything that takes room on a GPU, existing first."""
+    kinds = gpu.types or {}
+    found: list[Occupant] = []
+    for vgpu in gpu.vgpus:
+        entry = snapshot.entry_of(gpu, vgpu)
+        found.append(
+            Occupant(
+                type=kinds.get(vgpu.type_id) if vgpu.type_id is not None else None,
+                type_name=vgpu.type_name or "?",
+                owner=entry.vm_name if entry else "foreign",
+                parent=vgpu.parent,
+                there=True,
+            )
+        )
+    for entry in snapshot.ledger or ():
+        if entry.gpu_uuid == gpu.uuid and snapshot.vgpu_of(entry) is None:
+            kind = kinds.get(entry.type_id)
+            found.append(
+                Occupant(type=kind, type_name=entry.type_name, owner=entry.vm_name, parent=entry.parent, there=False)
+            )
+    return tuple(found)
+
+
+def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
+    """The GPU's type that a profile names. A short profile is any board's; equal names go to the lowest id."""
+    for kind in (gpu.types or {}).values():
+        if (
+            kind.parsed is not None
+            and kind.parsed.short == profile.short
+            and profile.board in (None, kind.parsed.board, kind.board)
+        ):
+            return kind
+    return None
+
+
+def place(
+    snapshot: HostSnapshot,
+    profile: Profile,
+    *,
+    among: Sequence[Gpu] | None = None,
+    barred: Mapping[PciAddress, str] | None = None,
+) -> Placed | NoPlace:
+    """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
+
+    `among` limits the choice to these GPUs. `barred` are the functions that are not to be used whatever is on them now, and
+    why, in words. The policy is spread: the GPU with the smallest share given away, the lowest PCI address among equals; on
+    it the first free parent after the one that the newest entry of that GPU has, so that one virtual function which takes
+    a vGPU and then fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
+    """
+    gpus = sorted(snapshot.gpus if among is None else among, key=lambda gpu: gpu.pci)
+    candidates: list[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]] = []
+    reasons: list[tuple[PciAddress, str, str]] = []
+    for gpu in gpus:
+        verdict = _candidate(snapshot, gpu, profile, barred)
+        if isinstance(verdict, str):
+            reasons.append((gpu.pci, gpu.board or gpu.name or "?", verdict))
+        else:
+            parent, kind = verdict
+            candidates.append((share_given(snapshot, gpu), gpu.pci, gpu, parent, kind))
+    if not candidates:
+        return NoPlace(
+            reasons=tuple(reasons),
+            fits=_alternatives(snapshot, gpus, profile, barred),
+            unknown_profile=not any(find_type(gpu, profile) for gpu in snapshot.gpus)
+            and all(gpu.types is not None for gpu in snapshot.gpus),
+        )
+    candidates.sort(key=lambda row: row[:2])
+    _, _, gpu, parent, kind = candidates[0]
+    return Placed(
+        gpu=gpu,
+        parent=parent,
+        type=kind,
+        ordinal=len(occupants(snapshot, gpu)) + 1,
+        maximum=kind.max,
+        why=_why(candidates),
+    )
+
+
+def known_share(snapshot: HostSnapshot, gpu: Gpu) -> Fraction | None:
+    """How much of a GPU is given away; None where that cannot be known: its vGPUs or the ledger cannot be read."""
+    return None if gpu.framework is None or snapshot.ledger is None else share_given(snapshot, gpu)
+
+
+def share_given(snapshot: HostSnapshot, gpu: Gpu) -> Fraction:
+    """How much of a GPU is given away, by the maxima of what is on it: 3 of 12 is a quarter.
+
+    Never by MiB: a board's real framebuffer is smaller than its nominal one.
+    """
+    total = Fraction(0)
+    for occupant in occupants(snapshot, gpu):
+        maximum = occupant.type.max if occupant.type else None
+        total += Fraction(1, maximum) if maximum else Fraction(1)
+    return total
+
+
+def may_create(
+    snapshot: HostSnapshot,
+    gpu: Gpu,
+    parent: Parent,
+    kind: VgpuType,
+    barred: Mapping[PciAddress, str] | None = None,
+) -> str | None:
+    """Why this very parent cannot take the type now, Taken where that is of no other one; None when it can."""
+    problem = unfit(snapshot, gpu)
+    if problem:
+        return problem
+    if kind.parsed is not None and kind.parsed.slices is not None:  # NVML and mdev directories list them in any mode
+        return f"{kind.short} needs MIG mode, which is not served yet"
+    there = occupants(snapshot, gpu)
+    size = _size_conflict(there, kind)
+    if size:
+        return size
+    if kind.max is not None and len(there) >= kind.max:
+        return f"full: {len(there)} of {kind.max} ({_owners(there)})"
+    if parent.vf_index is not None:
+        taken = next((occupant for occupant in there if occupant.parent == parent.pci), None)
+        if taken is not None:
+            return Taken(f"{parent.pci} is taken ({taken.type_name}, {taken.owner})")
+        if barred and parent.pci in barred:
+            return Taken(f"{parent.pci} is taken ({barred[parent.pci]})")
+    if parent.creatable is None:
+        return f"what {parent.pci} would take could not be read"
+    reserved = sum(1 for occupant in there if not occupant.there) if parent.vf_index is None else 0
+    if parent.creatable.get(kind.id, 0) <= reserved:
+        return f"the driver offers no {kind.type_name} on {parent.pci} now (likely another size, or full)"
+    return None
+
+
+def may_make_again(snapshot: HostSnapshot, gpu: Gpu, entry: LedgerEntry) -> str | None:
+    """Why an entry's vGPU that is gone cannot be made at its own place now; None when it can.
+
+    Its place is reserved for it, so only hardware that is there stands in the way.
+    """
+    problem = unfit(snapshot, gpu)
+    if problem:
+        return problem
+    parent = gpu.parent_at(entry.vf_index)
+    if parent is None:
+        return f"has no virtual function {entry.vf_index} now, the place of {entry.type_name}"
+    kind = (gpu.types or {}).get(entry.type_id)
+    if kind is None:
+        return f"has no type {entry.type_id} ({entry.type_name}) any more"
+    there = tuple(other for other in snapshot.ledger or () if snapshot.vgpu_of(other) is not None)
+    return may_create(replace(snapshot, ledger=there), gpu, parent, kind)
+
+
+def unfit(snapshot: HostSnapshot, gpu: Gpu) -> str | None:
+    """Why nothing can be made on a GPU, whatever was asked; None when something can."""
+    if gpu.framework is None:
+        return f"offers no vGPUs: {gpu.problem}"
+    if gpu.uuid is None:
+        return "its GPU UUID cannot be read, so nothing is written to it"
+    if gpu.mode not in (observed.EQUAL_SIZE, None):
+        return f"is in {gpu.mode} mode, which is not served yet"
+    if not gpu.types:
+        return "its vGPU types cannot be read"
+    return stuck.why_not(snapshot, gpu)
+
+
+def _candidate(
+    snapshot: HostSnapshot, gpu: Gpu, profile: Profile, barred: Mapping[PciAddress, str] | None
+) -> tuple[Parent, VgpuType] | str:
+    problem = unfit(snapshot, gpu)
+    if problem:
+        return problem
+    kind = find_type(gpu, profile)
+    if kind is None:
+        return f"has no {profile.short if profile.board in (None, gpu.board) else profile.text}"
+    if not gpu.parents:
+        return "has no virtual function"
+    # A VF that is taken is no reason while another one is free: then that one's refusal is.
+    barred = {**dict.fromkeys(lost.lost_parents(snapshot, gpu), "lost by the driver"), **(barred or {})}
+    reserved = [f"; {parent.pci} {barred[parent.pci]}" for parent in gpu.parents if parent.pci in barred]
+    verdict = f"every virtual function is taken ({len(gpu.parents)}{''.join(reserved[:1])})"
+    for parent in _in_turn(snapshot, gpu):
+        refusal = may_create(snapshot, gpu, parent, kind, barred)
+        if refusal is None:
+            return parent, kind
+        if not isinstance(refusal, Taken):
+            verdict = refusal
+    return verdict
+
+
+def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
+    """The GPU's parents from the one after the newest entry's. The ledger has its entries in the order they were made in."""
+    places = [entry.vf_index for entry in snapshot.ledger or () if entry.gpu_uuid == gpu.uuid]
+    last = next((index for index in reversed(places) if index is not None), -1)
+    after = [at for at, parent in enumerate(gpu.parents) if parent.vf_index is not None and parent.vf_index > last]
+    start = after[0] if after else 0
+    return (*gpu.parents[start:], *gpu.parents[:start])
+
+
+def _size_conflict(there: Sequence[Occupant], kind: VgpuType) -> str | None:
+    others = [occupant for occupant in there if occupant.type is None or occupant.type.size_mib != kind.size_mib]
+    if not others:
+        return None
+    first = others[0]
+    if first.type is None:
+        return f"holds {first.type_name} ({_owners(others)}), whose size is unknown"
+    return (
+        f"holds {first.type.short} ({_owners(others)}): equal-size mode takes only "
+        f"{_gib(first.type.size_mib)} types until it is empty"
+    )
+
+
+def _owners(there: Sequence[Occupant]) -> str:
+    names = sorted(dict.fromkeys(occupant.owner for occupant in there))
+    return " ".join(names) if len(names) <= 3 else f"{' '.join(names[:2])} … {names[-1]}"
+
+
+def _gib(mib: int | None) -> str:
+    if mib is None:
+        return "?"
+    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
+
+
+def _why(candidates: Sequence[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]]) -> str:
+    if len(candidates) == 1:
+        return "the only GPU that can"
+    if candidates[0][0] == candidates[1][0]:
+        return f"spread: the first of {len(candidates)} GPUs that are equally empty"
+    word = "emptier" if len(candidates) == 2 else "emptiest"
+    return f"spread: the {word} of {len(candidates)} GPUs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A type that a GPU would take now, and how many more of it; None where what is reserved cannot be read."""
+
+    gpu: Gpu
+    type: VgpuType
+    left: int | None
+
+
+def fits(snapshot: HostSnapshot, gpu: Gpu, barred: Mapping[PciAddress, str] | None = None) -> tuple[Fit, ...]:
+    """Every type that would be placed on a GPU now. `barred` as place has it."""
+    found: list[Fit] = []
+    there = len(occupants(snapshot, gpu))
+    for kind in (gpu.types or {}).values():
+        open_parents = [parent for parent in gpu.parents if may_create(snapshot, gpu, parent, kind, barred) is None]
+        if open_parents:
+            offered = sum((parent.creatable or {}).get(kind.id, 0) for parent in open_parents)
+            left = offered if kind.max is None else min(offered, kind.max - there)
+            found.append(Fit(gpu=gpu, type=kind, left=None if snapshot.ledger is None else left))
+    return tuple(found)
+
+
+def _alternatives(
+    snapshot: HostSnapshot, gpus: Sequence[Gpu], profile: Profile, barred: Mapping[PciAddress, str] | None
+) -> tuple[str, ...]:
+    """Per GPU the type that fits now and is nearest to what was asked: the same series, the next size up."""
+    found: list[str] = []
+    wanted = profiles.parse_type_name(f"{profile.board or 'any'}-{profile.short}")
+    for gpu in gpus:
+        rows = [fit for fit in fits(snapshot, gpu, barred) if fit.type.parsed is not None]
+        rows.sort(key=lambda fit: _distance(fit.type, wanted))
+        if rows:
+            left = "" if rows[0].left is None else f" ({rows[0].left} left)"
+            found.append(f"{rows[0].type.type_name} on {gpu.pci}{left}")
+    return tuple(found)
+
+
+def _distance(kind: VgpuType, wanted: profiles.TypeName) -> tuple[bool, bool, int, int]:
+    parsed = kind.parsed
+    assert parsed is not None
+    size = wanted.size_gb
+    return parsed.series != wanted.series, parsed.size_gb < size, abs(parsed.size_gb - size), kind.id
+
+
+def nearest_profile(snapshot: HostSnapshot, profile: Profile) -> str | None:
+    """The profile of this host that is most like one it does not have."""
+    kinds = [kind for gpu in snapshot.gpus for kind in (gpu.types or {}).values()]
+    if profile.board is None:
+        return nearest(profile.short, {kind.short for kind in kinds})
+    return nearest(profile.text, {kind.type_name for kind in kinds})

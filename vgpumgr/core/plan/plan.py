@@ -1,0 +1,153 @@
+"""The plan: a value that can be printed, compared and carried out step by step.
+
+Plan is about one VM, scheduling.GpuPlan about one GPU; what carries a plan out knows only AnyPlan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from vgpumgr import errors, names
+from vgpumgr.core.plan import changes
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.claims import ClaimDocument
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import Finding, HostView
+    from vgpumgr.core.model.snapshot import LedgerEntry
+    from vgpumgr.core.plan import placement
+    from vgpumgr.core.plan.changes import VgpuSpec
+    from vgpumgr.names import Slot, VmName, VmUuid
+
+
+class AnyPlan(Protocol):
+    """What every plan has: steps in the order in which they are done, and what they are about, in words."""
+
+    @property
+    def about(self) -> str: ...
+    @property
+    def steps(self) -> tuple[changes.Step, ...]: ...
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def changed(self) -> bool: ...
+    @property
+    def takes_away(self) -> tuple[changes.Step, ...]:
+        """The steps that a person is asked about."""
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The UUIDs of the GPUs that steps write to."""
+
+    def claims_of(self, vm: VmUuid) -> ClaimDocument | None:
+        """The claims of a VM that the plan is about, before any step; None without that VM, or without claims."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneVm:
+    """A VM that the host no longer has and its ledger still names: no definition, so no claim, and nothing that runs."""
+
+    name: VmName
+    uuid: VmUuid
+
+    active = False
+    claims = None
+    condition = "no longer defined"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Steps in the order in which they are done. `placed` says where a new vGPU goes and why; None for no new one."""
+
+    vm: Domain | GoneVm
+    slot: Slot | None
+    steps: tuple[changes.Step, ...]
+    findings: tuple[Finding, ...]
+    fingerprint: str
+    placed: placement.Placed | None = None
+    target: VgpuSpec | None = None
+
+    @property
+    def about(self) -> str:
+        return self.vm.name
+
+    def claims_of(self, vm: VmUuid) -> ClaimDocument | None:
+        return self.vm.claims if self.vm.uuid == vm else None
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.steps)
+
+    @property
+    def takes_away(self) -> tuple[changes.Step, ...]:
+        """The steps that remove something: what a person is asked about. A device that only changes its alias stays."""
+        back = [step.device for step in self.steps if isinstance(step, changes.AttachHostdev)]
+        return tuple(
+            step
+            for step in self.steps
+            if changes.takes_away(step)
+            and not (isinstance(step, changes.DetachHostdev) and any(step.device.same_device(one) for one in back))
+        )
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The UUIDs of the GPUs that steps write to."""
+        return tuple(sorted({step.vgpu.gpu_uuid for step in self.steps if hasattr(step, "vgpu")}))
+
+
+def gone_vms(view: HostView) -> tuple[GoneVm, ...]:
+    """The VMs that only the ledger still names."""
+    known = {domain.uuid for domain in view.domains}
+    found = {entry.vm_uuid: entry.vm_name for entry in view.snapshot.ledger or () if entry.vm_uuid not in known}
+    return tuple(GoneVm(name=name, uuid=uuid) for uuid, name in found.items())
+
+
+def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
+    """Every slot of a VM that anything of ours names: a claim or a ledger entry."""
+    found = {claim.slot for claim in vm.claims.claims} if vm.claims else set()
+    found |= {entry.slot for entry in view.entries(vm.uuid)}
+    return tuple(sorted(found, key=names.slot_order))
+
+
+def fingerprint(view: HostView, vm: Domain | GoneVm) -> str:
+    """A hash of what the plan read: GPUs, ledger, writes that do not return, and this VM. Two equal ones mean that nothing moved in between."""
+    return digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.stuck, vm)
+
+
+def digest(*seen: object) -> str:
+    """A hash of values, as plans carry it."""
+    return "sha256:" + hashlib.sha256(json.dumps([repr(value) for value in seen]).encode()).hexdigest()
+
+
+def find_domain(view: HostView, vm: VmUuid) -> Domain:
+    """The domain a plan is about. Raises UnknownVm where it went away since it was found."""
+    domain = view.domain(vm)
+    if domain is None:
+        raise errors.UnknownVm(f"VM {vm} is no longer on {view.snapshot.host}")
+    return domain
+
+
+def spec_of_entry(view: HostView, entry: LedgerEntry) -> VgpuSpec:
+    """A ledger entry as steps name it: with its VM's name of now, for the host program looks for its QEMU and its log by it.
+
+    A VM may have been renamed since the entry was written; one that is no longer defined keeps the entry's name.
+    """
+    domain = view.domain(entry.vm_uuid)
+    return changes.VgpuSpec(
+        vm=entry.vm_uuid,
+        vm_name=domain.name if domain is not None else entry.vm_name,
+        slot=entry.slot,
+        generation=entry.generation,
+        gpu_uuid=entry.gpu_uuid,
+        gpu=entry.gpu,
+        vf_index=entry.vf_index,
+        parent=entry.parent,
+        uuid=entry.uuid,
+        type_id=entry.type_id,
+        type_name=entry.type_name,
+    )

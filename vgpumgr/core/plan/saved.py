@@ -1,0 +1,117 @@
+"""What could come back: managed-save images and snapshots whose own definition names a vGPU, of whichever VM.
+
+An image wins at its VM's next start, so a device that one names is held (observed.holders says so). A snapshot comes back
+only where a person reverts to it: it refuses the freeing of what it names, and a person may go past it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.commands import virsh
+from vgpumgr.core.model.observed import Finding, is_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev, Saved
+    from vgpumgr.core.model.observed import Device, HostView
+    from vgpumgr.core.plan.plan import GoneVm
+    from vgpumgr.names import Slot, VmUuid
+
+
+# A VF is named by its address, which whatever is made there next has too; an mdev's UUID is gone for good.
+_AFTER_REVERT = (
+    "that name the freed virtual function: after a revert the VM has it in its definition again, and would start with whatever "
+    "vGPU is there by then (vgpumgr gives it to no other VM while they name it)"
+)
+
+
+def is_one_of(devices: Sequence[Device], hostdev: Hostdev) -> bool:
+    return any(is_device(device, hostdev.uuid, hostdev.pci) for device in devices)
+
+
+def guard_image(view: HostView, domain: Domain) -> None:
+    """Raises SavedImage for a VM whose managed-save image holds a definition of its own."""
+    saved = (view.saved or {}).get(domain.uuid)
+    if domain.managed_save or (saved is not None and (saved.image is not None or saved.image_problem is not None)):
+        raise errors.SavedImage(
+            f"{domain.name} has a managed-save image, whose own definition would win at the next start",
+            hint=f"start {domain.name}, or drop the image: {virsh('managedsave-remove', domain.name)}",
+        )
+
+
+def guard_read(view: HostView) -> None:
+    """Raises InUse where nothing was read of what could come back: cannot tell means in use."""
+    if view.saved is None:
+        raise errors.InUse(
+            "cannot tell whether a managed-save image or a snapshot names the vGPU: they were not read",
+            hint="this is a bug in vgpumgr; please report it",
+        )
+
+
+def guard_snapshots(
+    view: HostView,
+    domain: Domain | GoneVm,
+    slot: Slot,
+    names_it: Callable[[VmUuid, Hostdev], bool],
+    *,
+    among: Callable[[VmUuid], bool],
+    keep: bool,
+    way_on: str,
+) -> list[Finding]:
+    """Raises NamedInSnapshot where a snapshot names what the VM's slot frees; with `keep` findings that say which.
+
+    `names_it` tells that for a device of some VM's snapshot; `among` which VMs' snapshots count, read or not.
+    `way_on` is how to go past it, as the end of a hint.
+    """
+    found: list[Finding] = []
+    having = [(uuid, saved) for uuid, saved in (view.saved or {}).items() if among(uuid)]
+    for uuid, saved in sorted(having, key=lambda row: (row[0] != domain.uuid, view.vm_name(row[0]))):
+        owner = view.vm_name(uuid)
+        naming = [name for name, devices in saved.snapshots if any(names_it(uuid, device) for device in devices)]
+        if not keep:
+            _refuse(saved, owner, naming, f"{domain.name} slot {slot}", mine=uuid == domain.uuid, way_on=way_on)
+            continue
+        whose = "" if uuid == domain.uuid else f" of {owner}"
+        texts = []
+        if naming:
+            by_address = any(
+                device.pci is not None and names_it(uuid, device)
+                for name, devices in saved.snapshots
+                if name in naming
+                for device in devices
+            )
+            what = _AFTER_REVERT if by_address else "that name the freed vGPU and can no longer be started"
+            texts.append(f"snapshots{whose} {what}: {', '.join(naming)}")
+        if saved.snapshots_problem is not None:
+            texts.append(
+                f"snapshots of {owner} that could not be read ({saved.snapshots_problem}): "
+                "one that names the freed vGPU can no longer be started"
+            )
+        own_slot = slot if uuid == domain.uuid else None
+        found += [
+            Finding(kind="unusable-snapshot", host=view.snapshot.host, vm=owner, slot=own_slot, text=text)
+            for text in texts
+        ]
+    return found
+
+
+def _snapshot(name: str) -> str:
+    return f"--snapshotname={name}" if name.startswith("-") else name
+
+
+def _refuse(saved: Saved, owner: str, naming: Sequence[str], what: str, *, mine: bool, way_on: str) -> None:
+    if naming:
+        whose = "snapshots" if mine else f"snapshots of {owner}"
+        raise errors.NamedInSnapshot(
+            f"{what} is named in {whose} ({', '.join(naming)}): "
+            "reverting to one would bring back a device that is gone",
+            hint=f"{virsh('snapshot-delete', owner, _snapshot(naming[0]))}, or {way_on}",
+        )
+    if saved.snapshots_problem is not None:
+        raise errors.NamedInSnapshot(
+            f"the snapshots of {owner} cannot be read: {saved.snapshots_problem}",
+            hint=f"look at `{virsh('snapshot-list', owner)}`; cannot tell means in use; or {way_on}",
+        )

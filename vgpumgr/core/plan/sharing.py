@@ -1,0 +1,194 @@
+"""One device, one definition: who else names a vGPU, and what a person does about it.
+
+A definition, what runs, a managed-save image and a snapshot can each name a device. Two VMs that name one are never both
+right: whichever starts first has it, and the other one does not start, or (a VF whose vGPU was freed and made anew) starts
+with what is another VM's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.commands import command, virsh
+from vgpumgr.core.model.observed import Finding, is_device
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev
+    from vgpumgr.core.model.observed import Device, HostView
+    from vgpumgr.names import HostName, MdevUuid, PciAddress, VmUuid
+
+KIND = "shared"
+
+_DEFINITION = "definition"
+_RUNNING = "running"
+_IMAGE = "managed-save image"
+_SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namer:
+    """A document that names a device. `snapshot` is its name where it is one; `domain` None where the VM was not listed."""
+
+    vm: VmUuid
+    name: str
+    what: str
+    device: Hostdev
+    domain: Domain | None
+    snapshot: str | None = None
+
+    @property
+    def in_definition(self) -> bool:
+        return self.what == _DEFINITION
+
+    @property
+    def can_start(self) -> bool:
+        """Whether the VM would start with it as it is, without a revert."""
+        return self.what != _SNAPSHOT
+
+    @property
+    def text(self) -> str:
+        """`the definition of vm02`, `snapshot base of vm02`."""
+        match self.what:
+            case "snapshot":
+                return f"snapshot {self.snapshot} of {self.name}"
+            case "running":
+                return f"{self.name}, which is running with it"
+            case what:
+                return f"the {what} of {self.name}"
+
+
+def all_namers(view: HostView) -> Iterator[Namer]:
+    """Every host device that any document names. Images and snapshots are among them only where they were read."""
+    for domain in sorted(view.domains, key=lambda item: item.name):
+        for device in domain.inactive:
+            yield Namer(vm=domain.uuid, name=domain.name, what=_DEFINITION, device=device, domain=domain)
+        for device in domain.live or ():
+            if not any(device.same_device(other) for other in domain.inactive):
+                yield Namer(vm=domain.uuid, name=domain.name, what=_RUNNING, device=device, domain=domain)
+    for uuid, saved in sorted((view.saved or {}).items(), key=lambda row: view.vm_name(row[0])):
+        name, found = view.vm_name(uuid), view.domain(uuid)
+        for device in saved.image or ():
+            yield Namer(vm=uuid, name=name, what=_IMAGE, device=device, domain=found)
+        for snapshot, devices in saved.snapshots:
+            for device in devices:
+                yield Namer(vm=uuid, name=name, what=_SNAPSHOT, device=device, domain=found, snapshot=snapshot)
+
+
+def namers(view: HostView, device: Device, *, but: VmUuid | None) -> tuple[Namer, ...]:
+    """Who names a vGPU, one VM left aside."""
+    return tuple(
+        namer
+        for namer in all_namers(view)
+        if namer.vm != but and is_device(device, namer.device.uuid, namer.device.pci)
+    )
+
+
+def in_words(found: Iterable[Namer]) -> str:
+    return ", ".join(dict.fromkeys(namer.text for namer in found))
+
+
+def way_out(host: HostName, namer: Namer) -> str:
+    """The command that takes the device out of this document."""
+    match namer.what:
+        case "snapshot":
+            return f"`{virsh('snapshot-delete', namer.name, namer.snapshot or '')}`"
+        case "managed-save image":
+            return f"start {namer.name}, or `{virsh('managedsave-remove', namer.name)}`"
+        case "running":
+            return f"shut {namer.name} down"
+        case _:
+            return _out_of_definition(host, namer)
+
+
+def _out_of_definition(host: HostName, namer: Namer) -> str:
+    claimed = namer.domain.claims if namer.domain is not None and namer.domain.claim_problem is None else None
+    slot = namer.device.slot
+    if claimed is not None and slot is not None and claimed.claim(slot) is not None:
+        return f"`{command('detach', namer.name, slot=slot if len(claimed.claims) > 1 else None, on=host)}`"
+    if namer.device.alias is not None and namer.device.alias.startswith("ua-"):  # libvirt keeps a user's alias only
+        return f"`{virsh('detach-device-alias', namer.name, namer.device.alias, '--config')}`"
+    return f"take its hostdev out (`{virsh('edit', namer.name)}`)"
+
+
+def ways_out(host: HostName, found: Iterable[Namer]) -> str:
+    return "; ".join(dict.fromkeys(way_out(host, namer) for namer in found))
+
+
+def findings(view: HostView) -> tuple[Finding, ...]:
+    """For each vGPU that several VMs name: a finding for the VM that has it, and one for each other one."""
+    found: list[Finding] = []
+    by_device: dict[tuple[MdevUuid | None, PciAddress | None], list[Namer]] = {}
+    known_mdevs, known_vfs = _known(view)
+    for namer in all_namers(view):
+        if namer.device.uuid in known_mdevs or namer.device.pci in known_vfs:
+            by_device.setdefault((namer.device.uuid, namer.device.pci), []).append(namer)
+    for (uuid, pci), group in by_device.items():
+        owner = _owner(view, uuid, pci)
+        vms = dict.fromkeys(namer.vm for namer in group)
+        if owner is None and len(vms) > 1:
+            # A snapshot alone makes nobody the owner; the first VM that has it now does.
+            owner = next((namer.vm for namer in group if namer.what != _SNAPSHOT), group[0].vm)
+        others = [namer for namer in group if namer.vm != owner]
+        if owner is None or not others:
+            continue
+        what = f"mdev {uuid}" if uuid is not None else f"VF {pci}"
+        out = ways_out(view.snapshot.host, others)
+        reverts = all(namer.what == _SNAPSHOT for namer in others)
+        then = "a revert would put it into two definitions" if reverts else "whichever starts first has it"
+        text = f"{view.vm_name(owner)}: its vGPU ({what}) is also in {in_words(others)}; {then}: {out}"
+        found.append(_finding(view, view.vm_name(owner), text))
+        # A copy has its own finding, with the command that takes it out.
+        rest = [namer for namer in others if namer.domain is None or not namer.domain.copied]
+        for vm in dict.fromkeys(namer.vm for namer in rest):
+            mine = [namer for namer in rest if namer.vm == vm]
+            text = (
+                f"{view.vm_name(vm)} names the vGPU of {view.vm_name(owner)} ({what}) in {in_words(mine)}: "
+                f"{ways_out(view.snapshot.host, mine)}"
+            )
+            found.append(_finding(view, view.vm_name(vm), text))
+    return tuple(found)
+
+
+def findings_of(view: HostView, vm: VmUuid) -> tuple[Finding, ...]:
+    """The same, of one VM."""
+    return tuple(finding for finding in findings(view) if finding.vm == view.vm_name(vm))
+
+
+def _known(view: HostView) -> tuple[set[MdevUuid | None], set[PciAddress | None]]:
+    """What can be a vGPU here: the mdevs that are there, in the ledger or claimed, and every VF that takes a type."""
+    mdevs = {vgpu.uuid for gpu in view.snapshot.gpus for vgpu in gpu.vgpus}
+    mdevs |= {entry.uuid for entry in view.snapshot.ledger or ()}
+    mdevs |= {claim.binding.uuid for domain in view.domains if domain.claims for claim in domain.claims.claims}
+    vfs: set[PciAddress | None] = {
+        parent.pci
+        for gpu in view.snapshot.gpus
+        if gpu.framework == VENDOR_VFIO
+        for parent in gpu.parents
+        if parent.vf_index is not None
+    }
+    return mdevs - {None}, vfs
+
+
+def _owner(view: HostView, uuid: MdevUuid | None, pci: PciAddress | None) -> VmUuid | None:
+    """The VM whose vGPU it is: as the ledger says, else as a claim of this host's says that is no copy."""
+    entries = [entry for entry in view.snapshot.ledger or () if is_device(entry, uuid, pci)]
+    if entries:
+        return entries[-1].vm_uuid
+    return next(
+        (
+            domain.uuid
+            for domain in view.domains
+            if domain.claims is not None and not domain.copied
+            for claim in domain.claims.claims
+            if claim.binding.host == view.snapshot.machine and is_device(claim.binding, uuid, pci)
+        ),
+        None,
+    )
+
+
+def _finding(view: HostView, vm: str, text: str) -> Finding:
+    return Finding(kind=KIND, host=view.snapshot.host, vm=vm, slot=None, text=text)

@@ -1,0 +1,245 @@
+"""(observed, step) → observed: what a step would leave behind, by the driver's rules for equal-size GPUs.
+
+Used by laws (a plan's steps are possible in their order, and the plan after them is empty), and where one plan stands on
+another's end. No write relies on it: each step tells the host what it expects to find there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver.modprobe import ModprobeFile, NewConf
+from vgpumgr.core.driver.scheduler import EngineState
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, Freed, LedgerEntry, Vgpu
+from vgpumgr.core.plan import changes, stuck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vgpumgr.core.driver.modprobe import ConfText
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent
+    from vgpumgr.names import GpuUuid, VmUuid
+
+
+class ImpossibleStepError(ValueError):
+    """The step expects something else than what is there; a real host would answer Changed or refuse the write."""
+
+
+def apply(view: HostView, steps: Sequence[changes.Step]) -> HostView:
+    """Do steps in order. Raises ImpossibleStepError at the first that could not be done."""
+    for step in steps:
+        view = apply_one(view, step)
+    return view
+
+
+def apply_one(view: HostView, step: changes.Step) -> HostView:
+    if view.snapshot.stuck_on(stuck.written_gpu(step)) is not None:
+        raise ImpossibleStepError("the GPU takes no more writes")
+    match step:
+        case changes.PutClaim():
+            return _domain(view, step.vm, lambda domain: _with_claim(domain, step))
+        case changes.DropClaim():
+            return _domain(view, step.vm, lambda domain: _without_claim(domain, step))
+        case changes.AttachHostdev():
+            return _domain(view, step.vm, lambda domain: _with_hostdev(domain, step))
+        case changes.DetachHostdev():
+            return _domain(view, step.vm, lambda domain: _without_hostdev(domain, step))
+        case changes.CreateVgpu():
+            return replace(view, snapshot=_created(view.snapshot, step))
+        case changes.EnterVgpu():
+            create = changes.CreateVgpu(host=step.host, vgpu=step.vgpu, expect=changes.SAME)
+            return replace(view, snapshot=_created(view.snapshot, create))
+        case changes.DestroyVgpu():
+            return replace(view, snapshot=_destroyed(view.snapshot, step))
+        case changes.ParkVgpu():
+            return replace(view, snapshot=_parked(view.snapshot, step))
+        case changes.SetScheduler():
+            return replace(view, snapshot=_set(view.snapshot, step))
+        case changes.WriteModprobe():
+            return replace(view, snapshot=_written(view.snapshot, step))
+
+
+def _domain(view: HostView, uuid: VmUuid, change: Callable[[Domain], Domain]) -> HostView:
+    if view.domain(uuid) is None:
+        raise ImpossibleStepError(f"no VM {uuid}")
+    return replace(view, domains=tuple(change(domain) if domain.uuid == uuid else domain for domain in view.domains))
+
+
+def _with_claim(domain: Domain, step: changes.PutClaim) -> Domain:
+    if domain.claim(step.claim.slot) != step.before:
+        raise ImpossibleStepError(f"the claim of {domain.name} is not what the step replaces")
+    document = domain.claims or claims.ClaimDocument(vm=domain.uuid)
+    return replace(domain, claims=replace(document, vm=domain.uuid).put(step.claim))
+
+
+def _without_claim(domain: Domain, step: changes.DropClaim) -> Domain:
+    if domain.claims is None or domain.claim(step.before.slot) is None:
+        raise ImpossibleStepError(f"{domain.name} has no such claim")
+    rest = domain.claims.drop(step.before.slot)
+    return replace(domain, claims=rest if rest.claims else None)
+
+
+def _with_hostdev(domain: Domain, step: changes.AttachHostdev) -> Domain:
+    if any(device.same_device(step.device) or device.alias == step.device.alias for device in domain.inactive):
+        raise ImpossibleStepError(f"{domain.name} has that device or alias")
+    return replace(domain, inactive=(*domain.inactive, step.device))
+
+
+def _without_hostdev(domain: Domain, step: changes.DetachHostdev) -> Domain:
+    if step.device not in domain.inactive:
+        raise ImpossibleStepError(f"{domain.name} has no such device")
+    return replace(domain, inactive=tuple(device for device in domain.inactive if device != step.device))
+
+
+def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
+    spec = step.vgpu
+    made = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
+    snapshot = replace(snapshot, ledger_file=True, freed=tuple(row for row in snapshot.freed if row != made))
+    entry = LedgerEntry(
+        vm_uuid=spec.vm,
+        vm_name=spec.vm_name,
+        slot=spec.slot,
+        generation=spec.generation,
+        gpu_uuid=spec.gpu_uuid,
+        gpu=spec.gpu,
+        vf_index=spec.vf_index,
+        parent=spec.parent,
+        uuid=spec.uuid,
+        type_id=spec.type_id,
+        type_name=spec.type_name,
+        boot=snapshot.boot,
+        state="made",
+    )
+    rest = tuple(
+        row
+        for row in snapshot.ledger or ()
+        if (row.vm_uuid, row.slot, row.generation) != (spec.vm, spec.slot, spec.generation)
+    )
+    if step.expect == changes.SAME:
+        if snapshot.vgpu_of(entry) is None:
+            raise ImpossibleStepError("nothing is there to be entered")
+        return replace(snapshot, ledger=(*rest, entry))
+    # By the GPU's UUID, as the host program does: an address may have been that of a card which is no longer there.
+    if any(
+        (row.gpu_uuid, row.vf_index) == (spec.gpu_uuid, spec.vf_index) and spec.vf_index is not None for row in rest
+    ):
+        raise ImpossibleStepError(f"{spec.parent} is another entry's")
+    gpu = snapshot.gpu_by_uuid(spec.gpu_uuid)
+    parent = next((item for item in gpu.parents if item.pci == spec.parent), None) if gpu else None
+    if gpu is None or parent is None or not (parent.creatable or {}).get(spec.type_id):
+        raise ImpossibleStepError(f"{spec.parent} does not take type {spec.type_id}")
+    vgpu = Vgpu(
+        parent=spec.parent,
+        vf_index=spec.vf_index,
+        uuid=spec.uuid,
+        type_id=spec.type_id,
+        type_name=spec.type_name,
+        placement_id=None,
+        vfio=(f"/dev/vfio/{spec.parent}{spec.uuid or ''}",),
+    )
+    grown = replace(parent, vgpus=(*parent.vgpus, vgpu))
+    return replace(_with_parent(snapshot, gpu, grown), ledger=(*rest, entry))
+
+
+def _parked(snapshot: HostSnapshot, step: changes.ParkVgpu) -> HostSnapshot:
+    spec = step.vgpu
+    key = (spec.vm, spec.slot, spec.generation)
+    entry = next((row for row in snapshot.ledger or () if (row.vm_uuid, row.slot, row.generation) == key), None)
+    vgpu = snapshot.vgpu_of(entry) if entry else None
+    if entry is None or entry.state != "made" or vgpu is None:
+        raise ImpossibleStepError("the ledger names no such vGPU as made, or it is not there")
+    return _without_vgpu(snapshot, spec.gpu_uuid, vgpu)
+
+
+def _set(snapshot: HostSnapshot, step: changes.SetScheduler) -> HostSnapshot:
+    """Taken with idle vGPUs there; a driver that refuses because of them comes to the same end (changes.instead)."""
+    gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
+    if gpu is None or gpu.scheduler is None or gpu.scheduler.policies != step.expect:
+        raise ImpossibleStepError("the GPU's scheduler is not as the step expects")
+    engines = tuple(
+        EngineState(engine=one.engine, policy=step.setting.policy, arr=None, averaging_factor=None, time_slice_ns=None)
+        for one in gpu.scheduler.engines
+    )
+    return _with_gpu(snapshot, replace(gpu, scheduler=replace(gpu.scheduler, engines=engines)))
+
+
+def _written(snapshot: HostSnapshot, step: changes.WriteModprobe) -> HostSnapshot:
+    files = {file.path: file.text for file in snapshot.modprobe or ()}
+    if files.get(step.path) != _plain(step.before):
+        raise ImpossibleStepError(f"{step.path} is not as the step expects")
+    files.pop(step.path, None)
+    text = _plain(step.text)
+    if text is not None:
+        files[step.path] = text
+    return replace(
+        snapshot, modprobe=tuple(ModprobeFile(path=path, text=found) for path, found in sorted(files.items()))
+    )
+
+
+def _plain(conf: ConfText | None) -> str | None:
+    """A file's text; of ours, which only the controller renders, the line that counts."""
+    return f"{conf.options}\n" if isinstance(conf, NewConf) else conf
+
+
+def _destroyed(snapshot: HostSnapshot, step: changes.DestroyVgpu) -> HostSnapshot:
+    spec = step.vgpu
+    key = (spec.vm, spec.slot, spec.generation)
+    named = [row for row in snapshot.ledger or () if (row.vm_uuid, row.slot, row.generation) == key]
+    if not named:
+        raise ImpossibleStepError("the ledger names no such vGPU")
+    snapshot_without = replace(
+        snapshot,
+        ledger=tuple(row for row in snapshot.ledger or () if row not in named),
+        freed=(*snapshot.freed, Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)),
+    )
+    vgpu = snapshot.vgpu_of(named[0])
+    if (vgpu is not None) != (step.expect == changes.PRESENT):
+        raise ImpossibleStepError(f"expected {step.expect}")
+    if vgpu is None:
+        return snapshot_without
+    return _without_vgpu(snapshot_without, spec.gpu_uuid, vgpu)
+
+
+def _without_vgpu(snapshot: HostSnapshot, gpu_uuid: GpuUuid, vgpu: Vgpu) -> HostSnapshot:
+    gpu = snapshot.gpu_by_uuid(gpu_uuid)
+    assert gpu is not None
+    parent = next(item for item in gpu.parents if vgpu in item.vgpus)
+    shrunk = replace(parent, vgpus=tuple(item for item in parent.vgpus if item != vgpu))
+    return _with_parent(snapshot, gpu, shrunk)
+
+
+def _with_parent(snapshot: HostSnapshot, gpu: Gpu, parent: Parent) -> HostSnapshot:
+    parents = tuple(parent if item.pci == parent.pci else item for item in gpu.parents)
+    return _with_gpu(snapshot, with_creatable(replace(gpu, parents=parents)))
+
+
+def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> HostSnapshot:
+    return replace(snapshot, gpus=tuple(changed if item.pci == changed.pci else item for item in snapshot.gpus))
+
+
+def with_creatable(gpu: Gpu) -> Gpu:
+    """The GPU with its creatable lists worked out by the equal-size rule: one framebuffer size, at most its maximum.
+
+    Raises ImpossibleStepError for a GPU in another mode.
+    """
+    if gpu.mode not in (EQUAL_SIZE, None):
+        raise ImpossibleStepError(f"what {gpu.pci} takes in mode {gpu.mode} is not known here")
+    kinds = gpu.types or {}
+    there = gpu.vgpus
+    sizes = {kind.size_mib for kind in kinds.values() if any(vgpu.type_id == kind.id for vgpu in there)}
+    parents: list[Parent] = []
+    for parent in gpu.parents:
+        offers: dict[int, int] = {}
+        for kind in kinds.values():
+            room = (kind.max or 0) - len(there)
+            fits = room > 0 and (not there or sizes == {kind.size_mib})
+            if parent.vf_index is not None:
+                room = 1 if not parent.vgpus else 0
+            if fits and room > 0:
+                offers[kind.id] = room
+        parents.append(replace(parent, creatable=offers))
+    return replace(gpu, parents=tuple(parents))

@@ -1,0 +1,88 @@
+"""A GPU that a write has not returned from: what it stops, and what a person does about it.
+
+The writer sleeps in the kernel, beyond signals, most often because a VM holds the vGPU that it takes away; what /sys shows of
+that GPU meanwhile is not all there is. So nothing more is written to it, and all else goes on. That VM's vGPU has been dead
+since the write began, and the driver has lost it (lost.py), whatever ends the write.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.plan import changes, lost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, StuckWrite
+    from vgpumgr.names import GpuUuid
+
+
+def guard(facts: HostSnapshot, steps: Iterable[changes.Step]) -> None:
+    """Raises Stuck where one of the steps would write to a GPU that takes no more writes."""
+    for step in steps:
+        write = facts.stuck_on(written_gpu(step))
+        if write is not None:
+            raise errors.Stuck(
+                f"GPU {write.gpu} of {facts.host} {_why(write)}",
+                details=[_where(write)],
+                hint=_way_out(facts, write),
+            )
+
+
+def written_gpu(step: changes.Step) -> GpuUuid | None:
+    """The GPU that a step writes to; None where it writes to none."""
+    match step:
+        case changes.CreateVgpu() | changes.EnterVgpu() | changes.DestroyVgpu() | changes.ParkVgpu():
+            return step.vgpu.gpu_uuid
+        case changes.SetScheduler():
+            return step.gpu_uuid
+        case _:
+            return None
+
+
+def why_not(facts: HostSnapshot, gpu: Gpu) -> str | None:
+    """Why nothing can be made on a GPU now, in words that its address stands before; None where writes return."""
+    write = facts.stuck_on(gpu.uuid)
+    return None if write is None else _why(write)
+
+
+def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
+    """One for each write: what, where, since when, and what to do."""
+    return tuple(
+        Finding(
+            kind="stuck",
+            host=facts.host,
+            vm=None,
+            slot=None,
+            text=f"{facts.host}: GPU {write.gpu} {_why(write)} ({_where(write)}): {_way_out(facts, write)}",
+        )
+        for write in facts.stuck or ()
+    )
+
+
+def _why(write: StuckWrite) -> str:
+    return (
+        f"takes no more writes: {write.verb} for {write.vm_name} slot {write.slot} has not returned since {write.since}"
+    )
+
+
+def _where(write: StuckWrite) -> str:
+    return f"pid {write.pid} sleeps in {write.path}"
+
+
+def _way_out(facts: HostSnapshot, write: StuckWrite) -> str:
+    if not write.vfio:
+        return f"the driver hangs (dmesg on {facts.host} says where); if it does not come back, reboot {facts.host}"
+    holders = dict.fromkeys(
+        f"VM {handle.vm_name} (pid {handle.pid})" if handle.vm_name else f"{handle.command} (pid {handle.pid})"
+        for handle in facts.handles or ()
+        if handle.path in write.vfio
+    )
+    who = ", ".join(holders) or f"whoever holds that vGPU ({', '.join(write.vfio)}; no process is seen to have it open)"
+    return (
+        f"stop {who}: that vGPU has been dead since the write began, and the write returns once it is let go; then "
+        f"{lost.way_out(facts)}"
+    )

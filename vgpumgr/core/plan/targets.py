@@ -1,0 +1,356 @@
+"""Which vGPU a slot is to have: the one it has, the place that is kept for it, or a new place; or why it can have none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors, names
+from vgpumgr.core.commands import command, virsh
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims, snapshot
+from vgpumgr.core.plan import changes, detaching, ownership, placement, sharing
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan.changes import VgpuSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import Gpu, LedgerEntry, Parent
+    from vgpumgr.names import MdevUuid, PciAddress, Slot, VmUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachRequest:
+    """`by`, `at`, `site` and `declared` go into the claim. `gpus` None means any GPU of the host.
+
+    `even_if_it_will_not_start`: also where no VM of this host can start with what is made.
+    """
+
+    vm: VmUuid
+    slot: Slot
+    wish: Wish
+    origin: str
+    by: str
+    at: str
+    policy: str
+    replace: bool = False
+    gpus: tuple[str, ...] | None = None
+    site: str | None = None
+    declared: str | None = None
+    even_if_it_will_not_start: bool = False
+
+
+def serves(claim: Claim, request: AttachRequest) -> bool:
+    """Whether a claim is what was asked: the same wish, on a GPU that was allowed."""
+    if not profiles.same_wish(claim.wish, request.wish):
+        return False
+    return request.gpus is None or claim.binding.gpu_uuid in request.gpus
+
+
+def find_target(
+    view: HostView, domain: Domain, request: AttachRequest
+) -> tuple[VgpuSpec, placement.Placed | None, str | None]:
+    """The vGPU that the slot is to have; where it is placed, if it is new; what is expected there, None if it is made.
+
+    `changes.ENTER` is expected of one that is there and that the ledger does not name: it is proved to be the claim's.
+    """
+    claim = domain.claim(request.slot)
+    _guard_claim(view, domain, request, claim)
+    entries = view.entries(domain.uuid, request.slot)
+    keeping = _kept_entry(view, request, claim, entries)
+    if keeping is not None:
+        return plans.spec_of_entry(view, keeping), None, _expect(view, keeping)
+    again = _proved(view, request, domain, claim)
+    if again is not None:
+        return again, None, changes.ENTER
+    reuse = _pending_place(view, request, domain, claim) if not entries else None
+    if reuse is not None:
+        return *reuse, changes.EMPTY
+    placed = _place(view, request, domain)
+    generation = ownership.next_generation(view, domain, request.slot)
+    return _new_spec(domain, request.slot, generation, placed), placed, changes.EMPTY
+
+
+def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None) -> VgpuSpec | None:
+    """The vGPU of a claim that the ledger does not name, where it is there and the claim is what was asked.
+
+    Raises Unsure where its hardware is there, it is not proved to be the claim's, and no --replace was asked.
+    """
+    found = ownership.standing(view, domain, claim) if claim is not None else None
+    if claim is None or found is None or claim.state != claims.BOUND or not serves(claim, request):
+        return None
+    if found.kind == ownership.PROVED:
+        return found.spec
+    if found.kind == ownership.DOUBTED and not request.replace:
+        assert found.spec is not None
+        raise errors.Unsure(
+            f"{found.spec.type_name} on {found.spec.parent} may be the vGPU of {domain.name} slot {claim.slot}, "
+            "and the host's ledger does not name it",
+            details=found.doubts,
+            hint=ownership.way_out(view, domain, claim, found),
+        )
+    if found.kind == ownership.HIDDEN and not request.replace:
+        raise errors.Unsure(
+            f"the vGPU of {domain.name} slot {claim.slot} is on {claim.binding.gpu_uuid}, and the UUID of a GPU of "
+            f"{view.snapshot.host} cannot be read: it may be that one",
+            hint=f"vgpumgr discover {view.snapshot.host} says why",
+        )
+    return None
+
+
+def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: Claim | None) -> None:
+    """Whether what is claimed already lets this wish in."""
+    detaching.guard_claim_readable(domain)
+    if domain.copied:  # whichever slot it is: all claims are written as one document, and the copies with it
+        raise errors.ConflictingClaim(
+            f"{domain.name} carries a copy of another VM's claim and hostdev (it is a clone or a restore)",
+            hint=f"`{command('detach', domain.name, on=view.snapshot.host)}` takes the copy out (the other VM keeps its vGPU); "
+            "then attach again",
+        )
+    if claim is not None and claim.state == claims.LEAVING:
+        raise errors.ConflictingClaim(
+            f"a detach of {domain.name} slot {request.slot} has begun and not ended",
+            hint=f"`{command('detach', domain.name, slot=request.slot)}` finishes it",
+        )
+    if claim is not None and view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
+        if not request.replace:
+            raise errors.ConflictingClaim(
+                f"{domain.name} slot {request.slot} is bound on another host (machine-id {claim.binding.host})",
+                hint=f"{_exchange(domain.name, request)} makes a new vGPU here; the other host's stays until it is detached there",
+            )
+    elif claim is not None and not serves(claim, request) and not request.replace:
+        had = f"{claim.binding.type_name} on {claim.binding.parent} of GPU {_pci(view, claim.binding)}"
+        same = profiles.same_wish(claim.wish, request.wish)
+        raise errors.ConflictingClaim(
+            f"{domain.name} slot {request.slot} has {had}"
+            + (", another GPU than --gpu-id names" if same else f", asked {profiles.describe(claim.wish)}"),
+            hint=f"another slot (--slot); or {_exchange(domain.name, request)} exchanges it, "
+            f"`{command('detach', domain.name, slot=request.slot)}` frees it",
+        )
+    taken = [device for device in domain.inactive if device.slot == request.slot]
+    if taken and claim is None and not view.entries(domain.uuid, request.slot):
+        raise errors.ConflictingClaim(
+            f"{domain.name} already has a device with the alias {taken[0].alias}, and no claim of ours for it",
+            hint=f"use another --slot, or take that device out ({virsh('edit', domain.name)})",
+        )
+
+
+def _pci(view: HostView, binding: claims.Binding) -> str:
+    gpu = view.snapshot.gpu_by_uuid(binding.gpu_uuid)
+    return gpu.pci if gpu else binding.gpu_uuid
+
+
+def _kept_entry(
+    view: HostView, request: AttachRequest, claim: Claim | None, entries: Sequence[LedgerEntry]
+) -> LedgerEntry | None:
+    """The newest ledger entry, where it is what the wish asks for: then its vGPU is the target, at its generation.
+
+    Raises where it cannot be made again and no --replace was asked.
+    """
+    usable = [entry for entry in entries if entry.state != "leaving"]
+    if not usable or (claim is not None and claim.generation > usable[-1].generation):
+        return None
+    entry = usable[-1]
+    profile = request.wish.profile
+    assert profile is not None
+    name = profiles.parse_type_name(entry.type_name)
+    fitting = name.short == profile.short and profile.board in (None, name.board)
+    if fitting and (request.gpus is None or entry.gpu_uuid in request.gpus):
+        if _other_framework(view, entry):
+            return None
+        obstacle = _obstacle(view, entry, request)
+        if obstacle is None:
+            return entry
+        if not request.replace:
+            raise obstacle
+        return None
+    if not request.replace:
+        raise errors.ConflictingClaim(
+            f"the host's ledger holds {entry.type_name} on {entry.parent} for {entry.vm_name} slot {entry.slot}",
+            hint=f"{_exchange(entry.vm_name, request)} exchanges it, "
+            f"`{command('detach', entry.vm_name, slot=entry.slot)}` frees it",
+        )
+    return None
+
+
+def _other_framework(view: HostView, entry: LedgerEntry) -> bool:
+    """Whether the host's kernel makes another kind of vGPU now than the entry names: with an mdev's UUID, or without."""
+    gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
+    if gpu is None or gpu.framework is None:
+        return False
+    return (entry.uuid is None) != (gpu.framework == snapshot.VENDOR_VFIO)
+
+
+def _exchange(vm: str, request: AttachRequest) -> str:
+    """The command that gives the slot a new vGPU, whichever command it is that cannot: reconcile has no --replace."""
+    gpu = ("--gpu-id", request.gpus[0]) if request.gpus else ()
+    return f"`{command('attach', vm, slot=request.slot, options=(*profiles.options(request.wish), *gpu, '--replace'))}`"
+
+
+def _obstacle(view: HostView, entry: LedgerEntry, request: AttachRequest) -> errors.VgpumgrError | None:
+    """Why an entry's vGPU that is gone cannot be made again where it was; None where it is there, or can be made."""
+    astray = ownership.strays_to(view.snapshot, entry)
+    if astray is not None:
+        return errors.Unsure(
+            f"drift: the ledger has mdev {entry.uuid} of {entry.vm_name} on {entry.parent}, and it is on {astray}",
+            hint="somebody made it there with that UUID (mdevctl?): take it away once nothing uses it, "
+            f"or {_exchange(entry.vm_name, request)} makes another one",
+        )
+    if view.snapshot.vgpu_of(entry) is not None:
+        return None
+    gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
+    if gpu is None:
+        return errors.Unsure(
+            f"the vGPU of {entry.vm_name} slot {entry.slot} was on GPU {entry.gpu} ({entry.gpu_uuid}), "
+            f"which {view.snapshot.host} does not show",
+            hint=f"bring the GPU back, or {_exchange(entry.vm_name, request)} places the vGPU on another one",
+        )
+    blocker = next((item for item in gpu.vgpus if item.parent == entry.parent), None)
+    if blocker is not None and blocker.vf_index is not None:
+        return errors.Unsure(
+            f"drift: the ledger has {entry.type_name} for {entry.vm_name} on {entry.parent}, and {blocker.type_name} "
+            f"({blocker.uuid or blocker.parent}) is there",
+            hint=f"free that virtual function, or {_exchange(entry.vm_name, request)} places the vGPU anew",
+        )
+    reason = placement.may_make_again(view.snapshot, gpu, entry)
+    if reason is None:
+        return None
+    return errors.NoCapacity(
+        f"the vGPU of {entry.vm_name} slot {entry.slot} cannot be made again at its place, {entry.parent}",
+        details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],
+        hint=f"free what is in its way, or {_exchange(entry.vm_name, request)} places the vGPU anew"
+        if gpu.framework is not None
+        else "bring its vGPUs up again, then run the same command again; "
+        f"or {_exchange(entry.vm_name, request)} places the vGPU on another GPU",
+    )
+
+
+def _expect(view: HostView, entry: LedgerEntry) -> str | None:
+    """What stands between a kept entry and a vGPU that is made: None, same or empty. Raises on drift."""
+    vgpu = view.snapshot.vgpu_of(entry)
+    if vgpu is None:
+        return changes.EMPTY
+    if vgpu.type_id != entry.type_id:
+        raise detaching.drift(entry, vgpu, hint="free that vGPU by hand, then attach again")
+    detaching.guard_boot(view, entry)
+    return changes.SAME if entry.state == "planned" else None
+
+
+def _pending_place(
+    view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None
+) -> tuple[VgpuSpec, placement.Placed] | None:
+    """The place a claim without a ledger entry was bound to, while it is still free; it reserves nothing by itself."""
+    if claim is None or not serves(claim, request) or claim.binding.host != view.snapshot.machine:
+        return None
+    gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
+    parent = gpu.parent_at(claim.binding.vf_index) if gpu else None  # at its address of now, if the card was moved
+    kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
+    if (
+        gpu is None
+        or parent is None
+        or kind is None
+        or placement.may_create(view.snapshot, gpu, parent, kind, barred_functions(view, but=(domain.uuid, claim.slot)))
+    ):
+        return None
+    if claim.binding.uuid is not None and _uuid_exists(view, claim.binding.uuid):
+        return None
+    placed = placement.Placed(
+        gpu=gpu,
+        parent=parent,
+        type=kind,
+        ordinal=len(placement.occupants(view.snapshot, gpu)) + 1,
+        maximum=kind.max,
+        why="the place its claim already names",
+    )
+    return _new_spec(domain, claim.slot, claim.generation, placed), placed
+
+
+def _uuid_exists(view: HostView, uuid: MdevUuid) -> bool:
+    return any(vgpu.uuid == uuid for gpu in view.snapshot.gpus for vgpu in gpu.vgpus)
+
+
+def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.Placed:
+    profile = request.wish.profile
+    assert profile is not None
+    among = None
+    if request.gpus is not None:
+        among = [gpu for gpu in view.snapshot.gpus if gpu.uuid in request.gpus]
+    barred = barred_functions(view, but=(domain.uuid, request.slot))
+    verdict = placement.place(view.snapshot, profile, among=among, barred=barred)
+    if isinstance(verdict, placement.Placed):
+        return verdict
+    raise no_capacity(view, domain, profile, verdict)
+
+
+def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> dict[PciAddress, str]:
+    """The PCI functions that nothing new is made on, and why.
+
+    Those that the inventory leaves out; and those that documents name: definitions, what runs, saved images and snapshots.
+    One VM's slot is left aside, and so are that VM's own snapshots: a revert gives it back what it had.
+    """
+    found = dict.fromkeys(sorted(view.excluded_vfs), "in the inventory's exclude_vfs")
+    for namer in sharing.all_namers(view):
+        if namer.device.pci is None:
+            continue
+        if but is not None and namer.vm == but[0] and (namer.snapshot is not None or namer.device.slot == but[1]):
+            continue
+        found.setdefault(namer.device.pci, f"in {namer.text}")
+    return found
+
+
+def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Placed) -> VgpuSpec:
+    gpu: Gpu = placed.gpu
+    parent: Parent = placed.parent
+    assert gpu.uuid is not None
+    mdev = gpu.framework != snapshot.VENDOR_VFIO
+    return VgpuSpec(
+        vm=domain.uuid,
+        vm_name=domain.name,
+        slot=slot,
+        generation=generation,
+        gpu_uuid=gpu.uuid,
+        gpu=gpu.pci,
+        vf_index=parent.vf_index,
+        parent=parent.pci,
+        uuid=names.compute_mdev_uuid(domain.uuid, slot, generation) if mdev else None,
+        type_id=placed.type.id,
+        type_name=placed.type.type_name,
+    )
+
+
+def no_capacity(
+    view: HostView, domain: Domain, profile: profiles.Profile, verdict: placement.NoPlace
+) -> errors.NoCapacity:
+    """The error for a person: every GPU with its reason, and what would fit."""
+    width = max((len(board) for _, board, _ in verdict.reasons), default=0)
+    lines = [f"{pci}  {board:<{width}}  {reason}" for pci, board, reason in verdict.reasons]
+    host = view.snapshot.host
+    if verdict.unknown_profile and verdict.reasons:
+        nearest = placement.nearest_profile(view.snapshot, profile)
+        hint = f"did you mean {nearest}? " if nearest else ""
+        return errors.ProfileNotHere(
+            f"no GPU of {host} has {profile.text}, asked for {domain.name}",
+            details=lines,
+            hint=f"{hint}`vgpumgr profiles {host}` lists what it has",
+        )
+    if not verdict.reasons:
+        return errors.NoCapacity(f"{host} has no NVIDIA GPU for {domain.name}", hint=f"vgpumgr discover {host}")
+    fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits there either. "
+    return errors.NoCapacity(
+        f"no GPU of {host} can take {_size(profile)} vGPU for {domain.name}",
+        details=lines,
+        hint=fits + "`vgpumgr profiles --fits`",
+    )
+
+
+def _size(profile: profiles.Profile) -> str:
+    """4Q → a 4 GiB, 8Q → an 8 GiB, as the name says it; 0 stands for 512 MiB."""
+    size_gb = profiles.parse_type_name(f"any-{profile.short}").size_gb
+    if not size_gb:
+        return "a 512 MiB"
+    return f"{'an' if str(size_gb).startswith('8') or size_gb in (11, 18) else 'a'} {size_gb} GiB"

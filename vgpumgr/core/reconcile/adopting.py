@@ -1,0 +1,287 @@
+"""adopt: what is a VM's vGPU and not in the ledger is entered there, so that it is ours from then on.
+
+Without names, all that claim, hardware and definition prove together (ownership.py). By name, also a foreign vGPU that one
+VM's definition alone names, and what somebody made at our place since the host's boot: a person says that it is right.
+Nothing is made or destroyed, and what runs goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from vgpumgr import errors, names
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.observed import is_device
+from vgpumgr.core.plan import attaching, changes, detaching, ownership, placement, saved, sharing, simulate, targets
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.report import findings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vgpumgr.core.model.claims import Claim, ClaimDocument
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import Finding, HostView
+    from vgpumgr.core.model.snapshot import Gpu, LedgerEntry, Vgpu
+    from vgpumgr.core.plan.changes import VgpuSpec
+    from vgpumgr.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
+
+_TOLD = frozenset({"ledger-missing", "unsure", "shared", "copied", "unreadable"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptRequest:
+    """`vgpus`: mdev UUIDs and VFs' addresses; none: all that can be proved. `by` and `at` go into the claims."""
+
+    vgpus: tuple[MdevUuid | PciAddress, ...]
+    by: str
+    at: str
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptPlan:
+    """Steps about several VMs of one host. `adopted`: what the plan is about, whether anything is left to do or not."""
+
+    host: HostName
+    adopted: tuple[VgpuSpec, ...]
+    steps: tuple[changes.Step, ...]
+    findings: tuple[Finding, ...]
+    fingerprint: str
+    documents: Mapping[VmUuid, ClaimDocument | None]
+
+    placed = None
+    takes_away: tuple[changes.Step, ...] = ()
+
+    @property
+    def about(self) -> str:
+        return self.host
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.steps)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return tuple(sorted({spec.gpu_uuid for spec in self.adopted}))
+
+    def claims_of(self, vm: VmUuid) -> ClaimDocument | None:
+        return self.documents.get(vm)
+
+
+def parse_name(text: str) -> MdevUuid | PciAddress:
+    """What a person calls a vGPU: the mdev's UUID, or the address of its virtual function. Raises BadName."""
+    try:
+        return names.MdevUuid(names.parse_uuid(text.strip()))
+    except errors.BadName:
+        pass
+    try:
+        return names.parse_pci_address(text)
+    except errors.BadName:
+        raise errors.BadName(
+            f"neither an mdev's UUID nor a virtual function's PCI address: {text!r}",
+            hint="`vgpumgr list -o wide` shows both",
+        ) from None
+
+
+def plan_adopt(view: HostView, request: AdoptRequest) -> AdoptPlan:
+    """What enters the vGPUs. Raises RequestError or RefusedPlan for the first that cannot be; changes nothing."""
+    detaching.guard_ledger(view)
+    saved.guard_read(view)
+    steps: list[changes.Step] = []
+    adopted: list[VgpuSpec] = []
+    after = view
+    if not request.vgpus:
+        adopted = list(ownership.proved(view))
+        steps = [changes.EnterVgpu(host=view.snapshot.host, vgpu=spec) for spec in adopted]
+    for name in dict.fromkeys(request.vgpus):
+        spec, more = _adopt(after, request, name)
+        adopted.append(spec)
+        steps += more
+        after = simulate.apply(after, more)
+    return AdoptPlan(
+        host=view.snapshot.host,
+        adopted=tuple(adopted),
+        steps=tuple(steps),
+        findings=() if request.vgpus else tuple(item for item in findings.of_host(view) if item.kind in _TOLD),
+        fingerprint=plans.digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.stuck, view.domains),
+        documents={domain.uuid: domain.claims for domain in view.domains},
+    )
+
+
+def _adopt(
+    view: HostView, request: AdoptRequest, name: MdevUuid | PciAddress
+) -> tuple[VgpuSpec, Sequence[changes.Step]]:
+    gpu, vgpu = _find(view, name)
+    entry = view.snapshot.entry_of(gpu, vgpu)
+    if entry is not None and not ownership.is_of_earlier_boot(view.snapshot, entry):
+        _guard_leaving(view, entry, name)
+        return plans.spec_of_entry(view, entry), _of_ours(view, request, entry)
+    domain = _only_namer(view, vgpu, name)
+    if entry is not None:
+        if vgpu.type_id != entry.type_id:
+            raise detaching.drift(entry, vgpu, hint="free that vGPU by hand, then attach again")
+        if domain.uuid != entry.vm_uuid:
+            raise errors.ConflictingClaim(
+                f"{name} is in the definition of {domain.name}, and the ledger has it for {entry.vm_name}",
+                hint=f"`{command('detach', entry.vm_name, slot=entry.slot, on=view.snapshot.host)}` first",
+            )
+        spec = plans.spec_of_entry(view, entry)
+        return spec, [changes.EnterVgpu(host=view.snapshot.host, vgpu=spec), *_of_ours(view, request, entry)]
+    _guard_domain(view, domain)
+    slot = _slot(view, domain, vgpu)
+    claim = domain.claim(slot)
+    spec = _spec(view, domain, slot, gpu, vgpu)
+    asked = claim.wish if claim is not None else profiles.Wish(profile=profiles.parse_profile(_short(gpu, vgpu, name)))
+    return spec, attaching.entering_steps(view, domain, _request(request, domain, slot, claim, asked), spec)
+
+
+def _guard_leaving(view: HostView, entry: LedgerEntry, name: MdevUuid | PciAddress) -> None:
+    if entry.state != claims.LEAVING:
+        return
+    domain = view.domain(entry.vm_uuid)
+    vm = domain.name if domain is not None else entry.vm_name
+    raise errors.ConflictingClaim(
+        f"a detach of {vm} slot {entry.slot} has not ended, and it takes {name} away",
+        hint=f"`{command('detach', vm, slot=entry.slot, on=view.snapshot.host)}` finishes it",
+    )
+
+
+def _of_ours(view: HostView, request: AdoptRequest, entry: LedgerEntry) -> Sequence[changes.Step]:
+    """What is left to do for what the ledger names: nothing, or what an adopt that was killed did not get to."""
+    domain = view.domain(entry.vm_uuid)
+    claim = domain.claim(entry.slot) if domain is not None and not domain.copied else None
+    if domain is None or claim is None or (claim.state, claim.generation) != (claims.PENDING, entry.generation):
+        return ()
+    _guard_domain(view, domain)
+    again = _request(request, domain, entry.slot, claim, claim.wish)
+    return attaching.entering_steps(view, domain, again, plans.spec_of_entry(view, entry))[1:]
+
+
+def _request(
+    request: AdoptRequest, domain: Domain, slot: Slot, claim: Claim | None, wish: profiles.Wish
+) -> targets.AttachRequest:
+    return targets.AttachRequest(
+        vm=domain.uuid,
+        slot=slot,
+        wish=wish,
+        origin=claim.origin if claim is not None else "attach",
+        by=request.by,
+        at=request.at,
+        policy=request.policy,
+    )
+
+
+def _find(view: HostView, name: MdevUuid | PciAddress) -> tuple[Gpu, Vgpu]:
+    for gpu in view.snapshot.gpus:
+        for vgpu in gpu.vgpus:
+            if name == vgpu.uuid or (vgpu.vf_index is not None and name == vgpu.parent):
+                reason = placement.unfit(view.snapshot, gpu)
+                if reason is not None:
+                    raise errors.Unsure(f"{name} is on GPU {gpu.pci}, which {reason}", hint="mend that first")
+                if vgpu.type_id is None:
+                    raise errors.Unsure(
+                        f"the type of {name} cannot be read", hint=f"vgpumgr discover {view.snapshot.host} says why"
+                    )
+                return gpu, vgpu
+    raise errors.UnknownVgpu(
+        f"{view.snapshot.host} has no vGPU {name}",
+        hint=f"`vgpumgr list {view.snapshot.host} -o wide` shows what it has",
+    )
+
+
+def _only_namer(view: HostView, vgpu: Vgpu, name: MdevUuid | PciAddress) -> Domain:
+    """The one VM whose definition names the vGPU. Raises ForeignDevice where none does, ConflictingClaim where several do."""
+    namers = sharing.namers(view, vgpu, but=None)
+    domain = next((namer.domain for namer in namers if namer.in_definition and namer.domain is not None), None)
+    if domain is None:
+        _nobody(namers, name)
+    others = [namer for namer in namers if namer.vm != domain.uuid]
+    if others:
+        raise errors.ConflictingClaim(
+            f"{name} is in the definition of {domain.name}, and also in {sharing.in_words(others)}",
+            hint=f"one VM alone may name it: {sharing.ways_out(view.snapshot.host, others)}",
+        )
+    return domain
+
+
+def _nobody(namers: Sequence[sharing.Namer], name: MdevUuid | PciAddress) -> NoReturn:
+    seen = f", only {sharing.in_words(namers)}" if namers else ""
+    raise errors.ForeignDevice(
+        f"no VM's definition names {name}{seen}, so it cannot be told whose it is",
+        hint="put it into its VM's definition (`virsh attach-device VM FILE --config`) and adopt it then, or free it by hand "
+        "once nothing uses it",
+    )
+
+
+def _guard_domain(view: HostView, domain: Domain) -> None:
+    detaching.guard_readable(domain)
+    detaching.guard_claim_readable(domain)
+    if domain.copied:
+        raise errors.ConflictingClaim(
+            f"{domain.name} carries a copy of another VM's claim",
+            hint=f"`{command('detach', domain.name, on=view.snapshot.host)}` takes the copy out",
+        )
+    saved.guard_image(view, domain)
+
+
+def _slot(view: HostView, domain: Domain, vgpu: Vgpu) -> Slot:
+    """The slot that the hostdev's alias names; else that of a claim for it; else the first that is free."""
+    device = next(item for item in domain.inactive if is_device(vgpu, item.uuid, item.pci))
+    for claim in domain.claims.claims if domain.claims else ():
+        if is_device(claim.binding, vgpu.uuid, vgpu.parent) and not view.entries(domain.uuid, claim.slot):
+            return claim.slot
+    if device.slot is not None:
+        slot = names.parse_slot(device.slot)
+        if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
+            return slot
+        raise errors.ConflictingClaim(
+            f"the hostdev of {domain.name} has the alias {device.alias}, and slot {slot} has another vGPU",
+            hint=f"`{command('detach', domain.name, slot=slot, on=view.snapshot.host)}` frees that one",
+        )
+    taken = {*plans.slots_of(view, domain), *(item.slot for item in domain.inactive)}
+    number = 0
+    while names.Slot(f"vgpu{number}") in taken:
+        number += 1
+    return names.Slot(f"vgpu{number}")
+
+
+def _short(gpu: Gpu, vgpu: Vgpu, name: MdevUuid | PciAddress) -> str:
+    """The profile that a person would have asked for it with."""
+    kind = (gpu.types or {}).get(vgpu.type_id or 0)
+    if kind is None or kind.parsed is None:
+        raise errors.Unsure(
+            f"{name} is of type {vgpu.type_name or vgpu.type_id}, whose name no profile has",
+            hint="it stays as it is: no vgpumgr command could ask for it again",
+        )
+    return kind.short
+
+
+def _generation(view: HostView, domain: Domain, slot: Slot, vgpu: Vgpu) -> int:
+    """The generation that the mdev's UUID is computed for, where it is one of the slot's own; else the next one."""
+    after = ownership.next_generation(view, domain, slot)
+    of_uuid = (number for number in range(1, after) if names.compute_mdev_uuid(domain.uuid, slot, number) == vgpu.uuid)
+    return next(of_uuid, after)
+
+
+def _spec(view: HostView, domain: Domain, slot: Slot, gpu: Gpu, vgpu: Vgpu) -> VgpuSpec:
+    assert gpu.uuid is not None
+    assert vgpu.type_id is not None
+    claim = domain.claim(slot)
+    kind = (gpu.types or {})[vgpu.type_id]
+    return changes.VgpuSpec(
+        vm=domain.uuid,
+        vm_name=domain.name,
+        slot=slot,
+        generation=claim.generation if claim is not None else _generation(view, domain, slot, vgpu),
+        gpu_uuid=gpu.uuid,
+        gpu=gpu.pci,
+        vf_index=vgpu.vf_index,
+        parent=vgpu.parent,
+        uuid=vgpu.uuid,
+        type_id=vgpu.type_id,
+        type_name=kind.type_name,
+    )

@@ -1,0 +1,166 @@
+"""What differs between the declared state and the observed one: named by field, with its likely cause.
+
+The steps that mend it are the plan's; drift says in words why there are any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims
+from vgpumgr.core.plan import changes, ownership, scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.driver.scheduler import SchedulerWish
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import Gpu, LedgerEntry
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.names import HostName, PciAddress, Slot, VmName
+
+REBOOTED = "the host has rebooted since it was made"
+REVERTED = "it was freed since, and the definition went back to what it was, or the ledger did"
+LOST = "the host's ledger was lost, or its entry there"
+UNENTERED = "the host's ledger lost it; claim, hardware and definition agree whose it is"
+MOVED = "its vGPU is another one now"
+BY_HAND = "removed by hand: the host has not rebooted since it was made"
+NEVER = "declared, and never attached"
+UNDECLARED = "no longer in the inventory"
+NOW_IN = "now in the inventory"
+ELSEWHERE = "declared at another place of the inventory now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """One difference. `field` is claim, vgpu, hostdev, profile, declaration, or scheduler.…; the rest is in words.
+
+    `vm` and `slot` are None where it is about a GPU; `gpu` is None where no GPU can be named.
+    """
+
+    host: HostName
+    vm: VmName | None
+    slot: Slot | None
+    gpu: PciAddress | None
+    field: str
+    wanted: str
+    found: str
+    cause: str
+
+    def text(self) -> str:
+        """`vgpu: wanted A40-4Q on 0000:41:00.4, found none (removed by hand …)`."""
+        return f"{self.field}: wanted {self.wanted}, found {self.found} ({self.cause})"
+
+
+def of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) -> tuple[Drift, ...]:
+    """Why a plan that serves a slot has steps; none where it has none."""
+    return tuple(_of_slot(view, domain, slot, wish, plan)) if plan.changed else ()
+
+
+def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) -> Iterator[Drift]:
+    claim = domain.claim(slot)
+    entries = view.entries(domain.uuid, slot)
+    target = plan.target
+    gpu = target.gpu if target else None
+
+    def drift(field: str, wanted: str, found: str, cause: str) -> Drift:
+        return Drift(
+            host=view.snapshot.host,
+            vm=domain.name,
+            slot=slot,
+            gpu=gpu,
+            field=field,
+            wanted=wanted,
+            found=found,
+            cause=cause,
+        )
+
+    if claim is None or not profiles.same_wish(claim.wish, wish):
+        yield drift("claim" if claim is None else "profile", _asked(wish), *_claimed(claim, entries))
+    elif claim.state == claims.PENDING:
+        yield drift("claim", "bound", "pending", "an attach or a reconcile did not end")
+    else:
+        for step in plan.steps:
+            if isinstance(step, changes.PutClaim) and claims.said_by(step.claim) != claims.said_by(claim):
+                cause = NOW_IN if claim.origin != step.claim.origin else ELSEWHERE
+                yield drift("claim", claims.said_by(step.claim), claims.said_by(claim), cause)
+                break
+    for step in plan.steps:
+        if isinstance(step, changes.CreateVgpu) and claim is not None and profiles.same_wish(claim.wish, wish):
+            where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
+            if step.expect == changes.SAME:
+                yield drift("vgpu", f"{where}, in the ledger as made", "planned", "the run that made it did not end")
+            else:
+                yield drift("vgpu", where, "none", why_gone(view, domain, entries, claim))
+        elif isinstance(step, changes.EnterVgpu):
+            where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
+            yield drift("vgpu", f"{where}, in the ledger as made", "no entry", UNENTERED)
+        elif isinstance(step, changes.DestroyVgpu):
+            old = f"generation {step.vgpu.generation} on {step.vgpu.parent}"
+            yield drift("vgpu", f"generation {target.generation if target else '?'} alone", old, "it was replaced")
+    if claim is not None and claim.state == claims.BOUND and profiles.same_wish(claim.wish, wish):
+        added = [step.device for step in plan.steps if isinstance(step, changes.AttachHostdev)]
+        wrong = [step.device for step in plan.steps if isinstance(step, changes.DetachHostdev)]
+        if added or wrong:
+            found = ", ".join(str(device.uuid or device.pci) for device in wrong) or "none"
+            wanted = ", ".join(str(device.uuid or device.pci) for device in added) or "none"
+            moved = target is not None and (target.uuid, target.parent) != (claim.binding.uuid, claim.binding.parent)
+            yield drift("hostdev", wanted, found, MOVED if moved else "the VM's definition was edited")
+
+
+def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
+    """How a GPU's scheduler differs from its declaration; what only waits for a reboot, or for a VM, does not."""
+    return tuple(
+        Drift(
+            host=view.snapshot.host,
+            vm=None,
+            slot=None,
+            gpu=gpu.pci,
+            field=f"scheduler.{row.field}",
+            wanted=row.wanted,
+            found=row.found,
+            cause=row.cause,
+        )
+        for row in scheduling.drift(view, gpu, wish)
+        if row.kind == scheduling.DRIFT
+    )
+
+
+def why_gone(view: HostView, domain: Domain, entries: tuple[LedgerEntry, ...], claim: Claim) -> str:
+    """Why a served claim has no hardware, as far as it can be told."""
+    entry = next((row for row in reversed(entries) if row.generation == claim.generation), None)
+    if entry is None:
+        return REVERTED if ownership.is_reverted(view, domain, claim) else LOST
+    return BY_HAND if entry.boot == view.snapshot.boot else REBOOTED
+
+
+def of_undeclared(view: HostView, domain: Domain, claim: Claim) -> Drift:
+    """A claim that came from a declaration which is gone."""
+    gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
+    return Drift(
+        host=view.snapshot.host,
+        vm=domain.name,
+        slot=claim.slot,
+        gpu=gpu.pci if gpu else None,
+        field="declaration",
+        wanted="none",
+        found=f"{claim.binding.type_name} on {claim.binding.parent}",
+        cause=UNDECLARED,
+    )
+
+
+def _claimed(claim: Claim | None, entries: tuple[LedgerEntry, ...]) -> tuple[str, str]:
+    if claim is not None:
+        return _asked(claim.wish), "the inventory asks for something else now"
+    if entries:
+        return "none", "the VM was defined anew without its claim; the host's ledger still has it"
+    return "none", NEVER
+
+
+def _asked(wish: Wish) -> str:
+    return profiles.describe(wish).removeprefix("--profile ")

@@ -1,0 +1,208 @@
+"""What there is to look after on a host: a job for each slot that is wanted, each that no longer is, and each scheduler.
+
+Serve, Free and Share are what reconcile finds to do; Give and Take are what somebody asks for (wanted.py). The order is the one that survives: what the inventory no longer wants goes first (it makes room), then schedulers (an empty
+GPU takes one without moving anything), then the vGPUs: those with a place before new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from vgpumgr import names
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims
+from vgpumgr.core.plan import ownership
+from vgpumgr.core.reconcile import drift as drifts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, SlotDeclaration
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.names import Slot, VmName, VmUuid
+
+ATTACH = "attach"
+INVENTORY = "inventory"
+RECONCILE = "reconcile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One pass over jobs: who runs it (user@controller) and when (RFC 3339, UTC); both go into the claims it writes."""
+
+    by: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serve:
+    """Give a slot what it was declared with, or what its claim once got. `declared` None: the claim alone wants it."""
+
+    vm: VmName
+    slot: Slot
+    declared: SlotDeclaration | None
+
+    gpu = None
+    verb = RECONCILE
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+    @property
+    def why(self) -> str:
+        if self.declared is None:
+            return "attached before"
+        return f"declared {profiles.describe(self.declared.wish)} ({self.declared.where})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """Take back what a declaration gave that is gone."""
+
+    vm: VmName
+    uuid: VmUuid
+    slot: Slot
+
+    gpu = None
+    verb = RECONCILE
+    why = drifts.UNDECLARED
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Set a GPU's scheduler."""
+
+    declared: GpuDeclaration
+
+    vm = slot = None
+    verb = RECONCILE
+
+    @property
+    def gpu(self) -> str:
+        return self.declared.gpu
+
+    @property
+    def subject(self) -> str:
+        return f"GPU {self.declared.gpu}"
+
+    @property
+    def why(self) -> str:
+        assert self.declared.scheduler is not None
+        return f"declared {self.declared.scheduler.wish.policy} ({self.declared.where})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Give:
+    """Somebody asks for a slot to have this; what it has from another wish is exchanged."""
+
+    vm: VmName
+    uuid: VmUuid
+    slot: Slot
+    wish: Wish
+
+    gpu = None
+    verb = "attach"
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+    @property
+    def why(self) -> str:
+        return f"asked {profiles.describe(self.wish)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """Somebody asks for a slot to be free. The host may no longer have the VM: then its ledger names it."""
+
+    vm: VmName
+    uuid: VmUuid
+    slot: Slot
+
+    gpu = None
+    verb = "detach"
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+    @property
+    def why(self) -> str:
+        return f"asked to free {self.slot}"
+
+
+Job: TypeAlias = Serve | Free | Share | Give | Take
+
+
+def of_host(view: HostView, declared: HostDeclaration) -> tuple[Job, ...]:
+    """All jobs of a host, in the order in which they are done."""
+    shares = [Share(declared=gpu) for gpu in declared.gpus if gpu.scheduler is not None]
+    return (*_frees(view, declared), *shares, *_serves(view, declared))
+
+
+def _frees(view: HostView, declared: HostDeclaration) -> Iterator[Free]:
+    for domain in sorted(view.domains, key=lambda item: item.name):
+        for claim in own_claims(view, domain):
+            if may_free(declared, claim) and declaration(declared, domain.name, claim.slot) is None:
+                yield Free(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
+
+
+def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
+    found = [
+        Serve(vm=vm.name, slot=slot.slot, declared=slot)
+        for vm in declared.vms.values()
+        for slot in vm.slots.values()
+        if slot.wish.profile is not None  # the other ways to ask are not built yet, as a finding of the inventory says
+    ]
+    for domain in view.domains:
+        for claim in own_claims(view, domain):
+            # One that a later version made, with another way to ask, is left as it is: findings.of_host says so.
+            once_bound = (
+                claim.state == claims.BOUND
+                and claim.origin == ATTACH
+                and claim.wish.profile is not None
+                and not ownership.is_reverted(view, domain, claim)
+            )
+            if once_bound and declaration(declared, domain.name, claim.slot) is None:
+                found.append(Serve(vm=domain.name, slot=claim.slot, declared=None))
+    places = _places(view)
+    return tuple(sorted(found, key=lambda job: ((job.vm, job.slot) not in places, job.vm, names.slot_order(job.slot))))
+
+
+def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
+    """The claims that are this VM's and this host's: not a copy's, not of a VM that moved, not unreadable."""
+    if domain.problem or domain.claim_problem or domain.copied or domain.claims is None:
+        return ()
+    return tuple(claim for claim in domain.claims.claims if claim.binding.host == view.snapshot.machine)
+
+
+def is_of_other_site(declared: HostDeclaration, claim: Claim) -> bool:
+    """Whether another site's inventory gave it: that one decides about it. A claim without a site is anybody's."""
+    return claim.origin == INVENTORY and claim.site is not None and claim.site != declared.site
+
+
+def may_free(declared: HostDeclaration, claim: Claim) -> bool:
+    """Whether this inventory takes a claim away once it declares the slot no longer."""
+    return claim.origin == INVENTORY and not is_of_other_site(declared, claim)
+
+
+def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclaration | None:
+    """What the inventory says about a slot of a host's VM."""
+    found = declared.vms.get(vm)
+    return found.slots.get(slot) if found else None
+
+
+def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
+    """The slots that have a place: in the ledger, or proved by what is there."""
+    entered = {(entry.vm_name, entry.slot) for entry in view.snapshot.ledger or ()}
+    return frozenset(entered | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})

@@ -1,0 +1,382 @@
+"""(declared, observed) → what one host needs so that every VM has what was declared or once bound to it.
+
+Each job of the host is planned on what the ones before it will have left, by the same functions that attach and detach use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors, names
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.plan import attaching, changes, detaching, gpu_choice, ownership, scheduling, simulate, targets
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.reconcile import drift as drifts
+from vgpumgr.core.reconcile import jobs, wanted
+from vgpumgr.core.reconcile.jobs import Free, Give, Serve, Share, Take
+from vgpumgr.core.reconcile.worklist import Worklist
+from vgpumgr.core.report import findings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.plan.scheduling import GpuPlan
+    from vgpumgr.core.reconcile.drift import Drift
+    from vgpumgr.core.reconcile.jobs import Job
+    from vgpumgr.names import HostName
+
+# What a job can be refused for while another job has not been done: the room it takes, a device that it still names.
+_MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
+_SERVED_FINDINGS = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One job: its plan, or what it was refused for. `drift` says why there are steps.
+
+    Both are set where a declaration is refused and what the slot has from before is kept whole.
+    """
+
+    job: Job
+    plan: Plan | GpuPlan | None
+    refused: errors.VgpumgrError | None
+    drift: tuple[Drift, ...]
+
+    @property
+    def steps(self) -> tuple[changes.Step, ...]:
+        return self.plan.steps if self.plan else ()
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether it was refused for what another job may yet change."""
+        return isinstance(self.refused, _MAY_PASS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPlan:
+    """All jobs of one host, in their order. `ours`: how many vGPUs its ledger names now, which guards compare with.
+
+    `given`: how many slots this inventory once gave here; `vanished`: those parts of it that declared a slot which is to be
+    freed, and that decide about this host's VMs no longer.
+    """
+
+    host: HostName
+    units: tuple[Unit, ...]
+    findings: tuple[Finding, ...]
+    fingerprint: str
+    ours: int
+    given: int = 0
+    vanished: tuple[str, ...] = ()
+
+    @property
+    def frees(self) -> tuple[Unit, ...]:
+        """The slots that are declared no longer, refused ones too; none where no vGPU goes for them."""
+        found = tuple(unit for unit in self.units if isinstance(unit.job, Free))
+        return found if any(changes.destroys(step) for unit in found for step in unit.steps) else ()
+
+    @property
+    def steps(self) -> tuple[changes.Step, ...]:
+        return tuple(step for unit in self.units for step in unit.steps)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.steps)
+
+    @property
+    def takes_away(self) -> tuple[changes.Step, ...]:
+        """What a person is asked about."""
+        return tuple(step for unit in self.units if unit.plan for step in unit.plan.takes_away)
+
+    @property
+    def destroys(self) -> int:
+        return sum(changes.destroys(step) for step in self.steps)
+
+    @property
+    def drift(self) -> tuple[Drift, ...]:
+        return tuple(row for unit in self.units for row in unit.drift)
+
+
+def plan_host(view: HostView, declared: HostDeclaration, run: jobs.Run) -> HostPlan:
+    """Plan every job of a host. Raises LedgerBroken; what a single job is refused for is in its unit."""
+    detaching.guard_ledger(view)
+    units, _ = plan_jobs(view, declared, jobs.of_host(view, declared), run)
+    given = [(domain, claim) for domain in view.domains for claim in jobs.own_claims(view, domain)]
+    return HostPlan(
+        host=view.snapshot.host,
+        units=units,
+        findings=(*_findings(view, units), *_other_sites(view, declared)),
+        fingerprint=_fingerprint(view),
+        ours=len(view.snapshot.ledger or ()) + len(ownership.proved(view)),
+        given=sum(jobs.may_free(declared, claim) for _, claim in given),
+        vanished=tuple(
+            dict.fromkeys(
+                claim.declared
+                for domain, claim in given
+                if claim.declared not in (None, declared.vms_from)
+                and jobs.may_free(declared, claim)
+                and jobs.declaration(declared, domain.name, claim.slot) is None
+            )
+        ),
+    )
+
+
+def plan_jobs(
+    view: HostView, declared: HostDeclaration, todo: Iterable[Job], run: jobs.Run
+) -> tuple[tuple[Unit, ...], HostView]:
+    """Plan jobs in their order, each on what the ones before it will have left; and the host as they would leave it."""
+    units: list[Unit] = []
+    after = view
+    work = Worklist(todo)
+    for job in work:
+        unit, after = plan_next(after, declared, job, run)
+        units = joined(units, unit)
+        work.tell(job, may_pass=unit.may_pass, changed=bool(unit.steps))
+    return tuple(units), after
+
+
+def plan_next(view: HostView, declared: HostDeclaration, job: Job, run: jobs.Run) -> tuple[Unit, HostView]:
+    """One job's plan, and the host as it would leave it; a plan that cannot be carried out there is a refusal too."""
+    unit = plan_job(view, declared, job, run)
+    try:
+        return unit, simulate.apply(view, unit.steps)
+    except Exception as error:  # noqa: BLE001 -- what is odd about one job's place is that job's own outcome
+        return replace(unit, plan=None, refused=_impossible(view, job, error), drift=()), view
+
+
+def joined(units: list[Unit], unit: Unit) -> list[Unit]:
+    """The units with one more; where its job came again, the first refusal stands, or gives way to what was found."""
+    first = next((one for one in units if one.job == unit.job), None)
+    if first is None:
+        return [*units, unit]
+    if unit.refused is not None and not unit.steps:
+        return units
+    kept = [replace(first, refused=None)] if first.steps else []
+    return [*(row for one in units for row in (kept if one is first else [one])), unit]
+
+
+def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: jobs.Run) -> Unit:
+    """Plan one job on a view. What it is refused for becomes part of the unit, for the others go on."""
+    try:
+        match job:
+            case Serve():
+                return _plan_serve(view, declared, job, run)
+            case Free():
+                return _plan_free(view, job, run)
+            case Share():
+                return _plan_share(view, declared, job)
+            case Give():
+                return Unit(job=job, plan=wanted.plan_give(view, declared, job, run), refused=None, drift=())
+            case Take():
+                return Unit(job=job, plan=wanted.plan_take(view, declared, job, run), refused=None, drift=())
+    except errors.VgpumgrError as error:
+        return Unit(job=job, plan=None, refused=error, drift=())
+    except Exception as error:  # noqa: BLE001 -- one odd VM must not keep the others from what is theirs
+        return Unit(job=job, plan=None, refused=errors.Unexpected.of(error, about=job.subject), drift=())
+
+
+def _impossible(view: HostView, job: Job, error: Exception) -> errors.VgpumgrError:
+    """The refusal of a job whose plan cannot be carried out on what is there."""
+    if not isinstance(error, simulate.ImpossibleStepError):
+        return errors.Unexpected.of(error, about=job.subject)
+    return errors.Unsure(
+        f"{job.subject}: what is on {view.snapshot.host} does not fit its plan: {error}",
+        hint=f"`{command('list', view.snapshot.host)}` shows what is there; what is odd has to be mended by hand",
+    )
+
+
+def _plan_serve(view: HostView, declared: HostDeclaration, job: Serve, run: jobs.Run) -> Unit:
+    domain = next((item for item in view.domains if item.name == job.vm), None)
+    if domain is None:
+        where = f" ({job.declared.where})" if job.declared else ""
+        near = names.nearest(job.vm, {item.name for item in view.domains})
+        raise errors.UnknownVm(
+            f"{view.snapshot.host} has no VM {job.vm!r}{where}",
+            hint=f"did you mean {near}?" if near else "define it there, or take it out of the inventory",
+        )
+    try:
+        request = _request(view, declared, domain, job, run)
+        plan = _plan_request(view, domain, job, request)
+    except errors.VgpumgrError as error:
+        return _kept(view, declared, domain, job, error)
+    drift = drifts.of_slot(view, domain, job.slot, request.wish, plan)
+    return Unit(job=job, plan=plan, refused=None, drift=drift)
+
+
+def _plan_request(view: HostView, domain: Domain, job: Serve, request: targets.AttachRequest) -> Plan:
+    claim = domain.claim(job.slot)
+    whole = claim is not None and claim.state == claims.BOUND and targets.serves(claim, request)
+    if job.declared is None or (whole and domain.managed_save):
+        return attaching.plan_mending(view, request)
+    return attaching.plan_attach(view, request)
+
+
+def _kept(view: HostView, declared: HostDeclaration, domain: Domain, job: Serve, refused: errors.VgpumgrError) -> Unit:
+    """What was declared cannot be given: what the slot once got is kept whole all the same, until it can."""
+    claim = domain.claim(job.slot)
+    nothing = Unit(job=job, plan=None, refused=refused, drift=())
+    if job.declared is None or claim is None or claim.state != claims.BOUND:
+        return nothing
+    if (
+        claim not in jobs.own_claims(view, domain)
+        or ownership.is_reverted(view, domain, claim)
+        or claim.wish.profile is None
+    ):
+        return nothing
+    request = _request_of(declared, domain, claim)
+    try:
+        plan = attaching.plan_mending(view, request)
+    except errors.VgpumgrError:
+        return nothing  # the first refusal is the one that counts
+    return Unit(job=job, plan=plan, refused=refused, drift=drifts.of_slot(view, domain, job.slot, claim.wish, plan))
+
+
+def _request(
+    view: HostView, declared: HostDeclaration, domain: Domain, job: Serve, run: jobs.Run
+) -> targets.AttachRequest:
+    claim = domain.claim(job.slot)
+    if job.declared is None:
+        assert claim is not None
+        return _request_of(declared, domain, claim)
+    request = targets.AttachRequest(
+        vm=domain.uuid,
+        slot=job.slot,
+        wish=job.declared.wish,
+        origin=jobs.INVENTORY,
+        by=run.by,
+        at=run.at,
+        policy=job.declared.policy or declared.policy,
+        gpus=gpu_choice.named(view.snapshot, job.declared.gpu_id),
+        site=declared.site,
+        declared=declared.vms_from,
+    )
+    if claim is not None and _is_ours_here(view, domain, claim) and jobs.is_of_other_site(declared, claim):
+        return _of_other_site(declared, domain, claim, request)
+    if claim is not None and claim.origin == jobs.INVENTORY and domain.managed_save:
+        # Only what is said of it would be written anew, and an image forbids every change of the definition.
+        request = replace(request, site=claim.site, declared=claim.declared)
+    if claim is None or targets.serves(claim, request) or not _is_ours_here(view, domain, claim):
+        return request
+    if claim.origin == jobs.INVENTORY:
+        return replace(request, replace=True)
+    raise errors.ConflictingClaim(
+        f"{domain.name} slot {job.slot} has {claim.binding.type_name}, attached by {claim.by} as "
+        f"{profiles.describe(claim.wish)}, and is declared with {profiles.describe(job.declared.wish)} ({job.declared.where})",
+        hint=f"`{command('attach', domain.name, slot=job.slot, options=(*profiles.options(job.declared.wish), '--replace'))}` "
+        "carries the declaration out, or change the inventory",
+    )
+
+
+def _of_other_site(
+    declared: HostDeclaration, domain: Domain, claim: Claim, request: targets.AttachRequest
+) -> targets.AttachRequest:
+    """Both sites want the same: it is kept whole, and stays the other's. Raises ConflictingClaim where they do not."""
+    if targets.serves(claim, request):
+        return replace(request, site=claim.site, declared=claim.declared)
+    again = command("attach", domain.name, slot=claim.slot, options=(*profiles.options(request.wish), "--replace"))
+    raise errors.ConflictingClaim(
+        f"{domain.name} slot {claim.slot} has {claim.binding.type_name}, which the inventory of site {claim.site} declared, "
+        f"and is declared with {profiles.describe(request.wish)} by {_site_text(declared)}",
+        hint=f"take it out of one of the two inventories; `{again}` makes it this one's",
+    )
+
+
+def _site_text(declared: HostDeclaration) -> str:
+    return "this one, which names no site" if declared.site is None else f"this one, of site {declared.site}"
+
+
+def _other_sites(view: HostView, declared: HostDeclaration) -> list[Finding]:
+    """One for each other site whose inventory gave slots here, and not one for each slot: a shared host has many."""
+    slots: dict[str, list[str]] = {}
+    for domain in view.domains:
+        for claim in jobs.own_claims(view, domain):
+            if claim.site is not None and jobs.is_of_other_site(declared, claim):
+                slots.setdefault(claim.site, []).append(f"{domain.name} {claim.slot}")
+    return [
+        Finding(
+            kind="other-site",
+            host=view.snapshot.host,
+            vm=None,
+            slot=None,
+            text=f"the inventory of site {site} gave {', '.join(having)}: only an inventory of that site (vgpumgr_site) "
+            f"takes it away again, and not {_site_text(declared)}",
+        )
+        for site, having in sorted(slots.items())
+    ]
+
+
+def _request_of(declared: HostDeclaration, domain: Domain, claim: Claim) -> targets.AttachRequest:
+    """The attach that a claim came from."""
+    return targets.AttachRequest(
+        vm=domain.uuid,
+        slot=claim.slot,
+        wish=claim.wish,
+        origin=claim.origin,
+        by=claim.by,
+        at=claim.at,
+        policy=declared.policy,
+        site=claim.site,
+        declared=claim.declared,
+    )
+
+
+def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
+    return not domain.copied and claim.binding.host == view.snapshot.machine
+
+
+def _plan_free(view: HostView, job: Free, run: jobs.Run) -> Unit:
+    request = detaching.DetachRequest(vm=job.uuid, slots=(job.slot,), by=run.by, at=run.at)
+    plan = detaching.plan_detach(view, request)
+    domain = plans.find_domain(view, job.uuid)
+    claim = domain.claim(job.slot)
+    drift = (drifts.of_undeclared(view, domain, claim),) if claim is not None else ()
+    return Unit(job=job, plan=plan, refused=None, drift=drift)
+
+
+def _plan_share(view: HostView, declared: HostDeclaration, job: Share) -> Unit:
+    """The vGPUs that are gone are not made again here: that is each VM's own job, after this one.
+
+    Raises InventoryError for a GPU that is declared by its address and by its UUID: every run would set it twice.
+    """
+    assert job.declared.scheduler is not None
+    wish = job.declared.scheduler.wish
+    chosen = gpu_choice.named(view.snapshot, job.declared.gpu)
+    gpu = view.snapshot.gpu_by_uuid(names.parse_gpu_uuid(chosen[0])) if chosen else None
+    assert gpu is not None
+    assert gpu.uuid is not None
+    same = [item for item in declared.gpus if item.scheduler is not None and item.gpu in (gpu.pci, gpu.uuid)]
+    if len(same) > 1:
+        raise errors.InventoryError(
+            f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} is declared {len(same)} times",
+            details=[f"{item.where}: {item.gpu}" for item in same],
+            hint="keep one of them; vgpumgr_gpus takes a GPU's PCI address or its UUID",
+        )
+    request = scheduling.SchedulerRequest(gpu_uuid=gpu.uuid, wish=wish, again=False)
+    plan = scheduling.plan_scheduler(view, request)
+    return Unit(job=job, plan=plan, refused=None, drift=drifts.of_gpu(view, gpu, wish))
+
+
+def _findings(view: HostView, units: Sequence[Unit]) -> tuple[Finding, ...]:
+    """What is odd on the host, without what a job mends anyway; and what its plans have to say."""
+    served = {(unit.job.vm, unit.job.slot) for unit in units if unit.plan and not isinstance(unit.job, Share)}
+    found = [
+        finding
+        for finding in findings.of_host(view)
+        if finding.kind not in _SERVED_FINDINGS or (finding.vm, finding.slot) not in served
+    ]
+    found += [finding for unit in units if unit.plan for finding in unit.plan.findings]
+    return tuple(dict.fromkeys(found))
+
+
+def _fingerprint(view: HostView) -> str:
+    seen = repr((view.snapshot.gpus, view.snapshot.ledger, view.snapshot.stuck, view.domains))
+    return "sha256:" + hashlib.sha256(seen.encode()).hexdigest()

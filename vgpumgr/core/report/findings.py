@@ -1,0 +1,273 @@
+"""Observed → findings: what is odd on a host and needs a person, each with the command that mends it.
+
+Whether a served claim has drifted is judged by the attach plan itself, so what is listed and what attach does agree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.commands import command, virsh
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims, domain_xml
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.plan import attaching, changes, detaching, lost, ownership, plan, sharing, stuck
+from vgpumgr.errors import Unexpected, VgpumgrError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import LedgerEntry
+    from vgpumgr.core.plan.changes import Step
+    from vgpumgr.names import Slot
+
+
+def of_host(view: HostView) -> tuple[Finding, ...]:
+    """A ledger that cannot be read, or is lost; writes that do not return; what the driver has lost; unreadable VMs;
+    copied, moved, reverted, gone, drifted, half-done and lost claims; devices that several VMs name.
+    """
+    broken = detaching.ledger_broken(view.snapshot)
+    if broken is not None:
+        # Without the ledger every claim would look gone and every vGPU lost: one cause, one finding.
+        text = f"{broken.message}; whose its vGPUs are is not known, and {broken.hint}"
+        unreadable = [_unreadable(view, domain) for domain in view.domains if domain.problem or domain.claim_problem]
+        return (_finding(view, None, None, "ledger", text), *unreadable)
+    found = [*ownership.missing_ledger(view), *stuck.findings(view.snapshot), *lost.findings(view.snapshot)]
+    found += _managed(view)
+    for domain in view.domains:
+        try:
+            found += _domain_findings(view, domain)
+        except Exception as error:  # noqa: BLE001 -- what is odd about one VM must not hide what is told of the others
+            odd = Unexpected.of(error, about=domain.name)
+            found.append(_finding(view, domain.name, None, "unexpected", f"{odd.message}: {odd.hint}"))
+    for vm in plan.gone_vms(view):
+        for entry in view.entries(vm.uuid):
+            free = command("detach", vm.uuid, slot=entry.slot, on=view.snapshot.host)
+            text = (
+                f"the ledger has {entry.type_name} on {entry.parent} for {vm.name} ({vm.uuid}), "
+                f"a VM that this host no longer has: `{free}` frees it"
+            )
+            found.append(_finding(view, vm.name, entry.slot, "lost", text))
+    return (*found, *sharing.findings(view))
+
+
+def _managed(view: HostView) -> Iterator[Finding]:
+    """Whatever definition it is: libvirt would unbind the function, and bind it again when the VM stops.
+
+    The driver is not told of what is on it then, which is lost (525.85.07); with later branches the function takes nothing
+    at all until SR-IOV is turned off and on (kernel/hypeman, lib/devices/GPU.md).
+    """
+    vendor = [gpu for gpu in view.snapshot.gpus if gpu.framework == VENDOR_VFIO]
+    functions = [parent.pci for gpu in vendor for parent in gpu.parents]
+    for domain in view.domains:
+        managed = {device.pci for device in domain.mentioned if device.managed}
+        for pci in (function for function in functions if function in managed):
+            text = (
+                f"{domain.name} names {pci} with managed='yes': at its start libvirt unbinds that virtual function from "
+                f"nvidia, and the driver loses it; put managed='no' there before that (virsh edit {domain.name})"
+            )
+            yield _finding(view, domain.name, None, "managed", text)
+
+
+def is_left_over(entry: LedgerEntry, claim: Claim) -> bool:
+    """Whether an entry of the claim's slot is what an `attach --replace`, killed before its last step, was to free."""
+    return entry.generation < claim.generation
+
+
+def to_mend(view: HostView, domain: Domain, claim: Claim) -> Sequence[Step] | VgpumgrError:
+    """What the same attach would still do for a claim's vGPU and definition, or why it would refuse."""
+    if view.snapshot.machine is None:
+        return ()  # nothing can be compared with it, and attach says so
+    try:
+        return attaching.to_mend(view, domain, claim)
+    except VgpumgrError as error:
+        return error
+
+
+def _domain_findings(view: HostView, domain: Domain) -> list[Finding]:
+    if domain.problem or domain.claim_problem:
+        return [_unreadable(view, domain)]
+    if domain.copied:
+        assert domain.claims is not None
+        out = command("detach", domain.name, on=view.snapshot.host)
+        if len(domain.claims.claims) > 1:
+            out = command("detach", domain.name, on=view.snapshot.host, options=("--all",))
+        text = f"{domain.name} carries a copy of the claim of VM {domain.claims.vm}: `{out}` takes it out"
+        return [_finding(view, domain.name, None, "copied", text)]
+    found: list[Finding] = []
+    for claim in domain.claims.claims if domain.claims else ():
+        found += _claim_findings(view, domain, claim)
+    for entry in view.entries(domain.uuid):
+        found += _entry_findings(view, domain, entry)
+    return found
+
+
+def _unreadable(view: HostView, domain: Domain) -> Finding:
+    why = domain.problem or f"its claim cannot be read: {domain.claim_problem}: {detaching.claim_way_out(domain)}"
+    return _finding(view, domain.name, None, "unreadable", f"{domain.name}: {why}")
+
+
+def _entry_findings(view: HostView, domain: Domain, entry: LedgerEntry) -> list[Finding]:
+    claim = domain.claim(entry.slot)
+    what = f"{entry.type_name} on {entry.parent}"
+    if claim is None:
+        free = command("detach", domain.name, slot=entry.slot, on=view.snapshot.host)
+        text = (
+            f"the ledger has {what} for {domain.name} slot {entry.slot}, and the VM has no claim: "
+            f"attach it again with that profile, or `{free}`"
+        )
+        return [_finding(view, domain.name, entry.slot, "lost", text)]
+    if is_left_over(entry, claim):
+        text = (
+            f"{what} of {domain.name} slot {entry.slot} is left over by a replace that did not end: "
+            f"the same attach frees it (`{_again(view, domain, claim)}`)"
+        )
+        return [_finding(view, domain.name, entry.slot, "leftover", text)]
+    return []
+
+
+def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
+    name, slot = domain.name, claim.slot
+    if claim.wish.profile is None and claim.state != claims.LEAVING:
+        out = command("detach", name, slot=slot, on=view.snapshot.host)
+        text = (
+            f"{name} slot {slot} was asked {profiles.describe(claim.wish)}, which this vgpumgr does not know how to serve (a "
+            f"newer one made it?): it is left as it is; `{out}` frees it"
+        )
+        return [_finding(view, name, slot, "not-served", text)]
+    again = _again(view, domain, claim)
+    if view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
+        replaced = _again(view, domain, claim, "--replace")
+        text = f"{name} slot {slot} is bound on another host (machine-id {claim.binding.host}): `{replaced}`"
+        return [_finding(view, name, slot, "moved", text)]
+    entries = view.entries(domain.uuid, slot)
+    if entries and claim.generation < entries[-1].generation:
+        text = f"{name} slot {slot} went back to an older definition (a snapshot or a restore?): `{again}` mends it"
+        return [_finding(view, name, slot, "reverted", text)]
+    if claim.state == claims.PENDING:
+        text = f"an attach of {name} slot {slot} has not ended: `{again}` finishes it"
+        return [_finding(view, name, slot, "pending", text)]
+    if claim.state == claims.LEAVING:
+        out = command("detach", name, slot=slot, on=view.snapshot.host)
+        text = f"a detach of {name} slot {slot} has not ended: `{out}` finishes it"
+        return [_finding(view, name, slot, "leaving", text)]
+    entry = entries[-1] if entries and not is_left_over(entries[-1], claim) else None
+    found: list[Finding] = [*_image(view, domain, claim)]
+    if entry is None:
+        return [*found, *_unentered(view, domain, claim)]
+    if not view.snapshot.may_be_hidden(entry):
+        found += _drift(view, domain, claim, entry)
+    return [*found, *attaching.attach_findings(view, domain, slot, plan.spec_of_entry(view, entry))]
+
+
+def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
+    """A bound claim that the ledger does not know. Where the whole file is missing, one finding says it for those that are proved."""
+    name, slot, host = domain.name, claim.slot, view.snapshot.host
+    stands = ownership.standing(view, domain, claim)
+    if stands is None or stands.kind == ownership.HIDDEN:
+        return []
+    if stands.spec is None and ownership.is_reverted(view, domain, claim):
+        text = (
+            f"{name} slot {slot} has a claim whose vGPU was freed since, as the ledger says: the definition went "
+            f"back to what it was (a snapshot or a restore?), or the ledger did: `{_again(view, domain, claim)}` makes it anew, "
+            f"`{command('detach', name, slot=slot, on=host)}` takes the claim out"
+        )
+        return [_finding(view, name, slot, "reverted", text)]
+    if stands.spec is None:
+        return [_gone(view, domain, claim, to_mend(view, domain, claim))]
+    what = f"{stands.spec.type_name} on {stands.spec.parent}"
+    if stands.kind == ownership.PROVED:
+        if not view.snapshot.ledger_file:
+            return []
+        text = (
+            f"{what} is the vGPU of {name} slot {slot}, and the ledger does not name it: "
+            f"`{command('adopt', host)}` or the next reconcile enters it again"
+        )
+        return [_finding(view, name, slot, "unentered", text)]
+    text = (
+        f"{what} may be the vGPU of {name} slot {slot}, and the ledger does not name it ({'; '.join(stands.doubts)}): "
+        f"{ownership.way_out(view, domain, claim, stands)}"
+    )
+    return [_finding(view, name, slot, "unsure", text)]
+
+
+def _image(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
+    """A managed-save image that does not have the vGPU: it wins over the definition at the next start."""
+    saved = (view.saved or {}).get(domain.uuid)
+    if not lacks_in_image(view, domain, claim):
+        return []
+    assert saved is not None
+    drop = f"`{virsh('managedsave-remove', domain.name)}` drops it"
+    text = (
+        f"the managed-save image of {domain.name} does not have the vGPU of slot {claim.slot}, and the image wins at the next "
+        f"start: start {domain.name} and shut it down once, or {drop}"
+    )
+    return [_finding(view, domain.name, claim.slot, "saved-image", text)]
+
+
+def lacks_in_image(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether the VM would come back from its managed-save image without the vGPU of a claim."""
+    saved = (view.saved or {}).get(domain.uuid)
+    if saved is None or saved.image is None:
+        return False
+    wanted = domain_xml.wanted_hostdev(claim.slot, claim.binding)
+    return not any(device.same_device(wanted) for device in saved.image)
+
+
+def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | VgpumgrError) -> Finding:
+    text = f"the vGPU of {domain.name} slot {claim.slot} is gone (a reboot?): `{_again(view, domain, claim)}`"
+    if isinstance(steps, VgpumgrError):
+        text += f", which is refused now: {steps.message}"
+    return _finding(view, domain.name, claim.slot, "gone", text)
+
+
+def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> list[Finding]:
+    """What differs between a served claim and what is there."""
+    name, slot = domain.name, claim.slot
+    again = _again(view, domain, claim)
+    steps = to_mend(view, domain, claim)
+    if view.snapshot.vgpu_of(entry) is None:
+        return [_gone(view, domain, claim, steps)]
+    if isinstance(steps, VgpumgrError):
+        hint = f" ({steps.hint})" if steps.hint else ""
+        kind = "unsure" if ownership.is_of_earlier_boot(view.snapshot, entry) else "drift"
+        return [_finding(view, name, slot, kind, f"{name} slot {slot}: {steps.message}{hint}")]
+    if steps:
+        return [_finding(view, name, slot, "drift", f"{_what_drifted(domain, slot, steps)}: `{again}` mends it")]
+    return []
+
+
+def _what_drifted(domain: Domain, slot: Slot, steps: Sequence[Step]) -> str:
+    added = [step.device for step in steps if isinstance(step, changes.AttachHostdev)]
+    wrong = [step.device for step in steps if isinstance(step, changes.DetachHostdev)]
+    if added and not wrong:
+        return f"the definition of {domain.name} lacks the hostdev of slot {slot}"
+    if added and all(device.same_device(added[0]) for device in wrong):
+        return (
+            f"the definition of {domain.name} has the hostdev of slot {slot} {_description(wrong[0])}, "
+            f"not {_description(added[0])}"
+        )
+    if wrong:
+        others = ", ".join(str(device.uuid or device.pci) for device in wrong)
+        return f"the definition of {domain.name} has another device ({others}) as slot {slot}"
+    return f"what {domain.name} slot {slot} has is not what its claim or the ledger says"
+
+
+def _description(device: Hostdev) -> str:
+    """What libvirt was told beside the device's own name."""
+    alias = f"with alias {device.alias}" if device.alias else "without alias"
+    return alias + (" and managed" if device.managed else "")
+
+
+def _again(view: HostView, domain: Domain, claim: Claim, *more: str) -> str:
+    """The attach that the claim came from."""
+    options = (*profiles.options(claim.wish), *more)
+    return command("attach", domain.name, slot=claim.slot, on=view.snapshot.host, options=options)
+
+
+def _finding(view: HostView, vm: str | None, slot: Slot | None, kind: str, text: str) -> Finding:
+    return Finding(kind=kind, host=view.snapshot.host, vm=vm, slot=slot, text=text)

@@ -1,0 +1,214 @@
+"""Observed → rows: every vGPU of a host, ours and foreign, in the state that its artefacts show together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import names
+from vgpumgr.core.model import claims, observed
+from vgpumgr.core.plan import changes, ownership
+from vgpumgr.core.report import findings
+from vgpumgr.errors import VgpumgrError
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import Gpu, LedgerEntry, Vgpu
+    from vgpumgr.names import HostName, Slot, VmUuid
+
+OURS = "ours"
+FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VgpuRow:
+    """One line of `list`. `vf` is the VF's PCI address (None on mdev-pf); `state` is one of the contract's words.
+
+    `gpu` is None where the host does not show it, `origin` where the ledger that would tell it cannot be read.
+
+    `vm_uuid` tells two VMs apart that had one name after each other.
+
+    pending (claimed, not yet served) · made (the vGPU is there, not yet or no longer rightly in the VM's definition) ·
+    bound · in_use · pending_restart (runs without it until the next start) · gone (ours, no hardware) · lost (a ledger
+    entry that no claim names: none has its slot, or the slot's has a later generation) · foreign · unknown.
+    """
+
+    vm: str | None
+    vm_uuid: VmUuid | None
+    slot: Slot | None
+    host: HostName
+    gpu: str | None
+    board: str | None
+    profile: str | None
+    type_id: int | None
+    type_name: str | None
+    framework: str | None
+    uuid: str | None
+    vf: str | None
+    placement_id: int | None
+    framebuffer_mib: int | None
+    state: str
+    holder: str | None
+    origin: str | None
+
+
+def rows(view: HostView) -> tuple[VgpuRow, ...]:
+    """All vGPUs of a host: the ledger's entries, claims without an entry, and what is foreign.
+
+    Where the ledger cannot be read, or does not name it, a claim stands for the hardware that its binding names, and
+    its state is unknown.
+    """
+    found = [_entry_row(view, entry) for entry in view.snapshot.ledger or ()]
+    shown: list[Vgpu] = []
+    for domain in view.domains:
+        for claim in domain.claims.claims if domain.claims else ():
+            if any(entry.generation >= claim.generation for entry in view.entries(domain.uuid, claim.slot)):
+                continue
+            vgpu = _named(view, domain, claim)
+            if vgpu is not None:
+                shown.append(vgpu)
+            found.append(_claim_row(view, domain, claim, vgpu))
+    for gpu in view.snapshot.gpus:
+        for vgpu in gpu.vgpus:
+            if view.snapshot.entry_of(gpu, vgpu) is None and vgpu not in shown:
+                found.append(_foreign_row(view, gpu, vgpu))
+    return tuple(sorted(found, key=_order))
+
+
+def _named(view: HostView, domain: Domain, claim: Claim) -> Vgpu | None:
+    """The hardware that a claim's binding names and no entry does; a copied claim names another VM's."""
+    if view.snapshot.ledger is not None:
+        found = ownership.standing(view, domain, claim)
+        return found.vgpu if found is not None else None
+    vgpu = None if domain.copied else view.snapshot.vgpu_of(claim.binding)
+    return vgpu if vgpu is not None and vgpu.type_id == claim.binding.type_id else None
+
+
+def _order(row: VgpuRow) -> tuple[str, bool, str, str, tuple[str, int, str], str, str]:
+    slot = names.slot_order(row.slot) if row.slot else ("", -1, "")
+    return row.host, row.vm is None, row.vm or "", row.vm_uuid or "", slot, row.gpu or "", row.vf or row.uuid or ""
+
+
+def _entry_row(view: HostView, entry: LedgerEntry) -> VgpuRow:
+    vgpu = view.snapshot.vgpu_of(entry)
+    gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
+    domain = view.domain(entry.vm_uuid)
+    claim = domain.claim(entry.slot) if domain else None
+    left_over = claim is not None and findings.is_left_over(entry, claim)
+    kind = (gpu.types or {}).get(entry.type_id) if gpu else None
+    return VgpuRow(
+        vm=domain.name if domain else entry.vm_name,
+        vm_uuid=entry.vm_uuid,
+        slot=entry.slot,
+        host=view.snapshot.host,
+        gpu=gpu.pci if gpu else entry.gpu,
+        board=gpu.board if gpu else None,
+        profile=None if left_over else _asked(claim),
+        type_id=entry.type_id,
+        type_name=entry.type_name,
+        framework=gpu.framework if gpu else None,
+        uuid=entry.uuid,
+        vf=entry.parent if entry.vf_index is not None else None,
+        placement_id=vgpu.placement_id if vgpu else None,
+        framebuffer_mib=kind.size_mib if kind else None,
+        state=_state(view, entry, vgpu, domain),
+        holder=observed.holder_name(view, vgpu) if vgpu else None,
+        origin=OURS,
+    )
+
+
+def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain | None) -> str:
+    claim = domain.claim(entry.slot) if domain else None
+    if domain is not None and (domain.problem or domain.claim_problem):
+        return "unknown"
+    if domain is None or claim is None or findings.is_left_over(entry, claim):
+        return "lost"
+    if claim.state == claims.PENDING:
+        return "made" if entry.state == "made" and vgpu is not None else "pending"
+    if view.snapshot.may_be_hidden(entry):
+        return "unknown"
+    if vgpu is None or vgpu.type_id != entry.type_id:
+        return "gone"
+    if observed.holder_name(view, vgpu) is not None:
+        return "in_use"
+    if ownership.is_of_earlier_boot(view.snapshot, entry):
+        return "unknown"
+    if view.snapshot.handles is None or view.snapshot.why_silent(entry.gpu) is not None:
+        return "unknown"  # nobody is seen to hold it, by half of the evidence
+    if domain.active or findings.lacks_in_image(view, domain, claim):
+        return "pending_restart"
+    return "made" if _is_defined_wrongly(view, domain, claim) else "bound"
+
+
+def _is_defined_wrongly(view: HostView, domain: Domain, claim: Claim) -> bool:
+    steps = findings.to_mend(view, domain, claim)
+    return not isinstance(steps, VgpumgrError) and any(
+        isinstance(step, changes.AttachHostdev | changes.DetachHostdev) for step in steps
+    )
+
+
+def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
+    kind = (gpu.types or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
+    users = [
+        domain
+        for domain in view.domains
+        if any(observed.is_device(vgpu, item.uuid, item.pci) for item in domain.mentioned)
+    ]
+    return VgpuRow(
+        vm=users[0].name if len(users) == 1 else None,
+        vm_uuid=users[0].uuid if len(users) == 1 else None,
+        slot=None,
+        host=view.snapshot.host,
+        gpu=gpu.pci,
+        board=gpu.board,
+        profile=None,
+        type_id=vgpu.type_id,
+        type_name=vgpu.type_name,
+        framework=gpu.framework,
+        uuid=vgpu.uuid,
+        vf=vgpu.parent if vgpu.vf_index is not None else None,
+        placement_id=vgpu.placement_id,
+        framebuffer_mib=kind.size_mib if kind else None,
+        state="unknown" if view.snapshot.ledger is None else "foreign",
+        holder=observed.holder_name(view, vgpu),
+        origin=None if view.snapshot.ledger is None else FOREIGN,
+    )
+
+
+def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) -> VgpuRow:
+    """A claim without a ledger entry. `vgpu` is its hardware, None where none can be said to be."""
+    gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
+    kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
+    unknown = (
+        view.snapshot.ledger is None or domain.copied or view.snapshot.may_be_hidden(claim.binding) or vgpu is not None
+    )
+    state = "unknown" if unknown else "gone"
+    if claim.state == claims.PENDING and state == "gone":
+        state = "pending"
+    if view.snapshot.ledger is not None and vgpu is not None and observed.holder_name(view, vgpu) is not None:
+        state = "in_use"
+    return VgpuRow(
+        vm=domain.name,
+        vm_uuid=domain.uuid,
+        slot=claim.slot,
+        host=view.snapshot.host,
+        gpu=gpu.pci if gpu else None,
+        board=gpu.board if gpu else None,
+        profile=_asked(claim),
+        type_id=claim.binding.type_id,
+        type_name=claim.binding.type_name,
+        framework=gpu.framework if gpu else None,
+        uuid=claim.binding.uuid,
+        vf=claim.binding.parent if claim.binding.vf_index is not None else None,
+        placement_id=vgpu.placement_id if vgpu else None,
+        framebuffer_mib=kind.size_mib if kind else None,
+        state=state,
+        holder=observed.holder_name(view, vgpu) if vgpu else None,
+        origin=OURS,
+    )
+
+
+def _asked(claim: Claim | None) -> str | None:
+    return claim.wish.profile.text if claim and claim.wish.profile else None

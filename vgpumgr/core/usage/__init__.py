@@ -1,0 +1,1 @@
+"""What each VM used: readings into measures, measures into windows, histograms and metrics. It knows of no plan."""

@@ -1,0 +1,193 @@
+"""What every vGPU used in a window, beside what was bought and what it is doing now: samples joined to the last readings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.usage import histogram
+from vgpumgr.core.usage.sampling import OFF, RUNNING, UNKNOWN, key_of, outdated_after_s, silence
+from vgpumgr.core.usage.usage import ENGINES, Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from vgpumgr.core.usage.sampling import LatestHost, VgpuKey, VgpuReading
+    from vgpumgr.core.usage.usage_window import Series, Window
+    from vgpumgr.names import HostName, PciAddress
+
+GONE = "gone"
+CLOCK_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineUse:
+    """Percent of the whole GPU, over the time that was measured, and the means by cell. None: nothing was measured."""
+
+    mean: float | None
+    p50: int | None
+    p95: int | None
+    max: int | None
+    series: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRow:
+    """One vGPU of the window, of the last readings, or of both.
+
+    `state`: running, off, gone (no longer there) or unknown, as of its host's last round. `bought`: the share of the GPU, 0
+    to 1, its mean over the window; `used_of_bought`: SM's share beside it, 1 is all of it. `seen`: the part of the window
+    that was measured, 0 to 1. Framebuffer in bytes: now, at most, the size, and what was never used of it. None: unknown.
+    """
+
+    vm: str | None
+    vm_uuid: str | None
+    slot: str | None
+    host: HostName
+    gpu: PciAddress
+    type_name: str | None
+    origin: str | None
+    state: str
+    bought: float | None
+    used_of_bought: float | None
+    seen: float
+    samples: int
+    engines: dict[str, EngineUse]
+    framebuffer_used_bytes: int | None
+    framebuffer_max_bytes: int | None
+    framebuffer_size_bytes: int | None
+    framebuffer_headroom_bytes: int | None
+    last_us: int | None
+
+
+def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window) -> tuple[UsageRow, ...]:
+    """By VM, host, GPU and slot; what no VM is known of comes last."""
+    hosts = {host.last.host: host for host in latest}
+    measured = {one.key: one for one in series}
+    now = {host.last.host: _now(host) for host in hosts.values()}
+    keys = {*measured, *(key for vgpus in now.values() for key in vgpus)}
+    split = {key for key in measured if _is_split(key, now.get(key.host, {}))}
+    found = [
+        _off(row) if key in split else row
+        for key in keys
+        for row in [_row(key, measured.get(key), now.get(key.host, {}).get(key), hosts.get(key.host), window)]
+    ]
+    return tuple(sorted(found, key=lambda row: (row.vm is None, row.vm or "", row.host, row.gpu, row.slot or "")))
+
+
+def _is_split(key: VgpuKey, now: Mapping[VgpuKey, object]) -> bool:
+    """Whether this is the sum of what could not be told apart while it ran, and each has its own row now that it is off."""
+    same = any((other.gpu, other.vm) == (key.gpu, key.vm) for other in now)
+    return not key.slot and bool(key.vm) and key not in now and same
+
+
+def _off(row: UsageRow) -> UsageRow:
+    """The sum, as history: what was bought stands in the rows of its parts."""
+    return replace(row, state=OFF, bought=None)
+
+
+def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | None) -> Iterator[Finding]:
+    """Why what is shown may be old, not whole or at the wrong time: nothing is collected, a host is not read, or does not
+    tell all, its clock is off.
+    """
+    if not latest:
+        return
+    newest = max(host.last.at for host in latest)
+    limit = outdated_after_s(every_s)
+    if now_s - newest > limit:
+        yield _finding(
+            "stale", None, f"nothing was collected for {_long(now_s - newest)}: `vgpumgr collect` reads the hosts"
+        )
+    for host in latest:
+        last = host.last
+        if last.reading is None:
+            yield _finding("unread", last.host, f"{last.host}: could not be read the last time ({last.error})")
+        elif newest - last.at > limit:
+            yield _finding("unread", last.host, f"{last.host}: was not read for {_long(newest - last.at)}, others were")
+        else:
+            # The reading lies somewhere within the round.
+            why = silence(last.reading)
+            if why is not None:
+                yield _finding("silent", last.host, f"{last.host}: {why}")
+            early, late = last.reading.now_us / 1e6 - last.at, last.reading.now_us / 1e6 - last.at - last.seconds
+            if late > CLOCK_S or early < -CLOCK_S:
+                off, way = (late, "ahead of") if late > 0 else (-early, "behind")
+                text = f"{last.host}: its clock is {_long(off)} {way} this machine's, and samples have the host's time"
+                yield _finding("clock", last.host, text)
+
+
+def _now(host: LatestHost) -> dict[VgpuKey, list[VgpuReading]]:
+    found: dict[VgpuKey, list[VgpuReading]] = {}
+    for gpu in host.last.reading.gpus if host.last.reading else ():
+        for vgpu in gpu.vgpus:
+            found.setdefault(key_of(host.last.host, gpu.pci, vgpu), []).append(vgpu)
+    return found
+
+
+def _row(
+    key: VgpuKey, series: Series | None, now: Sequence[VgpuReading] | None, host: LatestHost | None, window: Window
+) -> UsageRow:
+    total = series.total() if series is not None else Tally()
+    one = now[0] if now and len(now) == 1 else None
+    told = one or series
+    share = total.bought_share
+    bought = share if share is not None or one is None or one.bought is None else float(one.bought)
+    mean = total.engines[0].mean
+    size = _sum([vgpu.framebuffer_size_bytes for vgpu in now or ()]) or total.framebuffer_size
+    return UsageRow(
+        vm=key.vm if key.vm and key.vm != (told.vm_uuid if told else None) else None,
+        vm_uuid=told.vm_uuid if told else None,
+        slot=key.slot or None,
+        host=key.host,
+        gpu=key.gpu,
+        type_name=told.type_name if told else None,
+        origin=told.origin if told else None,
+        state=_state(key, now, host),
+        bought=bought,
+        used_of_bought=None if mean is None or not share else mean / 100 / share,
+        seen=min(1.0, total.observed_us / window.length_us),
+        samples=total.samples,
+        engines={name: _engine(index, total, series, window) for index, name in enumerate(ENGINES)},
+        framebuffer_used_bytes=_sum([vgpu.framebuffer_used_bytes for vgpu in now or ()]),
+        framebuffer_max_bytes=total.framebuffer_max,
+        framebuffer_size_bytes=size,
+        framebuffer_headroom_bytes=(
+            None if size is None or total.framebuffer_max is None else max(0, size - total.framebuffer_max)
+        ),
+        last_us=total.last_us or None,
+    )
+
+
+def _engine(index: int, total: Tally, series: Series | None, window: Window) -> EngineUse:
+    engine = total.engines[index]
+    p50, p95, highest = histogram.quantiles(engine.histogram, 50, 95, 100)
+    means = (None,) * window.cells if series is None else series.means(index, window.cells)
+    return EngineUse(mean=engine.mean, p50=p50, p95=p95, max=highest, series=means)
+
+
+def _state(key: VgpuKey, now: Sequence[VgpuReading] | None, host: LatestHost | None) -> str:
+    if host is None or host.last.reading is None:
+        return UNKNOWN
+    if not now:
+        # Only who could be told of all that is there can tell that something is not.
+        whole = any(gpu.pci == key.gpu and gpu.told and gpu.listed for gpu in host.last.reading.gpus)
+        return GONE if whole else UNKNOWN
+    states = {vgpu.state for vgpu in now}
+    return next(state for state in (RUNNING, UNKNOWN, OFF) if state in states)
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _finding(kind: str, host: HostName | None, text: str) -> Finding:
+    return Finding(kind=kind, host=host, vm=None, slot=None, text=text)
+
+
+def _long(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

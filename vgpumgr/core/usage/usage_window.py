@@ -1,0 +1,82 @@
+"""A window of time cut into cells, and what one vGPU's series came to in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.usage.usage import BUCKET_US, COARSE, FINE_US, Tally
+
+if TYPE_CHECKING:
+    from vgpumgr.core.usage.sampling import VgpuKey
+
+CELLS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Whole quarters of an hour, the buckets `first` to `last`, `per_cell` of them in each cell; it ends at `until_us`.
+
+    The last cell may be shorter than the others.
+    """
+
+    first: int
+    last: int
+    per_cell: int
+    until_us: int
+
+    @property
+    def since_us(self) -> int:
+        return self.first * BUCKET_US
+
+    @property
+    def length_us(self) -> int:
+        return self.until_us - self.since_us
+
+    @property
+    def step_s(self) -> int:
+        return self.per_cell * BUCKET_US // 1_000_000
+
+    @property
+    def cells(self) -> int:
+        return (self.last - self.first) // self.per_cell + 1
+
+
+def window(since_us: int, until_us: int) -> Window:
+    """At least from `since_us`, which is moved back to the beginning of its quarter, or hour where that is kept by the hour.
+
+    About CELLS cells, each of whole quarters, or hours.
+    """
+    unit = COARSE if until_us - since_us > FINE_US else 1
+    first, last = since_us // BUCKET_US // unit * unit, max(since_us, until_us - 1) // BUCKET_US
+    per_cell = max(1, -(-(until_us - since_us) // (CELLS * unit * BUCKET_US))) * unit
+    return Window(first=first, last=last, per_cell=per_cell, until_us=until_us)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One vGPU in a window, by the cells in which anything was measured. The rest is as it was last told."""
+
+    key: VgpuKey
+    vm_uuid: str | None
+    type_name: str | None
+    origin: str | None
+    cells: dict[int, Tally] = field(default_factory=dict)
+
+    def add(self, cell: int, tally: Tally) -> None:
+        """Put a bucket's tally, which is then this one's own, into its cell."""
+        there = self.cells.setdefault(cell, tally)
+        if there is not tally:
+            there.add(tally)
+
+    def total(self) -> Tally:
+        """All in all."""
+        total = Tally()
+        for tally in self.cells.values():
+            total.add(tally)
+        return total
+
+    def means(self, engine: int, cells: int) -> tuple[float | None, ...]:
+        """Percent by cell; None: nothing was measured in it. `engine` as in ENGINES."""
+        found = (self.cells.get(cell) for cell in range(cells))
+        return tuple(None if tally is None else tally.engines[engine].mean for tally in found)

@@ -1,0 +1,288 @@
+"""Facts → HostReading: the host program's answer to `sample`, each running vGPU joined to its slot and VM.
+
+Joined by the mdev's UUID, else by the VF, else by VM and type where that leaves one answer. What the ledger does not name
+is foreign, and shown. A ledger entry that nothing runs on is a vGPU of a VM that is off.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeVar
+
+from vgpumgr.core.model.snapshot import Unknown
+from vgpumgr.core.report.listing import FOREIGN, OURS
+from vgpumgr.core.usage.sampling import OFF, RUNNING, UNKNOWN, GpuReading, HostReading, Load, VgpuReading, bought
+from vgpumgr.link import shape
+from vgpumgr.link.snapshot_facts import parse_entry, parse_type
+from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from vgpumgr.core.model.snapshot import LedgerEntry, VgpuType
+    from vgpumgr.link.shape import Json
+    from vgpumgr.names import HostName, Slot
+
+Number = TypeVar("Number", int, Fraction)
+
+_MIB = 1024 * 1024
+_NOT_AVAILABLE = frozenset({2**32 - 1, 2**64 - 1})  # NVML_VALUE_NOT_AVAILABLE, -1, as its unsigned numbers show it
+_YEAR_US = 366 * 86400 * 1_000_000
+_PERCENT_ROUNDED = (
+    110  # parts that were rounded may come to a little more than there is; what is beyond was not measured
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Instance:
+    """A running vGPU as NVML names it."""
+
+    number: int
+    vm_uuid: VmUuid | None
+    vm_name: str | None
+    uuid: MdevUuid | None
+    vf: PciAddress | None
+    vf_index: int | None
+    type_id: int | None
+    framebuffer_used_bytes: int | None
+    at_us: int | None
+    load: Load | None
+
+    @property
+    def is_unplaced(self) -> bool:
+        """Neither an mdev nor a VF is known: its VM has several VFs of this GPU open, or hides what it has open."""
+        return self.uuid is None and self.vf_index is None
+
+    def is_at(self, entry: LedgerEntry) -> bool:
+        """Whether this is the device that the entry names."""
+        if entry.uuid is not None:
+            return self.uuid == entry.uuid
+        return self.uuid is None and self.vf_index is not None and self.vf_index == entry.vf_index
+
+
+def parse(host: HostName, facts: Mapping[str, Json]) -> HostReading:
+    """Build the reading from the host program's answer. Raises ValueError where its shape is not the protocol's."""
+    try:
+        return _host(host, facts)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the sample of {host} is not as the protocol says: {error!r}") from error
+
+
+def _host(host: HostName, facts: Mapping[str, Json]) -> HostReading:
+    ledger = shape.rows(facts["ledger"], parse_entry)
+    now_us = shape.number(facts["now_us"])
+    return HostReading(
+        host=host,
+        boot=shape.text(facts["boot"]),
+        now_us=now_us,
+        driver=shape.maybe_text(facts["driver"]),
+        gpus=tuple(_gpu(shape.mapping(row), ledger, now_us) for row in shape.items(facts["gpus"])),
+        unknown=tuple(
+            Unknown(what=shape.text(row["what"]), why=shape.text(row["why"]))
+            for row in map(shape.mapping, shape.items(facts["unknown"]))
+        ),
+    )
+
+
+def _gpu(row: Mapping[str, Json], ledger: Sequence[LedgerEntry] | None, now_us: int) -> GpuReading:
+    uuid = shape.maybe(row["uuid"], GpuUuid)
+    kinds = {kind.id: kind for kind in (parse_type(shape.mapping(item)) for item in shape.items(row["types"]))}
+    policy = shape.maybe_text(row["policy"])
+    return GpuReading(
+        pci=PciAddress(shape.text(row["pci"])),
+        uuid=uuid,
+        name=shape.maybe_text(row["name"]),
+        framebuffer_size_bytes=_told(row["framebuffer_bytes"]),
+        framebuffer_used_bytes=_told(row["framebuffer_used_bytes"]),
+        sm=_told_percent(row["sm"]),
+        memory=_told_percent(row["memory"]),
+        policy=policy,
+        vgpus=_vgpus(
+            shape.rows(row["vgpus"], lambda item: _instance(item, now_us)),
+            None if ledger is None else [entry for entry in ledger if uuid is not None and entry.gpu_uuid == uuid],
+            kinds,
+            policy,
+        ),
+        told=row["vgpus"] is not None,
+        listed=ledger is not None,
+        made=shape.maybe_number(row["made"]),
+    )
+
+
+def _instance(row: Mapping[str, Json], now_us: int) -> _Instance:
+    at_us = shape.maybe_number(row["at_us"])
+    if at_us is not None and abs(at_us - now_us) > _YEAR_US:  # no sample's time, whatever the host's clock is
+        at_us = None
+    engines = {name: _told_percent(row[name]) for name in ("sm", "memory", "encoder", "decoder")}
+    return _Instance(
+        number=shape.number(row["instance"]),
+        vm_uuid=shape.maybe(row["vm_uuid"], VmUuid),
+        vm_name=shape.maybe_text(row["vm_name"]),
+        uuid=shape.maybe(row["uuid"], MdevUuid),
+        vf=shape.maybe(row["vf"], PciAddress),
+        vf_index=shape.maybe_number(row["vf_index"]),
+        type_id=shape.maybe_number(row["type_id"]),
+        framebuffer_used_bytes=_told(row["framebuffer_used_bytes"]),
+        at_us=at_us,
+        load=None if at_us is None else Load(**engines),
+    )
+
+
+def _told(value: Json) -> int | None:
+    """A number of NVML's; None too where it stands for one that is not there, which is not 100 percent."""
+    number = shape.maybe_number(value)
+    return None if number is None or number < 0 or number in _NOT_AVAILABLE else number
+
+
+def _told_percent(value: Json) -> int | None:
+    """A share of the GPU, 0 to 100; None where it cannot be one."""
+    number = _told(value)
+    return None if number is None or number > _PERCENT_ROUNDED else min(100, number)
+
+
+def _vgpus(
+    instances: Sequence[_Instance] | None,
+    entries: Sequence[LedgerEntry] | None,
+    kinds: Mapping[int, VgpuType],
+    policy: str | None,
+) -> tuple[VgpuReading, ...]:
+    """Those of one GPU that run, and those of the ledger that nothing runs on."""
+    joined = _join(instances or (), entries or ())
+    left = [entry for entry in entries or () if entry not in joined.values()]
+    running = len(instances or ())
+    rows: list[VgpuReading] = []
+    unclear: set[VmUuid | None] = set()
+    for instance in instances or ():
+        entry = joined.get(instance.number)
+        origin = None if entries is None else OURS if entry else FOREIGN
+        if entry is None and instance.is_unplaced and any(other.vm_uuid == instance.vm_uuid for other in left):
+            unclear.add(instance.vm_uuid)
+            origin = OURS
+        kind = kinds.get(instance.type_id) if instance.type_id is not None else None
+        share = bought(kind, policy, running, runs=True)
+        rows.append(_running(instance, entry, origin=origin, kind=kind, share=share))
+    state = UNKNOWN if instances is None else OFF
+    for entry in sorted(left, key=lambda entry: entry.generation, reverse=True):
+        if entry.vm_uuid not in unclear:
+            rows.append(_idle(entry, state, kinds.get(entry.type_id), policy))
+    return tuple(sorted(_unified(rows), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
+
+
+def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
+    """The ledger's entry of each instance that has one. Another VM's use of a device is not the use of its owner."""
+    found: dict[int, LedgerEntry] = {}
+    for instance in instances:
+        for entry in entries:
+            if instance.vm_uuid in (None, entry.vm_uuid) and instance.is_at(entry):
+                found[instance.number] = entry
+    unplaced = [row for row in instances if row.is_unplaced and row.number not in found]
+    left = [entry for entry in entries if entry not in found.values()]
+    mine = Counter((row.vm_uuid, row.type_id) for row in unplaced)
+    theirs: Counter[tuple[VmUuid | None, int | None]] = Counter((entry.vm_uuid, entry.type_id) for entry in left)
+    for instance in unplaced:
+        what = (instance.vm_uuid, instance.type_id)
+        if what[0] is not None and mine[what] == theirs[what] == 1:
+            found[instance.number] = next(entry for entry in left if (entry.vm_uuid, entry.type_id) == what)
+    return found
+
+
+def _running(
+    instance: _Instance,
+    entry: LedgerEntry | None,
+    *,
+    origin: str | None,
+    kind: VgpuType | None,
+    share: Fraction | None,
+) -> VgpuReading:
+    return VgpuReading(
+        vm=instance.vm_name or (entry.vm_name if entry else None),
+        vm_uuid=instance.vm_uuid or (entry.vm_uuid if entry else None),
+        slot=entry.slot if entry else None,
+        uuid=instance.uuid,
+        vf=instance.vf or (entry.parent if entry and entry.vf_index is not None else None),
+        type_id=instance.type_id,
+        type_name=kind.type_name if kind else None,
+        origin=origin,
+        state=RUNNING,
+        bought=share,
+        framebuffer_size_bytes=_size(kind),
+        framebuffer_used_bytes=instance.framebuffer_used_bytes,
+        instances=(instance.number,),
+        at_us=instance.at_us,
+        load=instance.load,
+    )
+
+
+def _idle(entry: LedgerEntry, state: str, kind: VgpuType | None, policy: str | None) -> VgpuReading:
+    return VgpuReading(
+        vm=entry.vm_name,
+        vm_uuid=entry.vm_uuid,
+        slot=entry.slot,
+        uuid=entry.uuid,
+        vf=entry.parent if entry.vf_index is not None else None,
+        type_id=entry.type_id,
+        type_name=entry.type_name,
+        origin=OURS,
+        state=state,
+        bought=bought(kind, policy, 0, runs=False),
+        framebuffer_size_bytes=_size(kind),
+        framebuffer_used_bytes=None,
+    )
+
+
+def _size(kind: VgpuType | None) -> int | None:
+    return None if kind is None or kind.size_mib is None else kind.size_mib * _MIB
+
+
+def _unified(rows: Iterable[VgpuReading]) -> list[VgpuReading]:
+    """One row for each VM and slot: what runs before what does not, and several that run without a slot added up."""
+    groups: dict[tuple[str | None, Slot | None], list[VgpuReading]] = {}
+    for row in rows:
+        groups.setdefault((row.vm_uuid or row.vm, row.slot), []).append(row)
+    found = []
+    for group in groups.values():
+        running = [row for row in group if row.state == RUNNING]
+        found.append(_sum(running) if len(running) > 1 else (running or group)[0])
+    return found
+
+
+def _sum(rows: Sequence[VgpuReading]) -> VgpuReading:
+    first = rows[0]
+    loads = [row.load for row in rows if row.load is not None]
+    same_type = len({row.type_id for row in rows}) == 1
+    return replace(
+        first,
+        uuid=None,
+        vf=None,
+        type_id=first.type_id if same_type else None,
+        type_name=first.type_name if same_type else None,
+        bought=_total([row.bought for row in rows]),
+        framebuffer_size_bytes=_total([row.framebuffer_size_bytes for row in rows]),
+        framebuffer_used_bytes=_total([row.framebuffer_used_bytes for row in rows]),
+        instances=tuple(number for row in rows for number in row.instances),
+        at_us=max((row.at_us for row in rows if row.at_us is not None), default=None),
+        load=_sum_loads(loads) if len(loads) == len(rows) else None,
+    )
+
+
+def _sum_loads(loads: Sequence[Load]) -> Load:
+    return Load(
+        sm=_percent([load.sm for load in loads]),
+        memory=_percent([load.memory for load in loads]),
+        encoder=_percent([load.encoder for load in loads]),
+        decoder=_percent([load.decoder for load in loads]),
+    )
+
+
+def _percent(parts: Sequence[int | None]) -> int | None:
+    """Rounded parts may add up to a little more than there is."""
+    total = _total(parts)
+    return None if total is None else min(100, total)
+
+
+def _total(parts: Sequence[Number | None]) -> Number | None:
+    """Unknown as soon as one part is."""
+    known = [part for part in parts if part is not None]
+    return sum(known[1:], known[0]) if known and len(known) == len(parts) else None
