@@ -9,7 +9,7 @@ Nobody is asked: who calls has said what is to go. What fails, a VM or a host, i
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
@@ -17,6 +17,7 @@ from vgpumgr.controller import journaling
 from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.finding_many import ManyVms
 from vgpumgr.controller.host_run import HostRun, unit_result
+from vgpumgr.controller.missing_profile import judge_profile
 from vgpumgr.controller.open_hosts import OpenHosts
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.observed import Finding
@@ -42,12 +43,18 @@ HOST_DEADLINE_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What one slot of a VM is to have: a profile, or nothing (None). `vm` is a name or UUID; `on`: where to look for it."""
+    """What one slot of a VM is to have: a profile, or nothing (None). `vm` is a name or UUID; `on`: where to look for it.
+
+    `gpu_id` and `replace` are about a profile, `keep_snapshots` about what frees the slot: as of jobs.Give and jobs.Take.
+    """
 
     vm: str
     slot: Slot = names.DEFAULT_SLOT
     profile: Profile | None
     on: str | None = None
+    gpu_id: str | None = None
+    replace: jobs.Replace = jobs.Replace.IF_OTHER
+    keep_snapshots: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +170,7 @@ class _Bringing:
         finally:
             self._open.close()
         findings = self._vms.not_asked([one.found for one in placed if isinstance(one, _Placed)])
-        slots = tuple(self._results(placed, ends))
+        slots = self._judged(self._results(placed, ends))
         return WantedResult(slots=slots, findings=(*findings, *journaling.findings(self._context)))
 
     def _place_all(self, wanted: Sequence[Wanted]) -> list[_Placed | SlotResult]:
@@ -191,9 +198,16 @@ class _Bringing:
         vm = names.VmName(found.name)
         job: jobs.Give | jobs.Take
         if wanted.profile is None:
-            job = jobs.Take(vm=vm, uuid=found.uuid, slot=wanted.slot)
+            job = jobs.Take(vm=vm, uuid=found.uuid, slot=wanted.slot, keep_snapshots=wanted.keep_snapshots)
         else:
-            job = jobs.Give(vm=vm, uuid=found.uuid, slot=wanted.slot, wish=profiles.Wish(profile=wanted.profile))
+            job = jobs.Give(
+                vm=vm,
+                uuid=found.uuid,
+                slot=wanted.slot,
+                wish=profiles.Wish(profile=wanted.profile),
+                gpu_id=wanted.gpu_id,
+                replace=wanted.replace,
+            )
         return _Placed(wanted=wanted, found=found, job=job)
 
     def _serve(self, placed: Sequence[_Placed]) -> _HostEnd:
@@ -251,6 +265,21 @@ class _Bringing:
             row=end.rows.get((uuid, placed.wanted.slot)) if end else None,
             findings=plan.findings if plan else (),
         )
+
+    def _judged(self, slots: Sequence[SlotResult]) -> tuple[SlotResult, ...]:
+        """The same, once it is known whether a profile that a host lacks is anywhere; each is looked for once."""
+        judged: dict[tuple[HostName, Profile], errors.VgpumgrError] = {}
+        found: list[SlotResult] = []
+        for slot in slots:
+            error, host, profile = slot.error, slot.host, slot.wanted.profile
+            if not isinstance(error, errors.ProfileNotHere) or host is None or profile is None:
+                found.append(slot)
+                continue
+            if (host, profile) not in judged:
+                declaration = self._context.inventory.hosts[host]
+                judged[host, profile] = judge_profile(self._context, declaration, profile, error)
+            found.append(replace(slot, error=judged[host, profile], outcome=judged[host, profile].outcome))
+        return tuple(found)
 
 
 def _twice(wanted: Wanted) -> errors.UsageError:

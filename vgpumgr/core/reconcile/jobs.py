@@ -7,6 +7,7 @@ GPU takes one without moving anything), then the vGPUs: those with a place befor
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr import names
@@ -100,14 +101,28 @@ class Share:
         return f"declared {self.declared.scheduler.wish.policy} ({self.declared.where})"
 
 
+class Replace(Enum):
+    """Whether a vGPU that the slot has is exchanged: never, where it is of another wish, or where its own place is gone, too."""
+
+    NEVER = "never"
+    IF_OTHER = "if-other"
+    ALWAYS = "always"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Give:
-    """Somebody asks for a slot to have this; what it has from another wish is exchanged."""
+    """Somebody asks for a slot to have this. `gpu_id`: a PCI address or GPU UUID of the host, and no other GPU.
+
+    `even_if_it_will_not_start`: as of an AttachRequest.
+    """
 
     vm: VmName
     uuid: VmUuid
     slot: Slot
     wish: Wish
+    gpu_id: str | None = None
+    replace: Replace = Replace.IF_OTHER
+    even_if_it_will_not_start: bool = False
 
     gpu = None
     verb = "attach"
@@ -118,16 +133,20 @@ class Give:
 
     @property
     def why(self) -> str:
-        return f"asked {profiles.describe(self.wish)}"
+        return f"asked {profiles.describe(self.wish)}{' --replace' if self.replace is Replace.ALWAYS else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take:
-    """Somebody asks for a slot to be free. The host may no longer have the VM: then its ledger names it."""
+    """Somebody asks for a slot to be free. The host may no longer have the VM: then its ledger names it.
+
+    `keep_snapshots`: also where a snapshot names the device.
+    """
 
     vm: VmName
     uuid: VmUuid
     slot: Slot
+    keep_snapshots: bool = False
 
     gpu = None
     verb = "detach"

@@ -1,7 +1,4 @@
-"""What somebody asks for many slots of one host at once: each job's plan, by the functions that attach and detach use.
-
-Unlike attach, which wants --replace for it, asking for another profile here *is* asking for the exchange.
-"""
+"""What somebody asks of a slot, by itself or among many: the plan of it, with what the inventory declares for that slot."""
 
 from __future__ import annotations
 
@@ -14,12 +11,15 @@ from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.plan import attaching, detaching, gpu_choice, targets
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.reconcile import jobs
+from vgpumgr.core.reconcile.jobs import Replace
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.jobs import Give, Run, Take
+    from vgpumgr.names import VmName
 
 
 def plan_give(view: HostView, declared: HostDeclaration, job: Give, run: Run) -> Plan:
@@ -32,7 +32,7 @@ def plan_give(view: HostView, declared: HostDeclaration, job: Give, run: Run) ->
     if slot is not None and not profiles.same_wish(slot.wish, job.wish):
         raise errors.ConflictingClaim(
             f"{job.vm} slot {job.slot} is declared with {profiles.describe(slot.wish)} ({slot.where})",
-            hint="change the inventory, or ask for another slot",
+            hint="change the inventory, or use another slot",
         )
     request = targets.AttachRequest(
         vm=job.uuid,
@@ -42,24 +42,37 @@ def plan_give(view: HostView, declared: HostDeclaration, job: Give, run: Run) ->
         by=run.by,
         at=run.at,
         policy=(slot.policy if slot else None) or declared.policy,
-        gpus=gpu_choice.named(view.snapshot, slot.gpu_id if slot else None),
+        gpus=gpu_choice.named(view.snapshot, job.gpu_id or (slot.gpu_id if slot else None)),
         site=declared.site if slot else None,
         declared=declared.vms_from if slot else None,
+        even_if_it_will_not_start=job.even_if_it_will_not_start,
     )
+    return attaching.plan_attach(view, replace(request, replace=_replaces(view, domain, job, request)))
+
+
+def _replaces(view: HostView, domain: Domain, job: Give, request: targets.AttachRequest) -> bool:
+    if job.replace is not Replace.IF_OTHER:
+        return job.replace is Replace.ALWAYS
     claim = domain.claim(job.slot)
-    if claim in jobs.own_claims(view, domain) and not targets.serves(claim, request):
-        request = replace(request, replace=True)
-    return attaching.plan_attach(view, request)
+    return claim in jobs.own_claims(view, domain) and not targets.serves(claim, request)
 
 
 def plan_take(view: HostView, declared: HostDeclaration, job: Take, run: Run) -> Plan:
-    """What frees the slot; what declares it is a finding, since reconcile would give it back. Raises as plan_detach."""
+    """What frees the slot. Raises as plan_detach."""
     gone = job.vm if view.domain(job.uuid) is None else None
-    request = detaching.DetachRequest(vm=job.uuid, slots=(job.slot,), by=run.by, at=run.at, gone=gone)
+    request = detaching.DetachRequest(
+        vm=job.uuid, slots=(job.slot,), by=run.by, at=run.at, keep_snapshots=job.keep_snapshots, gone=gone
+    )
+    return plan_free(view, declared, job.vm, request)
+
+
+def plan_free(view: HostView, declared: HostDeclaration, vm: VmName, request: detaching.DetachRequest) -> Plan:
+    """What frees the slots; what declares one is a finding, since reconcile would give it back. Raises as plan_detach."""
     plan = detaching.plan_detach(view, request)
-    slot = jobs.declaration(declared, job.vm, job.slot)
-    if slot is None:
-        return plan
-    text = f"{job.vm} slot {job.slot} is declared ({slot.where}): the next reconcile gives it back"
-    found = Finding(kind="declared", host=view.snapshot.host, vm=job.vm, slot=job.slot, text=text)
-    return replace(plan, findings=(*plan.findings, found))
+    found = []
+    for name in request.slots:
+        slot = jobs.declaration(declared, vm, name)
+        if slot is not None:
+            text = f"{vm} slot {name} is declared ({slot.where}): the next reconcile gives it back"
+            found.append(Finding(kind="declared", host=view.snapshot.host, vm=vm, slot=name, text=text))
+    return replace(plan, findings=(*plan.findings, *found))
