@@ -146,6 +146,20 @@ def test_another_profile_is_one_change_of_one_slot(plays: Plays) -> None:
 
 
 @pytest.mark.usefixtures("_clean")
+def test_the_gpu_may_be_named_and_an_exchange_be_forbidden_for_the_task_or_an_entry(plays: Plays) -> None:
+    second = "0000:81:00.0"
+    named = plays.play(
+        vgpu(profile="4Q", gpu_id=second, vms=[{"name": "vm01"}, {"name": "vm02", "gpu_id": "0000:41:00.0"}])
+    )
+    assert (named.code, [row["gpu"] for row in named.rows]) == (0, [second, "0000:41:00.0"]), named.out
+    refused = plays.play(vgpu(name="vm01", profile="8Q", replace="never"))
+    assert (refused.code, refused.rows[0]["outcomes"]) == (2, ["refused"]), refused.out
+    unknown = plays.play(vgpu(name="vm01", profile="5Q"))
+    assert (unknown.code, unknown.rows[0]["outcomes"]) == (2, ["usage"]), unknown.out
+    assert entries(plays) == [("vm01", "vgpu0", "A40-4Q"), ("vm02", "vgpu0", "A40-4Q")]
+
+
+@pytest.mark.usefixtures("_clean")
 def test_a_dead_host_fails_alone_and_readably(plays: Plays) -> None:
     plays.lab.run("lab", "fault", "kvm02", "ssh-refused")
     at_once = plays.play(A_LIST)

@@ -31,11 +31,13 @@ def _wanted(task, entry):
     from vgpumgr import names
     from vgpumgr.controller.wanted import Wanted
     from vgpumgr.core.driver import profiles
+    from vgpumgr.core.reconcile.jobs import Replace
     from vgpumgr.errors import UsageError
 
     # Ansible's own kind of text carries where it came from, which is no business of libvirt's.
-    slot, state, profile, host = (
-        task[key] if entry[key] is None else entry[key] for key in ("slot", "state", "profile", "host")
+    slot, state, profile, host, gpu, replace, keep = (
+        task[key] if entry[key] is None else entry[key]
+        for key in ("slot", "state", "profile", "host", "gpu_id", "replace", "keep_snapshots")
     )
     name = names.parse_vm_name(str(entry["name"]))
     if state == "present" and not profile:
@@ -45,6 +47,9 @@ def _wanted(task, entry):
         slot=names.parse_slot(str(slot)),
         profile=profiles.parse_profile(str(profile)) if state == "present" else None,
         on=None if host is None else str(host),
+        gpu_id=None if gpu is None else str(gpu),
+        replace=Replace(str(replace)),
+        keep_snapshots=keep,
     )
 
 

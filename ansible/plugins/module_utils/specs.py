@@ -7,6 +7,7 @@ from __future__ import annotations
 from ansible.module_utils.basic import env_fallback
 
 _INVENTORY = {"type": "path", "fallback": (env_fallback, ["VGPUMGR_INVENTORY"])}
+_REPLACE = ["never", "if-other", "always"]
 
 VGPU = {
     "argument_spec": {
@@ -15,6 +16,9 @@ VGPU = {
         "profile": {"type": "str"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "host": {"type": "str"},
+        "gpu_id": {"type": "str"},
+        "replace": {"type": "str", "choices": _REPLACE, "default": "if-other"},
+        "keep_snapshots": {"type": "bool", "default": False},
         "vms": {
             "type": "list",
             "elements": "dict",
@@ -24,6 +28,9 @@ VGPU = {
                 "profile": {"type": "str"},
                 "state": {"type": "str", "choices": ["present", "absent"]},
                 "host": {"type": "str"},
+                "gpu_id": {"type": "str"},
+                "replace": {"type": "str", "choices": _REPLACE},
+                "keep_snapshots": {"type": "bool"},
             },
         },
         "inventory": _INVENTORY,

@@ -53,6 +53,23 @@ options:
       - The hypervisor where the VM is to be looked for, by its name in the inventory.
       - Where it is left out, it is the one that declares the VM in the inventory, else all are asked.
     type: str
+  gpu_id:
+    description:
+      - The GPU of the hypervisor that the vGPU is to be on, by its PCI address or UUID.
+      - Where it is left out, any GPU that has room.
+    type: str
+  replace:
+    description:
+      - What becomes of a vGPU that the slot has.
+      - V(if-other) exchanges one of another profile, or one that is not on O(gpu_id). V(never) fails then.
+      - V(always) also makes a new one where the old one is lost, for example because its GPU is gone.
+    type: str
+    choices: [never, if-other, always]
+    default: if-other
+  keep_snapshots:
+    description: Free the slot even though snapshots of the VM name the device. A revert to them fails afterwards.
+    type: bool
+    default: false
   vms:
     description:
       - Many VMs at once. What is to go goes first, since that makes room; the rest keeps its order.
@@ -77,6 +94,16 @@ options:
       host:
         description: As O(host).
         type: str
+      gpu_id:
+        description: As O(gpu_id).
+        type: str
+      replace:
+        description: As O(replace).
+        type: str
+        choices: [never, if-other, always]
+      keep_snapshots:
+        description: As O(keep_snapshots).
+        type: bool
 seealso:
   - module: vgpumgr.kvm.vgpu_info
   - module: vgpumgr.kvm.vgpu_reconcile
