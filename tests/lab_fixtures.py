@@ -26,13 +26,14 @@ import pytest
 
 from tests.controllers import Zygote
 from vgpumgr.errors import LabError
-from vgpumgr.lab import client, control, fleet, requirements
+from vgpumgr.lab import client, fleet, requirements
 from vgpumgr.lab.layout import Layout
+from vgpumgr.lab.machine import control
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.lab.tree import WriteRecord
+    from vgpumgr.lab.sysfs.tree import WriteRecord
 
 _COMMAND_S = 120.0
 SMALL = str(Path(__file__).with_name("mdev-vf-small.yml"))  # a spec
@@ -83,7 +84,7 @@ class Lab:
         return subprocess.CompletedProcess(one.argv, code, one.out, one.err)
 
     def control(self, host: str, op: str, **fields: str) -> dict[str, Any]:
-        """Ask a host's supervisor (vgpumgr.lab.control lists the operations)."""
+        """Ask a host's supervisor (vgpumgr.lab.machine.control lists the operations)."""
         return control.ask(self.layout.host(host), op, fields)
 
     def revisions(self) -> dict[str, int]:

@@ -20,9 +20,20 @@ from typing import Any
 
 _WARM = (
     *("paramiko", "libvirt", "jinja2", "yaml", "click", "tabulate", "sqlalchemy"),
-    *("vgpumgr.cli.main", "vgpumgr.cli.change", "vgpumgr.cli.look", "vgpumgr.cli.wiring", "vgpumgr.cli.plan_text"),
+    *(
+        "vgpumgr.cli.main",
+        "vgpumgr.cli.commands.change",
+        "vgpumgr.cli.commands.look",
+        "vgpumgr.cli.wiring",
+        "vgpumgr.cli.text.plan_text",
+    ),
     *("vgpumgr.controller.attach", "vgpumgr.controller.report", "vgpumgr.link.connection", "tests.crash.interference"),
-    *("vgpumgr.cli.scheduler", "vgpumgr.controller.scheduler", "vgpumgr.cli.reconcile", "vgpumgr.controller.reconcile"),
+    *(
+        "vgpumgr.cli.commands.scheduler",
+        "vgpumgr.controller.scheduler",
+        "vgpumgr.cli.commands.reconcile",
+        "vgpumgr.controller.reconcile",
+    ),
     *("vgpumgr.store.sql.journal", "vgpumgr.store.sql.samples"),
 )
 

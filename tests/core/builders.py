@@ -24,7 +24,7 @@ from vgpumgr.core.model.snapshot import (
     VgpuType,
 )
 from vgpumgr.core.plan import attaching, changes, detaching, simulate, targets
-from vgpumgr.lab import boards
+from vgpumgr.lab.driver import boards
 from vgpumgr.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 if TYPE_CHECKING:

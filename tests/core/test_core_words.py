@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpumgr.cli import words
+from vgpumgr.cli.text import words
 
 HOSTILE = "why\x1b[2K\r\nerror: forged line"
 

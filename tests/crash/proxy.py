@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from vgpumgr.lab import fleet
-from vgpumgr.lab.sshd import ADDRESS
+from vgpumgr.lab.machine.sshd import ADDRESS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,12 @@ import sys
 import threading
 
 from tests.host.fakehost import BOOT
-from vgpumgr.lab import fuse, spec, spec_reader
-from vgpumgr.lab.driver import Driver
+from vgpumgr.lab import spec, spec_reader
+from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.nvml import request
 from vgpumgr.lab.nvml.state import nvml_text
-from vgpumgr.lab.tree import Tree
+from vgpumgr.lab.sysfs import fuse
+from vgpumgr.lab.sysfs.tree import Tree
 
 
 def obey(driver: Driver) -> None:

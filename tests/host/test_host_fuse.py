@@ -16,7 +16,7 @@ from tests.host.fakehost import BOOT, VM, Asker, FakeHost, make_setting, no_nvml
 from vgpumgr.host.server import Server
 from vgpumgr.lab.nvml.build import build
 from vgpumgr.lab.nvml.state import PATH_VARIABLE
-from vgpumgr.lab.tree import NVML_PATH
+from vgpumgr.lab.sysfs.tree import NVML_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpumgr.cli.inventory import as_document
+from vgpumgr.cli.commands.inventory import as_document
 from vgpumgr.controller.inventory_files import load
 from vgpumgr.errors import InventoryError
 

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.errors import LabError
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.lab import pci_nodes, proc_driver
-from vgpumgr.lab.driver import Driver
-from vgpumgr.lab.nodes import Builder
+from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
-from vgpumgr.lab.vgpu_nodes import describe
+from vgpumgr.lab.sysfs import pci_nodes, proc_driver
+from vgpumgr.lab.sysfs.nodes import Builder
+from vgpumgr.lab.sysfs.vgpu_nodes import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vgpumgr.lab.model import Gpu, HostState, TypeSpec
+    from vgpumgr.lab.driver.model import Gpu, HostState, TypeSpec
 
 HARDWARE = Path(__file__).with_name("hardware.yml")
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from tests.kernel.cards import HARDWARE, hardware, header
 from tests.kernel.release import ALL, Release
-from vgpumgr.lab.libvirtd import domain_xml
+from vgpumgr.lab.machine.libvirtd import domain_xml
 from vgpumgr.lab.nvml.build import build as build_nvml
 from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_program
 from vgpumgr.lab.spec_reader import load_spec

@@ -10,16 +10,16 @@ import pytest
 from tests.kernel.cards import HARDWARE, hardware, header
 from vgpumgr.errors import LabError
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.lab.addresses import vf_pci
-from vgpumgr.lab.driver import Driver
+from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.nvml.state import nvml_text
-from vgpumgr.lab.tree import NVML_PATH, PROC_DRIVER_PATH, Tree
-from vgpumgr.lab.vgpu_nodes import describe
+from vgpumgr.lab.sysfs.tree import NVML_PATH, PROC_DRIVER_PATH, Tree
+from vgpumgr.lab.sysfs.vgpu_nodes import describe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vgpumgr.lab.model import Gpu, TypeSpec
+    from vgpumgr.lab.driver.model import Gpu, TypeSpec
 
 MODULE = HARDWARE.with_name("module")
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)  # as card.h numbers them

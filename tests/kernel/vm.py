@@ -23,7 +23,7 @@ import yaml
 
 from tests.kernel.image import CACHE
 from tests.lab_fixtures import zygote
-from vgpumgr.lab.sshd import ADDRESS, make_key, reserve_port
+from vgpumgr.lab.machine.sshd import ADDRESS, make_key, reserve_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from tests.model.fleet import HOSTS, SLOTS, Fleet, Outcome, vm_uuid
 from tests.model.machine import GPUS, TYPES
 from tests.model.pool import POOL
 from vgpumgr.host.protocol import FIXED_SHARE, VENDOR_VFIO
-from vgpumgr.lab.model import Engine, Policy
+from vgpumgr.lab.driver.model import Engine, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,15 +7,15 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from vgpumgr.lab.fuse import mount
 from vgpumgr.lab.nvml.request import carry_out
 from vgpumgr.lab.nvml.state import nvml_text
-from vgpumgr.lab.tree import NVML_PATH, Tree, WriteRecord
+from vgpumgr.lab.sysfs.fuse import mount
+from vgpumgr.lab.sysfs.tree import NVML_PATH, Tree, WriteRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vgpumgr.lab.driver import Driver
+    from vgpumgr.lab.driver.driver import Driver
 
 
 class Mounted:

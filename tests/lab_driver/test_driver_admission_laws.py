@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
-from vgpumgr.lab import admission
-from vgpumgr.lab.addresses import vf_pci
-from vgpumgr.lab.boards import board, board_codes
-from vgpumgr.lab.driver import Driver
-from vgpumgr.lab.model import Gpu, HostState
+from vgpumgr.lab.driver import admission
+from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.boards import board, board_codes
+from vgpumgr.lab.driver.driver import Driver
+from vgpumgr.lab.driver.model import Gpu, HostState
 
 if TYPE_CHECKING:
-    from vgpumgr.lab.model import TypeSpec
+    from vgpumgr.lab.driver.model import TypeSpec
 
 PCI = "0000:41:00.0"
 

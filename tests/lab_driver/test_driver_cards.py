@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vgpumgr.lab.driver import CARD_EXCHANGED, Driver
+from vgpumgr.lab.driver.driver import CARD_EXCHANGED, Driver
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
 

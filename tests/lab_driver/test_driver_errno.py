@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vgpumgr.lab.addresses import vf_pci
-from vgpumgr.lab.driver import Driver
+from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab_driver.mounted import Mounted
-from vgpumgr.lab.driver import Driver
+from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vgpumgr.lab.driver import Driver
+from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
@@ -17,7 +17,7 @@ from vgpumgr.lab.spec_reader import load_spec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.lab.model import Vgpu
+    from vgpumgr.lab.driver.model import Vgpu
 
 A = "9e0d0000-0000-4000-8000-00000000000a"
 B = "9e0d0000-0000-4000-8000-00000000000b"

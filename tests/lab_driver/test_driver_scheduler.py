@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgpumgr.host.protocol import MDEV_VF
-from vgpumgr.lab import scheduler
-from vgpumgr.lab.addresses import vf_pci
-from vgpumgr.lab.boards import board
-from vgpumgr.lab.driver import LATE_VFS, Driver
-from vgpumgr.lab.model import Engine, Gpu, HostState, ModuleOptions, Policy, Scheduling
-from vgpumgr.lab.scheduler import ARR_DEFAULT, ARR_OFF, ARR_ON, Order, Reading
+from vgpumgr.lab.driver import scheduler
+from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.boards import board
+from vgpumgr.lab.driver.driver import LATE_VFS, Driver
+from vgpumgr.lab.driver.model import Engine, Gpu, HostState, ModuleOptions, Policy, Scheduling
+from vgpumgr.lab.driver.scheduler import ARR_DEFAULT, ARR_OFF, ARR_ON, Order, Reading
 
 PCI = "0000:41:00.0"
 KEY = "9e0d0000-0000-4000-8000-00000000000a"

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpumgr.lab.driver import Driver
+from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
-from vgpumgr.lab.tree import NVML_PATH, PROC_DRIVER_PATH, Tree, WriteRecord
+from vgpumgr.lab.sysfs.tree import NVML_PATH, PROC_DRIVER_PATH, Tree, WriteRecord
 
 A = "9e0d0000-0000-4000-8000-00000000000a"
 VM = "6a1f0000-0000-4000-8000-000000000001"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from vgpumgr.errors import LabError
-from vgpumgr.lab import loads
-from vgpumgr.lab.addresses import vf_pci
-from vgpumgr.lab.driver import Driver
-from vgpumgr.lab.holder import Guest
+from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.driver import Driver
+from vgpumgr.lab.machine import loads
+from vgpumgr.lab.machine.holder import Guest
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
 

@@ -8,8 +8,8 @@ import pytest
 
 from vgpumgr.core.driver.profiles import parse_type_name
 from vgpumgr.errors import LabError
-from vgpumgr.lab.boards import FIRST_INVENTED_ID, board, board_codes
 from vgpumgr.lab.builtin_specs import BUILTIN
+from vgpumgr.lab.driver.boards import FIRST_INVENTED_ID, board, board_codes
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
 from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_uuid

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpumgr.lab.load import WHOLE, Running, share, share_out
-from vgpumgr.lab.model import Engine, Policy, Use
+from vgpumgr.lab.driver.load import WHOLE, Running, share, share_out
+from vgpumgr.lab.driver.model import Engine, Policy, Use
 
 if TYPE_CHECKING:
     from random import Random

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vgpumgr.lab import modprobe
-from vgpumgr.lab.model import ModuleOptions
+from vgpumgr.lab.driver import modprobe
+from vgpumgr.lab.driver.model import ModuleOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

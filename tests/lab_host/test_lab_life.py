@@ -11,7 +11,7 @@ import pytest
 
 from vgpumgr.errors import LabError, UnknownVm, UsageError
 from vgpumgr.lab import client, fleet
-from vgpumgr.lab.machine import wait_until
+from vgpumgr.lab.machine.machine import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import pytest
 from tests.lab_fixtures import SMALL
 from tests.lab_host.test_lab_life import UUID, make_mdev
 from vgpumgr.errors import LabError, UsageError
-from vgpumgr.lab.lingering import parse_fault
-from vgpumgr.lab.machine import wait_until
+from vgpumgr.lab.machine.lingering import parse_fault
+from vgpumgr.lab.machine.machine import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

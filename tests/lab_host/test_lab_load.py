@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.lab_host.nvml_in_host import ask
-from vgpumgr.lab import load
-from vgpumgr.lab.model import Engine, Policy, Use
+from vgpumgr.lab.driver import load
+from vgpumgr.lab.driver.model import Engine, Policy, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

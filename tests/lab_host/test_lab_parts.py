@@ -15,13 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpumgr.errors import LabError, UnknownHost, UnknownVm
-from vgpumgr.lab import client, control, requirements
-from vgpumgr.lab.holder import read_guest
+from vgpumgr.lab import client, requirements
+from vgpumgr.lab.driver.model import ForeignSpec, VmSpec
 from vgpumgr.lab.layout import HostRecord, LabRecord, Layout, is_running, start_time
-from vgpumgr.lab.libvirtd import domain_xml
-from vgpumgr.lab.model import ForeignSpec, VmSpec
-from vgpumgr.lab.root import HostRoot
-from vgpumgr.lab.sshd import reserve_port
+from vgpumgr.lab.machine import control
+from vgpumgr.lab.machine.holder import read_guest
+from vgpumgr.lab.machine.libvirtd import domain_xml
+from vgpumgr.lab.machine.root import HostRoot
+from vgpumgr.lab.machine.sshd import reserve_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ import pytest
 from vgpumgr.errors import UsageError
 from vgpumgr.lab import fleet
 from vgpumgr.lab.layout import Layout, is_running, start_time
-from vgpumgr.lab.machine import wait_until
+from vgpumgr.lab.machine.machine import wait_until
 
 if TYPE_CHECKING:
     from tests.lab_fixtures import Lab, LabFactory

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from vgpumgr.host.protocol import VENDOR_VFIO
-from vgpumgr.lab.addresses import vf_pci
-from vgpumgr.lab.driver import Driver
+from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.nvml.build import build
 from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_program
 from vgpumgr.lab.nvml.state import PATH_VARIABLE, nvml_text
@@ -26,7 +26,7 @@ from vgpumgr.lab.spec_reader import load_spec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from vgpumgr.lab.model import Vgpu
+    from vgpumgr.lab.driver.model import Vgpu
 
 SANITIZE = os.environ.get("NVML_SANITIZE", "")
 SPECS = ("mdev-pf", "mdev-vf", "vendor-vfio")  # T4 on R535, A40 on R570, L40S on R595

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.lab_driver.mounted import Mounted
-from vgpumgr.lab.model import Engine, Policy
+from vgpumgr.lab.driver.model import Engine, Policy
 from vgpumgr.lab.nvml.state import PATH_VARIABLE
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vgpumgr.lab.meter import BUFFER_US, TICK_US
-from vgpumgr.lab.model import Use
+from vgpumgr.lab.driver.meter import BUFFER_US, TICK_US
+from vgpumgr.lab.driver.model import Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

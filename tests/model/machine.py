@@ -32,17 +32,18 @@ from vgpumgr.host.protocol import LEDGER_PATH, LOCK_PATH, MDEV_PF, MDEV_VF, VEND
 from vgpumgr.host.refusal import errno_name
 from vgpumgr.host.server import Server
 from vgpumgr.host.writer import Writer
-from vgpumgr.lab import boards, spec
-from vgpumgr.lab.addresses import vf_pci
-from vgpumgr.lab.driver import CREATE_EIO, Driver
-from vgpumgr.lab.tree import PROC_DRIVER_PATH, Tree
+from vgpumgr.lab import spec
+from vgpumgr.lab.driver import boards
+from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.driver import CREATE_EIO, Driver
+from vgpumgr.lab.sysfs.tree import PROC_DRIVER_PATH, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from vgpumgr.lab.model import Gpu, Vgpu
-    from vgpumgr.lab.nodes import Node
+    from vgpumgr.lab.driver.model import Gpu, Vgpu
+    from vgpumgr.lab.sysfs.nodes import Node
 
 BOARDS = {MDEV_PF: "T4", MDEV_VF: "A40", VENDOR_VFIO: "L40S"}
 GPUS = ("0000:41:00.0", "0000:81:00.0")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from vgpumgr.lab import scheduler
-from vgpumgr.lab.model import Engine, Policy
+from vgpumgr.lab.driver import scheduler
+from vgpumgr.lab.driver.model import Engine, Policy
 
 if TYPE_CHECKING:
-    from vgpumgr.lab.driver import Driver
-    from vgpumgr.lab.model import Gpu, TypeSpec, Vgpu
+    from vgpumgr.lab.driver.driver import Driver
+    from vgpumgr.lab.driver.model import Gpu, TypeSpec, Vgpu
 
 _MIB = 1 << 20
 _BRANCH = 570  # of the driver that the machines have: one scheduler per GPU, by the first calls

@@ -16,7 +16,7 @@ from vgpumgr.controller.results import ReconcileResult
 from vgpumgr.core.model.domain_xml import Domain, Hostdev, read_domain
 from vgpumgr.core.plan import changes
 from vgpumgr.core.reconcile.jobs import Serve
-from vgpumgr.lab.addresses import vf_pci
+from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.names import Slot, VmUuid
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from vgpumgr.cli.durations import Duration
 from vgpumgr.cli.main import run
+from vgpumgr.cli.params.durations import Duration
 
 ODD = 'in ven\'tory 100% $HOME "x"'
 KINDS = ("cron", "timer")

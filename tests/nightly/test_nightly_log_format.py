@@ -7,9 +7,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr import errors
-from vgpumgr.cli import log_lines, output
 from vgpumgr.cli.main import run
 from vgpumgr.cli.settings import Settings
+from vgpumgr.cli.text import log_lines, output
 from vgpumgr.core.model.observed import Finding
 from vgpumgr.names import HostName
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr import errors
-from vgpumgr.cli import log_lines, output
 from vgpumgr.cli.settings import Settings
+from vgpumgr.cli.text import log_lines, output
 
 if TYPE_CHECKING:
     from vgpumgr.errors import VgpumgrError

@@ -13,8 +13,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from tests.metrics import made_up
-from vgpumgr.cli import main, top_live
-from vgpumgr.cli.top_view import View
+from vgpumgr.cli import main
+from vgpumgr.cli.top import display
+from vgpumgr.cli.top.view_state import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,7 @@ def rounds() -> Sequence[Round]:
 def run() -> int:
     signal.signal(signal.SIGTERM, main._terminate)
     try:
-        top_live.run(rounds, every_s=0.1, view=View(), hosts=2, colour="NO_COLOR" not in os.environ)
+        display.run(rounds, every_s=0.1, view=View(), hosts=2, colour="NO_COLOR" not in os.environ)
     except main.Terminated:
         return 143
     except KeyboardInterrupt:

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from tests.core.law import LAW
 from tests.metrics import made_up
-from vgpumgr.cli import top_keys, top_rows, top_screen, top_text, top_view
-from vgpumgr.cli.top_rows import SORTS
-from vgpumgr.cli.top_view import View
+from vgpumgr.cli.top import frames, keyboard, screen, table, view_state
+from vgpumgr.cli.top.table import SORTS
+from vgpumgr.cli.top.view_state import View
 
 if TYPE_CHECKING:
     from vgpumgr.core.usage.sampling import Round
@@ -26,24 +26,24 @@ _KEYS = st.sampled_from(
 )
 
 
-def frame(rounds: tuple[Round, ...], view: View, height: int) -> top_text.Frame:
-    return top_text.frame(rounds, view, height=height, ascii_only=False, hosts=3, every_s=2.0)
+def frame(rounds: tuple[Round, ...], view: View, height: int) -> frames.Frame:
+    return frames.frame(rounds, view, height=height, ascii_only=False, hosts=3, every_s=2.0)
 
 
-def used(found: top_text.Frame) -> int:
+def used(found: frames.Frame) -> int:
     """How many lines of a terminal it takes."""
     return len(found.lines) + (len(found.rows) + 1 if found.rows else 0) + 1
 
 
 def test_of_500_rows_only_those_on_the_screen_are_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[top_rows.Row] = []
-    cells = top_text.cells
+    made: list[table.Row] = []
+    cells = frames.cells
 
-    def counted(row: top_rows.Row, *, ascii_only: bool) -> tuple[top_text.Cell, ...]:
+    def counted(row: table.Row, *, ascii_only: bool) -> tuple[frames.Cell, ...]:
         made.append(row)
         return cells(row, ascii_only=ascii_only)
 
-    monkeypatch.setattr(top_text, "cells", counted)
+    monkeypatch.setattr(frames, "cells", counted)
     found = frame(MANY, View(offset=100), 24)
     assert len(made) == len(found.rows) == found.page == 21
     assert found.count == 500
@@ -63,7 +63,7 @@ def test_whatever_is_pressed_the_frame_fits_and_shows_a_whole_page(
         found = frame(rounds, view, height)
         assert used(found) <= height
         assert len(found.rows) == min(found.page, found.count)
-        after = top_view.press(view, key, page=found.page, count=found.count)
+        after = view_state.press(view, key, page=found.page, count=found.count)
         assert after is not None
         view = after
         if not (found.count == 0 or view.help):
@@ -78,8 +78,8 @@ def test_every_order_has_what_is_unknown_last_and_the_rest_by_name(sort: str) ->
         made_up.vgpu(3, sm=70, used=3),
         replace(made_up.vgpu(4, state="off"), bought=None),
     ]
-    rows = top_rows.rows([made_up.one_round(made_up.gpu(*reversed(vgpus)))])
-    names = [row.vm for row in top_rows.arranged(rows, sort)]
+    rows = table.rows([made_up.one_round(made_up.gpu(*reversed(vgpus)))])
+    names = [row.vm for row in table.arranged(rows, sort)]
     assert names == {
         "sm": ["vm03", "vm01", "vm02", "vm04"],
         "fb": ["vm02", "vm03", "vm01", "vm04"],
@@ -87,10 +87,10 @@ def test_every_order_has_what_is_unknown_last_and_the_rest_by_name(sort: str) ->
 
 
 def test_the_filter_wants_every_word_somewhere_in_the_row() -> None:
-    rows = top_rows.rows([made_up.one_round(made_up.gpu(*map(made_up.vgpu, range(1, 30))))])
-    assert [row.vm for row in top_rows.arranged(rows, "vm", pattern="A40 VM07")] == ["vm07"]
-    assert len(top_rows.arranged(rows, "vm", pattern="kvm01")) == 29
-    assert top_rows.arranged(rows, "vm", pattern="kvm02") == []
+    rows = table.rows([made_up.one_round(made_up.gpu(*map(made_up.vgpu, range(1, 30))))])
+    assert [row.vm for row in table.arranged(rows, "vm", pattern="A40 VM07")] == ["vm07"]
+    assert len(table.arranged(rows, "vm", pattern="kvm01")) == 29
+    assert table.arranged(rows, "vm", pattern="kvm02") == []
 
 
 def test_hosts_that_do_not_fit_are_counted_and_those_not_read_come_first() -> None:
@@ -107,12 +107,12 @@ def test_a_total_of_which_a_part_is_unknown_is_unknown() -> None:
         made_up.gpu(made_up.vgpu(1)),
         replace(made_up.gpu(pci="0000:81:00.0"), sm=None, framebuffer_used_bytes=None),
     )
-    (total,) = top_rows.totals([made_up.one_round(known, unknown)])
+    (total,) = table.totals([made_up.one_round(known, unknown)])
     assert (total.sm, total.framebuffer_used_bytes) == (None, None)
     assert (total.framebuffer_size_bytes, total.running, total.vgpus) == (96 * made_up.GIB, 1, 1)
-    (total,) = top_rows.totals([made_up.one_round(known, replace(known, told=False))])
+    (total,) = table.totals([made_up.one_round(known, replace(known, told=False))])
     assert (total.running, total.vgpus) == (None, 2)  # sysfs shows it, whatever NVML tells
-    (total,) = top_rows.totals([made_up.one_round(known, replace(known, told=False, made=None))])
+    (total,) = table.totals([made_up.one_round(known, replace(known, told=False, made=None))])
     assert (total.running, total.vgpus) == (None, None)
 
 
@@ -128,9 +128,9 @@ def test_a_total_of_which_a_part_is_unknown_is_unknown() -> None:
     ],
 )
 def test_bars_are_of_a_fixed_scale(value: int, text: str, plain: str) -> None:
-    assert top_text.bar(value, ascii_only=False) == text.ljust(10)
-    assert top_text.bar(value, ascii_only=True) == plain.ljust(10)
-    assert top_text.bar(None, ascii_only=False) == " " * 10
+    assert frames.bar(value, ascii_only=False) == text.ljust(10)
+    assert frames.bar(value, ascii_only=True) == plain.ljust(10)
+    assert frames.bar(None, ascii_only=False) == " " * 10
 
 
 @LAW
@@ -138,21 +138,21 @@ def test_bars_are_of_a_fixed_scale(value: int, text: str, plain: str) -> None:
 def test_columns_are_dropped_from_the_right_until_the_rest_fits_and_names_are_never_cut(width: int, vm: str) -> None:
     """Where even those that are always shown do not fit, the terminal cuts the line; it never wraps."""
     found = frame((made_up.one_round(made_up.gpu(made_up.vgpu(1, vm=vm))),), View(), 10)
-    number = top_screen.fitting(found, width)
+    number = screen.fitting(found, width)
     console = Console(width=width, color_system=None, legacy_windows=False)
     lines = [
         "".join(segment.text for segment in line)
-        for line in console.render_lines(top_screen.table(found, width), pad=False)
+        for line in console.render_lines(screen.table(found, width), pad=False)
     ]
     assert len(lines) == 2
-    assert top_text.ALWAYS <= number <= len(top_text.COLUMNS)
+    assert frames.ALWAYS <= number <= len(frames.COLUMNS)
     whole = sum(
-        max(cell_len(name), cell_len(cell.text)) + 2 for name, cell in zip(top_text.COLUMNS, found.rows[0], strict=True)
+        max(cell_len(name), cell_len(cell.text)) + 2 for name, cell in zip(frames.COLUMNS, found.rows[0], strict=True)
     )
-    assert (number == len(top_text.COLUMNS)) == (whole - 2 <= width) or number == top_text.ALWAYS
-    if number > top_text.ALWAYS:
+    assert (number == len(frames.COLUMNS)) == (whole - 2 <= width) or number == frames.ALWAYS
+    if number > frames.ALWAYS:
         assert lines[1].startswith(found.rows[0][0].text)
-        assert lines[0].split() == " ".join(top_text.COLUMNS[:number]).split()
+        assert lines[0].split() == " ".join(frames.COLUMNS[:number]).split()
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_columns_are_dropped_from_the_right_until_the_rest_fits_and_names_are_ne
 )
 def test_keys_are_read_as_terminals_send_them(data: bytes, keys: list[str]) -> None:
     """What is no key of ours is passed over, and is never taken for letters."""
-    assert top_keys.decode(data) == keys
+    assert keyboard.decode(data) == keys
 
 
 @LAW
@@ -176,7 +176,7 @@ def test_keys_are_read_as_terminals_send_them(data: bytes, keys: list[str]) -> N
 def test_no_bytes_break_the_reading_of_keys(data: bytes) -> None:
     assert all(
         key in {"up", "down", "pgup", "pgdn", "home", "end", "esc", "enter", "backspace"} or len(key) == 1
-        for key in top_keys.decode(data)
+        for key in keyboard.decode(data)
     )
 
 
@@ -184,6 +184,6 @@ def test_every_key_of_the_help_does_something() -> None:
     """A key that is listed changes the view, somewhere in the middle of many rows."""
     view = View(offset=50, pattern="a")
     words = {"↑": "up", "↓": "down", "PgUp": "pgup", "PgDn": "pgdn", "Home": "home", "End": "end"}
-    for keys, _ in top_view.KEYS:
+    for keys, _ in view_state.KEYS:
         for key in keys.split():
-            assert top_view.press(view, words.get(key, key), page=20, count=500) != view, key
+            assert view_state.press(view, words.get(key, key), page=20, count=500) != view, key

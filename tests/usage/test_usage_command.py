@@ -15,7 +15,7 @@ import pytest
 from tests.lab_fixtures import zygote
 from tests.schemas import published
 from tests.usage.builders import GIB, SECOND, failed_round, load, measured_round
-from vgpumgr.cli import sparkline
+from vgpumgr.cli.text import sparkline
 from vgpumgr.store.samples import NAME, Samples
 
 if TYPE_CHECKING:

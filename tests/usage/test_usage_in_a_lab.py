@@ -14,7 +14,7 @@ import yaml
 from tests.controllers import wait_until
 from tests.lab_fixtures import zygote
 from tests.usage.builders import SECOND
-from vgpumgr.lab.model import Policy
+from vgpumgr.lab.driver.model import Policy
 from vgpumgr.names import HostName
 from vgpumgr.store.samples import NAME, Samples
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from vgpumgr.cli.options import root_options, settings_of
+from vgpumgr.cli.params.options import root_options, settings_of
 from vgpumgr.cli.settings import COMPLETE, Settings
 
 if TYPE_CHECKING:
@@ -24,34 +24,46 @@ if TYPE_CHECKING:
 # name → (module, attribute, help): the help stands here so that `--help` imports nothing else.
 _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Daily": {
-        "attach": ("vgpumgr.cli.change", "attach", "Give a VM a vGPU."),
-        "adopt": ("vgpumgr.cli.adopt", "adopt", "Enter vGPUs that are there into a host's ledger."),
-        "detach": ("vgpumgr.cli.change", "detach", "Take a VM's vGPU away."),
-        "plan": ("vgpumgr.cli.reconcile", "plan", "What reconcile would do now, and why."),
-        "reconcile": ("vgpumgr.cli.reconcile", "reconcile", "Bring every host to what is declared and was given."),
-        "list": ("vgpumgr.cli.look", "list_command", "Every vGPU of the hosts: whose, where, in what state."),
-        "scheduler": ("vgpumgr.cli.scheduler", "scheduler", "How GPUs share their time among vGPUs: show it, set it."),
-        "show": ("vgpumgr.cli.look", "show", "One VM: what it asked for, what it has, what is odd."),
+        "attach": ("vgpumgr.cli.commands.change", "attach", "Give a VM a vGPU."),
+        "adopt": ("vgpumgr.cli.commands.adopt", "adopt", "Enter vGPUs that are there into a host's ledger."),
+        "detach": ("vgpumgr.cli.commands.change", "detach", "Take a VM's vGPU away."),
+        "plan": ("vgpumgr.cli.commands.reconcile", "plan", "What reconcile would do now, and why."),
+        "reconcile": (
+            "vgpumgr.cli.commands.reconcile",
+            "reconcile",
+            "Bring every host to what is declared and was given.",
+        ),
+        "list": ("vgpumgr.cli.commands.look", "list_command", "Every vGPU of the hosts: whose, where, in what state."),
+        "scheduler": (
+            "vgpumgr.cli.commands.scheduler",
+            "scheduler",
+            "How GPUs share their time among vGPUs: show it, set it.",
+        ),
+        "show": ("vgpumgr.cli.commands.look", "show", "One VM: what it asked for, what it has, what is odd."),
     },
     "Look": {
-        "collect": ("vgpumgr.cli.collect", "collect", "Keep what every VM uses: once, or every 10 s."),
-        "discover": ("vgpumgr.cli.look", "discover", "The hosts' GPUs: board, framework, what is free."),
+        "collect": ("vgpumgr.cli.commands.collect", "collect", "Keep what every VM uses: once, or every 10 s."),
+        "discover": ("vgpumgr.cli.commands.look", "discover", "The hosts' GPUs: board, framework, what is free."),
         "export": (
-            "vgpumgr.cli.export",
+            "vgpumgr.cli.commands.export",
             "export",
             "What was collected, as metrics for Prometheus: a file, or a server.",
         ),
-        "history": ("vgpumgr.cli.history", "history", "Who changed what, when, why, and what came of it."),
-        "profiles": ("vgpumgr.cli.look", "profiles_command", "What can be asked for, and what fits now."),
-        "render": ("vgpumgr.cli.look", "render", "The XML that libvirt is passed for a VM's vGPUs."),
-        "top": ("vgpumgr.cli.top", "top", "Who uses how much of the GPUs now."),
-        "usage": ("vgpumgr.cli.usage", "usage", "What every VM used, beside what was bought for it."),
+        "history": ("vgpumgr.cli.commands.history", "history", "Who changed what, when, why, and what came of it."),
+        "profiles": ("vgpumgr.cli.commands.look", "profiles_command", "What can be asked for, and what fits now."),
+        "render": ("vgpumgr.cli.commands.look", "render", "The XML that libvirt is passed for a VM's vGPUs."),
+        "top": ("vgpumgr.cli.commands.top", "top", "Who uses how much of the GPUs now."),
+        "usage": ("vgpumgr.cli.commands.usage", "usage", "What every VM used, beside what was bought for it."),
     },
     "Set-up": {
-        "inventory": ("vgpumgr.cli.inventory", "inventory", "Look after the inventory."),
-        "completion": ("vgpumgr.cli.completion", "completion", "TAB for bash, zsh or fish."),
-        "install": ("vgpumgr.cli.nightly", "install", "Jobs of this machine: the nightly reconcile, collecting."),
-        "lab": ("vgpumgr.cli.lab", "lab", "Simulated hosts: real in everything but the GPU."),
+        "inventory": ("vgpumgr.cli.commands.inventory", "inventory", "Look after the inventory."),
+        "completion": ("vgpumgr.cli.params.completion", "completion", "TAB for bash, zsh or fish."),
+        "install": (
+            "vgpumgr.cli.commands.nightly",
+            "install",
+            "Jobs of this machine: the nightly reconcile, collecting.",
+        ),
+        "lab": ("vgpumgr.cli.commands.lab", "lab", "Simulated hosts: real in everything but the GPU."),
     },
 }
 
@@ -133,7 +145,7 @@ class Terminated(KeyboardInterrupt):
 def main(argv: list[str] | None = None) -> NoReturn:
     """Run the program and leave with the contract's exit code; or, where a shell asks what TAB may put there, answer."""
     if instruction := os.environ.get(COMPLETE):
-        from vgpumgr.cli import completion
+        from vgpumgr.cli.params import completion
 
         completion.answer(program, instruction)
         sys.exit(0)
@@ -165,7 +177,7 @@ def _leave(code: int) -> NoReturn:
 def run(argv: list[str]) -> int:
     """Run one command line and give its exit code; every error is printed here and nowhere else."""
     from vgpumgr import errors
-    from vgpumgr.cli import output
+    from vgpumgr.cli.text import output
 
     context: click.Context | None = None
     try:
@@ -207,7 +219,7 @@ def run(argv: list[str]) -> int:
 def _bug(context: click.Context | None, argv: list[str], error: Exception) -> int:
     """Print what should not have happened; its traceback is there for whoever asks (-v)."""
     from vgpumgr import errors
-    from vgpumgr.cli import output
+    from vgpumgr.cli.text import output
 
     logging.getLogger(__name__).error("unexpected", exc_info=error)
     bug = errors.Unexpected.of(error)

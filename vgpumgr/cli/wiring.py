@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from vgpumgr import __version__
-from vgpumgr.cli import output
+from vgpumgr.cli.text import output
 from vgpumgr.controller import surroundings
 from vgpumgr.controller.surroundings import store_path
 

@@ -8,7 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING, NoReturn
 
 from vgpumgr.errors import LabError
-from vgpumgr.lab.sshd import ADDRESS
+from vgpumgr.lab.machine.sshd import ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.errors import AmbiguousVm, LabError, UnknownVm, UsageError, VgpumgrError
-from vgpumgr.lab import client, control, requirements, sshd
+from vgpumgr.lab import client, requirements
 from vgpumgr.lab.inventory import write_inventory
 from vgpumgr.lab.layout import HostRecord, LabRecord, Layout, is_running, start_time
-from vgpumgr.lab.machine import wait_until
+from vgpumgr.lab.machine import control, sshd
+from vgpumgr.lab.machine.machine import wait_until
 from vgpumgr.lab.nvml.build import build as build_nvml
 from vgpumgr.lab.spec_reader import load_spec
 from vgpumgr.names import nearest
@@ -197,7 +198,7 @@ def _start(layout: Layout, spec: str, name: str, library: Path) -> _Starting:
     arguments = (str(layout.folder), spec, name, str(library), str(writing))
     with layout.log(name).open("ab") as log_file:
         done = subprocess.run(
-            [*_DETACHED, sys.executable, "-P", *("-m", "vgpumgr.lab.host"), *arguments],
+            [*_DETACHED, sys.executable, "-P", *("-m", "vgpumgr.lab.machine.host"), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log_file,
             stderr=log_file,

@@ -8,7 +8,7 @@ import yaml
 
 from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab.client import common_arguments
-from vgpumgr.lab.sshd import ADDRESS
+from vgpumgr.lab.machine.sshd import ADDRESS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.errors import LabError
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.lab import scheduler
-from vgpumgr.lab.model import ForeignSpec, Gpu, HostState, Scheduling, VmSpec
+from vgpumgr.lab.driver import scheduler
+from vgpumgr.lab.driver.model import ForeignSpec, Gpu, HostState, Scheduling, VmSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vgpumgr.lab.model import BoardSpec
+    from vgpumgr.lab.driver.model import BoardSpec
 
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
 

@@ -25,15 +25,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from vgpumgr.core.driver.profiles import parse_profile
 from vgpumgr.errors import BadName, LabError
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.lab import boards, builtin_specs
-from vgpumgr.lab.model import ForeignSpec, VmSpec
+from vgpumgr.lab import builtin_specs
+from vgpumgr.lab.driver import boards
+from vgpumgr.lab.driver.model import ForeignSpec, VmSpec
 from vgpumgr.lab.spec import DRIVERS, FRAMEWORKS, FleetSpec, GpuSpec, HostSpec, lab_uuid
 from vgpumgr.names import parse_host_name, parse_pci_address, parse_slot, parse_uuid, parse_vm_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from vgpumgr.lab.model import BoardSpec
+    from vgpumgr.lab.driver.model import BoardSpec
 
 Name = TypeVar("Name")
 

@@ -82,7 +82,7 @@ def caught(work, run):
 
 def _cleaned(value):
     """What came from a hypervisor moves no cursor where Ansible prints it."""
-    from vgpumgr.cli.words import visible
+    from vgpumgr.cli.text.words import visible
 
     if isinstance(value, str):
         return visible(value)

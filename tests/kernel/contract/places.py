@@ -7,12 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vgpumgr.lab.addresses import vf_pci
+from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.spec import GpuSpec, host_state
 from vgpumgr.lab.spec_reader import load_spec
 
 if TYPE_CHECKING:
-    from vgpumgr.lab.model import Gpu, TypeSpec
+    from vgpumgr.lab.driver.model import Gpu, TypeSpec
 
 SPEC = str(Path(__file__).parents[1] / "hardware.yml")
 HOST = load_spec(SPEC).hosts[0]

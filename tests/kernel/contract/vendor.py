@@ -26,7 +26,7 @@ from tests.kernel.contract.steps import (
 )
 
 if TYPE_CHECKING:
-    from vgpumgr.lab.model import TypeSpec
+    from vgpumgr.lab.driver.model import TypeSpec
 
 _VF0, _VF1, _VF2, _VF7 = L40S.vfs[0], L40S.vfs[1], L40S.vfs[2], L40S.vfs[7]
 _Q4, _C4, _Q8, _Q24, _Q48 = (L40S.kind(name) for name in ("4Q", "4C", "8Q", "24Q", "48Q"))

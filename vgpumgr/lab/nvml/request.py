@@ -13,7 +13,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from vgpumgr.lab.scheduler import Order
+from vgpumgr.lab.driver.scheduler import Order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -34,13 +34,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
-from vgpumgr.lab import meter, scheduler
+from vgpumgr.lab.driver import meter, scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from vgpumgr.lab.model import Gpu, HostState, TypeSpec, Vgpu
+    from vgpumgr.lab.driver.model import Gpu, HostState, TypeSpec, Vgpu
 
 VERSION = 1
 STATE_PATH = "/sys/kernel/debug/nvlab/nvml"

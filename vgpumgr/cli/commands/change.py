@@ -1,0 +1,169 @@
+"""attach and detach."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr import errors
+from vgpumgr.cli.params import asking, candidates
+from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.text import output, plan_text
+from vgpumgr.names import DEFAULT_SLOT
+
+if TYPE_CHECKING:
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.results import ChangeResult, Consent, Planned
+    from vgpumgr.core.plan.plan import Plan
+
+
+@click.command()
+@click.argument("vm", shell_complete=candidates.vms)
+@click.option(
+    "--profile",
+    required=True,
+    metavar="PROFILE",
+    shell_complete=candidates.profiles,
+    help="4Q, A40-4Q or 'NVIDIA A40-4Q'.",
+)
+@click.option(
+    "--slot",
+    default=DEFAULT_SLOT,
+    show_default=True,
+    metavar="NAME",
+    shell_complete=candidates.slots,
+    help="Which of the VM's vGPUs.",
+)
+@click.option("--replace", is_flag=True, help="Exchange what the slot has: the new vGPU first, the old one last. Asks.")
+@click.option(
+    "--on",
+    metavar="HOST",
+    shell_complete=candidates.hosts,
+    help="Where to look for the VM. A vGPU is only ever made on its VM's own host.",
+)
+@click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="This GPU of the host and no other.")
+@click.option(
+    "--even-if-it-will-not-start",
+    is_flag=True,
+    help="Also where the host's libvirt (before 9.7) or kernel (before 6.1) cannot start a VM with it.",
+)
+@common_options
+def attach(
+    settings: Settings,
+    *,
+    vm: str,
+    profile: str,
+    slot: str,
+    replace: bool,
+    on: str | None,
+    gpu_id: str | None,
+    even_if_it_will_not_start: bool,
+) -> int:
+    """Give VM a vGPU: it is made on the VM's host and put into the VM's definition.
+
+    \b
+      vgpumgr attach vm01 --profile 4Q
+      vgpumgr attach vm01 --profile A40-8Q --slot vgpu1 --gpu-id 0000:81:00.0
+      vgpumgr attach vm01 --profile 4Q --check
+
+    A running VM gets it at its next start. The same command again changes nothing.
+    """
+    from vgpumgr import names
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import attach as use_case
+    from vgpumgr.core.commands import command
+    from vgpumgr.core.driver import profiles
+
+    options = use_case.AttachOptions(
+        vm=names.parse_vm_name(vm),
+        profile=profiles.parse_profile(profile),
+        slot=names.parse_slot(slot),
+        on=on,
+        gpu_id=gpu_id,
+        replace=replace,
+        even_if_it_will_not_start=even_if_it_will_not_start,
+    )
+    started = time.monotonic()
+    result = use_case.attach(
+        build_context(settings), options, _consent(settings, "attach --replace" if replace else "attach")
+    )
+    several = len(result.rows) > 1
+    undo = command("detach", result.planned.plan.vm.name, slot=slot if several else None, on=on)
+    return _print_result(settings, result, started, undo=None if replace else undo)
+
+
+@click.command()
+@click.argument("vm", shell_complete=candidates.vms)
+@click.option(
+    "--slot",
+    metavar="NAME",
+    shell_complete=candidates.slots,
+    help="Which of the VM's vGPUs; not needed where it has one.",
+)
+@click.option("--all", "every", is_flag=True, help="All of the VM's vGPUs.")
+@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
+@click.option("--keep-snapshots", is_flag=True, help="Even though snapshots name the device; they become unusable.")
+@common_options
+def detach(settings: Settings, *, vm: str, slot: str | None, every: bool, on: str | None, keep_snapshots: bool) -> int:
+    """Take VM's vGPU out of its definition and free it on the host. Refused while anything uses it.
+
+    Root ports that libvirt added for it stay in the definition, empty.
+
+    \b
+      vgpumgr detach vm01
+      vgpumgr detach vm01 --slot vgpu1 --yes
+    """
+    from vgpumgr import names
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import attach as use_case
+
+    if slot is not None and every:
+        raise errors.UsageError("--slot and --all do not go together", hint="one slot, or all of them")
+    options = use_case.DetachOptions(
+        vm=names.parse_vm_name(vm),
+        slot=None if slot is None else names.parse_slot(slot),
+        every=every,
+        on=on,
+        keep_snapshots=keep_snapshots,
+    )
+    started = time.monotonic()
+    result = use_case.detach(build_context(settings), options, _consent(settings, "detach"))
+    return _print_result(settings, result, started, undo=None)
+
+
+def _consent(settings: Settings, what: str) -> Consent[Plan]:
+    def show(planned: Planned[Plan]) -> None:
+        if settings.for_people and planned.plan.changed:
+            for line in plan_text.lines(planned, diff=settings.diff):
+                output.echo(line)
+
+    return asking.consent(settings, what, show)
+
+
+def _print_result(settings: Settings, result: ChangeResult, started: float, *, undo: str | None) -> int:
+    from vgpumgr.core.plan import changes
+
+    plan = result.planned.plan
+    code = 3 if result.outcome == "would_change" else 0
+    if settings.for_people:
+        output.print_findings(settings, result.findings)
+        output.echo(plan_text.closing(result, time.monotonic() - started, undo))
+        return code
+    document = {
+        "schema": "vgpumgr.plan/1" if settings.check else "vgpumgr.change/1",
+        "changed": plan.changed,
+        "outcomes": [result.outcome],
+        "fingerprint": plan.fingerprint,
+        "findings": [output.finding_json(finding) for finding in result.findings],
+        "plan": [changes.as_json(step) for step in plan.steps],
+        "result": {"vm": plan.vm.name, "host": result.planned.host, "vgpus": [asdict(row) for row in result.rows]},
+    }
+    rows = [asdict(row) for row in result.rows]
+    rows = rows or [{"vm": plan.vm.name, "host": result.planned.host}]
+    columns = ("vm", "slot", "host", "gpu", "type_name", "state")
+    output.print_rows(settings, json.loads(json.dumps(document)), rows, columns=columns, wide=columns, name="vm")
+    return code

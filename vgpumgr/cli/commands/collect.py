@@ -1,0 +1,192 @@
+"""`vgpumgr collect`: read what every VM uses and keep it, once or as a service."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr import errors
+from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params.durations import Duration
+from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.params.sizes import Bytes
+from vgpumgr.cli.text import output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.collect import Keeping
+    from vgpumgr.controller.sampling import Sampler
+    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.names import HostName
+    from vgpumgr.store.samples import Samples
+
+SCHEMA = "vgpumgr.collect/1"
+LOCK = "collect.lock"
+_COLUMNS = ("host", "running", "measured", "seconds", "error")
+
+
+@click.command()
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@click.option("--every", type=Duration(), metavar="TIME", help="Go on, every 10s for example; without it, once.")
+@click.option("--for", "lasting", type=Duration(), metavar="TIME", help="With --every: leave after so long.")
+@click.option(
+    "--keep",
+    type=Duration(least=3600),
+    default="30d",
+    show_default=True,
+    metavar="AGE",
+    help="Let go of what is older.",
+)
+@click.option(
+    "--max-size",
+    type=Bytes(),
+    default="450M",
+    show_default=True,
+    help="And of the oldest, where the file is larger; units are binary.",
+)
+@common_options
+def collect(
+    settings: Settings,
+    *,
+    hosts: tuple[str, ...],
+    every: float | None,
+    lasting: float | None,
+    keep: float,
+    max_size: int,
+) -> int:
+    """Read what every VM uses of the hosts' GPUs, and keep it for `usage` and `export`.
+
+    \b
+      vgpumgr collect                    (once; for cron, every 5 minutes or so)
+      vgpumgr collect --every 10s        (a service, until a signal ends it)
+
+    The driver tells means over the time since it was last asked, and remembers some 12 s: with --every 10s nothing is
+    missed. Once, each host is read twice, 2 s apart, and what was used in between is all that is known of the time. A host
+    that cannot be read is named (exit 4), the others are stored; a service names it when it goes and when it is back.
+    """
+    from vgpumgr.cli.wiring import build_context, store_path
+    from vgpumgr.controller import collect as use_case
+    from vgpumgr.controller.sampling import Sampler
+    from vgpumgr.core.usage import histogram
+    from vgpumgr.store import samples
+    from vgpumgr.store.only_one import only_one
+
+    if keep > histogram.MAX_DAYS * 86400:
+        raise errors.UsageError(f"--keep: at most {histogram.MAX_DAYS}d")
+    if lasting is not None and every is None:
+        raise errors.UsageError("--for wants --every", hint="without --every, hosts are read once")
+    context = build_context(settings)
+    chosen = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
+    store = samples.Samples(samples.beside(store_path()))
+    fleet = None if hosts else frozenset(context.inventory.hosts)
+    keeping = use_case.Keeping(every_s=every, keep_s=keep, max_bytes=max_size, fleet=fleet)
+    if settings.check:
+        output.progress(settings, f"would read {_hosts(len(chosen))} and store what they use in {store.path}")
+        return 3
+    with (
+        only_one(store.path, context.by, name=LOCK),
+        Sampler(context, chosen, store.cursors(), patience_s=use_case.patience_s(every)) as sampler,
+    ):
+        if every is None:
+            return _once(settings, sampler, store, keeping)
+        output.progress(settings, f"reading {_hosts(len(chosen))} every {every:g} s into {store.path}")
+        until = None if lasting is None else time.monotonic() + lasting
+        use_case.serve(sampler, store, keeping, _Teller(settings), until=until)
+    return 0
+
+
+def _once(settings: Settings, sampler: Sampler, store: Samples, keeping: Keeping) -> int:
+    from vgpumgr.controller import collect as use_case
+    from vgpumgr.core.usage import sampling
+
+    rounds = sampler.round()
+    use_case.keep(store, rounds, keeping)
+    failed = [one.failure for one in rounds if one.failure is not None]
+    if settings.for_people:
+        if not settings.quiet:
+            for line in _lines(rounds):
+                output.echo(line)
+    else:
+        rows = [_as_json(one) for one in rounds]
+        outcomes = {error.outcome for error in failed} | ({"done"} if any(one.reading for one in rounds) else set())
+        document = {
+            "schema": SCHEMA,
+            "outcomes": sorted(outcomes),
+            "unreached": [
+                {"host": one.host, **output.error_json(one.failure)} for one in rounds if one.failure is not None
+            ],
+            "store": str(store.path),
+            "hosts": rows,
+        }
+        shown = [{**row, "host": row["name"]} for row in rows]
+        output.print_rows(settings, document, shown, columns=_COLUMNS, wide=_COLUMNS, name="host")
+    for one in rounds:
+        if one.reading is not None and (silent := sampling.silence(one.reading)) is not None:
+            output.print_warning(settings, f"{one.host}: {silent}", host=one.host)
+    output.print_errors(settings, failed)
+    return output.worst_exit(error.exit_code for error in failed)
+
+
+class _Teller:
+    """Warnings when something goes, a line when it is back."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def went(self, host: HostName | None, what: str) -> None:
+        output.print_warning(self._settings, what, host=host)
+
+    def came_back(self, host: HostName | None, what: str) -> None:
+        output.progress(self._settings, what, host=host)
+
+
+def _lines(rounds: Sequence[Round]) -> list[str]:
+    width = max((len(one.host) for one in rounds), default=0)
+    lines = []
+    for one in rounds:
+        if one.reading is None:
+            told = f"not read ({one.error})"
+        else:
+            running = _running(one)
+            told = f"{'?' if running is None else running} running, {_measured(one)} measured"
+        lines.append(f"{one.host:<{width}}  {told}, {one.seconds:.1f} s")
+    return lines
+
+
+def _as_json(one: Round) -> dict[str, object]:
+    from vgpumgr.core.usage import sampling
+
+    at = datetime.datetime.fromtimestamp(int(one.at), datetime.UTC)
+    return {
+        "name": one.host,
+        "at": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "seconds": round(one.seconds, 3),
+        "running": _running(one),
+        "measured": _measured(one),
+        "error": one.error,
+        "silent": None if one.reading is None else sampling.silence(one.reading),
+    }
+
+
+def _running(one: Round) -> int | None:
+    """None: it was not read, or NVML does not tell."""
+    from vgpumgr.core.usage import exposition
+
+    if one.reading is None:
+        return None
+    counts = [exposition.running(gpu) for gpu in one.reading.gpus]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _measured(one: Round) -> int:
+    """How many vGPUs, each once."""
+    return len({(row.gpu, instance) for row in one.measured for instance in row.vgpu.instances})
+
+
+def _hosts(count: int) -> str:
+    return f"{count} host{'' if count == 1 else 's'}"

@@ -1,0 +1,141 @@
+"""`vgpumgr export textfile|prometheus`: what `collect` has stored, as metrics. Reaches no host."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr import __version__, errors
+from vgpumgr.cli.params.durations import Duration
+from vgpumgr.cli.params.options import common_options, root_options
+from vgpumgr.cli.text import output
+from vgpumgr.cli.text.words import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.core.usage.exposition import Family
+
+_AGAIN_S = 3600.0
+_MAX_AGE = click.option(
+    "--max-age",
+    type=Duration(),
+    metavar="AGE",
+    help="Tell nothing that is older (default: three of the collector's intervals; 15m where cron starts it).",
+)
+
+
+@click.group()
+@root_options
+def export() -> None:
+    """What `collect` has stored, as metrics for Prometheus. Reaches no host; docs/metrics.md says what each means."""
+
+
+@export.command()
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@_MAX_AGE
+@common_options
+def textfile(settings: Settings, *, file: Path, max_age: float | None) -> int:
+    """Write FILE for node_exporter's textfile collector: whole, by renaming, 0644. `-` is standard output.
+
+    \b
+      vgpumgr collect -q; vgpumgr export textfile /var/lib/prometheus/node-exporter/vgpumgr.prom
+      vgpumgr export textfile - | promtool check metrics
+    """
+    from vgpumgr.metrics import page
+    from vgpumgr.metrics import textfile as files
+
+    to_stdout = str(file) == "-"
+    if not to_stdout and file.suffix != files.SUFFIX:
+        raise errors.UsageError(
+            f"{file} does not end in {files.SUFFIX}", hint="node_exporter's textfile collector reads no other files"
+        )
+    text = page.text(_families(max_age))
+    if to_stdout:
+        click.echo(visible(text.decode()) if output.is_terminal(sys.stdout) else text, nl=False)
+        return 0
+    if settings.check:
+        output.progress(settings, f"would write {len(text)} bytes to {file}")
+        return 3
+    files.write(file, text)
+    return 0
+
+
+@export.command()
+@click.option("--socket", "path", type=click.Path(path_type=Path), metavar="PATH", help="Serve on this unix socket.")
+@click.option("--listen", metavar="ADDRESS:PORT", help="Serve on TCP instead: 127.0.0.1:9836, [::1]:9836.")
+@_MAX_AGE
+@common_options
+def prometheus(settings: Settings, *, path: Path | None, listen: str | None, max_age: float | None) -> int:
+    """Serve /metrics until a signal ends it; by default on a unix socket (0660), and on no port.
+
+    \b
+      vgpumgr export prometheus --listen 127.0.0.1:9836
+      vgpumgr export prometheus --socket /run/vgpumgr/metrics.sock
+
+    The default socket is /run/vgpumgr/metrics.sock for root, $XDG_RUNTIME_DIR/vgpumgr/metrics.sock for everybody else.
+    There is no password and no TLS: put a web server before it where others may reach it.
+    """
+    from vgpumgr.metrics import page, server
+
+    if path is not None and listen is not None:
+        raise errors.UsageError("--socket and --listen do not go together", hint="two programs may serve one store")
+    tell = _once(settings)
+    place = (
+        server.on_socket(path or _socket_path()) if listen is None else server.on_address(server.parse_address(listen))
+    )
+    if settings.check:
+        output.progress(settings, f"would serve {path or _socket_path() if listen is None else listen}")
+        return 3
+    with place as (listener, where):
+        output.progress(settings, f"serving {where}")
+        try:
+            _families(max_age)
+        except errors.StoreError as error:
+            tell(error)  # now, and not with the first scrape; the store may become well meanwhile
+        server.serve(listener, lambda accept: page.negotiated(_families(max_age), accept), failed=tell)
+    return 0
+
+
+def _families(max_age: float | None) -> tuple[Family, ...]:
+    """What the store holds now. Raises StoreError."""
+    from vgpumgr.cli.wiring import store_path
+    from vgpumgr.core.usage import exposition, sampling
+    from vgpumgr.store import samples
+
+    store = samples.Samples(samples.beside(store_path()))
+    if max_age is None:
+        max_age = sampling.outdated_after_s(store.every_s())
+    build = exposition.Build(version=__version__, python=platform.python_version())
+    return exposition.families(store.latest(), now=time.time(), max_age_s=max_age, build=build)
+
+
+def _socket_path() -> Path:
+    runtime = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR")
+    if not runtime:
+        raise errors.UsageError(
+            "there is no folder for a socket: XDG_RUNTIME_DIR is not set",
+            hint="--socket PATH, or --listen 127.0.0.1:9836",
+        )
+    return Path(runtime) / "vgpumgr" / "metrics.sock"
+
+
+def _once(settings: Settings) -> Callable[[errors.VgpumgrError], None]:
+    """Tells an error when it begins, and not again with every scrape that meets it within the hour."""
+    told: dict[str, float] = {}
+
+    def tell(error: errors.VgpumgrError) -> None:
+        now = time.monotonic()
+        if now - told.get(error.message, -_AGAIN_S) >= _AGAIN_S:
+            told.clear()
+            told[error.message] = now
+            output.print_error(settings, error)
+
+    return tell

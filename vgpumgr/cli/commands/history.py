@@ -1,0 +1,173 @@
+"""`vgpumgr history`: the journal as a table or as JSON. Reaches no host and writes nothing."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr import errors
+from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.text import output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.store.runs import Run
+
+SCHEMA = "vgpumgr.history/1"
+_COLUMNS = ("when", "by", "did", "vm", "host", "outcome", "why")
+_WIDE = (
+    "id", "at", "by", "verb", "vm", "vm_uuid", "slot", "host", "gpu", "steps", "ended_at", "outcome", "error",
+    "message", "why",
+)  # fmt: skip
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+class _Since(click.ParamType[datetime.datetime]):
+    """`7d`, `12h`, `30m`, or a date, or a date with a time; without an offset, local."""
+
+    name = "since"
+
+    def convert(
+        self, value: str | datetime.datetime, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime.datetime:
+        if isinstance(value, datetime.datetime):
+            return value
+        try:
+            if found := re.fullmatch(r"(\d{1,6})([smhdw])", value.strip()):
+                ago = datetime.timedelta(seconds=int(found[1]) * _UNITS_S[found[2]])
+                return datetime.datetime.now(datetime.UTC) - ago
+            return datetime.datetime.fromisoformat(value.strip()).astimezone(datetime.UTC)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is neither an age such as 7d, 12h or 30m, nor a date such as 2026-11-21", param, ctx)
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[VM|HOST]", shell_complete=candidates.vms_and_hosts)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000_000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="The newest N and no more.",
+)
+@click.option("--since", type=_Since(), metavar="AGE|DATE", help="Not older than 7d, 12h, 30m, or since 2026-11-21.")
+@common_options
+def history(settings: Settings, *, name: str | None, limit: int, since: datetime.datetime | None) -> int:
+    """Who changed what, when and why, and what came of it; the newest first.
+
+    \b
+      vgpumgr history
+      vgpumgr history vm01 --since 7d
+      vgpumgr history kvm02 -o json
+
+    A VM is found by its name or UUID, also under the names it had before. "not ended" was killed, or is under way. The
+    journal is history only: deleting it changes nothing that is desired.
+    """
+    from vgpumgr.cli.wiring import open_journal
+    from vgpumgr.store.runs import Question
+
+    journal = open_journal(settings)
+    uuid = _as_uuid(name)
+    # The newest first: in a pager, and with head, the top is what one sees.
+    runs = journal.runs(
+        Question(
+            limit=limit,
+            since=since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else None,
+            name=None if uuid else name,
+            vm_uuid=uuid,
+        )
+    )
+    if name is not None and not runs:
+        _must_be_known(settings, name, uuid)
+    if not runs and settings.for_people:
+        about = f" about {name}" if name else ""
+        later = " since then" if since else ""
+        output.echo(
+            f"no run{about}{later} in {journal.path}" if journal.path.exists() else f"no journal yet ({journal.path})"
+        )
+        return 0
+    document = {"schema": SCHEMA, "store": str(journal.path), "runs": [as_json(run) for run in runs]}
+    rows = _table_rows(runs) if settings.for_people else [_row(run) for run in runs]
+    output.print_rows(settings, document, rows, columns=_COLUMNS, wide=_WIDE, name="vm")
+    return 0
+
+
+def as_json(run: Run) -> dict[str, object]:
+    """A run as `-o json` prints it. Every key is always there; `outcome` is null where the run never ended."""
+    entry = run.entry
+    return {
+        "id": run.id,
+        "at": run.at,
+        "by": run.by,
+        "verb": entry.verb,
+        "why": entry.why,
+        "host": entry.host,
+        "vm": entry.vm,
+        "vm_uuid": entry.vm_uuid,
+        "slot": entry.slot,
+        "gpu": entry.gpu,
+        "steps": [dict(step) for step in entry.steps],
+        "ended_at": run.ended_at,
+        "outcome": run.outcome,
+        "error": run.error,
+        "message": run.message,
+    }
+
+
+def _row(run: Run) -> dict[str, object]:
+    return {**as_json(run), "steps": " ".join(str(step.get("verb")) for step in run.entry.steps)}
+
+
+def _table_rows(runs: Iterable[Run]) -> list[dict[str, object]]:
+    """For people: local time with its offset, a dash for what does not apply, and an error's first line."""
+    from vgpumgr.store.runs import INTERRUPTED
+
+    rows = []
+    for run in runs:
+        row = {key: "-" if value is None else value for key, value in _row(run).items()}
+        at = datetime.datetime.fromisoformat(run.at).astimezone()
+        ended = run.outcome or "not ended"
+        row |= {"when": at.isoformat(sep=" ", timespec="seconds"), "did": run.entry.verb, "outcome": ended}
+        row["message"] = str(row["message"]).partition("\n")[0]
+        if run.error and run.outcome != INTERRUPTED:
+            row["why"] = f"{run.entry.why} ({run.error})"
+        rows.append(row)
+    return rows
+
+
+def _as_uuid(name: str | None) -> str | None:
+    from vgpumgr import names
+
+    try:
+        return None if name is None else names.parse_uuid(name)
+    except errors.BadName:
+        return None
+
+
+def _must_be_known(settings: Settings, name: str, uuid: str | None) -> None:
+    """Whether anything knows that name; a VM or host of the inventory that nothing was done to yet is no mistake."""
+    from vgpumgr import names
+    from vgpumgr.cli.wiring import load_inventory, store_path
+    from vgpumgr.store.names import known
+
+    journal = known(store_path())
+    valid = {*journal.vms, *journal.hosts, *journal.uuids}
+    try:
+        for host in load_inventory(settings).hosts.values():
+            valid |= {host.name, *host.vms}
+    except errors.InventoryError:
+        pass  # history is readable without any inventory
+    if (uuid or name) in valid:
+        return
+    near = names.nearest(name, valid)
+    raise errors.UnknownName(
+        f"neither the journal nor the inventory knows a VM or host {name!r}",
+        hint=f"did you mean {near}?" if near else "`vgpumgr history` shows them all",
+    )

@@ -1,0 +1,237 @@
+"""`vgpumgr lab …`: simulated hosts. Thin: what it does is in vgpumgr.lab, imported when a command runs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params.options import settings_of
+from vgpumgr.cli.params.sizes import Bytes
+from vgpumgr.errors import UsageError
+
+if TYPE_CHECKING:
+    from vgpumgr.lab.layout import Layout
+
+DEFAULT_SPEC = "default"
+
+
+def _layout(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Layout:
+    from vgpumgr.lab.layout import find_layout
+
+    return find_layout(value)
+
+
+folder_option = click.option(
+    "--dir",
+    "layout",
+    metavar="DIR",
+    callback=_layout,
+    shell_complete=candidates.folders,
+    help="The lab's directory.  [default: $VGPUMGR_LAB, else ./.lab]",
+)
+
+
+_PERCENT = click.FloatRange(0, 100)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def lab() -> None:
+    """Simulated hosts: real sshd, libvirtd and NVML clients over a simulated GPU driver.
+
+    \b
+    eval "$(vgpumgr lab up)"     bring five hosts up, and point vgpumgr at them
+    vgpumgr lab ssh kvm01        a shell on one of them
+    vgpumgr lab down             take them down
+    """
+
+
+@lab.command()
+@folder_option
+@click.option(
+    "--spec",
+    default=DEFAULT_SPEC,
+    show_default=True,
+    metavar="NAME|FILE",
+    shell_complete=candidates.lab_specs,
+    help="What the lab consists of.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr while all goes well.")
+def up(layout: Layout, spec: str, *, quiet: bool) -> None:
+    """Bring a lab up; prints the shell's export lines that point vgpumgr at it."""
+    from vgpumgr.lab import fleet
+
+    silent = quiet or settings_of(click.get_current_context()).quiet
+    fleet.up(layout, spec, tell=(lambda _: None) if silent else (lambda line: click.echo(line, err=True)))
+    for name, value in fleet.environment(layout).items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+@lab.command()
+@folder_option
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing while all goes well.")
+def down(layout: Layout, *, quiet: bool) -> None:
+    """Take the lab down: its processes, mounts, keys and files. Nothing to do is no error."""
+    from vgpumgr.lab import fleet
+
+    was_up = fleet.down(layout)
+    if not quiet and not settings_of(click.get_current_context()).quiet:
+        click.echo("the lab is down" if was_up else f"no lab in {layout.folder}", err=True)
+
+
+@lab.command()
+@folder_option
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), help="How to print (default: table).")
+def status(layout: Layout, output: str | None) -> None:
+    """What runs."""
+    from vgpumgr.lab import fleet
+
+    record = fleet.read(layout)
+    hosts = [
+        {
+            "name": host.record.name,
+            "up": host.answer is not None,
+            "pid": host.record.pid,
+            "port": host.record.port,
+            **{key: host.answer and host.answer[key] for key in _STATUS_KEYS},
+        }
+        for host in fleet.status(layout)
+    ]
+    if (output or settings_of(click.get_current_context()).output) == "json":
+        answer = {"schema": "vgpumgr.lab/1", "dir": str(layout.folder), "spec": record.spec, "hosts": hosts}
+        click.echo(json.dumps(answer, indent=2))
+        return
+    from tabulate import tabulate
+
+    rows = [
+        [host["name"], "up" if host["up"] else "down", host["port"], *(_cell(host[key]) for key in _STATUS_COLUMNS)]
+        for host in hosts
+    ]
+    click.echo(f"{record.spec} in {layout.folder}")
+    click.echo(
+        tabulate(
+            rows, headers=["HOST", "STATE", "PORT", "DRIVER", "GPUS", "VGPUS", "HELD BY", "FAULTS"], tablefmt="plain"
+        )
+    )
+
+
+_STATUS_COLUMNS = ("driver_version", "gpus", "vgpus", "held", "faults")
+_STATUS_KEYS = (*_STATUS_COLUMNS, "lost", "loads", "machine_id", "boot_id")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    return "?" if value is None else str(value)
+
+
+@lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@folder_option
+@click.argument("host", shell_complete=candidates.lab_hosts)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def ssh(layout: Layout, host: str, command: tuple[str, ...]) -> None:
+    """Plain ssh to HOST as root. COMMAND's words are joined by blanks; its exit status is ssh's.
+
+    Without COMMAND: a shell.
+    """
+    from vgpumgr.lab import client, fleet
+
+    words = command[1:] if command[:1] == ("--",) else command
+    client.become(layout, fleet.read(layout).host(host), words)
+
+
+@lab.command()
+@folder_option
+@click.argument("host", shell_complete=candidates.lab_hosts)
+def reboot(layout: Layout, host: str) -> None:
+    """Pull HOST's plug and boot it again: the disk stays, vGPUs and guests are lost. Returns when it answers."""
+    _ask(layout, host, "reboot")
+
+
+@lab.command()
+@folder_option
+@click.argument("vm")
+def hold(layout: Layout, vm: str) -> None:
+    """Hold VM's vGPUs as if it ran: a process of its name with /dev/vfio open, and NVML lists it."""
+    from vgpumgr.lab import fleet
+
+    host = fleet.find_vm_host(layout, vm)
+    answer = _ask(layout, host.name, "hold", vm=vm)
+    click.echo(f"{vm} on {host.name} holds {', '.join(answer['devices'])}", err=True)
+
+
+@lab.command()
+@folder_option
+@click.argument("vm")
+@click.option(
+    "--sm", type=_PERCENT, metavar="PERCENT", help="Of the SMs (graphics and compute), percent of the whole GPU."
+)
+@click.option("--memory", type=_PERCENT, metavar="PERCENT", help="Of the memory's bandwidth, likewise.")
+@click.option("--encoder", type=_PERCENT, metavar="PERCENT", help="Of the video encoders, likewise.")
+@click.option("--decoder", type=_PERCENT, metavar="PERCENT", help="Of the video decoders, likewise.")
+@click.option("--fb", "framebuffer", type=Bytes(), help="Framebuffer in use: 2G, 512M, 64K or bytes; units are binary.")
+@click.option("--device", metavar="UUID|VF", help="This one of VM's vGPUs only.  [default: each that it holds]")
+def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> None:
+    """Say what the guest of a held VM wants: it gets of that what the GPU's scheduler gives it.
+
+    A load stands until the next one, `lab stop`, or a reboot; what is not named is 0, so `--sm 0` alone ends it.
+    """
+    from vgpumgr.lab import fleet
+
+    named = {name: str(value) for name, value in wants.items() if value is not None}
+    if not named:
+        raise UsageError("say what the guest wants", hint=f"vgpumgr lab load {vm} --sm 60 --fb 2G")
+    host = fleet.find_vm_host(layout, vm)
+    answer = _ask(layout, host.name, "load", vm=vm, **named, **({"device": device} if device else {}))
+    for one in answer["loads"]:
+        parts = [f"{name} {one['gets'][name]:.3g} of {value:g} %" for name, value in one["wants"].items() if value]
+        parts += [f"framebuffer {one['framebuffer']} bytes"] if one["framebuffer"] else []
+        said = f"gets {', '.join(parts)} ({one['policy']})" if parts else "is idle"
+        click.echo(f"{vm} on {host.name}: {one['type']} {one['device']} {said}", err=True)
+
+
+@lab.command()
+@folder_option
+@click.argument("vm")
+def stop(layout: Layout, vm: str) -> None:
+    """End what holds VM's vGPUs, and the VM where it runs."""
+    from vgpumgr.lab import fleet
+
+    host = fleet.find_vm_host(layout, vm)
+    answer = _ask(layout, host.name, "release", vm=vm)
+    click.echo(f"{vm} on {host.name} {'is stopped' if answer['ended'] else 'did not run'}", err=True)
+
+
+@lab.command()
+@folder_option
+@click.argument("host", shell_complete=candidates.lab_hosts)
+@click.argument("name", metavar="FAULT")
+def fault(layout: Layout, host: str, name: str) -> None:
+    """Break something of HOST (several faults may stand), or `clear` all of it.
+
+    \b
+    create-eio     the driver refuses every new vGPU with EIO
+    late-vfs       after the next reboot the VFs are not there
+    card-exchanged:PCI  at the next reboot another card is in that slot
+    libvirtd-down  libvirtd is killed
+    ssh-refused    nothing listens on the ssh port
+    ssh-hang       the ssh port accepts, and says nothing
+    garbage        each login answers a text of its own, whatever was asked for
+    slow-plugin:SECONDS  after `lab stop` the vGPU's plugin lives on so long
+    slow-exit:SECONDS    after `lab stop` QEMU is still exiting so long, and has the vGPU
+    """
+    if name == "clear":
+        _ask(layout, host, "clear")
+    else:
+        _ask(layout, host, "fault", name=name)
+
+
+def _ask(layout: Layout, host: str, op: str, **fields: str) -> dict[str, Any]:
+    from vgpumgr.lab import fleet
+    from vgpumgr.lab.machine import control
+
+    known = fleet.read(layout).host(host)
+    return control.ask(layout.host(known.name), op, fields)

@@ -1,0 +1,314 @@
+"""list, show, discover, profiles, render: reading only."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.text import output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.results import Discovery, Fleet, HostFacts
+    from vgpumgr.core.model.observed import Finding
+    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.report.listing import VgpuRow
+
+_VGPU = ("vm", "slot", "host", "gpu", "device", "type_name", "state", "holder")
+_VGPU_WIDE = (
+    "vm", "slot", "host", "gpu", "board", "profile", "type_id", "type_name", "framework", "uuid", "vf",
+    "placement_id", "framebuffer_mib", "state", "holder", "origin", "vm_uuid",
+)  # fmt: skip
+
+
+@click.command("list")
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@common_options
+def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
+    """Every vGPU of the hosts (all of the inventory, or those named): ours, and foreign ones, which are never changed.
+
+    Whose a vGPU is and what state it is in takes libvirt; `discover` shows the GPUs of a host without it.
+    """
+    from vgpumgr.core.report import findings as core_findings
+    from vgpumgr.core.report import listing
+
+    fleet = _read(settings, hosts)
+    rows = [row for view in fleet.views for row in listing.rows(view)]
+    findings = [finding for view in fleet.views for finding in core_findings.of_host(view)]
+    document = {
+        "schema": "vgpumgr.list/1",
+        **_fleet_json(fleet),
+        "findings": [output.finding_json(finding) for finding in findings],
+        "vgpus": [asdict(row) for row in rows],
+    }
+    if not rows and settings.for_people:
+        _say_none(fleet, "no vGPUs on")
+    else:
+        output.print_rows(settings, document, _shown(settings, rows), columns=_VGPU, wide=_VGPU_WIDE, name="vm")
+    return _finish(settings, fleet, findings)
+
+
+@click.command()
+@click.argument("vm", shell_complete=candidates.vms)
+@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
+@common_options
+def show(settings: Settings, *, vm: str, on: str | None) -> int:
+    """One VM: what it asked for, what it has, and what is odd about it."""
+    from vgpumgr import names
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import documents, report
+    from vgpumgr.core.driver import profiles
+    from vgpumgr.core.model import claims as claims_of
+    from vgpumgr.core.reconcile import jobs
+
+    found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
+    claims = found.domain.claims.claims if found.domain.claims else ()
+    document = {
+        "schema": "vgpumgr.show/1",
+        "vm": {
+            "name": found.domain.name,
+            "uuid": found.domain.uuid,
+            "host": found.view.snapshot.host,
+            "state": found.domain.condition,
+            "claims": [documents.of_claim(claim) for claim in claims],
+            "vgpus": [asdict(row) for row in found.rows],
+        },
+        "findings": [output.finding_json(finding) for finding in found.findings],
+    }
+    if settings.for_people:
+        where = f"{found.view.snapshot.host} ({found.domain.condition})"
+        output.echo(f"{found.domain.name} on {where}, {found.domain.uuid}")
+        for claim in claims:
+            output.echo(
+                f"  {claim.slot}: asked {profiles.describe(claim.wish)} by {claim.by} at {claim.at}, {claim.state}"
+                + ("" if claim.origin == jobs.ATTACH else f", {claims_of.said_by(claim)}")
+            )
+        if not found.rows:
+            output.echo("  no vGPU")
+    if found.rows or not settings.for_people:
+        rows = _shown(settings, found.rows)
+        output.print_rows(settings, document, rows, columns=_VGPU[1:], wide=_VGPU_WIDE, name="slot")
+    output.print_findings(settings, found.findings)
+    output.print_errors(settings, found.errors)
+    return output.worst_exit(error.exit_code for error in found.errors)
+
+
+@click.command()
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@common_options
+def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
+    """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report
+    from vgpumgr.core.plan import lost, stuck
+
+    fleet = report.discover_fleet(build_context(settings), hosts)
+    rows = [_gpu_row(view, gpu) for view in fleet.views for gpu in view.snapshot.gpus]
+    findings = [
+        finding
+        for view in fleet.views
+        for part in (stuck.findings, lost.findings, lost.at_stake)
+        for finding in part(view.snapshot)
+    ]
+    document = {
+        "schema": "vgpumgr.discover/1",
+        **_fleet_json(fleet),
+        "findings": [output.finding_json(finding) for finding in findings],
+        "hosts": [_host_json(view) for view in fleet.views],
+    }
+    columns = ("host", "gpu", "board", "framework", "mode", "numa", "vgpus", "given")
+    if not rows and settings.for_people:
+        _say_none(fleet, "no NVIDIA GPU on")
+    else:
+        output.print_rows(
+            settings,
+            document,
+            rows,
+            columns=columns,
+            wide=(*columns, "uuid", "pci_id", "driver", "libvirt"),
+            name="host",
+        )
+    if settings.for_people:
+        for view in fleet.views:
+            for unknown in view.snapshot.unknown:
+                output.progress(settings, f"? {view.snapshot.host} {unknown.what}: {unknown.why}")
+    return _finish(settings, fleet, findings)
+
+
+@click.command("profiles")
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@click.option("--fits", is_flag=True, help="Only what fits now.")
+@common_options
+def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) -> int:
+    """What can be asked for on each GPU, how large it is, how many a GPU takes, and how many fit now."""
+    from vgpumgr.core.plan import placement, targets
+
+    fleet = _read(settings, hosts)
+    rows: list[dict[str, object]] = []
+    for view in fleet.views:
+        for gpu in view.snapshot.gpus:
+            left = {fit.type.id: fit.left for fit in placement.fits(view.snapshot, gpu, targets.barred_functions(view))}
+            for kind in sorted((gpu.types or {}).values(), key=lambda kind: (kind.size_mib or 0, kind.short)):
+                if fits and kind.id not in left:
+                    continue
+                rows.append(
+                    {
+                        "profile": kind.short,
+                        "type_name": kind.type_name,
+                        "host": view.snapshot.host,
+                        "gpu": gpu.pci,
+                        "framebuffer_mib": kind.framebuffer_mib,
+                        "max": kind.max,
+                        "fits_now": left.get(kind.id, 0),
+                    }
+                )
+    document = {"schema": "vgpumgr.profiles/1", **_fleet_json(fleet), "profiles": rows}
+    columns = ("profile", "type_name", "host", "gpu", "framebuffer_mib", "max", "fits_now")
+    if not rows and settings.for_people:
+        _say_none(fleet, "nothing fits now on" if fits else "no vGPU type could be read on")
+    else:
+        output.print_rows(settings, document, rows, columns=columns, wide=columns, name="type_name")
+    return _finish(settings, fleet, ())
+
+
+@click.command()
+@click.argument("vm", shell_complete=candidates.vms)
+@click.option("--slot", metavar="NAME", shell_complete=candidates.slots, help="Only this slot.")
+@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
+@common_options
+def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> int:
+    """The hostdev XML of VM's claims, exactly as libvirt is passed it. Reads only."""
+    from vgpumgr import names
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report
+
+    found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
+    rows = [
+        {"slot": name, "xml": xml}
+        for name, xml in report.render_slots(found, None if slot is None else names.parse_slot(slot))
+    ]
+    if settings.for_people:
+        for row in rows:
+            output.block(row["xml"])
+        return 0
+    document = {"schema": "vgpumgr.render/1", "vm": found.domain.name, "hostdevs": rows}
+    output.print_rows(settings, document, rows, columns=("slot", "xml"), wide=("slot", "xml"), name="slot")
+    return 0
+
+
+def _read(settings: Settings, hosts: Sequence[str]) -> Fleet:
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report
+
+    return report.observe_fleet(build_context(settings), hosts)
+
+
+def _finish(settings: Settings, fleet: Fleet | Discovery, findings: Iterable[Finding]) -> int:
+    """Findings and unreached hosts on stderr, and the exit code."""
+    output.print_findings(settings, findings)
+    output.print_errors(settings, [error for _, error in fleet.errors])
+    return output.worst_exit(error.exit_code for _, error in fleet.errors)
+
+
+def _fleet_json(fleet: Fleet | Discovery) -> dict[str, object]:
+    outcomes = {error.outcome for _, error in fleet.errors} | ({"done"} if fleet.views else set())
+    return {
+        "outcomes": sorted(outcomes),
+        "unreached": [{"host": host, **output.error_json(error)} for host, error in fleet.errors],
+    }
+
+
+def _shown(settings: Settings, rows: Iterable[VgpuRow]) -> list[dict[str, object]]:
+    """Rows for tables, with a dash for what is known to be absent; plain ones for csv and names, which programs read."""
+    return [_table_row(row) if settings.for_people else asdict(row) for row in rows]
+
+
+def _table_row(row: VgpuRow) -> dict[str, object]:
+    shown: dict[str, object] = asdict(row)
+    shown["device"] = row.vf or row.uuid
+    for name in ("vm", "vm_uuid", "slot", "holder", "profile", "placement_id"):
+        # Known to be absent, which is not the same as unknown.
+        shown[name] = "-" if shown[name] is None else shown[name]
+    if row.framework == "vendor-vfio":
+        shown["uuid"] = "-"
+    if row.framework == "mdev-pf":
+        shown["vf"] = "-"
+    return shown
+
+
+def _gpu_row(view: HostFacts, gpu: Gpu) -> dict[str, object]:
+    from vgpumgr.core.plan import placement
+
+    readable = gpu.framework is not None
+    given = placement.known_share(view.snapshot, gpu)
+    return {
+        "host": view.snapshot.host,
+        "gpu": gpu.pci,
+        "board": gpu.board or gpu.name,
+        "framework": gpu.framework,
+        "mode": gpu.mode,
+        "numa": gpu.numa_node,
+        "vgpus": len(gpu.vgpus) if readable else None,
+        "given": None if given is None else f"{float(given):.0%}",
+        "uuid": gpu.uuid,
+        "pci_id": gpu.pci_id,
+        "driver": view.snapshot.versions.get("driver"),
+        "libvirt": _version(view.libvirt_version),
+    }
+
+
+def _host_json(view: HostFacts) -> dict[str, object]:
+    snapshot = view.snapshot
+    return {
+        "name": snapshot.host,
+        "machine_id": snapshot.machine,
+        "boot_id": snapshot.boot,
+        "versions": {**snapshot.versions, "libvirt": _version(view.libvirt_version)},
+        "gpus": [
+            {
+                "pci": gpu.pci,
+                "uuid": gpu.uuid,
+                "board": gpu.board,
+                "name": gpu.name,
+                "pci_id": gpu.pci_id,
+                "framework": gpu.framework,
+                "mode": gpu.mode,
+                "numa_node": gpu.numa_node,
+                "framebuffer_mib": gpu.framebuffer_mib,
+                "vgpus": len(gpu.vgpus),
+                "types": None
+                if gpu.types is None
+                else [
+                    {
+                        "name": kind.type_name,
+                        "id": kind.id,
+                        "max": kind.max,
+                        "framebuffer_mib": kind.framebuffer_mib,
+                        "creatable_now": gpu.creatable_now(kind.id),
+                    }
+                    for kind in gpu.types.values()
+                ],
+            }
+            for gpu in snapshot.gpus
+        ],
+        "unknown": [{"what": row.what, "why": row.why} for row in snapshot.unknown],
+    }
+
+
+def _version(number: int | None) -> str | None:
+    from vgpumgr.core.plan.attaching import version_text
+
+    return None if number is None else version_text(number)
+
+
+def _say_none(fleet: Fleet | Discovery, what: str) -> None:
+    """In place of an empty table; nothing where no host was read, since then nothing is known."""
+    number = len(fleet.views)
+    if number:
+        output.echo(f"{what} {fleet.views[0].snapshot.host if number == 1 else f'{number} hosts'}")

@@ -1,0 +1,226 @@
+"""`vgpumgr install cron|timer|collect`: jobs of this machine, the nightly reconcile and the collector. Printed, or written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr import errors
+from vgpumgr.cli.params import asking
+from vgpumgr.cli.params.durations import Duration
+from vgpumgr.cli.params.options import common_options, root_options
+from vgpumgr.cli.text import output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.job_files import JobFile
+    from vgpumgr.core.reconcile.nightly import Job
+
+SCHEMA = "vgpumgr.install/1"
+CRON_DIR = "/etc/cron.d"
+UNIT_DIR = "/etc/systemd/system"
+UNIT = "vgpumgr-reconcile"
+COLLECTOR = "vgpumgr-collect"
+_WRITE = click.option("--write", is_flag=True, help="Write the job instead of printing it; takes root.")
+_USER = click.option("--user", default="root", show_default=True, metavar="NAME", help="Who runs it.")
+_DIR = click.option("--dir", "folder", type=click.Path(path_type=Path), help="Write there instead.")
+
+
+def _job_options(command: Callable[..., int]) -> Callable[..., int]:
+    for option in reversed(
+        (
+            _WRITE,
+            click.option("--at", default="02:30", show_default=True, metavar="HH:MM", help="When, in local time."),
+            click.option(
+                "--jitter",
+                type=click.IntRange(0, 600),
+                default=15,
+                show_default=True,
+                metavar="MINUTES",
+                help="Up to so much later, by chance, so that several controllers do not ask at once.",
+            ),
+            _USER,
+            _DIR,
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+@root_options
+def install() -> None:
+    """Jobs of this machine: the nightly reconcile, by cron or by a systemd timer, and the service that collects."""
+
+
+@install.command()
+@_job_options
+@click.option("--mailto", metavar="ADDRESS", help="Who gets the mail on trouble (default: the user of the job).")
+@common_options
+def cron(
+    settings: Settings, *, write: bool, at: str, jitter: int, user: str, folder: Path | None, mailto: str | None
+) -> int:
+    """A file for /etc/cron.d. What the run prints is mailed by cron, and it prints nothing while all is as wanted.
+
+    \b
+      vgpumgr install cron -i /etc/vgpumgr/inventory
+      vgpumgr install cron --write --at 03:15 --mailto gpu-admins
+    """
+    from vgpumgr import templates
+    from vgpumgr.controller import job_files
+    from vgpumgr.core.reconcile import nightly
+
+    if mailto and not (mailto.isprintable() and set(mailto).isdisjoint(" '\"\\")):
+        raise errors.UsageError(f"not a mail address: {mailto!r}")
+    job = _job(settings, at=at, jitter=jitter, user=user)
+    text = templates.render_cron(job, command=nightly.cron_command(job), mailto=mailto)
+    path = (folder or Path(CRON_DIR)) / "vgpumgr"
+    return _finish(settings, [job_files.look(path, text)], write=write, then="cron reads it within a minute")
+
+
+@install.command()
+@_job_options
+@common_options
+def timer(settings: Settings, *, write: bool, at: str, jitter: int, user: str, folder: Path | None) -> int:
+    """A systemd service and its timer. What the run prints is in the journal; trouble leaves the service failed.
+
+    \b
+      vgpumgr install timer -i /etc/vgpumgr/inventory
+      vgpumgr install timer --write && systemctl daemon-reload && systemctl enable --now vgpumgr-reconcile.timer
+    """
+    from vgpumgr import templates
+    from vgpumgr.controller import job_files
+    from vgpumgr.core.reconcile import nightly
+
+    job = _job(settings, at=at, jitter=jitter, user=user)
+    units = zip(
+        ("service", "timer"), templates.render_units(job, command=nightly.systemd_command(job.words)), strict=True
+    )
+    base = folder or Path(UNIT_DIR)
+    files = [job_files.look(base / f"{UNIT}.{kind}", text) for kind, text in units]
+    then = f"next: systemctl daemon-reload && systemctl enable --now {UNIT}.timer"
+    return _finish(settings, files, write=write, then=then)
+
+
+@install.command()
+@_WRITE
+@click.option("--every", type=Duration(), default="10s", show_default=True, metavar="TIME", help="How often it reads.")
+@_USER
+@_DIR
+@common_options
+def collect(settings: Settings, *, write: bool, every: float, user: str, folder: Path | None) -> int:
+    """A systemd service that keeps what every VM uses. It tells when a host goes and when it is back, and nothing else.
+
+    \b
+      vgpumgr install collect --write && systemctl daemon-reload && systemctl enable --now vgpumgr-collect.service
+    """
+    from vgpumgr import templates
+    from vgpumgr.controller import job_files
+    from vgpumgr.core.reconcile import nightly
+
+    words = _words(settings, "collect", "--every", f"{every:.15g}s")
+    text = templates.render_collector(nightly.parse_user(user), command=nightly.systemd_command(words))
+    path = (folder or Path(UNIT_DIR)) / f"{COLLECTOR}.service"
+    then = f"next: systemctl daemon-reload && systemctl enable --now {COLLECTOR}.service"
+    return _finish(settings, [job_files.look(path, text)], write=write, then=then)
+
+
+def _job(settings: Settings, *, at: str, jitter: int, user: str) -> Job:
+    from vgpumgr.core.reconcile import nightly
+
+    hour, minute = nightly.parse_at(at)
+    words = _words(settings, "reconcile", "--yes", "--quiet")
+    return nightly.Job(words=words, user=nightly.parse_user(user), hour=hour, minute=minute, jitter_s=jitter * 60)
+
+
+def _words(settings: Settings, *command: str) -> tuple[str, ...]:
+    """The command with absolute paths only: neither cron nor systemd starts it where one stands now."""
+    from vgpumgr.cli.wiring import inventory_path
+    from vgpumgr.store.place import VARIABLE
+
+    store = os.environ.get(VARIABLE)
+    return (
+        *(("/usr/bin/env", f"{VARIABLE}={Path(store).expanduser().absolute()}") if store else ()),
+        *_program(),
+        *command,
+        *("--inventory", str(inventory_path(settings).absolute())),
+        *(("--log-format", settings.log_format) if settings.log_format != "text" else ()),
+        *(("--timeout", str(settings.timeout)) if settings.timeout is not None else ()),
+    )
+
+
+def _program() -> tuple[str, ...]:
+    """This very program: the script beside the interpreter that runs it, not whatever PATH finds at night."""
+    script = Path(sys.executable).with_name("vgpumgr")
+    return (str(script),) if script.exists() else (sys.executable, "-m", "vgpumgr.cli.main")
+
+
+def _finish(settings: Settings, files: Sequence[JobFile], *, write: bool, then: str) -> int:
+    """Print, say what would change, or write; in that order of how little is done."""
+    from vgpumgr.controller import job_files
+
+    changing = [file for file in files if file.state != job_files.SAME]
+    edited = [file for file in changing if file.state == job_files.EDITED]
+    if not (write or settings.check):
+        outcome = "unchanged"
+        if settings.for_people:
+            _print(files)
+    elif settings.check or not changing:
+        outcome = "would_change" if changing else "unchanged"
+        _tell(settings, files, changing, edited)
+    else:
+        outcome = "done"
+        _tell(settings, (), changing, edited)
+        if edited:
+            _ask(settings, edited)
+        for file in changing:
+            job_files.write(file)
+        if settings.for_people and not settings.quiet:
+            output.echo(f"written: {', '.join(str(file.path) for file in changing)}")
+            output.echo(then)
+    if not settings.for_people:
+        document = {
+            "schema": SCHEMA,
+            "changed": outcome != "unchanged",
+            "outcomes": [outcome],
+            "files": [{"path": str(file.path), "state": file.state, "text": file.text} for file in files],
+        }
+        rows = [{"path": str(file.path), "state": file.state} for file in files]
+        output.print_rows(settings, document, rows, columns=("path", "state"), wide=("path", "state"), name="path")
+    return 3 if outcome == "would_change" else 0
+
+
+def _print(files: Sequence[JobFile]) -> None:
+    """One file as it is, so that it can be redirected; several with their paths above them, as `systemctl cat` does."""
+    for number, file in enumerate(files):
+        if len(files) > 1:
+            output.block(("\n" if number else "") + f"# {file.path}")
+        click.echo(file.text, nl=False)
+
+
+def _tell(settings: Settings, files: Sequence[JobFile], changing: Sequence[JobFile], edited: Sequence[JobFile]) -> None:
+    """Each file in a line, and the difference where it was asked for or would take away what somebody wrote."""
+    if not settings.for_people:
+        return
+    words = {"absent": "would be written", "same": "is as wanted", "ours": "would be written anew"}
+    for file in files:
+        output.echo(f"{file.path}: {words.get(file.state, 'was edited by hand: written over only with --yes')}")
+    for file in changing if settings.diff else edited:
+        output.block("\n".join(file.diff))
+
+
+def _ask(settings: Settings, edited: Sequence[JobFile]) -> None:
+    names = ", ".join(str(file.path) for file in edited)
+    asking.confirm(
+        settings,
+        f"{names} was edited by hand. Write over it?",
+        why=f"{names} was edited by hand",
+        hint="--yes writes over it, --dir writes elsewhere",
+        kept="nothing was written",
+    )

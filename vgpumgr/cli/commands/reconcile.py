@@ -1,0 +1,168 @@
+"""plan and reconcile."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr import errors
+from vgpumgr.cli.params import asking, candidates
+from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.text import fleet_text, output
+
+if TYPE_CHECKING:
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.results import FleetConsent, FleetPlan, ReconcileResult
+
+# True of a host for as long as it is as it is: no news every night.
+_STANDING = frozenset({"will-not-start", "not-built", "granted"})
+_LIMIT = click.option(
+    "--limit",
+    multiple=True,
+    metavar="HOSTS",
+    shell_complete=candidates.host_list,
+    help="These hosts only: names or patterns, separated by commas.",
+)
+_DEADLINE = click.option(
+    "--deadline",
+    type=click.IntRange(1, 86400),  # a float could be `nan`, which nothing is later than
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="At most so long for each host; one that takes longer is left behind and named.",
+)
+_CONFIRM = click.option(
+    "--confirm-destroys",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Let a plan pass that destroys exactly N vGPUs, although that is more than the guard allows.",
+)
+
+
+@click.command()
+@_LIMIT
+@_DEADLINE
+@_CONFIRM
+@common_options
+def plan(settings: Settings, *, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None) -> int:
+    """What `reconcile` would do now, and why: drift by field and cause. Changes nothing; exit 3 if there is anything.
+
+    \b
+      vgpumgr plan
+      vgpumgr plan --limit 'kvm0*' -o json
+    """
+    return _run(settings, check=True, limit=limit, deadline=deadline, confirm_destroys=confirm_destroys)
+
+
+@click.command()
+@_LIMIT
+@_DEADLINE
+@_CONFIRM
+@common_options
+def reconcile(settings: Settings, *, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None) -> int:
+    """Bring every host to what is declared, and to what VMs were once given. Asks before anything is taken away.
+
+    \b
+      vgpumgr reconcile --check
+      vgpumgr reconcile --limit kvm01,kvm02
+      vgpumgr reconcile --yes --quiet        (nightly; prints nothing when all is as wanted)
+
+    A host that does not answer is left out whole and named (exit 4); the others are served.
+    """
+    return _run(settings, check=settings.check, limit=limit, deadline=deadline, confirm_destroys=confirm_destroys)
+
+
+def _run(
+    settings: Settings, *, check: bool, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None
+) -> int:
+    from vgpumgr.cli.wiring import build_context, store_path
+    from vgpumgr.controller import reconcile as use_case
+    from vgpumgr.store.only_one import only_one
+
+    settings = replace(settings, check=check)
+    options = use_case.ReconcileOptions(
+        limit=_names(limit),
+        confirm_destroys=confirm_destroys,
+        host_deadline_s=deadline,
+    )
+    started = time.monotonic()
+    context = build_context(settings)
+    with nullcontext() if check else only_one(store_path(), context.by):
+        result = use_case.reconcile(context, options, _consent(settings, check=check))
+    _print(settings, result, time.monotonic() - started)
+    codes = [error.exit_code for error in result.problems]
+    return output.worst_exit([*codes, 3 if check and result.fleet.changed else 0])
+
+
+def _names(limit: tuple[str, ...]) -> tuple[str, ...]:
+    """`kvm01, kvm02` → two. One that names nothing is an unset variable in a script, not a wish for every host."""
+    found = tuple(name.strip() for text in limit for name in text.split(",") if name.strip())
+    if limit and not found:
+        raise errors.UsageError("--limit names no host", hint="name some, or leave it out for all")
+    return found
+
+
+def _consent(settings: Settings, *, check: bool) -> FleetConsent:
+    from vgpumgr.controller.results import FleetConsent
+
+    def show(fleet: FleetPlan) -> None:
+        if settings.for_people:
+            for line in fleet_text.lines(fleet, diff=settings.diff):
+                output.echo(line)
+
+    def ask(fleet: FleetPlan) -> None:
+        counted = fleet_text.counted(fleet)
+        why = f"this plan takes something away ({counted})"
+        asking.confirm(settings, f"{counted}: go on?", why=why, hint=asking.SEE_FIRST)
+
+    return FleetConsent(check=check, show=show, ask=ask)
+
+
+def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
+    if settings.for_people:
+        _print_for_people(settings, result, elapsed_s)
+        return
+    from vgpumgr.controller import documents
+
+    document = _document(result)
+    rows = [documents.of_unit(host.host, unit) for host in result.hosts for unit in host.units]
+    columns = ("host", "vm", "slot", "gpu", "outcome")
+    output.print_rows(settings, document, rows, columns=columns, wide=(*columns, "error"), name="vm")
+    if settings.output in ("json", "yaml"):
+        told = "the details name each; `errors` and `result` on stdout have all that is known"
+        output.print_errors(settings, result.problems, what="hosts or VMs are not as wanted", hint=told)
+        return
+    for error in result.problems:
+        output.print_error(settings, error)
+
+
+def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
+    quiet = settings.quiet and not result.problems and not result.fleet.changed
+    if not quiet:
+        for note in result.fleet.findings:
+            output.print_warning(settings, str(note))
+    found = [finding for plan in result.fleet.plans for finding in plan.findings]
+    output.print_findings(settings, (one for one in found if not (quiet and one.kind in _STANDING)))
+    for host, unit in result.failed:
+        assert unit.error is not None
+        output.print_error(settings, unit.error, about=(host, unit.unit.job.subject))
+    for _, error in result.errors:
+        output.print_error(settings, error)
+    if result.guard is not None:
+        output.print_error(settings, result.guard)
+    if not quiet:
+        for line in fleet_text.closing(result, elapsed_s):
+            output.echo(line)
+
+
+def _document(result: ReconcileResult) -> dict[str, object]:
+    from vgpumgr.controller import documents
+
+    schema = "vgpumgr.plan/1" if result.check else "vgpumgr.change/1"
+    made: dict[str, object] = json.loads(json.dumps({"schema": schema, **documents.of_reconcile(result)}))
+    return made

@@ -1,0 +1,47 @@
+"""How a change asks its person: on a terminal, or not at all with --yes."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr import errors
+from vgpumgr.cli.text import output
+from vgpumgr.controller.results import Consent, Planned, PlanT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.cli.settings import Settings
+
+
+SEE_FIRST = "add --yes (or --check to see what would be done)"
+
+
+def consent(settings: Settings, what: str, show: Callable[[Planned[PlanT]], None]) -> Consent[PlanT]:
+    """The consent for a command that does `what` (`detach`). Asking raises UsageError where nobody is there, or Declined."""
+
+    def ask(planned: Planned[PlanT]) -> None:
+        confirm(
+            settings,
+            f"{what} {planned.plan.about} on {planned.host}?",
+            why=f"{what} of {planned.plan.about} needs a yes",
+            hint=SEE_FIRST,
+        )
+
+    return Consent(check=settings.check, show=show, ask=ask)
+
+
+def confirm(settings: Settings, question: str, *, why: str, hint: str, kept: str = "nothing was changed") -> None:
+    """Ask, unless --yes did. `why` a yes is needed, and `hint`, are for where nobody is there; `kept` is what a no leaves.
+
+    Raises UsageError where there is nobody to ask, Declined where the answer is no.
+    """
+    if settings.yes:
+        return
+    if not (settings.for_people and output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr)):
+        raise errors.UsageError(f"{why} and there is nobody to ask; {kept}", hint=hint)
+    if not click.confirm(question, err=True):
+        raise errors.Declined(kept)

@@ -1,0 +1,95 @@
+"""The options that every command takes, before and after its name, and the settings they make."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from vgpumgr.cli.params import candidates
+from vgpumgr.cli.settings import FORMATS, Settings
+from vgpumgr.cli.text import log_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+_OPTIONS = (
+    click.option(
+        "-i",
+        "--inventory",
+        metavar="DIR",
+        shell_complete=candidates.folders,
+        help="The inventory directory (default: $VGPUMGR_INVENTORY, ./inventory, …).",
+    ),
+    click.option("-o", "--output", type=click.Choice(FORMATS), help="How to print (default: table)."),
+    click.option(
+        "-n",
+        "--dry-run",
+        "--check",
+        "check",
+        is_flag=True,
+        help="Change nothing; say what would change, exit 3 if anything.",
+    ),
+    click.option("--diff", is_flag=True, help="Show the XML that goes in or out, too."),
+    click.option("-y", "--yes", is_flag=True, help="Do not ask."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
+    click.option("-v", "--verbose", count=True, help="Log to stderr; twice for more."),
+    click.option(
+        "--timeout",
+        type=click.IntRange(1, 86400),
+        metavar="SECONDS",
+        help="Time limit for each stage, and for waiting on a busy host. Replaces the built-in limits (5 to 60 s), longer or shorter.",
+    ),
+    click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour (default: auto)."),
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        help="How stderr is written; json: one object a line (default: text).",
+    ),
+)
+
+
+def common_options(command: Command) -> Command:
+    """Give a command the common options; it gets them as its first argument, a Settings."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        context = click.get_current_context()
+        _collect(context, kwargs)
+        settings = settings_of(context)
+        log_lines.start(settings)  # each command's: without it Python prints what is logged, whatever -v says
+        return command(settings, *args, **kwargs)
+
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]  # click decorators keep the callable
+
+
+def root_options(command: Command) -> Command:
+    """The same options on a group: only remembered for the command that follows."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        _collect(click.get_current_context(), kwargs)
+        return command(*args, **kwargs)
+
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]  # click decorators keep the callable
+
+
+def settings_of(context: click.Context) -> Settings:
+    """The settings collected so far; what stands nearest to the command wins."""
+    return Settings(**context.find_root().meta.get("vgpumgr.settings", {}))
+
+
+def _collect(context: click.Context, kwargs: dict[str, Any]) -> None:
+    collected = context.find_root().meta.setdefault("vgpumgr.settings", {})
+    for name in Settings.__dataclass_fields__:
+        value = kwargs.pop(name, None)
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            collected[name] = value

@@ -1,0 +1,220 @@
+"""The one place that prints: rows as table, wide, json, yaml, csv or names; findings, progress and errors.
+
+Tables have upper-case heads, two blanks between columns and no lines; `?` is unknown and never 0. Data goes to stdout,
+everything else to stderr. Text that came from a host is cleaned of control characters before it reaches a terminal, and
+begins no line of its own there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr.cli.text.words import folded, one_line, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TextIO
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.core.model.observed import Finding
+    from vgpumgr.errors import VgpumgrError
+
+_HEADS = {"type_name": "TYPE", "framebuffer_mib": "FB MIB", "fits_now": "FITS NOW", "placement_id": "PLACEMENT"}
+_PRECEDENCE = (2, 1, 4, 5, 6, 3, 0)
+
+
+def worst_exit(codes: Iterable[int]) -> int:
+    """Several at once: 2 > 1 > 4 > 5 > 6 > 3 > 0 (design: docs/exit-codes.md)."""
+    seen = set(codes)
+    return next((code for code in _PRECEDENCE if code in seen), 1 if seen else 0)
+
+
+def echo(text: str = "") -> None:
+    """One line; what has more than one is a host's doing, and folded."""
+    click.echo(folded(text))
+
+
+def block(text: str) -> None:
+    """Several lines, each of our own making."""
+    click.echo(visible(text))
+
+
+def progress(settings: Settings, text: str, *, host: str | None = None) -> None:
+    """One line on stderr: none with -q, and none where stderr is for one JSON object."""
+    if not settings.quiet and settings.for_people:
+        _tell(settings, "info", folded(text), text, host=host)
+
+
+def print_warning(settings: Settings, text: str, *, host: str | None = None) -> None:
+    """One line on stderr, with -q too; none where stderr is for one JSON object."""
+    if settings.for_people:
+        _tell(settings, "warning", f"{style(settings, 'warning:', 'yellow')} {folded(text)}", text, host=host)
+
+
+def _tell(
+    settings: Settings,
+    level: str,
+    shown: str,
+    message: str,
+    *,
+    host: str | None = None,
+    more: Mapping[str, object] | None = None,
+) -> None:
+    if settings.log_format == "json":
+        from vgpumgr.cli.text import log_lines
+
+        shown = log_lines.line(level, message, host=host, more=more)
+    click.echo(shown, err=True)
+
+
+def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
+    """Columns by key; the head is the key in upper case. None is printed as ?."""
+    import tabulate
+
+    tabulate.MIN_PADDING = 0
+    cells = [[one_line(cell(row.get(column))) for column in columns] for row in rows]
+    heads = [_HEADS.get(column, column.upper().replace("_", " ")) for column in columns]
+    # Blanks in a line of bars are gaps.
+    text = tabulate.tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True, preserve_whitespace=True)
+    block("\n".join(line.rstrip() for line in text.split("\n")))
+
+
+def cell(value: object) -> str:
+    if value is None:
+        return "?"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def print_rows(
+    settings: Settings,
+    document: Mapping[str, object],
+    rows: Sequence[Mapping[str, object]],
+    *,
+    columns: Sequence[str],
+    wide: Sequence[str],
+    name: str,
+) -> None:
+    """Print in the format asked for: `document` for json and yaml, `rows` for the others, key `name` for names."""
+    match settings.output:
+        case "json":
+            click.echo(json.dumps(document, indent=1, ensure_ascii=True))
+        case "yaml":
+            import yaml
+
+            click.echo(yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False), nl=False)
+        case "csv":
+            click.echo(_csv(rows, wide), nl=False)
+        case "name":
+            for text in dict.fromkeys(cell(row.get(name)) for row in rows if row.get(name) is not None):
+                echo(one_line(text))
+        case "wide":
+            print_table(rows, wide)
+        case _:
+            print_table(rows, columns)
+
+
+def _csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(["" if row.get(column) is None else _csv_cell(row[column]) for column in columns])
+    return text.getvalue()
+
+
+def _csv_cell(value: object) -> str:
+    """A text that a spreadsheet would take for a formula gets an apostrophe, which spreadsheets do not show."""
+    text = one_line(cell(value))
+    return f"'{text}" if isinstance(value, str) and text[1:] and text.startswith(("=", "+", "-", "@")) else text
+
+
+def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
+    """Findings for people, on stderr, each once; in json they are part of the document."""
+    if settings.for_people:
+        # A journal that cannot be written was told when that happened: what follows may fail, and show no findings.
+        told = {finding.text: finding.host for finding in findings if finding.kind != "journal"}
+        for text, host in told.items():
+            print_warning(settings, text, host=host)
+
+
+def finding_json(finding: Finding) -> dict[str, object]:
+    from vgpumgr.controller import documents
+
+    return documents.of_finding(finding)
+
+
+def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, str] | None = None) -> None:
+    """What, where, one line per candidate, and the hint last, near the prompt; with json one object.
+
+    `about`: a host and what of it, said first where several errors are printed under one another.
+    """
+    if settings.output in ("json", "yaml"):
+        click.echo(json.dumps(error_json(error)), err=True)
+        return
+    host, message = getattr(error, "host", None), error.message
+    if about is not None:
+        host, subject = about
+        message = f"{host}: {subject}: {message.removeprefix(f'{host}: ')}"
+    if settings.log_format == "json":
+        _tell(settings, "error", "", message, host=host, more={**error_json(error), "message": message})
+        return
+    click.echo(f"{style(settings, 'error:', 'red')} {folded(message)}", err=True)
+    for line in error.details:
+        click.echo(f"  {folded(line)}", err=True)
+    if error.hint:
+        click.echo(f"{style(settings, 'hint:', 'cyan')} {folded(error.hint)}", err=True)
+
+
+_UNREAD = "hosts could not be read"
+_ALL_KNOWN = "the details name each host and what stopped it; `unreached` on stdout has all that is known"
+
+
+def print_errors(
+    settings: Settings, errors: Sequence[VgpumgrError], *, what: str = _UNREAD, hint: str = _ALL_KNOWN
+) -> None:
+    """One error for each, for people; for scripts always one object, with a detail for each where there are several.
+
+    `what` and `hint` are for that object: what several of them are, after their number.
+    """
+    if len(errors) < 2 or settings.output not in ("json", "yaml"):
+        for error in errors:
+            print_error(settings, error)
+        return
+    kinds = {type(error).__name__ for error in errors}
+    joined = {
+        "error": kinds.pop() if len(kinds) == 1 else "HostError",
+        "message": f"{len(errors)} {what}",
+        "hint": hint,
+        "details": [error.message for error in errors],
+    }
+    click.echo(json.dumps(joined), err=True)
+
+
+def error_json(error: VgpumgrError) -> dict[str, object]:
+    from vgpumgr.controller import documents
+
+    return documents.of_error(error)
+
+
+def style(settings: Settings, text: str, colour: str) -> str:
+    return click.style(text, fg=colour) if _colour(settings) else text
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person is there. A daemon may have its standard streams closed; Python then has None for them."""
+    return stream is not None and stream.isatty()
+
+
+def _colour(settings: Settings) -> bool:
+    if settings.color != "auto":
+        return settings.color == "always"
+    return is_terminal(sys.stderr) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,131 @@
+"""Usage as text for people: percents, sizes and times short enough for a table; unknown stays None, which is printed as ?."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.text.sparkline import sparkline
+from vgpumgr.core.usage.usage import ENGINES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.controller.usage import UsageReport
+    from vgpumgr.core.usage.usage_rows import UsageRow
+
+_GIB = 1 << 30
+COLUMNS = (
+    "vm", "slot", "host", "gpu", "type_name", "bought", "sm", "p50", "p95", "max", "of_bought", "fb_max", "fb_size",
+    "headroom", "seen", "sm_over_time",
+)  # fmt: skip
+WIDE = (
+    *COLUMNS[:-1], "state", "fb_now", "samples", "origin", "memory", "memory_p95", "encoder", "encoder_p95", "decoder",
+    "decoder_p95", COLUMNS[-1],
+)  # fmt: skip
+OF_ONE = ("engine", "mean", "p50", "p95", "max", "over_time")
+
+
+def cells(row: UsageRow, bars: str) -> dict[str, object]:
+    """A row of the table."""
+    sm = row.engines["sm"]
+    rest = {
+        name: value
+        for engine in ENGINES[1:]
+        for name, value in (
+            (engine, _percent(row.engines[engine].mean)),
+            (f"{engine}_p95", _percent(row.engines[engine].p95)),
+        )
+    }
+    return {
+        "vm": row.vm or row.vm_uuid,
+        "slot": row.slot or "-",
+        "host": row.host,
+        "gpu": row.gpu,
+        "type_name": row.type_name,
+        "state": row.state,
+        "bought": _percent(None if row.bought is None else row.bought * 100),
+        "sm": _percent(sm.mean),
+        "p50": _percent(sm.p50),
+        "p95": _percent(sm.p95),
+        "max": _percent(sm.max),
+        "of_bought": _percent(None if row.used_of_bought is None else row.used_of_bought * 100),
+        "fb_now": _size(row.framebuffer_used_bytes),
+        "fb_max": _size(row.framebuffer_max_bytes),
+        "fb_size": _size(row.framebuffer_size_bytes),
+        "headroom": _size(row.framebuffer_headroom_bytes),
+        "seen": _percent(row.seen * 100),
+        "samples": row.samples,
+        "origin": row.origin,
+        "sm_over_time": sparkline(sm.series, bars),
+        **rest,
+    }
+
+
+def of_one(row: UsageRow, report: UsageReport) -> Iterator[str]:
+    """What stands above the table of one vGPU's engines."""
+    slot = f" {row.slot}" if row.slot else ""
+    kind = row.type_name or "type unknown"
+    yield f"{row.vm or row.vm_uuid or '?'}{slot} on {row.host} {row.gpu}, {kind}, {row.state}"
+    samples = f"{row.samples} sample{'' if row.samples == 1 else 's'}"
+    last = "" if row.last_us is None else f", the last until {local(row.last_us)}"
+    yield f"  measured     {_word(_percent(row.seen * 100))} of {span(report)}: {samples}{last}"
+    bought = _word(_percent(None if row.bought is None else row.bought * 100))
+    used = _percent(None if row.used_of_bought is None else row.used_of_bought * 100)
+    yield f"  bought       {bought} of the GPU" + (f", used {used} of that (SM)" if used else "")
+    now, most, size, left = (
+        _word(_size(value))
+        for value in (
+            row.framebuffer_used_bytes,
+            row.framebuffer_max_bytes,
+            row.framebuffer_size_bytes,
+            row.framebuffer_headroom_bytes,
+        )
+    )
+    yield f"  framebuffer  {now} now, at most {most} of {size}, {left} never used"
+
+
+def engines(row: UsageRow, bars: str) -> list[dict[str, object]]:
+    """The table of one vGPU's engines."""
+    return [
+        {
+            "engine": name,
+            "mean": _percent(use.mean),
+            "p50": _percent(use.p50),
+            "p95": _percent(use.p95),
+            "max": _percent(use.max),
+            "over_time": sparkline(use.series, bars),
+        }
+        for name, use in row.engines.items()
+    ]
+
+
+def foot(report: UsageReport) -> str:
+    """What the columns are of."""
+    step = report.window.step_s
+    each = f"{step // 3600} h" if step % 3600 == 0 else f"{step // 60} min"
+    return f"percent of the whole GPU, {span(report)}; a cell of the line is {each}; ? is not known"
+
+
+def span(report: UsageReport) -> str:
+    return f"{local(report.window.since_us)} to {local(report.window.until_us)}"
+
+
+def local(microseconds: int) -> str:
+    """Local time with its offset, to the minute."""
+    return datetime.datetime.fromtimestamp(microseconds // 1_000_000).astimezone().isoformat(" ", "minutes")
+
+
+def _percent(value: float | None) -> str | None:
+    """Whole above 10, with a tenth below."""
+    if value is None:
+        return None
+    return f"{value:.0f}%" if value >= 9.95 or value == int(value) else f"{value:.1f}%"
+
+
+def _size(value: int | None) -> str | None:
+    return None if value is None else f"{value / _GIB:.1f}G"
+
+
+def _word(value: str | None) -> str:
+    return "?" if value is None else value

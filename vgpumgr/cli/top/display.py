@@ -1,0 +1,155 @@
+"""The loop of `top` on a terminal: keys, readings and a new size come in, frames go out.
+
+Hosts are read in a thread, so that a slow one holds up neither keys nor the screen. On every way out (q, Ctrl-C, SIGTERM,
+Ctrl-Z, an error) the terminal is as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.text import output
+from vgpumgr.cli.top import frames, keyboard, view_state
+from vgpumgr.cli.top.screen import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from vgpumgr.cli.top.view_state import View
+    from vgpumgr.core.usage.sampling import Round
+
+    Rounds = Callable[[], Sequence[Round]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    rounds: Sequence[Round]
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    error: BaseException
+
+
+class _Resized:
+    pass
+
+
+class _Suspended:
+    pass
+
+
+_Event = _Key | _Read | _Broken | _Resized | _Suspended
+
+
+def run(rounds: Rounds, *, every_s: float, view: View, hosts: int, colour: bool) -> None:
+    """Show `rounds()` every so many seconds until somebody has seen enough. `hosts`: how many will be read."""
+    _Loop(every_s=every_s, view=view, hosts=hosts, colour=colour).run(rounds)
+
+
+class _Loop:
+    def __init__(self, *, every_s: float, view: View, hosts: int, colour: bool) -> None:
+        self._every_s = every_s
+        self._view = view
+        self._hosts = hosts
+        self._colour = colour
+        self._rounds: Sequence[Round] = ()
+        # Its put may come from a signal's handler in the midst of anything (docs.python.org/3/library/queue.html).
+        self._events: SimpleQueue[_Event] = SimpleQueue()
+
+    def run(self, rounds: Rounds) -> None:
+        stop = threading.Event()
+        reader = threading.Thread(target=self._read, args=(rounds, stop), name="rounds", daemon=True)
+        with self._signals():
+            try:
+                while self._show(reader):
+                    _stop_like_the_shell_wants()
+            finally:
+                stop.set()
+
+    def _show(self, reader: threading.Thread) -> bool:
+        """Draw until the end (False), or until the program is to be suspended (True)."""
+        with Screen(colour=self._colour) as screen, self._keys():
+            self._draw(screen)
+            if reader.ident is None:
+                reader.start()
+            while True:
+                match self._events.get():
+                    case _Key(name):
+                        shown = self._frame(screen)
+                        view = view_state.press(self._view, name, page=shown.page, count=shown.count)
+                        if view is None:
+                            return False
+                        self._view = view
+                    case _Read(rounds):
+                        self._rounds = rounds
+                    case _Broken(error):
+                        raise error
+                    case _Suspended():
+                        return True
+                    case _Resized():
+                        pass
+                if self._events.empty():
+                    self._draw(screen)
+
+    def _draw(self, screen: Screen) -> None:
+        screen.draw(self._frame(screen))
+
+    def _frame(self, screen: Screen) -> frames.Frame:
+        return frames.frame(
+            self._rounds,
+            self._view,
+            height=screen.height,
+            ascii_only=screen.ascii_only,
+            hosts=self._hosts,
+            every_s=self._every_s,
+        )
+
+    def _read(self, rounds: Rounds, stop: threading.Event) -> None:
+        """The thread that reads: one round, then a rest, so that a slow fleet is not read without pause."""
+        try:
+            while not stop.is_set():
+                self._events.put(_Read(rounds()))
+                stop.wait(self._every_s)
+        except BaseException as error:  # noqa: BLE001 -- raised again where the terminal can be put right
+            self._events.put(_Broken(error))
+
+    @contextmanager
+    def _keys(self) -> Iterator[None]:
+        """Keys, where there is somebody to press them."""
+        if not output.is_terminal(sys.stdin):
+            yield
+            return
+        with keyboard.pressed(sys.stdin.fileno(), lambda key: self._events.put(_Key(key))):
+            yield
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """A new size and Ctrl-Z as events; the handlers that were there come back."""
+        with contextlib.ExitStack() as before:
+            for number, event in ((signal.SIGWINCH, _Resized()), (signal.SIGTSTP, _Suspended())):
+                before.callback(signal.signal, number, signal.signal(number, self._telling(event)))
+            yield
+
+    def _telling(self, event: _Event) -> Callable[[int, object], None]:
+        return lambda _number, _frame: self._events.put(event)
+
+
+def _stop_like_the_shell_wants() -> None:
+    """Stop as Ctrl-Z does without a handler; returns when `fg` lets it go on."""
+    ours = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTSTP)
+    signal.signal(signal.SIGTSTP, ours)

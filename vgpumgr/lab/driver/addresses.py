@@ -1,0 +1,21 @@
+"""PCI addresses of a card's virtual functions, and the key by which a vGPU is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vgpumgr.lab.driver.model import Gpu, Vgpu
+
+
+def vf_pci(gpu: Gpu, vf: int) -> str:
+    """The address of a VF: its routing id is the PF's plus offset plus index (0000:41:00.4 … .7, 0000:41:01.0 …); the stride is 1."""
+    domain, bus, rest = gpu.pci.split(":")
+    device, function = rest.split(".")
+    routing = (int(bus, 16) << 8 | int(device, 16) << 3 | int(function)) + gpu.board.vf_offset + vf
+    return f"{domain}:{routing >> 8:02x}:{routing >> 3 & 0x1F:02x}.{routing & 7}"
+
+
+def key_of(gpu: Gpu, vgpu: Vgpu) -> str:
+    """What Driver.find() takes: the mdev's UUID; on vendor-vfio the VF's address."""
+    return vgpu.uuid or (vf_pci(gpu, vgpu.vf) if vgpu.vf is not None else gpu.pci)

@@ -1,0 +1,79 @@
+"""What the driver admits in equal-size mode, as pure functions over one GPU's state.
+
+Source: the driver's own rules in open-gpu-kernel-modules 595, kernel_vgpu_mgr.c: after the first vGPU only types of the
+same framebuffer size stay creatable, whatever their series, until the type's maximum; 32 time-sliced vGPUs per GPU at
+most; one vGPU per VF. What the driver has lost (model.Gpu.lost) counts like what is there.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from vgpumgr.host.protocol import MDEV_PF
+
+if TYPE_CHECKING:
+    from vgpumgr.lab.driver.model import Gpu, TypeSpec, Vgpu
+
+MAX_TIME_SLICED = 32  # per GPU without MIG
+
+
+class Refusal(Enum):
+    """Why a vGPU cannot be made."""
+
+    FULL = "full"
+    OTHER_SIZE = "other-size"
+    VF_TAKEN = "vf-taken"
+
+
+def on_vf(gpu: Gpu, vf: int | None) -> Vgpu | None:
+    """The vGPU of that VF, if it has one; one that is lost is none that anybody sees."""
+    return next((vgpu for vgpu in gpu.vgpus if vgpu.vf == vf), None)
+
+
+def instances_left(gpu: Gpu, kind: TypeSpec) -> int:
+    """How many more of this type the whole GPU takes now, virtual functions aside."""
+    if any(vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in gpu.counted):
+        return 0
+    return max(0, min(kind.max_instances, MAX_TIME_SLICED) - len(gpu.counted))
+
+
+def refusal(gpu: Gpu, vf: int | None, kind: TypeSpec) -> Refusal | None:
+    """Why one more vGPU of this type is refused on that VF (None: on the PF), or None where it is admitted."""
+    if gpu.framework != MDEV_PF and any(vgpu.vf == vf for vgpu in gpu.counted):
+        return Refusal.VF_TAKEN
+    if any(vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in gpu.counted):
+        return Refusal.OTHER_SIZE
+    if instances_left(gpu, kind) == 0:
+        return Refusal.FULL
+    return None
+
+
+def available(gpu: Gpu, vf: int | None, kind: TypeSpec) -> int:
+    """What `available_instances` says: how many on the PF, 0 or 1 on a VF."""
+    if gpu.framework == MDEV_PF:
+        return instances_left(gpu, kind)
+    return int(refusal(gpu, vf, kind) is None)
+
+
+def creatable_on(gpu: Gpu, vf: int | None) -> tuple[TypeSpec, ...]:
+    """The types that this parent would take now."""
+    return tuple(kind for kind in gpu.board.types if available(gpu, vf, kind))
+
+
+def creatable(gpu: Gpu) -> tuple[TypeSpec, ...]:
+    """The types that some parent of this GPU would take now: what NVML lists as creatable."""
+    if gpu.framework == MDEV_PF:
+        return creatable_on(gpu, None)
+    if not gpu.vfs_on or len(gpu.counted) >= gpu.board.vfs:
+        return ()
+    return tuple(kind for kind in gpu.board.types if instances_left(gpu, kind))
+
+
+def next_placement(gpu: Gpu, kind: TypeSpec) -> int | None:
+    """The placement id of the next vGPU: the lowest free multiple of its size in GiB; None where none are reported."""
+    if not gpu.board.placements:
+        return None
+    taken = {vgpu.placement_id for vgpu in gpu.counted}
+    size = max(1, kind.framebuffer_mib // 1024)
+    return next(place for place in range(0, size * (len(taken) + 1), size) if place not in taken)

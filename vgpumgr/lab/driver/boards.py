@@ -1,0 +1,120 @@
+"""Boards of the lab: the shipped catalogue's rows as the driver would show them."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+
+from vgpumgr.core.driver.profiles import parse_type_name
+from vgpumgr.errors import LabError
+from vgpumgr.lab.driver.model import BoardSpec, TypeSpec
+from vgpumgr.names import nearest
+from vgpumgr.resources import catalogue_text
+
+FIRST_INVENTED_ID = 60000  # type ids that no public source gives; real ones are below 2000 today
+
+# What NVML calls the board, where that is not the catalogue's name; and its framebuffer in MiB as NVML reports it, where
+# that is not the largest type's nominal size (ECC takes some on GDDR boards). Seen in public nvidia-smi output.
+_NVML = {
+    "T4": ("Tesla T4", 15360),
+    "A40": ("NVIDIA A40", 46068),
+    "A100": ("NVIDIA A100-PCIE-40GB", 40960),
+    "L40S": ("NVIDIA L40S", 46068),
+    "H100": ("NVIDIA H100 PCIe", 81559),
+}
+_VFS = {"A100": 16, "A100X": 16, "A100D": 20, "A100DX": 20, "A30": 16, "A2": 16, "A16": 16, "RTXPRO6000": 48}
+_VF_OFFSET = {"RTXPRO6000": 2}  # seen there (580.105.06)
+_USUAL_VF_OFFSET = 4  # seen on A2, A40 and H100 hosts
+_SIZED_BY_NAME = {"RTXPRO6000"}  # the catalogue has no sizes for it; DC-3Q and DC-3A have 3 GB there
+_USUAL_VFS = 32  # A40, L40S, H100 and most others
+_SHORT_CODES = {
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition": "RTXPRO6000",
+    "NVIDIA RTX PRO 4500 Blackwell Server Edition": "RTXPRO4500",
+}
+
+
+@cache
+def _boards() -> dict[str, BoardSpec]:
+    """Code → board. Types without a size or maximum are left out, and MIG-backed ones (MIG is off in the lab)."""
+    rows: dict[str, list[TypeSpec]] = {}
+    facts: dict[str, tuple[str, int]] = {}
+    invented = FIRST_INVENTED_ID
+    for row in csv.DictReader(catalogue_text().splitlines()):
+        name = parse_type_name(row["type_name"])
+        code = _SHORT_CODES.get(row["gpu"], name.board)
+        facts.setdefault(code, (row["gpu"], int(row["pci_device_id_if_known"], 16)))
+        type_id = int(row["type_id_if_known"] or invented)
+        invented += not row["type_id_if_known"]  # every row counts, so that an id does not depend on what is left out
+        size_mib = int(row["fb_mb"] or (name.nominal_mib if code in _SIZED_BY_NAME else 0))
+        if name.slices is None and size_mib and row["max_per_gpu"]:
+            rows.setdefault(code, []).append(
+                TypeSpec(
+                    id=type_id,
+                    name=f"{_prefix(code, row['gpu'])} {row['type_name']}",
+                    series=row["series"],
+                    framebuffer_mib=size_mib,
+                    max_instances=int(row["max_per_gpu"]),
+                )
+            )
+    return {
+        code: _board(code, *facts[code], tuple(sorted(kinds, key=lambda kind: kind.id))) for code, kinds in rows.items()
+    }
+
+
+def _board(code: str, catalogue_name: str, device: int, kinds: tuple[TypeSpec, ...]) -> BoardSpec:
+    largest = max(kind.framebuffer_mib for kind in kinds)
+    name, framebuffer = _NVML.get(code, (catalogue_name.partition(" (")[0], largest))
+    pre_ampere = _pre_ampere(catalogue_name)
+    return BoardSpec(
+        name=name,
+        code=code,
+        pci_device_id=device,
+        framebuffer_mib=framebuffer,
+        vfs=0 if pre_ampere else _VFS.get(code, _USUAL_VFS),
+        placements=not pre_ampere and not _ampere(code),
+        types=kinds,
+        vf_offset=_VF_OFFSET.get(code, _USUAL_VF_OFFSET),
+    )
+
+
+def _pre_ampere(catalogue_name: str) -> bool:
+    return catalogue_name.startswith(("Tesla", "Quadro"))
+
+
+def _ampere(code: str) -> bool:
+    """A2 to A800 and RTX A4000 to A6000: no placement ids in equal-size mode."""
+    return code.removeprefix("RTX")[:1] == "A" and code.removeprefix("RTX")[1:2].isdigit()
+
+
+def _prefix(code: str, catalogue_name: str) -> str:
+    """What stands before the type's name: GRID before Ampere and on A100/A800, NVIDIA after (NVIDIA's user guide)."""
+    if code == "RTXPRO6000":
+        return "NVIDIA RTX Pro 6000 Blackwell"
+    return "GRID" if _pre_ampere(catalogue_name) or code.startswith(("A100", "A800")) else "NVIDIA"
+
+
+def board_codes() -> tuple[str, ...]:
+    """Every board that the lab can simulate."""
+    return tuple(sorted(_boards()))
+
+
+def board(name: str, where: str) -> BoardSpec:
+    """The board of that code (A40) or name (NVIDIA A40). Raises LabError, naming `where` it was asked for."""
+    for spec in _boards().values():
+        if name.lower() in (spec.code.lower(), spec.name.lower()):
+            return spec
+    like = nearest(name, _boards())
+    raise LabError(
+        f"{where}: no board {name!r}",
+        hint=(f"did you mean {like}? " if like else "") + "write one of: " + " ".join(board_codes()),
+    )
+
+
+def type_of(spec: BoardSpec, name: str, where: str) -> TypeSpec:
+    """The board's type of that name: A40-4Q, or 4Q for short. Raises LabError."""
+    for kind in spec.types:
+        last = kind.name.split()[-1]
+        if name.split()[-1:] in ([last], [parse_type_name(last).short]):
+            return kind
+    names = " ".join(kind.name.split()[-1] for kind in spec.types)
+    raise LabError(f"{where}: board {spec.code} has no type {name!r}", hint=f"write one of: {names}")

@@ -1,0 +1,485 @@
+"""The simulated vGPU driver of one host: what a write to /sys does, under one lock, with the kernel's errno.
+
+Where an errno is the driver's own, it is that of NVIDIA's open kernel part of 525.85.07, as it was run on 5.15 and 5.19; where no
+public source shows it, the line says `likely`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import threading
+import time
+import uuid as uuid_module
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
+from vgpumgr.lab.driver import admission, meter, scheduler, vms
+from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.model import Vgpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from vgpumgr.lab.driver.model import Gpu, HostState, ModuleOptions, TypeSpec, Use
+
+CREATE_EIO = "create-eio"  # every create and every type write fails with EIO
+CARD_EXCHANGED = "card-exchanged"  # :PCI; the next reboot finds another card of the same kind there, once
+LATE_VFS = "late-vfs"  # after a reboot the VFs are off until enable_vfs() or clear_faults()
+
+PLUGIN_WAIT_S = 5.0  # how long a removal, a 0 or a VM's start waits for a plugin (525: 250 naps of 20 ms)
+
+_CARDS = uuid_module.UUID("4d5a1c9e-0000-4000-8000-000000000000")
+_UUID_LEN = 36
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")  # uuid_is_valid() in lib/uuid.c
+
+_ID_MASK = 0xFFFFFFFF
+_PARAMS_BYTES = 1024
+_FIRST_INSTANCE = 3251634176  # NVML's handles start high; any number that is not an index will do
+
+
+def _wall_clock_us() -> int:
+    return time.time_ns() // 1000
+
+
+class Driver:
+    """Changes one HostState. Thread-safe; methods raise OSError as the kernel's write would.
+
+    `clock_us` gives the driver's time, in microseconds since the epoch; `plugin_wait_s` is how long it waits for a plugin.
+    """
+
+    def __init__(
+        self, state: HostState, *, clock_us: Callable[[], int] = _wall_clock_us, plugin_wait_s: float = PLUGIN_WAIT_S
+    ) -> None:
+        self._state = state
+        self._plugin_wait_s = plugin_wait_s
+        self._clock_us = clock_us
+        self._last_us = 0
+        self._changed = threading.Condition(threading.RLock())
+        self._revision = 0
+        self._epoch = 0
+        self._closed = False
+        self._stalls = 0  # reads that wait and let nobody pass
+        self._next_instance = _FIRST_INSTANCE
+        self._parents: dict[str, tuple[Gpu, int | None]] = {}
+        for gpu in state.gpus:
+            gpu.vfs_on = gpu.framework != MDEV_PF
+            self._parents[gpu.pci] = (gpu, None)
+            self._parents.update({vf_pci(gpu, vf): (gpu, vf) for vf in range(gpu.board.vfs)})
+
+    # reading
+
+    @contextmanager
+    def reading(self) -> Iterator[HostState]:
+        """The state, which stands still inside the `with`. Do not change it, and do not keep it."""
+        with self._changed:
+            yield self._state
+
+    def now_us(self) -> int:
+        """The driver's time; it never goes back, whatever the machine's clock is set to."""
+        with self._changed:
+            self._last_us = max(self._last_us, self._clock_us())
+            return self._last_us
+
+    @property
+    def branch(self) -> int:
+        return self._state.branch
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change."""
+        return self._revision
+
+    @property
+    def epoch(self) -> int:
+        """Grows when PCI functions come or go (reboot, VFs)."""
+        return self._epoch
+
+    def wait_change(self, revision: int, timeout: float) -> int:
+        """Wait until the revision is another one, at most so many seconds; gives the revision then."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._revision != revision or self._closed, timeout)
+            return self._revision
+
+    def gpu(self, pci: str) -> Gpu:
+        """The GPU at that address. ENODEV where there is none."""
+        found = next((gpu for gpu in self._state.gpus if gpu.pci == pci), None)
+        if found is None:
+            raise _error(errno.ENODEV)
+        return found
+
+    def parent(self, pci: str) -> tuple[Gpu, int | None]:
+        """The GPU and VF index that a parent's address stands for: (GPU, None) for a PF. ENODEV where there is none."""
+        found = self._parents.get(pci)
+        if found is None or (found[1] is not None and not found[0].vfs_on):
+            raise _error(errno.ENODEV)
+        return found
+
+    def find(self, key: str) -> tuple[Gpu, Vgpu] | None:
+        """The vGPU of an mdev UUID or of a VF's address, a leaving one included."""
+        with self._changed:
+            return vms.find(self._state, key)
+
+    def creatable(self, gpu_pci: str) -> tuple[int, ...]:
+        """Ids of the types that the GPU would take now (NVML's creatable list)."""
+        with self._changed:
+            return tuple(kind.id for kind in admission.creatable(self.gpu(gpu_pci)))
+
+    def creatable_on(self, parent_pci: str) -> tuple[TypeSpec, ...]:
+        """The types that this PF or VF would take now."""
+        with self._changed:
+            gpu, vf = self.parent(parent_pci)
+            return admission.creatable_on(gpu, vf)
+
+    def available(self, parent_pci: str, type_id: int) -> int:
+        """`available_instances` of one type on one parent."""
+        with self._changed:
+            gpu, vf = self.parent(parent_pci)
+            return admission.available(gpu, vf, next(kind for kind in gpu.board.types if kind.id == type_id))
+
+    # what writes do
+
+    def create_mdev(self, parent_pci: str, type_id: int, uuid: str) -> None:
+        """A write of a UUID to mdev_supported_types/nvidia-ID/create.
+
+        drivers/vfio/mdev (6.1): EINVAL for what is not 36 characters of a UUID and at most one more, whatever that is;
+        EEXIST for one that exists under any parent (one whose removal still waits included). Whatever the driver refuses is EIO.
+        """
+        name = _canonical(uuid)
+        with self._changed:
+            gpu, vf = self.parent(parent_pci)
+            if any(vgpu.uuid == name for other in self._state.gpus for vgpu in other.vgpus):
+                raise _error(errno.EEXIST)
+            self._pass()
+            self._admit(gpu, vf, type_id, name)
+
+    def remove_mdev(self, uuid: str) -> None:
+        """A write of 1 to /sys/bus/mdev/devices/UUID/remove. ENOENT for an unknown one, EINTR when the lab ends.
+
+        It never fails, whoever has the vGPU (NVIDIA's open kernel part 525.85.07, run on 5.15; and vfio_unregister_group_dev,
+        seen on 6.1 and 6.12). The device is gone from /sys at once, and then:
+        a VM has it: the VM's vGPU is dead from here on; the write sleeps until the VM closes it, and says success;
+        only its plugin has it: the write waits some seconds for the plugin's end, and says success in any case.
+        In both cases the driver never deletes the vGPU, unless the plugin ended in time: the place is lost until a reboot.
+        """
+        with self._changed:
+            found = self.find(uuid)
+            if found is None or found[1].uuid is None or found[1].leaving:
+                raise _error(errno.ENOENT)
+            gpu, vgpu = found
+            vgpu.leaving = True
+            vms.end_work(vgpu)
+            self._note()
+            self._pass()
+            if vgpu.holder_uuid is not None:
+                self._wait(lambda: vgpu.holder_uuid is None or not _present(gpu, vgpu))
+                lost = True
+            else:
+                lost = not self._wait(lambda: not vgpu.plugin or not _present(gpu, vgpu), self._plugin_wait_s)
+            if self._closed or not _present(gpu, vgpu):
+                raise _error(errno.EINTR)
+            gpu.vgpus.remove(vgpu)
+            if lost:
+                vgpu.uuid, vgpu.plugin = None, False
+                gpu.lost.append(vgpu)
+            self._note()
+
+    def set_vf_type(self, pci: str, type_id: int) -> None:
+        """A write to nvidia/current_vgpu_type of a VF: 0 takes the vGPU away, an id makes one, of which the driver sees 32 bits.
+
+        EPERM for 0 where there is none, for a type where there is one, and for both while a VM holds it; EBUSY for a 0 where the
+        plugin of the VM that was stopped does not end in some seconds: nothing is lost. Whatever else is refused is EIO, and the
+        read-back stays 0.
+        """
+        with self._changed:
+            gpu, vf = self.parent(pci)
+            if vf is None or gpu.framework != VENDOR_VFIO:
+                raise _error(errno.ENOENT)
+            self._pass()
+            present = admission.on_vf(gpu, vf)
+            if type_id != 0:
+                if present is not None:
+                    raise _error(errno.EPERM)
+                self._admit(gpu, vf, type_id & _ID_MASK, None)
+                return
+            if present is None or present.holder_uuid is not None:
+                raise _error(errno.EPERM)
+            if not self._wait(lambda: not present.plugin, self._plugin_wait_s):
+                raise _error(errno.EBUSY)
+            if not _present(gpu, present):
+                raise _error(errno.EPERM)
+            gpu.vgpus.remove(present)
+            self._note()
+
+    def set_params(self, key: str, params: str) -> None:
+        """A write to nvidia/vgpu_params. E2BIG, ENXIO without a vGPU, EPERM while a VM holds it; an empty one does nothing.
+
+        The driver keeps all but the last byte, which is a newline or lost.
+        """
+        data = params.encode()
+        if not data:
+            return
+        if len(data) > _PARAMS_BYTES:
+            raise _error(errno.E2BIG)
+        with self._changed:
+            found = self.find(key)
+            if found is None:
+                raise _error(errno.ENXIO)
+            self._pass()
+            self._wait(lambda: not found[1].exiting)
+            if found[1].holder_uuid is not None:
+                raise _error(errno.EPERM)
+            found[1].params = data[:-1].partition(b"\0")[0].decode("utf-8", "replace")
+
+    def tell(self, vgpu: Vgpu, text: Callable[[], str]) -> str:
+        """A read of vm_name or vgpu_params. While the vGPU's VM stops it waits, and with it all other vGPU work of the host."""
+        with self._changed:
+            self._pass()
+            self._stalls += 1
+            try:
+                self._wait(lambda: not vgpu.exiting)
+            finally:
+                self._stalls -= 1
+                self._changed.notify_all()
+            return text()
+
+    def set_scheduler(self, gpu_pci: str, order: scheduler.Order) -> None:
+        """What NVML's two calls that set a scheduler do. EOPNOTSUPP and EINVAL stand for its refusals, ENODEV for no GPU."""
+        with self._changed:
+            gpu = self.gpu(gpu_pci)
+            counts_idle = self._state.scheduler_counts_idle
+            try:
+                gpu.schedulers = scheduler.obey(gpu, order, branch=self._state.branch, counts_idle=counts_idle)
+            except scheduler.Unsupported as error:
+                raise _error(errno.EOPNOTSUPP) from error
+            except scheduler.Invalid as error:
+                raise _error(errno.EINVAL) from error
+            self._note()
+
+    # VMs and the host's life
+
+    def hold(self, key: str, vm_uuid: str, vm_name: str) -> None:
+        """A VM opens the vGPU (an mdev UUID, or a VF's address). ENOENT where there is none, EBUSY where another VM has it, and
+        where the plugin of the last one does not end in some seconds.
+        """
+        with self._changed:
+            found = self.find(key)
+            if found is not None:
+                self._wait(lambda: not vms.is_ending(found[1]), self._plugin_wait_s)
+            vms.start(self._state, key, vm_uuid, vm_name)
+            self._note()
+
+    def set_load(self, key: str, wants: Use, framebuffer_used: int) -> None:
+        """The guest that holds the vGPU (its key) wants that much from now on, and has so many bytes in use. ENOENT where
+        nobody holds it.
+        """
+        with self._changed:
+            found = self.find(key)
+            if found is None or not found[1].runs or found[1].leaving:
+                raise _error(errno.ENOENT)
+            found[1].wants, found[1].framebuffer_used = wants, framebuffer_used
+            self._note()
+
+    def release(self, vm_uuid: str, *, plugin_stays: bool = False) -> tuple[str, ...]:
+        """The VM lets go of all it holds; waiting removals go on. Gives the keys of what it held."""
+        with self._changed:
+            held = vms.close(self._state, vm_uuid, plugin_stays=plugin_stays)
+            if held:
+                self._note()
+            return held
+
+    def begin_exit(self, vm_uuid: str) -> tuple[str, ...]:
+        """The VM's QEMU was killed; it has its vGPUs until release(). Gives their keys."""
+        with self._changed:
+            held = vms.begin_exit(self._state, vm_uuid)
+            if held:
+                self._note()
+            return held
+
+    def await_exit(self, vm_uuid: str) -> None:
+        """What the last close of a VM's QEMU does: it returns when the driver has let go of all its vGPUs, or at once."""
+        with self._changed:
+            self._wait(
+                lambda: (
+                    not any(
+                        vgpu.exiting and vgpu.holder_uuid == vm_uuid for gpu in self._state.gpus for vgpu in gpu.vgpus
+                    )
+                )
+            )
+
+    def end_plugin(self, vgpu: Vgpu) -> None:
+        """The plugin of a VM that has stopped ends, too."""
+        with self._changed:
+            if vgpu.plugin and vgpu.holder_uuid is None:
+                vgpu.plugin = False
+                self._note()
+
+    def set_fault(self, name: str, *, instead_of: str | None = None) -> None:
+        """From now on that fault stands, and none that begins with `instead_of` does."""
+        with self._changed:
+            if instead_of is not None:
+                self._state.faults.difference_update([old for old in self._state.faults if old.startswith(instead_of)])
+            self._state.faults.add(name)
+            self._note()
+
+    def clear_faults(self) -> None:
+        """All faults end; VFs that were late come now."""
+        with self._changed:
+            self._state.faults.clear()
+            self._note()
+            self.enable_vfs()
+
+    def enable_vfs(self) -> None:
+        """What `sriov-manage -e ALL` does: every SR-IOV card has its VFs."""
+        with self._changed:
+            late = [gpu for gpu in self._state.gpus if gpu.framework != MDEV_PF and not gpu.vfs_on]
+            for gpu in late:
+                gpu.vfs_on = True
+                self._load_scheduler(gpu)  # sriov-manage unbinds the card, and run-time settings go with that
+            if late:
+                self._epoch += 1
+                self._note()
+
+    def reboot(self, boot_id: str) -> None:
+        """All vGPUs, holders and run-time settings are lost, and what the driver had lost is whole again. The VFs come back, as with a site's boot unit that runs
+        sriov-manage.
+        """
+        with self._changed:
+            self._state.boot_id = boot_id
+            late = LATE_VFS in self._state.faults
+            for gpu in self._state.gpus:
+                gpu.vgpus.clear()
+                gpu.lost.clear()
+                self._exchange(gpu)
+                gpu.vfs_on = gpu.framework != MDEV_PF and not late
+                self._load_scheduler(gpu)
+            self._next_instance = _FIRST_INSTANCE
+            self._epoch += 1
+            self._note()
+
+    def reload(self) -> None:
+        """The nvidia modules go and come, and what sriov-manage does: every vGPU is gone, what was lost is whole. EBUSY while
+        one is held.
+        """
+        with self._changed:
+            if any(vgpu.holder_uuid is not None or vgpu.plugin for gpu in self._state.gpus for vgpu in gpu.vgpus):
+                raise _error(errno.EBUSY)
+            for gpu in self._state.gpus:
+                gpu.vgpus.clear()
+                gpu.lost.clear()
+            self.load_module(self._state.module)
+
+    def load_module(self, options: ModuleOptions) -> None:
+        """The module is loaded with these options, a part of each boot."""
+        with self._changed:
+            self._state.module = options
+            for gpu in self._state.gpus:
+                self._load_scheduler(gpu)
+            self._epoch += 1
+            self._note()
+
+    def make_foreign(self) -> None:
+        """Make the spec's foreign vGPUs: once, at the first boot."""
+        with self._changed:
+            for foreign in self._state.foreign:
+                gpu = self.gpu(foreign.gpu)
+                self._admit(gpu, foreign.vf, foreign.type_id, foreign.uuid)
+
+    def close(self) -> None:
+        """End every wait (EINTR): the lab is going down."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def has_slot(self, pci: str) -> bool:
+        """Whether a card is at this address."""
+        return any(gpu.pci == pci for gpu in self._state.gpus)
+
+    # inside the lock
+
+    def _exchange(self, gpu: Gpu) -> None:
+        """Another card in the same slot tells another UUID; everything else of it is the same."""
+        fault = f"{CARD_EXCHANGED}:{gpu.pci}"
+        if fault in self._state.faults:
+            self._state.faults.remove(fault)
+            gpu.uuid = f"GPU-{uuid_module.uuid5(_CARDS, gpu.uuid)}"
+
+    def _add(self, gpu: Gpu, vf: int | None, kind: TypeSpec, uuid: str | None) -> None:
+        # On vendor-vfio the vGPU has its VF's own group and VFIO device; an mdev gets new ones.
+        if uuid is None and vf is not None:
+            group, vfio = gpu.first_group + 1 + vf, gpu.first_vfio + vf
+        else:
+            group, vfio = self._free_group(), self._free_vfio()
+        gpu.vgpus.append(
+            Vgpu(
+                type=kind,
+                uuid=uuid,
+                vf=vf,
+                instance=self._next_instance,
+                group=group,
+                vfio=vfio,
+                number=self._free_number(),
+                placement_id=admission.next_placement(gpu, kind),
+            )
+        )
+        self._next_instance += 1
+        self._note()
+
+    def _free_group(self) -> int:
+        """The lowest IOMMU group number that no function and no other mdev has, as the kernel's ida gives it."""
+        first = max(gpu.first_group + 1 + gpu.board.vfs for gpu in self._state.gpus)
+        taken = {vgpu.group for gpu in self._state.gpus for vgpu in gpu.vgpus}
+        return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
+
+    def _free_vfio(self) -> int:
+        """The same for VFIO devices."""
+        first = max(gpu.first_vfio + gpu.board.vfs for gpu in self._state.gpus)
+        taken = {vgpu.vfio for gpu in self._state.gpus for vgpu in gpu.vgpus}
+        return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
+
+    def _free_number(self) -> int:
+        """The same for character devices; a lost vGPU keeps its own."""
+        taken = {vgpu.number for gpu in self._state.gpus for vgpu in gpu.counted}
+        return next(number for number in range(len(taken) + 1) if number not in taken)
+
+    def _pass(self) -> None:
+        """Wait for the driver's list of vGPUs: a read that sleeps has it."""
+        self._wait(lambda: not self._stalls)
+
+    def _wait(self, met: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Sleep until it is met, the time is over, or the lab ends; whether it is met."""
+        self._changed.wait_for(lambda: self._closed or met(), timeout)
+        return met()
+
+    def _admit(self, gpu: Gpu, vf: int | None, type_id: int, uuid: str | None) -> None:
+        kind = next((kind for kind in gpu.board.types if kind.id == type_id), None)
+        if kind is None or CREATE_EIO in self._state.faults or admission.refusal(gpu, vf, kind) is not None:
+            raise _error(errno.EIO)
+        self._add(gpu, vf, kind, uuid)
+
+    def _load_scheduler(self, gpu: Gpu) -> None:
+        gpu.schedulers = scheduler.loaded(gpu, self._state.module, branch=self._state.branch)
+
+    def _note(self) -> None:
+        now = self.now_us()
+        for gpu in self._state.gpus:
+            meter.record(gpu, now)
+        self._revision += 1
+        self._changed.notify_all()
+
+
+def _present(gpu: Gpu, vgpu: Vgpu) -> bool:
+    return any(other is vgpu for other in gpu.vgpus)
+
+
+def _canonical(text: str) -> str:
+    """create_store() takes 36 characters that guid_parse() likes, in any case, and one more that nobody looks at."""
+    if len(text) not in (_UUID_LEN, _UUID_LEN + 1) or _UUID.match(text) is None:
+        raise _error(errno.EINVAL)
+    return text[:_UUID_LEN].lower()
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

@@ -1,0 +1,77 @@
+"""What each vGPU of a GPU gets of what its guest wants, by the scheduler's policy: pure functions; docs/load.md has the formulae.
+
+Percent are of the whole GPU, 0 to 100. Sources: the vGPU user guide (how the three policies share the graphics engine) and
+nvml.h (the encoders have a policy of their own). What is the lab's own choice is marked `chosen`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.lab.driver.model import Engine, Policy, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WHOLE = 100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A vGPU that a VM holds: what its guest wants, and how many of its type a GPU takes."""
+
+    wants: Use
+    max_instances: int
+
+
+def share_out(policies: Mapping[Engine, Policy], running: Sequence[Running]) -> tuple[Use, ...]:
+    """What each of a GPU's running vGPUs gets, in their order. `policies` has the engines that the board has.
+
+    Both encoder engines count as one, under NVENC 0's policy (chosen); a board without any gives none. The decoder has no
+    policy that could be set: best effort (chosen). A guest reads memory as fast as its work runs: its memory's part
+    shrinks with its part of the SMs, and what is left of it is shared in best effort (chosen).
+    """
+    if not running:
+        return ()
+    turns = max(len(running), *(one.max_instances for one in running))
+    sm = share(policies[Engine.GRAPHICS], [one.wants.sm for one in running], turns)
+    memory = share(Policy.BEST_EFFORT, [_memory(one.wants, got) for one, got in zip(running, sm, strict=True)], turns)
+    nvenc = policies.get(Engine.NVENC0)
+    encoder = share(nvenc, [one.wants.encoder for one in running], turns) if nvenc else (0.0,) * len(running)
+    decoder = share(Policy.BEST_EFFORT, [one.wants.decoder for one in running], turns)
+    return tuple(
+        Use(sm=parts[0], memory=parts[1], encoder=parts[2], decoder=parts[3])
+        for parts in zip(sm, memory, encoder, decoder, strict=True)
+    )
+
+
+def share(policy: Policy, wants: Sequence[float], turns: int) -> tuple[float, ...]:
+    """One engine's parts. `turns` is the type's maximum per GPU, into which fixed share cuts the GPU; at least len(wants).
+
+    In equal-size mode all vGPUs of a GPU have one framebuffer size and so one maximum (but for one oddity of a board's
+    catalogue, where the largest counts).
+    """
+    match policy:
+        case Policy.BEST_EFFORT:
+            return _even(wants)
+        case Policy.EQUAL_SHARE:
+            return tuple(min(want, WHOLE / len(wants)) for want in wants)
+        case Policy.FIXED_SHARE:
+            return tuple(min(want, WHOLE / turns) for want in wants)
+
+
+def _even(wants: Sequence[float]) -> tuple[float, ...]:
+    """Max-min fair: turns in a circle among those that have work; who wants less than its part leaves the rest to the others."""
+    got = [0.0] * len(wants)
+    left = WHOLE
+    smallest_first = sorted(range(len(wants)), key=wants.__getitem__)
+    for place, index in enumerate(smallest_first):
+        got[index] = min(wants[index], left / (len(wants) - place))
+        left -= got[index]
+    return tuple(got)
+
+
+def _memory(wants: Use, sm: float) -> float:
+    """A guest that wants no SM at all (copies only) is not slowed by its part of them."""
+    return wants.memory * sm / wants.sm if wants.sm else wants.memory

@@ -1,0 +1,78 @@
+"""How VMs come to vGPUs and leave them, as functions over one host's state; Driver calls them under its lock.
+
+A VM that runs has the vGPU open (`holder_*`), and so has its plugin, a process of nvidia-vgpu-mgr (`plugin`). When it stops, they
+go one after the other: first QEMU, which may take some 30 s to close it, then the plugin.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from vgpumgr.lab.driver.addresses import key_of, vf_pci
+from vgpumgr.lab.driver.model import Use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.lab.driver.model import Gpu, HostState, Vgpu
+
+
+def find(state: HostState, key: str) -> tuple[Gpu, Vgpu] | None:
+    """The vGPU of an mdev UUID or of a VF's address, a leaving one included."""
+    for gpu in state.gpus:
+        for vgpu in gpu.vgpus:
+            if key in (vgpu.uuid, vf_pci(gpu, vgpu.vf) if vgpu.vf is not None else None):
+                return gpu, vgpu
+    return None
+
+
+def is_ending(vgpu: Vgpu) -> bool:
+    """Whether its last VM is not yet done with it."""
+    return vgpu.exiting or (vgpu.plugin and vgpu.holder_uuid is None)
+
+
+def start(state: HostState, key: str, vm_uuid: str, vm_name: str) -> None:
+    """A VM opens the vGPU. ENOENT where there is none, EBUSY where another VM has it, or the last one is not done with it."""
+    found = find(state, key)
+    if found is None or found[1].leaving:
+        raise _error(errno.ENOENT)
+    vgpu = found[1]
+    if vgpu.holder_uuid not in (None, vm_uuid) or is_ending(vgpu):
+        raise _error(errno.EBUSY)
+    vgpu.holder_uuid, vgpu.holder_name, vgpu.plugin = vm_uuid, vm_name, True
+
+
+def begin_exit(state: HostState, vm_uuid: str) -> tuple[str, ...]:
+    """The VM's QEMU was killed, and its plugin with it: it is still to close the vGPUs. Their keys."""
+    return tuple(key_of(gpu, vgpu) for gpu, vgpu in _exit(state, vm_uuid))
+
+
+def close(state: HostState, vm_uuid: str, *, plugin_stays: bool) -> tuple[str, ...]:
+    """The VM lets go of all it has; its plugins end with it, or stay. The keys of what it had."""
+    held = []
+    for gpu, vgpu in _exit(state, vm_uuid):
+        vgpu.holder_uuid = vgpu.holder_name = None
+        vgpu.exiting, vgpu.plugin = False, plugin_stays
+        held.append(key_of(gpu, vgpu))
+    return tuple(held)
+
+
+def _exit(state: HostState, vm_uuid: str) -> Iterator[tuple[Gpu, Vgpu]]:
+    for gpu in state.gpus:
+        for vgpu in gpu.vgpus:
+            if vgpu.holder_uuid == vm_uuid:
+                vgpu.exiting, vgpu.plugin = True, False
+                end_work(vgpu)
+                yield gpu, vgpu
+
+
+def end_work(vgpu: Vgpu) -> None:
+    """Its guest does no more work, and NVML forgets what it did."""
+    vgpu.wants, vgpu.framebuffer_used = Use(), 0
+    vgpu.had.clear()
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

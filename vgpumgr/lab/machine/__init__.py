@@ -1,0 +1,1 @@
+"""One simulated host: its namespaces, sshd, libvirtd, VMs that hold vGPUs, and the process that looks after them."""

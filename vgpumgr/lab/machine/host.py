@@ -1,0 +1,75 @@
+"""The supervisor process of one host: `python -m vgpumgr.lab.machine.host LAB SPEC NAME LIBRARY READY_FD`.
+
+Started by vgpumgr.lab.fleet in mount, UTS and IPC namespaces of its own. It writes {"pid": …} to READY_FD at once, and
+when the host answers {"port": …, "host_key": …}; or {"error": …, "hint": …, "details": […]}, and ends. Then it serves
+the control socket until `shutdown`. Killing it ends the host (see machine.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from vgpumgr.errors import VgpumgrError
+from vgpumgr.lab.layout import Layout
+from vgpumgr.lab.machine import control
+from vgpumgr.lab.machine.supervisor import Supervisor
+from vgpumgr.lab.machine.threads import end_on_signals
+from vgpumgr.lab.spec_reader import load_spec
+
+log = logging.getLogger(__name__)
+
+
+def main(lab: str, spec: str, name: str, library: str, ready: int) -> int:
+    os.umask(0o022)
+    end_on_signals()
+    layout = Layout(folder=Path(lab))
+    folder = layout.host(name)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
+    supervisor = None
+    with os.fdopen(ready, "w", encoding="utf-8") as pipe:
+        try:
+            _say(pipe, {"pid": os.getpid()})
+            supervisor = Supervisor(load_spec(spec).host(name), folder, sys.stderr.buffer)
+            authorized = layout.key.with_suffix(".pub").read_text(encoding="ascii")
+            host_key = supervisor.build(library=Path(library), authorized_key=authorized)
+            supervisor.boot()
+            supervisor.define_vms()
+            listener = control.listen(folder)
+            _say(pipe, {"port": supervisor.port, "host_key": host_key})
+        except (VgpumgrError, OSError) as error:
+            # A broken pipe comes here too: no one waits for this host any more.
+            log.exception("the host did not come up")
+            if supervisor is not None:
+                supervisor.power_off()
+            with contextlib.suppress(OSError):
+                _say(pipe, _as_answer(error))
+            return 1
+    with listener:
+        while not supervisor.ended:
+            connection, _ = listener.accept()
+            control.serve_one(connection, supervisor.handle)
+    return 0
+
+
+def _say(pipe: TextIO, answer: dict[str, object]) -> None:
+    pipe.write(json.dumps(answer) + "\n")
+    pipe.flush()
+
+
+def _as_answer(error: Exception) -> dict[str, object]:
+    if isinstance(error, VgpumgrError):
+        return {"error": error.message, "hint": error.hint, "details": list(error.details)}
+    return {"error": str(error), "hint": None, "details": []}
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+    logging.shutdown()
+    # Not sys.exit: the FUSE thread sits in libfuse and would be waited for.
+    os._exit(status)

@@ -1,0 +1,115 @@
+"""The host's libvirtd and virtlogd, run as root without systemd, and the VMs that the lab defines there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+from vgpumgr.lab.machine.machine import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.lab.driver.model import ForeignSpec, VmSpec
+    from vgpumgr.lab.machine.machine import Machine
+    from vgpumgr.lab.machine.root import HostRoot
+
+_VIRSH = ("virsh", "-q", "-c", "qemu:///system")
+_PID_FILE = "/run/libvirtd.pid"
+_LOG_PID_FILE = "/run/virtlogd.pid"
+# libudev refuses a /sys that is no sysfs; libvirt's node devices come from there.
+_EXTRA = {"SYSTEMD_DEVICE_VERIFY_SYSFS": "0"}
+
+# No security driver, no device namespace and no cgroups: the host has none of its own to give.
+_QEMU_CONF = """security_driver = "none"
+user = "root"
+group = "root"
+namespaces = []
+cgroup_controllers = []
+remember_owner = 0
+"""
+_LIBVIRTD_CONF = """auth_unix_ro = "none"
+auth_unix_rw = "none"
+unix_sock_ro_perms = "0700"
+unix_sock_rw_perms = "0700"
+log_outputs = "3:file:/var/log/libvirt/libvirtd.log"
+"""
+
+
+def install(root: HostRoot) -> None:
+    root.write("etc/libvirt/qemu.conf", _QEMU_CONF, mode=0o600)
+    root.write("etc/libvirt/libvirtd.conf", _LIBVIRTD_CONF)
+    for folder in ("var/log/libvirt/qemu", "var/lib/libvirt/qemu", "var/cache/libvirt/qemu"):
+        (root.path / folder).mkdir(parents=True, exist_ok=True)
+
+
+def start(machine: Machine) -> None:
+    """Start both daemons where they do not run; returns when libvirtd has loaded its domains and answers."""
+    for pid_file, program in ((_LOG_PID_FILE, "virtlogd"), (_PID_FILE, "libvirtd")):
+        if machine.alive(pid_file) is None:
+            machine.must([program, "--daemon"], extra=_EXTRA)
+    machine.must([*_VIRSH, "uri"])
+
+
+def stop(machine: Machine) -> None:
+    """Kill libvirtd (not virtlogd, and no guest), as if it had crashed."""
+    pid = machine.alive(_PID_FILE)
+    if pid is not None:
+        machine.must(["kill", "-KILL", str(pid)])
+        wait_until(lambda: machine.alive(_PID_FILE) is None, "the end of libvirtd")
+
+
+def define(machine: Machine, root: HostRoot, documents: Iterable[str]) -> None:
+    """Define VMs, all with one virsh."""
+    commands = []
+    for number, document in enumerate(documents):
+        root.write(f"tmp/define/{number}.xml", document, mode=0o600)
+        commands.append(f"define /tmp/define/{number}.xml")
+    if commands:
+        machine.must([*_VIRSH, "; ".join(commands)])
+    machine.must(["rm", "-rf", "/tmp/define"])
+
+
+def inactive_xml(machine: Machine, name: str) -> str | None:
+    """A VM's definition; None where the host has no such VM."""
+    done = machine.run([*_VIRSH, "dumpxml", "--inactive", "--", name])
+    return done.stdout if done.returncode == 0 else None
+
+
+def vm_names(machine: Machine) -> list[str]:
+    return machine.must([*_VIRSH, "list", "--all", "--name"]).split()
+
+
+def destroy(machine: Machine, name: str) -> bool:
+    """Pull the plug of a running VM; whether it ran."""
+    return machine.run([*_VIRSH, "destroy", "--", name]).returncode == 0
+
+
+def domain_xml(vm: VmSpec, *, foreign: ForeignSpec | None = None) -> str:
+    """An emulated guest without a disk. `foreign` is the vGPU that somebody else's definition of it names."""
+    hostdev = "" if foreign is None else _hostdev(foreign)
+    return f"""<domain type='qemu'>
+  <name>{escape(vm.name)}</name>
+  <uuid>{vm.uuid}</uuid>
+  <memory unit='MiB'>{vm.memory_mib}</memory>
+  <vcpu>1</vcpu>
+  <os><type arch='x86_64' machine='{vm.machine}'>hvm</type></os>
+  <features><acpi/></features>
+  <on_poweroff>destroy</on_poweroff>
+  <on_reboot>restart</on_reboot>
+  <on_crash>destroy</on_crash>
+  <devices>
+    {hostdev}
+    <memballoon model='none'/>
+  </devices>
+</domain>
+"""
+
+
+def _hostdev(foreign: ForeignSpec) -> str:
+    if foreign.uuid is None:
+        return ""
+    return (
+        "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
+        f"<source><address uuid='{foreign.uuid}'/></source></hostdev>"
+    )

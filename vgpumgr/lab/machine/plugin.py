@@ -1,0 +1,48 @@
+"""A vGPU's plugin: while a VM runs, a process of nvidia-vgpu-mgr has the vGPU's character device open, and for a while after.
+
+On a host it is a child of the daemon, one for each vGPU: nvidia-vgpu-mgr by its name, `vgpu` by its command line.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.lab.machine.machine import Machine
+
+_FOLDER = "/run/lab-plugins"
+_PROGRAM = f"{_FOLDER}/nvidia-vgpu-mgr"
+# Starts one process for each number: its device is open for good, and its pid in a file.
+_START = f"""mkdir -p {_FOLDER} && ln -sf /usr/bin/sleep {_PROGRAM}
+for number; do
+  (exec {{device}}<>/dev/nvidia-vgpu$number; exec -a vgpu {_PROGRAM} infinity) </dev/null >/dev/null 2>&1 &
+  echo $! >{_FOLDER}/$number.pid
+done"""
+
+
+def node(number: int) -> str:
+    """The name below /dev of a vGPU's character device."""
+    return f"nvidia-vgpu{number}"
+
+
+def start(machine: Machine, numbers: Sequence[int]) -> None:
+    """Start the plugins of the vGPUs with these numbers."""
+    machine.must(["bash", "-c", _START, "plugins", *map(str, numbers)])
+
+
+def stop(machine: Machine, numbers: Sequence[int]) -> None:
+    """End them, where they live."""
+    files = " ".join(shlex.quote(_pid_file(number)) for number in numbers)
+    machine.run(["bash", "-c", f"kill -KILL $(cat {files} 2>/dev/null) 2>/dev/null; rm -f {files}"])
+
+
+def lives(machine: Machine, numbers: Sequence[int]) -> bool:
+    """Whether one of them lives."""
+    return any(machine.alive(_pid_file(number)) is not None for number in numbers)
+
+
+def _pid_file(number: int) -> str:
+    return f"{_FOLDER}/{number}.pid"

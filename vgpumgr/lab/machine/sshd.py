@@ -1,0 +1,132 @@
+"""The host's sshd: loopback only, keys only, its own host key, and a listener that can be taken away and brought back."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+from typing import TYPE_CHECKING
+
+from vgpumgr.errors import LabError
+from vgpumgr.lab.machine.machine import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vgpumgr.lab.machine.machine import Machine
+    from vgpumgr.lab.machine.root import HostRoot
+
+ADDRESS = "127.0.0.1"
+CONFIG = "/etc/ssh/sshd_config"
+HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
+_PID_FILE = "/run/sshd.pid"
+_PROGRAM = "/usr/sbin/sshd"
+# A login that answers every command with a text of its own, some of it no UTF-8, and swallows what it is told.
+NOISE = "printf 'Welcome!\\nLast login: never \\377\\376\\000\\n{ this is no greeting\\n'; exec cat >/dev/null"
+
+
+def config_text(port: int) -> str:
+    """MaxStartups is generous because the default drops parallel connections at random."""
+    return f"""Port {port}
+ListenAddress {ADDRESS}
+HostKey /{HOST_KEY}
+PidFile {_PID_FILE}
+AuthenticationMethods publickey
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+StrictModes yes
+AuthorizedKeysFile .ssh/authorized_keys
+PrintMotd no
+PrintLastLog no
+X11Forwarding no
+MaxStartups 100
+MaxSessions 64
+LoginGraceTime 60
+Subsystem sftp internal-sftp
+"""
+
+
+def reserve_port() -> socket.socket:
+    """A free loopback port that stays ours while the socket is open, though it never listens.
+
+    SO_REUSEADDR on both ends lets the host's sshd bind and listen on it; while sshd is down a connect is refused, and
+    no one else gets the port.
+    """
+    reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind((ADDRESS, 0))
+    return reserved
+
+
+def install(root: HostRoot, *, port: int, authorized_key: str) -> str:
+    """Configure sshd on a host's fresh disk, with a new host key; gives its public half."""
+    root.write(CONFIG.lstrip("/"), config_text(port))
+    authorize(root, authorized_key)
+    (root.path / "root/.ssh").chmod(0o700)
+    return make_key(root.path / HOST_KEY)
+
+
+def authorize(root: HostRoot, key: str, *, command: str | None = None) -> None:
+    """Let the key's owner log in; with a command, only to run that one, whatever is asked for.
+
+    sshd reads this at each login, so no session that is open changes.
+    """
+    forced = "" if command is None else f'command="{command}" '
+    root.write("root/.ssh/authorized_keys", forced + key, mode=0o600)
+
+
+def make_key(file: Path) -> str:
+    """A new ed25519 key pair without a passphrase (FILE and FILE.pub); gives the public half."""
+    done = subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "vgpumgr-lab", "-f", str(file)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LabError(f"ssh-keygen ended with {done.returncode}", details=done.stderr.splitlines())
+    return file.with_suffix(".pub").read_text(encoding="ascii").strip()
+
+
+def start(machine: Machine) -> None:
+    """Start the listener; nothing where one runs."""
+    if machine.alive(_PID_FILE) is None:
+        machine.must([_PROGRAM, "-f", CONFIG])
+
+
+def stop(machine: Machine) -> None:
+    """End the listener, so that a connect is refused; sessions that are open stay."""
+    _signal(machine, "KILL")
+
+
+def freeze(machine: Machine) -> None:
+    """Stop the listener (SIGSTOP): the kernel accepts connections, and no one says a word."""
+    _signal(machine, "STOP")
+
+
+def thaw(machine: Machine) -> None:
+    _signal(machine, "CONT")
+
+
+def wait_banner(port: int, *, timeout: float = 30) -> None:
+    """Until sshd greets."""
+    wait_until(lambda: _greets(port), f"sshd on port {port}", timeout=timeout)
+
+
+def _greets(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((ADDRESS, port), timeout=5) as connection:
+        return connection.recv(4) == b"SSH-"
+    return False
+
+
+def _signal(machine: Machine, name: str) -> None:
+    pid = machine.alive(_PID_FILE)
+    if pid is None:
+        return
+    machine.must(["kill", f"-{name}", str(pid)])
+    if name == "KILL":
+        wait_until(lambda: machine.alive(_PID_FILE) is None, "the end of sshd")

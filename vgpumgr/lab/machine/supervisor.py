@@ -1,0 +1,305 @@
+"""What one host's supervisor does: builds the host, boots it, and carries out what the `lab` commands ask for.
+
+All of it happens on the main thread, one thing after the other. Beside it run the FUSE thread, which serves /sys, one
+that keeps the vGPUs' nodes in /dev as the driver has them, and one for each VM of which something is left (lingering.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from typing import IO, TYPE_CHECKING, Any
+
+from vgpumgr.errors import LabError, UnknownVm, UsageError
+from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.lab.driver import modprobe
+from vgpumgr.lab.driver.addresses import key_of
+from vgpumgr.lab.driver.driver import CARD_EXCHANGED, CREATE_EIO, LATE_VFS, Driver
+from vgpumgr.lab.machine import holder, libvirtd, lingering, loads, namespace, nvidia, plugin, sshd
+from vgpumgr.lab.machine.machine import Machine
+from vgpumgr.lab.machine.root import HostRoot
+from vgpumgr.lab.machine.threads import start_thread
+from vgpumgr.lab.nvml.state import parse_fault
+from vgpumgr.lab.spec import host_state
+from vgpumgr.names import nearest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vgpumgr.lab.driver.model import Gpu, Vgpu
+    from vgpumgr.lab.spec import HostSpec
+
+log = logging.getLogger(__name__)
+
+LIBVIRTD_DOWN = "libvirtd-down"
+SSH_REFUSED = "ssh-refused"
+SSH_HANG = "ssh-hang"
+GARBAGE = "garbage"
+# Faults of the host's services; the driver has its own.
+SERVICE_FAULTS = (LIBVIRTD_DOWN, SSH_REFUSED, SSH_HANG, GARBAGE)
+FAULTS = (CREATE_EIO, LATE_VFS, *SERVICE_FAULTS)
+_WITH_ARGUMENTS = (
+    "card-exchanged:PCI",
+    "slow-plugin:SECONDS",
+    "slow-exit:SECONDS",
+    "nvml-down",
+    "gpu-lost:PCI",
+    "nvml:FUNCTION:CODE",
+)
+_NODES_POLL_S = 5.0
+
+
+class Supervisor:
+    """One host. `folder` is D/hosts/NAME."""
+
+    def __init__(self, spec: HostSpec, folder: Path, log_file: IO[bytes]) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._root = HostRoot(folder=folder)
+        self._driver = Driver(host_state(spec, boot_id=str(uuid.uuid4())))
+        self._machine = Machine(self._root.path, log_file)
+        self._lingering = lingering.Lingering(machine=self._machine, driver=self._driver)
+        self._reserved = sshd.reserve_port()
+        self._authorized_key = ""
+        self._service_faults: set[str] = set()
+        self._ended = False
+
+    @property
+    def port(self) -> int:
+        port: int = self._reserved.getsockname()[1]
+        return port
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    # the host's life
+
+    def build(self, *, library: Path, authorized_key: str) -> str:
+        """Install the host on its fresh disk and make its first vGPUs; gives the public host key."""
+        namespace.set_host_name(self._spec.name)
+        self._root.build(name=self._spec.name, machine_id=self._spec.machine_id)
+        nvidia.serve(self._driver, self._root.path / "sys", self._folder / "writes.jsonl")
+        self._root.bind_real_sys()
+        nvidia.install(self._root, library)
+        libvirtd.install(self._root)
+        self._authorized_key = authorized_key
+        public = sshd.install(self._root, port=self.port, authorized_key=authorized_key)
+        self._driver.make_foreign()
+        start_thread("nodes", self._follow_driver)
+        return public
+
+    def boot(self) -> None:
+        """From off to answering over ssh and libvirt."""
+        self._driver.load_module(modprobe.read(self._root.path / "etc/modprobe.d"))
+        self._root.mount_for_boot()
+        with self._driver.reading() as state:
+            boot_id = state.boot_id
+        self._machine.power_on(boot_id)
+        self._sync_nodes()
+        sshd.start(self._machine)
+        libvirtd.start(self._machine)
+        sshd.wait_banner(self.port)
+        log.info("%s is up, boot %s, port %d", self._spec.name, boot_id, self.port)
+
+    def define_vms(self) -> None:
+        """Once, after the first boot; definitions are on the host's disk from then on."""
+        foreign = {item.vm: item for item in self._spec.foreign if item.vm is not None}
+        libvirtd.define(
+            self._machine,
+            self._root,
+            [libvirtd.domain_xml(vm, foreign=foreign.get(vm.name)) for vm in self._spec.vms],
+        )
+
+    def power_off(self) -> None:
+        self._machine.kill()
+        self._driver.close()
+        self._machine.wait_off()
+
+    # what the commands ask for
+
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request.get("do"):
+            case "status":
+                return self._status()
+            case "reboot":
+                return self._reboot()
+            case "vms":
+                return {"vms": libvirtd.vm_names(self._machine)}
+            case "hold":
+                return self._hold(str(request["vm"]), unseen=bool(request.get("unseen")))
+            case "load":
+                guest = self._guest(str(request["vm"]))
+                return {"loads": loads.put(self._driver, guest, request)}
+            case "release":
+                return self._release(str(request["vm"]))
+            case "fault":
+                return self._fault(str(request["name"]))
+            case "clear":
+                return self._clear()
+            case "reload":
+                return self._reload()
+            case "writes":
+                writes = nvidia.read_writes(self._folder / "writes.jsonl")
+                return {"writes": writes[int(request.get("since", 0)) :], "revision": len(writes)}
+            case "shutdown":
+                self.power_off()
+                self._ended = True
+                return {}
+            case other:
+                raise UsageError(f"no such operation: {other!r}")
+
+    def _status(self) -> dict[str, Any]:
+        with self._driver.reading() as state:
+            vgpus = [vgpu for gpu in state.gpus for vgpu in gpu.vgpus]
+            return {
+                "name": state.name,
+                "port": self.port,
+                "machine_id": state.machine_id,
+                "boot_id": state.boot_id,
+                "driver_version": state.driver_version,
+                "gpus": [f"{gpu.board.code} {gpu.pci}" for gpu in state.gpus],
+                "vgpus": len(vgpus),
+                "held": sorted({vgpu.holder_name for vgpu in vgpus if vgpu.holder_name}),
+                "lost": [
+                    f"{vgpu.type.name.split()[-1]} {key_of(gpu, vgpu)}" for gpu in state.gpus for vgpu in gpu.lost
+                ],
+                "loads": loads.of_host(state),
+                "faults": sorted(state.faults | self._service_faults),
+                "first_process": self._machine.first_process,
+            }
+
+    def _reboot(self) -> dict[str, Any]:
+        self._lingering.end_all()
+        self._machine.kill()
+        self._driver.reboot(str(uuid.uuid4()))  # ends the waits of writes to /sys as well
+        self._machine.wait_off()
+        self._service_faults &= {GARBAGE}  # that one lies on the disk
+        self.boot()
+        return {}
+
+    def _reload(self) -> dict[str, Any]:
+        try:
+            self._driver.reload()
+        except OSError as error:
+            raise LabError(f"the driver cannot be reloaded: {error.strerror}") from error
+        return {}
+
+    def _hold(self, name: str, *, unseen: bool) -> dict[str, Any]:
+        guest = self._guest(name)
+        found = {device: vgpu for device in guest.devices if (vgpu := self._driver.find(device)) is not None}
+        lost = [device for device in guest.devices if device not in found]
+        if lost:
+            raise LabError(f"{name} cannot start: its definition names {', '.join(lost)}, which is not there")
+        if not found:
+            raise UsageError(f"{name} has no vGPU that it could hold", hint=f"vgpumgr attach {name} --profile …")
+        nodes = [node for gpu, vgpu in found.values() for node in vfio_nodes(gpu, vgpu)]
+        try:
+            for device in found:
+                self._driver.hold(device, guest.uuid, guest.name)
+            self._sync_nodes()
+            pid = None if unseen else holder.start(self._machine, guest, nodes)
+            if not unseen:
+                plugin.start(self._machine, [vgpu.number for _, vgpu in found.values()])
+        except (OSError, LabError) as error:
+            if not holder.is_running(self._machine, guest.uuid):
+                self._driver.release(guest.uuid)
+            if isinstance(error, LabError):
+                raise
+            raise LabError(f"{name} cannot hold its vGPU: {error.strerror}") from error
+        return {"pid": pid, "devices": list(found), "nodes": [f"/dev/vfio/{node}" for node in nodes]}
+
+    def _release(self, name: str) -> dict[str, Any]:
+        guest = self._guest(name)
+        with self._driver.reading() as state:
+            faults = frozenset(state.faults)
+            held = [vgpu for gpu in state.gpus for vgpu in gpu.vgpus if vgpu.holder_uuid == guest.uuid]
+        ended = holder.is_running(self._machine, guest.uuid) and not any(vgpu.exiting for vgpu in held)
+        destroyed = libvirtd.destroy(self._machine, name)
+        if ended:
+            self._lingering.stop(
+                guest.uuid,
+                held,
+                exit_s=lingering.seconds(faults, lingering.SLOW_EXIT),
+                plugin_s=lingering.seconds(faults, lingering.SLOW_PLUGIN),
+            )
+        elif not any(vgpu.exiting for vgpu in held):
+            self._driver.release(guest.uuid)
+        return {"ended": ended or destroyed}
+
+    def _guest(self, name: str) -> holder.Guest:
+        document = libvirtd.inactive_xml(self._machine, name)
+        if document is None:
+            names = libvirtd.vm_names(self._machine)
+            near = nearest(name, names)
+            raise UnknownVm(f"no VM {name!r}", hint=f"did you mean {near}?" if near else None, details=names)
+        return holder.read_guest(document)
+
+    def _fault(self, name: str) -> dict[str, Any]:
+        match name:
+            case "libvirtd-down":
+                libvirtd.stop(self._machine)
+            case "ssh-refused":
+                sshd.stop(self._machine)
+            case "ssh-hang":
+                sshd.freeze(self._machine)
+            case "garbage":
+                sshd.authorize(self._root, self._authorized_key, command=sshd.NOISE)
+            case _ if slow := lingering.parse_fault(name):
+                self._driver.set_fault(name, instead_of=f"{slow[0]}:")
+            case _ if name in FAULTS or parse_fault(name) is not None or self._is_exchange(name):
+                self._driver.set_fault(name)
+            case _:
+                near = nearest(name, FAULTS)
+                raise UsageError(
+                    f"no such fault: {name!r}; there are {', '.join((*FAULTS, *_WITH_ARGUMENTS))}",
+                    hint=f"did you mean {near}?" if near else None,
+                )
+        if name in SERVICE_FAULTS:
+            self._service_faults.add(name)
+        return {}
+
+    def _is_exchange(self, name: str) -> bool:
+        kind, _, pci = name.partition(":")
+        return kind == CARD_EXCHANGED and self._driver.has_slot(pci)
+
+    def _clear(self) -> dict[str, Any]:
+        self._driver.clear_faults()
+        self._lingering.end_all()
+        self._service_faults.clear()
+        sshd.authorize(self._root, self._authorized_key)
+        sshd.thaw(self._machine)
+        sshd.start(self._machine)
+        libvirtd.start(self._machine)
+        sshd.wait_banner(self.port)
+        return {}
+
+    # /dev
+
+    def _follow_driver(self) -> None:
+        """What udev does on a host: device nodes come and go with the devices. Ends with the process."""
+        revision = -1
+        while True:
+            revision = self._driver.wait_change(revision, _NODES_POLL_S)
+            with contextlib.suppress(OSError):  # the host is off just now; boot() does it again
+                self._sync_nodes()
+
+    def _sync_nodes(self) -> None:
+        with self._driver.reading() as state:
+            vgpus = [(gpu, vgpu) for gpu in state.gpus for vgpu in gpu.vgpus]
+            wanted = {f"vfio/{node}" for gpu, vgpu in vgpus for node in vfio_nodes(gpu, vgpu)}
+            wanted |= {plugin.node(vgpu.number) for _, vgpu in vgpus if vgpu.plugin}
+            present = self._root.device_nodes()
+            for node in wanted - present:
+                self._root.make_node(node)
+            for node in present - wanted:
+                self._root.remove_node(node)
+
+
+def vfio_nodes(gpu: Gpu, vgpu: Vgpu) -> list[str]:
+    """The names below /dev/vfio that a holder of this vGPU has open: its IOMMU group, and a VF's own device as well."""
+    nodes = [str(vgpu.group)]
+    if gpu.framework == VENDOR_VFIO and vgpu.vf is not None:
+        nodes.append(f"devices/vfio{gpu.first_vfio + vgpu.vf}")
+    return nodes

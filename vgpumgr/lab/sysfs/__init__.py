@@ -1,0 +1,1 @@
+"""The driver's files in /sys and /proc, served over FUSE."""

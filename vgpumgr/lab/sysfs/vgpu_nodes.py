@@ -1,0 +1,208 @@
+"""vGPU types and vGPUs in /sys, of both frameworks: mediated devices, and nvidia/ on each VF."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
+from vgpumgr.lab.driver import admission, kstrto
+from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.sysfs.nodes import constant, text_file
+from vgpumgr.lab.sysfs.pci_nodes import device_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.lab.driver.driver import Driver
+    from vgpumgr.lab.driver.model import Gpu, TypeSpec, Vgpu
+    from vgpumgr.lab.sysfs.nodes import Builder, Node
+
+_MDEV_DRIVER = "nvidia-vgpu-vfio"
+_HEADER = "ID    : vGPU Name\n"
+_NO_PLACEMENT = "Not Applicable\n"
+# Branches from which on there are more files in nvidia/. 525 has two, on both frameworks (NVIDIA's open kernel part; a capture
+# of an A2 with mdevs); five on a VF of L40S and H100 hosts; six with 580.105 (a capture of an RTX PRO 6000).
+_FIRST_PLACES = 550
+_FIRST_WARM_UPDATE = 580
+
+
+def parents(gpu: Gpu) -> Iterator[tuple[int | None, str]]:
+    """Index and address of each function that vGPUs are made on."""
+    if gpu.framework == MDEV_PF:
+        yield None, gpu.pci
+    elif gpu.vfs_on:
+        for vf in range(gpu.board.vfs):
+            yield vf, vf_pci(gpu, vf)
+
+
+def build_parents(builder: Builder, driver: Driver, gpu: Gpu) -> None:
+    """Enter what stays while PCI functions stay: types, and on vendor-vfio the files of each VF."""
+    if gpu.framework == VENDOR_VFIO:
+        for vf, address in parents(gpu):
+            if vf is not None:
+                _vendor_files(builder, driver, gpu, vf, address)
+        return
+    shared = [
+        (kind, constant(kind.name), constant(describe(kind)), constant("vfio-pci")) for kind in gpu.board.types
+    ]  # the same for every parent
+    for vf, address in parents(gpu):
+        builder.link(f"/class/mdev_bus/{address}", device_path(address))
+        for kind, name, description, api in shared:
+            folder = _type_path(address, kind)
+            builder.put(f"{folder}/name", name)
+            builder.put(f"{folder}/description", description)
+            builder.put(f"{folder}/device_api", api)
+            builder.put(f"{folder}/available_instances", _available(driver, gpu, vf, kind))
+            builder.put(f"{folder}/create", _create(driver, address, kind))
+            builder.directory(f"{folder}/devices")
+
+
+def build_vgpu(builder: Builder, driver: Driver, gpu: Gpu, vgpu: Vgpu) -> None:
+    """Enter a mediated device that exists. (On vendor-vfio a vGPU has no node of its own.)"""
+    if vgpu.uuid is None:
+        return
+    uuid = vgpu.uuid
+    address = gpu.pci if vgpu.vf is None else vf_pci(gpu, vgpu.vf)
+    top = f"{device_path(address)}/{uuid}"
+    _group(builder, top, vgpu)
+    if vgpu.leaving:
+        return
+    builder.link(f"{top}/vfio-dev/vfio{vgpu.vfio}/device", top)
+    builder.link(f"/class/vfio-dev/vfio{vgpu.vfio}", f"{top}/vfio-dev/vfio{vgpu.vfio}")
+    builder.put(f"{top}/remove", text_file(write=lambda text: _remove(driver, uuid, text)))
+    builder.put(f"{top}/uevent", text_file(lambda: f"DRIVER={_MDEV_DRIVER}\n", lambda _: None))
+    builder.link(f"{top}/mdev_type", _type_path(address, vgpu.type))
+    builder.link(f"{top}/driver", f"/bus/mdev/drivers/{_MDEV_DRIVER}")
+    builder.link(f"{top}/subsystem", "/bus/mdev")
+    builder.put(
+        f"{top}/nvidia/vgpu_params",
+        text_file(lambda: driver.tell(vgpu, lambda: f"{vgpu.params}\n"), lambda text: driver.set_params(uuid, text)),
+    )
+    builder.put(f"{top}/nvidia/vm_name", text_file(lambda: driver.tell(vgpu, lambda: f"{vgpu.holder_name or ''}\n")))
+    if driver.branch >= _FIRST_PLACES:
+        builder.put(
+            f"{top}/nvidia/placement_id",
+            text_file(lambda: _NO_PLACEMENT if vgpu.placement_id is None else f"{vgpu.placement_id}\n"),
+        )
+        builder.put(f"{top}/nvidia/gpu_instance_id", constant("Not Applicable"))
+    builder.link(f"{_type_path(address, vgpu.type)}/devices/{uuid}", top)
+    builder.link(f"/bus/mdev/devices/{uuid}", top)
+    builder.link(f"/bus/mdev/drivers/{_MDEV_DRIVER}/{uuid}", top)
+
+
+def _group(builder: Builder, top: str, vgpu: Vgpu) -> None:
+    """An mdev's IOMMU group: all that is left of it below its parent while its removal waits.
+
+    device_del() takes the links of bus, type and driver away first, and only then the driver waits for the VM in
+    vfio_unregister_group_dev(), which takes vfio-dev away before that on 6.12 (shown here) and after that on 6.1.
+    """
+    group = f"/kernel/iommu_groups/{vgpu.group}"
+    builder.link(f"{top}/iommu_group", group)
+    builder.link(f"{group}/devices/{vgpu.uuid}", top)
+    builder.put(f"{group}/type", constant("unknown"))  # no IOMMU stands behind it
+
+
+def build_buses(builder: Builder) -> None:
+    """The directories that the mdev core makes, devices or none."""
+    builder.directory("/class/mdev_bus")
+    builder.directory("/bus/mdev/devices")
+    builder.directory(f"/bus/mdev/drivers/{_MDEV_DRIVER}")
+
+
+def describe(kind: TypeSpec) -> str:
+    """The description's text; heads, resolution and frame limit by series (NVIDIA's vGPU user guide, A.1)."""
+    small = kind.framebuffer_mib <= 1024 or kind.series == "B"
+    heads, resolution, frames = {
+        "Q": (4, "5120x2880" if small else "7680x4320", 60),
+        "B": (4, "5120x2880", 45),
+        "A": (1, "1280x1024", 60),
+        "C": (1, "4096x2160", 60),
+    }[kind.series]
+    return (
+        f"num_heads={heads}, frl_config={frames}, framebuffer={kind.framebuffer_mib}M, "
+        f"max_resolution={resolution}, max_instance={kind.max_instances}"
+    )
+
+
+# mediated devices
+
+
+def _type_path(address: str, kind: TypeSpec) -> str:
+    return f"{device_path(address)}/mdev_supported_types/nvidia-{kind.id}"
+
+
+def _available(driver: Driver, gpu: Gpu, vf: int | None, kind: TypeSpec) -> Node:
+    def read() -> str:
+        with driver.reading():
+            return f"{admission.available(gpu, vf, kind)}\n"
+
+    return text_file(read)
+
+
+def _create(driver: Driver, address: str, kind: TypeSpec) -> Node:
+    return text_file(write=lambda text: driver.create_mdev(address, kind.id, text))
+
+
+def _remove(driver: Driver, uuid: str, text: str) -> None:
+    """remove_store(): any number that is not 0 removes; 0 does nothing."""
+    if kstrto.unsigned_or_einval(text, 64):
+        driver.remove_mdev(uuid)
+
+
+# nvidia/ on a VF
+
+
+def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: str) -> None:
+    def present() -> Vgpu | None:
+        return admission.on_vf(gpu, vf)
+
+    def creatable() -> str:
+        with driver.reading():
+            return _HEADER + "".join(f"{kind.id:<5} : {kind.name}\n" for kind in admission.creatable_on(gpu, vf))
+
+    def current() -> str:
+        with driver.reading():
+            vgpu = present()
+            return f"{vgpu.type.id if vgpu else 0}\n"
+
+    def placement() -> str:
+        with driver.reading():
+            vgpu = present()
+            if vgpu is None or vgpu.placement_id is None:
+                raise _error(errno.ENXIO)
+            return f"{vgpu.placement_id}\n"
+
+    def params() -> str:
+        with driver.reading():
+            vgpu = present()
+        return "\n" if vgpu is None else driver.tell(vgpu, lambda: f"{vgpu.params}\n")
+
+    def refuse(_: str) -> None:
+        """A placement can be chosen in mixed-size mode only (likely EINVAL); without a type there is none to choose."""
+        raise _error(errno.ENXIO if present() is None else errno.EINVAL)
+
+    def no_instance() -> str:
+        raise _error(errno.ENXIO)  # MIG is off
+
+    top = device_path(address)
+    vfio = f"vfio{gpu.first_vfio + vf}"
+    builder.put(f"{top}/nvidia/creatable_vgpu_types", text_file(creatable))
+    builder.put(
+        f"{top}/nvidia/current_vgpu_type",
+        text_file(current, lambda text: driver.set_vf_type(address, kstrto.signed_decimal(text))),
+    )
+    if driver.branch >= _FIRST_PLACES:
+        builder.put(f"{top}/nvidia/placement_id", text_file(placement, refuse))
+        builder.put(f"{top}/nvidia/gpu_instance_id", text_file(no_instance))
+        builder.put(f"{top}/nvidia/vgpu_params", text_file(params, lambda text: driver.set_params(address, text)))
+    if driver.branch >= _FIRST_WARM_UPDATE:
+        builder.put(f"{top}/nvidia/warm_update", text_file(lambda: "0\n", lambda _: None))
+    builder.put(f"{top}/vfio-dev/{vfio}/dev", constant(f"511:{gpu.first_vfio + vf}"))
+    builder.link(f"{top}/vfio-dev/{vfio}/device", top)
+    builder.link(f"/class/vfio-dev/{vfio}", f"{top}/vfio-dev/{vfio}")
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
