@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.errors import TemplateError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
 
@@ -30,13 +31,16 @@ def catalogue_text() -> str:
 
 
 def host_sources() -> dict[str, bytes]:
-    """The host program's modules as {"vgpumgr_host/NAME.py": source}; it imports itself under that name on the host."""
-    folder = _package() / "host"
-    return {
-        f"vgpumgr_host/{file.name}": file.read_bytes()
-        for file in sorted(folder.iterdir(), key=lambda item: item.name)
-        if file.name.endswith(".py")
-    }
+    """The host program's modules as {"vgpumgr_host/PATH.py": source}; it imports itself under that name on the host."""
+    return dict(sorted(_sources(_package() / "host", "vgpumgr_host")))
+
+
+def _sources(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _sources(item, f"{name}/{item.name}")
+        elif item.name.endswith(".py"):
+            yield f"{name}/{item.name}", item.read_bytes()
 
 
 def _package() -> Traversable:

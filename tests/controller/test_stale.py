@@ -14,9 +14,9 @@ from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
 from vgpumgr.controller.stale import judged
-from vgpumgr.host import steps
-from vgpumgr.host.hardware import changed
 from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.host.steps import steps
+from vgpumgr.host.steps.hardware import changed
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:

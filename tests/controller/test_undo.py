@@ -13,7 +13,8 @@ from tests.model.fleet import Fleet
 from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
-from vgpumgr.host import files, ledger
+from vgpumgr.host import files
+from vgpumgr.host.ledger import ledger
 from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
 from vgpumgr.names import DEFAULT_SLOT
 

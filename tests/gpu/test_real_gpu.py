@@ -13,10 +13,10 @@ import pynvml
 import pytest
 
 from vgpumgr.core.usage import sampling
-from vgpumgr.host.facts import observe
+from vgpumgr.host.facts.facts import observe
+from vgpumgr.host.facts.nvml import load_pynvml
+from vgpumgr.host.facts.sample import sample
 from vgpumgr.host.files import Root
-from vgpumgr.host.nvml import load_pynvml
-from vgpumgr.host.sample import sample
 from vgpumgr.link import sampling_facts, snapshot_facts
 from vgpumgr.names import HostName
 

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.host.fakehost import FakeHost, no_nvml
 from tests.host.fakenvml import FakeNvml
+from vgpumgr.host.facts.nvml import load_pynvml
 from vgpumgr.host.files import Root
-from vgpumgr.host.nvml import load_pynvml
+from vgpumgr.host.ledger.writer import write_file
 from vgpumgr.host.program import Channel, end_on_signals, serve
 from vgpumgr.host.server import Server
-from vgpumgr.host.writer import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

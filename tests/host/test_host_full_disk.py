@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.host.fakehost import MDEV_VF, Asker, FakeHost, make_destroy, make_entry, make_step, no_nvml
-from vgpumgr.host import files, ledger
+from vgpumgr.host import files
+from vgpumgr.host.ledger import ledger
 from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from tests.host.fakehost import (
     no_nvml,
 )
 from tests.host.fakenvml import FakeNvml
+from vgpumgr.host.facts.qemu import is_machine_of
 from vgpumgr.host.files import Root
-from vgpumgr.host.guard import PAUSE_S, SETTLE_S, RemovalGuard, matched
-from vgpumgr.host.qemu import is_machine_of
 from vgpumgr.host.server import Server
+from vgpumgr.host.steps.guard import PAUSE_S, SETTLE_S, RemovalGuard, matched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -303,7 +303,7 @@ def test_a_row_of_nvml_that_names_neither_device_nor_vm_counts(
     there = bench(MDEV_VF)
     row = {"gpu": GPU_A, "uuid": None, "vf": None, "vm_uuid": vm or None, "vm_name": None}
     seen = {"active": [row], "silent": {}}
-    monkeypatch.setattr("vgpumgr.host.guard.observe", lambda *_, **__: seen)
+    monkeypatch.setattr("vgpumgr.host.steps.guard.observe", lambda *_, **__: seen)
     step = make_destroy(MDEV_VF, listed=True)
     if waits:
         assert "NVML lists it as active for VM ?" in there.waits_for(step)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.host.fakehost import MDEV_VF, FakeHost, make_entry, make_record
 from vgpumgr.host.files import Root
-from vgpumgr.host.ledger import Ledger, parse_ledger, read_ledger, write_ledger
+from vgpumgr.host.ledger.ledger import Ledger, parse_ledger, read_ledger, write_ledger
 from vgpumgr.host.refusal import Refusal
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.host.fakehost import MDEV_VF, VENDOR, FakeHost, make_step
-from vgpumgr.host.lock import sanitise
+from vgpumgr.host.ledger.lock import sanitise
 from vgpumgr.link import refusals
 from vgpumgr.names import HostName
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.host.fakehost import CONF, Asker, FakeHost, make_modprobe_step, no_nvml
-from vgpumgr.host.executor import at_nothing
 from vgpumgr.host.server import Server
+from vgpumgr.host.steps.executor import at_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

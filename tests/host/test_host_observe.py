@@ -30,8 +30,8 @@ from tests.host.fakehost import (
     stat_line,
 )
 from vgpumgr.host import protocol
+from vgpumgr.host.ledger.stuck import find_child
 from vgpumgr.host.server import Server
-from vgpumgr.host.stuck import find_child
 
 
 def observe(host: FakeHost, **injected: Any) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from tests.host.fakehost import (
     make_step,
     no_nvml,
 )
-from vgpumgr.host import params
 from vgpumgr.host.server import Server
+from vgpumgr.host.steps import params
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpumgr.host.facts import parse_driver_banner
-from vgpumgr.host.mdev import parse_description, parse_placement, parse_type_directory
-from vgpumgr.host.pci import parse_information
-from vgpumgr.host.qemu import parse_command_line
-from vgpumgr.host.vendor import parse_creatable
+from vgpumgr.host.facts.facts import parse_driver_banner
+from vgpumgr.host.facts.mdev import parse_description, parse_placement, parse_type_directory
+from vgpumgr.host.facts.pci import parse_information
+from vgpumgr.host.facts.qemu import parse_command_line
+from vgpumgr.host.facts.vendor import parse_creatable
 
 words = st.text(string.ascii_letters, min_size=1, max_size=8)
 names = st.builds(

@@ -24,8 +24,8 @@ from tests.host.fakehost import (
     stat_line,
 )
 from tests.host.fakenvml import EQUAL_SHARE, FIXED_SHARE, GRAPHICS, FakeNvml
-from vgpumgr.host.executor import at_nothing
 from vgpumgr.host.server import Server
+from vgpumgr.host.steps.executor import at_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.host.fakehost import MDEV_VF, make_modprobe_step, make_park, make_scheduler_step, make_setting
 from vgpumgr.host.protocol import BAD_REQUEST
 from vgpumgr.host.refusal import Refusal
-from vgpumgr.host.setting_steps import parse_modprobe_step, parse_scheduler_step
-from vgpumgr.host.step import parse_vgpu_step
+from vgpumgr.host.steps.setting_steps import parse_modprobe_step, parse_scheduler_step
+from vgpumgr.host.steps.step import parse_vgpu_step
 
 POLICIES = ("best-effort", "equal-share", "fixed-share")
 JSON = st.recursive(

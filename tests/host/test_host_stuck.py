@@ -37,8 +37,8 @@ from tests.host.fakehost import (
     no_nvml,
 )
 from tests.host.fakenvml import FakeNvml
+from vgpumgr.host.ledger.stuck import Child, find_child, holding, is_alive
 from vgpumgr.host.server import Server
-from vgpumgr.host.stuck import Child, find_child, holding, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

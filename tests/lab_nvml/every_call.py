@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
+from vgpumgr.host.facts.nvml import Wanted, read_nvml
+from vgpumgr.host.facts.sample import sample
+from vgpumgr.host.facts.scheduler import NvmlFailed, ask, opened, set_engine
 from vgpumgr.host.files import Root, Unknowns
-from vgpumgr.host.nvml import Wanted, read_nvml
 from vgpumgr.host.protocol import MDEV_VF
-from vgpumgr.host.sample import sample
-from vgpumgr.host.scheduler import NvmlFailed, ask, opened, set_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,14 +24,15 @@ import pytest
 from tests.host.fakehost import stat_line
 from tests.model.libvirt_double import Libvirt
 from tests.model.nvml_double import Nvml
-from vgpumgr.host import steps, stuck
 from vgpumgr.host.files import Root
-from vgpumgr.host.guard import RemovalGuard
-from vgpumgr.host.ledger import read_ledger, write_ledger
+from vgpumgr.host.ledger import stuck
+from vgpumgr.host.ledger.ledger import read_ledger, write_ledger
+from vgpumgr.host.ledger.writer import Writer
 from vgpumgr.host.protocol import LEDGER_PATH, LOCK_PATH, MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.host.refusal import errno_name
 from vgpumgr.host.server import Server
-from vgpumgr.host.writer import Writer
+from vgpumgr.host.steps import steps
+from vgpumgr.host.steps.guard import RemovalGuard
 from vgpumgr.lab import spec
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver.addresses import vf_pci

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.model.people import MAX_VMS
 
 SUDDEN = ("kill", "host-program-killed")  # after these the same command again must come to its end
-_POINTS = ("planned", "written", "read-back", "made", "leaving", "out")  # host/steps.py passes them in a step
+_POINTS = ("planned", "written", "read-back", "made", "leaving", "out")  # host/steps/steps.py passes them in a step
 _HARDWARE = ("reboot", "remove", "make")
 _BOB = ("other-attach", "other-detach", "other-reconcile")
 _CALLS = 26  # an attach makes some 20 calls, a detach 30

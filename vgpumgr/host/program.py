@@ -13,9 +13,9 @@ import threading
 import time
 from typing import Callable, NoReturn, Optional, Sequence
 
-from .facts import boot_id
+from .facts.facts import boot_id
+from .facts.nvml import load_pynvml
 from .files import Root, Unknowns
-from .nvml import load_pynvml
 from .protocol import BAD_REQUEST, LEASE_S, MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
 from .refusal import PeerGone
 from .server import Server

@@ -5,17 +5,17 @@ import os
 import time
 from typing import Any, Callable, Dict, NoReturn, Optional, Union
 
-from .executor import Executor, at_nothing
-from .facts import observe
+from .facts.facts import observe
+from .facts.nvml import load_pynvml
+from .facts.sample import sample
 from .files import Root
-from .guard import RemovalGuard
-from .ledger import find_unwritable
-from .lock import HostLock, pause
-from .nvml import load_pynvml
+from .ledger.ledger import find_unwritable
+from .ledger.lock import HostLock, pause
+from .ledger.writer import write_file
 from .protocol import BAD_REQUEST, INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT
 from .refusal import PeerGone, Refusal
-from .sample import sample
-from .writer import write_file
+from .steps.executor import Executor, at_nothing
+from .steps.guard import RemovalGuard
 
 _LONGEST_WAIT_S = 24 * 3600.0
 

@@ -1,4 +1,4 @@
-"""VMs that have ended and are not gone yet: what a plan says of them; the host program waits for them (host/guard.py)."""
+"""VMs that have ended and are not gone yet: what a plan says of them; the host program waits for them (host/steps/guard.py)."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import json
 import os
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
-from .files import Root, read_all, sync_folder, write_whole
-from .protocol import (
+from ..files import Root, read_all, sync_folder, write_whole
+from ..protocol import (
     LEDGER_BROKEN,
     LEDGER_PATH,
     LEDGER_UNWRITABLE,
@@ -19,7 +19,7 @@ from .protocol import (
     LedgerEntry,
     UnwritableFact,
 )
-from .refusal import Refusal, errno_name, reason
+from ..refusal import Refusal, errno_name, reason
 
 STATES = ("planned", "made", "leaving")
 PARAMS = (

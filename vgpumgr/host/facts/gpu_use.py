@@ -2,9 +2,9 @@
 
 from typing import List, NamedTuple, Optional
 
-from .files import Root
-from .protocol import IN_USE, NOT_YET, ActiveFact, GpuFact, Snapshot
-from .refusal import Refusal
+from ..files import Root
+from ..protocol import IN_USE, NOT_YET, ActiveFact, GpuFact, Snapshot
+from ..refusal import Refusal
 from .vfio import Unreadable, open_handles
 
 

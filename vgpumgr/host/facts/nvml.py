@@ -9,8 +9,8 @@ import importlib
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
-from .files import Unknowns
-from .protocol import ActiveFact, SchedulerFact, TypeFact
+from ..files import Unknowns
+from ..protocol import ActiveFact, SchedulerFact, TypeFact
 from .running import mdev_uuid, running_vgpus
 from .scheduler import NvmlFailed, read_scheduler
 

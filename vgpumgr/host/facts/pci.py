@@ -4,7 +4,7 @@ import os
 import re
 from typing import Dict, FrozenSet, List, NamedTuple, Optional, Set
 
-from .files import Root, Unknowns, directory, link_name, names_in, read, read_all
+from ..files import Root, Unknowns, directory, link_name, names_in, read, read_all
 
 DEVICES = "/sys/bus/pci/devices"
 INFORMATION = "/proc/driver/nvidia/gpus"

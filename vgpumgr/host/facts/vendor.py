@@ -3,7 +3,7 @@
 import re
 from typing import Dict
 
-from .files import read
+from ..files import read
 
 CURRENT = "nvidia/current_vgpu_type"
 CREATABLE = "nvidia/creatable_vgpu_types"

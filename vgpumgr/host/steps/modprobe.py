@@ -10,11 +10,11 @@ import stat
 from contextlib import suppress
 from typing import Callable, NamedTuple, Optional
 
-from .files import Root, sync_folder, write_whole
+from ..facts.module import NotText, decode, read_bounded
+from ..files import Root, sync_folder, write_whole
+from ..protocol import SYSFS_REFUSED, ModprobeStep
+from ..refusal import Refusal, errno_name, reason
 from .hardware import changed
-from .module import NotText, decode, read_bounded
-from .protocol import SYSFS_REFUSED, ModprobeStep
-from .refusal import Refusal, errno_name, reason
 
 _MODE = 0o644
 _ASIDE = ".vgpumgr-new"  # modprobe reads what ends in .conf

@@ -12,11 +12,11 @@ import select
 import time
 from typing import Optional
 
-from .mdev import BUS
-from .pci import DEVICES
-from .protocol import NOT_YET, Step
-from .refusal import Refusal, errno_name
-from .writer import keep_only
+from ..facts.mdev import BUS
+from ..facts.pci import DEVICES
+from ..ledger.writer import keep_only
+from ..protocol import NOT_YET, Step
+from ..refusal import Refusal, errno_name
 
 READ_S = 3.0
 _NONE = (errno.ENOENT, errno.ENXIO, errno.EOPNOTSUPP, errno.ENODEV)  # no such file: an older branch, or no vGPU

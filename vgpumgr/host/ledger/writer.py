@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager
 from typing import Callable, Iterator, List, Optional
 
-from .refusal import errno_name
+from ..refusal import errno_name
 
 _NO_ERRNO = 255  # the child's word for an error without a number
 _OK = 0

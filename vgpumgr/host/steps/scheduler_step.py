@@ -7,14 +7,14 @@ the policy (nvml.h names none but best effort for it) is remarked, and is no fai
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from .facts import boot_id, observe
-from .files import Root, Unknowns
-from .gpu_use import GpuUse
+from ..facts.facts import boot_id, observe
+from ..facts.gpu_use import GpuUse
+from ..facts.scheduler import GPU_FAILED, GRAPHICS, NvmlFailed, ask, opened, read_scheduler, set_engine
+from ..files import Root, Unknowns
+from ..ledger.stuck import open_ledger
+from ..protocol import NVML_REFUSED, GpuFact, SchedulerFact, SchedulerStep, Snapshot
+from ..refusal import Refusal
 from .hardware import Absent, changed, check_gpu
-from .protocol import NVML_REFUSED, GpuFact, SchedulerFact, SchedulerStep, Snapshot
-from .refusal import Refusal
-from .scheduler import GPU_FAILED, GRAPHICS, NvmlFailed, ask, opened, read_scheduler, set_engine
-from .stuck import open_ledger
 
 
 class SchedulerSet(NamedTuple):

@@ -8,7 +8,7 @@ policies: "for other engine types, it is BEST EFFORT policy", and a GPU may lack
 from contextlib import contextmanager, suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from .protocol import (
+from ..protocol import (
     BEST_EFFORT,
     EQUAL_SHARE,
     FIXED_SHARE,

@@ -11,9 +11,9 @@ import time
 from contextlib import contextmanager
 from typing import Callable, Dict, Iterator, List, Optional
 
-from .files import Root
-from .protocol import LOCK_PATH, LOCKED, NOT_ROOT
-from .refusal import PeerGone, Refusal
+from ..files import Root
+from ..protocol import LOCK_PATH, LOCKED, NOT_ROOT
+from ..refusal import PeerGone, Refusal
 
 MARK = "vgpumgr-lock:"
 SILENT = "(silent, its SSH session could not be ended) {}"

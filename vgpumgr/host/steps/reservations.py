@@ -2,9 +2,9 @@
 
 from typing import Any, Tuple
 
+from ..ledger.ledger import Entry, Ledger, identity
+from ..protocol import Step
 from .hardware import changed
-from .ledger import Entry, Ledger, identity
-from .protocol import Step
 from .step import identity_of
 
 

@@ -7,23 +7,14 @@ import sys
 import time
 from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Sequence
 
-from . import gpu, ledger, mdev, pci
-from .files import Root, Unknowns, read_all
+from ..files import Root, Unknowns, read_all
+from ..ledger import ledger
+from ..ledger.stuck import find_holding, stuck_facts
+from ..protocol import MDEV_PF, MDEV_VF, PROTOCOL, VENDOR_VFIO, ActiveFact, GpuFact, HandleFact, LedgerEntry, Snapshot
+from ..refusal import Refusal
+from . import gpu, mdev, pci
 from .module import read_modprobe, read_module
 from .nvml import NvmlGpu, NvmlReport, Wanted, read_nvml
-from .protocol import (
-    MDEV_PF,
-    MDEV_VF,
-    PROTOCOL,
-    VENDOR_VFIO,
-    ActiveFact,
-    GpuFact,
-    HandleFact,
-    LedgerEntry,
-    Snapshot,
-)
-from .refusal import Refusal
-from .stuck import find_holding, stuck_facts
 from .vfio import Unreadable, Users, look
 
 

@@ -6,11 +6,11 @@ Numbers go into unsigned 32-bit fields of NVML's structures, where one too large
 import re
 from typing import Dict
 
-from .fields import Check, Checks, check_fields, is_count, is_flag, is_text, matches, one_of, or_null, refuse
-from .module import FOLDER, MOST_BYTES
-from .pci import ADDRESS
-from .protocol import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, ModprobeStep, SchedulerStep
-from .scheduler import ENGINES, GRAPHICS
+from ..facts.module import FOLDER, MOST_BYTES
+from ..facts.pci import ADDRESS
+from ..facts.scheduler import ENGINES, GRAPHICS
+from ..fields import Check, Checks, check_fields, is_count, is_flag, is_text, matches, one_of, or_null, refuse
+from ..protocol import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, ModprobeStep, SchedulerStep
 
 _POLICY = one_of(BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)
 _POLICY_WORDS = "{}, {} or {}".format(BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)

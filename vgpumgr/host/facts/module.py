@@ -8,9 +8,9 @@ import re
 import stat
 from typing import List, Optional
 
-from .files import Root, Unknowns, directory, read_all
-from .protocol import ModprobeFact, ModuleFact
-from .refusal import reason
+from ..files import Root, Unknowns, directory, read_all
+from ..protocol import ModprobeFact, ModuleFact
+from ..refusal import reason
 
 FOLDER = "/etc/modprobe.d"
 PARAMS = "/proc/driver/nvidia/params"

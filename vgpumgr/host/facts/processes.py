@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from typing import Iterator, NamedTuple, Optional
 
-from .files import directory, read
+from ..files import directory, read
 
 _ENDED = frozenset("ZX")
 _EXITING = 0x00000004  # PF_EXITING of include/linux/sched.h

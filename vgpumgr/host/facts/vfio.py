@@ -13,11 +13,11 @@ import stat
 from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-from .files import Root, directory, link_name, names_in, optional_names, read_all
+from ..files import Root, directory, link_name, names_in, optional_names, read_all
+from ..protocol import HandleFact, QemuFact
+from ..refusal import reason
 from .processes import Process, live_processes
-from .protocol import HandleFact, QemuFact
 from .qemu import command_of, parse_command_line, read_command_line, read_qemu
-from .refusal import reason
 
 _PREFIX = "/dev/vfio/"
 _CONTAINER = "/dev/vfio/vfio"  # opened by every user of VFIO, and names no device

@@ -6,12 +6,12 @@ Mediated devices and VFs with a type of their own are two answers to the same fe
 import os
 from typing import Optional, Tuple, Union
 
-from . import mdev, vendor
-from .files import Root, Unknowns, directory, link_name, optional_names, read
-from .gpu import read_vendor_vgpu
-from .pci import DEVICES, INFORMATION, read_information
-from .protocol import CHANGED, Step, VgpuFact
-from .refusal import Refusal, reason
+from ..facts import mdev, vendor
+from ..facts.gpu import read_vendor_vgpu
+from ..facts.pci import DEVICES, INFORMATION, read_information
+from ..files import Root, Unknowns, directory, link_name, optional_names, read
+from ..protocol import CHANGED, Step, VgpuFact
+from ..refusal import Refusal, reason
 
 Write = Tuple[str, bytes]  # a path below the root, and the text to put there
 

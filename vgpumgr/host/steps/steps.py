@@ -8,8 +8,13 @@ same GPU has not returned (stuck.py). What goes into the ledger first says which
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
-from .facts import boot_id
-from .files import Root, Unknowns
+from ..facts.facts import boot_id
+from ..files import Root, Unknowns
+from ..ledger.ledger import PARAMS, Entry, Ledger, entry_fact, identity, write_ledger
+from ..ledger.stuck import open_ledger, record_of, started
+from ..ledger.writer import Writer, Writing
+from ..protocol import DEADLINE, INTERNAL, LEDGER_UNWRITABLE, SYSFS_REFUSED, SchedulerFact, Step, VgpuFact
+from ..refusal import Refusal, errno_name, reason
 from .guard import RemovalGuard
 from .hardware import (
     Absent,
@@ -21,14 +26,9 @@ from .hardware import (
     hardware_for,
     is_what_step_means,
 )
-from .ledger import PARAMS, Entry, Ledger, entry_fact, identity, write_ledger
 from .params import path_of, read_params, text_for
-from .protocol import DEADLINE, INTERNAL, LEDGER_UNWRITABLE, SYSFS_REFUSED, SchedulerFact, Step, VgpuFact
-from .refusal import Refusal, errno_name, reason
 from .reservations import check_ours, check_reservations, place_of, superseded
 from .step import PRESENT, SAME, entry_of, identity_of
-from .stuck import open_ledger, record_of, started
-from .writer import Writer, Writing
 
 
 class _Begun(NamedTuple):

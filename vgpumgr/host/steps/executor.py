@@ -6,11 +6,11 @@ expects it, nothing is written at all.
 
 from typing import Any, Callable, Dict, Optional
 
-from .fields import check_fields, one_of
-from .files import Root
+from ..fields import check_fields, one_of
+from ..files import Root
+from ..protocol import CREATE_VGPU, DESTROY_VGPU, PARK_VGPU, SET_SCHEDULER, WRITE_MODPROBE
 from .guard import RemovalGuard
 from .modprobe import write_modprobe
-from .protocol import CREATE_VGPU, DESTROY_VGPU, PARK_VGPU, SET_SCHEDULER, WRITE_MODPROBE
 from .scheduler_step import set_scheduler
 from .setting_steps import parse_modprobe_step, parse_scheduler_step
 from .step import parse_vgpu_step

@@ -4,9 +4,9 @@ import os
 import re
 from typing import List, NamedTuple, Optional
 
-from .files import read_all
+from ..files import read_all
+from ..protocol import QemuFact
 from .processes import Process
-from .protocol import QemuFact
 
 _NAMES = ("qemu", "kvm")  # what a process of QEMU is called, /usr/bin/kvm and /usr/libexec/qemu-kvm included
 # machine-qemu\x2d3\x2dvm01.scope with systemd, qemu-3-vm01.libvirt-qemu without it

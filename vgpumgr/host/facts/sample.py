@@ -9,12 +9,13 @@ from contextlib import suppress
 from ctypes import byref, c_uint, c_ulonglong
 from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import ledger, mdev, pci
+from ..files import Root, Unknowns, directory
+from ..ledger import ledger
+from ..protocol import PROTOCOL, GpuSampleFact, HandleFact, LedgerEntry, SampleReport, TypeFact, VgpuSampleFact
+from ..refusal import Refusal
+from . import mdev, pci
 from .facts import boot_id, read_driver_version
-from .files import Root, Unknowns, directory
 from .gpu import awaits_vfs, count_vgpus, find_framework
-from .protocol import PROTOCOL, GpuSampleFact, HandleFact, LedgerEntry, SampleReport, TypeFact, VgpuSampleFact
-from .refusal import Refusal
 from .running import mdev_uuid, running_vgpus
 from .scheduler import GRAPHICS, NvmlFailed, ask, opened, read_scheduler
 from .vfio import Unreadable, device_paths, open_handles

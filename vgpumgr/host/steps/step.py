@@ -5,10 +5,10 @@ The addresses and the uuid become parts of paths that root writes to, so they mu
 
 from typing import Tuple
 
-from .fields import Checks, check_fields, is_count, is_flag, is_text, matches, or_null, refuse
-from .ledger import Entry
-from .pci import ADDRESS
-from .protocol import CREATE_VGPU, DESTROY_VGPU, PARK_VGPU, Step
+from ..facts.pci import ADDRESS
+from ..fields import Checks, check_fields, is_count, is_flag, is_text, matches, or_null, refuse
+from ..ledger.ledger import Entry
+from ..protocol import CREATE_VGPU, DESTROY_VGPU, PARK_VGPU, Step
 
 EMPTY = "empty"
 SAME = "same"

@@ -4,11 +4,11 @@ import os
 from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
+from ..files import Root, Unknowns, directory, link_name, names_in, optional_names, read, why
+from ..protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO, CreatableFact, LedgerEntry, ParentFact, TypeFact, VgpuFact
 from . import mdev, vendor
-from .files import Root, Unknowns, directory, link_name, names_in, optional_names, read, why
 from .mdev import Catalogue, Mdev
 from .pci import DEVICES, Card
-from .protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO, CreatableFact, LedgerEntry, ParentFact, TypeFact, VgpuFact
 from .vfio import device_paths
 
 NVIDIA_DRIVER = "nvidia"

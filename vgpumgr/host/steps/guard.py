@@ -13,14 +13,14 @@ import os
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import mdev, pci, vendor
-from .facts import observe
-from .files import Root, Unknowns, directory
-from .protocol import IN_USE, NOT_YET, HandleFact, Step, VgpuFact
-from .qemu import is_of
-from .refusal import Refusal
+from ..facts import mdev, pci, vendor
+from ..facts.facts import observe
+from ..facts.qemu import is_of
+from ..facts.vfio import Unreadable, Users, device_paths, is_plugin, look
+from ..files import Root, Unknowns, directory
+from ..protocol import IN_USE, NOT_YET, HandleFact, Step, VgpuFact
+from ..refusal import Refusal
 from .reservations import place_of
-from .vfio import Unreadable, Users, device_paths, is_plugin, look
 
 SETTLE_S = 5.0  # for so long the driver itself waits for a plugin, before it takes the vGPU away all the same
 PAUSE_S = 0.25  # between two looks, where nothing tells when the VM ended

@@ -13,10 +13,10 @@ of the ledger.
 import time
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
-from .files import Root, read_all
+from ..files import Root, read_all
+from ..protocol import INTERNAL, STUCK, Step, StuckFact
+from ..refusal import Refusal, reason
 from .ledger import Ledger, Record, read_ledger
-from .protocol import INTERNAL, STUCK, Step, StuckFact
-from .refusal import Refusal, reason
 
 MOMENT_S = 0.5
 

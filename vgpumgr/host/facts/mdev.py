@@ -5,8 +5,8 @@ import os
 import re
 from typing import Dict, List, NamedTuple, Optional
 
-from .files import Root, Unknowns, directory, link_name, link_parent_and_name, names_in, read
-from .protocol import CreatableFact, TypeFact, VgpuFact
+from ..files import Root, Unknowns, directory, link_name, link_parent_and_name, names_in, read
+from ..protocol import CreatableFact, TypeFact, VgpuFact
 from .vfio import device_paths
 
 BUS = "/sys/bus/mdev/devices"

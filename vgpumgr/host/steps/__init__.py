@@ -1,0 +1,1 @@
+"""What changes a host: each step checked, written and read back, and the guard of every removal."""
