@@ -180,7 +180,7 @@ def check_command(
     known = {entry[:3] for entry in before.entries}
     for entry in now.entries:
         if entry[:3] not in known:
-            _check_fits(machine, now, entry)
+            _check_fits(machine, before, now, entry)
             _check_not_twice(machine, before, now, entry)
     _check_agreed(outcome)
     if not alone:
@@ -244,11 +244,14 @@ def _check_may_go(before: Truth, entry: Entry) -> None:
     )
 
 
-def _check_fits(machine: Machine, now: Truth, new: Entry) -> None:
-    """A place that the ledger did not have before is one that the card can give, beside all that is reserved."""
+def _check_fits(machine: Machine, before: Truth, now: Truth, new: Entry) -> None:
+    """A place that the ledger did not have before is one that the card can give, beside all that is reserved.
+
+    What somebody made by hand meanwhile nobody could reckon with: the driver gives what the ledger reserves to whoever asks.
+    """
     gpu = next(gpu for gpu in machine.gpus() if gpu.uuid == new.place.gpu)
     kinds = {kind.id: kind for kind in gpu.board.types}
-    there = {where: kind for where, kind in now.hardware.items() if where.gpu == gpu.uuid}
+    there = {where: kind for where, kind in now.hardware.items() if where.gpu == gpu.uuid and where in before.hardware}
     there |= {entry.place: entry.type_id for entry in now.entries if entry.place.gpu == gpu.uuid}
     sizes = {kinds[kind].framebuffer_mib for kind in there.values()}
     assert len(sizes) == 1, f"{new} was placed beside another size: {there}"
@@ -257,7 +260,10 @@ def _check_fits(machine: Machine, now: Truth, new: Entry) -> None:
 
 
 def _check_not_twice(machine: Machine, before: Truth, now: Truth, new: Entry) -> None:
-    """What claim, definition and hardware agree on is entered again where a ledger was lost, and not made beside it."""
+    """What claim, definition and hardware agree on is entered again where a ledger was lost, and not made beside it.
+
+    Where another VM names it as well they do not agree: `--replace` makes another one then, and leaves it (ownership.way_out).
+    """
     domain = before.domains.get(VmUuid(new.vm))
     if domain is None or domain.copied:
         return
@@ -267,7 +273,9 @@ def _check_not_twice(machine: Machine, before: Truth, now: Truth, new: Entry) ->
     bound = claim.binding.uuid or claim.binding.parent
     for where, kind in machine.orphans.items():
         device = name_of(machine, where)
-        agreed = device == bound and any((one.uuid or one.pci) == device for one in domain.inactive)
+        named = device == bound and any((one.uuid or one.pci) == device for one in domain.inactive)
+        others = any(vm.uuid != new.vm and device in _devices(_documents(vm)) for vm in machine.libvirt.vms.values())
+        agreed = named and not others
         if machine.owners[where] == (new.vm, new.slot) and agreed and kind == new.type_id and where in now.hardware:
             assert where == new.place, f"{where} is there, and {new} was made beside it"
 
