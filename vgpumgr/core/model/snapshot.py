@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver import admission, profiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,18 +108,13 @@ class Gpu:
         return tuple(vgpu for parent in self.parents for vgpu in parent.vgpus)
 
     def creatable_now(self, type_id: int) -> int | None:
-        """How many more of this type the driver would take on the whole GPU; None where it cannot be told.
-
-        On VFs each offers one, so the sum over free VFs may exceed what the card holds: the maximum bounds it.
-        """
+        """How many more of this type the driver would take on the whole GPU; None where it cannot be told."""
         offers = [parent.creatable for parent in self.parents]
         if not offers or any(offer is None for offer in offers):
             return None
         offered = sum(offer.get(type_id, 0) for offer in offers if offer is not None)
         kind = (self.types or {}).get(type_id)
-        if kind is None or kind.max is None:
-            return offered
-        return max(0, min(offered, kind.max - len(self.vgpus)))
+        return admission.left(offered, kind.max if kind else None, len(self.vgpus))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

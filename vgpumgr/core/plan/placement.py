@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver import admission, profiles
 from vgpumgr.core.model import snapshot as observed
 from vgpumgr.core.plan import lost, stuck
 from vgpumgr.names import nearest
@@ -176,11 +176,14 @@ def may_create(
     if kind.parsed is not None and kind.parsed.slices is not None:  # NVML and mdev directories list them in any mode
         return f"{kind.short} needs MIG mode, which is not served yet"
     there = occupants(snapshot, gpu)
-    size = _size_conflict(there, kind)
-    if size:
-        return size
-    if kind.max is not None and len(there) >= kind.max:
-        return f"full: {len(there)} of {kind.max} ({_owners(there)})"
+    sizes = [occupant.type.size_mib if occupant.type else None for occupant in there]
+    match admission.refusal(kind.size_mib, kind.max, sizes):
+        case admission.Refusal.OTHER_SIZE:
+            return _size_conflict(there, kind)
+        case admission.Refusal.FULL:
+            return f"full: {len(there)} of {kind.max} ({_owners(there)})"
+        case None:
+            pass
     if parent.vf_index is not None:
         taken = next((occupant for occupant in there if occupant.parent == parent.pci), None)
         if taken is not None:
@@ -259,17 +262,14 @@ def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
     return (*gpu.parents[start:], *gpu.parents[:start])
 
 
-def _size_conflict(there: Sequence[Occupant], kind: VgpuType) -> str | None:
-    others = [occupant for occupant in there if occupant.type is None or occupant.type.size_mib != kind.size_mib]
-    if not others:
-        return None
-    first = others[0]
-    if first.type is None:
-        return f"holds {first.type_name} ({_owners(others)}), whose size is unknown"
-    return (
-        f"holds {first.type.short} ({_owners(others)}): equal-size mode takes only "
-        f"{_gib(first.type.size_mib)} types until it is empty"
-    )
+def _size_conflict(there: Sequence[Occupant], kind: VgpuType) -> str:
+    others = [(one, one.type.size_mib if one.type else None) for one in there]
+    others = [(one, size) for one, size in others if size is None or size != kind.size_mib]
+    first, size = others[0]
+    owners = _owners([one for one, _ in others])
+    if first.type is None or size is None:
+        return f"holds {first.type_name} ({owners}), whose size is unknown"
+    return f"holds {first.type.short} ({owners}): equal-size mode takes only {_gib(size)} types until it is empty"
 
 
 def _owners(there: Sequence[Occupant]) -> str:
@@ -277,9 +277,7 @@ def _owners(there: Sequence[Occupant]) -> str:
     return " ".join(names) if len(names) <= 3 else f"{' '.join(names[:2])} … {names[-1]}"
 
 
-def _gib(mib: int | None) -> str:
-    if mib is None:
-        return "?"
+def _gib(mib: int) -> str:
     return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
 
 
@@ -309,7 +307,7 @@ def fits(snapshot: HostSnapshot, gpu: Gpu, barred: Mapping[PciAddress, str] | No
         open_parents = [parent for parent in gpu.parents if may_create(snapshot, gpu, parent, kind, barred) is None]
         if open_parents:
             offered = sum((parent.creatable or {}).get(kind.id, 0) for parent in open_parents)
-            left = offered if kind.max is None else min(offered, kind.max - there)
+            left = admission.left(offered, kind.max, there)
             found.append(Fit(gpu=gpu, type=kind, left=None if snapshot.ledger is None else left))
     return tuple(found)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.driver import admission
 from vgpumgr.core.driver.modprobe import ModprobeFile, NewConf
 from vgpumgr.core.driver.scheduler import EngineState
 from vgpumgr.core.model import claims
@@ -222,24 +223,23 @@ def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> HostSnapshot:
 
 
 def with_creatable(gpu: Gpu) -> Gpu:
-    """The GPU with its creatable lists worked out by the equal-size rule: one framebuffer size, at most its maximum.
+    """The GPU with its creatable lists worked out by the equal-size rule.
 
     Raises ImpossibleStepError for a GPU in another mode.
     """
     if gpu.mode not in (EQUAL_SIZE, None):
         raise ImpossibleStepError(f"what {gpu.pci} takes in mode {gpu.mode} is not known here")
     kinds = gpu.types or {}
-    there = gpu.vgpus
-    sizes = {kind.size_mib for kind in kinds.values() if any(vgpu.type_id == kind.id for vgpu in there)}
+    known = [kinds.get(vgpu.type_id) if vgpu.type_id is not None else None for vgpu in gpu.vgpus]
+    there = [kind.size_mib if kind else None for kind in known]
     parents: list[Parent] = []
     for parent in gpu.parents:
         offers: dict[int, int] = {}
         for kind in kinds.values():
             room = (kind.max or 0) - len(there)
-            fits = room > 0 and (not there or sizes == {kind.size_mib})
             if parent.vf_index is not None:
                 room = 1 if not parent.vgpus else 0
-            if fits and room > 0:
+            if room > 0 and admission.refusal(kind.size_mib, kind.max or 0, there) is None:
                 offers[kind.id] = room
         parents.append(replace(parent, creatable=offers))
     return replace(gpu, parents=tuple(parents))

@@ -1,0 +1,39 @@
+"""Whether a GPU in equal-size mode takes one more vGPU: the one rule of what NVIDIA's driver admits there.
+
+Source: NVIDIA's vGPU user guide, "Valid Time-Sliced Virtual GPU Configurations on a Single GPU" (vGPUs of one GPU have the same
+framebuffer size, of any series); kernel_vgpu_mgr.c of the open modules, release 595 (the maximum is the type's own). The lab's
+driver and the test kernel module have the rule from the same sources, and not from here.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+class Refusal(Enum):
+    """Why not."""
+
+    OTHER_SIZE = "other-size"
+    FULL = "full"
+
+
+def refusal(size_mib: int | None, maximum: int | None, there: Collection[int | None]) -> Refusal | None:
+    """Why a vGPU of this size is not admitted beside those of the sizes `there` (MiB); None where it is.
+
+    A size that is not known is taken for another one; a maximum that is not known, for one that is never reached.
+    """
+    if any(other is None or other != size_mib for other in there):
+        return Refusal.OTHER_SIZE
+    return Refusal.FULL if maximum is not None and len(there) >= maximum else None
+
+
+def left(offered: int, maximum: int | None, there: int) -> int:
+    """How many more of a type a whole GPU takes, where its functions offer so many together.
+
+    Each free virtual function offers one, so that their sum may exceed what the card holds.
+    """
+    return offered if maximum is None else max(0, min(offered, maximum - there))
