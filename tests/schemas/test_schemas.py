@@ -54,7 +54,7 @@ def told(part: dict[str, Any]) -> bool:
 
 def test_every_object_of_the_code_has_a_schema_and_every_schema_an_object() -> None:
     """Each `vgpumgr.THING/1` in the command line's source has docs/schemas/THING-1.json, and the other way round."""
-    source = "".join(file.read_text(encoding="utf-8") for file in sorted((CODE / "cli").glob("*.py")))
+    source = "".join(file.read_text(encoding="utf-8") for file in sorted((CODE / "cli").rglob("*.py")))
     assert set(re.findall(r'"vgpumgr\.([a-z]+)/1"', source)) == set(THINGS) - {published.ERROR}
 
 
