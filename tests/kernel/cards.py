@@ -108,6 +108,8 @@ def _card(number: int, gpu: Gpu, files: Builder, nvml: Sequence[str]) -> Iterato
     yield f"\t  .registry = {_text(registry)},"
     yield f"\t  .nvml_before_used = {_text(before.partition(f'index={_index(nvml, gpu)} ')[2])},"
     yield f"\t  .nvml_after_used = {_text(after)},"
+    yield f"\t  .nvml_caps = {_text(_nvml_caps(nvml, _index(nvml, gpu)))},"
+    yield f"\t  .engines = {' | '.join(f'BIT({int(engine)})' for engine in gpu.schedulers)},"
     yield f"\t  .config = config_{number}, .types = types_{number}, .nr_types = ARRAY_SIZE(types_{number}) }},"
 
 
@@ -125,6 +127,13 @@ def _nvml_of_type(nvml: Sequence[str], index: str, kind: TypeSpec) -> str:
     """What never changes in NVML's line of a type: all from its id on."""
     (found,) = (line for line in nvml if line.startswith(f"type gpu={index} ") and f" id={kind.id} " in line)
     return found[found.index("id=") :]
+
+
+def _nvml_caps(nvml: Sequence[str], index: str) -> str:
+    """What the GPU's schedulers would take, as NVML's line has it after the GPU's number."""
+    start = f"caps gpu={index} "
+    (found,) = (line for line in nvml if line.startswith(start))
+    return found.removeprefix(start)
 
 
 def _content(files: Builder, path: str) -> bytes:

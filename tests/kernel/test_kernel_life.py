@@ -39,8 +39,7 @@ def test_what_this_host_is(vm: Vm, note_versions: Callable[[Vm], None]) -> None:
     (host,) = vgpumgr(vm, "discover", "-o", "json").document["hosts"]
     assert host["versions"]["kernel"] == vm.must("uname -r").strip()
     assert host["versions"]["driver"] == vm.must("cat /sys/module/nvidia/version").strip()
-    # The module knows nothing of schedulers; all else can be told.
-    assert {row["what"].rpartition(".")[2] for row in host["unknown"]} == {"scheduler"}
+    assert host["unknown"] == []
     assert {gpu["pci"]: gpu["framework"] for gpu in host["gpus"]} == {case.gpu: case.framework for case in cases.ALL}
 
 

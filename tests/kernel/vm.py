@@ -68,7 +68,11 @@ for current in /sys/bus/pci/devices/*/nvidia/current_vgpu_type; do
   [ ! -e "$current" ] || [ "$(<$current)" = 0 ] || echo 0 >"$current"
 done
 echo 1 >/sys/module/nvidia/parameters/forget_lost
-rm -rf /var/lib/vgpumgr
+nvml=/sys/kernel/debug/nvlab/nvml
+while read -r word rest; do
+  [ "$word" != gpu ] || { pci=${rest#*pci=}; echo "scheduler pci=${pci%% *} policy=1" >$nvml; }
+done <$nvml
+rm -rf /var/lib/vgpumgr /etc/modprobe.d/*vgpumgr*
 """
 
 

@@ -21,7 +21,8 @@ struct nvlab_type {
 	const char *nvml;
 };
 
-/* `fb_mib` is nominal, what the largest type has; `device` the PCI device id of the PF and its VFs. */
+/* `fb_mib` is nominal, what the largest type has; `device` the PCI device id of the PF and its VFs;
+ * `engines` a bit for each that is scheduled. */
 struct nvlab_card {
 	const char *pci;
 	u8 bus;
@@ -37,6 +38,8 @@ struct nvlab_card {
 	const char *registry;
 	const char *nvml_before_used;
 	const char *nvml_after_used;
+	const char *nvml_caps;
+	unsigned int engines;
 	const u8 *config;
 	const struct nvlab_type *types;
 	unsigned int nr_types;

@@ -15,7 +15,7 @@ unsigned int nvlab_nr_gpus = ARRAY_SIZE(cards);
 
 int nvlab_make_gpus(void)
 {
-	unsigned int i;
+	unsigned int i, engine;
 
 	nvlab_gpus = kcalloc(ARRAY_SIZE(cards), sizeof(*nvlab_gpus), GFP_KERNEL);
 	if (!nvlab_gpus)
@@ -23,6 +23,8 @@ int nvlab_make_gpus(void)
 	for (i = 0; i < ARRAY_SIZE(cards); i++) {
 		nvlab_gpus[i].card = &cards[i];
 		INIT_LIST_HEAD(&nvlab_gpus[i].vgpus);
+		for (engine = 0; engine < NVLAB_ENGINES; engine++)
+			nvlab_gpus[i].policy[engine] = NVLAB_BEST_EFFORT;
 	}
 	return 0;
 }

@@ -61,6 +61,7 @@ OTHER_PARAM(close_ms, uint, "how long the last close of a vGPU sleeps, not to be
 OTHER_PARAM(late_vfs_ms, uint, "how long a VF that came has neither types nor a nvidia directory");
 OTHER_PARAM(mixed, bool, "vGPUs of different size may stand on one GPU");
 OTHER_PARAM(unbind_busy, bool, "unbindLock is not given");
+OTHER_PARAM(scheduler_counts_idle, bool, "a scheduler is refused while a GPU has vGPUs, idle ones too");
 module_param_cb(forget_lost, &forget_ops, NULL, 0644);
 MODULE_PARM_DESC(forget_lost, "any write: what the driver has lost is whole again, as after loading it anew");
 module_param_cb(nvml_fail, &line_ops, &nvml_fail, 0644);

@@ -25,6 +25,10 @@
 #define NVLAB_PARAMS_BYTES 1024
 #define NVLAB_MOST_VGPUS 64
 #define NVLAB_FAILS_BYTES 1024
+/* NVML's numbers of policies; of its engines there are up to three, from 1 on. */
+#define NVLAB_BEST_EFFORT 1
+#define NVLAB_FIXED_SHARE 3
+#define NVLAB_ENGINES 4
 
 /*
  * `vf` is -1 on the PF; `placement` is -1 where the card reports none; `mdev` is empty on vendor-vfio. `number` is its
@@ -59,6 +63,7 @@ struct nvlab_gpu {
 	struct proc_dir_entry *proc;
 	bool bound;
 	bool unbind_locked;
+	unsigned int policy[NVLAB_ENGINES];
 	struct list_head vgpus;
 };
 
@@ -100,6 +105,7 @@ struct nvlab_options {
 	unsigned int late_vfs_ms;
 	bool mixed;
 	bool unbind_busy;
+	bool scheduler_counts_idle;
 	char nvml_fail[NVLAB_FAILS_BYTES];
 	char *registry_dwords;
 	char *registry_dwords_per_device;

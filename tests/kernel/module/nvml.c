@@ -4,12 +4,18 @@
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/seq_file.h>
+#include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/timekeeping.h>
 
 #include "nvlab.h"
 
 #define TICK_US 500000ULL
+#define LINE_BYTES 512
+/* What a GPU tells with up to eight vGPUs of a type and nothing asked for (vgpumgr/lab/driver/scheduler.py). */
+#define ARR_ON 2
+#define FACTOR 33
+#define SLICE_NS 2083333
 
 static struct dentry *folder;
 
@@ -52,6 +58,21 @@ static void put_vgpu(struct seq_file *file, unsigned int index, const struct nvl
 	seq_putc(file, '\n');
 }
 
+/* While no VM runs nothing is scheduled, and the driver tells the policy alone; nor is there more to best effort. */
+static void put_scheduler(struct seq_file *file, unsigned int index, struct nvlab_gpu *gpu)
+{
+	unsigned int engine;
+
+	seq_printf(file, "caps gpu=%u %s\n", index, gpu->card->nvml_caps);
+	for (engine = 0; engine < NVLAB_ENGINES; engine++) {
+		bool active = nvlab_any_held(gpu) && gpu->policy[engine] != NVLAB_BEST_EFFORT;
+
+		if (gpu->card->engines & BIT(engine))
+			seq_printf(file, "scheduler gpu=%u engine=%u policy=%u arr=%u factor=%u slice=%u\n", index, engine,
+				   gpu->policy[engine], active ? ARR_ON : 0, active ? FACTOR : 0, active ? SLICE_NS : 0);
+	}
+}
+
 static void put_gpu(struct seq_file *file, unsigned int index, struct nvlab_gpu *gpu)
 {
 	const struct nvlab_card *card = gpu->card;
@@ -62,6 +83,7 @@ static void put_gpu(struct seq_file *file, unsigned int index, struct nvlab_gpu 
 		used_mib += vgpu->held && !vgpu->lost ? vgpu->type->fb_mib : 0;
 	seq_printf(file, "gpu index=%u %s used_mib=%u %s\n", index, card->nvml_before_used, min(used_mib, card->fb_mib),
 		   card->nvml_after_used);
+	put_scheduler(file, index, gpu);
 	for (i = 0; i < card->nr_types; i++)
 		seq_printf(file, "type gpu=%u creatable=%d %s\n", index, nvlab_creatable(gpu, &card->types[i]),
 			   card->types[i].nvml);
@@ -113,10 +135,64 @@ static int open(struct inode *inode, struct file *file)
 	return single_open(file, show, NULL);
 }
 
-/* Requests set a scheduler, which there is none of: NVML's `not supported`. */
+/* Under nvlab_lock. The driver refuses while a VM or its plugin is there, and some do for idle vGPUs, too. */
+static int set_policy(struct nvlab_gpu *gpu, unsigned int engine, unsigned int policy)
+{
+	struct nvlab_vgpu *vgpu;
+	unsigned int i;
+
+	list_for_each_entry(vgpu, &gpu->vgpus, node)
+		if (vgpu->held || vgpu->plugins || (nvlab_options.scheduler_counts_idle && !vgpu->lost))
+			return -EOPNOTSUPP;
+	if (policy < NVLAB_BEST_EFFORT || policy > NVLAB_FIXED_SHARE)
+		return -EOPNOTSUPP;
+	if (engine >= NVLAB_ENGINES || (engine && !(gpu->card->engines & BIT(engine))))
+		return -EOPNOTSUPP;
+	for (i = 0; i < NVLAB_ENGINES; i++)
+		if (!engine || i == engine)
+			gpu->policy[i] = policy;
+	return 0;
+}
+
+/* `scheduler pci=0000:41:00.0 engine=1 policy=2 …`: without an engine all of them. Slices and frequencies are not kept. */
+static int obey(char *text)
+{
+	unsigned int engine = 0, policy = 0, i;
+	const char *pci = "";
+	char *word = strsep(&text, " ");
+	int ret = -ENODEV;
+
+	if (strcmp(word, "scheduler"))
+		return -EINVAL;
+	while ((word = strsep(&text, " "))) {
+		if (str_has_prefix(word, "pci="))
+			pci = word + strlen("pci=");
+		else if (str_has_prefix(word, "engine=") && kstrtouint(word + strlen("engine="), 10, &engine))
+			return -EINVAL;
+		else if (str_has_prefix(word, "policy=") && kstrtouint(word + strlen("policy="), 10, &policy))
+			return -EINVAL;
+	}
+	mutex_lock(&nvlab_lock);
+	for (i = 0; i < nvlab_nr_gpus; i++)
+		if (nvlab_gpus[i].bound && !strcmp(nvlab_gpus[i].card->pci, pci))
+			ret = set_policy(&nvlab_gpus[i], engine, policy);
+	mutex_unlock(&nvlab_lock);
+	return ret;
+}
+
 static ssize_t write(struct file *file, const char __user *buf, size_t count, loff_t *at)
 {
-	return -EOPNOTSUPP;
+	char *text;
+	int ret;
+
+	if (count > LINE_BYTES)
+		return -EINVAL;
+	text = memdup_user_nul(buf, count);
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	ret = obey(strim(text));
+	kfree(text);
+	return ret ? ret : count;
 }
 
 static const struct file_operations nvml_ops = {
