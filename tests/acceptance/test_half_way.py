@@ -32,7 +32,7 @@ from pathlib import Path
 import libvirt
 from vgpumgr.cli.main import main
 from vgpumgr.controller import executor
-from vgpumgr.lab import control
+from vgpumgr.lab.machine import control
 from vgpumgr.lab.layout import Layout
 luck = json.loads(sys.argv.pop(1))
 def strike():

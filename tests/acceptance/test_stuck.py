@@ -30,7 +30,7 @@ import json, sys
 from pathlib import Path
 from vgpumgr.cli.main import main
 from vgpumgr.controller import executor
-from vgpumgr.lab import control
+from vgpumgr.lab.machine import control
 from vgpumgr.lab.layout import Layout
 race = json.loads(sys.argv.pop(1))
 executor.STEP_DEADLINE_S = race["deadline_s"]
