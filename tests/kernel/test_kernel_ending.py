@@ -21,7 +21,7 @@ from tests.kernel.release import DEBIAN13
 from tests.kernel.vm import HOST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tests.kernel.cases import Case
     from tests.kernel.vm import Vm
@@ -44,13 +44,13 @@ def room(vm: Vm) -> str:
     return vm.must("bash -s", text=_ROOM)
 
 
-def arguments(operation: str, case: Case, profile: str) -> tuple[str, ...]:
+def arguments(operation: str, case: Case, profiles: Iterator[str]) -> tuple[str, ...]:
     if operation == "detach":
         return "detach", case.guest, "--yes"
     if operation == "scheduler":
         on = ("--on", HOST, "--gpu-id", case.gpu)
         return "scheduler", "set", *on, "--policy", next(_POLICIES), "--yes"
-    return "attach", case.guest, "--profile", profile, "--replace", "--yes"
+    return "attach", case.guest, "--profile", next(profiles), "--replace", "--yes"
 
 
 def go_through(vm: Vm, case: Case, rounds: Sequence[Round]) -> None:
@@ -66,7 +66,7 @@ def go_through(vm: Vm, case: Case, rounds: Sequence[Round]) -> None:
         vm.start_guest(case.guest)
         what = f"{operation} {ending}"
         with ends(vm, case.guest, device, ending):
-            vgpumgr(vm, *arguments(operation, case, next(profiles)))
+            vgpumgr(vm, *arguments(operation, case, profiles))
             assert told(vm) == ending.tells, what
         if operation == "detach":
             assert seen.hardware(vm) == {}, what
@@ -103,7 +103,7 @@ def test_with_the_guard_taken_out_the_same_detach_loses_the_vgpu(vm: Vm) -> None
     (device,) = seen.hardware(vm)
     vm.start_guest(case.guest)
     with ends(vm, case.guest, device, Ending(plugin_s=600)):
-        unguarded(vm.environment, "--timeout", "120", *arguments("detach", case, ""), timeout=240)
+        unguarded(vm.environment, "--timeout", "120", *arguments("detach", case, iter(())), timeout=240)
         assert room(vm) != at_first
         (found,) = (
             finding
