@@ -109,7 +109,7 @@ def _card(number: int, gpu: Gpu, files: Builder, nvml: Sequence[str]) -> Iterato
     yield f"\t  .nvml_before_used = {_text(before.partition(f'index={_index(nvml, gpu)} ')[2])},"
     yield f"\t  .nvml_after_used = {_text(after)},"
     yield f"\t  .nvml_caps = {_text(_nvml_caps(nvml, _index(nvml, gpu)))},"
-    yield f"\t  .engines = {' | '.join(f'BIT({int(engine)})' for engine in gpu.schedulers)},"
+    yield f"\t  .engines = {sum(1 << int(engine) for engine in gpu.schedulers):#x},"
     yield f"\t  .config = config_{number}, .types = types_{number}, .nr_types = ARRAY_SIZE(types_{number}) }},"
 
 

@@ -48,6 +48,10 @@ int main(void)
             printf("%02x", c->config[at]);
         printf("\n%s%s", c->information, c->registry);
         printf("gpu index=%u %s used_mib=0 %s\n", i, c->nvml_before_used, c->nvml_after_used);
+        printf("caps gpu=%u %s\n", i, c->nvml_caps);
+        for (unsigned engine = 0; engine < 32; engine++)
+            if (c->engines >> engine & 1)
+                printf("scheduler gpu=%u engine=%u policy=1 arr=0 factor=0 slice=0\n", i, engine);
         for (unsigned k = 0; k < c->nr_types; k++) {
             const struct nvlab_type *t = &c->types[k];
             printf("type gpu=%u creatable=1 %s\n", i, t->nvml);
@@ -124,8 +128,9 @@ def said(tree: Tree, gpu: Gpu, kind: TypeSpec) -> str:
 
 
 def test_nvml_is_told_the_same_lines(printed: list[str], tree: Tree) -> None:
-    told = [line for line in text(tree, NVML_PATH).splitlines() if line.startswith(("gpu ", "type "))]
-    assert [line for line in printed if line.startswith(("gpu ", "type "))] == told
+    words = ("gpu ", "caps ", "scheduler ", "type ")
+    told = [line for line in text(tree, NVML_PATH).splitlines() if line.startswith(words)]
+    assert sorted(line for line in printed if line.startswith(words)) == sorted(told)
     driver = text(tree, NVML_PATH).splitlines()[1]
     assert driver.startswith(printed[0] + " newest=")
     assert printed[1:3] == text(tree, f"{PROC_DRIVER_PATH}/nvidia/version").splitlines()
