@@ -73,9 +73,10 @@ class Lingering:
                     self.driver.release(vm_uuid, plugin_stays=plugin_s > 0)
                 if plugin_s:
                     self._wait(plugin_s, lambda: plugin.lives(self.machine, numbers))
-                    plugin.stop(self.machine, numbers)
+                    # As with a real descriptor: the driver's part of a close is over before the process is.
                     for vgpu in vgpus:
                         self.driver.end_plugin(vgpu)
+                    plugin.stop(self.machine, numbers)
             with self._changed:
                 self._left.discard(vm_uuid)
                 self._changed.notify_all()
