@@ -98,6 +98,19 @@ def test_slow_exit_leaves_a_qemu_that_ends_and_seems_to_have_nothing(own: Lab) -
 
 
 @pytest.mark.lab
+def test_a_plugin_that_outlives_a_slow_exit_has_its_vgpus_device_open_all_the_while(own: Lab) -> None:
+    for kind in ("slow-exit", "slow-plugin"):
+        own.control(HOST, "fault", name=f"{kind}:{LONG}")
+    own.control(HOST, "hold", vm="vm01")
+    (before,) = processes(own, "nvidia-vgpu-mgr")
+    own.control(HOST, "release", vm="vm01")
+    wait_until(lambda: "[-name" not in "".join(processes(own, "qemu-system")), "the end of its memory")
+    assert before.endswith("/dev/nvidia-vgpu0")
+    assert processes(own, "nvidia-vgpu-mgr") == [before]  # a device that was removed would be "(deleted)"
+    assert own.must(HOST, "ls /dev/nvidia-vgpu0").strip() == "/dev/nvidia-vgpu0"
+
+
+@pytest.mark.lab
 def test_a_fault_lasts_as_long_as_it_says_and_a_second_one_takes_its_place(own: Lab) -> None:
     own.control(HOST, "fault", name=f"slow-plugin:{LONG}")
     own.control(HOST, "fault", name="slow-plugin:0.2")

@@ -290,10 +290,10 @@ class Driver:
                 self._note()
             return held
 
-    def begin_exit(self, vm_uuid: str) -> tuple[str, ...]:
+    def begin_exit(self, vm_uuid: str, *, plugin_stays: bool = False) -> tuple[str, ...]:
         """The VM's QEMU was killed; it has its vGPUs until release(). Gives their keys."""
         with self._changed:
-            held = vms.begin_exit(self._state, vm_uuid)
+            held = vms.begin_exit(self._state, vm_uuid, plugin_stays=plugin_stays)
             if held:
                 self._note()
             return held

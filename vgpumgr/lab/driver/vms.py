@@ -44,26 +44,26 @@ def start(state: HostState, key: str, vm_uuid: str, vm_name: str) -> None:
     vgpu.holder_uuid, vgpu.holder_name, vgpu.plugin = vm_uuid, vm_name, True
 
 
-def begin_exit(state: HostState, vm_uuid: str) -> tuple[str, ...]:
-    """The VM's QEMU was killed, and its plugin with it: it is still to close the vGPUs. Their keys."""
-    return tuple(key_of(gpu, vgpu) for gpu, vgpu in _exit(state, vm_uuid))
+def begin_exit(state: HostState, vm_uuid: str, *, plugin_stays: bool) -> tuple[str, ...]:
+    """The VM's QEMU was killed, and its plugins with it, or not: it is still to close the vGPUs. Their keys."""
+    return tuple(key_of(gpu, vgpu) for gpu, vgpu in _exit(state, vm_uuid, plugin_stays=plugin_stays))
 
 
 def close(state: HostState, vm_uuid: str, *, plugin_stays: bool) -> tuple[str, ...]:
     """The VM lets go of all it has; its plugins end with it, or stay. The keys of what it had."""
     held = []
-    for gpu, vgpu in _exit(state, vm_uuid):
+    for gpu, vgpu in _exit(state, vm_uuid, plugin_stays=plugin_stays):
         vgpu.holder_uuid = vgpu.holder_name = None
-        vgpu.exiting, vgpu.plugin = False, plugin_stays
+        vgpu.exiting = False
         held.append(key_of(gpu, vgpu))
     return tuple(held)
 
 
-def _exit(state: HostState, vm_uuid: str) -> Iterator[tuple[Gpu, Vgpu]]:
+def _exit(state: HostState, vm_uuid: str, *, plugin_stays: bool) -> Iterator[tuple[Gpu, Vgpu]]:
     for gpu in state.gpus:
         for vgpu in gpu.vgpus:
             if vgpu.holder_uuid == vm_uuid:
-                vgpu.exiting, vgpu.plugin = True, False
+                vgpu.exiting, vgpu.plugin = True, plugin_stays
                 end_work(vgpu)
                 yield gpu, vgpu
 

@@ -57,7 +57,7 @@ class Lingering:
         if not plugin_s:
             plugin.stop(self.machine, numbers)
         if exit_s:
-            self.driver.begin_exit(vm_uuid)
+            self.driver.begin_exit(vm_uuid, plugin_stays=plugin_s > 0)
             holder.kill(self.machine, vm_uuid)
         else:
             holder.stop(self.machine, vm_uuid)
