@@ -196,6 +196,15 @@ def test_a_declaration_with_another_wish_stands(fleet: Fleet) -> None:
     assert ["declared" in finding.text for finding in freed.findings] == [True]
 
 
+def test_each_vm_whose_host_lacks_the_profile_is_told_so_by_its_own_name(fleet: Fleet) -> None:
+    """The board is NVIDIA's, and no host of ours has it."""
+    ran = run(fleet, [wants("1vm01", "L40S-4Q"), wants("1vm02", "L40S-4Q"), wants("2vm01", "L40S-4Q")])
+    assert outcomes(ran) == ["no_capacity"] * 3
+    for slot in ran.result.slots:
+        assert slot.error is not None
+        assert slot.error.message.endswith(f"asked for {slot.vm}")
+
+
 def test_one_slot_named_twice_is_refused(fleet: Fleet) -> None:
     with pytest.raises(errors.UsageError, match="named twice"):
         run(fleet, [wants("1vm01", "4Q"), wants("1vm01", None)])

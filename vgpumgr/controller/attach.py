@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors, names
 from vgpumgr.controller.change import Change, carry_out
 from vgpumgr.controller.finding_vms import FoundVm, find_vm
-from vgpumgr.controller.missing_profile import judge_profile
+from vgpumgr.controller.missing_profile import MissingProfiles
 from vgpumgr.controller.results import ChangeResult
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
@@ -77,7 +77,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> 
             )
         except errors.ProfileNotHere as error:
             session.link.close()
-            raise judge_profile(context, session.declaration, options.profile, error) from error
+            raise MissingProfiles(context).judge(session.declaration, options.profile, error) from error
 
 
 def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> ChangeResult:

@@ -11,39 +11,55 @@ from vgpumgr.core.plan import placement
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
+    from vgpumgr.controller.fan_out import Outcome
     from vgpumgr.core.driver.profiles import Profile
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.names import HostName
 
 
-def judge_profile(
-    context: Context, host: HostDeclaration, profile: Profile, error: errors.ProfileNotHere
-) -> errors.VgpumgrError:
-    """Whether a profile that the VM's host lacks exists anywhere: no capacity there (5), or an unknown name (2).
+class MissingProfiles:
+    """Judges such refusals. Each profile is looked for once, however many VMs of a host ask for it."""
 
-    A name with its board is known when NVIDIA has such a type; a short one when any host of the inventory has it.
-    """
-    if context.catalogue.names_board_type(profile):
-        return error
-    others = [declaration for declaration in context.inventory.hosts.values() if declaration.name != host.name]
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._elsewhere: dict[tuple[HostName, Profile], tuple[Outcome[bool], ...]] = {}
 
-    def has(declaration: HostDeclaration) -> bool:
-        with open_session(context, declaration) as session:
-            gpus = session.observe().snapshot.gpus
-        return any(placement.find_type(gpu, profile) is not None for gpu in gpus)
+    def judge(
+        self, host: HostDeclaration, profile: Profile, error: errors.ProfileNotHere
+    ) -> errors.NoCapacity | errors.UnknownProfile:
+        """Whether a profile that the VM's host lacks exists anywhere: no capacity there (5), or an unknown name (2).
 
-    outcomes = fan_out(others, has)
-    where = [outcome.host for outcome in outcomes if outcome.value]
-    if where:
-        return errors.NoCapacity(
-            error.message,
+        A name with its board is known when NVIDIA has such a type; a short one when any host of the inventory has it.
+        """
+        if self._context.catalogue.names_board_type(profile):
+            return error
+        outcomes = self._look(host, profile)
+        where = [outcome.host for outcome in outcomes if outcome.value]
+        if where:
+            return errors.NoCapacity(
+                error.message,
+                details=error.details,
+                hint=f"{', '.join(where)} could, but a vGPU is only ever made on its VM's own host",
+            )
+        unread = [str(outcome.error) for outcome in outcomes if outcome.error is not None]
+        if unread:
+            return errors.NoCapacity(error.message, details=[*error.details, *unread], hint=error.hint)
+        return errors.UnknownProfile(
+            f"no GPU of {f'these {len(outcomes) + 1} hosts' if outcomes else 'this host'} has a profile {profile.text!r}",
             details=error.details,
-            hint=f"{', '.join(where)} could, but a vGPU is only ever made on its VM's own host",
+            hint=error.hint,
         )
-    unread = [str(outcome.error) for outcome in outcomes if outcome.error is not None]
-    if unread:
-        return errors.NoCapacity(error.message, details=[*error.details, *unread], hint=error.hint)
-    return errors.UnknownProfile(
-        f"no GPU of {'this host' if not others else f'these {len(others) + 1} hosts'} has a profile {profile.text!r}",
-        details=error.details,
-        hint=error.hint,
-    )
+
+    def _look(self, host: HostDeclaration, profile: Profile) -> tuple[Outcome[bool], ...]:
+        """Which other hosts have the profile."""
+
+        def has(declaration: HostDeclaration) -> bool:
+            with open_session(self._context, declaration) as session:
+                gpus = session.observe().snapshot.gpus
+            return any(placement.find_type(gpu, profile) is not None for gpu in gpus)
+
+        key = host.name, profile
+        if key not in self._elsewhere:
+            others = [other for other in self._context.inventory.hosts.values() if other.name != host.name]
+            self._elsewhere[key] = tuple(fan_out(others, has))
+        return self._elsewhere[key]

@@ -17,7 +17,7 @@ from vgpumgr.controller import journaling
 from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.finding_many import ManyVms
 from vgpumgr.controller.host_run import HostRun, unit_result
-from vgpumgr.controller.missing_profile import judge_profile
+from vgpumgr.controller.missing_profile import MissingProfiles
 from vgpumgr.controller.open_hosts import OpenHosts
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.observed import Finding
@@ -267,18 +267,19 @@ class _Bringing:
         )
 
     def _judged(self, slots: Sequence[SlotResult]) -> tuple[SlotResult, ...]:
-        """The same, once it is known whether a profile that a host lacks is anywhere; each is looked for once."""
-        judged: dict[tuple[HostName, Profile], errors.VgpumgrError] = {}
+        """The same, once it is known whether a profile that a host lacks exists anywhere."""
+        missing = MissingProfiles(self._context)
         found: list[SlotResult] = []
         for slot in slots:
-            error, host, profile = slot.error, slot.host, slot.wanted.profile
-            if not isinstance(error, errors.ProfileNotHere) or host is None or profile is None:
+            if (
+                isinstance(slot.error, errors.ProfileNotHere)
+                and slot.host is not None
+                and slot.wanted.profile is not None
+            ):
+                error = missing.judge(self._context.inventory.hosts[slot.host], slot.wanted.profile, slot.error)
+                found.append(replace(slot, error=error, outcome=error.outcome))
+            else:
                 found.append(slot)
-                continue
-            if (host, profile) not in judged:
-                declaration = self._context.inventory.hosts[host]
-                judged[host, profile] = judge_profile(self._context, declaration, profile, error)
-            found.append(replace(slot, error=judged[host, profile], outcome=judged[host, profile].outcome))
         return tuple(found)
 
 
