@@ -53,7 +53,9 @@ class HostRun:
                 continue
             gpus.update(unit.plan.gpus)
             error = self._do(unit)
-            work.tell(job, may_pass=unit.may_pass, changed=error is None)  # what failed made no room, however often
+            work.tell(
+                job, may_pass=unit.may_pass, changed=error is None
+            )  # what failed changed nothing, however often it is tried
             self._note(unit_result(unit, "done", error))
             if error is None:
                 view = left  # cheaper than another look

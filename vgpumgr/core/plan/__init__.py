@@ -1,1 +1,1 @@
-"""Steps as values, and the plans that are made of them: attach, detach, adopt a scheduler, each with its guards."""
+"""Steps as values, and the plans that are made of them: attach, detach and scheduler set, each with its guards."""

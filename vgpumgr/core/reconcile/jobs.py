@@ -102,7 +102,11 @@ class Share:
 
 
 class Replace(Enum):
-    """Whether a vGPU that the slot has is exchanged: never, where it is of another wish, or where its own place is gone, too."""
+    """When the vGPU that a slot has gives way to a new one.
+
+    NEVER: another wish is a conflict. IF_OTHER: a vGPU of another wish is exchanged. ALWAYS: so is one that was lost, for
+    example with its GPU. A slot that has what is asked is left as it is in any case.
+    """
 
     NEVER = "never"
     IF_OTHER = "if-other"

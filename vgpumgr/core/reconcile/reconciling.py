@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.jobs import Job
     from vgpumgr.names import HostName
 
-# What a job can be refused for while another job has not been done: the room it takes, a device that it still names.
+# A job that is refused so may be served once another job is done: one that takes the room, or still names the device.
 _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
 _SERVED_FINDINGS = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
 
