@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid as uuid_module
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypedDict
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from vgpumgr import names
 from vgpumgr.core.driver import modprobe, profiles, scheduler
@@ -24,11 +24,13 @@ from vgpumgr.core.model.snapshot import (
     VgpuType,
 )
 from vgpumgr.core.plan import attaching, changes, detaching, simulate, targets
+from vgpumgr.host import protocol
 from vgpumgr.lab.driver import boards
+from vgpumgr.link import wire
 from vgpumgr.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
@@ -449,59 +451,51 @@ def give(view: HostView, vm: str, device: Hostdev) -> HostView:
     return change_domain(view, vm, lambda found: replace(found, inactive=(*found.inactive, device)))
 
 
-def facts_of(facts: HostSnapshot) -> dict[str, object]:
-    """The snapshot as the host program would state it: the inverse of snapshot.parse."""
-    return {
-        "protocol": 1,
+def facts_of(facts: HostSnapshot) -> protocol.Snapshot:
+    """The snapshot as the host program would state it: the inverse of snapshot_facts.parse."""
+    said: protocol.Snapshot = {
+        "protocol": protocol.PROTOCOL,
         "boot": facts.boot,
         "machine": facts.machine,
         "hostname": str(facts.host),
         "versions": dict(facts.versions),
         "gpus": [_gpu_fact(item) for item in facts.gpus],
-        "handles": _rows(facts.handles, ("path", "pid", "start", "command", "vm_name", "vm_uuid")),
-        "qemus": _rows(facts.qemus, list(snapshot.Qemu.__dataclass_fields__)),
-        "active": _rows(facts.active, ("gpu", "vm_uuid", "vm_name", "uuid", "vf")),
-        "silent": dict(facts.silent),
-        "ledger": _rows(facts.ledger, LEDGER_KEYS),
-        "freed": _rows(facts.freed, ("vm_uuid", "slot", "generation")),
+        "handles": _rows(facts.handles),
+        "qemus": _rows(facts.qemus),
+        "active": _rows(facts.active, instance=0, type_id=None),
+        "silent": {str(pci): why for pci, why in facts.silent.items()},
+        "ledger": _rows(facts.ledger, placement_id=None, mig=None),
+        "freed": _rows(facts.freed),
         "ledger_file": facts.ledger_file,
-        "stuck": None if facts.stuck is None else [_stuck_fact(write) for write in facts.stuck],
-        "modprobe": _rows(facts.modprobe, ("path", "text")),
-        "module": _row(facts.module, ("registry_dwords", "registry_dwords_per_device")),
-        "unknown": _rows(facts.unknown, ("what", "why")),
+        "stuck": _rows(facts.stuck, boot=facts.boot, start=0),
+        "modprobe": _rows(facts.modprobe),
+        "module": _row(facts.module),
+        "unknown": _rows(facts.unknown),
     }
+    wire.check(said, protocol.Snapshot, "facts")
+    return said
 
 
-def _stuck_fact(write: snapshot.StuckWrite) -> dict[str, object]:
-    return {**(_row(write, list(snapshot.StuckWrite.__dataclass_fields__)) or {}), "vfio": list(write.vfio)}
+def _rows(values: Sequence[Any] | None, **more: Any) -> Any:
+    return None if values is None else [_row(value, **more) for value in values]
 
 
-LEDGER_KEYS = [
-    "vm_uuid",
-    "vm_name",
-    "slot",
-    "generation",
-    "gpu_uuid",
-    "gpu",
-    "vf_index",
-    "parent",
-    "uuid",
-    "type_id",
-    "type_name",
-    "boot",
-    "state",
-]
+def _row(value: Any, **more: Any) -> Any:
+    """A value as an object of JSON; `more` is what the host says beside it."""
+    return None if value is None else {**_plain(asdict(value)), **more}
 
 
-def _rows(values: Sequence[object] | None, keys: Sequence[str]) -> list[Mapping[str, object]] | None:
-    return None if values is None else [{key: getattr(value, key) for key in keys} for value in values]
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _plain(inner) for key, inner in value.items()}
+        case tuple():
+            return [_plain(inner) for inner in value]
+        case _:
+            return value
 
 
-def _row(value: object, keys: Sequence[str]) -> Mapping[str, object] | None:
-    return None if value is None else {key: getattr(value, key) for key in keys}
-
-
-def _gpu_fact(item: Gpu) -> dict[str, object]:
+def _gpu_fact(item: Gpu) -> protocol.GpuFact:
     kinds = item.types or {}
     return {
         "pci": item.pci,
@@ -512,12 +506,20 @@ def _gpu_fact(item: Gpu) -> dict[str, object]:
         "problem": item.problem,
         "mode": item.mode,
         "numa_node": item.numa_node,
+        "vfs_total": None,
+        "vfs": None,
         "framebuffer_mib": item.framebuffer_mib,
-        "types": None if item.types is None else _rows(list(kinds.values()), ("id", "name", "max", "framebuffer_mib")),
+        "types": None
+        if item.types is None
+        else [
+            {"id": kind.id, "name": kind.name, "max": kind.max, "framebuffer_mib": kind.framebuffer_mib}
+            for kind in kinds.values()
+        ],
         "parents": [
             {
                 "pci": parent.pci,
                 "vf_index": parent.vf_index,
+                "driver": None,
                 "vfio_dev": parent.vfio_dev,
                 "creatable": None
                 if parent.creatable is None
@@ -535,17 +537,7 @@ def _gpu_fact(item: Gpu) -> dict[str, object]:
             }
             for parent in item.parents
         ],
-        "scheduler": None if item.scheduler is None else _scheduler_fact(item.scheduler),
-    }
-
-
-def _scheduler_fact(state: scheduler.SchedulerState) -> dict[str, object]:
-    names_of = ("policies", *(name for name in scheduler.Caps.__dataclass_fields__ if name != "policies"))
-    found = {name: getattr(state.caps, name) for name in names_of}
-    return {
-        "api": state.api,
-        "caps": {**found, "policies": list(state.caps.policies)},
-        "engines": _rows(state.engines, list(scheduler.EngineState.__dataclass_fields__)),
+        "scheduler": _row(item.scheduler),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -147,15 +147,11 @@ def test_the_order_in_which_a_host_states_its_facts_decides_nothing(
     assert listing.rows(view) == listing.rows(shuffled)
 
 
-def shuffle(facts: dict[str, object], rng: random.Random) -> dict[str, object]:
-    return {key: _shuffled(value, rng) for key, value in facts.items()}
-
-
-def _shuffled(value: object, rng: random.Random) -> object:
+def shuffle(value: Any, rng: random.Random) -> Any:
     if isinstance(value, dict):
-        return {key: _shuffled(item, rng) for key, item in value.items()}
+        return {key: shuffle(item, rng) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shuffled(item, rng) for item in rng.sample(value, len(value))]
+        return [shuffle(item, rng) for item in rng.sample(value, len(value))]
     return value
 
 

@@ -51,7 +51,7 @@ def told(what: str, rows: Iterable[Mapping[str, Any]]) -> None:
 def test_observe_says_what_it_can_and_why_not_the_rest(names: list[str]) -> None:
     facts = observe(Root(), load_pynvml)
     told(f"observe on {', '.join(names)}", facts["unknown"])
-    snapshot = snapshot_facts.parse(HOST, dict(facts))
+    snapshot = snapshot_facts.parse(HOST, facts)
     assert not any("Traceback" in row.why or "pynvml:" in row.why for row in snapshot.unknown)
     for gpu in facts["gpus"]:
         unknown = {row["what"].partition(".")[2] for row in facts["unknown"] if row["what"].startswith("gpus[")}
@@ -61,11 +61,11 @@ def test_observe_says_what_it_can_and_why_not_the_rest(names: list[str]) -> None
 def test_sample_says_what_it_can_and_why_not_the_rest(names: list[str]) -> None:
     facts = sample(Root(), load_pynvml, {})
     told(f"sample on {', '.join(names)}", facts["unknown"])
-    reading = sampling_facts.parse(HOST, dict(facts))
+    reading = sampling_facts.parse(HOST, facts)
     assert not any("Traceback" in row.why or "pynvml:" in row.why for row in reading.unknown)
     assert reading.driver is None or re.fullmatch(r"[0-9.]+", reading.driver)
     _measured, cursor = sampling.advance(sampling.Cursor(), reading)
-    again = sampling_facts.parse(HOST, dict(sample(Root(), load_pynvml, cursor.since())))
+    again = sampling_facts.parse(HOST, sample(Root(), load_pynvml, cursor.since()))
     for gpu in again.gpus:
         assert gpu.sm is None or 0 <= gpu.sm <= 100
         assert gpu.framebuffer_size_bytes is None or gpu.framebuffer_size_bytes > 1 << 30

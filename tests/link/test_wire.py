@@ -131,6 +131,9 @@ def make_snapshot() -> dict[str, Any]:
     }
 
 
+HANDLE = {"path": "/dev/vfio/1", "pid": 1, "start": 1, "command": "", "vm_name": None, "vm_uuid": None}
+
+
 def test_a_snapshot_of_the_protocols_shape_passes_as_it_is_with_keys_to_spare() -> None:
     snapshot = make_snapshot() | {"more": 1}
     assert wire.check(snapshot, Snapshot, "snapshot") is snapshot
@@ -145,11 +148,33 @@ def test_a_snapshot_of_the_protocols_shape_passes_as_it_is_with_keys_to_spare() 
         ({"gpus": [{}]}, r"snapshot\.gpus\[0\]\.pci is missing"),
         ({"unknown": [{"what": 1, "why": ""}]}, r"snapshot\.unknown\[0\]\.what is 1, not str"),
         ({"versions": []}, r"snapshot\.versions is \[\], not an object"),
+        ({"versions": {"driver": 3}}, r"snapshot\.versions\.driver is 3, not str"),
+        ({"gpus": {}}, r"snapshot\.gpus is \{\}, not a list"),
+        ({"gpus": ["A40"]}, r"snapshot\.gpus\[0\] is 'A40', not an object"),
+        ({"ledger": [{}]}, r"snapshot\.ledger\[0\]\.\w+ is missing"),
+        ({"handles": [HANDLE, HANDLE | {"pid": "1"}]}, r"snapshot\.handles\[1\]\.pid is '1', not int"),
+        ({"handles": [HANDLE | {"pid": True}]}, r"snapshot\.handles\[0\]\.pid is True, not int"),
     ],
 )
 def test_another_shape_is_refused_by_its_place(change: dict[str, Any], said: str) -> None:
     with pytest.raises(wire.WireError, match=said):
         wire.check(make_snapshot() | change, Snapshot, "snapshot")
+
+
+@pytest.mark.parametrize("key", list(make_snapshot()))
+def test_every_key_of_a_snapshot_must_be_there(key: str) -> None:
+    short = {name: value for name, value in make_snapshot().items() if name != key}
+    with pytest.raises(wire.WireError, match=rf"snapshot\.{key} is missing"):
+        wire.read(short, Snapshot, "snapshot")
+
+
+def test_an_odd_value_is_unknown_where_it_may_be_and_else_refuses_the_snapshot() -> None:
+    odd = make_snapshot() | {"versions": {"driver": "5\ud800"}, "handles": [HANDLE], "ledger": [2**60]}
+    read = wire.read(odd, Snapshot, "snapshot")
+    assert (read["versions"], read["ledger"]) == ({"driver": "5?"}, None)
+    assert [row["what"] for row in read["unknown"]] == ["a", "ledger", "stuck"]
+    with pytest.raises(wire.WireError, match=r"snapshot\.handles\[0\]\.pid is None, not int"):
+        wire.read(make_snapshot() | {"handles": [HANDLE | {"pid": 2**60}]}, Snapshot, "snapshot")
 
 
 @given(st.dictionaries(st.sampled_from(sorted(HELLO)), JSON))

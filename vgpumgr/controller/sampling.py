@@ -157,10 +157,7 @@ class _Host:
         host = self._declaration.name
         wait_s = min(LOCK_WAIT_S, self._context.lock_wait_s)
         facts = link.program.sample(since=self._cursor.since(), wait_s=wait_s)
-        try:
-            reading = sampling_facts.parse(host, facts)
-        except ValueError as error:
-            raise errors.ProgramFailed(host, str(error), hint="this is a bug in vgpumgr; please report it") from error
+        reading = sampling_facts.parse(host, facts)
         measured, self._cursor = sampling.advance(self._cursor, reading)
         return reading, measured
 

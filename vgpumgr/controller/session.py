@@ -84,11 +84,7 @@ class Session:
         return replace(view, saved={documents.uuid: domain_xml.read_saved(documents) for documents in found})
 
     def _snapshot(self, facts: Snapshot) -> HostSnapshot:
-        host = self.declaration.name
-        try:
-            return snapshot_facts.parse(host, facts, self.context.catalogue)
-        except ValueError as error:
-            raise errors.ProgramFailed(host, str(error), hint="this is a bug in vgpumgr; please report it") from error
+        return snapshot_facts.parse(self.declaration.name, facts, self.context.catalogue)
 
     def _view(self, facts: HostSnapshot) -> HostView:
         hypervisor = self.link.hypervisor()

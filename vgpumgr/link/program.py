@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
 from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
 from vgpumgr.host import protocol
 from vgpumgr.host.protocol import AnyStep, Hello, LedgerEntry, Locked, SampleReport, SchedulerFact, Snapshot, VgpuFact
-from vgpumgr.link import bootstrap, moments, refusals, sanity, wire
+from vgpumgr.link import bootstrap, moments, refusals, wire
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 
 if TYPE_CHECKING:
@@ -291,9 +291,8 @@ class Program:
         )
 
     def _checked(self, ok: dict[str, Any], shape: type[T], what: str) -> T:
-        sanity.mend(ok)
         try:
-            checked: T = wire.check(ok, shape, what)
+            checked: T = wire.read(ok, shape, what)
         except wire.WireError as error:
             raise ProgramFailed(
                 self.host, f"the host program's answer has another shape: {error}", hint="this is a bug: report it"

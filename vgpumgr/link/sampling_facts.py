@@ -11,18 +11,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar
 
-from vgpumgr.core.model.snapshot import Unknown
 from vgpumgr.core.report.listing import FOREIGN, OURS
 from vgpumgr.core.usage.sampling import OFF, RUNNING, UNKNOWN, GpuReading, HostReading, Load, VgpuReading, bought
-from vgpumgr.link import shape
-from vgpumgr.link.snapshot_facts import parse_entry, parse_type
+from vgpumgr.link.snapshot_facts import maybe, parse_entry, parse_type, parse_unknown, rows
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from vgpumgr.core.model.snapshot import LedgerEntry, VgpuType
-    from vgpumgr.link.shape import Json
+    from vgpumgr.host import protocol
     from vgpumgr.names import HostName, Slot
 
 Number = TypeVar("Number", int, Fraction)
@@ -62,81 +60,73 @@ class _Instance:
         return self.uuid is None and self.vf_index is not None and self.vf_index == entry.vf_index
 
 
-def parse(host: HostName, facts: Mapping[str, Json]) -> HostReading:
-    """Build the reading from the host program's answer. Raises ValueError where its shape is not the protocol's."""
-    try:
-        return _host(host, facts)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the sample of {host} is not as the protocol says: {error!r}") from error
-
-
-def _host(host: HostName, facts: Mapping[str, Json]) -> HostReading:
-    ledger = shape.rows(facts["ledger"], parse_entry)
-    now_us = shape.number(facts["now_us"])
+def parse(host: HostName, facts: protocol.SampleReport) -> HostReading:
+    """Build the reading from the host program's answer."""
+    ledger = rows(facts["ledger"], parse_entry)
     return HostReading(
         host=host,
-        boot=shape.text(facts["boot"]),
-        now_us=now_us,
-        driver=shape.maybe_text(facts["driver"]),
-        gpus=tuple(_gpu(shape.mapping(row), ledger, now_us) for row in shape.items(facts["gpus"])),
-        unknown=tuple(
-            Unknown(what=shape.text(row["what"]), why=shape.text(row["why"]))
-            for row in map(shape.mapping, shape.items(facts["unknown"]))
-        ),
+        boot=facts["boot"],
+        now_us=facts["now_us"],
+        driver=facts["driver"],
+        gpus=tuple(_gpu(row, ledger, facts["now_us"]) for row in facts["gpus"]),
+        unknown=parse_unknown(facts["unknown"]),
     )
 
 
-def _gpu(row: Mapping[str, Json], ledger: Sequence[LedgerEntry] | None, now_us: int) -> GpuReading:
-    uuid = shape.maybe(row["uuid"], GpuUuid)
-    kinds = {kind.id: kind for kind in (parse_type(shape.mapping(item)) for item in shape.items(row["types"]))}
-    policy = shape.maybe_text(row["policy"])
+def _gpu(row: protocol.GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_us: int) -> GpuReading:
+    uuid = maybe(row["uuid"], GpuUuid)
+    kinds = {kind.id: kind for kind in map(parse_type, row["types"])}
     return GpuReading(
-        pci=PciAddress(shape.text(row["pci"])),
+        pci=PciAddress(row["pci"]),
         uuid=uuid,
-        name=shape.maybe_text(row["name"]),
+        name=row["name"],
         framebuffer_size_bytes=_told(row["framebuffer_bytes"]),
         framebuffer_used_bytes=_told(row["framebuffer_used_bytes"]),
         sm=_told_percent(row["sm"]),
         memory=_told_percent(row["memory"]),
-        policy=policy,
+        policy=row["policy"],
         vgpus=_vgpus(
-            shape.rows(row["vgpus"], lambda item: _instance(item, now_us)),
+            rows(row["vgpus"], lambda item: _instance(item, now_us)),
             None if ledger is None else [entry for entry in ledger if uuid is not None and entry.gpu_uuid == uuid],
             kinds,
-            policy,
+            row["policy"],
         ),
         told=row["vgpus"] is not None,
         listed=ledger is not None,
-        made=shape.maybe_number(row["made"]),
+        made=row["made"],
     )
 
 
-def _instance(row: Mapping[str, Json], now_us: int) -> _Instance:
-    at_us = shape.maybe_number(row["at_us"])
+def _instance(row: protocol.VgpuSampleFact, now_us: int) -> _Instance:
+    at_us = row["at_us"]
     if at_us is not None and abs(at_us - now_us) > _YEAR_US:  # no sample's time, whatever the host's clock is
         at_us = None
-    engines = {name: _told_percent(row[name]) for name in ("sm", "memory", "encoder", "decoder")}
+    load = Load(
+        sm=_told_percent(row["sm"]),
+        memory=_told_percent(row["memory"]),
+        encoder=_told_percent(row["encoder"]),
+        decoder=_told_percent(row["decoder"]),
+    )
     return _Instance(
-        number=shape.number(row["instance"]),
-        vm_uuid=shape.maybe(row["vm_uuid"], VmUuid),
-        vm_name=shape.maybe_text(row["vm_name"]),
-        uuid=shape.maybe(row["uuid"], MdevUuid),
-        vf=shape.maybe(row["vf"], PciAddress),
-        vf_index=shape.maybe_number(row["vf_index"]),
-        type_id=shape.maybe_number(row["type_id"]),
+        number=row["instance"],
+        vm_uuid=maybe(row["vm_uuid"], VmUuid),
+        vm_name=row["vm_name"],
+        uuid=maybe(row["uuid"], MdevUuid),
+        vf=maybe(row["vf"], PciAddress),
+        vf_index=row["vf_index"],
+        type_id=row["type_id"],
         framebuffer_used_bytes=_told(row["framebuffer_used_bytes"]),
         at_us=at_us,
-        load=None if at_us is None else Load(**engines),
+        load=None if at_us is None else load,
     )
 
 
-def _told(value: Json) -> int | None:
+def _told(number: int | None) -> int | None:
     """A number of NVML's; None too where it stands for one that is not there, which is not 100 percent."""
-    number = shape.maybe_number(value)
     return None if number is None or number < 0 or number in _NOT_AVAILABLE else number
 
 
-def _told_percent(value: Json) -> int | None:
+def _told_percent(value: int | None) -> int | None:
     """A share of the GPU, 0 to 100; None where it cannot be one."""
     number = _told(value)
     return None if number is None or number > _PERCENT_ROUNDED else min(100, number)
@@ -152,7 +142,7 @@ def _vgpus(
     joined = _join(instances or (), entries or ())
     left = [entry for entry in entries or () if entry not in joined.values()]
     running = len(instances or ())
-    rows: list[VgpuReading] = []
+    found: list[VgpuReading] = []
     unclear: set[VmUuid | None] = set()
     for instance in instances or ():
         entry = joined.get(instance.number)
@@ -162,12 +152,12 @@ def _vgpus(
             origin = OURS
         kind = kinds.get(instance.type_id) if instance.type_id is not None else None
         share = bought(kind, policy, running, runs=True)
-        rows.append(_running(instance, entry, origin=origin, kind=kind, share=share))
+        found.append(_running(instance, entry, origin=origin, kind=kind, share=share))
     state = UNKNOWN if instances is None else OFF
     for entry in sorted(left, key=lambda entry: entry.generation, reverse=True):
         if entry.vm_uuid not in unclear:
-            rows.append(_idle(entry, state, kinds.get(entry.type_id), policy))
-    return tuple(sorted(_unified(rows), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
+            found.append(_idle(entry, state, kinds.get(entry.type_id), policy))
+    return tuple(sorted(_unified(found), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
 
 
 def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:

@@ -14,6 +14,13 @@ _FILE = ("ledger", "stuck")  # of one file, which is believed whole or not at al
 _SHOWN = 10**24
 
 
+def is_odd(value: str | float) -> bool:
+    """Whether it is a number that cannot be, or text that is no Unicode."""
+    if isinstance(value, str):
+        return not value.isascii() and value != _written(value)
+    return not _LEAST <= value < _END
+
+
 def mend(facts: dict[str, Any]) -> None:
     """Make odd values null, in place, with a row in `unknown` for each; text that is no Unicode gets question marks.
 
@@ -41,11 +48,15 @@ def _mended(value: Any, where: str, odd: list[dict[str, str]]) -> Any:
         case list():
             for at, inner in enumerate(value):
                 value[at] = _mended(inner, f"{where}[{at}]", odd)
-        case str() if not value.isascii():
-            return value.encode("utf-8", "replace").decode()
-        case int() | float() if not _LEAST <= value < _END:
+        case str() if is_odd(value):
+            return _written(value)
+        case int() | float() if is_odd(value):
             odd.append(
                 {"what": where, "why": f"the host says {value}" if abs(value) < _SHOWN else "far too many digits"}
             )
             return None
     return value
+
+
+def _written(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

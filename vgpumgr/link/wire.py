@@ -9,9 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import types
-from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from vgpumgr.host import protocol
+from vgpumgr.link import sanity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SHOWN_BYTES = 160
 
@@ -103,47 +107,85 @@ def parse_answer(line: bytes) -> tuple[int, dict[str, Any] | None, dict[str, Any
     raise WireError(f"an answer with neither ok nor err: {show(line)}")
 
 
+def read(facts: dict[str, Any], hint: Any, where: str) -> Any:
+    """The facts, checked once; with an odd value in them, checked once more when that is unknown. Raises WireError."""
+    try:
+        return check(facts, hint, where)
+    except WireError:
+        sanity.mend(facts)
+        return check(facts, hint, where)
+
+
 def check(value: Any, hint: Any, where: str) -> Any:
-    """`value` itself, if it has the shape that the type hint says (TypedDict, List, Dict, Optional, int, str, float).
+    """`value` itself, if it has the shape that the type hint says (TypedDict, List, Dict, Optional, str, int, bool).
 
     Every key must be there; further keys are let through, so that a host program may say more.
     """
-    origin = get_origin(hint)
-    if is_typeddict(hint):
-        if not isinstance(value, dict):
-            raise _wrong(where, "an object", value)
-        for key, inner in _hints(hint).items():
-            if key not in value:
-                raise WireError(f"{where}.{key} is missing")
-            check(value[key], inner, f"{where}.{key}")
-    elif origin is list:
-        if not isinstance(value, list):
-            raise _wrong(where, "a list", value)
-        (inner,) = get_args(hint)
-        for position, item in enumerate(value):
-            check(item, inner, f"{where}[{position}]")
-    elif origin is dict:
-        if not isinstance(value, dict):
-            raise _wrong(where, "an object", value)
-        _, inner = get_args(hint)
-        for key, item in value.items():
-            check(item, inner, f"{where}.{key}")
-    elif origin in (Union, types.UnionType):
-        (inner,) = (one for one in get_args(hint) if one is not type(None))
-        if value is not None:
-            check(value, inner, where)
-    elif hint is not Any and type(value) is not hint:  # type, not isinstance: true is no int
-        raise _wrong(where, hint.__name__, value)
+    try:
+        _checker(hint)(value)
+    except WireError as error:
+        raise WireError(f"{where}{error}") from error
     return value
 
 
 @functools.cache
-def _hints(shape: Any) -> dict[str, Any]:
-    return get_type_hints(shape)  # 10 µs each, and a host has thousands of creatable types
+def _checker(hint: Any) -> Callable[[Any], None]:
+    """What refuses a value of another shape. Made once for each hint: a host has thousands of creatable types."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if is_typeddict(hint):
+        return functools.partial(_check_object, {key: _checker(one) for key, one in get_type_hints(hint).items()})
+    if origin is list:
+        return functools.partial(_check_list, _checker(inner[0]))
+    if origin is dict:
+        return functools.partial(_check_values, _checker(inner[1]))
+    if origin in (Union, types.UnionType):
+        (one,) = (one for one in inner if one is not type(None))
+        return functools.partial(_check_optional, _checker(one))
+    return functools.partial(_check_plain, hint)
 
 
-def _wrong(where: str, wanted: str, value: Any) -> WireError:
-    return WireError(f"{where} is {value!r:.60}, not {wanted}")
+def _check_object(keys: dict[str, Callable[[Any], None]], value: Any) -> None:
+    if type(value) is not dict:
+        raise _wrong("an object", value)
+    for key, check_inner in keys.items():
+        if key not in value:
+            raise WireError(f".{key} is missing")
+        try:
+            check_inner(value[key])
+        except WireError as error:
+            raise WireError(f".{key}{error}") from error
+
+
+def _check_list(check_item: Callable[[Any], None], value: Any) -> None:
+    if type(value) is not list:
+        raise _wrong("a list", value)
+    for position, item in enumerate(value):
+        try:
+            check_item(item)
+        except WireError as error:
+            raise WireError(f"[{position}]{error}") from error
+
+
+def _check_values(check_item: Callable[[Any], None], value: Any) -> None:
+    if type(value) is not dict:
+        raise _wrong("an object", value)
+    _check_object(dict.fromkeys(value, check_item), value)
+
+
+def _check_optional(check_inner: Callable[[Any], None], value: Any) -> None:
+    if value is not None:
+        check_inner(value)
+
+
+def _check_plain(wanted: type[str | float], value: Any) -> None:
+    if type(value) is not wanted:  # type, not isinstance: true is no int
+        raise _wrong(wanted.__name__, value)
+    if sanity.is_odd(value):
+        raise _wrong("what a host can mean", value)
+
+
+def _wrong(wanted: str, value: Any) -> WireError:
+    return WireError(f" is {value!r:.60}, not {wanted}")
 
 
 def _load(text: bytes) -> dict[str, Any]:
