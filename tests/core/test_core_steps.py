@@ -39,7 +39,7 @@ GOLDEN = """\
 def test_the_steps_are_printed_as_the_design_shows_them() -> None:
     view = builders.host()
     steps = [*builders.plan_attach(view).steps, *builders.plan_detach(builders.attached(view)).steps]
-    assert "\n".join(json.dumps(changes.as_json(step)) for step in steps) == GOLDEN
+    assert "\n".join(json.dumps(changes.record(step)) for step in steps) == GOLDEN
 
 
 @pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])

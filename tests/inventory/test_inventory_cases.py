@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from vgpumgr.cli.commands.inventory import as_document
 from vgpumgr.controller.inventory_files import load
+from vgpumgr.documents.inventory import document
 from vgpumgr.errors import InventoryError
 
 CASES = Path(__file__).parent / "cases"
@@ -34,7 +34,7 @@ def test_every_problem_is_told_at_once_with_its_line(name: str) -> None:
 @pytest.mark.parametrize("name", _names("good"))
 def test_a_valid_inventory_declares_what_it_says(name: str) -> None:
     """A valid inventory becomes the expected hosts, VMs, slots and findings."""
-    found = as_document(load(CASES / "good" / name / "inventory", home=HOME, environ={}))
+    found = document(load(CASES / "good" / name / "inventory", home=HOME, environ={}))
     found["root"] = "inventory"
     assert found == json.loads((CASES / "good" / name / "expected.json").read_text())
 

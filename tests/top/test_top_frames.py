@@ -16,6 +16,7 @@ from tests.metrics import made_up
 from vgpumgr.cli.top import frames, keyboard, screen, table, view_state
 from vgpumgr.cli.top.table import SORTS
 from vgpumgr.cli.top.view_state import View
+from vgpumgr.core.usage import live
 
 if TYPE_CHECKING:
     from vgpumgr.core.usage.sampling import Round
@@ -36,10 +37,10 @@ def used(found: frames.Frame) -> int:
 
 
 def test_of_500_rows_only_those_on_the_screen_are_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[table.Row] = []
+    made: list[live.Row] = []
     cells = frames.cells
 
-    def counted(row: table.Row, *, ascii_only: bool) -> tuple[frames.Cell, ...]:
+    def counted(row: live.Row, *, ascii_only: bool) -> tuple[frames.Cell, ...]:
         made.append(row)
         return cells(row, ascii_only=ascii_only)
 
@@ -78,7 +79,7 @@ def test_every_order_has_what_is_unknown_last_and_the_rest_by_name(sort: str) ->
         made_up.vgpu(3, sm=70, used=3),
         replace(made_up.vgpu(4, state="off"), bought=None),
     ]
-    rows = table.rows([made_up.one_round(made_up.gpu(*reversed(vgpus)))])
+    rows = live.rows([made_up.one_round(made_up.gpu(*reversed(vgpus)))])
     names = [row.vm for row in table.arranged(rows, sort)]
     assert names == {
         "sm": ["vm03", "vm01", "vm02", "vm04"],
@@ -87,7 +88,7 @@ def test_every_order_has_what_is_unknown_last_and_the_rest_by_name(sort: str) ->
 
 
 def test_the_filter_wants_every_word_somewhere_in_the_row() -> None:
-    rows = table.rows([made_up.one_round(made_up.gpu(*map(made_up.vgpu, range(1, 30))))])
+    rows = live.rows([made_up.one_round(made_up.gpu(*map(made_up.vgpu, range(1, 30))))])
     assert [row.vm for row in table.arranged(rows, "vm", pattern="A40 VM07")] == ["vm07"]
     assert len(table.arranged(rows, "vm", pattern="kvm01")) == 29
     assert table.arranged(rows, "vm", pattern="kvm02") == []

@@ -38,7 +38,7 @@ class Executor:
 
     def execute(self, step: changes.Step) -> None:
         host = self.session.declaration.name
-        logger.info("%s: %s %s", host, step.verb, changes.as_json(step))
+        logger.info("%s: %s %s", host, step.verb, changes.record(step))
         moments.tell(host, "begin", step.verb)
         self._do(step)
         moments.tell(host, "end", step.verb)

@@ -62,7 +62,7 @@ def entry_of(
     vm_uuid: VmUuid | None = None,
 ) -> Entry:
     """The line of these steps. Slot and GPU are read from them, None where they name several. Without `vm`: a host's own."""
-    told = tuple(changes.as_json(step) for step in steps)
+    told = tuple(changes.record(step) for step in steps)
     return Entry(
         verb=verb,
         why=why,

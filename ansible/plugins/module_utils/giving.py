@@ -9,14 +9,14 @@ from ansible_collections.vgpumgr.kvm.plugins.module_utils.running import diff_of
 
 def vgpu(run):
     """Module vgpu."""
-    from vgpumgr.controller import documents
     from vgpumgr.controller.wanted import bring
+    from vgpumgr.documents import slot as documents
 
     one = run.params["name"] is not None
     wanted = [_wanted(run.params, entry) for entry in ([run.params] if one else run.params["vms"] or [])]
     found = bring(run.context(), wanted, check=run.check)
     run.warnings += [row.text for row in (*found.findings, *(row for slot in found.slots for row in slot.findings))]
-    rows = [{**documents.of_slot(slot), "msg": _told(slot)} for slot in found.slots]
+    rows = [{**documents.row(slot), "msg": _told(slot)} for slot in found.slots]
     result = dict(rows[0]) if one else {"changed": found.changed, "msg": _summary(found), "vms": rows}
     result.pop("outcome", None)
     result["outcomes"] = list(dict.fromkeys(row["outcome"] for row in rows))
@@ -55,10 +55,10 @@ def _wanted(task, entry):
 
 def _told(slot):
     """What became of one slot, in a sentence."""
-    from vgpumgr.controller import documents
+    from vgpumgr.documents import error
 
     if slot.error is not None:
-        return documents.error_text(slot.error)
+        return error.text(slot.error)
     name = f"{slot.vm} slot {slot.wanted.slot}"
     if slot.row is None:
         return {"done": f"{name} is free now", "would_change": f"{name} would be freed"}.get(
@@ -89,10 +89,10 @@ def _summary(found):
 
 def _definitions(found):
     """Before and after of every VM that is changed, once."""
-    from vgpumgr.controller import documents
+    from vgpumgr.documents.slot import definition
 
     pairs = {(slot.host, slot.vm): slot for slot in reversed(found.slots) if slot.changed and slot.after is not None}
     return [
-        diff_of(f"{vm} on {host}", documents.of_definition(slot.before), documents.of_definition(slot.after))
+        diff_of(f"{vm} on {host}", definition(slot.before), definition(slot.after))
         for (host, vm), slot in reversed(pairs.items())
     ]

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 def vgpu_info(run):
     """Module vgpu_info."""
-    from vgpumgr.controller import documents, report
+    from vgpumgr.controller import report
+    from vgpumgr.core.report import listing
+    from vgpumgr.documents import common, show
+    from vgpumgr.documents import error as documents
 
     context = run.context()
     name, host = run.params["name"], run.params["host"]
@@ -18,35 +21,20 @@ def vgpu_info(run):
     else:
         fleet = report.observe_fleet(context, [] if host is None else [str(host)])
         seen, errors = [(view, view.domains) for view in fleet.views], list(fleet.errors)
-    vms = [_vm(view, domain) for view, domains in seen for domain in domains]
+    rows = {view.snapshot.host: listing.rows(view) for view, _domains in seen}
+    vms = [
+        show.vm(host, domain, [row for row in rows[host] if row.vm_uuid == domain.uuid])
+        for host, domains in ((view.snapshot.host, domains) for view, domains in seen)
+        for domain in domains
+    ]
+    only = {vm["uuid"] for vm in vms}
     result = {
         "changed": False,
         "failed": bool(errors),
         "vms": vms if name is not None else [vm for vm in vms if vm["claims"] or vm["vgpus"]],
-        "vgpus": _rows(seen, [domain.uuid for _view, domains in seen for domain in domains] if name else None),
-        "unread": [{"host": host, **documents.of_error(error)} for host, error in errors],
+        "vgpus": [common.plain(row) for part in rows.values() for row in part if name is None or row.vm_uuid in only],
+        "unread": [{"host": host, **documents.document(error)} for host, error in errors],
     }
     if errors:
-        result["msg"] = "\n".join(documents.error_text(error) for _host, error in errors)
+        result["msg"] = "\n".join(documents.text(error) for _host, error in errors)
     return result
-
-
-def _rows(seen, only):
-    from dataclasses import asdict
-
-    from vgpumgr.core.report import listing
-
-    return [asdict(row) for view, _domains in seen for row in listing.rows(view) if only is None or row.vm_uuid in only]
-
-
-def _vm(view, domain):
-    from vgpumgr.controller import documents
-
-    return {
-        "name": domain.name,
-        "uuid": domain.uuid,
-        "host": view.snapshot.host,
-        "state": domain.condition,
-        "claims": [documents.of_claim(claim) for claim in (domain.claims.claims if domain.claims else ())],
-        "vgpus": _rows([(view, None)], [domain.uuid]),
-    }

@@ -11,9 +11,11 @@ from ansible_collections.vgpumgr.kvm.plugins.module_utils.running import diff_of
 
 def vgpu_reconcile(run):
     """Module vgpu_reconcile."""
-    from vgpumgr.controller import documents, surroundings
     from vgpumgr.controller import reconcile as use_case
+    from vgpumgr.controller import surroundings
     from vgpumgr.controller.results import FleetConsent
+    from vgpumgr.documents import change
+    from vgpumgr.documents.error import text
     from vgpumgr.errors import UsageError
     from vgpumgr.store.only_one import only_one
 
@@ -36,7 +38,7 @@ def vgpu_reconcile(run):
     context = run.context()
     with nullcontext() if run.check else only_one(surroundings.store_path(), context.by):
         found = use_case.reconcile(context, options, FleetConsent(check=run.check, show=lambda _fleet: None, ask=ask))
-    result = documents.of_reconcile(found)
+    result = change.fleet(found)
     run.warnings += [str(row) for row in found.fleet.findings]
     run.warnings += [row.text for plan in found.fleet.plans for row in plan.findings]
     run.warnings += [row.text for row in found.findings]
@@ -48,9 +50,9 @@ def vgpu_reconcile(run):
     result["changed"] = bool(changed)
     result["failed"] = bool(found.problems)
     lines = [f"{changed} of {len(done)} jobs {'changed' if changed else 'differ: nothing to do'}"]
-    lines += [f"{host}: {unit.unit.job.subject}: {documents.error_text(unit.error)}" for host, unit in found.failed]
-    lines += [documents.error_text(error) for _host, error in found.errors]
-    lines += [documents.error_text(found.guard)] if found.guard else []
+    lines += [f"{host}: {unit.unit.job.subject}: {text(unit.error)}" for host, unit in found.failed]
+    lines += [text(error) for _host, error in found.errors]
+    lines += [text(found.guard)] if found.guard else []
     result["msg"] = "\n".join(lines)
     if run.diff:
         result["diff"] = [_drift(plan) for plan in found.fleet.plans if plan.drift]

@@ -62,7 +62,7 @@ class Run:
 
 def caught(work, run):
     """The work's result, with the run's warnings; a failed one where vgpumgr raised one of its errors."""
-    from vgpumgr.controller import documents
+    from vgpumgr.documents.error import text
     from vgpumgr.errors import VgpumgrError
 
     try:
@@ -71,7 +71,7 @@ def caught(work, run):
         result = {
             "failed": True,
             "changed": False,
-            "msg": documents.error_text(error),
+            "msg": text(error),
             "outcomes": [error.outcome],
             "error": type(error).__name__,
         }

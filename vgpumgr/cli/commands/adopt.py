@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from vgpumgr.cli.params import asking, candidates
 from vgpumgr.cli.params.options import common_options
-from vgpumgr.cli.text import output, plan_text
+from vgpumgr.cli.text import change_result, output, plan_text
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import AdoptResult, Planned
+    from vgpumgr.controller.results import Planned
     from vgpumgr.core.reconcile.adopting import AdoptPlan
-
-_COLUMNS = ("vm", "slot", "host", "gpu", "type_name", "state")
 
 
 @click.command()
@@ -49,27 +45,5 @@ def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
     started = time.monotonic()
     consent = asking.consent(settings, "adopt", show)
     result = use_case.adopt(build_context(settings), options, consent)
-    return _print_result(settings, result, time.monotonic() - started)
-
-
-def _print_result(settings: Settings, result: AdoptResult, elapsed_s: float) -> int:
-    from vgpumgr.core.plan import changes
-
-    plan = result.planned.plan
-    code = 3 if result.outcome == "would_change" else 0
-    if settings.for_people:
-        output.print_findings(settings, result.findings)
-        output.echo(plan_text.adopt_closing(result, elapsed_s))
-        return code
-    document = {
-        "schema": "vgpumgr.plan/1" if settings.check else "vgpumgr.change/1",
-        "changed": plan.changed,
-        "outcomes": [result.outcome],
-        "fingerprint": plan.fingerprint,
-        "findings": [output.finding_json(finding) for finding in result.findings],
-        "plan": [changes.as_json(step) for step in plan.steps],
-        "result": {"vm": None, "host": result.planned.host, "vgpus": [asdict(row) for row in result.rows]},
-    }
-    rows = [asdict(row) for row in result.rows] or [{"host": result.planned.host}]
-    output.print_rows(settings, json.loads(json.dumps(document)), rows, columns=_COLUMNS, wide=_COLUMNS, name="vm")
-    return code
+    closing = plan_text.adopt_closing(result, time.monotonic() - started)
+    return change_result.print_vgpus(settings, result, closing, {"host": result.planned.host})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +10,7 @@ import click
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, candidates
 from vgpumgr.cli.params.options import common_options
-from vgpumgr.cli.text import output, plan_text
+from vgpumgr.cli.text import change_result, output, plan_text
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
@@ -145,25 +143,6 @@ def _consent(settings: Settings, what: str) -> Consent[Plan]:
 
 
 def _print_result(settings: Settings, result: ChangeResult, started: float, *, undo: str | None) -> int:
-    from vgpumgr.core.plan import changes
-
-    plan = result.planned.plan
-    code = 3 if result.outcome == "would_change" else 0
-    if settings.for_people:
-        output.print_findings(settings, result.findings)
-        output.echo(plan_text.closing(result, time.monotonic() - started, undo))
-        return code
-    document = {
-        "schema": "vgpumgr.plan/1" if settings.check else "vgpumgr.change/1",
-        "changed": plan.changed,
-        "outcomes": [result.outcome],
-        "fingerprint": plan.fingerprint,
-        "findings": [output.finding_json(finding) for finding in result.findings],
-        "plan": [changes.as_json(step) for step in plan.steps],
-        "result": {"vm": plan.vm.name, "host": result.planned.host, "vgpus": [asdict(row) for row in result.rows]},
-    }
-    rows = [asdict(row) for row in result.rows]
-    rows = rows or [{"vm": plan.vm.name, "host": result.planned.host}]
-    columns = ("vm", "slot", "host", "gpu", "type_name", "state")
-    output.print_rows(settings, json.loads(json.dumps(document)), rows, columns=columns, wide=columns, name="vm")
-    return code
+    closing = plan_text.closing(result, time.monotonic() - started, undo)
+    empty = {"vm": result.planned.plan.vm.name, "host": result.planned.host}
+    return change_result.print_vgpus(settings, result, closing, empty)

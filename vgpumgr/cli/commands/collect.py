@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName
     from vgpumgr.store.samples import Samples
 
-SCHEMA = "vgpumgr.collect/1"
 LOCK = "collect.lock"
 _COLUMNS = ("host", "running", "measured", "seconds", "error")
 
@@ -112,18 +110,10 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, keeping: Keeping
             for line in _lines(rounds):
                 output.echo(line)
     else:
-        rows = [_as_json(one) for one in rounds]
-        outcomes = {error.outcome for error in failed} | ({"done"} if any(one.reading for one in rounds) else set())
-        document = {
-            "schema": SCHEMA,
-            "outcomes": sorted(outcomes),
-            "unreached": [
-                {"host": one.host, **output.error_json(one.failure)} for one in rounds if one.failure is not None
-            ],
-            "store": str(store.path),
-            "hosts": rows,
-        }
-        shown = [{**row, "host": row["name"]} for row in rows]
+        from vgpumgr.documents import collect as documents
+
+        document = documents.document(rounds, store.path)
+        shown = [{**documents.host(one), "host": one.host} for one in rounds]
         output.print_rows(settings, document, shown, columns=_COLUMNS, wide=_COLUMNS, name="host")
     for one in rounds:
         if one.reading is not None and (silent := sampling.silence(one.reading)) is not None:
@@ -146,46 +136,18 @@ class _Teller:
 
 
 def _lines(rounds: Sequence[Round]) -> list[str]:
+    from vgpumgr.documents import collect as documents
+
     width = max((len(one.host) for one in rounds), default=0)
     lines = []
     for one in rounds:
         if one.reading is None:
             told = f"not read ({one.error})"
         else:
-            running = _running(one)
-            told = f"{'?' if running is None else running} running, {_measured(one)} measured"
+            running = documents.running(one)
+            told = f"{'?' if running is None else running} running, {documents.measured(one)} measured"
         lines.append(f"{one.host:<{width}}  {told}, {one.seconds:.1f} s")
     return lines
-
-
-def _as_json(one: Round) -> dict[str, object]:
-    from vgpumgr.core.usage import sampling
-
-    at = datetime.datetime.fromtimestamp(int(one.at), datetime.UTC)
-    return {
-        "name": one.host,
-        "at": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "seconds": round(one.seconds, 3),
-        "running": _running(one),
-        "measured": _measured(one),
-        "error": one.error,
-        "silent": None if one.reading is None else sampling.silence(one.reading),
-    }
-
-
-def _running(one: Round) -> int | None:
-    """None: it was not read, or NVML does not tell."""
-    from vgpumgr.core.usage import exposition
-
-    if one.reading is None:
-        return None
-    counts = [exposition.running(gpu) for gpu in one.reading.gpus]
-    return None if None in counts else sum(count for count in counts if count is not None)
-
-
-def _measured(one: Round) -> int:
-    """How many vGPUs, each once."""
-    return len({(row.gpu, instance) for row in one.measured for instance in row.vgpu.instances})
 
 
 def _hosts(count: int) -> str:

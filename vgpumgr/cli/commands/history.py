@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.store.runs import Run
 
-SCHEMA = "vgpumgr.history/1"
 _COLUMNS = ("when", "by", "did", "vm", "host", "outcome", "why")
 _WIDE = (
     "id", "at", "by", "verb", "vm", "vm_uuid", "slot", "host", "gpu", "steps", "ended_at", "outcome", "error",
@@ -71,6 +70,7 @@ def history(settings: Settings, *, name: str | None, limit: int, since: datetime
     journal is history only: deleting it changes nothing that is desired.
     """
     from vgpumgr.cli.wiring import open_journal
+    from vgpumgr.documents import history as documents
     from vgpumgr.store.runs import Question
 
     journal = open_journal(settings)
@@ -93,36 +93,16 @@ def history(settings: Settings, *, name: str | None, limit: int, since: datetime
             f"no run{about}{later} in {journal.path}" if journal.path.exists() else f"no journal yet ({journal.path})"
         )
         return 0
-    document = {"schema": SCHEMA, "store": str(journal.path), "runs": [as_json(run) for run in runs]}
+    document = documents.document(journal.path, runs)
     rows = _table_rows(runs) if settings.for_people else [_row(run) for run in runs]
     output.print_rows(settings, document, rows, columns=_COLUMNS, wide=_WIDE, name="vm")
     return 0
 
 
-def as_json(run: Run) -> dict[str, object]:
-    """A run as `-o json` prints it. Every key is always there; `outcome` is null where the run never ended."""
-    entry = run.entry
-    return {
-        "id": run.id,
-        "at": run.at,
-        "by": run.by,
-        "verb": entry.verb,
-        "why": entry.why,
-        "host": entry.host,
-        "vm": entry.vm,
-        "vm_uuid": entry.vm_uuid,
-        "slot": entry.slot,
-        "gpu": entry.gpu,
-        "steps": [dict(step) for step in entry.steps],
-        "ended_at": run.ended_at,
-        "outcome": run.outcome,
-        "error": run.error,
-        "message": run.message,
-    }
-
-
 def _row(run: Run) -> dict[str, object]:
-    return {**as_json(run), "steps": " ".join(str(step.get("verb")) for step in run.entry.steps)}
+    from vgpumgr.documents import history as documents
+
+    return {**documents.run(run), "steps": " ".join(str(step.get("verb")) for step in run.entry.steps)}
 
 
 def _table_rows(runs: Iterable[Run]) -> list[dict[str, object]]:

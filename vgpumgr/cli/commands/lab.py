@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 from vgpumgr.cli.params import candidates
 from vgpumgr.cli.params.options import settings_of
 from vgpumgr.cli.params.sizes import Bytes
+from vgpumgr.cli.text.output import print_json
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
@@ -87,28 +87,19 @@ def down(layout: Layout, *, quiet: bool) -> None:
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), help="How to print (default: table).")
 def status(layout: Layout, output: str | None) -> None:
     """What runs."""
+    from vgpumgr.documents import lab as documents
     from vgpumgr.lab import fleet
 
     record = fleet.read(layout)
-    hosts = [
-        {
-            "name": host.record.name,
-            "up": host.answer is not None,
-            "pid": host.record.pid,
-            "port": host.record.port,
-            **{key: host.answer and host.answer[key] for key in _STATUS_KEYS},
-        }
-        for host in fleet.status(layout)
-    ]
+    found = fleet.status(layout)
     if (output or settings_of(click.get_current_context()).output) == "json":
-        answer = {"schema": "vgpumgr.lab/1", "dir": str(layout.folder), "spec": record.spec, "hosts": hosts}
-        click.echo(json.dumps(answer, indent=2))
+        print_json(documents.document(layout.folder, record.spec, found))
         return
     from tabulate import tabulate
 
     rows = [
         [host["name"], "up" if host["up"] else "down", host["port"], *(_cell(host[key]) for key in _STATUS_COLUMNS)]
-        for host in hosts
+        for host in map(documents.host, found)
     ]
     click.echo(f"{record.spec} in {layout.folder}")
     click.echo(
@@ -119,7 +110,6 @@ def status(layout: Layout, output: str | None) -> None:
 
 
 _STATUS_COLUMNS = ("driver_version", "gpus", "vgpus", "held", "faults")
-_STATUS_KEYS = (*_STATUS_COLUMNS, "lost", "loads", "machine_id", "boot_id")
 
 
 def _cell(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -37,16 +36,12 @@ def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """
     from vgpumgr.core.report import findings as core_findings
     from vgpumgr.core.report import listing
+    from vgpumgr.documents import list as documents
 
     fleet = _read(settings, hosts)
     rows = [row for view in fleet.views for row in listing.rows(view)]
     findings = [finding for view in fleet.views for finding in core_findings.of_host(view)]
-    document = {
-        "schema": "vgpumgr.list/1",
-        **_fleet_json(fleet),
-        "findings": [output.finding_json(finding) for finding in findings],
-        "vgpus": [asdict(row) for row in rows],
-    }
+    document = documents.document(fleet, rows, findings)
     if not rows and settings.for_people:
         _say_none(fleet, "no vGPUs on")
     else:
@@ -62,25 +57,14 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
     """One VM: what it asked for, what it has, and what is odd about it."""
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
-    from vgpumgr.controller import documents, report
+    from vgpumgr.controller import report
     from vgpumgr.core.driver import profiles
     from vgpumgr.core.model import claims as claims_of
     from vgpumgr.core.reconcile import jobs
+    from vgpumgr.documents import show as documents
 
     found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
     claims = found.domain.claims.claims if found.domain.claims else ()
-    document = {
-        "schema": "vgpumgr.show/1",
-        "vm": {
-            "name": found.domain.name,
-            "uuid": found.domain.uuid,
-            "host": found.view.snapshot.host,
-            "state": found.domain.condition,
-            "claims": [documents.of_claim(claim) for claim in claims],
-            "vgpus": [asdict(row) for row in found.rows],
-        },
-        "findings": [output.finding_json(finding) for finding in found.findings],
-    }
     if settings.for_people:
         where = f"{found.view.snapshot.host} ({found.domain.condition})"
         output.echo(f"{found.domain.name} on {where}, {found.domain.uuid}")
@@ -93,6 +77,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
             output.echo("  no vGPU")
     if found.rows or not settings.for_people:
         rows = _shown(settings, found.rows)
+        document = documents.document(found)
         output.print_rows(settings, document, rows, columns=_VGPU[1:], wide=_VGPU_WIDE, name="slot")
     output.print_findings(settings, found.findings)
     output.print_errors(settings, found.errors)
@@ -107,6 +92,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.plan import lost, stuck
+    from vgpumgr.documents import discover as documents
 
     fleet = report.discover_fleet(build_context(settings), hosts)
     rows = [_gpu_row(view, gpu) for view in fleet.views for gpu in view.snapshot.gpus]
@@ -116,19 +102,13 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
         for part in (stuck.findings, lost.findings, lost.at_stake)
         for finding in part(view.snapshot)
     ]
-    document = {
-        "schema": "vgpumgr.discover/1",
-        **_fleet_json(fleet),
-        "findings": [output.finding_json(finding) for finding in findings],
-        "hosts": [_host_json(view) for view in fleet.views],
-    }
     columns = ("host", "gpu", "board", "framework", "mode", "numa", "vgpus", "given")
     if not rows and settings.for_people:
         _say_none(fleet, "no NVIDIA GPU on")
     else:
         output.print_rows(
             settings,
-            document,
+            documents.document(fleet, findings),
             rows,
             columns=columns,
             wide=(*columns, "uuid", "pci_id", "driver", "libvirt"),
@@ -148,6 +128,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) -> int:
     """What can be asked for on each GPU, how large it is, how many a GPU takes, and how many fit now."""
     from vgpumgr.core.plan import placement, targets
+    from vgpumgr.documents import profiles as documents
 
     fleet = _read(settings, hosts)
     rows: list[dict[str, object]] = []
@@ -157,22 +138,12 @@ def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) 
             for kind in sorted((gpu.types or {}).values(), key=lambda kind: (kind.size_mib or 0, kind.short)):
                 if fits and kind.id not in left:
                     continue
-                rows.append(
-                    {
-                        "profile": kind.short,
-                        "type_name": kind.type_name,
-                        "host": view.snapshot.host,
-                        "gpu": gpu.pci,
-                        "framebuffer_mib": kind.framebuffer_mib,
-                        "max": kind.max,
-                        "fits_now": left.get(kind.id, 0),
-                    }
-                )
-    document = {"schema": "vgpumgr.profiles/1", **_fleet_json(fleet), "profiles": rows}
+                rows.append(documents.row(view.snapshot.host, gpu, kind, left.get(kind.id, 0)))
     columns = ("profile", "type_name", "host", "gpu", "framebuffer_mib", "max", "fits_now")
     if not rows and settings.for_people:
         _say_none(fleet, "nothing fits now on" if fits else "no vGPU type could be read on")
     else:
+        document = documents.document(fleet, rows)
         output.print_rows(settings, document, rows, columns=columns, wide=columns, name="type_name")
     return _finish(settings, fleet, ())
 
@@ -187,17 +158,16 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> 
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
+    from vgpumgr.documents import render as documents
 
     found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
-    rows = [
-        {"slot": name, "xml": xml}
-        for name, xml in report.render_slots(found, None if slot is None else names.parse_slot(slot))
-    ]
+    hostdevs = report.render_slots(found, None if slot is None else names.parse_slot(slot))
     if settings.for_people:
-        for row in rows:
-            output.block(row["xml"])
+        for _, xml in hostdevs:
+            output.block(xml)
         return 0
-    document = {"schema": "vgpumgr.render/1", "vm": found.domain.name, "hostdevs": rows}
+    document = documents.document(found.domain.name, hostdevs)
+    rows = [{"slot": name, "xml": xml} for name, xml in hostdevs]
     output.print_rows(settings, document, rows, columns=("slot", "xml"), wide=("slot", "xml"), name="slot")
     return 0
 
@@ -216,21 +186,17 @@ def _finish(settings: Settings, fleet: Fleet | Discovery, findings: Iterable[Fin
     return output.worst_exit(error.exit_code for _, error in fleet.errors)
 
 
-def _fleet_json(fleet: Fleet | Discovery) -> dict[str, object]:
-    outcomes = {error.outcome for _, error in fleet.errors} | ({"done"} if fleet.views else set())
-    return {
-        "outcomes": sorted(outcomes),
-        "unreached": [{"host": host, **output.error_json(error)} for host, error in fleet.errors],
-    }
-
-
 def _shown(settings: Settings, rows: Iterable[VgpuRow]) -> list[dict[str, object]]:
     """Rows for tables, with a dash for what is known to be absent; plain ones for csv and names, which programs read."""
-    return [_table_row(row) if settings.for_people else asdict(row) for row in rows]
+    from vgpumgr.documents import common
+
+    return [_table_row(row) if settings.for_people else common.plain(row) for row in rows]
 
 
 def _table_row(row: VgpuRow) -> dict[str, object]:
-    shown: dict[str, object] = asdict(row)
+    from vgpumgr.documents import common
+
+    shown: dict[str, object] = common.plain(row)
     shown["device"] = row.vf or row.uuid
     for name in ("vm", "vm_uuid", "slot", "holder", "profile", "placement_id"):
         # Known to be absent, which is not the same as unknown.
@@ -260,44 +226,6 @@ def _gpu_row(view: HostFacts, gpu: Gpu) -> dict[str, object]:
         "pci_id": gpu.pci_id,
         "driver": view.snapshot.versions.get("driver"),
         "libvirt": _version(view.libvirt_version),
-    }
-
-
-def _host_json(view: HostFacts) -> dict[str, object]:
-    snapshot = view.snapshot
-    return {
-        "name": snapshot.host,
-        "machine_id": snapshot.machine,
-        "boot_id": snapshot.boot,
-        "versions": {**snapshot.versions, "libvirt": _version(view.libvirt_version)},
-        "gpus": [
-            {
-                "pci": gpu.pci,
-                "uuid": gpu.uuid,
-                "board": gpu.board,
-                "name": gpu.name,
-                "pci_id": gpu.pci_id,
-                "framework": gpu.framework,
-                "mode": gpu.mode,
-                "numa_node": gpu.numa_node,
-                "framebuffer_mib": gpu.framebuffer_mib,
-                "vgpus": len(gpu.vgpus),
-                "types": None
-                if gpu.types is None
-                else [
-                    {
-                        "name": kind.type_name,
-                        "id": kind.id,
-                        "max": kind.max,
-                        "framebuffer_mib": kind.framebuffer_mib,
-                        "creatable_now": gpu.creatable_now(kind.id),
-                    }
-                    for kind in gpu.types.values()
-                ],
-            }
-            for gpu in snapshot.gpus
-        ],
-        "unknown": [{"what": row.what, "why": row.why} for row in snapshot.unknown],
     }
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from vgpumgr.controller.job_files import JobFile
     from vgpumgr.core.reconcile.nightly import Job
 
-SCHEMA = "vgpumgr.install/1"
 CRON_DIR = "/etc/cron.d"
 UNIT_DIR = "/etc/systemd/system"
 UNIT = "vgpumgr-reconcile"
@@ -185,12 +184,9 @@ def _finish(settings: Settings, files: Sequence[JobFile], *, write: bool, then: 
             output.echo(f"written: {', '.join(str(file.path) for file in changing)}")
             output.echo(then)
     if not settings.for_people:
-        document = {
-            "schema": SCHEMA,
-            "changed": outcome != "unchanged",
-            "outcomes": [outcome],
-            "files": [{"path": str(file.path), "state": file.state, "text": file.text} for file in files],
-        }
+        from vgpumgr.documents import install as documents
+
+        document = documents.document(files, outcome)
         rows = [{"path": str(file.path), "state": file.state} for file in files]
         output.print_rows(settings, document, rows, columns=("path", "state"), wide=("path", "state"), name="path")
     return 3 if outcome == "would_change" else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -127,12 +126,11 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
     if settings.for_people:
         _print_for_people(settings, result, elapsed_s)
         return
-    from vgpumgr.controller import documents
+    from vgpumgr.documents import change
 
-    document = _document(result)
-    rows = [documents.of_unit(host.host, unit) for host in result.hosts for unit in host.units]
+    rows = [change.unit(host.host, unit) for host in result.hosts for unit in host.units]
     columns = ("host", "vm", "slot", "gpu", "outcome")
-    output.print_rows(settings, document, rows, columns=columns, wide=(*columns, "error"), name="vm")
+    output.print_rows(settings, change.of_fleet(result), rows, columns=columns, wide=(*columns, "error"), name="vm")
     if settings.output in ("json", "yaml"):
         told = "the details name each; `errors` and `result` on stdout have all that is known"
         output.print_errors(settings, result.problems, what="hosts or VMs are not as wanted", hint=told)
@@ -158,11 +156,3 @@ def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: fl
     if not quiet:
         for line in fleet_text.closing(result, elapsed_s):
             output.echo(line)
-
-
-def _document(result: ReconcileResult) -> dict[str, object]:
-    from vgpumgr.controller import documents
-
-    schema = "vgpumgr.plan/1" if result.check else "vgpumgr.change/1"
-    made: dict[str, object] = json.loads(json.dumps({"schema": schema, **documents.of_reconcile(result)}))
-    return made

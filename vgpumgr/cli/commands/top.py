@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import sys
 from dataclasses import replace
@@ -17,14 +16,9 @@ from vgpumgr.cli.text import output
 from vgpumgr.cli.top import frames, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.cli.top.table import Row
     from vgpumgr.controller.sampling import Sampler
-    from vgpumgr.core.usage.sampling import Round
 
-SCHEMA = "vgpumgr.top/1"
 _COLUMNS = tuple(name.lower().replace(" ", "_") for name in frames.COLUMNS)
 _WIDE = (*_COLUMNS, "origin", "vf", "uuid", "vm_uuid")
 _CSV = (
@@ -69,87 +63,23 @@ def top(settings: Settings, *, hosts: tuple[str, ...], every: float, sort: str, 
 
 
 def _print(settings: Settings, sampler: Sampler, hosts: int, sort: str) -> int:
+    from vgpumgr.core.usage import live
+    from vgpumgr.documents import top as documents
+
     output.progress(settings, f"reading {hosts} host{'' if hosts == 1 else 's'} …")
     rounds = sampler.round()
     errors = [one.failure for one in rounds if one.failure is not None]
-    found = table.arranged(table.rows(rounds), sort)
-    outcomes = {error.outcome for error in errors} | ({"done"} if any(one.reading for one in rounds) else set())
-    document = {
-        "schema": SCHEMA,
-        "outcomes": sorted(outcomes),
-        "unreached": [
-            {"host": one.host, **output.error_json(one.failure)} for one in rounds if one.failure is not None
-        ],
-        "hosts": _hosts_json(rounds),
-        "vgpus": [_row_json(row) for row in found],
-    }
+    found = table.arranged(live.rows(rounds), sort)
+    document = documents.document(rounds, found)
     if settings.for_people:
         for line in frames.heads([total for total in table.totals(rounds) if total.error is None]):
             output.echo(line.text)
         if found:
-            shown = [{**_row_json(row), **frames.texts(row)} for row in found]
+            shown = [{**documents.vgpu(row), **frames.texts(row)} for row in found]
             output.echo()
             output.print_rows(settings, document, shown, columns=_COLUMNS, wide=_WIDE, name="vm")
     else:
-        shown = [_row_json(row) for row in found]
+        shown = [documents.vgpu(row) for row in found]
         output.print_rows(settings, document, shown, columns=_COLUMNS, wide=_CSV, name="vm")
     output.print_errors(settings, errors)
     return output.worst_exit(error.exit_code for error in errors)
-
-
-def _hosts_json(rounds: Sequence[Round]) -> list[dict[str, object]]:
-    return [
-        {
-            "name": one.host,
-            "at": _utc(one.at),
-            "driver": one.reading.driver,
-            "gpus": [
-                {
-                    "pci": gpu.pci,
-                    "uuid": gpu.uuid,
-                    "name": gpu.name,
-                    "policy": gpu.policy,
-                    "sm_percent": gpu.sm,
-                    "memory_percent": gpu.memory,
-                    "framebuffer_used_bytes": gpu.framebuffer_used_bytes,
-                    "framebuffer_size_bytes": gpu.framebuffer_size_bytes,
-                }
-                for gpu in one.reading.gpus
-            ],
-            "unknown": [{"what": row.what, "why": row.why} for row in one.reading.unknown],
-        }
-        for one in rounds
-        if one.reading is not None
-    ]
-
-
-def _row_json(row: Row) -> dict[str, object]:
-    """A row as `-o json` prints it: every key is always there, unknown is null."""
-    vgpu, load = row.vgpu, row.load
-    return {
-        "vm": vgpu.vm,
-        "vm_uuid": vgpu.vm_uuid,
-        "slot": vgpu.slot,
-        "host": row.host,
-        "gpu": row.gpu.pci,
-        "type_id": vgpu.type_id,
-        "type_name": vgpu.type_name,
-        "uuid": vgpu.uuid,
-        "vf": vgpu.vf,
-        "origin": vgpu.origin,
-        "state": vgpu.state,
-        "sm_percent": load.sm if load else None,
-        "memory_percent": load.memory if load else None,
-        "encoder_percent": load.encoder if load else None,
-        "decoder_percent": load.decoder if load else None,
-        "bought_percent": None if vgpu.bought is None else round(float(vgpu.bought) * 100, 2),
-        "framebuffer_used_bytes": vgpu.framebuffer_used_bytes,
-        "framebuffer_size_bytes": vgpu.framebuffer_size_bytes,
-        "sampled_at": None if vgpu.at_us is None else _utc(vgpu.at_us / 1e6),
-    }
-
-
-def _utc(seconds: float) -> str:
-    """RFC 3339, to the millisecond."""
-    at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import gc
 import time
 from typing import TYPE_CHECKING
@@ -18,10 +17,8 @@ from vgpumgr.cli.text import output
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.usage import UsageReport
-    from vgpumgr.core.usage.usage_rows import UsageRow
     from vgpumgr.store.samples import Samples
 
-SCHEMA = "vgpumgr.usage/1"
 _CSV = (
     "vm", "slot", "host", "gpu", "type_name", "state", "bought_percent", "used_of_bought", "seen_percent", "samples",
     *(f"{engine}_{what}" for engine in ("sm", "memory", "encoder", "decoder") for what in ("mean", "p50", "p95", "max")),
@@ -64,10 +61,11 @@ def usage(settings: Settings, *, vm: str | None, since: float, on: str | None) -
     if settings.for_people:
         _print(settings, report, store, of_one=vm is not None)
     else:
-        rows = [_as_json(row) for row in report.rows]
-        output.print_rows(
-            settings, _document(report, store, rows), [_flat(row) for row in rows], columns=(), wide=_CSV, name="vm"
-        )
+        from vgpumgr.documents import usage as documents
+
+        document = documents.document(report, store.path)
+        rows = [_flat(documents.vgpu(row)) for row in report.rows] if settings.output in ("csv", "name") else []
+        output.print_rows(settings, document, rows, columns=(), wide=_CSV, name="vm")
     output.print_findings(settings, report.findings)
     return 0
 
@@ -98,53 +96,6 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
     output.progress(settings, usage_text.foot(report))
 
 
-def _document(report: UsageReport, store: Samples, rows: list[dict[str, object]]) -> dict[str, object]:
-    window = report.window
-    return {
-        "schema": SCHEMA,
-        "store": str(store.path),
-        "from": _utc(window.since_us),
-        "to": _utc(window.until_us),
-        "step_s": window.step_s,
-        "every_s": report.every_s,
-        "findings": [output.finding_json(finding) for finding in report.findings],
-        "vgpus": rows,
-    }
-
-
-def _as_json(row: UsageRow) -> dict[str, object]:
-    """A row as `-o json` prints it. Every key is always there; null is not known."""
-    return {
-        "vm": row.vm,
-        "vm_uuid": row.vm_uuid,
-        "slot": row.slot,
-        "host": row.host,
-        "gpu": row.gpu,
-        "type_name": row.type_name,
-        "origin": row.origin,
-        "state": row.state,
-        "bought_percent": None if row.bought is None else round(row.bought * 100, 2),
-        "used_of_bought": _rounded(row.used_of_bought),
-        "seen_percent": round(row.seen * 100, 2),
-        "samples": row.samples,
-        "last_at": None if row.last_us is None else _utc(row.last_us),
-        **{
-            name: {
-                "mean": _rounded(use.mean),
-                "p50": use.p50,
-                "p95": use.p95,
-                "max": use.max,
-                "series": [_rounded(value) for value in use.series],
-            }
-            for name, use in row.engines.items()
-        },
-        "framebuffer_used_bytes": row.framebuffer_used_bytes,
-        "framebuffer_max_bytes": row.framebuffer_max_bytes,
-        "framebuffer_size_bytes": row.framebuffer_size_bytes,
-        "framebuffer_headroom_bytes": row.framebuffer_headroom_bytes,
-    }
-
-
 def _flat(row: dict[str, object]) -> dict[str, object]:
     """The same for csv: an engine's numbers in columns of their own, without the series."""
     flat: dict[str, object] = {}
@@ -154,15 +105,6 @@ def _flat(row: dict[str, object]) -> dict[str, object]:
         else:
             flat[name] = value
     return flat
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
-
-
-def _utc(microseconds: int) -> str:
-    at = datetime.datetime.fromtimestamp(microseconds // 1_000_000, datetime.UTC)
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _canonical(vm: str | None) -> str | None:

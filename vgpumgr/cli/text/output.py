@@ -106,11 +106,11 @@ def print_rows(
     """Print in the format asked for: `document` for json and yaml, `rows` for the others, key `name` for names."""
     match settings.output:
         case "json":
-            click.echo(json.dumps(document, indent=1, ensure_ascii=True))
+            print_json(document)
         case "yaml":
             import yaml
 
-            click.echo(yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False), nl=False)
+            click.echo(yaml.safe_dump(document, sort_keys=False), nl=False)
         case "csv":
             click.echo(_csv(rows, wide), nl=False)
         case "name":
@@ -120,6 +120,10 @@ def print_rows(
             print_table(rows, wide)
         case _:
             print_table(rows, columns)
+
+
+def print_json(document: Mapping[str, object]) -> None:
+    click.echo(json.dumps(document, indent=1, ensure_ascii=True))
 
 
 def _csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
@@ -146,26 +150,22 @@ def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
             print_warning(settings, text, host=host)
 
 
-def finding_json(finding: Finding) -> dict[str, object]:
-    from vgpumgr.controller import documents
-
-    return documents.of_finding(finding)
-
-
 def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, str] | None = None) -> None:
     """What, where, one line per candidate, and the hint last, near the prompt; with json one object.
 
     `about`: a host and what of it, said first where several errors are printed under one another.
     """
+    from vgpumgr.documents import error as documents
+
     if settings.output in ("json", "yaml"):
-        click.echo(json.dumps(error_json(error)), err=True)
+        click.echo(json.dumps(documents.document(error)), err=True)
         return
     host, message = getattr(error, "host", None), error.message
     if about is not None:
         host, subject = about
         message = f"{host}: {subject}: {message.removeprefix(f'{host}: ')}"
     if settings.log_format == "json":
-        _tell(settings, "error", "", message, host=host, more={**error_json(error), "message": message})
+        _tell(settings, "error", "", message, host=host, more={**documents.document(error), "message": message})
         return
     click.echo(f"{style(settings, 'error:', 'red')} {folded(message)}", err=True)
     for line in error.details:
@@ -189,20 +189,9 @@ def print_errors(
         for error in errors:
             print_error(settings, error)
         return
-    kinds = {type(error).__name__ for error in errors}
-    joined = {
-        "error": kinds.pop() if len(kinds) == 1 else "HostError",
-        "message": f"{len(errors)} {what}",
-        "hint": hint,
-        "details": [error.message for error in errors],
-    }
-    click.echo(json.dumps(joined), err=True)
+    from vgpumgr.documents import error as documents
 
-
-def error_json(error: VgpumgrError) -> dict[str, object]:
-    from vgpumgr.controller import documents
-
-    return documents.of_error(error)
+    click.echo(json.dumps(documents.joined(errors, what=what, hint=hint)), err=True)
 
 
 def style(settings: Settings, text: str, colour: str) -> str:

@@ -10,13 +10,15 @@ from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import one_line
 from vgpumgr.cli.top import table
 from vgpumgr.cli.top.view_state import KEYS
+from vgpumgr.core.usage import live
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from fractions import Fraction
 
-    from vgpumgr.cli.top.table import Row, Total
+    from vgpumgr.cli.top.table import Total
     from vgpumgr.cli.top.view_state import View
+    from vgpumgr.core.usage.live import Row
     from vgpumgr.core.usage.sampling import Round
 
 _GIB = 2**30
@@ -60,7 +62,7 @@ def frame(rounds: Sequence[Round], view: View, *, height: int, ascii_only: bool,
         return Frame(
             lines=tuple(text[: height - 1]), rows=(), foot=Cell("any key goes on", "reverse"), page=page, count=0
         )
-    found = table.arranged(table.rows(rounds), view.sort, pattern=view.pattern, hide_off=view.hide_off)
+    found = table.arranged(live.rows(rounds), view.sort, pattern=view.pattern, hide_off=view.hide_off)
     first = max(0, min(view.offset, len(found) - page))
     shown = found[first : first + page]
     return Frame(

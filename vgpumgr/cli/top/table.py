@@ -1,4 +1,4 @@
-"""Rounds → what `top` shows, as values: a row for each vGPU, a total for each host; sorted, filtered."""
+"""What `top` shows, as values: rows sorted and filtered, a total for each host."""
 
 from __future__ import annotations
 
@@ -6,32 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.usage.exposition import running, there
-from vgpumgr.core.usage.sampling import OFF, silence
+from vgpumgr.core.usage.sampling import silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
 
-    from vgpumgr.core.usage.sampling import GpuReading, Load, Round, VgpuReading
+    from vgpumgr.core.usage.live import Row
+    from vgpumgr.core.usage.sampling import GpuReading, Round
     from vgpumgr.names import HostName
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One vGPU. `load` None: its VM is off, or there is no measure yet."""
-
-    host: HostName
-    gpu: GpuReading
-    vgpu: VgpuReading
-    load: Load | None
-
-    @property
-    def vm(self) -> str:
-        return self.vgpu.vm or self.vgpu.vm_uuid or ""
-
-    @property
-    def off(self) -> bool:
-        return self.vgpu.state == OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +30,6 @@ class Total:
     sm: float | None
     framebuffer_used_bytes: int | None
     framebuffer_size_bytes: int | None
-
-
-def rows(rounds: Iterable[Round]) -> list[Row]:
-    """Every vGPU of the hosts that were read."""
-    found = []
-    for one in rounds:
-        if one.reading is None:
-            continue
-        # The same vGPU may have been measured twice in one round; the later one counts here.
-        loads = {(row.gpu, row.vgpu.instances): row.load for row in one.measured}
-        for gpu in one.reading.gpus:
-            for vgpu in gpu.vgpus:
-                load = loads.get((gpu.pci, vgpu.instances)) if vgpu.instances else None
-                found.append(Row(host=one.host, gpu=gpu, vgpu=vgpu, load=load))
-    return found
 
 
 def totals(rounds: Iterable[Round]) -> list[Total]:

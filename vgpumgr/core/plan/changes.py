@@ -254,8 +254,8 @@ def takes_away(step: Step) -> bool:
     return isinstance(step, DestroyVgpu | DetachHostdev | DropClaim)
 
 
-def as_json(step: Step) -> dict[str, object]:
-    """The step as `-o json` prints it."""
+def record(step: Step) -> dict[str, object]:
+    """The step as plain values: what the journal keeps, and what `-o json` prints."""
     undo = inverse(step).verb
     match step:
         case PutClaim():

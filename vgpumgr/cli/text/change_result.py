@@ -1,0 +1,47 @@
+"""What attach, detach, adopt and `scheduler set` print once they are done, and their exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.text import output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.results import AdoptResult, ChangeResult, SchedulerResult
+
+VGPUS = ("vm", "slot", "host", "gpu", "type_name", "state")
+
+
+def print_vgpus(
+    settings: Settings, result: ChangeResult | AdoptResult, closing: str, empty: Mapping[str, object]
+) -> int:
+    """The vGPUs afterwards; `empty` is the row where there is none."""
+    from vgpumgr.documents import common
+
+    rows = [common.plain(row) for row in result.rows] or [empty]
+    return print_rows(settings, result, closing, rows, columns=VGPUS, wide=VGPUS, name="vm")
+
+
+def print_rows(
+    settings: Settings,
+    result: ChangeResult | AdoptResult | SchedulerResult,
+    closing: str,
+    rows: Sequence[Mapping[str, object]],
+    *,
+    columns: Sequence[str],
+    wide: Sequence[str],
+    name: str,
+) -> int:
+    """For people findings and `closing`, their last line; else the document or the rows."""
+    if settings.for_people:
+        output.print_findings(settings, result.findings)
+        output.echo(closing)
+    else:
+        from vgpumgr.documents import change
+
+        document = change.document(result, check=settings.check)
+        output.print_rows(settings, document, rows, columns=columns, wide=wide, name=name)
+    return 3 if result.outcome == "would_change" else 0

@@ -1,0 +1,93 @@
+"""plan-1.json and change-1.json: what would be done, and what was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.controller.results import AdoptResult, ChangeResult, SchedulerResult
+from vgpumgr.core.plan import changes
+from vgpumgr.documents import common, error, scheduler
+
+if TYPE_CHECKING:
+    from vgpumgr.controller.results import ReconcileResult, UnitResult
+
+PLAN = "vgpumgr.plan/1"
+CHANGE = "vgpumgr.change/1"
+
+
+def document(result: ChangeResult | AdoptResult | SchedulerResult, *, check: bool) -> dict[str, object]:
+    """Of attach, detach, adopt and `scheduler set`: one plan on one host."""
+    plan = result.planned.plan
+    return {
+        "schema": PLAN if check else CHANGE,
+        "changed": plan.changed,
+        "outcomes": [common.plain(result.outcome)],
+        "fingerprint": plan.fingerprint,
+        "findings": common.findings(result.findings),
+        "plan": [changes.record(step) for step in plan.steps],
+        "result": _afterwards(result),
+    }
+
+
+def _afterwards(result: ChangeResult | AdoptResult | SchedulerResult) -> dict[str, object]:
+    host = result.planned.host
+    match result:
+        case ChangeResult():
+            return {"vm": result.planned.plan.vm.name, "host": host, "vgpus": common.plain(result.rows)}
+        case AdoptResult():
+            return {"vm": None, "host": host, "vgpus": common.plain(result.rows)}
+        case SchedulerResult():
+            granted = result.planned.plan.granted
+            text = {**common.plain(granted.setting), "text": granted.text}
+            return {"host": host, "granted": text, "gpu": scheduler.gpu(result.row)}
+
+
+def of_fleet(result: ReconcileResult) -> dict[str, object]:
+    """Of plan and reconcile: the plans of many hosts."""
+    return {"schema": PLAN if result.check else CHANGE, **fleet(result)}
+
+
+def fleet(result: ReconcileResult) -> dict[str, object]:
+    """The same without its schema's name, as Ansible returns it."""
+    plans = result.fleet.plans
+    guard = ((None, result.guard),) if result.guard else ()
+    return {
+        "changed": result.fleet.changed and (result.check or result.guard is None),
+        "outcomes": common.plain(result.outcomes),
+        "fingerprint": result.fleet.fingerprint,
+        "findings": [
+            *(
+                {"kind": "inventory", "host": None, "vm": None, "slot": None, "text": str(finding)}
+                for finding in result.fleet.findings
+            ),
+            *(row for plan in plans for row in common.findings(plan.findings)),
+            *common.findings(result.findings),
+        ],
+        "drift": [common.plain(row) for plan in plans for row in plan.drift],
+        "plan": [{"host": plan.host, **changes.record(step)} for plan in plans for step in plan.steps],
+        "errors": [{"host": host, **error.document(found)} for host, found in (*result.errors, *guard)],
+        "result": {
+            "hosts": [
+                {
+                    "name": host.host,
+                    "seconds": round(host.seconds, 3),
+                    "units": [unit(host.host, one) for one in host.units],
+                }
+                for host in result.hosts
+            ]
+        },
+    }
+
+
+def unit(host: str, result: UnitResult) -> dict[str, object]:
+    """One job of a reconcile."""
+    job = result.unit.job
+    return {
+        "host": host,
+        "vm": job.vm,
+        "slot": job.slot,
+        "gpu": job.gpu,
+        "why": job.why,
+        "outcome": common.plain(result.outcome),
+        "error": None if result.error is None else error.document(result.error),
+    }

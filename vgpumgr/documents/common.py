@@ -1,0 +1,53 @@
+"""What the schemas share: common-1.json."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from vgpumgr.documents import error as errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from fractions import Fraction
+
+    from vgpumgr.core.model.observed import Finding
+    from vgpumgr.errors import VgpumgrError
+
+
+def plain(value: Any) -> Any:
+    """A value of ours field by field; as dataclasses.asdict, but with lists for tuples and words for members of an Enum."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {plain(key): plain(one) for key, one in value.items()}
+    return value
+
+
+def findings(found: Iterable[Finding]) -> list[dict[str, object]]:
+    return [plain(one) for one in found]
+
+
+def reached(unread: Sequence[tuple[str, VgpumgrError]], *, any_read: bool) -> dict[str, object]:
+    """What every command that reads several hosts says first: how it went, and which hosts were not read."""
+    outcomes = {error.outcome for _, error in unread} | ({"done"} if any_read else set())
+    return {
+        "outcomes": sorted(outcomes),
+        "unreached": [{"host": host, **errors.document(error)} for host, error in unread],
+    }
+
+
+def percent(share: float | Fraction | None) -> float | None:
+    """A share as percent, to two places."""
+    return None if share is None else round(float(share) * 100, 2)
+
+
+def utc(seconds: float) -> str:
+    """RFC 3339, to the second."""
+    return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

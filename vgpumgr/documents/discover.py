@@ -1,0 +1,65 @@
+"""discover-1.json: the hosts' GPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.plan.attaching import version_text
+from vgpumgr.documents import common
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.controller.results import Discovery, HostFacts
+    from vgpumgr.core.model.observed import Finding
+    from vgpumgr.core.model.snapshot import Gpu
+
+SCHEMA = "vgpumgr.discover/1"
+
+
+def document(fleet: Discovery, findings: Iterable[Finding]) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        **common.reached(fleet.errors, any_read=bool(fleet.views)),
+        "findings": common.findings(findings),
+        "hosts": [_host(view) for view in fleet.views],
+    }
+
+
+def _host(view: HostFacts) -> dict[str, object]:
+    snapshot, libvirt = view.snapshot, view.libvirt_version
+    return {
+        "name": snapshot.host,
+        "machine_id": snapshot.machine,
+        "boot_id": snapshot.boot,
+        "versions": {**snapshot.versions, "libvirt": None if libvirt is None else version_text(libvirt)},
+        "gpus": [_gpu(gpu) for gpu in snapshot.gpus],
+        "unknown": [common.plain(row) for row in snapshot.unknown],
+    }
+
+
+def _gpu(gpu: Gpu) -> dict[str, object]:
+    return {
+        "pci": gpu.pci,
+        "uuid": gpu.uuid,
+        "board": gpu.board,
+        "name": gpu.name,
+        "pci_id": gpu.pci_id,
+        "framework": common.plain(gpu.framework),
+        "mode": common.plain(gpu.mode),
+        "numa_node": gpu.numa_node,
+        "framebuffer_mib": gpu.framebuffer_mib,
+        "vgpus": len(gpu.vgpus),
+        "types": None
+        if gpu.types is None
+        else [
+            {
+                "name": kind.type_name,
+                "id": kind.id,
+                "max": kind.max,
+                "framebuffer_mib": kind.framebuffer_mib,
+                "creatable_now": gpu.creatable_now(kind.id),
+            }
+            for kind in gpu.types.values()
+        ],
+    }

@@ -1,0 +1,37 @@
+"""error-1.json: what stands on stderr when a command fails, and what other objects say of an error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.errors import VgpumgrError
+
+
+def document(error: VgpumgrError) -> dict[str, object]:
+    """What a script may want to know of an error."""
+    return {
+        "error": type(error).__name__,
+        "message": error.message,
+        "hint": error.hint,
+        "details": list(error.details),
+    }
+
+
+def joined(errors: Sequence[VgpumgrError], *, what: str, hint: str) -> dict[str, object]:
+    """Several as one object, with a detail for each. `what` they are, after their number."""
+    kinds = {type(error).__name__ for error in errors}
+    return {
+        "error": kinds.pop() if len(kinds) == 1 else "HostError",
+        "message": f"{len(errors)} {what}",
+        "hint": hint,
+        "details": [error.message for error in errors],
+    }
+
+
+def text(error: VgpumgrError) -> str:
+    """All that an error says, as a person reads it: what and where, a line for each detail, and last what to do."""
+    lines = [error.message, *(f"  {line}" for line in error.details)]
+    return "\n".join([*lines, f"hint: {error.hint}"] if error.hint else lines)

@@ -1,0 +1,85 @@
+"""inventory-1.json: what is declared. What is not declared is null."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.documents import common
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, Inventory, SlotDeclaration, VmDeclaration
+
+SCHEMA = "vgpumgr.inventory/1"
+
+
+def document(found: Inventory) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "root": found.root,
+        "hosts": [_host(host) for host in found.hosts.values()],
+        "findings": [
+            {"where": str(finding.where) if finding.where else None, "text": finding.text} for finding in found.findings
+        ],
+    }
+
+
+def _host(host: HostDeclaration) -> dict[str, object]:
+    endpoint = host.endpoint
+    return {
+        "name": host.name,
+        "address": endpoint.address,
+        "port": endpoint.port,
+        "user": endpoint.user,
+        "key_file": endpoint.key_file,
+        "known_hosts": endpoint.known_hosts,
+        "site": host.site,
+        "policy": common.plain(host.policy),
+        "even_if_it_will_not_start": host.even_if_it_will_not_start,
+        "fgpu_per_gpu": dict(host.fgpu_per_gpu),
+        "gpus": [_gpu(gpu) for gpu in host.gpus],
+        "vms": [_vm(vm) for vm in host.vms.values()],
+        "where": str(host.where),
+    }
+
+
+def _gpu(gpu: GpuDeclaration) -> dict[str, object]:
+    scheduler = gpu.scheduler.wish if gpu.scheduler else None
+    return {
+        "gpu": gpu.gpu,
+        "mode": common.plain(gpu.mode),
+        "scheduler": {
+            "policy": common.plain(scheduler.policy),
+            "time_slice_ms": scheduler.time_slice_ns // 1_000_000 if scheduler.time_slice_ns else None,
+            "frequency_hz": scheduler.frequency_hz,
+            "averaging_factor": scheduler.averaging_factor,
+        }
+        if scheduler
+        else None,
+        "exclude_vfs": list(gpu.exclude_vfs),
+        "where": str(gpu.where),
+    }
+
+
+def _vm(vm: VmDeclaration) -> dict[str, object]:
+    return {"name": vm.name, "slots": [_slot(slot) for slot in vm.slots.values()], "where": str(vm.where)}
+
+
+def _slot(slot: SlotDeclaration) -> dict[str, object]:
+    wish = slot.wish
+    return {
+        "slot": slot.slot,
+        "profile": wish.profile.text if wish.profile else None,
+        "mig_profile": wish.mig_profile,
+        "gpu_memory_mib": wish.gpu_memory_mib,
+        "gpu": wish.gpu,
+        "fgpu": wish.fgpu,
+        "series": wish.series,
+        "policy": common.plain(slot.policy),
+        "gpu_id": slot.gpu_id,
+        "prefer": common.plain(slot.prefer),
+        "only": common.plain(slot.only),
+        "compute": common.plain(slot.compute),
+        "max_waste_pct": slot.max_waste_pct,
+        "usable": slot.usable,
+        "where": str(slot.where),
+    }

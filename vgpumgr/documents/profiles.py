@@ -1,0 +1,33 @@
+"""profiles-1.json: what can be asked for on each GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.documents import common
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.controller.results import Fleet
+    from vgpumgr.core.model.snapshot import Gpu, VgpuType
+
+SCHEMA = "vgpumgr.profiles/1"
+
+
+def document(fleet: Fleet, rows: Iterable[dict[str, object]]) -> dict[str, object]:
+    """`rows`: of row."""
+    return {"schema": SCHEMA, **common.reached(fleet.errors, any_read=bool(fleet.views)), "profiles": [*rows]}
+
+
+def row(host: str, gpu: Gpu, kind: VgpuType, left: int | None) -> dict[str, object]:
+    """One type on one GPU. `left`: how many of it fit now, None where that is unknown."""
+    return {
+        "profile": kind.short,
+        "type_name": kind.type_name,
+        "host": host,
+        "gpu": gpu.pci,
+        "framebuffer_mib": kind.framebuffer_mib,
+        "max": kind.max,
+        "fits_now": left,
+    }

@@ -1,0 +1,16 @@
+"""render-1.json: the hostdev XML of a VM's claims."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.names import Slot, VmName
+
+SCHEMA = "vgpumgr.render/1"
+
+
+def document(vm: VmName, hostdevs: Iterable[tuple[Slot, str]]) -> dict[str, object]:
+    return {"schema": SCHEMA, "vm": vm, "hostdevs": [{"slot": slot, "xml": xml} for slot, xml in hostdevs]}

@@ -1,0 +1,58 @@
+"""scheduler-1.json: how GPUs share their time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.documents import common
+
+if TYPE_CHECKING:
+    from vgpumgr.controller.results import SchedulerFleet
+    from vgpumgr.core.plan.scheduling import Persistent
+    from vgpumgr.core.report.scheduling_rows import SchedulerRow
+
+SCHEMA = "vgpumgr.scheduler/1"
+
+
+def document(fleet: SchedulerFleet) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        **common.reached(fleet.errors, any_read=bool(fleet.hosts)),
+        "hosts": [{"name": host.host, "gpus": [gpu(row) for row in host.rows]} for host in fleet.hosts],
+        "findings": [row for host in fleet.hosts for row in common.findings(host.findings)],
+    }
+
+
+def gpu(row: SchedulerRow) -> dict[str, object]:
+    """One GPU, as `scheduler set` tells it too."""
+    return {
+        "pci": row.pci,
+        "uuid": row.uuid,
+        "board": row.board,
+        "policy": common.plain(row.policy),
+        "engines": common.plain(row.engines),
+        "averaging_factor": row.averaging_factor,
+        "time_slice_ns": row.time_slice_ns,
+        "frequency_hz": row.frequency_hz,
+        "verified": row.verified,
+        "persistent": _persistent(row.persistent),
+        "caps": common.plain(row.caps),
+        "declared": common.plain(row.declared),
+        "state": common.plain(row.state),
+        "differences": common.plain(row.differences),
+    }
+
+
+def _persistent(layer: Persistent) -> dict[str, object]:
+    found = layer.found
+    setting = layer.setting if found is not None else None
+    return {
+        "policy": common.plain(setting.policy) if setting else None,
+        "time_slice_ns": setting.time_slice_ns if setting else None,
+        "frequency_hz": setting.frequency_hz if setting else None,
+        "averaging_factor": setting.averaging_factor if setting else None,
+        "value": found.text if found else None,
+        "file": found.path if found else None,
+        "per_device": found.per_device if found else None,
+        "state": common.plain(layer.state),
+    }

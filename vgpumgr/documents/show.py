@@ -1,0 +1,60 @@
+"""show-1.json: one VM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import profiles
+from vgpumgr.documents import common
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.controller.results import VmReport
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.report.listing import VgpuRow
+
+SCHEMA = "vgpumgr.show/1"
+
+
+def document(found: VmReport) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "vm": vm(found.view.snapshot.host, found.domain, found.rows),
+        "findings": common.findings(found.findings),
+    }
+
+
+def vm(host: str, domain: Domain, rows: Iterable[VgpuRow]) -> dict[str, object]:
+    """A VM with its claims and its vGPUs."""
+    return {
+        "name": domain.name,
+        "uuid": domain.uuid,
+        "host": host,
+        "state": domain.condition,
+        "claims": claims(domain),
+        "vgpus": [common.plain(row) for row in rows],
+    }
+
+
+def claims(domain: Domain) -> list[dict[str, object]]:
+    return [_claim(claim) for claim in (domain.claims.claims if domain.claims else ())]
+
+
+def _claim(claim: Claim) -> dict[str, object]:
+    return {
+        "slot": claim.slot,
+        "generation": claim.generation,
+        "from": common.plain(claim.origin),
+        "site": claim.site,
+        "declared": claim.declared,
+        "state": common.plain(claim.state),
+        "by": claim.by,
+        "at": claim.at,
+        "asked": profiles.describe(claim.wish),
+        "type_name": claim.binding.type_name,
+        "gpu": claim.binding.gpu_uuid,
+        "parent": claim.binding.parent,
+        "uuid": claim.binding.uuid,
+    }

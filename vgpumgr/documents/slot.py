@@ -1,0 +1,49 @@
+"""One of many slots that were brought to what somebody asks for: a row of Ansible's module vgpu, and what its diff compares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.documents import common, show
+
+if TYPE_CHECKING:
+    from vgpumgr.controller.wanted import SlotResult
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev
+
+
+def row(slot: SlotResult) -> dict[str, object]:
+    """`device`: the VF's PCI address, or the mdev's UUID where there is no VF; `error`: its class."""
+    vgpu = slot.row
+    return {
+        "vm": slot.vm,
+        "slot": slot.wanted.slot,
+        "host": slot.host,
+        "profile": slot.wanted.profile.text if slot.wanted.profile else None,
+        "gpu": vgpu.gpu if vgpu else None,
+        "device": (vgpu.vf or vgpu.uuid) if vgpu else None,
+        "uuid": vgpu.uuid if vgpu else None,
+        "type": vgpu.type_name if vgpu else None,
+        "outcome": common.plain(slot.outcome),
+        "changed": slot.changed,
+        "error": type(slot.error).__name__ if slot.error else None,
+    }
+
+
+def definition(domain: Domain | None) -> dict[str, object]:
+    """What a VM's definition says of vGPUs. Who wrote it and when is left out, and so is what is not there."""
+    if domain is None:
+        return {"claims": {}, "hostdevs": []}
+    return {
+        "claims": {
+            str(claim["slot"]): {
+                key: value for key, value in claim.items() if key not in ("slot", "by", "at") and value is not None
+            }
+            for claim in show.claims(domain)
+        },
+        "hostdevs": [_hostdev(device) for device in domain.inactive],
+    }
+
+
+def _hostdev(device: Hostdev) -> dict[str, object]:
+    named = {"mdev": device.uuid, "pci": device.pci, "alias": device.alias}
+    return {key: value for key, value in named.items() if value is not None}

@@ -1,0 +1,81 @@
+"""top-1.json: who uses how much of the GPUs now."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+from vgpumgr.documents import common
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vgpumgr.core.usage.live import Row
+    from vgpumgr.core.usage.sampling import GpuReading, Round
+
+SCHEMA = "vgpumgr.top/1"
+
+
+def document(rounds: Sequence[Round], rows: Iterable[Row]) -> dict[str, object]:
+    unread = [(one.host, one.failure) for one in rounds if one.failure is not None]
+    return {
+        "schema": SCHEMA,
+        **common.reached(unread, any_read=any(one.reading for one in rounds)),
+        "hosts": [
+            {
+                "name": one.host,
+                "at": _utc(one.at),
+                "driver": one.reading.driver,
+                "gpus": [_gpu(gpu) for gpu in one.reading.gpus],
+                "unknown": [common.plain(row) for row in one.reading.unknown],
+            }
+            for one in rounds
+            if one.reading is not None
+        ],
+        "vgpus": [vgpu(row) for row in rows],
+    }
+
+
+def _gpu(gpu: GpuReading) -> dict[str, object]:
+    return {
+        "pci": gpu.pci,
+        "uuid": gpu.uuid,
+        "name": gpu.name,
+        "policy": common.plain(gpu.policy),
+        "sm_percent": gpu.sm,
+        "memory_percent": gpu.memory,
+        "framebuffer_used_bytes": gpu.framebuffer_used_bytes,
+        "framebuffer_size_bytes": gpu.framebuffer_size_bytes,
+    }
+
+
+def vgpu(row: Row) -> dict[str, object]:
+    """Unknown is null."""
+    vgpu, load = row.vgpu, row.load
+    return {
+        "vm": vgpu.vm,
+        "vm_uuid": vgpu.vm_uuid,
+        "slot": vgpu.slot,
+        "host": row.host,
+        "gpu": row.gpu.pci,
+        "type_id": vgpu.type_id,
+        "type_name": vgpu.type_name,
+        "uuid": vgpu.uuid,
+        "vf": vgpu.vf,
+        "origin": common.plain(vgpu.origin),
+        "state": common.plain(vgpu.state),
+        "sm_percent": load.sm if load else None,
+        "memory_percent": load.memory if load else None,
+        "encoder_percent": load.encoder if load else None,
+        "decoder_percent": load.decoder if load else None,
+        "bought_percent": common.percent(vgpu.bought),
+        "framebuffer_used_bytes": vgpu.framebuffer_used_bytes,
+        "framebuffer_size_bytes": vgpu.framebuffer_size_bytes,
+        "sampled_at": None if vgpu.at_us is None else _utc(vgpu.at_us / 1e6),
+    }
+
+
+def _utc(seconds: float) -> str:
+    """RFC 3339, to the millisecond."""
+    at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
