@@ -23,7 +23,7 @@ from vgpumgr.core.reconcile import jobs, reconciling
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.plan.scheduling import GpuPlan
+    from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.core.reconcile.reconciling import HostPlan
 
 RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
@@ -114,7 +114,7 @@ def test_killed_at_any_instant_the_next_reconcile_gets_to_the_same_end(
             assert devices(done) == devices(meant)
 
 
-def killed(view: HostView, made: Plan | GpuPlan | None) -> list[HostView]:
+def killed(view: HostView, made: AnyPlan | None) -> list[HostView]:
     assert made is not None
     if isinstance(made, Plan):
         return list(kills(view, made))

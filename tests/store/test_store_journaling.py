@@ -55,10 +55,19 @@ def only_run(journal: Journal) -> Run:
 
 
 def test_the_line_is_there_before_the_block_and_ended_after_it(journal: Journal) -> None:
-    with journaling.recorded(context(journal), ENTRY):
+    with journaling.recorded(context(journal), ENTRY) as line:
         begun = only_run(journal)
     assert (begun.entry, begun.by, begun.at, begun.outcome) == (ENTRY, "anna@ctl1", "2026-11-21T12:00:00Z", None)
+    line.end(None)
     assert (only_run(journal).outcome, only_run(journal).ended_at) == ("done", "2026-11-21T12:00:01Z")
+
+
+def test_a_block_that_did_all_is_not_ended_before_the_last_look_says_what_came_of_it(journal: Journal) -> None:
+    with journaling.recorded(context(journal), ENTRY) as line:
+        pass
+    assert only_run(journal).outcome is None
+    line.end(errors.NotConverged("kvm01: all steps were done, and vm01 vgpu0 is not as planned"))
+    assert (only_run(journal).outcome, only_run(journal).error) == ("failed", "NotConverged")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""The jobs of one host, one after the other, inside its lock: each planned on what the ones before it left, done, and looked at."""
+"""The jobs of one host, one after the other, inside its lock: each planned on what the ones before it left, done, and looked at.
+
+This is the one way in which anything is changed. attach, detach, adopt and `scheduler set` have one job and ask about its
+plan (change.py); Ansible's lists have many and ask nobody (wanted.py); reconcile has asked for all hosts at once.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,19 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.controller.apply import apply
-from vgpumgr.controller.journaling import Entry, entry_of, recorded
+from vgpumgr.controller.journaling import Entry, Line, entry_of, recorded
 from vgpumgr.controller.results import UnitResult
 from vgpumgr.controller.stale import judged
+from vgpumgr.core.commands import command
+from vgpumgr.core.plan import detaching
 from vgpumgr.core.plan.plan import Plan
-from vgpumgr.core.reconcile import reconciling
+from vgpumgr.core.reconcile import jobs, reconciling
 from vgpumgr.core.reconcile.worklist import Worklist
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.plan.changes import Step
     from vgpumgr.core.reconcile.jobs import Job, Run
@@ -28,44 +33,90 @@ if TYPE_CHECKING:
 class HostRun:
     """One host's run. `results` grows as jobs end. `agreed` is all that may be taken away; None: whatever the jobs ask for."""
 
-    def __init__(self, session: Session, declaration: HostDeclaration, run: Run, agreed: Sequence[Step] | None) -> None:
+    def __init__(self, session: Session, run: Run, agreed: Sequence[Step] | None = None) -> None:
         self.results: list[UnitResult] = []
         self._session = session
-        self._declaration = declaration
+        self._host = session.declaration.name
         self._run = run
         self._agreed = agreed
+        self._lines: list[tuple[Job, Line]] = []
 
-    def go(self, view: HostView, todo: Iterable[Job], *, stopped: Callable[[], bool]) -> HostView:
-        """Do them all; the host as it is afterwards. Raises what ended the work before its end; one VM's failure is only its own."""
+    def read(self, todo: Sequence[Job]) -> HostView:
+        """The host as it is, with all that the jobs' plans have to know. Changes nothing. Raises LedgerBroken."""
+        return self._whole(self._session.observe(), todo)
+
+    def lock(self, what: str, todo: Sequence[Job]) -> HostView:
+        """The same inside the host's lock; `what` it is held for is told to whoever waits. Raises Busy, LedgerBroken."""
+        return self._whole(self._session.lock(what), todo)
+
+    def plan(self, view: HostView, job: Job) -> Unit:
+        """One job's plan there. Raises what it is refused for."""
+        unit, _ = reconciling.plan_next(view, self._session.declaration, job, self._run)
+        if unit.refused is not None:
+            raise unit.refused
+        return unit
+
+    def go(self, view: HostView, todo: Sequence[Job], *, stopped: Callable[[], bool] = lambda: False) -> HostView:
+        """Do them all and give the lock back; the host as it is then.
+
+        What one job failed with is in its result. Raises what ended the work before its end, and NotConverged.
+        """
+        try:
+            view, gpus = self._go(view, todo, stopped)
+            after, left = self._last_look(view, gpus)
+            for job, line in self._lines:
+                line.end(_not_converged(self._host, {job: left[job]}) if job in left else None)
+            self._lines.clear()
+        finally:
+            for _, line in self._lines:  # what was done stands, whatever ended the work
+                line.end(None)
+        if left:
+            raise _not_converged(self._host, left)
+        return after
+
+    def _go(self, view: HostView, todo: Sequence[Job], stopped: Callable[[], bool]) -> tuple[HostView, set[str]]:
         gpus: set[str] = set()
         work = Worklist(todo)
         for job in work:
             if stopped():
                 break
-            unit, left = reconciling.plan_next(view, self._declaration, job, self._run)
-            if unit.plan is not None and unit.plan.takes_away:
+            unit, left = reconciling.plan_next(view, self._session.declaration, job, self._run)
+            if self._lines and unit.plan is not None and unit.plan.takes_away:
                 # A VM may have been saved, or a snapshot made, since the host was read: other jobs can take minutes.
                 view = self._session.with_saved(view)
-                unit, left = reconciling.plan_next(view, self._declaration, job, self._run)
+                unit, left = reconciling.plan_next(view, self._session.declaration, job, self._run)
             if unit.plan is None or not unit.steps:
                 work.tell(job, may_pass=unit.may_pass, changed=False)
                 self._note(unit_result(unit, "unchanged"))
                 continue
             gpus.update(unit.plan.gpus)
             error = self._do(unit)
-            work.tell(
-                job, may_pass=unit.may_pass, changed=error is None
-            )  # what failed changed nothing, however often it is tried
+            # What failed changed nothing, however often it is tried.
+            work.tell(job, may_pass=unit.may_pass, changed=error is None)
             self._note(unit_result(unit, "done", error))
             if error is None:
                 view = left  # cheaper than another look
-            elif isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
+            elif len(todo) == 1 or isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
                 raise error
             else:
-                view = self._look()
-        after = self._session.unlock(view, sorted(gpus))
-        self._judge(after)
-        return after
+                view = self._session.with_saved(self._session.observe())
+        return view, gpus
+
+    def _last_look(self, view: HostView, gpus: Collection[str]) -> tuple[HostView, dict[Job, tuple[Step, ...]]]:
+        """Give the lock back. The host then, and what the jobs that were done still have to do there: nothing, or it is told."""
+        try:
+            after = self._session.unlock(view, sorted(gpus))
+            return after, self._residues(after)
+        except errors.VgpumgrError:
+            raise
+        except Exception as error:
+            about = f"{self._host}: all steps were done, and then the last look at it"
+            raise errors.Unexpected.of(error, about=about) from error
+
+    def _whole(self, view: HostView, todo: Sequence[Job]) -> HostView:
+        detaching.guard_ledger(view)
+        needed = any(jobs.needs_saved(view, job) for job in todo)
+        return self._session.with_saved(view) if needed else view
 
     def _note(self, result: UnitResult) -> None:
         """Keep a result; a job that came again has the last one that is not another refusal."""
@@ -75,44 +126,38 @@ class HostRun:
         elif result.unit.steps or result.error is None:
             self.results[first] = result
 
-    def _look(self) -> HostView:
-        return self._session.with_saved(self._session.observe())
-
     def _do(self, unit: Unit) -> errors.VgpumgrError | None:
         assert unit.plan is not None
         agreed = unit.plan.takes_away if self._agreed is None else self._agreed
         new = [step for step in unit.plan.takes_away if step not in agreed]
         if new:
             return errors.StalePlan(
-                f"{self._declaration.name} changed since the plan was made: it would now also {new[0].verb}",
+                f"{self._host} changed since the plan was made: it would now also {new[0].verb}",
                 hint="run the same command again: it plans afresh",
             )
         try:
-            with recorded(self._session.context, _entry(unit, self._declaration.name)):
+            with recorded(self._session.context, _entry(unit, self._host)) as line:
                 apply(self._session, unit.plan)
         except errors.StalePlan as error:
-            return judged(error, self._declaration.name, unit.steps, lambda: self._plan_again(unit))
+            return judged(error, self._host, unit.steps, lambda: self._plan_again(unit.job))
         except errors.VgpumgrError as error:
             return error
+        self._lines.append((unit.job, line))
         return None
 
-    def _plan_again(self, unit: Unit) -> Sequence[Step]:
-        return reconciling.plan_job(self._look(), self._declaration, unit.job, self._run).steps
+    def _plan_again(self, job: Job) -> Sequence[Step]:
+        view = self._whole(self._session.observe(), (job,))
+        return reconciling.plan_job(view, self._session.declaration, job, self._run).steps
 
-    def _judge(self, after: HostView) -> None:
-        """What was done must be there: the plans of the jobs that were done are empty now. Raises NotConverged."""
-        left = [
-            f"{step.verb} ({result.unit.job.subject})"
-            for result in self.results
-            if result.outcome == "done"
-            for step in reconciling.plan_job(after, self._declaration, result.unit.job, self._run).steps
-        ]
-        if left:
-            raise errors.NotConverged(
-                f"{self._declaration.name}: all steps were done, and it is not as planned",
-                details=[f"still to do: {line}" for line in left],
-                hint="somebody else may be changing it; the same command again looks afresh",
-            )
+    def _residues(self, after: HostView) -> dict[Job, tuple[Step, ...]]:
+        found: dict[Job, tuple[Step, ...]] = {}
+        for result in self.results:
+            if result.outcome == "done":
+                job = result.unit.job
+                steps = reconciling.plan_job(after, self._session.declaration, job, self._run).steps
+                if steps:
+                    found[job] = steps
+        return found
 
 
 def unit_result(unit: Unit, outcome: str, error: errors.VgpumgrError | None = None) -> UnitResult:
@@ -121,6 +166,14 @@ def unit_result(unit: Unit, outcome: str, error: errors.VgpumgrError | None = No
     if failed is not None:
         return UnitResult(unit=unit, outcome=failed.outcome, error=failed)
     return UnitResult(unit=unit, outcome=outcome if unit.steps else "unchanged", error=None)
+
+
+def _not_converged(host: HostName, left: dict[Job, tuple[Step, ...]]) -> errors.NotConverged:
+    return errors.NotConverged(
+        f"{host}: all steps were done, and {', '.join(job.subject for job in left)} is not as planned",
+        details=[f"still to do: {step.verb} ({job.subject})" for job, steps in left.items() for step in steps],
+        hint=f"`{command('list', host)}`; somebody else may be changing it, and the same command again looks afresh",
+    )
 
 
 def _entry(unit: Unit, host: HostName) -> Entry:

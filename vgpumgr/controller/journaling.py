@@ -1,8 +1,9 @@
 """One line of the journal around one apply: begun before the first write to the host, ended whatever comes of it.
 
-    with recorded(context, entry_of(plan.steps, verb="attach", why="asked --profile 4Q", host=host, vm=name, vm_uuid=uuid)):
+    with recorded(context, entry_of(plan.steps, verb="attach", why="asked --profile 4Q", host=host, vm=name)) as line:
         apply(session, plan)
-        …                         # what decides whether it was done: the last look belongs inside
+    …                             # the last look, which decides whether it was done
+    line.end(None)
 
 Where the context has no journal (--check, the Python API without one) this does nothing. A journal that cannot be written
 stops nothing either: `findings` says so in the result. Threads may record at the same time.
@@ -25,31 +26,54 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.names import HostName, VmName, VmUuid
 
-__all__ = ["Entry", "entry_of", "findings", "recorded"]
+__all__ = ["Entry", "Line", "entry_of", "findings", "recorded"]
+
+
+class Line:
+    """A line that was begun. What had been done by `done_at` stands, however long the last look at it takes."""
+
+    def __init__(self, context: Context, number: int | None) -> None:
+        self._context = context
+        self._number = number
+        self._done_at: str | None = None
+
+    def done(self) -> None:
+        """All steps were done, now. What came of them is told by `end`."""
+        self._done_at = self._context.now()
+
+    def end(self, error: VgpumgrError | None) -> None:
+        """It ended as it should (None), or with this error."""
+        if error is None:
+            self._write(runs.DONE)
+        else:
+            message = "\n".join((error.message, *error.details))
+            self._write(error.outcome, type(error).__name__, message)
+
+    def end_oddly(self, error: BaseException) -> None:
+        """It ended with what is no error of ours. After Ctrl-C and SIGTERM, what was done is undone by now."""
+        odd = isinstance(error, Exception)
+        self._write("failed" if odd else runs.INTERRUPTED, type(error).__name__, str(error) if odd else None)
+
+    def _write(self, outcome: str, error: str | None = None, message: str | None = None) -> None:
+        if self._context.journal is not None:
+            at = self._done_at or self._context.now()
+            self._context.journal.end(self._number, at=at, outcome=outcome, error=error, message=message)
 
 
 @contextmanager
-def recorded(context: Context, entry: Entry) -> Iterator[None]:
-    """Record what the block does; its exception passes through, and its class makes the outcome."""
+def recorded(context: Context, entry: Entry) -> Iterator[Line]:
+    """Begin a line. An exception of the block ends it and passes through; after a block that did all, who called ends it."""
     journal = context.journal
-    if journal is None:
-        yield
-        return
-    number = journal.begin(entry, by=context.by, at=context.now())
+    line = Line(context, None if journal is None else journal.begin(entry, by=context.by, at=context.now()))
     try:
-        yield
+        yield line
     except VgpumgrError as error:
-        message = "\n".join((error.message, *error.details))
-        name = type(error).__name__
-        journal.end(number, at=context.now(), outcome=error.outcome, error=name, message=message)
+        line.end(error)
         raise
-    except Exception as error:
-        journal.end(number, at=context.now(), outcome="failed", error=type(error).__name__, message=str(error))
+    except BaseException as error:
+        line.end_oddly(error)
         raise
-    except BaseException as error:  # Ctrl-C and SIGTERM: what was done is undone by now
-        journal.end(number, at=context.now(), outcome=runs.INTERRUPTED, error=type(error).__name__)
-        raise
-    journal.end(number, at=context.now(), outcome=runs.DONE)
+    line.done()
 
 
 def entry_of(

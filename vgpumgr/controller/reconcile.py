@@ -142,9 +142,9 @@ class _Workers:
 
     def _apply_host(self, declaration: HostDeclaration, agreed: Sequence[Step]) -> None:
         with self._open.connect(declaration) as session:
+            host = HostRun(session, self._run, agreed)
+            self._results[declaration.name] = host.results
             view = session.with_saved(session.lock("reconcile"))
             detaching.guard_ledger(view)
-            host = HostRun(session, declaration, self._run, agreed)
-            self._results[declaration.name] = host.results
             work = jobs.of_host(view, declaration)
             host.go(view, work, stopped=lambda: self._stop.is_set() or self._open.is_left(declaration.name))

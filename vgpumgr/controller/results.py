@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from vgpumgr.core.plan.plan import digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -155,8 +156,7 @@ class FleetPlan:
     @property
     def fingerprint(self) -> str:
         """A hash of what all plans read."""
-        seen = "".join(plan.fingerprint for plan in self.plans)
-        return "sha256:" + hashlib.sha256(seen.encode()).hexdigest()
+        return digest(*(plan.fingerprint for plan in self.plans))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from vgpumgr.controller.change import Change, carry_out
 from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.results import HostFacts, SchedulerFleet, SchedulerHost, SchedulerResult
 from vgpumgr.controller.session import open_session
-from vgpumgr.core.commands import command
 from vgpumgr.core.model.observed import Finding
-from vgpumgr.core.plan import gpu_choice, scheduling
+from vgpumgr.core.plan.scheduling import GpuPlan
+from vgpumgr.core.reconcile import jobs
 from vgpumgr.core.report import scheduling_rows
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import Consent
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.snapshot import Gpu
-    from vgpumgr.core.plan.scheduling import GpuPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,23 +56,16 @@ def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[
     """Give one GPU a policy. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     declaration = context.inventory.host(options.on)
     with open_session(context, declaration) as session:
-
-        def plan(view: HostView) -> GpuPlan:
-            request = scheduling.SchedulerRequest(gpu_uuid=_uuid(view, options.gpu_id), wish=options.wish)
-            return scheduling.plan_scheduler(view, request)
-
         changed = carry_out(
             Change(
                 session=session,
                 consent=consent,
-                plan=plan,
-                evidence=lambda view: view,
+                job=jobs.Share(gpu=options.gpu_id, wish=options.wish),
+                run=jobs.Run(by=context.by, at=context.now()),
+                makes=GpuPlan,
                 asks=True,
                 asked=options.asked,
-                verb="scheduler",
-                why=f"asked {options.asked}",
                 name=options.gpu_id,
-                look=command("scheduler", "show", options=[options.on]),
             )
         )
     gpu = changed.view.snapshot.gpu_by_uuid(changed.planned.plan.gpu_uuid)
@@ -85,12 +76,6 @@ def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[
         findings=changed.findings + _against_declaration(declaration, gpu, options.wish),
         row=scheduling_rows.row_of(changed.view, gpu, declaration.gpus),
     )
-
-
-def _uuid(view: HostView, gpu_id: str) -> str:
-    found = gpu_choice.named(view.snapshot, gpu_id)
-    assert found is not None  # a GPU was named
-    return found[0]
 
 
 def _against_declaration(declaration: HostDeclaration, gpu: Gpu, wish: SchedulerWish) -> tuple[Finding, ...]:

@@ -21,7 +21,6 @@ from vgpumgr.controller.missing_profile import MissingProfiles
 from vgpumgr.controller.open_hosts import OpenHosts
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.observed import Finding
-from vgpumgr.core.plan import detaching
 from vgpumgr.core.reconcile import jobs, reconciling
 from vgpumgr.core.report import listing
 
@@ -127,7 +126,7 @@ class _Placed:
 
     @property
     def key(self) -> tuple[HostName, VmUuid, Slot]:
-        return self.host, self.job.uuid, self.job.slot
+        return self.host, self.job.uuid, self.wanted.slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,27 +213,23 @@ class _Bringing:
         """All jobs of one host. What ends them before their end is raised."""
         todo = sorted((one.job for one in placed), key=lambda job: isinstance(job, jobs.Give))
         with placed[0].found.session as session:
-            return self._plan(session, todo) if self._check else self._carry_out(session, todo)
+            run = HostRun(session, self._run)
+            return self._plan(session, run, todo) if self._check else self._carry_out(session, run, todo)
 
-    def _plan(self, session: Session, todo: Sequence[jobs.Job]) -> _HostEnd:
-        view = self._look(session, session.observe())
+    def _plan(self, session: Session, run: HostRun, todo: Sequence[jobs.Job]) -> _HostEnd:
+        host = session.declaration.name
+        view = self._before[host] = run.read(todo)
         units, after = reconciling.plan_jobs(view, session.declaration, todo, self._run)
-        self._units[session.declaration.name] = [unit_result(unit, "would_change") for unit in units]
+        self._units[host] = [unit_result(unit, "would_change") for unit in units]
         return _HostEnd.of(view, after)
 
-    def _carry_out(self, session: Session, todo: Sequence[jobs.Job]) -> _HostEnd:
+    def _carry_out(self, session: Session, run: HostRun, todo: Sequence[jobs.Job]) -> _HostEnd:
         host = session.declaration.name
         what = todo[0].subject if len(todo) == 1 else f"{len(todo)} slots"
-        view = self._look(session, session.lock(f"{todo[0].verb} {what}"))
-        run = HostRun(session, session.declaration, self._run, agreed=None)
+        view = self._before[host] = run.lock(f"{todo[0].verb} {what}", todo)
         self._units[host] = run.results
         after = run.go(view, todo, stopped=lambda: self._stop.is_set() or self._open.is_left(host))
         return _HostEnd.of(view, after)
-
-    def _look(self, session: Session, view: HostView) -> HostView:
-        detaching.guard_ledger(view)
-        self._before[session.declaration.name] = view
-        return session.with_saved(view)
 
     def _results(
         self, placed: Sequence[_Placed | SlotResult], ends: Mapping[HostName, Outcome[_HostEnd]]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import plan_text, scheduler_text
 from vgpumgr.core.plan import changes
-from vgpumgr.core.plan.plan import Plan
 from vgpumgr.core.plan.scheduling import GpuPlan
 from vgpumgr.core.reconcile.jobs import Share
 
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vgpumgr.controller.results import FleetPlan, ReconcileResult, UnitResult
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.reconcile.adopting import AdoptPlan
     from vgpumgr.core.reconcile.reconciling import HostPlan, Unit
 
 
@@ -39,12 +40,10 @@ def _host(plan: HostPlan, *, diff: bool) -> Iterator[str]:
             yield f"    {text}"
 
 
-def _steps(plan: Plan | GpuPlan, *, diff: bool) -> Iterator[str]:
-    match plan:
-        case Plan():
-            yield from plan_text.step_lines(plan, diff=diff)
-        case GpuPlan():
-            yield from scheduler_text.step_lines(plan, diff=diff)
+def _steps(plan: Plan | GpuPlan | AdoptPlan, *, diff: bool) -> Iterator[str]:
+    if isinstance(plan, GpuPlan):
+        return scheduler_text.step_lines(plan, diff=diff)
+    return plan_text.step_lines(plan, diff=diff)
 
 
 def counted(fleet: FleetPlan) -> str:

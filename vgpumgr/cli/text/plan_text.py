@@ -65,7 +65,7 @@ def _whose(step: changes.Step) -> str:
             return ""  # no plan that adopts has others
 
 
-def step_lines(plan: Plan, *, diff: bool) -> Iterator[str]:
+def step_lines(plan: Plan | AdoptPlan, *, diff: bool) -> Iterator[str]:
     """One line per step; with `diff` also the XML that goes in or out."""
     for step in plan.steps:
         text = _line(step, plan)

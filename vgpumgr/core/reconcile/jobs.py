@@ -1,7 +1,8 @@
-"""What there is to look after on a host: a job for each slot that is wanted, each that no longer is, and each scheduler.
+"""What there is to do on a host: a job for each slot that is wanted, each that no longer is, and each scheduler.
 
-Serve, Free and Share are what reconcile finds to do; Give and Take are what somebody asks for (wanted.py). The order is the one that survives: what the inventory no longer wants goes first (it makes room), then schedulers (an empty
-GPU takes one without moving anything), then the vGPUs: those with a place before new ones.
+Serve and Free are what reconcile finds to do; Give, Take and Adopt are what somebody asks for; Share is either. The order is
+the one that survives: what the inventory no longer wants goes first (it makes room), then schedulers (an empty GPU takes one
+without moving anything), then the vGPUs: those with a place before new ones.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr import names
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.scheduler import describe_wish
 from vgpumgr.core.model import claims
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.plan import ownership
 from vgpumgr.core.reconcile import drift as drifts
 
@@ -20,11 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.core.driver.profiles import Wish
-    from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, SlotDeclaration
+    from vgpumgr.core.driver.scheduler import SchedulerWish
+    from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.names import Slot, VmName, VmUuid
+    from vgpumgr.names import MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 ATTACH = "attach"
 INVENTORY = "inventory"
@@ -80,25 +84,27 @@ class Free:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Set a GPU's scheduler."""
+    """Set a GPU's scheduler. `gpu` is its PCI address or UUID. `where`: the line of the inventory that declares it; None: asked."""
 
-    declared: GpuDeclaration
+    gpu: str
+    wish: SchedulerWish
+    where: str | None = None
 
     vm = slot = None
-    verb = RECONCILE
 
     @property
-    def gpu(self) -> str:
-        return self.declared.gpu
+    def verb(self) -> str:
+        return "scheduler" if self.where is None else RECONCILE
 
     @property
     def subject(self) -> str:
-        return f"GPU {self.declared.gpu}"
+        return f"GPU {self.gpu}"
 
     @property
     def why(self) -> str:
-        assert self.declared.scheduler is not None
-        return f"declared {self.declared.scheduler.wish.policy} ({self.declared.where})"
+        if self.where is None:
+            return f"asked {describe_wish(self.wish)}"
+        return f"declared {self.wish.policy} ({self.where})"
 
 
 class Replace(Enum):
@@ -142,14 +148,15 @@ class Give:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take:
-    """Somebody asks for a slot to be free. The host may no longer have the VM: then its ledger names it.
+    """Somebody asks for a slot to be free; `slot` None: for the only one, or with `every` for all.
 
-    `keep_snapshots`: also where a snapshot names the device.
+    The host may no longer have the VM: then its ledger names it. `keep_snapshots`: also where a snapshot names the device.
     """
 
     vm: VmName
     uuid: VmUuid
-    slot: Slot
+    slot: Slot | None
+    every: bool = False
     keep_snapshots: bool = False
 
     gpu = None
@@ -157,19 +164,38 @@ class Take:
 
     @property
     def subject(self) -> str:
-        return f"{self.vm} {self.slot}"
+        return f"{self.vm} {self.slot}" if self.slot else self.vm
 
     @property
     def why(self) -> str:
-        return f"asked to free {self.slot}"
+        return f"asked to free {self.slot or ('every slot' if self.every else 'its slot')}"
 
 
-Job: TypeAlias = Serve | Free | Share | Give | Take
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Somebody asks for vGPUs that are there to be entered into the ledger; none named: all that can be proved."""
+
+    vgpus: tuple[MdevUuid | PciAddress, ...] = ()
+
+    vm = slot = gpu = None
+    verb = "adopt"
+    subject = "adopt"
+
+    @property
+    def why(self) -> str:
+        return f"asked to adopt {', '.join(self.vgpus) or 'what is proved'}"
+
+
+Job: TypeAlias = Serve | Free | Share | Give | Take | Adopt
 
 
 def of_host(view: HostView, declared: HostDeclaration) -> tuple[Job, ...]:
     """All jobs of a host, in the order in which they are done."""
-    shares = [Share(declared=gpu) for gpu in declared.gpus if gpu.scheduler is not None]
+    shares = [
+        Share(gpu=gpu.gpu, wish=gpu.scheduler.wish, where=str(gpu.where))
+        for gpu in declared.gpus
+        if gpu.scheduler is not None
+    ]
     return (*_frees(view, declared), *shares, *_serves(view, declared))
 
 
@@ -229,3 +255,20 @@ def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
     """The slots that have a place: in the ledger, or proved by what is there."""
     entered = {(entry.vm_name, entry.slot) for entry in view.snapshot.ledger or ()}
     return frozenset(entered | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})
+
+
+def needs_saved(view: HostView, job: Job) -> bool:
+    """Whether a job's plan has to know what could come back: managed-save images and snapshots.
+
+    A first attach frees nothing, and an mdev has a UUID that nothing else ever named; a VF that is given may be named by
+    another VM's image.
+    """
+    match job:
+        case Share():
+            return job.where is not None
+        case Give() | Take():
+            domain = view.domain(job.uuid)
+            has_any = bool(view.entries(job.uuid)) or (domain is not None and domain.claims is not None)
+            return has_any or any(gpu.framework == VENDOR_VFIO for gpu in view.snapshot.gpus)
+        case _:
+            return True

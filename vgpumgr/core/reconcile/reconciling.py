@@ -5,7 +5,6 @@ Each job of the host is planned on what the ones before it will have left, by th
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,9 +15,9 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.plan import attaching, changes, detaching, gpu_choice, ownership, scheduling, simulate, targets
 from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.reconcile import adopting, jobs, wanted
 from vgpumgr.core.reconcile import drift as drifts
-from vgpumgr.core.reconcile import jobs, wanted
-from vgpumgr.core.reconcile.jobs import Free, Give, Serve, Share, Take
+from vgpumgr.core.reconcile.jobs import Adopt, Free, Give, Serve, Share, Take
 from vgpumgr.core.reconcile.worklist import Worklist
 from vgpumgr.core.report import findings
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.plan.scheduling import GpuPlan
+    from vgpumgr.core.reconcile.adopting import AdoptPlan
     from vgpumgr.core.reconcile.drift import Drift
     from vgpumgr.core.reconcile.jobs import Job
     from vgpumgr.names import HostName
@@ -48,7 +48,7 @@ class Unit:
     """
 
     job: Job
-    plan: Plan | GpuPlan | None
+    plan: Plan | GpuPlan | AdoptPlan | None
     refused: errors.VgpumgrError | None
     drift: tuple[Drift, ...]
 
@@ -115,7 +115,7 @@ def plan_host(view: HostView, declared: HostDeclaration, run: jobs.Run) -> HostP
         host=view.snapshot.host,
         units=units,
         findings=(*_findings(view, units), *_other_sites(view, declared)),
-        fingerprint=_fingerprint(view),
+        fingerprint=plans.digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.stuck, view.domains),
         ours=len(view.snapshot.ledger or ()) + len(ownership.proved(view)),
         given=sum(jobs.may_free(declared, claim) for _, claim in given),
         vanished=tuple(
@@ -178,6 +178,9 @@ def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: jobs.Run)
                 return Unit(job=job, plan=wanted.plan_give(view, declared, job, run), refused=None, drift=())
             case Take():
                 return Unit(job=job, plan=wanted.plan_take(view, declared, job, run), refused=None, drift=())
+            case Adopt():
+                request = adopting.AdoptRequest(vgpus=job.vgpus, by=run.by, at=run.at, policy=declared.policy)
+                return Unit(job=job, plan=adopting.plan_adopt(view, request), refused=None, drift=())
     except errors.VgpumgrError as error:
         return Unit(job=job, plan=None, refused=error, drift=())
     except Exception as error:  # noqa: BLE001 -- one odd VM must not keep the others from what is theirs
@@ -343,16 +346,17 @@ def _plan_free(view: HostView, job: Free, run: jobs.Run) -> Unit:
 
 
 def _plan_share(view: HostView, declared: HostDeclaration, job: Share) -> Unit:
-    """The vGPUs that are gone are not made again here: that is each VM's own job, after this one.
+    """A declared scheduler is set without making lost vGPUs again: that is each VM's own job, after this one.
 
     Raises InventoryError for a GPU that is declared by its address and by its UUID: every run would set it twice.
     """
-    assert job.declared.scheduler is not None
-    wish = job.declared.scheduler.wish
-    chosen = gpu_choice.named(view.snapshot, job.declared.gpu)
+    chosen = gpu_choice.named(view.snapshot, job.gpu)
     gpu = view.snapshot.gpu_by_uuid(names.parse_gpu_uuid(chosen[0])) if chosen else None
     assert gpu is not None
     assert gpu.uuid is not None
+    request = scheduling.SchedulerRequest(gpu_uuid=gpu.uuid, wish=job.wish, again=job.where is None)
+    if job.where is None:
+        return Unit(job=job, plan=scheduling.plan_scheduler(view, request), refused=None, drift=())
     same = [item for item in declared.gpus if item.scheduler is not None and item.gpu in (gpu.pci, gpu.uuid)]
     if len(same) > 1:
         raise errors.InventoryError(
@@ -360,9 +364,8 @@ def _plan_share(view: HostView, declared: HostDeclaration, job: Share) -> Unit:
             details=[f"{item.where}: {item.gpu}" for item in same],
             hint="keep one of them; vgpumgr_gpus takes a GPU's PCI address or its UUID",
         )
-    request = scheduling.SchedulerRequest(gpu_uuid=gpu.uuid, wish=wish, again=False)
     plan = scheduling.plan_scheduler(view, request)
-    return Unit(job=job, plan=plan, refused=None, drift=drifts.of_gpu(view, gpu, wish))
+    return Unit(job=job, plan=plan, refused=None, drift=drifts.of_gpu(view, gpu, job.wish))
 
 
 def _findings(view: HostView, units: Sequence[Unit]) -> tuple[Finding, ...]:
@@ -375,8 +378,3 @@ def _findings(view: HostView, units: Sequence[Unit]) -> tuple[Finding, ...]:
     ]
     found += [finding for unit in units if unit.plan for finding in unit.plan.findings]
     return tuple(dict.fromkeys(found))
-
-
-def _fingerprint(view: HostView) -> str:
-    seen = repr((view.snapshot.gpus, view.snapshot.ledger, view.snapshot.stuck, view.domains))
-    return "sha256:" + hashlib.sha256(seen.encode()).hexdigest()

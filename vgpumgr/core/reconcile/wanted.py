@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.jobs import Give, Run, Take
-    from vgpumgr.names import VmName
+    from vgpumgr.names import Slot
 
 
 def plan_give(view: HostView, declared: HostDeclaration, job: Give, run: Run) -> Plan:
@@ -58,21 +58,35 @@ def _replaces(view: HostView, domain: Domain, job: Give, request: targets.Attach
 
 
 def plan_take(view: HostView, declared: HostDeclaration, job: Take, run: Run) -> Plan:
-    """What frees the slot. Raises as plan_detach."""
-    gone = job.vm if view.domain(job.uuid) is None else None
+    """What frees the slots; what declares one is a finding, since reconcile would give it back. Raises as plan_detach.
+
+    Raises UnknownSlot where one is to go and the VM has several.
+    """
+    domain = view.domain(job.uuid)
+    slots = _slots(plans.slots_of(view, domain or plans.GoneVm(name=job.vm, uuid=job.uuid)), job)
     request = detaching.DetachRequest(
-        vm=job.uuid, slots=(job.slot,), by=run.by, at=run.at, keep_snapshots=job.keep_snapshots, gone=gone
+        vm=job.uuid,
+        slots=slots,
+        by=run.by,
+        at=run.at,
+        keep_snapshots=job.keep_snapshots,
+        gone=job.vm if domain is None else None,
     )
-    return plan_free(view, declared, job.vm, request)
-
-
-def plan_free(view: HostView, declared: HostDeclaration, vm: VmName, request: detaching.DetachRequest) -> Plan:
-    """What frees the slots; what declares one is a finding, since reconcile would give it back. Raises as plan_detach."""
     plan = detaching.plan_detach(view, request)
     found = []
-    for name in request.slots:
-        slot = jobs.declaration(declared, vm, name)
+    for name in slots:
+        slot = jobs.declaration(declared, job.vm, name)
         if slot is not None:
-            text = f"{vm} slot {name} is declared ({slot.where}): the next reconcile gives it back"
-            found.append(Finding(kind="declared", host=view.snapshot.host, vm=vm, slot=name, text=text))
+            text = f"{job.vm} slot {name} is declared ({slot.where}): the next reconcile gives it back"
+            found.append(Finding(kind="declared", host=view.snapshot.host, vm=job.vm, slot=name, text=text))
     return replace(plan, findings=(*plan.findings, *found))
+
+
+def _slots(have: tuple[Slot, ...], job: Take) -> tuple[Slot, ...]:
+    if job.slot is not None:
+        return (job.slot,)
+    if len(have) > 1 and not job.every:
+        raise errors.UnknownSlot(
+            f"{job.vm} has {len(have)} slots: {', '.join(have)}", hint="name one (--slot), or take all (--all)"
+        )
+    return have
