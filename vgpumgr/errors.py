@@ -11,7 +11,7 @@
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
-    │   └── InUse · StillEnding · Stuck · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys
+    │   └── InUse · StillEnding · Stuck · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys · PlanOutdated
     ├── HostError(host)                                   4   unreached
     │   ├── Unreachable(stage) · HostKeyRefused · AuthenticationFailed · HostDeadline
     │   ├── ProgramFailed · LedgerBroken
@@ -188,6 +188,10 @@ class Unsure(RefusedPlan):
 
 class TooManyDestroys(RefusedPlan):
     """More vGPUs would go than a reconcile may take away on its own."""
+
+
+class PlanOutdated(RefusedPlan):
+    """What a kept plan read has changed since, or another plan comes out of it now."""
 
 
 class HostError(VgpumgrError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic
 from vgpumgr.controller import journaling
 from vgpumgr.controller.host_run import HostRun
 from vgpumgr.controller.results import Planned, PlanT
+from vgpumgr.core.plan import changes
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import Consent
@@ -46,7 +47,7 @@ class Changed(Generic[PlanT]):
 
 
 def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
-    """Make the change. Raises what the plan is refused for, Declined, HostError or ApplyError."""
+    """Make the change. Raises what the plan is refused for, PlanOutdated, Declined, HostError or ApplyError."""
     session, consent, todo = change.session, change.consent, (change.job,)
     host = HostRun(session, change.run)
     shown: Planned[PlanT] | None = None
@@ -81,6 +82,8 @@ def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
 def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[PlanT]:
     made = host.plan(view, change.job).plan
     assert isinstance(made, change.makes)
+    if change.consent.kept is not None:
+        change.consent.kept.guard(made.fingerprint, [changes.record(step) for step in made.steps])
     name = change.session.declaration.name
     return Planned(host=name, plan=made, asked=change.asked, findings=change.findings + made.findings)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.inventory import Inventory
@@ -26,6 +27,7 @@ class Context:
     """`by` is user@controller; `now` gives RFC 3339 in UTC; `progress` takes one short line.
 
     `lock_wait_s` is how long to wait for a host that another run has locked. `journal` None: what is done is not recorded.
+    `store` is the controller's own file; beside it lies the lock that keeps two reconciles apart (None: nothing does).
     """
 
     inventory: Inventory
@@ -36,3 +38,4 @@ class Context:
     progress: Callable[[str], None]
     lock_wait_s: float = 60.0
     journal: Journal | None = None
+    store: Path | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from vgpumgr.controller.open_hosts import OpenHosts
 from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult
 from vgpumgr.core.plan import detaching
 from vgpumgr.core.reconcile import guards, jobs, reconciling
+from vgpumgr.store.only_one import only_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from vgpumgr.controller.fan_out import Patience
     from vgpumgr.controller.results import FleetConsent, UnitResult
     from vgpumgr.core.inventory import HostDeclaration, Inventory
-    from vgpumgr.core.plan.changes import Step
     from vgpumgr.core.reconcile.reconciling import HostPlan
     from vgpumgr.names import HostName
 
@@ -43,23 +44,33 @@ class ReconcileOptions:
 
 
 def reconcile(context: Context, options: ReconcileOptions, consent: FleetConsent) -> ReconcileResult:
-    """Bring the hosts to what was declared and bound. Raises UnknownHost, Declined or UsageError.
+    """Bring the hosts to what was declared and bound. Raises UnknownHost, Declined, UsageError or PlanOutdated.
 
+    Two runs on one controller are kept apart (AlreadyRunning); one with `check` only reads, and waits for nobody.
     What went wrong with one host or one VM is in the result, never raised; and so is the guard that let nothing be changed,
     since a dead host counts beside it.
     """
     hosts = choose_hosts(context.inventory, options.limit)
+    with nullcontext() if consent.check or context.store is None else only_one(context.store, context.by):
+        return _reconcile(context, hosts, options, consent)
+
+
+def _reconcile(
+    context: Context, hosts: Sequence[HostDeclaration], options: ReconcileOptions, consent: FleetConsent
+) -> ReconcileResult:
     workers = _Workers(context, options)
     context.progress(f"reading {hosts[0].name if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
     fleet = workers.plan(hosts)
     consent.show(fleet)
+    if consent.kept is not None:
+        consent.kept.guard(fleet.fingerprint, fleet.records)
     guard = _guard(fleet, options)
     if consent.check or guard is not None or not fleet.changed:
         hosts_now = tuple(_untouched(fleet, plan, "would_change") for plan in fleet.plans)
         return ReconcileResult(fleet=fleet, hosts=hosts_now, guard=guard, check=consent.check)
     if fleet.takes_away:
         consent.ask(fleet)
-    done = workers.apply(fleet, hosts)
+    done = workers.apply(fleet, hosts, binds=consent.kept is not None)
     return ReconcileResult(fleet=fleet, hosts=done, guard=None, check=False, findings=journaling.findings(context))
 
 
@@ -115,12 +126,12 @@ class _Workers:
             seconds={outcome.host: outcome.seconds for outcome in outcomes},
         )
 
-    def apply(self, fleet: FleetPlan, hosts: Sequence[HostDeclaration]) -> tuple[HostResult, ...]:
-        """Carry the plans out. A host without steps is not reached again."""
+    def apply(self, fleet: FleetPlan, hosts: Sequence[HostDeclaration], *, binds: bool) -> tuple[HostResult, ...]:
+        """Carry the plans out. A host without steps is not reached again. `binds`: a host where anything has moved is left."""
         agreed = {plan.host: plan for plan in fleet.plans}
         todo = [host for host in hosts if host.name in agreed and agreed[host.name].changed]
         outcomes = fan_out(
-            todo, lambda host: self._apply_host(host, agreed[host.name].takes_away), self._patience(stop=self._stop)
+            todo, lambda host: self._apply_host(host, agreed[host.name], binds=binds), self._patience(stop=self._stop)
         )
         done = {
             outcome.host: HostResult(
@@ -140,11 +151,16 @@ class _Workers:
         with self._open.connect(declaration) as session:
             return reconciling.plan_host(session.with_saved(session.observe()), declaration, self._run)
 
-    def _apply_host(self, declaration: HostDeclaration, agreed: Sequence[Step]) -> None:
+    def _apply_host(self, declaration: HostDeclaration, agreed: HostPlan, *, binds: bool) -> None:
         with self._open.connect(declaration) as session:
-            host = HostRun(session, self._run, agreed)
+            host = HostRun(session, self._run, agreed.takes_away)
             self._results[declaration.name] = host.results
             view = session.with_saved(session.lock("reconcile"))
             detaching.guard_ledger(view)
+            if binds and reconciling.plan_host(view, declaration, self._run).fingerprint != agreed.fingerprint:
+                raise errors.PlanOutdated(
+                    f"{declaration.name} has changed since the plan was made",
+                    hint="plan again with --out; nothing was changed on this host",
+                )
             work = jobs.of_host(view, declaration)
             host.go(view, work, stopped=lambda: self._stop.is_set() or self._open.is_left(declaration.name))

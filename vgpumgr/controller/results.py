@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from vgpumgr.core.plan.changes import record
 from vgpumgr.core.plan.plan import digest
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.observed import Finding, HostView
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.plan.changes import Step
+    from vgpumgr.core.plan.kept import KeptPlan
     from vgpumgr.core.plan.plan import AnyPlan, Plan
     from vgpumgr.core.plan.scheduling import GpuPlan
     from vgpumgr.core.reconcile.adopting import AdoptPlan
@@ -42,12 +44,13 @@ class Planned(Generic[PlanT]):
 class Consent(Generic[PlanT]):
     """How a use case shows its plan and asks. `show` prints; `ask` raises Declined or UsageError where the answer is no.
 
-    `check` means that nothing may be changed anywhere.
+    `check` means that nothing may be changed anywhere. `kept`: this plan and no other may be carried out.
     """
 
     check: bool
     show: Callable[[Planned[PlanT]], None]
     ask: Callable[[Planned[PlanT]], None]
+    kept: KeptPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +157,11 @@ class FleetPlan:
         return tuple(step for plan in self.plans for step in plan.takes_away)
 
     @property
+    def records(self) -> tuple[dict[str, object], ...]:
+        """Every step as documents have it, with its host."""
+        return tuple({"host": plan.host, **record(step)} for plan in self.plans for step in plan.steps)
+
+    @property
     def fingerprint(self) -> str:
         """A hash of what all plans read."""
         return digest(*(plan.fingerprint for plan in self.plans))
@@ -166,6 +174,7 @@ class FleetConsent:
     check: bool
     show: Callable[[FleetPlan], None]
     ask: Callable[[FleetPlan], None]
+    kept: KeptPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

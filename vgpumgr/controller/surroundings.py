@@ -60,6 +60,7 @@ def make_context(
         progress=progress,
         lock_wait_s=LOCK_WAIT_S if timeout is None else timeout,
         journal=None if check else open_journal(warn),
+        store=store_path(),
     )
 
 

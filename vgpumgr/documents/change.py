@@ -64,7 +64,7 @@ def fleet(result: ReconcileResult) -> dict[str, object]:
             *common.findings(result.findings),
         ],
         "drift": [common.plain(row) for plan in plans for row in plan.drift],
-        "plan": [{"host": plan.host, **changes.record(step)} for plan in plans for step in plan.steps],
+        "plan": list(result.fleet.records),
         "errors": [{"host": host, **error.document(found)} for host, found in (*result.errors, *guard)],
         "result": {
             "hosts": [

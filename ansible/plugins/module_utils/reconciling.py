@@ -4,20 +4,16 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 from ansible_collections.vgpumgr.kvm.plugins.module_utils.running import diff_of
 
 
 def vgpu_reconcile(run):
     """Module vgpu_reconcile."""
     from vgpumgr.controller import reconcile as use_case
-    from vgpumgr.controller import surroundings
     from vgpumgr.controller.results import FleetConsent
     from vgpumgr.documents import change
     from vgpumgr.documents.error import text
     from vgpumgr.errors import UsageError
-    from vgpumgr.store.only_one import only_one
 
     params = run.params
     confirmed = params["confirm"] or params["confirm_destroys"] is not None
@@ -36,8 +32,7 @@ def vgpu_reconcile(run):
             )
 
     context = run.context()
-    with nullcontext() if run.check else only_one(surroundings.store_path(), context.by):
-        found = use_case.reconcile(context, options, FleetConsent(check=run.check, show=lambda _fleet: None, ask=ask))
+    found = use_case.reconcile(context, options, FleetConsent(check=run.check, show=lambda _fleet: None, ask=ask))
     result = change.fleet(found)
     run.warnings += [str(row) for row in found.fleet.findings]
     run.warnings += [row.text for plan in found.fleet.plans for row in plan.findings]

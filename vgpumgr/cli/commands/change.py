@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli.params import asking, candidates
+from vgpumgr.cli.params import asking, candidates, plan_files
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import change_result, output, plan_text
 from vgpumgr.names import DEFAULT_SLOT
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also where the host's libvirt (before 9.7) or kernel (before 6.1) cannot start a VM with it.",
 )
+@plan_files.out_option
+@plan_files.plan_option
 @common_options
 def attach(
     settings: Settings,
@@ -60,6 +62,8 @@ def attach(
     on: str | None,
     gpu_id: str | None,
     even_if_it_will_not_start: bool,
+    out: str | None,
+    plan_file: str | None,
 ) -> int:
     """Give VM a vGPU: it is made on the VM's host and put into the VM's definition.
 
@@ -85,13 +89,13 @@ def attach(
         replace=replace,
         even_if_it_will_not_start=even_if_it_will_not_start,
     )
+    plan_files.guard_out(settings, out)
+    consent = _consent(settings, "attach --replace" if replace else "attach", plan_file)
     started = time.monotonic()
-    result = use_case.attach(
-        build_context(settings), options, _consent(settings, "attach --replace" if replace else "attach")
-    )
+    result = use_case.attach(build_context(settings), options, consent)
     several = len(result.rows) > 1
     undo = command("detach", result.planned.plan.vm.name, slot=slot if several else None, on=on)
-    return _print_result(settings, result, started, undo=None if replace else undo)
+    return _print_result(settings, result, started, undo=None if replace else undo, out=out)
 
 
 @click.command()
@@ -105,8 +109,20 @@ def attach(
 @click.option("--all", "every", is_flag=True, help="All of the VM's vGPUs.")
 @click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
 @click.option("--keep-snapshots", is_flag=True, help="Even though snapshots name the device; they become unusable.")
+@plan_files.out_option
+@plan_files.plan_option
 @common_options
-def detach(settings: Settings, *, vm: str, slot: str | None, every: bool, on: str | None, keep_snapshots: bool) -> int:
+def detach(
+    settings: Settings,
+    *,
+    vm: str,
+    slot: str | None,
+    every: bool,
+    on: str | None,
+    keep_snapshots: bool,
+    out: str | None,
+    plan_file: str | None,
+) -> int:
     """Take VM's vGPU out of its definition and free it on the host. Refused while anything uses it.
 
     Root ports that libvirt added for it stay in the definition, empty.
@@ -128,21 +144,29 @@ def detach(settings: Settings, *, vm: str, slot: str | None, every: bool, on: st
         on=on,
         keep_snapshots=keep_snapshots,
     )
+    plan_files.guard_out(settings, out)
+    consent = _consent(settings, "detach", plan_file)
     started = time.monotonic()
-    result = use_case.detach(build_context(settings), options, _consent(settings, "detach"))
-    return _print_result(settings, result, started, undo=None)
+    result = use_case.detach(build_context(settings), options, consent)
+    return _print_result(settings, result, started, undo=None, out=out)
 
 
-def _consent(settings: Settings, what: str) -> Consent[Plan]:
+def _consent(settings: Settings, what: str, plan_file: str | None) -> Consent[Plan]:
     def show(planned: Planned[Plan]) -> None:
         if settings.for_people and planned.plan.changed:
             for line in plan_text.lines(planned, diff=settings.diff):
                 output.echo(line)
 
-    return asking.consent(settings, what, show)
+    return asking.consent(settings, what, show, kept=plan_files.read(plan_file))
 
 
-def _print_result(settings: Settings, result: ChangeResult, started: float, *, undo: str | None) -> int:
+def _print_result(
+    settings: Settings, result: ChangeResult, started: float, *, undo: str | None, out: str | None
+) -> int:
+    if out is not None:
+        from vgpumgr.documents import change
+
+        plan_files.write(out, change.document(result, check=settings.check))
     closing = plan_text.closing(result, time.monotonic() - started, undo)
     empty = {"vm": result.planned.plan.vm.name, "host": result.planned.host}
     return change_result.print_vgpus(settings, result, closing, empty)

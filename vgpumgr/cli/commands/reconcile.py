@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli.params import asking, candidates
+from vgpumgr.cli.params import asking, candidates, plan_files
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import fleet_text, output
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.reconcile import ReconcileOptions
     from vgpumgr.controller.results import FleetConsent, FleetPlan, ReconcileResult
+    from vgpumgr.core.plan.kept import KeptPlan
 
 # True of a host for as long as it is as it is: no news every night.
 _STANDING = frozenset({"will-not-start", "not-built", "granted"})
@@ -47,55 +48,74 @@ _CONFIRM = click.option(
 @_LIMIT
 @_DEADLINE
 @_CONFIRM
+@plan_files.out_option
 @common_options
-def plan(settings: Settings, *, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None) -> int:
+def plan(
+    settings: Settings, *, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None, out: str | None
+) -> int:
     """What `reconcile` would do now, and why: drift by field and cause. Changes nothing; exit 3 if there is anything.
 
     \b
       vgpumgr plan
       vgpumgr plan --limit 'kvm0*' -o json
+      vgpumgr plan --out tonight.json
     """
-    return _run(settings, check=True, limit=limit, deadline=deadline, confirm_destroys=confirm_destroys)
+    options = _options(limit, deadline, confirm_destroys)
+    return _run(replace(settings, check=True), options, out=out, kept=None)
 
 
 @click.command()
 @_LIMIT
 @_DEADLINE
 @_CONFIRM
+@plan_files.out_option
+@plan_files.plan_option
 @common_options
-def reconcile(settings: Settings, *, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None) -> int:
+def reconcile(
+    settings: Settings,
+    *,
+    limit: tuple[str, ...],
+    deadline: int,
+    confirm_destroys: int | None,
+    out: str | None,
+    plan_file: str | None,
+) -> int:
     """Bring every host to what is declared, and to what VMs were once given. Asks before anything is taken away.
 
     \b
       vgpumgr reconcile --check
       vgpumgr reconcile --limit kvm01,kvm02
+      vgpumgr reconcile --plan tonight.json
       vgpumgr reconcile --yes --quiet        (nightly; prints nothing when all is as wanted)
 
     A host that does not answer is left out whole and named (exit 4); the others are served.
     """
-    return _run(settings, check=settings.check, limit=limit, deadline=deadline, confirm_destroys=confirm_destroys)
+    plan_files.guard_out(settings, out)
+    kept = plan_files.read(plan_file)
+    if kept is not None and limit:
+        raise errors.UsageError("--plan and --limit do not go together", hint="the plan names its hosts")
+    return _run(settings, _options(kept.hosts if kept else limit, deadline, confirm_destroys), out=out, kept=kept)
 
 
-def _run(
-    settings: Settings, *, check: bool, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None
-) -> int:
-    from vgpumgr.cli.wiring import build_context, store_path
+def _options(limit: tuple[str, ...], deadline: int, confirm_destroys: int | None) -> ReconcileOptions:
+    from vgpumgr.controller.reconcile import ReconcileOptions
+
+    return ReconcileOptions(limit=_names(limit), confirm_destroys=confirm_destroys, host_deadline_s=deadline)
+
+
+def _run(settings: Settings, options: ReconcileOptions, *, out: str | None, kept: KeptPlan | None) -> int:
+    from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import reconcile as use_case
-    from vgpumgr.store.only_one import only_one
 
-    settings = replace(settings, check=check)
-    options = use_case.ReconcileOptions(
-        limit=_names(limit),
-        confirm_destroys=confirm_destroys,
-        host_deadline_s=deadline,
-    )
     started = time.monotonic()
-    context = build_context(settings)
-    with nullcontext() if check else only_one(store_path(), context.by):
-        result = use_case.reconcile(context, options, _consent(settings, check=check))
+    result = use_case.reconcile(build_context(settings), options, _consent(settings, kept))
+    if out is not None:
+        from vgpumgr.documents import change
+
+        plan_files.write(out, change.of_fleet(result))
     _print(settings, result, time.monotonic() - started)
     codes = [error.exit_code for error in result.problems]
-    return output.worst_exit([*codes, 3 if check and result.fleet.changed else 0])
+    return output.worst_exit([*codes, 3 if settings.check and result.fleet.changed else 0])
 
 
 def _names(limit: tuple[str, ...]) -> tuple[str, ...]:
@@ -106,7 +126,7 @@ def _names(limit: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
-def _consent(settings: Settings, *, check: bool) -> FleetConsent:
+def _consent(settings: Settings, kept: KeptPlan | None) -> FleetConsent:
     from vgpumgr.controller.results import FleetConsent
 
     def show(fleet: FleetPlan) -> None:
@@ -119,7 +139,7 @@ def _consent(settings: Settings, *, check: bool) -> FleetConsent:
         why = f"this plan takes something away ({counted})"
         asking.confirm(settings, f"{counted}: go on?", why=why, hint=asking.SEE_FIRST)
 
-    return FleetConsent(check=check, show=show, ask=ask)
+    return FleetConsent(check=settings.check, show=show, ask=ask, kept=kept)
 
 
 def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:

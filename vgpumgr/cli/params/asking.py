@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vgpumgr.cli.settings import Settings
+    from vgpumgr.core.plan.kept import KeptPlan
 
 
 SEE_FIRST = "add --yes (or --check to see what would be done)"
 
 
-def consent(settings: Settings, what: str, show: Callable[[Planned[PlanT]], None]) -> Consent[PlanT]:
+def consent(
+    settings: Settings, what: str, show: Callable[[Planned[PlanT]], None], *, kept: KeptPlan | None = None
+) -> Consent[PlanT]:
     """The consent for a command that does `what` (`detach`). Asking raises UsageError where nobody is there, or Declined."""
 
     def ask(planned: Planned[PlanT]) -> None:
@@ -31,7 +34,7 @@ def consent(settings: Settings, what: str, show: Callable[[Planned[PlanT]], None
             hint=SEE_FIRST,
         )
 
-    return Consent(check=settings.check, show=show, ask=ask)
+    return Consent(check=settings.check, show=show, ask=ask, kept=kept)
 
 
 def confirm(settings: Settings, question: str, *, why: str, hint: str, kept: str = "nothing was changed") -> None:

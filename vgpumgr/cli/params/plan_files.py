@@ -1,0 +1,75 @@
+"""--out FILE keeps a plan, --plan FILE carries out that one and no other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.core.plan.kept import KeptPlan
+
+_SCHEMA = "vgpumgr.plan/1"
+_PATH = click.Path(dir_okay=False, allow_dash=False)
+
+out_option = click.option("--out", type=_PATH, metavar="FILE", help="With --check: keep the plan in FILE, for --plan.")
+plan_option = click.option(
+    "--plan",
+    "plan_file",
+    type=_PATH,
+    metavar="FILE",
+    help="Carry out the plan kept in FILE; refuse if anything it read has changed.",
+)
+
+
+def guard_out(settings: Settings, out: str | None) -> None:
+    """Raises UsageError where a plan is to be kept that is carried out at once."""
+    if out is not None and not settings.check:
+        raise errors.UsageError("--out keeps a plan and changes nothing", hint="add --check, or leave --out away")
+
+
+def write(out: str, document: Mapping[str, object]) -> None:
+    """Keep the document of a plan. Raises UsageError where FILE cannot be written."""
+    try:
+        Path(out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise errors.UsageError(
+            f"--out: {out} cannot be written: {error.strerror}", hint="name another file"
+        ) from error
+
+
+def read(path: str | None) -> KeptPlan | None:
+    """The plan in FILE. Raises UsageError where there is none."""
+    from vgpumgr.core.plan.kept import KeptPlan
+
+    if path is None:
+        return None
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        if document["schema"] != _SCHEMA:
+            raise errors.UsageError(
+                f"--plan: {path} is {document['schema']!r}, and not a plan ({_SCHEMA})",
+                hint="`--check --out FILE` makes one",
+            )
+        result = document["result"]
+        hosts = [host["name"] for host in result["hosts"]] if "hosts" in result else [result["host"]]
+        unread = [str(error["host"]) for error in document.get("errors", ()) if error["host"] is not None]
+        return KeptPlan(
+            where=path,
+            fingerprint=str(document["fingerprint"]),
+            steps=tuple(dict(step) for step in document["plan"]),
+            hosts=tuple(dict.fromkeys([*map(str, hosts), *unread])),
+        )
+    except OSError as error:
+        raise errors.UsageError(
+            f"--plan: {path} cannot be read: {error.strerror}", hint="name a file that --out wrote"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise errors.UsageError(f"--plan: {path} is no plan: {error}", hint="`--check --out FILE` makes one") from error
