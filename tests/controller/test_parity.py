@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +25,9 @@ from vgpumgr.names import DEFAULT_SLOT, VmName
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from vgpumgr.core.model.observed import Finding
     from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.report.listing import VgpuRow
 
 HOST, VM, OTHER_VM = "kvm01", "1vm01", "1vm02"
 BY = "anna@ctl1"
@@ -51,6 +53,9 @@ class End:
     error: tuple[object, ...]
     steps: list[dict[str, Any]]
     truth: promises.Truth
+    changed: bool = False
+    row: VgpuRow | None = None  # the slot's, afterwards; a list foretells it with --check as well, which is left out
+    findings: tuple[Finding, ...] = ()
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +165,13 @@ def _by_itself(fleet: Fleet, ask: Ask) -> End:
             result = one.attach(context, give, consent)
     except VgpumgrError as error:
         return _end(fleet, told, error.outcome, error)
-    return _end(fleet, told, result.outcome, None)
+    rows = [row for row in result.rows if row.slot == DEFAULT_SLOT]
+    return replace(
+        _end(fleet, told, result.outcome, None),
+        changed=result.planned.plan.changed,
+        row=rows[0] if rows and not ask.check else None,
+        findings=result.findings,
+    )
 
 
 def _in_a_list(fleet: Fleet, ask: Ask) -> End:
@@ -174,7 +185,10 @@ def _in_a_list(fleet: Fleet, ask: Ask) -> End:
         keep_snapshots=ask.keep_snapshots,
     )
     (slot,) = many.bring(fleet._context(None, told, by=BY), [wanted], check=ask.check).slots
-    return _end(fleet, told, slot.outcome, slot.error)
+    end = _end(fleet, told, slot.outcome, slot.error)
+    if slot.error is not None:
+        return end
+    return replace(end, changed=slot.changed, row=None if ask.check else slot.row, findings=slot.findings)
 
 
 def _end(fleet: Fleet, told: list[bytes], outcome: str, error: VgpumgrError | None) -> End:
