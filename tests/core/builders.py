@@ -187,7 +187,7 @@ def host_of(framework: str, *, gpus: int = 2, vms: int = 3, vfs: int | None = No
 
 
 def wish(profile: str) -> profiles.Wish:
-    return profiles.Wish(profile=profiles.parse_profile(profile))
+    return profiles.ByProfile(profile=profiles.parse_profile(profile))
 
 
 def ask(

@@ -28,10 +28,11 @@ HOSTILE = st.one_of(
 )
 ASKED = st.one_of(
     st.sampled_from(["4Q", "A40-4Q", "NVIDIA A40-4Q", "1-5CME"]).map(builders.wish),
-    st.builds(profiles.Wish, mig_profile=HOSTILE, series=st.none() | st.just("C")),
-    st.builds(profiles.Wish, gpu_memory_mib=st.integers(0, 10**6)),
-    st.builds(profiles.Wish, gpu=HOSTILE),
-    st.builds(profiles.Wish, fgpu=HOSTILE),
+    st.builds(profiles.ByMigProfile, mig_profile=HOSTILE),
+    st.builds(profiles.ByMemory, mib=st.integers(0, 10**6), series=st.none() | st.just("C")),
+    st.builds(profiles.ByShare, gpu=HOSTILE),
+    st.builds(profiles.ByFgpu, fgpu=HOSTILE),
+    st.builds(lambda text: profiles.ByOther(asked=(("hours", text),)), HOSTILE),
 )
 MDEV = st.uuids().map(lambda value: MdevUuid(str(value)))
 PCI = st.builds(

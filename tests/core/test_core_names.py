@@ -206,11 +206,12 @@ def test_a_type_name_that_is_empty_is_refused() -> None:
 @pytest.mark.parametrize(
     ("wish", "text"),
     [
-        (profiles.Wish(profile=profiles.parse_profile("NVIDIA  A40-4Q")), "--profile NVIDIA A40-4Q"),
-        (profiles.Wish(mig_profile="2g.10gb"), "--mig-profile 2g.10gb"),
-        (profiles.Wish(gpu_memory_mib=4096), "--gpu-memory 4096M"),
-        (profiles.Wish(gpu="0.25"), "--gpu 0.25"),
-        (profiles.Wish(fgpu="0.5"), "--fgpu 0.5"),
+        (profiles.ByProfile(profile=profiles.parse_profile("NVIDIA  A40-4Q")), "--profile NVIDIA A40-4Q"),
+        (profiles.ByMigProfile(mig_profile="2g.10gb"), "--mig-profile 2g.10gb"),
+        (profiles.ByMemory(mib=4096), "--gpu-memory 4096M"),
+        (profiles.ByShare(gpu="0.25"), "--gpu 0.25"),
+        (profiles.ByFgpu(fgpu="0.5"), "--fgpu 0.5"),
+        (profiles.ByOther(asked=(("gpu_hours", "3"),)), "--gpu-hours 3"),
     ],
 )
 def test_a_wish_is_described_as_the_option_that_asks_it(wish: profiles.Wish, text: str) -> None:
@@ -219,8 +220,8 @@ def test_a_wish_is_described_as_the_option_that_asks_it(wish: profiles.Wish, tex
 
 def test_two_spellings_of_one_profile_are_one_wish() -> None:
     one, other, short = (
-        profiles.Wish(profile=profiles.parse_profile(text)) for text in ("A40-4Q", "NVIDIA A40-4Q", "4Q")
+        profiles.ByProfile(profile=profiles.parse_profile(text)) for text in ("A40-4Q", "NVIDIA A40-4Q", "4Q")
     )
     assert profiles.same_wish(one, other)
     assert not profiles.same_wish(one, short)
-    assert not profiles.same_wish(one, profiles.Wish(gpu="0.5"))
+    assert not profiles.same_wish(one, profiles.ByShare(gpu="0.5"))

@@ -75,7 +75,7 @@ def test_a_vm_with_spoilt_metadata_keeps_no_other_from_being_freed() -> None:
 
 def with_newer_claim(vm: str = "vm01") -> HostView:
     """A VM whose claim a later version made: attached, bound, by a share."""
-    share = profiles.Wish(profile=None, gpu="0.5")
+    share = profiles.ByShare(gpu="0.5")
     return builders.change_claim(builders.attached(builders.host(), vm), lambda claim: replace(claim, wish=share), vm)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgpumgr.controller.inventory_files import read_yaml
+from vgpumgr.core.driver.profiles import Wish, attributes
 from vgpumgr.core.inventory import Inventory, SourceFile, Sources, build_inventory
 from vgpumgr.core.inventory.ranges import expand
 from vgpumgr.errors import BadName, InventoryError
@@ -122,11 +123,8 @@ def test_every_valid_inventory_round_trips(fleet: dict[str, dict[str, dict[str, 
 def written(found: Inventory) -> dict[str, object]:
     """The inventory as variables again."""
 
-    def ask(wish: object) -> dict[str, object]:
-        fields = {field.name: getattr(wish, field.name) for field in dataclasses.fields(wish)}  # type: ignore[arg-type]
-        told = {name: value for name, value in fields.items() if value is not None}
-        if "profile" in told:
-            told["profile"] = told["profile"].text
+    def ask(wish: Wish) -> dict[str, object]:
+        told: dict[str, object] = {**attributes(wish)}
         if "gpu_memory_mib" in told:
             told["gpu_memory"] = f"{told.pop('gpu_memory_mib')}M"
         return told

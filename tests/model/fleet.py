@@ -29,7 +29,7 @@ from vgpumgr.controller.results import (
 )
 from vgpumgr.controller.scheduler import SchedulerOptions, set_scheduler
 from vgpumgr.core.driver import catalogue
-from vgpumgr.core.driver.profiles import Wish, parse_profile
+from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.core.driver.scheduler import SchedulerWish
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.model.endpoint import Endpoint
@@ -223,7 +223,7 @@ class Fleet:
             VmName(vm): VmDeclaration(
                 name=VmName(vm),
                 slots={
-                    slot: SlotDeclaration(slot=slot, wish=Wish(profile=parse_profile(profile)), where=_WHERE)
+                    slot: SlotDeclaration(slot=slot, wish=ByProfile(profile=parse_profile(profile)), where=_WHERE)
                     for slot, profile in sorted(slots.items())
                 },
                 where=_WHERE,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.model.machine import Machine, Place
 from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.core.driver.profiles import describe
 from vgpumgr.core.model.domain_xml import Domain, Hostdev, read_domain
 from vgpumgr.core.plan import changes
 from vgpumgr.core.reconcile.jobs import Serve
@@ -292,8 +293,8 @@ def unserved(machine: Machine, now: Truth, vm: VmUuid, slot: Slot, profile: str)
     claim = domain.claim(slot)
     if claim is None or domain.copied:
         return f"{domain.name} {slot} has no claim of its own"
-    if claim.state != "bound" or claim.wish.profile is None or claim.wish.profile.text != profile:
-        return f"{domain.name} {slot}: the claim is {claim.state}, for {claim.wish.profile}"
+    if claim.state != "bound" or describe(claim.wish) != f"--profile {profile}":
+        return f"{domain.name} {slot}: the claim is {claim.state}, for {describe(claim.wish)}"
     found = [entry for entry in now.entries if (entry.vm, entry.slot) == (vm, slot)]
     if [(entry.generation, entry.state) for entry in found] != [(claim.generation, "made")]:
         return f"{domain.name} {slot}: generation {claim.generation} is not the one entry: {found}"

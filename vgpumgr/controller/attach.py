@@ -51,7 +51,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> 
         vm=names.VmName(found.name),
         uuid=found.uuid,
         slot=options.slot,
-        wish=profiles.Wish(profile=options.profile),
+        wish=profiles.ByProfile(profile=options.profile),
         gpu_id=options.gpu_id,
         replace=jobs.Replace.ALWAYS if options.replace else jobs.Replace.NEVER,
         even_if_it_will_not_start=options.even_if_it_will_not_start,

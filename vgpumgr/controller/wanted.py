@@ -203,7 +203,7 @@ class _Bringing:
                 vm=vm,
                 uuid=found.uuid,
                 slot=wanted.slot,
-                wish=profiles.Wish(profile=wanted.profile),
+                wish=profiles.ByProfile(profile=wanted.profile),
                 gpu_id=wanted.gpu_id,
                 replace=wanted.replace,
             )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.driver import profiles
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, Inventory, SlotDeclaration, VmDeclaration
 
 SCHEMA = "vgpumgr.inventory/1"
+_WAYS = ("profile", "mig_profile", "gpu_memory_mib", "gpu", "fgpu", "series")
 
 
 def document(found: Inventory) -> dict[str, object]:
@@ -65,15 +67,10 @@ def _vm(vm: VmDeclaration) -> dict[str, object]:
 
 
 def _slot(slot: SlotDeclaration) -> dict[str, object]:
-    wish = slot.wish
     return {
         "slot": slot.slot,
-        "profile": wish.profile.text if wish.profile else None,
-        "mig_profile": wish.mig_profile,
-        "gpu_memory_mib": wish.gpu_memory_mib,
-        "gpu": wish.gpu,
-        "fgpu": wish.fgpu,
-        "series": wish.series,
+        **dict.fromkeys(_WAYS),
+        **profiles.attributes(slot.wish),
         "policy": common.plain(slot.policy),
         "gpu_id": slot.gpu_id,
         "prefer": common.plain(slot.prefer),

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.errors import BadName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _TYPE = re.compile(
     r"(?P<board>[A-Za-z0-9]+(?:-[A-Za-z]+)?)-(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?"
@@ -101,29 +105,55 @@ def parse_profile(text: str) -> Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a slot wants, as it was asked. Exactly one of the ways to ask is set; the others are None.
+class ByProfile:
+    """The one way that can be served today; the inventory accepts the others, and reports them as findings."""
 
-    Only `profile` can be served today; the others are grammar that the inventory accepts (and reports as findings).
-    gpu and fgpu are shares of one board, memory is in MiB.
-    """
+    profile: Profile
 
-    profile: Profile | None = None
-    mig_profile: str | None = None
-    gpu_memory_mib: int | None = None
-    gpu: str | None = None
-    fgpu: str | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByMigProfile:
+    mig_profile: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByMemory:
+    mib: int
     series: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByShare:
+    """A share of one GPU, above 0 and at most 1."""
+
+    gpu: str
+    series: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByFgpu:
+    """A share counted in fractional GPUs: how many make a GPU is said by the host (vgpumgr_fgpu_per_gpu)."""
+
+    fgpu: str
+    series: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByOther:
+    """What a claim of a later version asks: its attributes as they stand, so that they are kept."""
+
+    asked: tuple[tuple[str, str], ...]
+
+
+Wish: TypeAlias = ByProfile | ByMigProfile | ByMemory | ByShare | ByFgpu | ByOther
+"""What a slot wants, as it was asked."""
 
 
 def same_wish(one: Wish, other: Wish) -> bool:
     """Whether two wishes ask for the same thing: spelling of the driver's prefix aside."""
-    return _key(one) == _key(other)
-
-
-def _key(wish: Wish) -> tuple[object, ...]:
-    profile = (wish.profile.board, wish.profile.short) if wish.profile else None
-    return profile, wish.mig_profile, wish.gpu_memory_mib, wish.gpu, wish.fgpu, wish.series
+    if isinstance(one, ByProfile) and isinstance(other, ByProfile):
+        return (one.profile.board, one.profile.short) == (other.profile.board, other.profile.short)
+    return one == other
 
 
 def describe(wish: Wish) -> str:
@@ -131,14 +161,64 @@ def describe(wish: Wish) -> str:
     return " ".join(options(wish))
 
 
-def options(wish: Wish) -> tuple[str, str]:
+def options(wish: Wish) -> tuple[str, ...]:
     """The wish as words of a command line."""
-    if wish.profile is not None:
-        return "--profile", wish.profile.text
-    if wish.mig_profile is not None:
-        return "--mig-profile", wish.mig_profile
-    if wish.gpu_memory_mib is not None:
-        return "--gpu-memory", f"{wish.gpu_memory_mib}M"
-    if wish.gpu is not None:
-        return "--gpu", wish.gpu
-    return "--fgpu", str(wish.fgpu)
+    match wish:
+        case ByProfile():
+            return "--profile", wish.profile.text
+        case ByMigProfile():
+            return "--mig-profile", wish.mig_profile
+        case ByMemory():
+            return "--gpu-memory", f"{wish.mib}M"
+        case ByShare():
+            return "--gpu", wish.gpu
+        case ByFgpu():
+            return "--fgpu", wish.fgpu
+        case ByOther():
+            return tuple(word for key, value in wish.asked for word in (f"--{key.replace('_', '-')}", value))
+
+
+def attributes(wish: Wish) -> dict[str, str | int]:
+    """The wish by the names that a claim and a document have for it; nothing of what was not asked."""
+    match wish:
+        case ByProfile():
+            return {"profile": wish.profile.text}
+        case ByMigProfile():
+            return {"mig_profile": wish.mig_profile}
+        case ByMemory():
+            return {"gpu_memory_mib": wish.mib, **_series(wish.series)}
+        case ByShare():
+            return {"gpu": wish.gpu, **_series(wish.series)}
+        case ByFgpu():
+            return {"fgpu": wish.fgpu, **_series(wish.series)}
+        case ByOther():
+            return dict(wish.asked)
+
+
+def from_attributes(asked: Mapping[str, str]) -> Wish:
+    """The inverse of attributes. Raises BadName."""
+    series = asked.get("series")
+    match sorted(asked.keys() - {"series"}):
+        case ["profile"] if series is None:
+            return ByProfile(profile=parse_profile(asked["profile"]))
+        case ["mig_profile"] if series is None:
+            return ByMigProfile(mig_profile=asked["mig_profile"])
+        case ["gpu_memory_mib"]:
+            return ByMemory(mib=_mib(asked["gpu_memory_mib"]), series=series)
+        case ["gpu"]:
+            return ByShare(gpu=asked["gpu"], series=series)
+        case ["fgpu"]:
+            return ByFgpu(fgpu=asked["fgpu"], series=series)
+        case _:
+            return ByOther(asked=tuple(sorted(asked.items())))
+
+
+def _mib(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise BadName(f"gpu_memory_mib is {text[:40]!r}, which is no number") from None
+
+
+def _series(series: str | None) -> dict[str, str]:
+    return {} if series is None else {"series": series}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from vgpumgr.core.driver import scheduler
-from vgpumgr.core.driver.profiles import Wish, parse_profile
+from vgpumgr.core.driver.profiles import ByFgpu, ByMemory, ByMigProfile, ByProfile, ByShare, parse_profile
 from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.model import POLICIES, WAYS, SlotDeclaration, VmDeclaration
 from vgpumgr.errors import BadName
@@ -16,6 +16,7 @@ from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_slot, parse_v
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.inventory.located import Member, Table, Value
     from vgpumgr.core.inventory.report import Report
     from vgpumgr.names import GpuUuid, PciAddress, Slot, VmName
@@ -29,6 +30,16 @@ _SILENT = ("profile", "gpu_id", "policy", "series")
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
 _MEMORY = re.compile(r"([1-9][0-9]{0,8})([GM])")
 _MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,2}gb(?:[+-]me|\+me\.all|\+gfx)?")  # as `nvidia-smi mig -lgip` writes them
+
+
+class _Options(TypedDict):
+    policy: str | None
+    gpu_id: PciAddress | GpuUuid | None
+    prefer: str | None
+    only: str | None
+    compute: str | None
+    max_waste_pct: int | None
+    usable: bool | None
 
 
 def read_vms(value: Value, report: Report) -> dict[VmName, VmDeclaration]:
@@ -75,13 +86,13 @@ def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | 
         return None
     reading.check_keys(table, (*WAYS_TO_ASK, *OPTIONS), what, report)
     wish = _read_wish(member, table, what, report)
-    declaration = _read_options(member, slot, wish or Wish(), table, report)
+    options = _read_options(slot, table, report)
     for key, entry in table.items():
         if key in {*WAYS_TO_ASK, *OPTIONS} and key not in _SILENT:
             report.finding(entry.where, f"{what}: {key} is not built yet, so nothing acts on it")
-    if declaration.policy not in {None, "spread"}:
-        report.finding(table["policy"].where, f"{what}: policy {declaration.policy} is not built yet; spread is used")
-    return declaration if wish is not None else None
+    if options["policy"] not in {None, "spread"}:
+        report.finding(table["policy"].where, f"{what}: policy {options['policy']} is not built yet; spread is used")
+    return None if wish is None else SlotDeclaration(slot=slot, wish=wish, where=member.where, **options)
 
 
 def _read_wish(member: Member, table: Table, what: str, report: Report) -> Wish | None:
@@ -108,14 +119,14 @@ def _wish_of(key: str, value: Value, what: str, series: str | None, report: Repo
         share = _read_share(value, what, report, whole=key == "gpu")
         if share is None:
             return None
-        return Wish(gpu=share, series=series) if key == "gpu" else Wish(fgpu=share, series=series)
+        return ByShare(gpu=share, series=series) if key == "gpu" else ByFgpu(fgpu=share, series=series)
     example = {"profile": "4Q", "mig_profile": "2g.10gb", "gpu_memory": "4G"}[key]
     text = reading.read_text(value, what, report, example=example)
     if text is None:
         return None
     if key == "profile":
         try:
-            return Wish(profile=parse_profile(text))
+            return ByProfile(profile=parse_profile(text))
         except BadName as error:
             report.problem(value.where, f"{what}: {error.message}", error.hint)
             return None
@@ -123,12 +134,12 @@ def _wish_of(key: str, value: Value, what: str, series: str | None, report: Repo
         if _MIG.fullmatch(text) is None:
             report.problem(value.where, f"{what} is not a MIG profile: {text!r}", "write it as 2g.10gb or 1g.10gb+me")
             return None
-        return Wish(mig_profile=text)
+        return ByMigProfile(mig_profile=text)
     found = _MEMORY.fullmatch(text)
     if found is None:
         report.problem(value.where, f"{what} is not an amount of memory: {text!r}", "write it as 4G or 512M")
         return None
-    return Wish(gpu_memory_mib=int(found[1]) * (1024 if found[2] == "G" else 1), series=series)
+    return ByMemory(mib=int(found[1]) * (1024 if found[2] == "G" else 1), series=series)
 
 
 def _read_share(value: Value, what: str, report: Report, *, whole: bool) -> str | None:
@@ -149,7 +160,7 @@ def _read_share(value: Value, what: str, report: Report, *, whole: bool) -> str 
     return format(share.normalize(), "f")
 
 
-def _read_options(member: Member, slot: Slot, wish: Wish, table: Table, report: Report) -> SlotDeclaration:
+def _read_options(slot: Slot, table: Table, report: Report) -> _Options:
     def choice(key: str, valid: tuple[str, ...]) -> str | None:
         return reading.read_choice(table[key].value, key, valid, report) if key in table else None
 
@@ -157,10 +168,7 @@ def _read_options(member: Member, slot: Slot, wish: Wish, table: Table, report: 
         report.problem(table["only"].where, f"slot {slot!r} has both prefer and only", "give one of them")
     waste = table.get("max_waste")
     usable = table.get("usable")
-    return SlotDeclaration(
-        slot=slot,
-        wish=wish,
-        where=member.where,
+    return _Options(
         policy=choice("policy", POLICIES),
         gpu_id=read_gpu(table["gpu_id"].value, "gpu_id", report) if "gpu_id" in table else None,
         prefer=choice("prefer", WAYS),

@@ -125,37 +125,16 @@ def _claim(element: ET.Element) -> Claim:
         state=state,
         by=element.attrib["by"],
         at=element.attrib["at"],
-        wish=_wish(parts["ask"].attrib),
+        wish=profiles.from_attributes(parts["ask"].attrib),
         binding=_binding(parts["binding"].attrib),
         site=element.get("site"),
         declared=element.get("declared"),
     )
 
 
-def _wish(ask: dict[str, str]) -> profiles.Wish:
-    profile = ask.get("profile")
-    memory = ask.get("gpu_memory_mib")
-    return profiles.Wish(
-        profile=profiles.parse_profile(profile) if profile is not None else None,
-        mig_profile=ask.get("mig_profile"),
-        gpu_memory_mib=_number(memory, "gpu_memory_mib") if memory is not None else None,
-        gpu=ask.get("gpu"),
-        fgpu=ask.get("fgpu"),
-        series=ask.get("series"),
-    )
-
-
 def ask_attributes(wish: profiles.Wish) -> dict[str, str]:
     """The inverse of what the reader takes from <ask>: only what was asked."""
-    pairs = {
-        "profile": wish.profile.text if wish.profile else None,
-        "mig_profile": wish.mig_profile,
-        "gpu_memory_mib": None if wish.gpu_memory_mib is None else str(wish.gpu_memory_mib),
-        "gpu": wish.gpu,
-        "fgpu": wish.fgpu,
-        "series": wish.series,
-    }
-    return {name: value for name, value in pairs.items() if value is not None}
+    return {name: str(value) for name, value in profiles.attributes(wish).items()}
 
 
 def binding_attributes(binding: Binding) -> dict[str, str]:

@@ -73,7 +73,7 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[changes.Step,
 
     Raises what that attach would raise. Older generations are left out, and so is what a saved image forbids for a while.
     """
-    if claim.wish.profile is None:
+    if not isinstance(claim.wish, profiles.ByProfile):
         return ()
     request = targets.AttachRequest(
         vm=domain.uuid,

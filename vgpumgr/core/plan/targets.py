@@ -156,8 +156,7 @@ def _kept_entry(
     if not usable or (claim is not None and claim.generation > usable[-1].generation):
         return None
     entry = usable[-1]
-    profile = request.wish.profile
-    assert profile is not None
+    profile = _profile(request)
     name = profiles.parse_type_name(entry.type_name)
     fitting = name.short == profile.short and profile.board in (None, name.board)
     if fitting and (request.gpus is None or entry.gpu_uuid in request.gpus):
@@ -176,6 +175,15 @@ def _kept_entry(
             f"`{command('detach', entry.vm_name, slot=entry.slot)}` frees it",
         )
     return None
+
+
+def _profile(request: AttachRequest) -> profiles.Profile:
+    """The profile that is asked for. Raises UsageError for every other way to ask: none of them is built yet."""
+    match request.wish:
+        case profiles.ByProfile(profile=profile):
+            return profile
+        case wish:
+            raise errors.UsageError(f"{profiles.describe(wish)} is not built yet", hint="ask with --profile")
 
 
 def _other_framework(view: HostView, entry: LedgerEntry) -> bool:
@@ -275,8 +283,7 @@ def _uuid_exists(view: HostView, uuid: MdevUuid) -> bool:
 
 
 def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.Placed:
-    profile = request.wish.profile
-    assert profile is not None
+    profile = _profile(request)
     among = None
     if request.gpus is not None:
         among = [gpu for gpu in view.snapshot.gpus if gpu.uuid in request.gpus]

@@ -135,7 +135,9 @@ def _adopt(
     slot = _slot(view, domain, vgpu)
     claim = domain.claim(slot)
     spec = _spec(view, domain, slot, gpu, vgpu)
-    asked = claim.wish if claim is not None else profiles.Wish(profile=profiles.parse_profile(_short(gpu, vgpu, name)))
+    asked = (
+        claim.wish if claim is not None else profiles.ByProfile(profile=profiles.parse_profile(_short(gpu, vgpu, name)))
+    )
     return spec, attaching.entering_steps(view, domain, _request(request, domain, slot, claim, asked), spec)
 
 

@@ -163,4 +163,4 @@ def _claimed(claim: Claim | None, entries: tuple[LedgerEntry, ...]) -> tuple[str
 
 
 def _asked(wish: Wish) -> str:
-    return profiles.describe(wish).removeprefix("--profile ")
+    return wish.profile.text if isinstance(wish, profiles.ByProfile) else profiles.describe(wish)

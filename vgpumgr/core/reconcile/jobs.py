@@ -211,7 +211,9 @@ def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
         Serve(vm=vm.name, slot=slot.slot, declared=slot)
         for vm in declared.vms.values()
         for slot in vm.slots.values()
-        if slot.wish.profile is not None  # the other ways to ask are not built yet, as a finding of the inventory says
+        if isinstance(
+            slot.wish, profiles.ByProfile
+        )  # the other ways to ask are not built yet, as a finding of the inventory says
     ]
     for domain in view.domains:
         for claim in own_claims(view, domain):
@@ -219,7 +221,7 @@ def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
             once_bound = (
                 claim.state == claims.BOUND
                 and claim.origin == ATTACH
-                and claim.wish.profile is not None
+                and isinstance(claim.wish, profiles.ByProfile)
                 and not ownership.is_reverted(view, domain, claim)
             )
             if once_bound and declaration(declared, domain.name, claim.slot) is None:

@@ -232,7 +232,7 @@ def _kept(view: HostView, declared: HostDeclaration, domain: Domain, job: Serve,
     if (
         claim not in jobs.own_claims(view, domain)
         or ownership.is_reverted(view, domain, claim)
-        or claim.wish.profile is None
+        or not isinstance(claim.wish, profiles.ByProfile)
     ):
         return nothing
     request = _request_of(declared, domain, claim)

@@ -132,7 +132,7 @@ def _entry_findings(view: HostView, domain: Domain, entry: LedgerEntry) -> list[
 
 def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
     name, slot = domain.name, claim.slot
-    if claim.wish.profile is None and claim.state != claims.LEAVING:
+    if not isinstance(claim.wish, profiles.ByProfile) and claim.state != claims.LEAVING:
         out = command("detach", name, slot=slot, on=view.snapshot.host)
         text = (
             f"{name} slot {slot} was asked {profiles.describe(claim.wish)}, which this vgpumgr does not know how to serve (a "

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import names
+from vgpumgr.core.driver.profiles import ByProfile
 from vgpumgr.core.model import claims, observed
 from vgpumgr.core.plan import changes, ownership
 from vgpumgr.core.report import findings
@@ -211,4 +212,4 @@ def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) 
 
 
 def _asked(claim: Claim | None) -> str | None:
-    return claim.wish.profile.text if claim and claim.wish.profile else None
+    return claim.wish.profile.text if claim and isinstance(claim.wish, ByProfile) else None
