@@ -32,8 +32,9 @@ from vgpumgr.cli.main import main
 from vgpumgr.controller import executor
 from vgpumgr.lab.machine import control
 from vgpumgr.lab.layout import Layout
+from vgpumgr.link import host
 race = json.loads(sys.argv.pop(1))
-executor.STEP_DEADLINE_S = race["deadline_s"]
+host.STEP_DEADLINE_S = race["deadline_s"]
 really = executor.Executor.execute
 def execute(self, step):
     if step.verb == "detach_hostdev":

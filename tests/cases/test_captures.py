@@ -175,7 +175,7 @@ def test_the_commands_show_a_capture_as_it_is(
     before = FakeHost(tmp_path / "root").tree()
     inventory = tmp_path / "hosts.yml"
     inventory.write_text("hypervisors: {hosts: {kvm01: }}\n", encoding="utf-8")
-    monkeypatch.setattr(surroundings, "_connect", lambda *_, **__: connect(machine, None, []))
+    monkeypatch.setattr(surroundings, "_connect", lambda *_, catalogue, **__: connect(machine, None, [], catalogue))
     monkeypatch.setenv("VGPUMGR_STORE", str(tmp_path / "store.db"))
 
     def ask(*argv: str) -> tuple[int, Any]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.link.connection import HostLink
+    from vgpumgr.link.host import Host
 
 HOSTS = ("kvm01", "kvm02")
 
@@ -44,7 +44,7 @@ class Watched:
         self._connect = context.connect
         self.context: Context = replace(context, connect=self._reach)
 
-    def _reach(self, endpoint: Endpoint, *, hypervisor: bool = True) -> HostLink:
+    def _reach(self, endpoint: Endpoint, *, hypervisor: bool = True) -> Host:
         link = self._connect(endpoint, hypervisor=hypervisor)
         close, host = link.close, str(endpoint.host)
         self.open.append(host)

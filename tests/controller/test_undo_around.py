@@ -11,6 +11,7 @@ from vgpumgr.controller import waiting
 from vgpumgr.controller.apply import apply
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.plan import changes
+from vgpumgr.link.host import StepResult, Unwritable
 from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.session import Session
     from vgpumgr.core.plan.plan import AnyPlan
-    from vgpumgr.host.protocol import AnyStep, UnwritableFact
-    from vgpumgr.link.program import ExecuteResult
+    from vgpumgr.link.steps import HostStep
 
 HOST, GPU, PCI = HostName("kvm01"), GpuUuid("GPU-1"), PciAddress("0000:41:00.0")
 SETTING = scheduler.Setting(policy="best-effort")
@@ -51,39 +51,38 @@ SET = changes.SetScheduler(
 MODPROBE = changes.WriteModprobe(host=HOST, path="/etc/modprobe.d/vgpumgr.conf", text=None, before=None)
 
 
-class Program:
+class Host:
     """Answers every step, but for what `refuse` raises. It gets what was asked so far, the newest last."""
 
     def __init__(self, refuse: Callable[[list[str]], None]) -> None:
         self.asked: list[str] = []
         self._refuse = refuse
 
-    def execute(self, step: AnyStep, *, deadline_s: float) -> ExecuteResult:
-        assert deadline_s
-        fact = cast("dict[str, str]", step)
-        self.asked.append(f"{fact['verb']} {fact.get('vm_name', '')}".strip())
+    def execute(self, step: HostStep) -> StepResult:
+        of = "" if isinstance(step, changes.SetScheduler | changes.WriteModprobe) else f" {step.vgpu.vm_name}"
+        self.asked.append(step.verb + of)
         if self.asked == ["set_scheduler"] and SET.around:
             raise errors.NvmlRefused(HOST, "in use", function="nvmlDeviceSetVgpuSchedulerState", code=IN_USE)
         self._refuse(self.asked)
-        return cast("ExecuteResult", {"entry": None, "vgpu": None, "scheduler": None, "note": None})
+        return StepResult(note=None, scheduler=None)
 
 
 def go(
-    refuse: Callable[[list[str]], None], *steps: changes.Step, unwritable: UnwritableFact | None = None
-) -> tuple[Program, list[str]]:
+    refuse: Callable[[list[str]], None], *steps: changes.Step, unwritable: Unwritable | None = None
+) -> tuple[Host, list[str]]:
     """Apply the steps; what was asked and told, whatever it raised (which is the last line told)."""
-    program, told = Program(refuse), list[str]()
+    host, told = Host(refuse), list[str]()
     session = SimpleNamespace(
         declaration=SimpleNamespace(name=HOST),
         context=SimpleNamespace(progress=told.append),
-        link=SimpleNamespace(program=program),
+        link=host,
         unwritable=unwritable,
     )
     try:
         apply(cast("Session", session), cast("AnyPlan", SimpleNamespace(steps=steps)))
     except (errors.VgpumgrError, KeyboardInterrupt) as error:
         told.append(f"{type(error).__name__}: {error}")
-    return program, told
+    return host, told
 
 
 def at(last: str, error: Exception, *, times: int = 1) -> Callable[[list[str]], None]:
@@ -95,14 +94,14 @@ def at(last: str, error: Exception, *, times: int = 1) -> Callable[[list[str]], 
 
 
 def test_what_was_moved_out_comes_back_where_the_next_move_ends_as_nobody_foresaw() -> None:
-    program, told = go(at("park_vgpu vm05", KeyError("x")), SET, MODPROBE)
-    assert program.asked[-2:] == ["create_vgpu vm05", "create_vgpu vm04"]
+    host, told = go(at("park_vgpu vm05", KeyError("x")), SET, MODPROBE)
+    assert host.asked[-2:] == ["create_vgpu vm05", "create_vgpu vm04"]
     assert "undoing 1 of 6 steps" in told[-2]
 
 
 def test_what_was_moved_out_comes_back_though_nobody_knows_whether_the_scheduler_was_set() -> None:
-    program, told = go(at("set_scheduler", KeyError("x"), times=2), SET)
-    assert program.asked[-2:] == ["create_vgpu vm05", "create_vgpu vm04"]
+    host, told = go(at("set_scheduler", KeyError("x"), times=2), SET)
+    assert host.asked[-2:] == ["create_vgpu vm05", "create_vgpu vm04"]
     assert "it is not known whether set_scheduler was done; the idle vGPUs that were moved out are back" in told[-1]
 
 
@@ -122,8 +121,8 @@ def test_steps_in_the_place_of_a_refused_one_are_counted() -> None:
 
 
 def test_a_full_disk_is_told_before_a_scheduler_is_set_for_which_vgpus_may_be_moved() -> None:
-    program, told = go(lambda _: None, SET, unwritable={"path": "/var/lib/vgpumgr", "errno": "ENOSPC"})
-    assert not program.asked
+    host, told = go(lambda _: None, SET, unwritable=Unwritable(path="/var/lib/vgpumgr", errno_name="ENOSPC"))
+    assert not host.asked
     assert told[-1].startswith("LedgerUnwritable")
 
 
@@ -144,6 +143,6 @@ def test_after_an_interrupt_the_undo_waits_for_a_vm_that_is_ending(monkeypatch: 
 
     monkeypatch.setattr(apply_module, "Bounded", Interrupted)
     monkeypatch.setattr(waiting, "POLL_S", 0.001)
-    program, told = go(ending, changes.CreateVgpu(host=HOST, vgpu=spec(4), expect=changes.EMPTY))
-    assert program.asked == ["create_vgpu vm04", *["destroy_vgpu vm04"] * 3]
+    host, told = go(ending, changes.CreateVgpu(host=HOST, vgpu=spec(4), expect=changes.EMPTY))
+    assert host.asked == ["create_vgpu vm04", *["destroy_vgpu vm04"] * 3]
     assert told[-1].startswith("KeyboardInterrupt")

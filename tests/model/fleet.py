@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.changes import Step
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.plan.scheduling import GpuPlan
-    from vgpumgr.link.connection import HostLink
+    from vgpumgr.link.host import Host
 
 HOSTS = ("kvm01", "kvm02")
 SLOTS = (Slot("vgpu0"), Slot("vgpu1"))
@@ -111,9 +111,9 @@ class Fleet:
         self._minutes += 1
         at = f"2026-11-{21 + self._minutes // 1440:02}T{self._minutes // 60 % 24:02}:{self._minutes % 60:02}:00Z"
 
-        def reach(endpoint: Endpoint, *, hypervisor: bool = True) -> HostLink:
+        def reach(endpoint: Endpoint, *, hypervisor: bool = True) -> Host:
             mine = trouble if trouble is not None and trouble.host == endpoint.host else None
-            return connect(self.machines[endpoint.host], mine, told)
+            return connect(self.machines[endpoint.host], mine, told, _CATALOGUE)
 
         return Context(
             inventory=self.inventory(),

@@ -19,14 +19,15 @@ from vgpumgr.host.files import Root
 from vgpumgr.host.program import EXIT_LEASE, greeting
 from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Deadline
+from vgpumgr.link.host import Host
 from vgpumgr.link.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.model.machine import Machine
+    from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
-    from vgpumgr.link.connection import HostLink
     from vgpumgr.link.hypervisor import Hypervisor
     from vgpumgr.names import HostName, VmUuid
 
@@ -213,15 +214,17 @@ class LibvirtSession:
             raise lost
 
 
-class Link:
-    """link.connection.HostLink, as far as the controller uses it."""
+class Link(Host):
+    """A host without SSH: the real session, the real adapters, at the other end the real host program."""
 
-    def __init__(self, machine: Machine, trouble: Trouble | None, told: list[bytes]) -> None:
-        self.host: HostName = machine.libvirt.host
-        self._stream = Stream(machine, trouble, told)
-        self._libvirt = LibvirtSession(machine, self._stream, trouble)
-        self.program = Program(self.host, self._stream, request_s=20, is_connected=lambda: self._stream.connected)
-        self.program.greet(b"", Deadline(20))
+    def __init__(
+        self, machine: Machine, trouble: Trouble | None, told: list[bytes], catalogue: Catalogue | None
+    ) -> None:
+        self._stream = stream = Stream(machine, trouble, told)
+        self._libvirt = LibvirtSession(machine, stream, trouble)
+        program = Program(machine.libvirt.host, stream, request_s=20, is_connected=lambda: stream.connected)
+        program.greet(b"", Deadline(20))
+        super().__init__(program, catalogue)
 
     def hypervisor(self) -> Hypervisor:
         return cast("Hypervisor", self._libvirt)
@@ -234,8 +237,8 @@ class Link:
         self._stream.cut()
 
 
-def connect(machine: Machine, trouble: Trouble | None, told: list[bytes]) -> HostLink:
+def connect(machine: Machine, trouble: Trouble | None, told: list[bytes], catalogue: Catalogue | None = None) -> Host:
     """An open link to that host; every request that reaches its host program is put into `told`."""
     if trouble is not None and trouble.killed:
         raise ProgramFailed(machine.name, "the controller is dead")
-    return cast("HostLink", Link(machine, trouble, told))
+    return Link(machine, trouble, told, catalogue)

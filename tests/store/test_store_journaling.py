@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.link.connection import HostLink
+    from vgpumgr.link.host import Host
 
 ENTRY = Entry(verb="attach", why="asked --profile 4Q", host="kvm01", vm="vm01")
 
 
-def no_host(endpoint: Endpoint, *, hypervisor: bool = True) -> HostLink:
+def no_host(endpoint: Endpoint, *, hypervisor: bool = True) -> Host:
     raise AssertionError(f"nothing here reaches {endpoint}")
 
 

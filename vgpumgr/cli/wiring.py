@@ -51,11 +51,11 @@ def versions() -> dict[str, str]:
     """What `--version` prints."""
     import importlib.metadata
 
-    from vgpumgr.host import protocol
+    from vgpumgr.link import wire
 
     return {
         "vgpumgr": __version__,
-        "protocol": str(protocol.PROTOCOL),
+        "protocol": str(wire.PROTOCOL),
         "libvirt client": _libvirt(),
         "pynvml": importlib.metadata.version("nvidia-ml-py"),
         "python": sys.version.partition(" ")[0],

@@ -60,13 +60,13 @@ def apply(session: Session, plan: AnyPlan) -> None:
 
 def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
     """A full or read-only disk is told before a VM's definition is touched."""
-    fact = session.unwritable
-    if fact is not None and any(
+    found = session.unwritable
+    if found is not None and any(
         isinstance(step, changes.CreateVgpu | changes.EnterVgpu | changes.DestroyVgpu | changes.ParkVgpu)
         or (isinstance(step, changes.SetScheduler) and step.around)
         for step in plan.steps
     ):
-        raise refusals.unwritable(session.declaration.name, fact["path"], fact["errno"])
+        raise refusals.unwritable(session.declaration.name, found.path, found.errno_name)
 
 
 def _lost_lease(session: Session, error: errors.VgpumgrError) -> errors.LeaseLost | None:
@@ -76,7 +76,7 @@ def _lost_lease(session: Session, error: errors.VgpumgrError) -> errors.LeaseLos
     # What has just not answered in its time is asked once more for a moment only: a connection that ended says so at once.
     silent = isinstance(error, errors.HostDeadline) and error.stage == _PROGRAM
     try:
-        session.link.program.ping(*((_MOMENT_S,) if silent else ()))
+        session.link.ping(*((_MOMENT_S,) if silent else ()))
     except errors.LeaseLost as lost:
         return lost
     except errors.HostError:

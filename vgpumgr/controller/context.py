@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.inventory import Inventory
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.link.connection import HostLink
+    from vgpumgr.link.host import Host
     from vgpumgr.store.journal import Journal
 
 
 class Connect(Protocol):
     """Opens one host; without `hypervisor` its libvirt is left alone. Raises HostError with the stage that failed."""
 
-    def __call__(self, endpoint: Endpoint, *, hypervisor: bool = True) -> HostLink: ...
+    def __call__(self, endpoint: Endpoint, *, hypervisor: bool = True) -> Host: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import templates
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.session import Session
     from vgpumgr.core.plan.plan import AnyPlan
-    from vgpumgr.host.protocol import AnyStep, ModprobeStep, SchedulerStep
-    from vgpumgr.host.protocol import Step as WireStep
-    from vgpumgr.link.program import ExecuteResult
+    from vgpumgr.link.host import StepResult
+    from vgpumgr.link.steps import HostStep
     from vgpumgr.names import GpuUuid, VmUuid
 
-STEP_DEADLINE_S = 20.0
 logger = logging.getLogger(__name__)
 
 
@@ -50,28 +49,19 @@ class Executor:
             case changes.DropClaim():
                 self._write(step.vm, self._document(step.vm).drop(step.before.slot))
             case changes.AttachHostdev():
-                self.session.link.program.assert_fresh()
-                self.session.link.hypervisor().attach_device(step.vm, templates.render_hostdev(step.device))
+                self.session.link.locked_hypervisor().attach_device(step.vm, templates.render_hostdev(step.device))
             case changes.DetachHostdev():
-                self.session.link.program.assert_fresh()
-                self.session.link.hypervisor().detach_device(step.vm, templates.render_hostdev(step.device))
-            case changes.CreateVgpu() | changes.EnterVgpu():
-                told = self.session.link.program.execute(wire_step(step), deadline_s=STEP_DEADLINE_S)
-                if told["note"] is not None:
-                    self.tell(told["note"])
+                self.session.link.locked_hypervisor().detach_device(step.vm, templates.render_hostdev(step.device))
+            case changes.CreateVgpu() | changes.EnterVgpu() | changes.WriteModprobe():
+                self._tell_note(self.session.link.execute(step))
             case changes.DestroyVgpu() | changes.ParkVgpu():
-                self._patiently(wire_step(step))
+                self._patiently(step)
             case changes.SetScheduler():
                 self._set_scheduler(step)
-            case changes.WriteModprobe():
-                self.session.link.program.execute(_wire_modprobe(step), deadline_s=STEP_DEADLINE_S)
 
-    def _patiently(self, step: AnyStep) -> ExecuteResult:
+    def _patiently(self, step: HostStep) -> StepResult:
         """A step that waits for the end of a VM that is ending."""
-        program = self.session.link.program
-        return wait_for_end(
-            lambda: program.execute(step, deadline_s=STEP_DEADLINE_S), tell=self.tell, stop=self.interrupted
-        )
+        return wait_for_end(lambda: self.session.link.execute(step), tell=self.tell, stop=self.interrupted)
 
     def tell(self, line: str) -> None:
         """One line for a person, with the host's name before it where it has none."""
@@ -93,12 +83,14 @@ class Executor:
     def _set_scheduler(self, step: changes.SetScheduler) -> None:
         """What an engine shows after a set is read back: only so can the set be taken back."""
         expect = self._policies.get(step.gpu_uuid, step.expect)
-        told = self._patiently(_wire_scheduler(step, expect))
-        found = told["scheduler"]
-        if found is not None:
-            self._policies[step.gpu_uuid] = {engine["engine"]: engine["policy"] for engine in found["engines"]}
-        if told["note"] is not None:
-            self.session.context.progress(f"{self.session.declaration.name}: {told['note']}")
+        result = self._patiently(replace(step, expect=expect))
+        if result.scheduler is not None:
+            self._policies[step.gpu_uuid] = result.scheduler.policies
+        self._tell_note(result)
+
+    def _tell_note(self, result: StepResult) -> None:
+        if result.note is not None:
+            self.tell(result.note)
 
     def _document(self, vm: VmUuid) -> claims.ClaimDocument:
         found = self.documents[vm] if vm in self.documents else self.plan.claims_of(vm)
@@ -106,67 +98,5 @@ class Executor:
 
     def _write(self, vm: VmUuid, document: claims.ClaimDocument) -> None:
         text = templates.render_claims(document, stored=False) if document.claims else None
-        self.session.link.program.assert_fresh()
-        self.session.link.hypervisor().set_metadata(vm, text, key=claims.KEY, uri=claims.NAMESPACE)
+        self.session.link.locked_hypervisor().set_metadata(vm, text, key=claims.KEY, uri=claims.NAMESPACE)
         self.documents[vm] = document
-
-
-def wire_step(step: changes.CreateVgpu | changes.EnterVgpu | changes.DestroyVgpu | changes.ParkVgpu) -> WireStep:
-    """The step as the host program is told it."""
-    vgpu = step.vgpu
-    return {
-        "verb": changes.CreateVgpu.verb if isinstance(step, changes.EnterVgpu) else step.verb,
-        "vm": vgpu.vm,
-        "vm_name": vgpu.vm_name,
-        "slot": vgpu.slot,
-        "generation": vgpu.generation,
-        "gpu": vgpu.gpu_uuid,
-        "gpu_pci": vgpu.gpu,
-        "vf": vgpu.vf_index,
-        "parent": vgpu.parent,
-        "uuid": vgpu.uuid,
-        "type_id": vgpu.type_id,
-        "type_name": vgpu.type_name,
-        "placement_id": None,
-        "mig": None,
-        "expect": _expect(step),
-        "runs": False if isinstance(step, changes.EnterVgpu) else step.runs,
-        "listed": step.listed if isinstance(step, changes.DestroyVgpu | changes.ParkVgpu) else False,
-    }
-
-
-def _expect(step: changes.CreateVgpu | changes.EnterVgpu | changes.DestroyVgpu | changes.ParkVgpu) -> str:
-    match step:
-        case changes.EnterVgpu():
-            return changes.SAME
-        case changes.ParkVgpu():
-            return changes.PRESENT
-        case _:
-            return step.expect
-
-
-def _wire_scheduler(step: changes.SetScheduler, expect: Mapping[str, str | None]) -> SchedulerStep:
-    setting = step.setting
-    return {
-        "verb": step.verb,
-        "gpu": step.gpu_uuid,
-        "gpu_pci": step.gpu,
-        "api": step.api,
-        "setting": {
-            "policy": setting.policy,
-            "arr": setting.arr,
-            "averaging_factor": setting.averaging_factor,
-            "frequency_hz": setting.frequency_hz,
-            "time_slice_ns": setting.time_slice_ns,
-        },
-        "expect": dict(expect),
-    }
-
-
-def _wire_modprobe(step: changes.WriteModprobe) -> ModprobeStep:
-    return {
-        "verb": step.verb,
-        "path": step.path,
-        "text": templates.render_conf(step.text),
-        "expect": templates.render_conf(step.before),
-    }

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.core.usage import sampling
 from vgpumgr.core.usage.sampling import Cursor, Round
-from vgpumgr.link import sampling_facts
 from vgpumgr.link.deadlines import Bounded
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.usage.sampling import HostReading
-    from vgpumgr.link.connection import HostLink
+    from vgpumgr.link.host import Host
     from vgpumgr.names import HostName
 
 PATIENCE_S = 30.0
@@ -78,7 +77,7 @@ class _Host:
         self._declaration = declaration
         self._cursor = cursor
         self._turns = turns
-        self._link: HostLink | None = None
+        self._link: Host | None = None
         self._running: Bounded[Round] | None = None
         self._closed = False
 
@@ -154,14 +153,12 @@ class _Host:
 
     def _take(self) -> tuple[HostReading, tuple[sampling.Measured, ...]]:
         link = self._link or self._connect()
-        host = self._declaration.name
         wait_s = min(LOCK_WAIT_S, self._context.lock_wait_s)
-        facts = link.program.sample(since=self._cursor.since(), wait_s=wait_s)
-        reading = sampling_facts.parse(host, facts)
+        reading = link.sample(since=self._cursor.since(), wait_s=wait_s)
         measured, self._cursor = sampling.advance(self._cursor, reading)
         return reading, measured
 
-    def _connect(self) -> HostLink:
+    def _connect(self) -> Host:
         link = self._context.connect(self._declaration.endpoint, hypervisor=False)
         if self._closed:  # the end came while it was being reached
             link.close()

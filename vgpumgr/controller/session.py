@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.observed import HostView
-from vgpumgr.link import snapshot_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import HostSnapshot
-    from vgpumgr.host.protocol import Snapshot, UnwritableFact
-    from vgpumgr.link.connection import HostLink
+    from vgpumgr.link.host import Host, Unwritable
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
 _JITTER_S = (0.3, 1.0)  # many hosts behind one gateway must not come back all at once
@@ -37,8 +35,8 @@ class Session:
 
     context: Context
     declaration: HostDeclaration
-    link: HostLink
-    unwritable: UnwritableFact | None = None
+    link: Host
+    unwritable: Unwritable | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -54,37 +52,33 @@ class Session:
 
     def read_facts(self) -> HostSnapshot:
         """What the host program alone tells, without libvirt. Changes nothing."""
-        return self._snapshot(self.link.program.observe(wait_s=self.context.lock_wait_s))
+        return self.link.observe(wait_s=self.context.lock_wait_s)
 
     def lock(self, what: str) -> HostView:
         """Take the exclusive lock, and read everything inside it. Raises Busy naming the owner."""
         by = f"{self.context.by} {what}"
         wait_s = self.context.lock_wait_s
         try:
-            facts = self.link.program.lock(by=by, wait_s=min(SILENT_WAIT_S, wait_s))
+            locked = self.link.lock(by=by, wait_s=min(SILENT_WAIT_S, wait_s))
         except errors.Busy as busy:
             if wait_s <= SILENT_WAIT_S:
                 raise
             self.context.progress(f"{busy.message}; waiting up to {wait_s:.0f} s …")
-            facts = self.link.program.lock(by=by, wait_s=wait_s - SILENT_WAIT_S)
-        self.unwritable = facts["unwritable"]
-        return self._view(self._snapshot(facts))
+            locked = self.link.lock(by=by, wait_s=wait_s - SILENT_WAIT_S)
+        self.unwritable = locked.unwritable
+        return self._view(locked.snapshot)
 
     def unlock(self, before: HostView, gpus: Sequence[str]) -> HostView:
         """Read the touched GPUs and the domains once more, then give the lock back."""
-        hypervisor = self.link.hypervisor()
-        self.link.program.assert_fresh()
-        domains = tuple(domain_xml.read_domain(documents) for documents in hypervisor.domains())
-        part = self._snapshot(self.link.program.unlock(list(gpus)))
+        found = self.link.locked_hypervisor().domains()
+        domains = tuple(domain_xml.read_domain(documents) for documents in found)
+        part = self.link.unlock(gpus)
         return replace(before, snapshot=before.snapshot.with_gpus(part), domains=domains)
 
     def with_saved(self, view: HostView) -> HostView:
         """The view with what could come back: every VM's managed-save image and snapshots. Two calls where none has any."""
         found = self.link.hypervisor().saved()
         return replace(view, saved={documents.uuid: domain_xml.read_saved(documents) for documents in found})
-
-    def _snapshot(self, facts: Snapshot) -> HostSnapshot:
-        return snapshot_facts.parse(self.declaration.name, facts, self.context.catalogue)
 
     def _view(self, facts: HostSnapshot) -> HostView:
         hypervisor = self.link.hypervisor()

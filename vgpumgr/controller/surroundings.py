@@ -26,9 +26,10 @@ from vgpumgr.store.journal import Journal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.inventory import Inventory
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.link.connection import HostLink
+    from vgpumgr.link.host import Host
 
 LOCK_WAIT_S = 60.0
 _FILES = 65536  # of 10,000 hosts; more only cost whoever closes all that there may be
@@ -51,10 +52,11 @@ def make_context(
     from vgpumgr.core.driver import catalogue
 
     raise_file_limit()
+    types = catalogue.parse(resources.catalogue_text())
     return Context(
         inventory=inventory,
-        connect=functools.partial(_connect, timeout=timeout),
-        catalogue=catalogue.parse(resources.catalogue_text()),
+        connect=functools.partial(_connect, catalogue=types, timeout=timeout),
+        catalogue=types,
         by=_who(),
         now=_now,
         progress=progress,
@@ -104,11 +106,11 @@ def _cwd() -> Path:
         return Path()
 
 
-def _connect(endpoint: Endpoint, *, timeout: float | None, hypervisor: bool = True) -> HostLink:
+def _connect(endpoint: Endpoint, *, catalogue: Catalogue, timeout: float | None, hypervisor: bool = True) -> Host:
     from vgpumgr.link.connection import connect
     from vgpumgr.link.deadlines import Deadlines
 
-    return connect(endpoint, deadlines=Deadlines.of(timeout), hypervisor=hypervisor)
+    return connect(endpoint, deadlines=Deadlines.of(timeout), hypervisor=hypervisor, catalogue=catalogue)
 
 
 def _who() -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.lab.client import common_arguments
 from vgpumgr.lab.machine.sshd import ADDRESS
 

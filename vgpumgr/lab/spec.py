@@ -6,8 +6,8 @@ import uuid as uuid_module
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.errors import LabError
-from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab.driver import scheduler
 from vgpumgr.lab.driver.model import ForeignSpec, Gpu, HostState, Scheduling, VmSpec
 

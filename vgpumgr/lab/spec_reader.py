@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vgpumgr.core.driver.profiles import parse_profile
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.errors import BadName, LabError
-from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab import builtin_specs
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver.model import ForeignSpec, VmSpec

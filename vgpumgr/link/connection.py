@@ -1,27 +1,27 @@
-"""One host, reached: one SSH connection that carries the host program and libvirt. What the controller uses."""
+"""A host over SSH: one connection that carries the host program and libvirt."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from vgpumgr.errors import HostDeadline, VgpumgrError
 from vgpumgr.link import ssh
 from vgpumgr.link.deadlines import Bounded, Deadlines, humanize
+from vgpumgr.link.host import Host
 from vgpumgr.link.hypervisor import Hypervisor
 from vgpumgr.link.program import Program
 from vgpumgr.link.tunnel import STAGE
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
+    from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.model.endpoint import Endpoint
 
 _OPENING_S = 5.0  # for an opening libvirt to give up once its connection is gone
 
 
-class HostLink:
-    """An open link; a context manager. `close` gives everything back: lock, tunnel, connection."""
+class HostLink(Host):
+    """An open link."""
 
     def __init__(
         self,
@@ -29,11 +29,10 @@ class HostLink:
         program: Program,
         opening: Bounded[Hypervisor] | None,
         *,
+        catalogue: Catalogue | None,
         libvirt_s: float,
     ) -> None:
-        self.host = connection.endpoint.host
-        self.negotiated = connection.negotiated
-        self.program = program
+        super().__init__(program, catalogue)
         self._connection = connection
         self._opening = opening
         self._libvirt_s = libvirt_s
@@ -53,19 +52,16 @@ class HostLink:
         _close(self._connection, self._opening)
 
     def abort(self) -> None:
-        """Cut the connection, whatever runs on it: every call under way, in any thread, fails soon. `close` comes after."""
         self._connection.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def connect(endpoint: Endpoint, *, deadlines: Deadlines | None = None, hypervisor: bool = True) -> HostLink:
+def connect(
+    endpoint: Endpoint,
+    *,
+    deadlines: Deadlines | None = None,
+    hypervisor: bool = True,
+    catalogue: Catalogue | None = None,
+) -> HostLink:
     """Connect and start the host program; with `hypervisor` libvirt is opened beside it (it takes 0.2 s)."""
     limits = deadlines or Deadlines()
     connection = ssh.open_connection(endpoint, limits)
@@ -77,7 +73,7 @@ def connect(endpoint: Endpoint, *, deadlines: Deadlines | None = None, hyperviso
     except BaseException:
         _close(connection, opening)
         raise
-    return HostLink(connection, program, opening, libvirt_s=limits.libvirt)
+    return HostLink(connection, program, opening, catalogue=catalogue, libvirt_s=limits.libvirt)
 
 
 def _close(connection: ssh.SshConnection, opening: Bounded[Hypervisor] | None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from vgpumgr.host.protocol import MDEV_PF
+from vgpumgr.core.model.snapshot import MDEV_PF
 
 if TYPE_CHECKING:
     from vgpumgr.lab.driver.model import Gpu, TypeSpec, Vgpu

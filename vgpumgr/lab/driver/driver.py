@@ -15,7 +15,7 @@ import uuid as uuid_module
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver import admission, meter, scheduler, vms
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.model import Vgpu

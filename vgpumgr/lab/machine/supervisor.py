@@ -11,8 +11,8 @@ import logging
 import uuid
 from typing import IO, TYPE_CHECKING, Any
 
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.errors import LabError, UnknownVm, UsageError
-from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab.driver import modprobe
 from vgpumgr.lab.driver.addresses import key_of
 from vgpumgr.lab.driver.driver import CARD_EXCHANGED, CREATE_EIO, LATE_VFS, Driver

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.lab.sysfs import pci_nodes, proc_driver, vgpu_nodes
 from vgpumgr.lab.sysfs.nodes import Builder, Node, constant, text_file
 

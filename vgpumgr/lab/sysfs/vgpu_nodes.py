@@ -6,7 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver import admission, kstrto
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.sysfs.nodes import constant, text_file

@@ -1,0 +1,126 @@
+"""One open host, as the controller sees it: asked and answered in values of core. Only link knows what goes over the wire.
+
+observe   the host's facts                        lock      the same, under the host's lock, which is kept
+execute   one step of a plan                      unlock    some GPUs' facts; then the lock is given back
+sample    who uses how much of the GPUs           (libvirt is a client of its own: `hypervisor`)
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from vgpumgr.link import snapshot_facts, steps
+from vgpumgr.link.program import PING_S, Program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from vgpumgr.core.driver.catalogue import Catalogue
+    from vgpumgr.core.driver.scheduler import SchedulerState
+    from vgpumgr.core.model.snapshot import HostSnapshot
+    from vgpumgr.core.usage.sampling import HostReading
+    from vgpumgr.host.protocol import Snapshot
+    from vgpumgr.link.hypervisor import Hypervisor
+
+STEP_DEADLINE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwritable:
+    """Why nothing can be written where the host's ledger lies: the folder that was tried, and the errno's name."""
+
+    path: str
+    errno_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locked:
+    """The host under its lock. `unwritable` None: its ledger can be written."""
+
+    snapshot: HostSnapshot
+    unwritable: Unwritable | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What a step led to: a remark for a person, and of a scheduler that was set what is read back."""
+
+    note: str | None
+    scheduler: SchedulerState | None
+
+
+class Host(abc.ABC):
+    """An open host; a context manager, which gives everything back: lock, libvirt, connection.
+
+    `catalogue`: where the maxima of types are from that the host does not tell. Every method raises HostError.
+    """
+
+    def __init__(self, program: Program, catalogue: Catalogue | None) -> None:
+        self.host = program.host
+        self.program = program
+        self._catalogue = catalogue
+
+    def observe(self, *, wait_s: float) -> HostSnapshot:
+        """The host's facts, read under the shared lock, or under ours where it is held."""
+        return self._snapshot(self.program.observe(wait_s=wait_s))
+
+    def lock(self, *, by: str, wait_s: float) -> Locked:
+        """Take the host's exclusive lock, and the facts under it. Busy names who has it. Kept until `unlock` or `close`."""
+        facts = self.program.lock(by=by, wait_s=wait_s)
+        fact = facts["unwritable"]
+        return Locked(
+            snapshot=self._snapshot(facts),
+            unwritable=None if fact is None else Unwritable(path=fact["path"], errno_name=fact["errno"]),
+        )
+
+    def execute(self, step: steps.HostStep) -> StepResult:
+        """Carry out one step under the lock. Raises HostDeadline where it may still happen."""
+        told = self.program.execute(steps.wire_step(step), deadline_s=STEP_DEADLINE_S)
+        return StepResult(
+            note=told["note"], scheduler=snapshot_facts.maybe(told["scheduler"], snapshot_facts.parse_scheduler)
+        )
+
+    def unlock(self, gpus: Sequence[str]) -> HostSnapshot:
+        """A part of the host, read under the lock, which is then given back: these GPUs (UUIDs), and what is no GPU's."""
+        return self._snapshot(self.program.unlock(gpus))
+
+    def sample(self, *, since: Mapping[str, int], wait_s: float) -> HostReading:
+        """Who runs and what they used since those times (us, by GPU), read under the shared lock."""
+        from vgpumgr.link import sampling_facts
+
+        return sampling_facts.parse(self.host, self.program.sample(since=since, wait_s=wait_s))
+
+    def ping(self, timeout_s: float = PING_S) -> None:
+        """Hear from the host. Raises LeaseLost where its lock was ours and is no longer."""
+        self.program.ping(timeout_s)
+
+    def locked_hypervisor(self) -> Hypervisor:
+        """Libvirt, for what only the lock's owner may do. Raises LeaseLost where that is no longer us."""
+        self.program.assert_fresh()
+        return self.hypervisor()
+
+    @abc.abstractmethod
+    def hypervisor(self) -> Hypervisor:
+        """Libvirt on that host. Raises why it could not be opened."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give everything back; takes a few seconds at most."""
+
+    @abc.abstractmethod
+    def abort(self) -> None:
+        """Cut the connection, whatever runs on it: every call under way, in any thread, fails soon. `close` comes after."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _snapshot(self, facts: Snapshot) -> HostSnapshot:
+        return snapshot_facts.parse(self.host, facts, self._catalogue)
