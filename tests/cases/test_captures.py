@@ -62,7 +62,7 @@ def refusal(facts: HostSnapshot, profile: str) -> str:
     verdict = placement.place(facts, profiles.parse_profile(profile))
     assert isinstance(verdict, placement.NoPlace), profile
     [(_, _, reason)] = verdict.reasons
-    return reason
+    return reason.text
 
 
 @every_capture

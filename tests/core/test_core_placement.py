@@ -38,7 +38,7 @@ def placed(view: HostView, text: str = "4Q") -> placement.Placed:
 def reasons(view: HostView, text: str = "4Q") -> list[str]:
     found = place(view, text)
     assert isinstance(found, placement.NoPlace)
-    return [reason for _, _, reason in found.reasons]
+    return [refusal.text for _, _, refusal in found.reasons]
 
 
 def refusal(view: HostView, vm: str, text: str) -> str:

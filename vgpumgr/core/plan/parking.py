@@ -14,6 +14,7 @@ from vgpumgr.core.model import claims, observed, snapshot
 from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.plan import changes, detaching, placement, simulate
 from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan.no_place import Cause, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,7 +93,8 @@ def make_again(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[tuple[ch
         card = now.snapshot.gpu_by_uuid(one.entry.gpu_uuid)
         assert card is not None
         if (one.entry.uuid is None) != (gpu.framework == snapshot.VENDOR_VFIO):
-            reason: str | None = f"offers {gpu.framework} now, which the entry is not of"
+            text = f"offers {gpu.framework} now, which the entry is not of"
+            reason: Refusal | None = Refusal(Cause.OTHER_FRAMEWORK, text)
         else:
             reason = placement.may_make_again(now.snapshot, card, one.entry)
         if reason is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.driver import admission, profiles
 from vgpumgr.core.model import snapshot as observed
 from vgpumgr.core.plan import lost, stuck
+from vgpumgr.core.plan.no_place import Cause, Refusal
 from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class NoPlace:
     `unknown_profile` is set where no GPU has a type of that name at all.
     """
 
-    reasons: tuple[tuple[PciAddress, str, str], ...]
+    reasons: tuple[tuple[PciAddress, str, Refusal], ...]
     fits: tuple[str, ...]
     unknown_profile: bool
 
@@ -58,12 +59,6 @@ class Occupant:
     owner: str
     parent: PciAddress
     there: bool
-
-
-class Taken(str):
-    """A refusal of one place alone, which says nothing of the places beside it."""
-
-    __slots__ = ()
 
 
 def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
@@ -118,10 +113,10 @@ def place(
     """
     gpus = sorted(snapshot.gpus if among is None else among, key=lambda gpu: gpu.pci)
     candidates: list[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]] = []
-    reasons: list[tuple[PciAddress, str, str]] = []
+    reasons: list[tuple[PciAddress, str, Refusal]] = []
     for gpu in gpus:
         verdict = _candidate(snapshot, gpu, profile, barred)
-        if isinstance(verdict, str):
+        if isinstance(verdict, Refusal):
             reasons.append((gpu.pci, gpu.board or gpu.name or "?", verdict))
         else:
             parent, kind = verdict
@@ -168,37 +163,38 @@ def may_create(
     parent: Parent,
     kind: VgpuType,
     barred: Mapping[PciAddress, str] | None = None,
-) -> str | None:
-    """Why this very parent cannot take the type now, Taken where that is of no other one; None when it can."""
+) -> Refusal | None:
+    """Why this very parent cannot take the type now; None when it can."""
     problem = unfit(snapshot, gpu)
     if problem:
         return problem
     if kind.parsed is not None and kind.parsed.slices is not None:  # NVML and mdev directories list them in any mode
-        return f"{kind.short} needs MIG mode, which is not served yet"
+        return Refusal(Cause.NEEDS_MIG, f"{kind.short} needs MIG mode, which is not served yet")
     there = occupants(snapshot, gpu)
     sizes = [occupant.type.size_mib if occupant.type else None for occupant in there]
     match admission.refusal(kind.size_mib, kind.max, sizes):
         case admission.Refusal.OTHER_SIZE:
-            return _size_conflict(there, kind)
+            return Refusal(Cause.OTHER_SIZE, _size_conflict(there, kind))
         case admission.Refusal.FULL:
-            return f"full: {len(there)} of {kind.max} ({_owners(there)})"
+            return Refusal(Cause.FULL, f"full: {len(there)} of {kind.max} ({_owners(there)})")
         case None:
             pass
     if parent.vf_index is not None:
         taken = next((occupant for occupant in there if occupant.parent == parent.pci), None)
         if taken is not None:
-            return Taken(f"{parent.pci} is taken ({taken.type_name}, {taken.owner})")
+            return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({taken.type_name}, {taken.owner})")
         if barred and parent.pci in barred:
-            return Taken(f"{parent.pci} is taken ({barred[parent.pci]})")
+            return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({barred[parent.pci]})")
     if parent.creatable is None:
-        return f"what {parent.pci} would take could not be read"
+        return Refusal(Cause.UNREADABLE, f"what {parent.pci} would take could not be read")
     reserved = sum(1 for occupant in there if not occupant.there) if parent.vf_index is None else 0
     if parent.creatable.get(kind.id, 0) <= reserved:
-        return f"the driver offers no {kind.type_name} on {parent.pci} now (likely another size, or full)"
+        text = f"the driver offers no {kind.type_name} on {parent.pci} now (likely another size, or full)"
+        return Refusal(Cause.NOT_OFFERED, text)
     return None
 
 
-def may_make_again(snapshot: HostSnapshot, gpu: Gpu, entry: LedgerEntry) -> str | None:
+def may_make_again(snapshot: HostSnapshot, gpu: Gpu, entry: LedgerEntry) -> Refusal | None:
     """Why an entry's vGPU that is gone cannot be made at its own place now; None when it can.
 
     Its place is reserved for it, so only hardware that is there stands in the way.
@@ -208,47 +204,51 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, entry: LedgerEntry) -> str 
         return problem
     parent = gpu.parent_at(entry.vf_index)
     if parent is None:
-        return f"has no virtual function {entry.vf_index} now, the place of {entry.type_name}"
+        text = f"has no virtual function {entry.vf_index} now, the place of {entry.type_name}"
+        return Refusal(Cause.NO_FUNCTION, text)
     kind = (gpu.types or {}).get(entry.type_id)
     if kind is None:
-        return f"has no type {entry.type_id} ({entry.type_name}) any more"
+        return Refusal(Cause.NO_SUCH_TYPE, f"has no type {entry.type_id} ({entry.type_name}) any more")
     there = tuple(other for other in snapshot.ledger or () if snapshot.vgpu_of(other) is not None)
     return may_create(replace(snapshot, ledger=there), gpu, parent, kind)
 
 
-def unfit(snapshot: HostSnapshot, gpu: Gpu) -> str | None:
+def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
     """Why nothing can be made on a GPU, whatever was asked; None when something can."""
     if gpu.framework is None:
-        return f"offers no vGPUs: {gpu.problem}"
+        return Refusal(Cause.NO_VGPUS, f"offers no vGPUs: {gpu.problem}")
     if gpu.uuid is None:
-        return "its GPU UUID cannot be read, so nothing is written to it"
+        return Refusal(Cause.NO_GPU_UUID, "its GPU UUID cannot be read, so nothing is written to it")
     if gpu.mode not in (observed.EQUAL_SIZE, None):
-        return f"is in {gpu.mode} mode, which is not served yet"
+        return Refusal(Cause.OTHER_MODE, f"is in {gpu.mode} mode, which is not served yet")
     if not gpu.types:
-        return "its vGPU types cannot be read"
-    return stuck.why_not(snapshot, gpu)
+        return Refusal(Cause.NO_TYPES, "its vGPU types cannot be read")
+    why = stuck.why_not(snapshot, gpu)
+    return None if why is None else Refusal(Cause.STUCK, why)
 
 
 def _candidate(
     snapshot: HostSnapshot, gpu: Gpu, profile: Profile, barred: Mapping[PciAddress, str] | None
-) -> tuple[Parent, VgpuType] | str:
+) -> tuple[Parent, VgpuType] | Refusal:
     problem = unfit(snapshot, gpu)
     if problem:
         return problem
     kind = find_type(gpu, profile)
     if kind is None:
-        return f"has no {profile.short if profile.board in (None, gpu.board) else profile.text}"
+        name = profile.short if profile.board in (None, gpu.board) else profile.text
+        return Refusal(Cause.NO_SUCH_TYPE, f"has no {name}")
     if not gpu.parents:
-        return "has no virtual function"
+        return Refusal(Cause.NO_FUNCTION, "has no virtual function")
     # A VF that is taken is no reason while another one is free: then that one's refusal is.
     barred = {**dict.fromkeys(lost.lost_parents(snapshot, gpu), "lost by the driver"), **(barred or {})}
     reserved = [f"; {parent.pci} {barred[parent.pci]}" for parent in gpu.parents if parent.pci in barred]
-    verdict = f"every virtual function is taken ({len(gpu.parents)}{''.join(reserved[:1])})"
+    text = f"every virtual function is taken ({len(gpu.parents)}{''.join(reserved[:1])})"
+    verdict = Refusal(Cause.ALL_TAKEN, text)
     for parent in _in_turn(snapshot, gpu):
         refusal = may_create(snapshot, gpu, parent, kind, barred)
         if refusal is None:
             return parent, kind
-        if not isinstance(refusal, Taken):
+        if not refusal.of_this_place_alone:
             verdict = refusal
     return verdict
 

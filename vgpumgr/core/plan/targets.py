@@ -12,6 +12,7 @@ from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.plan import changes, detaching, ownership, placement, sharing
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan.changes import VgpuSpec
+from vgpumgr.core.plan.no_place import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,7 +233,7 @@ def _obstacle(view: HostView, entry: LedgerEntry, request: AttachRequest) -> err
         f"the vGPU of {entry.vm_name} slot {entry.slot} cannot be made again at its place, {entry.parent}",
         details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],
         hint=f"free what is in its way, or {_exchange(entry.vm_name, request)} places the vGPU anew"
-        if gpu.framework is not None
+        if reason.cause is not Cause.NO_VGPUS
         else "bring its vGPUs up again, then run the same command again; "
         f"or {_exchange(entry.vm_name, request)} places the vGPU on another GPU",
     )
