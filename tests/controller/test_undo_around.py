@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.session import Session
     from vgpumgr.core.plan.plan import AnyPlan
-    from vgpumgr.link.steps import HostStep
 
 HOST, GPU, PCI = HostName("kvm01"), GpuUuid("GPU-1"), PciAddress("0000:41:00.0")
 SETTING = scheduler.Setting(policy="best-effort")
@@ -58,7 +57,7 @@ class Host:
         self.asked: list[str] = []
         self._refuse = refuse
 
-    def execute(self, step: HostStep) -> StepResult:
+    def execute(self, step: changes.HostStep) -> StepResult:
         of = "" if isinstance(step, changes.SetScheduler | changes.WriteModprobe) else f" {step.vgpu.vm_name}"
         self.asked.append(step.verb + of)
         if self.asked == ["set_scheduler"] and SET.around:

@@ -156,3 +156,16 @@ def test_a_scheduler_and_a_file_of_modprobe_have_the_wires_shape() -> None:
     conf = wire.check(steps.wire_step(CONF), protocol.ModprobeStep, "step")
     assert (conf["path"], conf["expect"]) == ("/etc/modprobe.d/vgpumgr.conf", None)
     assert conf["text"].endswith("\noptions nvidia NVreg_RegistryDwords=RmPVMRL=0x1\n")
+
+
+def test_core_and_the_host_program_have_the_same_words() -> None:
+    assert (MDEV_PF, MDEV_VF, VENDOR_VFIO) == (protocol.MDEV_PF, protocol.MDEV_VF, protocol.VENDOR_VFIO)
+    assert scheduler.POLICIES == (protocol.BEST_EFFORT, protocol.EQUAL_SHARE, protocol.FIXED_SHARE)
+    told = (changes.CreateVgpu, changes.DestroyVgpu, changes.ParkVgpu, changes.SetScheduler, changes.WriteModprobe)
+    assert [step.verb for step in told] == [
+        protocol.CREATE_VGPU,
+        protocol.DESTROY_VGPU,
+        protocol.PARK_VGPU,
+        protocol.SET_SCHEDULER,
+        protocol.WRITE_MODPROBE,
+    ]

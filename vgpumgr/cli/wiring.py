@@ -51,11 +51,11 @@ def versions() -> dict[str, str]:
     """What `--version` prints."""
     import importlib.metadata
 
-    from vgpumgr.link import wire
+    from vgpumgr.link import host
 
     return {
         "vgpumgr": __version__,
-        "protocol": str(wire.PROTOCOL),
+        "protocol": str(host.PROTOCOL),
         "libvirt client": _libvirt(),
         "pynvml": importlib.metadata.version("nvidia-ml-py"),
         "python": sys.version.partition(" ")[0],

@@ -62,8 +62,7 @@ def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
     """A full or read-only disk is told before a VM's definition is touched."""
     found = session.unwritable
     if found is not None and any(
-        isinstance(step, changes.CreateVgpu | changes.EnterVgpu | changes.DestroyVgpu | changes.ParkVgpu)
-        or (isinstance(step, changes.SetScheduler) and step.around)
+        isinstance(step, changes.VgpuStep) or (isinstance(step, changes.SetScheduler) and step.around)
         for step in plan.steps
     ):
         raise refusals.unwritable(session.declaration.name, found.path, found.errno_name)

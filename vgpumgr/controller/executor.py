@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from vgpumgr.controller.session import Session
     from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.link.host import StepResult
-    from vgpumgr.link.steps import HostStep
     from vgpumgr.names import GpuUuid, VmUuid
 
 logger = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ class Executor:
             case changes.SetScheduler():
                 self._set_scheduler(step)
 
-    def _patiently(self, step: HostStep) -> StepResult:
+    def _patiently(self, step: changes.HostStep) -> StepResult:
         """A step that waits for the end of a VM that is ending."""
         return wait_for_end(lambda: self.session.link.execute(step), tell=self.tell, stop=self.interrupted)
 

@@ -11,6 +11,7 @@ import abc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from vgpumgr.host import protocol
 from vgpumgr.link import snapshot_facts, steps
 from vgpumgr.link.program import PING_S, Program
 
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.driver.scheduler import SchedulerState
     from vgpumgr.core.model.snapshot import HostSnapshot
+    from vgpumgr.core.plan.changes import HostStep
     from vgpumgr.core.usage.sampling import HostReading
-    from vgpumgr.host.protocol import Snapshot
     from vgpumgr.link.hypervisor import Hypervisor
 
+PROTOCOL = protocol.PROTOCOL  # the version that this controller speaks
 STEP_DEADLINE_S = 20.0
 
 
@@ -76,7 +78,7 @@ class Host(abc.ABC):
             unwritable=None if fact is None else Unwritable(path=fact["path"], errno_name=fact["errno"]),
         )
 
-    def execute(self, step: steps.HostStep) -> StepResult:
+    def execute(self, step: HostStep) -> StepResult:
         """Carry out one step under the lock. Raises HostDeadline where it may still happen."""
         told = self.program.execute(steps.wire_step(step), deadline_s=STEP_DEADLINE_S)
         return StepResult(
@@ -122,5 +124,5 @@ class Host(abc.ABC):
     ) -> None:
         self.close()
 
-    def _snapshot(self, facts: Snapshot) -> HostSnapshot:
+    def _snapshot(self, facts: protocol.Snapshot) -> HostSnapshot:
         return snapshot_facts.parse(self.host, facts, self._catalogue)

@@ -9,11 +9,8 @@ from vgpumgr.core.plan import changes
 if TYPE_CHECKING:
     from vgpumgr.host import protocol
 
-VgpuStep = changes.CreateVgpu | changes.EnterVgpu | changes.DestroyVgpu | changes.ParkVgpu
-HostStep = VgpuStep | changes.SetScheduler | changes.WriteModprobe
 
-
-def wire_step(step: HostStep) -> protocol.AnyStep:
+def wire_step(step: changes.HostStep) -> protocol.AnyStep:
     match step:
         case changes.SetScheduler():
             return _scheduler(step)
@@ -23,7 +20,7 @@ def wire_step(step: HostStep) -> protocol.AnyStep:
             return _vgpu(step)
 
 
-def _vgpu(step: VgpuStep) -> protocol.Step:
+def _vgpu(step: changes.VgpuStep) -> protocol.Step:
     vgpu = step.vgpu
     return {
         "verb": changes.CreateVgpu.verb if isinstance(step, changes.EnterVgpu) else step.verb,
@@ -46,7 +43,7 @@ def _vgpu(step: VgpuStep) -> protocol.Step:
     }
 
 
-def _expect(step: VgpuStep) -> str:
+def _expect(step: changes.VgpuStep) -> str:
     match step:
         case changes.EnterVgpu():
             return changes.SAME

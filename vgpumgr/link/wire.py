@@ -17,7 +17,6 @@ from vgpumgr.link import sanity
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PROTOCOL = protocol.PROTOCOL  # the version that is spoken
 _SHOWN_BYTES = 160
 
 

@@ -188,18 +188,9 @@ class WriteModprobe:
     verb = "write_modprobe"
 
 
-Step = (
-    PutClaim
-    | DropClaim
-    | CreateVgpu
-    | EnterVgpu
-    | DestroyVgpu
-    | AttachHostdev
-    | DetachHostdev
-    | ParkVgpu
-    | SetScheduler
-    | WriteModprobe
-)
+VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | ParkVgpu
+HostStep = VgpuStep | SetScheduler | WriteModprobe  # the host program's; the others are libvirt's
+Step = HostStep | PutClaim | DropClaim | AttachHostdev | DetachHostdev
 
 
 def inverse(step: Step) -> Step:
