@@ -37,17 +37,43 @@ per candidate or problem. A library's exception is translated in the one module 
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+class Outcome(StrEnum):
+    """What became of a command, or of one thing in it; part of the contract that scripts rely on (docs/exit-codes.md).
+
+    The first three are those of success; each of the others is that of an error.
+    """
+
+    DONE = "done"
+    UNCHANGED = "unchanged"
+    WOULD_CHANGE = "would_change"
+    FAILED = "failed"
+    USAGE = "usage"
+    UNREACHED = "unreached"
+    NO_CAPACITY = "no_capacity"
+    REFUSED = "refused"
+    BUSY = "busy"
+
+    @property
+    def changed(self) -> bool:
+        """Whether something is another way now, or would be."""
+        return self in (Outcome.DONE, Outcome.WOULD_CHANGE)
+
+
+Success = Literal[Outcome.DONE, Outcome.UNCHANGED, Outcome.WOULD_CHANGE]
 
 
 class VgpumgrError(Exception):
     """Root of all. `exit_code` and `outcome` are part of the contract that scripts rely on (docs/exit-codes.md)."""
 
     exit_code = 1
-    outcome = "failed"
+    outcome = Outcome.FAILED
     transient = False
 
     def __init__(self, message: str, *, hint: str | None = None, details: Iterable[str] = ()) -> None:
@@ -59,7 +85,7 @@ class VgpumgrError(Exception):
 
 class ConfigError(VgpumgrError):
     exit_code = 2
-    outcome = "usage"
+    outcome = Outcome.USAGE
 
 
 class InventoryError(ConfigError):
@@ -72,7 +98,7 @@ class TemplateError(ConfigError):
 
 class RequestError(VgpumgrError):
     exit_code = 2
-    outcome = "usage"
+    outcome = Outcome.USAGE
 
 
 class UsageError(RequestError):
@@ -91,7 +117,7 @@ class Declined(RequestError):
     """The person said no."""
 
     exit_code = 1
-    outcome = "failed"
+    outcome = Outcome.FAILED
 
 
 class UnknownHost(RequestError):
@@ -106,7 +132,7 @@ class VmNotSeen(UnknownVm):
     """No host that answered has such a VM, and some host could not be asked."""
 
     exit_code = 4
-    outcome = "unreached"
+    outcome = Outcome.UNREACHED
 
 
 class AmbiguousVm(RequestError):
@@ -137,7 +163,7 @@ class NoCapacity(RequestError):
     """Well asked, but no GPU of the VM's host can take it; each detail is one GPU's reason."""
 
     exit_code = 5
-    outcome = "no_capacity"
+    outcome = Outcome.NO_CAPACITY
 
 
 class ProfileNotHere(NoCapacity):
@@ -148,14 +174,14 @@ class ConflictingClaim(RequestError):
     """The slot is already claimed with another wish, here or in the inventory."""
 
     exit_code = 5
-    outcome = "refused"
+    outcome = Outcome.REFUSED
 
 
 class RefusedPlan(VgpumgrError):
     """A guard said no."""
 
     exit_code = 5
-    outcome = "refused"
+    outcome = Outcome.REFUSED
 
 
 class InUse(RefusedPlan):
@@ -198,7 +224,7 @@ class HostError(VgpumgrError):
     """One host could not be reached or read. `host` is the inventory name."""
 
     exit_code = 4
-    outcome = "unreached"
+    outcome = Outcome.UNREACHED
 
     def __init__(self, host: str, message: str, *, hint: str | None = None, details: Iterable[str] = ()) -> None:
         super().__init__(f"{host}: {message}", hint=hint, details=details)
@@ -247,7 +273,7 @@ class SysfsRefused(HostError):
     """The kernel or driver refused a write to a file; `errno_name` is its symbolic errno."""
 
     exit_code = 1
-    outcome = "failed"
+    outcome = Outcome.FAILED
 
     def __init__(
         self,
@@ -271,7 +297,7 @@ class LedgerUnwritable(HostError):
     """
 
     exit_code = 1
-    outcome = "failed"
+    outcome = Outcome.FAILED
 
     def __init__(
         self, host: str, message: str, *, path: str, errno_name: str, written: bool = False, hint: str | None = None
@@ -286,7 +312,7 @@ class NvmlRefused(HostError):
     """The driver's library refused; `function` is its name there, `code` its number (nvmlReturn_t)."""
 
     exit_code = 1
-    outcome = "failed"
+    outcome = Outcome.FAILED
 
     def __init__(
         self,
@@ -309,7 +335,7 @@ class HypervisorError(HostError):
     SYSTEM_ERROR = 38  # libvirt's virterror.h: the kernel refused libvirtd something, a write to its disk for example
 
     exit_code = 1
-    outcome = "failed"
+    outcome = Outcome.FAILED
 
     def __init__(self, host: str, message: str, *, code: int, hint: str | None = None) -> None:
         super().__init__(host, message, hint=hint)
@@ -320,7 +346,7 @@ class Busy(HostError):
     """Another run holds the host's lock."""
 
     exit_code = 6
-    outcome = "busy"
+    outcome = Outcome.BUSY
     transient = True
 
 
@@ -328,7 +354,7 @@ class LeaseLost(HostError):
     """The host's lock is no longer ours (we were stopped, or the connection died), so nothing more was written."""
 
     exit_code = 6
-    outcome = "busy"
+    outcome = Outcome.BUSY
     transient = True
 
 
@@ -340,7 +366,7 @@ class StalePlan(ApplyError):
     """The host changed between the plan and the step."""
 
     exit_code = 6
-    outcome = "busy"
+    outcome = Outcome.BUSY
     transient = True
 
 
@@ -376,7 +402,7 @@ class AlreadyRunning(VgpumgrError):
     """Another run of the same job is under way on this controller."""
 
     exit_code = 6
-    outcome = "busy"
+    outcome = Outcome.BUSY
     transient = True
 
 

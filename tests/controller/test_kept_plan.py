@@ -80,7 +80,7 @@ def kept_fleet(fleet: Fleet) -> KeptPlan:
 
 
 def test_where_nothing_has_moved_the_kept_plan_is_carried_out(fleet: Fleet) -> None:
-    assert attached(fleet, kept=kept_attach(fleet)).outcome == "done"
+    assert attached(fleet, kept=kept_attach(fleet)).outcome == errors.Outcome.DONE
 
 
 def test_where_what_it_read_has_moved_nothing_is_done_and_the_difference_is_told(fleet: Fleet) -> None:

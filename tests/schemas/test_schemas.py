@@ -137,7 +137,8 @@ def test_the_outcomes_are_those_of_the_errors_and_of_success() -> None:
             *(tree(below) for below in kind.__subclasses__() if below.__module__ == errors.__name__)
         )
 
-    assert set(defined("outcome", "enum")) == tree(errors.VgpumgrError) | {"done", "unchanged", "would_change"}
+    success = {outcome.value for outcome in typing.get_args(errors.Success)}
+    assert set(defined("outcome", "enum")) == {*errors.Outcome} == tree(errors.VgpumgrError) | success
 
 
 def test_the_states_of_a_vgpu_are_those_that_listing_gives() -> None:
@@ -194,7 +195,7 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
     assert slot["policy"]["enum"] == [*model.POLICIES, None]
     assert slot["only"]["enum"] == slot["prefer"]["enum"] == [*model.WAYS, None]
     assert slot["compute"]["enum"] == [*scheduler.POLICIES, None]
-    assert file["state"]["enum"] == [job_files.ABSENT, job_files.SAME, job_files.OURS, job_files.EDITED]
+    assert file["state"]["enum"] == [*job_files.FileState]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from vgpumgr.controller import journaling
 from vgpumgr.controller.host_run import HostRun
 from vgpumgr.controller.results import Planned, PlanT
 from vgpumgr.core.plan import changes
+from vgpumgr.errors import Outcome, Success
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import Consent
@@ -41,7 +42,7 @@ class Changed(Generic[PlanT]):
     """How a change ended: done, unchanged or would_change; `view` is the host as it was last seen."""
 
     planned: Planned[PlanT]
-    outcome: str
+    outcome: Success
     findings: tuple[Finding, ...]
     view: HostView
 
@@ -56,7 +57,7 @@ def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
         shown = _planned(change, host, view)
         consent.show(shown)
         if consent.check or not shown.plan.changed:
-            return _ended(change, shown, "would_change" if shown.plan.changed else "unchanged", view)
+            return _ended(change, shown, Outcome.WOULD_CHANGE if shown.plan.changed else Outcome.UNCHANGED, view)
         consent.ask(shown)
     what = f"{change.job.verb} {change.name}"
     view = host.lock(what, todo)
@@ -75,8 +76,8 @@ def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
         session.context.progress("the host changed in between; the plan is now:")
         consent.show(now)
     if not now.plan.changed:
-        return _ended(change, now, "unchanged", view)
-    return _ended(change, now, "done", host.go(view, todo))
+        return _ended(change, now, Outcome.UNCHANGED, view)
+    return _ended(change, now, Outcome.DONE, host.go(view, todo))
 
 
 def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[PlanT]:
@@ -88,7 +89,7 @@ def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[Pl
     return Planned(host=name, plan=made, asked=change.asked, findings=change.findings + made.findings)
 
 
-def _ended(change: Change[PlanT], planned: Planned[PlanT], outcome: str, view: HostView) -> Changed[PlanT]:
+def _ended(change: Change[PlanT], planned: Planned[PlanT], outcome: Success, view: HostView) -> Changed[PlanT]:
     findings = planned.findings + journaling.findings(change.session.context)
     return Changed(planned=planned, outcome=outcome, findings=findings, view=view)
 

@@ -87,13 +87,13 @@ class HostRun:
                 unit, left = reconciling.plan_next(view, self._session.declaration, job, self._run)
             if unit.plan is None or not unit.steps:
                 work.tell(job, may_pass=unit.may_pass, changed=False)
-                self._note(unit_result(unit, "unchanged"))
+                self._note(unit_result(unit, errors.Outcome.UNCHANGED))
                 continue
             gpus.update(unit.plan.gpus)
             error = self._do(unit)
             # What failed changed nothing, however often it is tried.
             work.tell(job, may_pass=unit.may_pass, changed=error is None)
-            self._note(unit_result(unit, "done", error))
+            self._note(unit_result(unit, errors.Outcome.DONE, error))
             if error is None:
                 view = left  # cheaper than another look
             elif len(todo) == 1 or isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
@@ -152,7 +152,7 @@ class HostRun:
     def _residues(self, after: HostView) -> dict[Job, tuple[Step, ...]]:
         found: dict[Job, tuple[Step, ...]] = {}
         for result in self.results:
-            if result.outcome == "done":
+            if result.outcome == errors.Outcome.DONE:
                 job = result.unit.job
                 steps = reconciling.plan_job(after, self._session.declaration, job, self._run).steps
                 if steps:
@@ -160,12 +160,12 @@ class HostRun:
         return found
 
 
-def unit_result(unit: Unit, outcome: str, error: errors.VgpumgrError | None = None) -> UnitResult:
+def unit_result(unit: Unit, outcome: errors.Success, error: errors.VgpumgrError | None = None) -> UnitResult:
     """`outcome` is for a unit that has steps: one without is unchanged, a refused one has its error's."""
     failed = error or unit.refused
     if failed is not None:
         return UnitResult(unit=unit, outcome=failed.outcome, error=failed)
-    return UnitResult(unit=unit, outcome=outcome if unit.steps else "unchanged", error=None)
+    return UnitResult(unit=unit, outcome=outcome if unit.steps else errors.Outcome.UNCHANGED, error=None)
 
 
 def _not_converged(host: HostName, left: dict[Job, tuple[Step, ...]]) -> errors.NotConverged:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.reconcile import nightly
@@ -13,27 +14,31 @@ from vgpumgr.errors import UsageError, VgpumgrError
 if TYPE_CHECKING:
     from pathlib import Path
 
-ABSENT, SAME, OURS, EDITED = "absent", "same", "ours", "edited"
+
+class FileState(StrEnum):
+    """How a file stands to what it is to hold. OURS: as we once wrote it, with other settings."""
+
+    ABSENT = "absent"
+    SAME = "same"
+    OURS = "ours"
+    EDITED = "edited"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """`text` is what the file is to hold, `current` what it holds (None: no such file).
-
-    `state`: absent, same, ours (as we once wrote it, with other settings), or edited by somebody.
-    """
+    """`text` is what the file is to hold, `current` what it holds (None: no such file)."""
 
     path: Path
     text: str
     current: str | None
 
     @property
-    def state(self) -> str:
+    def state(self) -> FileState:
         if self.current is None:
-            return ABSENT
+            return FileState.ABSENT
         if self.current == self.text:
-            return SAME
-        return OURS if nightly.is_untouched(self.current) else EDITED
+            return FileState.SAME
+        return FileState.OURS if nightly.is_untouched(self.current) else FileState.EDITED
 
     @property
     def diff(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from vgpumgr.controller.open_hosts import OpenHosts
 from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult
 from vgpumgr.core.plan import detaching
 from vgpumgr.core.reconcile import guards, jobs, reconciling
+from vgpumgr.errors import Outcome, Success
 from vgpumgr.store.only_one import only_one
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _reconcile(
         consent.kept.guard(fleet.fingerprint, fleet.records)
     guard = _guard(fleet, options)
     if consent.check or guard is not None or not fleet.changed:
-        hosts_now = tuple(_untouched(fleet, plan, "would_change") for plan in fleet.plans)
+        hosts_now = tuple(_untouched(fleet, plan, Outcome.WOULD_CHANGE) for plan in fleet.plans)
         return ReconcileResult(fleet=fleet, hosts=hosts_now, guard=guard, check=consent.check)
     if fleet.takes_away:
         consent.ask(fleet)
@@ -98,7 +99,7 @@ def _guard(fleet: FleetPlan, options: ReconcileOptions) -> errors.TooManyDestroy
     return None
 
 
-def _untouched(fleet: FleetPlan, plan: HostPlan, outcome: str) -> HostResult:
+def _untouched(fleet: FleetPlan, plan: HostPlan, outcome: Success) -> HostResult:
     units = tuple(unit_result(unit, outcome) for unit in plan.units)
     return HostResult(host=plan.host, units=units, error=None, seconds=fleet.seconds[plan.host])
 
@@ -142,7 +143,7 @@ class _Workers:
             )
             for outcome in outcomes
         }
-        return tuple(done.get(plan.host) or _untouched(fleet, plan, "unchanged") for plan in fleet.plans)
+        return tuple(done.get(plan.host) or _untouched(fleet, plan, Outcome.UNCHANGED) for plan in fleet.plans)
 
     def _patience(self, stop: threading.Event | None) -> Patience:
         return self._open.patience(self._options.host_deadline_s, stop)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vgpumgr.core.plan.changes import record
 from vgpumgr.core.plan.plan import digest
+from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.reconciling import HostPlan, Unit
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.report.scheduling_rows import SchedulerRow
-    from vgpumgr.errors import VgpumgrError
+    from vgpumgr.errors import Success, VgpumgrError
     from vgpumgr.names import HostName, Slot
 
 
@@ -58,7 +59,7 @@ class ChangeResult:
     """What attach or detach came to. `outcome`: done, unchanged or would_change. `rows`: the VM's vGPUs afterwards."""
 
     planned: Planned[Plan]
-    outcome: str
+    outcome: Success
     findings: tuple[Finding, ...]
     rows: tuple[VgpuRow, ...]
 
@@ -68,7 +69,7 @@ class AdoptResult:
     """What adopt came to. `outcome`: done, unchanged or would_change. `rows`: what it was about, as it is now."""
 
     planned: Planned[AdoptPlan]
-    outcome: str
+    outcome: Success
     findings: tuple[Finding, ...]
     rows: tuple[VgpuRow, ...]
 
@@ -95,7 +96,7 @@ class SchedulerResult:
     """What a change of a GPU's scheduler came to: done, unchanged or would_change. `row`: the GPU afterwards."""
 
     planned: Planned[GpuPlan]
-    outcome: str
+    outcome: Success
     findings: tuple[Finding, ...]
     row: SchedulerRow
 
@@ -182,7 +183,7 @@ class UnitResult:
     """What became of one job: done, unchanged, would_change, or the outcome of its error."""
 
     unit: Unit
-    outcome: str
+    outcome: Outcome
     error: VgpumgrError | None
 
 
@@ -223,12 +224,14 @@ class ReconcileResult:
         return tuple((host.host, unit) for host in self.hosts for unit in host.units if unit.error is not None)
 
     @property
-    def outcomes(self) -> tuple[str, ...]:
+    def outcomes(self) -> tuple[Outcome, ...]:
         """Every outcome there is, each once, as the contract names them; unchanged only where there is no other."""
-        found = [unit.outcome for host in self.hosts for unit in host.units if unit.outcome != "unchanged"]
+        found: list[Outcome] = [
+            unit.outcome for host in self.hosts for unit in host.units if unit.outcome != Outcome.UNCHANGED
+        ]
         found += [error.outcome for _, error in self.errors]
         found += [self.guard.outcome] if self.guard else []
-        return tuple(dict.fromkeys(found)) or ("unchanged",)
+        return tuple(dict.fromkeys(found)) or (Outcome.UNCHANGED,)
 
     @property
     def problems(self) -> tuple[VgpumgrError, ...]:

@@ -65,7 +65,7 @@ class SlotResult:
     """
 
     wanted: Wanted
-    outcome: str
+    outcome: errors.Outcome
     changed: bool = False
     host: HostName | None = None
     vm: str
@@ -220,7 +220,7 @@ class _Bringing:
         host = session.declaration.name
         view = self._before[host] = run.read(todo)
         units, after = reconciling.plan_jobs(view, session.declaration, todo, self._run)
-        self._units[host] = [unit_result(unit, "would_change") for unit in units]
+        self._units[host] = [unit_result(unit, errors.Outcome.WOULD_CHANGE) for unit in units]
         return _HostEnd.of(view, after)
 
     def _carry_out(self, session: Session, run: HostRun, todo: Sequence[jobs.Job]) -> _HostEnd:
@@ -244,14 +244,14 @@ class _Bringing:
 
     def _result(self, placed: _Placed, ended: Outcome[_HostEnd], unit: UnitResult | None) -> SlotResult:
         end, uuid = ended.value, placed.found.uuid
-        came_to = unit.outcome if unit else "failed"
-        failed = None if came_to == "unchanged" else (unit.error if unit else None) or ended.error
+        came_to = unit.outcome if unit else errors.Outcome.FAILED
+        failed = None if came_to == errors.Outcome.UNCHANGED else (unit.error if unit else None) or ended.error
         before = end.before if end else self._before.get(placed.host)
         plan = unit.unit.plan if unit else None
         return SlotResult(
             wanted=placed.wanted,
             outcome=failed.outcome if failed else came_to,
-            changed=came_to in ("done", "would_change"),
+            changed=came_to.changed,
             host=placed.host,
             vm=placed.found.name,
             error=failed,
@@ -292,4 +292,4 @@ def _nowhere(wanted: Wanted, error: errors.UnknownVm) -> SlotResult:
     """All hosts were asked, and none knows the VM: it has no vGPU. It may be a slip, so it is told."""
     text = f"{error.message}, so there is nothing to free" + (f"; {error.hint}" if error.hint else "")
     found = Finding(kind="unknown-vm", host=None, vm=wanted.vm, slot=wanted.slot, text=text)
-    return SlotResult(wanted=wanted, outcome="unchanged", vm=wanted.vm, findings=(found,))
+    return SlotResult(wanted=wanted, outcome=errors.Outcome.UNCHANGED, vm=wanted.vm, findings=(found,))

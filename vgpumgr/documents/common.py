@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.documents import error as errors
+from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,9 +37,9 @@ def findings(found: Iterable[Finding]) -> list[dict[str, object]]:
 
 def reached(unread: Sequence[tuple[str, VgpumgrError]], *, any_read: bool) -> dict[str, object]:
     """What every command that reads several hosts says first: how it went, and which hosts were not read."""
-    outcomes = {error.outcome for _, error in unread} | ({"done"} if any_read else set())
+    outcomes = {error.outcome for _, error in unread} | ({Outcome.DONE} if any_read else set())
     return {
-        "outcomes": sorted(outcomes),
+        "outcomes": plain(sorted(outcomes)),
         "unreached": [{"host": host, **errors.document(error)} for host, error in unread],
     }
 

@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.controller.job_files import JobFile
+    from vgpumgr.errors import Outcome
 
 SCHEMA = "vgpumgr.install/1"
 
 
-def document(files: Iterable[JobFile], outcome: str) -> dict[str, object]:
+def document(files: Iterable[JobFile], outcome: Outcome) -> dict[str, object]:
     return {
         "schema": SCHEMA,
-        "changed": outcome != "unchanged",
-        "outcomes": [outcome],
+        "changed": outcome.changed,
+        "outcomes": common.plain([outcome]),
         "files": [{"path": str(file.path), "state": common.plain(file.state), "text": file.text} for file in files],
     }

@@ -56,18 +56,17 @@ def _wanted(task, entry):
 def _told(slot):
     """What became of one slot, in a sentence."""
     from vgpumgr.documents import error
+    from vgpumgr.errors import Outcome
 
     if slot.error is not None:
         return error.text(slot.error)
     name = f"{slot.vm} slot {slot.wanted.slot}"
     if slot.row is None:
-        return {"done": f"{name} is free now", "would_change": f"{name} would be freed"}.get(
-            slot.outcome, f"{name} has no vGPU"
-        )
+        freed = {Outcome.DONE: f"{name} is free now", Outcome.WOULD_CHANGE: f"{name} would be freed"}
+        return freed.get(slot.outcome, f"{name} has no vGPU")
     where = f"{slot.row.type_name} on {slot.row.vf or slot.row.gpu} of {slot.host}"
-    return {"done": f"{name} has got {where}", "would_change": f"{name} would get {where}"}.get(
-        slot.outcome, f"{name} has {where}"
-    )
+    given = {Outcome.DONE: f"{name} has got {where}", Outcome.WOULD_CHANGE: f"{name} would get {where}"}
+    return given.get(slot.outcome, f"{name} has {where}")
 
 
 def _summary(found):

@@ -41,7 +41,7 @@ def vgpu_reconcile(run):
         taken = "; ".join(_taken(found.fleet))
         run.warnings.append(f"this plan takes something away ({taken}): without check mode it wants confirm: true")
     done = [unit.outcome for host in found.hosts for unit in host.units]
-    changed = sum(outcome in ("done", "would_change") for outcome in done)
+    changed = sum(outcome.changed for outcome in done)
     result["changed"] = bool(changed)
     result["failed"] = bool(found.problems)
     lines = [f"{changed} of {len(done)} jobs {'changed' if changed else 'differ: nothing to do'}"]

@@ -72,7 +72,7 @@ def caught(work, run):
             "failed": True,
             "changed": False,
             "msg": text(error),
-            "outcomes": [error.outcome],
+            "outcomes": [error.outcome.value],
             "error": type(error).__name__,
         }
     if run.warnings:

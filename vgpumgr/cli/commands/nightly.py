@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.job_files import JobFile
+    from vgpumgr.controller.job_files import FileState, JobFile
     from vgpumgr.core.reconcile.nightly import Job
 
 CRON_DIR = "/etc/cron.d"
@@ -164,17 +164,17 @@ def _finish(settings: Settings, files: Sequence[JobFile], *, write: bool, then: 
     """Print, say what would change, or write; in that order of how little is done."""
     from vgpumgr.controller import job_files
 
-    changing = [file for file in files if file.state != job_files.SAME]
-    edited = [file for file in changing if file.state == job_files.EDITED]
+    changing = [file for file in files if file.state != job_files.FileState.SAME]
+    edited = [file for file in changing if file.state == job_files.FileState.EDITED]
     if not (write or settings.check):
-        outcome = "unchanged"
+        outcome = errors.Outcome.UNCHANGED
         if settings.for_people:
             _print(files)
     elif settings.check or not changing:
-        outcome = "would_change" if changing else "unchanged"
+        outcome = errors.Outcome.WOULD_CHANGE if changing else errors.Outcome.UNCHANGED
         _tell(settings, files, changing, edited)
     else:
-        outcome = "done"
+        outcome = errors.Outcome.DONE
         _tell(settings, (), changing, edited)
         if edited:
             _ask(settings, edited)
@@ -189,7 +189,7 @@ def _finish(settings: Settings, files: Sequence[JobFile], *, write: bool, then: 
         document = documents.document(files, outcome)
         rows = [{"path": str(file.path), "state": file.state} for file in files]
         output.print_rows(settings, document, rows, columns=("path", "state"), wide=("path", "state"), name="path")
-    return 3 if outcome == "would_change" else 0
+    return 3 if outcome == errors.Outcome.WOULD_CHANGE else 0
 
 
 def _print(files: Sequence[JobFile]) -> None:
@@ -204,11 +204,24 @@ def _tell(settings: Settings, files: Sequence[JobFile], changing: Sequence[JobFi
     """Each file in a line, and the difference where it was asked for or would take away what somebody wrote."""
     if not settings.for_people:
         return
-    words = {"absent": "would be written", "same": "is as wanted", "ours": "would be written anew"}
     for file in files:
-        output.echo(f"{file.path}: {words.get(file.state, 'was edited by hand: written over only with --yes')}")
+        output.echo(f"{file.path}: {_told(file.state)}")
     for file in changing if settings.diff else edited:
         output.block("\n".join(file.diff))
+
+
+def _told(state: FileState) -> str:
+    from vgpumgr.controller.job_files import FileState
+
+    match state:
+        case FileState.ABSENT:
+            return "would be written"
+        case FileState.SAME:
+            return "is as wanted"
+        case FileState.OURS:
+            return "would be written anew"
+        case FileState.EDITED:
+            return "was edited by hand: written over only with --yes"
 
 
 def _ask(settings: Settings, edited: Sequence[JobFile]) -> None:

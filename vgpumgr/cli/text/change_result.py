@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import output
+from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,4 +45,4 @@ def print_rows(
 
         document = change.document(result, check=settings.check)
         output.print_rows(settings, document, rows, columns=columns, wide=wide, name=name)
-    return 3 if result.outcome == "would_change" else 0
+    return 3 if result.outcome == Outcome.WOULD_CHANGE else 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.claims import said_by
 from vgpumgr.core.plan import changes
+from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.placement import Placed
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopting import AdoptPlan
+
+
+_WOULD_CHANGE = "would change; nothing was written (--check)."
 
 
 def lines(planned: Planned[Plan], *, diff: bool) -> Iterator[str]:
@@ -45,14 +49,16 @@ def adopt_lines(planned: Planned[AdoptPlan], *, diff: bool) -> Iterator[str]:
 def adopt_closing(result: AdoptResult, elapsed_s: float) -> str:
     """The last line of adopt."""
     plan = result.planned.plan
-    if result.outcome == "would_change":
-        return "would change; nothing was written (--check)."
-    if result.outcome == "done":
-        return f"done in {elapsed_s:.1f} s."
-    if not plan.adopted:
-        return f"{plan.host}: nothing to adopt."
-    ours = ", ".join(f"{spec.vm_name} {spec.slot}" for spec in plan.adopted)
-    return f"{plan.host}: already in its ledger: {ours}. Nothing to do."
+    match result.outcome:
+        case Outcome.WOULD_CHANGE:
+            return _WOULD_CHANGE
+        case Outcome.DONE:
+            return f"done in {elapsed_s:.1f} s."
+        case Outcome.UNCHANGED if not plan.adopted:
+            return f"{plan.host}: nothing to adopt."
+        case Outcome.UNCHANGED:
+            ours = ", ".join(f"{spec.vm_name} {spec.slot}" for spec in plan.adopted)
+            return f"{plan.host}: already in its ledger: {ours}. Nothing to do."
 
 
 def _whose(step: changes.Step) -> str:
@@ -78,16 +84,17 @@ def step_lines(plan: Plan | AdoptPlan, *, diff: bool) -> Iterator[str]:
 def closing(result: ChangeResult, elapsed_s: float, undo: str | None) -> str:
     """The last line: what is now true, and the next command."""
     plan = result.planned.plan
-    if result.outcome == "unchanged":
-        if plan.target is not None:
+    match result.outcome:
+        case Outcome.UNCHANGED if plan.target is not None:
             return f"{plan.vm.name} already has it: {plan.target.type_name} on {plan.target.parent}. Nothing to do."
-        have = ", ".join(row.slot for row in result.rows if row.slot)
-        slot = f" in slot {plan.slot}" + (f" (it has {have})" if have else "") if plan.slot else ""
-        return f"{plan.vm.name} has no vGPU of ours{slot}. Nothing to do."
-    if result.outcome == "would_change":
-        return "would change; nothing was written (--check)."
-    back = f" Take it back: {undo}" if undo else ""
-    return f"done in {elapsed_s:.1f} s.{back}"
+        case Outcome.UNCHANGED:
+            have = ", ".join(row.slot for row in result.rows if row.slot)
+            slot = f" in slot {plan.slot}" + (f" (it has {have})" if have else "") if plan.slot else ""
+            return f"{plan.vm.name} has no vGPU of ours{slot}. Nothing to do."
+        case Outcome.WOULD_CHANGE:
+            return _WOULD_CHANGE
+        case Outcome.DONE:
+            return f"done in {elapsed_s:.1f} s." + (f" Take it back: {undo}" if undo else "")
 
 
 def _line(step: changes.Step, plan: Plan | AdoptPlan) -> str | None:

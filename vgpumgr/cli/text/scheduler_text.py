@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import modprobe, scheduler
 from vgpumgr.core.plan import changes
+from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,11 +38,13 @@ def step_lines(plan: GpuPlan, *, diff: bool) -> Iterator[str]:
 def closing(result: SchedulerResult, elapsed_s: float) -> str:
     """The last line: what was granted."""
     plan = result.planned.plan
-    if result.outcome == "unchanged":
-        return f"GPU {plan.gpu.pci} on {result.planned.host} already has it: {plan.granted.text}. Nothing to do."
-    if result.outcome == "would_change":
-        return f"would be granted: {plan.granted.text}; nothing was written (--check)."
-    return f"done in {elapsed_s:.1f} s. Granted: {plan.granted.text}."
+    match result.outcome:
+        case Outcome.UNCHANGED:
+            return f"GPU {plan.gpu.pci} on {result.planned.host} already has it: {plan.granted.text}. Nothing to do."
+        case Outcome.WOULD_CHANGE:
+            return f"would be granted: {plan.granted.text}; nothing was written (--check)."
+        case Outcome.DONE:
+            return f"done in {elapsed_s:.1f} s. Granted: {plan.granted.text}."
 
 
 def cells(row: SchedulerRow) -> dict[str, object]:
