@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.core.plan.kept import KeptPlan
 
-_SCHEMA = "vgpumgr.plan/1"
 _PATH = click.Path(dir_okay=False, allow_dash=False)
 
 out_option = click.option("--out", type=_PATH, metavar="FILE", help="With --check: keep the plan in FILE, for --plan.")
@@ -48,14 +47,15 @@ def write(out: str, document: Mapping[str, object]) -> None:
 def read(path: str | None) -> KeptPlan | None:
     """The plan in FILE. Raises UsageError where there is none."""
     from vgpumgr.core.plan.kept import KeptPlan
+    from vgpumgr.documents.change import PLAN
 
     if path is None:
         return None
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-        if document["schema"] != _SCHEMA:
+        if document["schema"] != PLAN:
             raise errors.UsageError(
-                f"--plan: {path} is {document['schema']!r}, and not a plan ({_SCHEMA})",
+                f"--plan: {path} is {document['schema']!r}, and not a plan ({PLAN})",
                 hint="`--check --out FILE` makes one",
             )
         result = document["result"]
