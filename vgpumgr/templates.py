@@ -9,6 +9,7 @@ import jinja2
 
 from vgpumgr import resources
 from vgpumgr.core.model import claims
+from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.errors import TemplateError
 
 if TYPE_CHECKING:
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 
 def render_hostdev(device: Hostdev) -> str:
     """The <hostdev> that libvirt is passed for a vGPU."""
-    if device.pci is None:
-        return _render("hostdev-mdev.xml.j2", device=device)
-    domain, bus, rest = device.pci.split(":")
-    slot, function = rest.split(".")
-    return _render("hostdev-pci.xml.j2", device=device, domain=domain, bus=bus, slot=slot, function=function)
+    match device.source:
+        case Mdev(uuid):
+            return _render("hostdev-mdev.xml.j2", device=device, uuid=uuid)
+        case Vf(pci):
+            domain, bus, rest = pci.split(":")
+            slot, function = rest.split(".")
+            return _render("hostdev-pci.xml.j2", device=device, domain=domain, bus=bus, slot=slot, function=function)
 
 
 def render_claims(document: claims.ClaimDocument, *, stored: bool) -> str:

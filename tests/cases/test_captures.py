@@ -140,7 +140,8 @@ def test_running_vms_of_a_capture_are_found_whatever_nvml_says_of_mdevs(
     view = view_of(unseen)
     for vgpu in only_gpu(unseen).vgpus:
         assert any(
-            line.startswith("cannot tell: NVML lists a vGPU") for line in observed.holders(view, vgpu, vgpu).lasting
+            line.startswith("cannot tell: NVML lists a vGPU")
+            for line in observed.holders(view, vgpu.device, vgpu).lasting
         )
     for pid, (vm, path) in enumerate(handles_of(capture), start=41):
         command = ("qemu", "-name", f"guest={vm.vm_name}", "-uuid", vm.vm_uuid)

@@ -142,7 +142,7 @@ def test_a_vm_that_is_saved_while_the_host_is_worked_at_keeps_what_its_image_nam
         fleet = fleet_of(pool, 3, "kvm01")
         assert result_of(fleet).problems == ()
         machine, saved = fleet.machines["kvm01"], fleet.vms("kvm01")[2]
-        (device,) = [item.uuid for item in saved.hostdevs(saved.inactive)]
+        (device,) = [str(item.source) for item in saved.hostdevs(saved.inactive)]
 
         def save(fleet: Fleet = fleet) -> None:
             vms = fleet.vms("kvm01")

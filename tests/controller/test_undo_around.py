@@ -10,6 +10,7 @@ from vgpumgr.controller import apply as apply_module
 from vgpumgr.controller import waiting
 from vgpumgr.controller.apply import apply
 from vgpumgr.core.driver import scheduler
+from vgpumgr.core.model.vgpu import VgpuSpec
 from vgpumgr.core.plan import changes
 from vgpumgr.link.host import StepResult, Unwritable
 from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
@@ -27,8 +28,8 @@ SETTING = scheduler.Setting(policy="best-effort")
 IN_USE = 19  # NVML_ERROR_IN_USE
 
 
-def spec(number: int) -> changes.VgpuSpec:
-    return changes.VgpuSpec(
+def spec(number: int) -> VgpuSpec:
+    return VgpuSpec(
         vm=VmUuid(f"u{number}"),
         vm_name=VmName(f"vm0{number}"),
         slot=Slot("vgpu0"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid as uuid_module
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from vgpumgr import names
 from vgpumgr.core.driver import modprobe, profiles, scheduler
@@ -18,11 +18,11 @@ from vgpumgr.core.model.snapshot import (
     VENDOR_VFIO,
     Gpu,
     HostSnapshot,
-    LedgerEntry,
     Parent,
     Vgpu,
     VgpuType,
 )
+from vgpumgr.core.model.vgpu import LedgerEntry, Mdev, Vf
 from vgpumgr.core.plan import attaching, changes, detaching, simulate, targets
 from vgpumgr.host import protocol
 from vgpumgr.lab.driver import boards
@@ -293,7 +293,7 @@ def entry_of(view: HostView, vm: str = "vm01", slot: str = DEFAULT_SLOT) -> Ledg
 
 
 def hardware_of(view: HostView, vm: str = "vm01", slot: str = DEFAULT_SLOT) -> Vgpu:
-    found = view.snapshot.vgpu_of(entry_of(view, vm, slot))
+    found = view.snapshot.vgpu_of(entry_of(view, vm, slot).vgpu)
     assert found is not None
     return found
 
@@ -441,9 +441,7 @@ def created(plan: Plan) -> changes.CreateVgpu:
 
 def hostdev(vgpu: Vgpu, alias: str | None = None) -> Hostdev:
     """A <hostdev> that names this vGPU."""
-    if vgpu.uuid is not None:
-        return domain_xml.Hostdev(uuid=vgpu.uuid, pci=None, alias=alias, managed=False)
-    return domain_xml.Hostdev(uuid=None, pci=vgpu.parent, alias=alias, managed=False)
+    return domain_xml.Hostdev(source=vgpu.device, alias=alias, managed=False)
 
 
 def give(view: HostView, vm: str, device: Hostdev) -> HostView:
@@ -462,9 +460,9 @@ def facts_of(facts: HostSnapshot) -> protocol.Snapshot:
         "gpus": [_gpu_fact(item) for item in facts.gpus],
         "handles": _rows(facts.handles),
         "qemus": _rows(facts.qemus),
-        "active": _rows(facts.active, instance=0, type_id=None),
+        "active": None if facts.active is None else [_active_fact(row) for row in facts.active],
         "silent": {str(pci): why for pci, why in facts.silent.items()},
-        "ledger": _rows(facts.ledger, placement_id=None, mig=None),
+        "ledger": None if facts.ledger is None else [entry_fact(entry) for entry in facts.ledger],
         "freed": _rows(facts.freed),
         "ledger_file": facts.ledger_file,
         "stuck": _rows(facts.stuck, boot=facts.boot, start=0),
@@ -474,6 +472,25 @@ def facts_of(facts: HostSnapshot) -> protocol.Snapshot:
     }
     wire.check(said, protocol.Snapshot, "facts")
     return said
+
+
+def entry_fact(entry: LedgerEntry) -> protocol.LedgerEntry:
+    """An entry as the host program would state it."""
+    fact = _row(entry.vgpu, boot=entry.boot, state=entry.state, placement_id=None, mig=None)
+    fact["vm_uuid"] = fact.pop("vm")
+    return cast("protocol.LedgerEntry", fact)
+
+
+def _active_fact(row: snapshot.Active) -> protocol.ActiveFact:
+    return {
+        "gpu": row.gpu,
+        "instance": 0,
+        "vm_uuid": row.vm_uuid,
+        "vm_name": row.vm_name,
+        "uuid": row.device.uuid if isinstance(row.device, Mdev) else None,
+        "vf": row.device.pci if isinstance(row.device, Vf) else None,
+        "type_id": None,
+    }
 
 
 def _rows(values: Sequence[Any] | None, **more: Any) -> Any:

@@ -67,7 +67,7 @@ def test_a_foreign_vgpu_that_one_definition_names_becomes_ours_with_its_own_uuid
     end = simulate.apply(view, adopt(view, name).steps)
     assert end.snapshot.gpus == before
     entry, claim = builders.entry_of(end, slot=slot), builders.claim_of(end, slot=slot)
-    assert (entry.uuid or entry.parent, entry.generation, entry.state) == (name, 1, "made")
+    assert (entry.vgpu.uuid or entry.vgpu.parent, entry.vgpu.generation, entry.state) == (name, 1, "made")
     assert (claim.origin, claim.state, claim.wish) == ("attach", "bound", builders.wish("4Q"))
     assert not findings.of_host(end)
     assert [(row.vm, row.slot, row.state) for row in listing.rows(end)] == [("vm01", slot, "bound")]
@@ -82,8 +82,8 @@ def test_an_adopted_vgpu_comes_back_after_a_boot_and_is_exchanged_and_freed_like
     again = builders.attached(builders.rebooted(end))
     assert name_of(again) == name
     other = builders.attached(again, profile="8Q", replace_it=True)
-    assert builders.entry_of(other).generation == 2
-    assert builders.entry_of(other).uuid in (
+    assert builders.entry_of(other).vgpu.generation == 2
+    assert builders.entry_of(other).vgpu.uuid in (
         None,
         names.compute_mdev_uuid(builders.vm_uuid("vm01"), Slot("vgpu0"), 2),
     )
@@ -138,7 +138,7 @@ def test_two_slots_of_one_vm_are_taken_at_once(framework: str) -> None:
     for vgpu in foreign:
         view = builders.give(view, "vm01", builders.hostdev(vgpu))
     end = simulate.apply(view, adopt(view, *(vgpu.uuid or vgpu.parent for vgpu in foreign)).steps)
-    assert [entry.slot for entry in end.snapshot.ledger or ()] == ["vgpu0", "vgpu1"]
+    assert [entry.vgpu.slot for entry in end.snapshot.ledger or ()] == ["vgpu0", "vgpu1"]
     assert not builders.foreign_of(end)
 
 

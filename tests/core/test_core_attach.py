@@ -12,6 +12,7 @@ from vgpumgr import errors
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.domain_xml import Hostdev
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Gpu, Unknown
+from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.plan import attaching, changes, simulate
 from vgpumgr.link import snapshot_facts
 from vgpumgr.names import DEFAULT_SLOT, PciAddress
@@ -61,7 +62,7 @@ def test_the_same_attach_again_has_nothing_to_do_and_still_says_where_the_vgpu_i
     plan = builders.plan_attach(builders.attached(builders.host_of(framework)))
     assert not plan.changed
     assert plan.target is not None
-    assert plan.target.parent == builders.entry_of(builders.attached(builders.host_of(framework))).parent
+    assert plan.target.parent == builders.entry_of(builders.attached(builders.host_of(framework))).vgpu.parent
 
 
 def test_a_running_vm_gets_its_vgpu_into_its_definition_only() -> None:
@@ -141,7 +142,7 @@ def test_another_gpu_is_another_wish() -> None:
     assert second is not None
     refused(view, errors.ConflictingClaim, gpus=(second,))
     end = converged(view, gpus=(second,), replace_it=True)
-    assert builders.entry_of(end).gpu == "0000:81:00.0"
+    assert builders.entry_of(end).vgpu.gpu == "0000:81:00.0"
 
 
 # Whose claim it is
@@ -217,7 +218,7 @@ def test_a_reverted_claim_goes_forward_to_the_ledgers_generation() -> None:
         second, "vm01", lambda found: replace(found, claims=old.claims, inactive=old.inactive)
     )
     end = converged(view)
-    assert builders.claim_of(end).generation == builders.entry_of(second).generation == 3
+    assert builders.claim_of(end).generation == builders.entry_of(second).vgpu.generation == 3
     assert builders.hardware_of(end) == builders.hardware_of(second)
     assert len(builders.find(end, "vm01").inactive) == 1
 
@@ -237,7 +238,7 @@ def test_a_lost_claim_is_not_written_over_what_the_ledger_holds() -> None:
         "`vgpumgr attach vm01 --profile 8Q --replace --slot vgpu0` exchanges it, "
         "`vgpumgr detach vm01 --slot vgpu0` frees it"
     )
-    assert builders.entry_of(converged(view, profile="8Q", replace_it=True)).type_name == "A40-8Q"
+    assert builders.entry_of(converged(view, profile="8Q", replace_it=True)).vgpu.type_name == "A40-8Q"
 
 
 def test_a_pending_claim_takes_the_place_it_names() -> None:
@@ -259,7 +260,7 @@ def test_a_pending_claim_whose_place_was_taken_plans_afresh_with_the_next_genera
     view = builders.with_foreign(claimed_only(builders.host()), "4Q")
     end = converged(view)
     assert builders.claim_of(end).generation == 2
-    assert builders.entry_of(end).parent == "0000:41:00.5"
+    assert builders.entry_of(end).vgpu.parent == "0000:41:00.5"
 
 
 def test_a_pending_claim_whose_mdev_is_there_without_an_entry_leaves_it_alone() -> None:
@@ -295,11 +296,11 @@ def test_a_replace_killed_after_its_claim_goes_on_with_or_without_the_option() -
     killed = simulate.apply(view, builders.plan_attach(view, profile="8Q", replace_it=True).steps[:1])
     for replace_it in (False, True):
         end = converged(killed, profile="8Q", replace_it=replace_it)
-        assert [entry.type_name for entry in end.snapshot.ledger or ()] == ["A40-8Q"]
+        assert [entry.vgpu.type_name for entry in end.snapshot.ledger or ()] == ["A40-8Q"]
 
 
 def test_an_alias_that_somebody_else_uses_is_a_conflict() -> None:
-    device = Hostdev(uuid=None, pci=PciAddress("0000:c1:00.0"), alias="ua-vgpu0", managed=True)
+    device = Hostdev(source=Vf(PciAddress("0000:c1:00.0")), alias="ua-vgpu0", managed=True)
     error = refused(builders.give(builders.host(), "vm01", device), errors.ConflictingClaim)
     assert error.message == "vm01 already has a device with the alias ua-vgpu0, and no claim of ours for it"
     assert error.hint == "use another --slot, or take that device out (virsh edit vm01)"
@@ -385,7 +386,7 @@ def test_a_foreign_vgpu_on_our_vf_is_drift_and_replace_goes_elsewhere() -> None:
         == "free that virtual function, or `vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU anew"
     )
     end = converged(usurped(), replace_it=True)
-    assert builders.entry_of(end).parent == "0000:41:00.5"
+    assert builders.entry_of(end).vgpu.parent == "0000:41:00.5"
     assert builders.foreign_of(end) == builders.foreign_of(usurped())
 
 
@@ -405,7 +406,7 @@ def test_a_gpu_that_is_not_shown_any_more_is_no_reason_to_move_by_itself() -> No
         == "bring the GPU back, or `vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU on another one"
     )
     end = converged(without_first_gpu(), replace_it=True)
-    assert builders.entry_of(end).gpu == "0000:81:00.0"
+    assert builders.entry_of(end).vgpu.gpu == "0000:81:00.0"
 
 
 def test_a_gpu_whose_uuid_cannot_be_read_may_be_the_one_and_is_not_left_behind() -> None:
@@ -462,12 +463,12 @@ def test_buses_numbered_anew_after_a_reboot_move_addresses_and_nothing_else() ->
         view = replace(view, snapshot=parsed)
         assert builders.created(builders.plan_attach(view)).vgpu.gpu == "0000:42:00.0"
         end = converged(view)
-        assert builders.entry_of(end).parent == "0000:42:00.4"
-        assert builders.entry_of(end).generation == 1
+        assert builders.entry_of(end).vgpu.parent == "0000:42:00.4"
+        assert builders.entry_of(end).vgpu.generation == 1
         assert builders.claim_of(end).binding.parent == "0000:42:00.4"
         device = builders.find(end, "vm01").inactive
         assert len(device) == 1
-        assert device[0].same_device(builders.hostdev(builders.hardware_of(end)))
+        assert device[0].source == builders.hardware_of(end).device
 
 
 def test_a_kernel_without_mdev_gets_a_vgpu_of_its_own_kind() -> None:
@@ -475,15 +476,15 @@ def test_a_kernel_without_mdev_gets_a_vgpu_of_its_own_kind() -> None:
     before = builders.attached(builders.host(builders.gpu(MDEV_VF, "L40S")))
     view = builders.change_gpus(builders.rebooted(before), lambda gpu: replace(gpu, framework=VENDOR_VFIO))
     end = converged(view)
-    assert [entry.uuid for entry in end.snapshot.ledger or ()] == [None]
-    assert builders.find(end, "vm01").inactive[0].pci == builders.entry_of(end).parent
+    assert [entry.vgpu.uuid for entry in end.snapshot.ledger or ()] == [None]
+    assert builders.find(end, "vm01").inactive[0].source == Vf(builders.entry_of(end).vgpu.parent)
     assert len(builders.find(end, "vm01").inactive) == 1
 
 
 def test_an_entry_that_is_leaving_is_not_kept() -> None:
     view = builders.change_entries(builders.attached(builders.host()), lambda entry: replace(entry, state="leaving"))
     end = converged(view)
-    assert [entry.generation for entry in end.snapshot.ledger or ()] == [2]
+    assert [entry.vgpu.generation for entry in end.snapshot.ledger or ()] == [2]
 
 
 def test_a_hostdev_that_somebody_took_out_is_put_back() -> None:

@@ -12,8 +12,9 @@ from vgpumgr import errors
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import Hostdev, Saved
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu, Handle, Qemu, Unknown
+from vgpumgr.core.model.vgpu import Device, Vf
 from vgpumgr.core.plan import changes, detaching, parking, plan, simulate
-from vgpumgr.names import DEFAULT_SLOT, MdevUuid, PciAddress, VmName, VmUuid
+from vgpumgr.names import DEFAULT_SLOT, PciAddress, VmName, VmUuid
 
 if TYPE_CHECKING:
     from tests.core.builders import DetachOptions
@@ -150,7 +151,7 @@ def test_a_running_clone_keeps_its_definition() -> None:
 
 def test_somebodys_device_with_an_alias_like_ours_is_not_ours() -> None:
     """No claim and no entry speak of that slot: the passthrough card is its owner's."""
-    device = Hostdev(uuid=None, pci=PciAddress("0000:c1:00.0"), alias="ua-gpu", managed=True)
+    device = Hostdev(source=Vf(PciAddress("0000:c1:00.0")), alias="ua-gpu", managed=True)
     view = builders.give(builders.host(), "vm01", device)
     assert not builders.plan_detach(view, "vm01", "gpu").changed
 
@@ -199,14 +200,12 @@ def test_an_open_handle_of_something_else_is_not() -> None:
 class ActiveFields(TypedDict, total=False):
     vm_uuid: VmUuid | None
     vm_name: str | None
-    uuid: MdevUuid | None
-    vf: PciAddress | None
+    device: Device | None
 
 
 def listed(view: HostView, **row: Unpack[ActiveFields]) -> HostView:
     vgpu = builders.hardware_of(view)
-    vf = None if vgpu.uuid is not None else vgpu.parent
-    active = Active(gpu=view.snapshot.gpus[0].pci, vm_uuid=None, vm_name=None, uuid=vgpu.uuid, vf=vf)
+    active = Active(gpu=view.snapshot.gpus[0].pci, vm_uuid=None, vm_name=None, device=vgpu.device)
     return replace(view, snapshot=replace(view.snapshot, active=(replace(active, **row),)))
 
 
@@ -278,7 +277,7 @@ def test_a_step_that_takes_away_carries_the_vms_name_of_now(framework: str) -> N
 @EVERY_FRAMEWORK
 def test_an_active_row_that_names_no_device_may_be_this_one(framework: str) -> None:
     """A VM runs on the GPU, and NVML tells neither the mdev nor whose handle it is: cannot tell means in use."""
-    view = listed(builders.attached(builders.host_of(framework)), uuid=None, vf=None, vm_name="vm09")
+    view = listed(builders.attached(builders.host_of(framework)), device=None, vm_name="vm09")
     assert refused(view, errors.InUse).details == (
         "cannot tell: NVML lists a vGPU of 0000:41:00.0 as active for VM vm09, and not which",
     )
@@ -294,7 +293,7 @@ def test_an_active_row_whose_vm_has_another_vgpu_of_that_gpu_open_is_that_one() 
     uuid = builders.vm_uuid("vm02")
     path = builders.hardware_of(view, "vm02").vfio[0]
     handle = Handle(path=path, pid=1, start=1, command="qemu", vm_name="vm02", vm_uuid=uuid)
-    view = listed(view, uuid=None, vf=None, vm_uuid=uuid)
+    view = listed(view, device=None, vm_uuid=uuid)
     view = replace(view, snapshot=replace(view.snapshot, handles=(handle,)))
     assert builders.plan_detach(view).changed
 
@@ -321,7 +320,7 @@ def test_evidence_that_could_not_be_read_is_use(what: str, line: str) -> None:
 def test_a_gpu_of_which_nvml_does_not_tell_holds_up_its_own_vgpus_alone(framework: str) -> None:
     view = builders.attached(builders.attached(builders.host_of(framework)), "vm02")
     first, second = (item.pci for item in view.snapshot.gpus)
-    assert [builders.entry_of(view, vm).gpu for vm in ("vm01", "vm02")] == [first, second]
+    assert [builders.entry_of(view, vm).vgpu.gpu for vm in ("vm01", "vm02")] == [first, second]
     blind = replace(view, snapshot=replace(view.snapshot, silent={second: "NVML: GPU is lost"}))
     assert builders.plan_detach(blind, "vm01").changed
     assert refused(blind, errors.InUse, vm="vm02").details == ("cannot tell: NVML's active vGPUs: NVML: GPU is lost",)
@@ -382,7 +381,9 @@ def test_gone_hardware_needs_no_evidence_of_handles() -> None:
 
 def test_hardware_of_another_type_is_not_destroyed() -> None:
     view = builders.attached(builders.host_of(VENDOR_VFIO, gpus=1))
-    view = builders.change_entries(view, lambda entry: replace(entry, type_id=1, type_name="L40S-8Q"))
+    view = builders.change_entries(
+        view, lambda entry: replace(entry, vgpu=replace(entry.vgpu, type_id=1, type_name="L40S-8Q"))
+    )
     error = refused(view, errors.Unsure)
     assert error.message == "drift: the ledger has L40S-8Q for vm01 on 0000:41:00.4, and the hardware shows L40S-4Q"
     assert error.hint == "that vGPU may be somebody else's: free it by hand, then detach again"

@@ -18,6 +18,7 @@ from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.claims import Claim, ClaimDocument
 from vgpumgr.core.model.domain_xml import Hostdev
 from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
+from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.errors import TemplateError
 from vgpumgr.names import MdevUuid, PciAddress, Slot, VmName
 
@@ -92,9 +93,8 @@ def test_claims_read_back_from_the_stored_and_the_passed_form(document: ClaimDoc
 @LAW
 @given(st.uuids(), PCI, SLOT, st.booleans())
 def test_hostdevs_of_both_kinds_read_back(uuid: object, pci: PciAddress, slot: Slot, mdev: bool) -> None:
-    device = Hostdev(
-        uuid=MdevUuid(str(uuid)) if mdev else None, pci=None if mdev else pci, alias=f"ua-{slot}", managed=False
-    )
+    source = Mdev(MdevUuid(str(uuid))) if mdev else Vf(pci)
+    device = Hostdev(source=source, alias=f"ua-{slot}", managed=False)
     element = ET.fromstring(templates.render_hostdev(device))
     assert domain_xml.read_hostdev(element) == device
     assert device.slot == slot
@@ -174,7 +174,7 @@ def test_more_claims_than_libvirt_carries_are_refused() -> None:
 
 
 def test_a_template_that_wants_a_value_it_is_not_given_is_our_error() -> None:
-    with pytest.raises(TemplateError, match=r"template hostdev-mdev\.xml\.j2: 'device' is undefined"):
+    with pytest.raises(TemplateError, match=r"template hostdev-mdev\.xml\.j2: 'uuid' is undefined"):
         templates._render("hostdev-mdev.xml.j2")
 
 
@@ -257,10 +257,10 @@ def test_every_vgpu_device_of_a_definition_is_found_and_no_other_kind() -> None:
       <hostdev mode='subsystem' type='mdev'><source><address uuid='13edac24-1c93-5a0f-93dc-c5a4c1d53ab1'/></source></hostdev>
     """
     found = domain_xml.read_hostdevs(wrapped("", devices=devices))
-    assert [(device.uuid, device.pci, device.managed, device.slot) for device in found] == [
-        ("13edac24-1c93-5a0f-93dc-c5a4c1d53ab1", None, False, None),
-        (None, "0010:41:00.4", True, None),
-        (None, "10000:e1:00.4", False, None),
+    assert [(device.source, device.managed, device.slot) for device in found] == [
+        (Mdev(MdevUuid("13edac24-1c93-5a0f-93dc-c5a4c1d53ab1")), False, None),
+        (Vf(PciAddress("0010:41:00.4")), True, None),
+        (Vf(PciAddress("10000:e1:00.4")), False, None),
     ]
 
 

@@ -46,7 +46,7 @@ def swapped(view: HostView) -> HostView:
 def two_slots(framework: str) -> HostView:
     """vm01 has a vGPU on each of two cards, which were swapped since: each slot's address is the other's by now."""
     view = builders.attached(builders.attached(builders.host_of(framework)), slot="vgpu1")
-    assert builders.entry_of(view).gpu_uuid != builders.entry_of(view, slot="vgpu1").gpu_uuid
+    assert builders.entry_of(view).vgpu.gpu_uuid != builders.entry_of(view, slot="vgpu1").vgpu.gpu_uuid
     return swapped(view)
 
 
@@ -73,8 +73,8 @@ def test_a_vm_whose_card_was_exchanged_gets_a_vgpu_on_the_new_card_where_replace
     with pytest.raises(errors.Unsure, match="does not show"):
         builders.plan_attach(view)
     end = builders.attached(view, replace_it=True)
-    assert builders.entry_of(end).gpu_uuid == OTHER_CARD
-    assert [entry.generation for entry in end.snapshot.ledger or ()] == [2]
+    assert builders.entry_of(end).vgpu.gpu_uuid == OTHER_CARD
+    assert [entry.vgpu.generation for entry in end.snapshot.ledger or ()] == [2]
     assert len(builders.find(end, "vm01").inactive) == 1
     assert builders.plan_attach(end).steps == ()
 
@@ -83,10 +83,10 @@ def test_a_vm_whose_card_was_exchanged_gets_a_vgpu_on_the_new_card_where_replace
 def test_another_vm_gets_a_place_on_the_new_card_and_the_first_can_still_be_freed(framework: str) -> None:
     """vendor-vfio: both definitions may name one address, which is a VF of the new card."""
     end = builders.attached(exchanged(host(framework)), "vm02")
-    assert builders.entry_of(end, "vm02").gpu_uuid == OTHER_CARD
+    assert builders.entry_of(end, "vm02").vgpu.gpu_uuid == OTHER_CARD
     named = builders.give(end, "vm03", builders.find(end, "vm01").inactive[0])
     freed = builders.detached(end if framework != VENDOR_VFIO else named)
-    assert [entry.vm_name for entry in freed.snapshot.ledger or ()] == ["vm02"]
+    assert [entry.vgpu.vm_name for entry in freed.snapshot.ledger or ()] == ["vm02"]
     assert builders.hardware_of(freed, "vm02") == builders.hardware_of(end, "vm02")
 
 
@@ -96,7 +96,9 @@ def test_reconcile_serves_the_rest_of_a_host_whose_card_was_exchanged(framework:
     made = reconciling.plan_host(view, declares(vm01="4Q", vm02="4Q", vm03="4Q"), RUN)
     assert [unit.refused is not None for unit in made.units] == [True, False, False]
     end = simulate.apply(view, made.steps)
-    assert {entry.vm_name: entry.gpu_uuid for entry in end.snapshot.ledger or () if entry.vm_name != "vm01"} == {
+    assert {
+        entry.vgpu.vm_name: entry.vgpu.gpu_uuid for entry in end.snapshot.ledger or () if entry.vgpu.vm_name != "vm01"
+    } == {
         "vm02": OTHER_CARD,
         "vm03": OTHER_CARD,
     }
@@ -134,7 +136,7 @@ def test_a_slot_that_moved_to_the_address_in_anothers_claim_keeps_its_device_whe
     snapshot = Saved(snapshots=(("monday", (device,)),))
     freed = builders.detached(builders.with_saved(served, snapshot, "vm01"))
     assert slots_in_definition(freed) == ["vgpu1"]
-    assert [entry.slot for entry in freed.snapshot.ledger or ()] == ["vgpu1"]
+    assert [entry.vgpu.slot for entry in freed.snapshot.ledger or ()] == ["vgpu1"]
     assert builders.plan_attach(freed, slot="vgpu1").steps == ()
 
 
@@ -143,8 +145,8 @@ def test_what_is_destroyed_is_in_the_definition_no_longer_whichever_slot_its_dev
     view = two_slots(VENDOR_VFIO)
     made = simulate.apply(view, builders.plan_attach(view).steps[:2])
     where = builders.hardware_of(made).parent
-    assert where in {device.pci for device in builders.find(made, "vm01").inactive if device.slot == "vgpu1"}
-    assert where not in {device.pci for device in builders.find(builders.detached(made), "vm01").inactive}
+    assert where in {str(device.source) for device in builders.find(made, "vm01").inactive if device.slot == "vgpu1"}
+    assert where not in {str(device.source) for device in builders.find(builders.detached(made), "vm01").inactive}
 
 
 @pytest.mark.parametrize("also_named", [False, True])
@@ -188,9 +190,9 @@ def test_a_place_is_anothers_by_card_and_function_whatever_address_its_entry_was
     view = exchanged(host(MDEV_VF))
     step = builders.created(builders.plan_attach(view, "vm02"))
     stale = builders.entry_of(view)
-    free = replace(step, vgpu=replace(step.vgpu, parent=stale.parent, vf_index=stale.vf_index))
-    assert [entry.vm_name for entry in simulate.apply_one(view, free).snapshot.ledger or ()] == ["vm01", "vm02"]
-    here = replace(free, vgpu=replace(free.vgpu, gpu_uuid=stale.gpu_uuid))
+    free = replace(step, vgpu=replace(step.vgpu, parent=stale.vgpu.parent, vf_index=stale.vgpu.vf_index))
+    assert [entry.vgpu.vm_name for entry in simulate.apply_one(view, free).snapshot.ledger or ()] == ["vm01", "vm02"]
+    here = replace(free, vgpu=replace(free.vgpu, gpu_uuid=stale.vgpu.gpu_uuid))
     with pytest.raises(simulate.ImpossibleStepError, match="another entry's"):
         simulate.apply_one(view, here)
 

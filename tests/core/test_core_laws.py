@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.model.snapshot import LedgerEntry
+    from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.plan.plan import Plan
 
 FRAMEWORK = st.sampled_from([name for name, _ in builders.FRAMEWORKS])
@@ -104,7 +104,7 @@ def check_capacity(view: HostView) -> None:
             assert max(Counter(occupant.parent for occupant in there).values(), default=0) <= 1
     uuids = [vgpu.uuid for gpu in view.snapshot.gpus for vgpu in gpu.vgpus if vgpu.uuid is not None]
     assert len(uuids) == len(set(uuids))
-    named = [(entry.gpu_uuid, entry.vf_index, entry.uuid) for entry in view.snapshot.ledger or ()]
+    named = [(entry.vgpu.gpu_uuid, entry.vgpu.vf_index, entry.vgpu.uuid) for entry in view.snapshot.ledger or ()]
     assert len(named) == len(set(named))
 
 
@@ -181,7 +181,7 @@ def test_the_inverses_in_reverse_order_undo_a_plan(view: HostView, action: Actio
 def reserved(view: HostView, step: changes.CreateVgpu) -> bool:
     """Whether the step fills an entry that was there before: taking it back takes the entry along."""
     return any(
-        (entry.vm_uuid, entry.slot, entry.generation) == (step.vgpu.vm, step.vgpu.slot, step.vgpu.generation)
+        (entry.vgpu.vm, entry.vgpu.slot, entry.vgpu.generation) == (step.vgpu.vm, step.vgpu.slot, step.vgpu.generation)
         for entry in view.snapshot.ledger or ()
     )
 
@@ -218,7 +218,7 @@ def torn(view: HostView, step: changes.Step) -> Iterator[HostView]:
 
 
 def _in_state(entry: LedgerEntry, key: tuple[object, ...], state: str) -> LedgerEntry:
-    return replace(entry, state=state) if (entry.vm_uuid, entry.slot, entry.generation) == key else entry
+    return replace(entry, state=state) if (entry.vgpu.vm, entry.vgpu.slot, entry.vgpu.generation) == key else entry
 
 
 def kills(view: HostView, plan: Plan) -> Iterator[HostView]:
@@ -265,11 +265,11 @@ def check_slot(view: HostView, action: Action) -> None:
     assert claim is not None
     assert claim.state == "bound"
     assert [entry.state for entry in entries] == ["made"]
-    assert entries[0].generation == claim.generation
+    assert entries[0].vgpu.generation == claim.generation
     assert len(devices) == 1
-    hardware = view.snapshot.vgpu_of(entries[0])
+    hardware = view.snapshot.vgpu_of(entries[0].vgpu)
     assert hardware is not None
-    assert devices[0].same_device(builders.hostdev(hardware))
+    assert devices[0].source == hardware.device
 
 
 @LAW

@@ -16,7 +16,7 @@ from vgpumgr.names import Slot
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.model.snapshot import LedgerEntry
+    from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.report.listing import VgpuRow
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
@@ -53,10 +53,10 @@ def test_bound_and_idle_is_bound_with_every_key_known(framework: str) -> None:
         gpu="0000:41:00.0",
         board=dict(builders.FRAMEWORKS)[framework],
         profile="4Q",
-        type_id=entry.type_id,
-        type_name=entry.type_name,
+        type_id=entry.vgpu.type_id,
+        type_name=entry.vgpu.type_name,
         framework=framework,
-        uuid=entry.uuid,
+        uuid=entry.vgpu.uuid,
         vf=None if framework == MDEV_PF else "0000:41:00.4",
         placement_id=None,
         framebuffer_mib=4096,
@@ -98,8 +98,7 @@ def test_what_any_evidence_shows_as_held_is_in_use(framework: str, evidence: str
         handle = Handle(path=vgpu.vfio[0], pid=7, start=1, command="qemu", vm_name="vm01", vm_uuid=None)
         view = replace(view, snapshot=replace(facts, handles=(handle,)))
     else:
-        vf = None if vgpu.uuid else vgpu.parent
-        active = Active(gpu=facts.gpus[0].pci, vm_uuid=None, vm_name="vm01", uuid=vgpu.uuid, vf=vf)
+        active = Active(gpu=facts.gpus[0].pci, vm_uuid=None, vm_name="vm01", device=vgpu.device)
         view = replace(view, snapshot=replace(facts, active=(active,)))
     assert (row(view).state, row(view).holder) == ("in_use", "vm01")
 
@@ -125,7 +124,9 @@ def test_after_a_reboot_it_is_gone(framework: str) -> None:
 
 
 def test_hardware_of_another_type_is_not_ours_any_more() -> None:
-    view = builders.change_entries(builders.attached(builders.host()), lambda entry: replace(entry, type_id=1))
+    view = builders.change_entries(
+        builders.attached(builders.host()), lambda entry: replace(entry, vgpu=replace(entry.vgpu, type_id=1))
+    )
     assert row(view).state == "gone"
 
 
@@ -172,7 +173,7 @@ def test_with_evidence_missing_it_is_unknown_whether_an_idle_vgpu_is_in_use(what
 
 def test_a_gpu_of_which_nvml_does_not_tell_leaves_the_others_states_known() -> None:
     view = builders.attached(builders.attached(builders.host_of(VENDOR_VFIO)), "vm02")
-    silent = {builders.entry_of(view, "vm02").gpu: "NVML: GPU is lost"}
+    silent = {builders.entry_of(view, "vm02").vgpu.gpu: "NVML: GPU is lost"}
     blind = replace(view, snapshot=replace(view.snapshot, silent=silent))
     states = {found.vm: found.state for found in listing.rows(blind)}
     assert states == {"vm01": "bound", "vm02": "unknown"}

@@ -12,6 +12,7 @@ from tests.core import builders
 from vgpumgr import errors
 from vgpumgr.core.model.domain_xml import Hostdev, Saved
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Unknown
+from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.core.plan import attaching, changes, detaching, placement, plan, simulate
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import DEFAULT_SLOT, MdevUuid, PciAddress, VmName
@@ -100,7 +101,7 @@ def test_a_vf_that_libvirt_would_rebind_is_drift() -> None:
 def test_another_device_in_the_slots_place_is_drift() -> None:
     whole = builders.attached(builders.host())
     other = MdevUuid("00000000-0000-4000-8000-00000000000a")
-    view = change_hostdev(whole, lambda device: replace(device, uuid=other))
+    view = change_hostdev(whole, lambda device: replace(device, source=Mdev(other)))
     assert states(view) == [("vm01", "made")]
     assert texts(view) == [
         ("drift", f"the definition of vm01 has another device ({other}) as slot vgpu0: {ATTACH} mends it")
@@ -128,7 +129,8 @@ def test_an_entry_that_still_says_planned_under_a_served_claim_is_drift() -> Non
 
 def test_hardware_of_another_type_is_drift_with_the_reason_why_attach_refuses() -> None:
     view = builders.change_entries(
-        builders.attached(builders.host_of(VENDOR_VFIO)), lambda entry: replace(entry, type_id=1)
+        builders.attached(builders.host_of(VENDOR_VFIO)),
+        lambda entry: replace(entry, vgpu=replace(entry.vgpu, type_id=1)),
     )
     ((kind, text),) = texts(view)
     assert kind == "drift"

@@ -48,16 +48,16 @@ def test_devices_are_read_where_only_the_metadata_is_no_xml() -> None:
     found = read_domain(documents(SPOILT, live=SPOILT))
     assert found.problem is None
     assert (found.claim_problem or "").startswith("the VM's <metadata> is no XML (undefined entity")
-    assert [device.uuid for device in found.inactive] == [MDEV]
-    assert [device.uuid for device in found.live or ()] == [MDEV]
+    assert [str(device.source) for device in found.inactive] == [MDEV]
+    assert [str(device.source) for device in found.live or ()] == [MDEV]
 
 
 def test_devices_of_snapshots_and_images_are_read_so_too_and_none_is_lost_between_two_metadata() -> None:
     both = f"<domainsnapshot>{SPOILT}{SPOILT.replace(MDEV, MDEV[:-1] + '2')}</domainsnapshot>"
     found = read_saved(SavedDocuments(uuid=builders.vm_uuid("vm04"), image_xml=SPOILT, snapshots=(("monday", both),)))
     assert (found.image_problem, found.snapshots_problem) == (None, None)
-    assert [device.uuid for device in found.image or ()] == [MDEV]
-    assert [device.uuid for device in found.snapshots[0][1]] == [MDEV, MDEV[:-1] + "2"]
+    assert [str(device.source) for device in found.image or ()] == [MDEV]
+    assert [str(device.source) for device in found.snapshots[0][1]] == [MDEV, MDEV[:-1] + "2"]
 
 
 @pytest.mark.parametrize("xml", ["<domain>", "<domain>&b;</domain>", "<domain><metadata></domain>"])

@@ -13,6 +13,7 @@ from vgpumgr import errors, names
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import Saved
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.core.plan import changes, ownership, simulate
 from vgpumgr.core.plan.plan import Plan
 from vgpumgr.core.reconcile import drift, jobs, reconciling
@@ -334,7 +335,7 @@ def test_an_mdev_with_another_uuid_than_the_computed_one_is_not_entered_unasked(
     view = change_vgpu(view, lambda vgpu: replace(vgpu, uuid=uuid))
     view = builders.change_claim(view, lambda claim: replace(claim, binding=replace(claim.binding, uuid=uuid)))
     view = builders.change_domain(
-        view, "vm01", lambda found: replace(found, inactive=(replace(found.inactive[0], uuid=uuid),))
+        view, "vm01", lambda found: replace(found, inactive=(replace(found.inactive[0], source=Mdev(uuid)),))
     )
     with pytest.raises(errors.Unsure) as caught:
         builders.plan_attach(builders.without_ledger(view))
@@ -359,13 +360,13 @@ def test_a_generation_whose_uuid_exists_is_skipped(framework: str) -> None:
 
     end = builders.attached(builders.change_gpus(view, renamed))
     assert builders.claim_of(end).generation == 2
-    assert builders.entry_of(end).uuid == names.compute_mdev_uuid(builders.vm_uuid("vm01"), DEFAULT_SLOT, 2)
+    assert builders.entry_of(end).vgpu.uuid == names.compute_mdev_uuid(builders.vm_uuid("vm01"), DEFAULT_SLOT, 2)
 
 
 def elsewhere(*, gpu_at: int) -> HostView:
     """After a reboot somebody made our mdev on another VF, of the same GPU or another one."""
     view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF)))
-    uuid = builders.entry_of(view).uuid
+    uuid = builders.entry_of(view).vgpu.uuid
     assert uuid is not None
     view = builders.with_foreign(view, gpu_at=gpu_at, parent_at=3)
 
@@ -400,7 +401,7 @@ def test_what_is_at_our_place_after_a_boot_and_was_not_made_by_us_is_unsure(fram
     for refuse in (builders.plan_attach, builders.plan_detach):
         with pytest.raises(errors.Unsure) as caught:
             refuse(view)
-        name = builders.entry_of(view).uuid or builders.entry_of(view).parent
+        name = builders.entry_of(view).vgpu.uuid or builders.entry_of(view).vgpu.parent
         assert caught.value.hint == f"`vgpumgr adopt kvm01 {name}` takes it as it is; or free it by hand"
     assert [type(unit.refused) for unit in plan(view).units] == [errors.Unsure]
 

@@ -13,6 +13,7 @@ from vgpumgr import errors
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.plan import attaching, placement, simulate
 from vgpumgr.names import PciAddress
 
@@ -256,7 +257,7 @@ def test_a_vf_that_another_vms_definition_names_is_not_given_away(framework: str
     """Somebody's own VM waits for that VF, its type set by a script of theirs at each boot."""
     view = builders.host_of(framework, gpus=1)
     vf = view.snapshot.gpus[0].parents[0].pci
-    device = domain_xml.Hostdev(uuid=None, pci=vf, alias=None, managed=False)
+    device = domain_xml.Hostdev(source=Vf(vf), alias=None, managed=False)
     view = builders.give(view, "vm03", device)
     assert builders.created(builders.plan_attach(view)).vgpu.parent == "0000:41:00.5"
     small = builders.give(builders.host_of(framework, gpus=1, vfs=1), "vm03", device)
@@ -338,7 +339,7 @@ def test_a_type_that_is_mig_backed_says_that_it_needs_mig_mode() -> None:
 
 
 def vf_of(view: HostView, vm: str) -> int | None:
-    return builders.entry_of(view, vm).vf_index
+    return builders.entry_of(view, vm).vgpu.vf_index
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])

@@ -143,7 +143,7 @@ def test_another_wish_in_the_inventory_exchanges_what_the_inventory_gave_new_fir
     assert ("profile", "the inventory asks for something else now") in words(made)
     assert verbs(made).index("create_vgpu") < verbs(made).index("destroy_vgpu")
     later = simulate.apply(view, made.steps)
-    assert builders.entry_of(later).type_name == "A40-8Q"
+    assert builders.entry_of(later).vgpu.type_name == "A40-8Q"
     assert plan(later, vm01="8Q").steps == ()
 
 
@@ -303,7 +303,7 @@ def test_a_gpu_of_a_declaration_is_the_one_it_lands_on() -> None:
     assert builders.created(made.units[0].plan).vgpu.gpu == "0000:81:00.0"  # type: ignore[arg-type]  # planned
     later = simulate.apply(view, made.steps)
     moved = plan(later, vm01={"vgpu0": "4Q@0000:41:00.0"})
-    assert builders.entry_of(simulate.apply(later, moved.steps)).gpu == "0000:41:00.0"
+    assert builders.entry_of(simulate.apply(later, moved.steps)).vgpu.gpu == "0000:41:00.0"
 
 
 PCI = "0000:41:00.0"

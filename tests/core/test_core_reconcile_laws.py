@@ -124,9 +124,9 @@ def killed(view: HostView, made: AnyPlan | None) -> list[HostView]:
 def devices(view: HostView) -> Counter[tuple[str, str, str]]:
     """What each VM's slot has, in hardware; which place of several a new one got is not part of the promise."""
     return Counter(
-        (entry.vm_name, entry.slot, entry.type_name)
+        (entry.vgpu.vm_name, entry.vgpu.slot, entry.vgpu.type_name)
         for entry in view.snapshot.ledger or ()
-        if view.snapshot.vgpu_of(entry) is not None
+        if view.snapshot.vgpu_of(entry.vgpu) is not None
     )
 
 
@@ -141,7 +141,7 @@ def test_what_a_reboot_took_comes_back_where_it_was(view: HostView, declared: Ho
         for domain in whole.domains
         for claim in (domain.claims.claims if domain.claims else ())
         if claim.state == "bound"
-        and whole.snapshot.vgpu_of(builders.entry_of(whole, domain.name, claim.slot)) is not None
+        and whole.snapshot.vgpu_of(builders.entry_of(whole, domain.name, claim.slot).vgpu) is not None
     }
     for binding, _ in served:
         gpu = back.snapshot.gpu_by_uuid(binding.gpu_uuid)

@@ -243,7 +243,9 @@ def test_of_two_that_are_gone_and_do_not_fit_together_the_first_comes_back() -> 
     view = builders.rebooted(busy(vms=2))
     big = builders.type_of(view.snapshot.gpus[0], "8Q")
     second = builders.entry_of(view, "vm02")
-    view = builders.change_entries(view, lambda entry: replace(entry, type_id=big.id) if entry == second else entry)
+    view = builders.change_entries(
+        view, lambda entry: replace(entry, vgpu=replace(entry.vgpu, type_id=big.id)) if entry == second else entry
+    )
     made = plan(view)
     assert [step.vgpu.vm_name for step in made.steps if isinstance(step, changes.CreateVgpu)] == ["vm01"]
     assert [finding.vm for finding in made.findings if finding.kind == "gone"] == ["vm02"]
@@ -289,8 +291,7 @@ def test_a_vm_that_is_ending_is_waited_for_and_named() -> None:
 def test_a_vgpu_in_use_is_never_moved_and_its_vm_is_named(framework: str) -> None:
     view = busy(framework)
     device = builders.hardware_of(view, "vm02")
-    row = Active(gpu=view.snapshot.gpus[0].pci, vm_uuid=None, vm_name="vm02", uuid=device.uuid, vf=None)
-    row = replace(row, vf=device.parent if device.uuid is None else None)
+    row = Active(gpu=view.snapshot.gpus[0].pci, vm_uuid=None, vm_name="vm02", device=device.device)
     for used in (
         builders.running(view, "vm02"),
         held(view, "vm02"),
@@ -327,7 +328,7 @@ def test_half_made_vgpus_are_not_moved_and_the_command_that_ends_them_is_named()
 
 
 def test_hardware_of_another_type_than_its_entry_is_not_taken_for_ours() -> None:
-    drifted = builders.change_entries(busy(vms=1), lambda entry: replace(entry, type_id=1))
+    drifted = builders.change_entries(busy(vms=1), lambda entry: replace(entry, vgpu=replace(entry.vgpu, type_id=1)))
     refused(drifted, errors.Unsure)
 
 

@@ -109,10 +109,10 @@ def test_a_vf_that_a_snapshot_or_an_image_names_is_given_to_no_other_vm(way: Cal
     view = builders.attached(builders.host_of(VENDOR_VFIO, gpus=1), "vm01")
     named = builders.detached(view, "vm01")
     named = replace(named, saved=way(view).saved)
-    assert builders.entry_of(view).parent == "0000:41:00.4"
-    assert builders.entry_of(builders.attached(named, "vm03"), "vm03").parent == "0000:41:00.5"
+    assert builders.entry_of(view).vgpu.parent == "0000:41:00.4"
+    assert builders.entry_of(builders.attached(named, "vm03"), "vm03").vgpu.parent == "0000:41:00.5"
     if way is snapped:
-        assert builders.entry_of(builders.attached(named, "vm02"), "vm02").parent == "0000:41:00.4"
+        assert builders.entry_of(builders.attached(named, "vm02"), "vm02").vgpu.parent == "0000:41:00.4"
 
 
 def test_a_full_gpu_says_which_snapshot_keeps_its_last_vf() -> None:
@@ -175,7 +175,7 @@ def test_a_reverted_vf_that_is_another_vms_by_now_is_told_and_its_detach_takes_n
     assert end.snapshot == taken.snapshot
     made = builders.plan_attach(view)
     assert made.target is not None
-    assert made.target.parent != builders.entry_of(taken, "vm02").parent
+    assert made.target.parent != builders.entry_of(taken, "vm02").vgpu.parent
 
 
 # A managed-save image of one's own

@@ -151,7 +151,7 @@ def test_what_runs_on_gpus_that_a_partial_snapshot_left_out_still_runs() -> None
     view = builders.host_of(MDEV_VF)
     first, second = view.snapshot.gpus
     rows = tuple(
-        Active(gpu=gpu.pci, vm_uuid=VmUuid(f"{number}"), vm_name=None, uuid=None, vf=None)
+        Active(gpu=gpu.pci, vm_uuid=VmUuid(f"{number}"), vm_name=None, device=None)
         for number, gpu in enumerate((first, second))
     )
     whole = replace(view.snapshot, active=rows)
@@ -169,7 +169,7 @@ def test_an_entry_without_uuid_never_means_an_mdev() -> None:
     ours = builders.attached(builders.host(builders.gpu(VENDOR_VFIO, "L40S")))
     theirs = builders.with_foreign(builders.host(builders.gpu(MDEV_VF, "L40S")))
     view = builders.with_snapshot(ours, gpus=theirs.snapshot.gpus)
-    assert view.snapshot.vgpu_of(builders.entry_of(view)) is None
+    assert view.snapshot.vgpu_of(builders.entry_of(view).vgpu) is None
     assert len(builders.foreign_of(view)) == 1
 
 
@@ -178,7 +178,7 @@ def test_entries_stand_at_the_addresses_of_now() -> None:
     moved = replace(builders.gpu(MDEV_PF, "T4", "0000:42:00.0"), uuid=view.snapshot.gpus[0].uuid)
     found = snapshot_facts.parse(builders.HOST, builders.facts_of(replace(view.snapshot, gpus=(moved,))))
     assert found.ledger is not None
-    assert (found.ledger[0].gpu, found.ledger[0].parent) == ("0000:42:00.0", "0000:42:00.0")
+    assert (found.ledger[0].vgpu.gpu, found.ledger[0].vgpu.parent) == ("0000:42:00.0", "0000:42:00.0")
     gone = snapshot_facts.parse(builders.HOST, builders.facts_of(replace(view.snapshot, gpus=())))
     assert gone.ledger == view.snapshot.ledger
 
@@ -189,7 +189,7 @@ def test_the_entry_of_another_gpu_is_not_this_ones() -> None:
     gpu = other.snapshot.gpus[1]
     found = other.snapshot.entry_of(gpu, gpu.vgpus[0])
     assert found is not None
-    assert found.vm_name == "vm02"
+    assert found.vgpu.vm_name == "vm02"
 
 
 def test_simulate_offers_nothing_on_a_vf_that_is_taken() -> None:

@@ -32,7 +32,7 @@ FIXED = SchedulerWish(policy=scheduler.FIXED_SHARE)
 
 def on(view: HostView, pci: str) -> list[str]:
     """The VMs whose vGPUs are there."""
-    return [entry.vm_name for entry in view.snapshot.ledger or () if entry.gpu == pci]
+    return [entry.vgpu.vm_name for entry in view.snapshot.ledger or () if entry.vgpu.gpu == pci]
 
 
 def two() -> HostView:

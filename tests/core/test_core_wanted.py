@@ -58,7 +58,7 @@ def test_another_wish_is_an_exchange() -> None:
         sum(isinstance(step, kind) for step in unit.steps) for kind in (changes.CreateVgpu, changes.DestroyVgpu)
     ] == [1, 1]
     after = leaves(view, give("vm01", "8Q"))
-    assert [entry.type_name for entry in after.entries(builders.vm_uuid("vm01"))] == ["A40-8Q"]
+    assert [entry.vgpu.type_name for entry in after.entries(builders.vm_uuid("vm01"))] == ["A40-8Q"]
 
 
 def test_a_slot_that_is_bound_elsewhere_is_not_exchanged_unasked() -> None:

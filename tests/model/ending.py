@@ -122,9 +122,9 @@ def _free_by_hand(fleet: Fleet, host: str) -> None:
         own = {promises.device_name(machine, entry) for entry in now.entries if entry.vm == uuid}
         claims = domain.claims.claims if domain.claims else ()
         # What a copy's claims name, its detach takes out.
-        named = {claim.binding.uuid or claim.binding.parent for claim in claims} if domain.copied else set()
-        stray = [device for device in domain.inactive if (device.uuid or device.pci) not in own | named]
+        named = {str(claim.binding.device) for claim in claims} if domain.copied else set()
+        stray = [device for device in domain.inactive if str(device.source) not in own | named]
         others = {promises.device_name(machine, entry) for entry in now.entries if entry.vm != uuid}
-        shared = any((device.uuid or device.pci) in others for device in stray)
+        shared = any(str(device.source) in others for device in stray)
         if stray and (domain.copied or not claims or shared):
             machine.libvirt.redefine(machine.libvirt.vms[uuid], metadata=False, hostdevs=True)

@@ -254,7 +254,7 @@ class Fleet:
         """virsh start: with the saved image's definition where there is one. False where a device is not to be had."""
         machine = self.machines[host]
         document = vm.image or vm.inactive
-        devices = [device.uuid or device.pci or "" for device in vm.hostdevs(document)]
+        devices = [str(device.source) for device in vm.hostdevs(document)]
         if any((found := machine.driver.find(key)) is None or found[1].holder_uuid for key in devices):
             return False
         for key in devices:
@@ -329,8 +329,8 @@ class Fleet:
     def copy_device(self, host: str, source: Vm, to: Vm) -> bool:
         """virsh edit: a VM's first host device stands in another's definition as well, without its alias."""
         libvirt = self.machines[host].libvirt
-        found = [device for device in source.hostdevs() if device.uuid or device.pci]
-        if not found or any(device.same_device(found[0]) for device in to.hostdevs()):
+        found = source.hostdevs()
+        if not found or any(device.source == found[0].source for device in to.hostdevs()):
             return False
         tree = ET.fromstring(templates.render_hostdev(found[0]))
         for alias in tree.findall("alias"):

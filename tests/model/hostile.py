@@ -109,8 +109,8 @@ def _check_kept(machine: Machine, before: promises.Truth, domain: Domain, claim:
     """What another site's claim says stays; where its vGPU is gone, the claim may say at most another place for the same."""
     said = claim.binding
     place = Place(gpu=said.gpu_uuid, vf=None if said.uuid else said.vf_index, uuid=said.uuid)
-    device = said.uuid or said.parent
-    named = device in {one.uuid or one.pci for one in domain.inactive} and device == promises.name_of(machine, place)
+    device = str(said.device)
+    named = device in {str(one.source) for one in domain.inactive} and device == promises.name_of(machine, place)
     expected = claim
     if after is not None and not (before.hardware.get(place) == said.type_id and named):
         expected = replace(claim, by=after.by, at=after.at, generation=after.generation, binding=after.binding)

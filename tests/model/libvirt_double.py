@@ -134,7 +134,7 @@ class Libvirt:
         assert devices is not None
         for element in devices.findall("hostdev"):
             device = read_hostdev(element)
-            if device is not None and device.same_device(wanted):
+            if device is not None and device.source == wanted.source:
                 devices.remove(element)
                 vm.inactive = ET.tostring(tree, encoding="unicode")
                 return

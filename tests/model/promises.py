@@ -57,16 +57,12 @@ class Truth:
     @property
     def named(self) -> set[tuple[VmUuid, str]]:
         """(VM, device): every naming of a device in a definition."""
-        return {
-            (uuid, device.uuid or device.pci or "")
-            for uuid, domain in self.domains.items()
-            for device in domain.inactive
-        }
+        return {(uuid, str(device.source)) for uuid, domain in self.domains.items() for device in domain.inactive}
 
     @property
     def wanted(self) -> set[str]:
         """The devices that some VM runs with, or will start with."""
-        live = {device.uuid or device.pci or "" for domain in self.domains.values() for device in domain.live or ()}
+        live = {str(device.source) for domain in self.domains.values() for device in domain.live or ()}
         return live | self.images | {device for _, device in self.named}
 
 
@@ -85,7 +81,7 @@ _read = lru_cache(read_domain)  # the same few documents are read again and agai
 
 
 def _devices(documents: Iterable[tuple[Hostdev, ...]]) -> set[str]:
-    return {device.uuid or device.pci or "" for devices in documents for device in devices}
+    return {str(device.source) for devices in documents for device in devices}
 
 
 def _entry(row: dict[str, Any]) -> Entry:
@@ -154,7 +150,7 @@ def sort_handmade(fleet: Fleet, host: str) -> None:
                 said = claim.binding
                 lost = not any(each[:2] == (uuid, claim.slot) and each[2] >= claim.generation for each in now.entries)
                 same = (said.host, said.gpu_uuid, said.parent, said.type_id) == (machine.id, where.gpu, device, kind)
-                named = any(one.pci == device for one in domain.inactive) and naming == {uuid}
+                named = any(str(one.source) == device for one in domain.inactive) and naming == {uuid}
                 if claim.state == "bound" and lost and same and named:
                     fleet.handmade[host].pop(where, None)
                     machine.orphans[where], machine.owners[where] = kind, (uuid, claim.slot)
@@ -271,10 +267,10 @@ def _check_not_twice(machine: Machine, before: Truth, now: Truth, new: Entry) ->
     claim = domain.claim(Slot(new.slot))
     if claim is None or claim.state != "bound":
         return
-    bound = claim.binding.uuid or claim.binding.parent
+    bound = str(claim.binding.device)
     for where, kind in machine.orphans.items():
         device = name_of(machine, where)
-        named = device == bound and any((one.uuid or one.pci) == device for one in domain.inactive)
+        named = device == bound and any(str(one.source) == device for one in domain.inactive)
         others = any(vm.uuid != new.vm and device in _devices(_documents(vm)) for vm in machine.libvirt.vms.values())
         agreed = named and not others
         if machine.owners[where] == (new.vm, new.slot) and agreed and kind == new.type_id and where in now.hardware:
@@ -302,7 +298,7 @@ def unserved(machine: Machine, now: Truth, vm: VmUuid, slot: Slot, profile: str)
     kinds = {kind.id: kind.name for gpu in machine.gpus() for kind in gpu.board.types}
     if now.hardware.get(entry.place) != entry.type_id or not kinds[entry.type_id].endswith(f"-{profile}"):
         return f"{domain.name} {slot}: {entry.place} holds {now.hardware.get(entry.place)}"
-    named = [device.uuid or device.pci for device in domain.inactive if device.slot == slot]
+    named = [str(device.source) for device in domain.inactive if device.slot == slot]
     if named != [device_name(machine, entry)]:
         return f"{domain.name} {slot}: the definition has {named}"
     return None

@@ -15,6 +15,7 @@ from tests.model.people import PEOPLE
 from tests.model.pool import POOL
 from tests.model.wiring import Trouble
 from vgpumgr.core.model import claims
+from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.errors import Busy, HypervisorError, Unsure
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
@@ -98,11 +99,11 @@ def test_a_write_that_would_take_a_held_vgpu_is_a_broken_promise(fleet: Fleet) -
     (vm, _) = fleet.vms(HOST)
     assert fleet.start(HOST, vm)
     (device,) = vm.hostdevs()
-    where = f"{machine.root}/sys/bus/mdev/devices/{device.uuid}/remove"
-    if device.pci is not None:
-        where = f"{machine.root}/sys/bus/pci/devices/{device.pci}/nvidia/current_vgpu_type"
+    where, text = f"{machine.root}/sys/bus/mdev/devices/{device.source}/remove", b"1\n"
+    if isinstance(device.source, Vf):
+        where, text = f"{machine.root}/sys/bus/pci/devices/{device.source}/nvidia/current_vgpu_type", b"0\n"
     with pytest.raises(OSError, match="held"):
-        machine.write(where, b"0\n" if device.pci else b"1\n")
+        machine.write(where, text)
     with pytest.raises(AssertionError, match="was to be taken from 1vm01"):
         promises.check_always(fleet)
 

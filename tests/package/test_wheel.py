@@ -28,9 +28,9 @@ def test_the_wheel_renders_without_the_checkout(wheel: Path, tmp_path: Path) -> 
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     program = (
-        "from vgpumgr import resources, templates; from vgpumgr.core.model import domain_xml\n"
+        "from vgpumgr import resources, templates; from vgpumgr.core.model import domain_xml, vgpu\n"
         "print(resources.__file__)\n"
-        "print(templates.render_hostdev(domain_xml.Hostdev(uuid=None, pci='0000:41:00.4', alias='ua-a', managed=False)))\n"
+        "print(templates.render_hostdev(domain_xml.Hostdev(source=vgpu.Vf('0000:41:00.4'), alias='ua-a', managed=False)))\n"
         "print(len(resources.catalogue_text()) > 10000, 'vgpumgr_host/program.py' in resources.host_sources())\n"
     )
     done = subprocess.run(

@@ -13,6 +13,7 @@ from vgpumgr.controller import journaling
 from vgpumgr.controller.context import Context
 from vgpumgr.core.driver import catalogue
 from vgpumgr.core.inventory import Inventory
+from vgpumgr.core.model.vgpu import VgpuSpec
 from vgpumgr.core.plan import changes
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.runs import Entry, Question, Run
@@ -110,7 +111,7 @@ def test_a_journal_that_cannot_be_written_is_a_finding_and_stops_nothing(tmp_pat
 
 
 def test_an_entry_names_the_slot_and_gpu_of_its_steps_where_it_is_one() -> None:
-    spec = changes.VgpuSpec(
+    spec = VgpuSpec(
         vm=names.VmUuid("u"),
         vm_name=names.VmName("vm01"),
         slot=names.Slot("vgpu0"),

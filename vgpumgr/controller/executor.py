@@ -75,7 +75,7 @@ class Executor:
         """Take a step back where the VM's definition shows that it was done, under the step's own alias."""
         documents = self.session.link.hypervisor().domain(step.vm)
         found = () if documents is None else domain_xml.read_domain(documents).inactive
-        there = any(device.same_device(step.device) and device.alias == step.device.alias for device in found)
+        there = any(one.source == step.device.source and one.alias == step.device.alias for one in found)
         if documents is not None and there == isinstance(step, changes.AttachHostdev):
             self.execute(changes.inverse(step))
 

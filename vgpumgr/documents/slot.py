@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.documents import common, show
 
 if TYPE_CHECKING:
@@ -45,5 +46,5 @@ def definition(domain: Domain | None) -> dict[str, object]:
 
 
 def _hostdev(device: Hostdev) -> dict[str, object]:
-    named = {"mdev": device.uuid, "pci": device.pci, "alias": device.alias}
-    return {key: value for key, value in named.items() if value is not None}
+    named = {"mdev" if isinstance(device.source, Mdev) else "pci": str(device.source)}
+    return {**named, **({} if device.alias is None else {"alias": device.alias})}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar
 
+from vgpumgr.core.model.vgpu import LedgerEntry, Mdev, Vf
 from vgpumgr.core.report.listing import FOREIGN, OURS
 from vgpumgr.core.usage.sampling import OFF, RUNNING, UNKNOWN, GpuReading, HostReading, Load, VgpuReading, bought
 from vgpumgr.link.snapshot_facts import maybe, parse_entry, parse_type, parse_unknown, rows
@@ -19,7 +20,7 @@ from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from vgpumgr.core.model.snapshot import LedgerEntry, VgpuType
+    from vgpumgr.core.model.snapshot import VgpuType
     from vgpumgr.host import protocol
     from vgpumgr.names import HostName, Slot
 
@@ -55,9 +56,11 @@ class _Instance:
 
     def is_at(self, entry: LedgerEntry) -> bool:
         """Whether this is the device that the entry names."""
-        if entry.uuid is not None:
-            return self.uuid == entry.uuid
-        return self.uuid is None and self.vf_index is not None and self.vf_index == entry.vf_index
+        match entry.vgpu.device:
+            case Mdev(uuid):
+                return self.uuid == uuid
+            case Vf():
+                return self.uuid is None and self.vf_index is not None and self.vf_index == entry.vgpu.vf_index
 
 
 def parse(host: HostName, facts: protocol.SampleReport) -> HostReading:
@@ -87,7 +90,7 @@ def _gpu(row: protocol.GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_
         policy=row["policy"],
         vgpus=_vgpus(
             rows(row["vgpus"], lambda item: _instance(item, now_us)),
-            None if ledger is None else [entry for entry in ledger if uuid is not None and entry.gpu_uuid == uuid],
+            None if ledger is None else [entry for entry in ledger if uuid is not None and entry.vgpu.gpu_uuid == uuid],
             kinds,
             row["policy"],
         ),
@@ -147,16 +150,16 @@ def _vgpus(
     for instance in instances or ():
         entry = joined.get(instance.number)
         origin = None if entries is None else OURS if entry else FOREIGN
-        if entry is None and instance.is_unplaced and any(other.vm_uuid == instance.vm_uuid for other in left):
+        if entry is None and instance.is_unplaced and any(other.vgpu.vm == instance.vm_uuid for other in left):
             unclear.add(instance.vm_uuid)
             origin = OURS
         kind = kinds.get(instance.type_id) if instance.type_id is not None else None
         share = bought(kind, policy, running, runs=True)
         found.append(_running(instance, entry, origin=origin, kind=kind, share=share))
     state = UNKNOWN if instances is None else OFF
-    for entry in sorted(left, key=lambda entry: entry.generation, reverse=True):
-        if entry.vm_uuid not in unclear:
-            found.append(_idle(entry, state, kinds.get(entry.type_id), policy))
+    for entry in sorted(left, key=lambda entry: entry.vgpu.generation, reverse=True):
+        if entry.vgpu.vm not in unclear:
+            found.append(_idle(entry, state, kinds.get(entry.vgpu.type_id), policy))
     return tuple(sorted(_unified(found), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
 
 
@@ -165,16 +168,16 @@ def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dic
     found: dict[int, LedgerEntry] = {}
     for instance in instances:
         for entry in entries:
-            if instance.vm_uuid in (None, entry.vm_uuid) and instance.is_at(entry):
+            if instance.vm_uuid in (None, entry.vgpu.vm) and instance.is_at(entry):
                 found[instance.number] = entry
     unplaced = [row for row in instances if row.is_unplaced and row.number not in found]
     left = [entry for entry in entries if entry not in found.values()]
     mine = Counter((row.vm_uuid, row.type_id) for row in unplaced)
-    theirs: Counter[tuple[VmUuid | None, int | None]] = Counter((entry.vm_uuid, entry.type_id) for entry in left)
+    theirs: Counter[tuple[VmUuid | None, int | None]] = Counter((entry.vgpu.vm, entry.vgpu.type_id) for entry in left)
     for instance in unplaced:
         what = (instance.vm_uuid, instance.type_id)
         if what[0] is not None and mine[what] == theirs[what] == 1:
-            found[instance.number] = next(entry for entry in left if (entry.vm_uuid, entry.type_id) == what)
+            found[instance.number] = next(entry for entry in left if (entry.vgpu.vm, entry.vgpu.type_id) == what)
     return found
 
 
@@ -187,11 +190,11 @@ def _running(
     share: Fraction | None,
 ) -> VgpuReading:
     return VgpuReading(
-        vm=instance.vm_name or (entry.vm_name if entry else None),
-        vm_uuid=instance.vm_uuid or (entry.vm_uuid if entry else None),
-        slot=entry.slot if entry else None,
+        vm=instance.vm_name or (entry.vgpu.vm_name if entry else None),
+        vm_uuid=instance.vm_uuid or (entry.vgpu.vm if entry else None),
+        slot=entry.vgpu.slot if entry else None,
         uuid=instance.uuid,
-        vf=instance.vf or (entry.parent if entry and entry.vf_index is not None else None),
+        vf=instance.vf or (entry.vgpu.parent if entry and entry.vgpu.vf_index is not None else None),
         type_id=instance.type_id,
         type_name=kind.type_name if kind else None,
         origin=origin,
@@ -207,13 +210,13 @@ def _running(
 
 def _idle(entry: LedgerEntry, state: str, kind: VgpuType | None, policy: str | None) -> VgpuReading:
     return VgpuReading(
-        vm=entry.vm_name,
-        vm_uuid=entry.vm_uuid,
-        slot=entry.slot,
-        uuid=entry.uuid,
-        vf=entry.parent if entry.vf_index is not None else None,
-        type_id=entry.type_id,
-        type_name=entry.type_name,
+        vm=entry.vgpu.vm_name,
+        vm_uuid=entry.vgpu.vm,
+        slot=entry.vgpu.slot,
+        uuid=entry.vgpu.uuid,
+        vf=entry.vgpu.parent if entry.vgpu.vf_index is not None else None,
+        type_id=entry.vgpu.type_id,
+        type_name=entry.vgpu.type_name,
         origin=OURS,
         state=state,
         bought=bought(kind, policy, 0, runs=False),

@@ -14,7 +14,6 @@ from vgpumgr.core.model.snapshot import (
     Gpu,
     Handle,
     HostSnapshot,
-    LedgerEntry,
     Parent,
     Qemu,
     StuckWrite,
@@ -23,6 +22,7 @@ from vgpumgr.core.model.snapshot import (
     VgpuType,
     located,
 )
+from vgpumgr.core.model.vgpu import Device, LedgerEntry, Mdev, VgpuSpec, device_of
 from vgpumgr.errors import BadName
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
@@ -211,9 +211,14 @@ def _active(row: protocol.ActiveFact) -> Active:
         gpu=PciAddress(row["gpu"]),
         vm_uuid=maybe(row["vm_uuid"], VmUuid),
         vm_name=row["vm_name"],
-        uuid=maybe(row["uuid"], MdevUuid),
-        vf=maybe(row["vf"], PciAddress),
+        device=_active_device(maybe(row["uuid"], MdevUuid), maybe(row["vf"], PciAddress)),
     )
+
+
+def _active_device(uuid: MdevUuid | None, vf: PciAddress | None) -> Device | None:
+    if vf is not None:
+        return device_of(uuid, vf)
+    return None if uuid is None else Mdev(uuid)
 
 
 def _freed(row: protocol.FreedFact) -> Freed:
@@ -235,8 +240,8 @@ def _stuck(row: protocol.StuckFact) -> StuckWrite:
 
 
 def parse_entry(row: protocol.LedgerEntry) -> LedgerEntry:
-    return LedgerEntry(
-        vm_uuid=VmUuid(row["vm_uuid"]),
+    vgpu = VgpuSpec(
+        vm=VmUuid(row["vm_uuid"]),
         vm_name=VmName(row["vm_name"]),
         slot=Slot(row["slot"]),
         generation=row["generation"],
@@ -247,6 +252,5 @@ def parse_entry(row: protocol.LedgerEntry) -> LedgerEntry:
         uuid=maybe(row["uuid"], MdevUuid),
         type_id=row["type_id"],
         type_name=profiles.last_word(row["type_name"]),
-        boot=row["boot"],
-        state=row["state"],
     )
+    return LedgerEntry(vgpu=vgpu, boot=row["boot"], state=row["state"])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.results import AdoptResult, ChangeResult, Planned
     from vgpumgr.core.model.domain_xml import Hostdev
-    from vgpumgr.core.plan.changes import VgpuSpec
+    from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.plan.placement import Placed
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopting import AdoptPlan
@@ -151,7 +151,7 @@ def _placed(placed: Placed | None) -> str:
 
 
 def _device(device: Hostdev) -> str:
-    return f"mdev {device.uuid}" if device.uuid is not None else f"VF {device.pci}"
+    return device.source.text
 
 
 def _diff(step: changes.Step) -> Iterator[str]:

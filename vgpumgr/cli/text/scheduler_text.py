@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from vgpumgr.controller.results import Planned, SchedulerResult
+    from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.plan.scheduling import GpuPlan
     from vgpumgr.core.report.scheduling_rows import SchedulerRow
 
@@ -102,7 +103,7 @@ def _line(step: changes.Step, plan: GpuPlan) -> str:
             return step.verb
 
 
-def _vgpu(vgpu: changes.VgpuSpec) -> str:
+def _vgpu(vgpu: VgpuSpec) -> str:
     return f"{vgpu.vm_name} {vgpu.slot}: {vgpu.type_name} on {vgpu.parent}"
 
 

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import names
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.model.vgpu import device_of
 from vgpumgr.errors import BadName
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmUuid
 
 if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
+
+    from vgpumgr.core.model.vgpu import Device, VgpuSpec
 
 NAMESPACE = "urn:vgpumgr:domain:1"
 KEY = "v"
@@ -40,6 +43,23 @@ class Binding:
     type_name: str
     type_id: int
     uuid: MdevUuid | None
+
+    @property
+    def device(self) -> Device:
+        return device_of(self.uuid, self.parent)
+
+
+def binding_of(host: str, vgpu: VgpuSpec) -> Binding:
+    """What a claim keeps of its vGPU. The GPU's address is left out: its UUID finds it."""
+    return Binding(
+        host=host,
+        gpu_uuid=vgpu.gpu_uuid,
+        parent=vgpu.parent,
+        vf_index=vgpu.vf_index,
+        type_name=vgpu.type_name,
+        type_id=vgpu.type_id,
+        uuid=vgpu.uuid,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

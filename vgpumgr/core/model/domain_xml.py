@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import names
 from vgpumgr.core.model import claims as claim_values
+from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.errors import BadName
 from vgpumgr.names import MdevUuid, PciAddress, Slot
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
+    from vgpumgr.core.model.vgpu import Device
     from vgpumgr.names import VmName, VmUuid
 
 _ALIAS = "ua-"
@@ -26,10 +28,9 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hostdev:
-    """A host device that can be a vGPU: an mdev (uuid) or a PCI function (pci). One of the two is set."""
+    """A host device that can be a vGPU: `source` is what its <source> names, an mdev or a PCI function."""
 
-    uuid: MdevUuid | None
-    pci: PciAddress | None
+    source: Device
     alias: str | None
     managed: bool
 
@@ -38,15 +39,10 @@ class Hostdev:
         """The slot its alias names, or None where it is not ours."""
         return Slot(self.alias[len(_ALIAS) :]) if self.alias and self.alias.startswith(_ALIAS) else None
 
-    def same_device(self, other: Hostdev) -> bool:
-        return (self.uuid, self.pci) == (other.uuid, other.pci)
-
 
 def wanted_hostdev(slot: Slot, binding: claim_values.Binding) -> Hostdev:
     """The hostdev for a binding: the mdev by its UUID, or the VF by its address, which stays bound to nvidia."""
-    if binding.uuid is not None:
-        return Hostdev(uuid=binding.uuid, pci=None, alias=_ALIAS + slot, managed=False)
-    return Hostdev(uuid=None, pci=binding.parent, alias=_ALIAS + slot, managed=False)
+    return Hostdev(source=binding.device, alias=_ALIAS + slot, managed=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,9 +198,9 @@ def read_hostdev(element: ET.Element) -> Hostdev | None:
         match element.get("type"):
             case "mdev":
                 uuid = MdevUuid(names.parse_uuid(address.get("uuid", "")))
-                return Hostdev(uuid=uuid, pci=None, alias=name, managed=managed)
+                return Hostdev(source=Mdev(uuid), alias=name, managed=managed)
             case "pci":
-                return Hostdev(uuid=None, pci=_pci(address), alias=name, managed=managed)
+                return Hostdev(source=Vf(_pci(address)), alias=name, managed=managed)
             case _:
                 return None
     except (BadName, ValueError):

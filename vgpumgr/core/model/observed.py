@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vgpumgr.core.model.domain_xml import Domain, Saved
-    from vgpumgr.core.model.snapshot import Active, HostSnapshot, LedgerEntry, Vgpu
-    from vgpumgr.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
+    from vgpumgr.core.model.snapshot import Active, HostSnapshot, Vgpu
+    from vgpumgr.core.model.vgpu import Device, LedgerEntry
+    from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
 
 
 CANNOT_TELL = "cannot tell"  # begins the line of evidence that could not be read
@@ -53,28 +54,14 @@ class HostView:
 
     def entries(self, vm: VmUuid, slot: Slot | None = None) -> tuple[LedgerEntry, ...]:
         """The ledger's entries of a VM, oldest generation first."""
-        found = [entry for entry in self.snapshot.ledger or () if entry.vm_uuid == vm and slot in (None, entry.slot)]
-        return tuple(sorted(found, key=lambda entry: (entry.slot, entry.generation)))
+        found = [row for row in self.snapshot.ledger or () if row.vgpu.vm == vm and slot in (None, row.vgpu.slot)]
+        return tuple(sorted(found, key=lambda entry: entry.vgpu.key))
 
 
 class Unread(str):
     """A line of evidence that could not be read: it counts as use, and says nothing of anybody."""
 
     __slots__ = ()
-
-
-class Device(Protocol):
-    """What names a vGPU to libvirt: a ledger entry, a binding, or the vGPU itself."""
-
-    @property
-    def uuid(self) -> MdevUuid | None: ...
-    @property
-    def parent(self) -> PciAddress: ...
-
-
-def is_device(device: Device, uuid: MdevUuid | None, pci: PciAddress | None) -> bool:
-    """Whether an mdev UUID or a PCI address, as XML or NVML gives it, is this vGPU."""
-    return uuid == device.uuid if device.uuid is not None else pci == device.parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +88,14 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
         runs = _runs_with(domain, device)
         if runs is not None:
             found.append(runs)
-        elif domain.uuid != letting_go and any(is_device(device, item.uuid, item.pci) for item in domain.inactive):
+        elif domain.uuid != letting_go and any(item.source == device for item in domain.inactive):
             found.append(f"VM {domain.name} has it in its definition")
     for uuid, saved in (view.saved or {}).items():
         if saved.image_problem is not None:
             found.append(
                 Unread(f"cannot tell: the managed-save image of VM {view.vm_name(uuid)}: {saved.image_problem}")
             )
-        elif any(is_device(device, item.uuid, item.pci) for item in saved.image or ()):
+        elif any(item.source == device for item in saved.image or ()):
             found.append(f"VM {view.vm_name(uuid)} has it in its managed-save image")
     return _with_users(found, view, device, vgpu)
 
@@ -138,7 +125,7 @@ def runs_without(view: HostView, vm: VmUuid) -> bool:
 def _runs_with(domain: Domain, device: Device) -> str | None:
     if domain.problem is not None:
         return Unread(f"cannot tell: VM {domain.name}: {domain.problem}")
-    if any(is_device(device, item.uuid, item.pci) for item in domain.live or ()):
+    if any(item.source == device for item in domain.live or ()):
         return f"VM {domain.name} is running with it"
     return None
 
@@ -172,7 +159,7 @@ def _listed(view: HostView, device: Device, vgpu: Vgpu) -> tuple[list[str], list
     off: list[str] = []
     for active in snapshot.active or ():
         who = active.vm_name or active.vm_uuid or "?"
-        if is_device(device, active.uuid, active.vf):
+        if active.device == device:
             line = f"NVML lists it as active for VM {who}"
         elif _may_be(view, active, vgpu):
             line = f"cannot tell: NVML lists a vGPU of {active.gpu} as active for VM {who}, and not which"
@@ -188,7 +175,7 @@ def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
 
     It does not where its VM has something of that GPU open: which, the handles say (two VFs of one VM, for example).
     """
-    if active.uuid is not None or active.vf is not None:
+    if active.device is not None:
         return False
     gpu = next((item for item in view.snapshot.gpus if vgpu in item.vgpus), None)
     if gpu is None or gpu.pci != active.gpu:
@@ -203,13 +190,13 @@ def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
 def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
     """The one name that a table shows: the VM that runs with the vGPU, else whoever holds it open."""
     for domain in view.domains:
-        if any(is_device(vgpu, item.uuid, item.pci) for item in domain.live or ()):
+        if any(item.source == vgpu.device for item in domain.live or ()):
             return domain.name
     for handle in view.snapshot.handles or ():
         if handle.path in vgpu.vfio:
             return handle.vm_name or f"{handle.command} ({handle.pid})"
     for active in view.snapshot.active or ():
-        if is_device(vgpu, active.uuid, active.vf):
+        if active.device == vgpu.device:
             return active.vm_name or active.vm_uuid
     return None
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr.core.driver import admission, profiles
+from vgpumgr.core.model.vgpu import Mdev, Vf, device_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
     from vgpumgr.core.driver.scheduler import SchedulerState
-    from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
+    from vgpumgr.core.model.vgpu import Device, LedgerEntry
+    from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
 
 MDEV_PF = "mdev-pf"
 MDEV_VF = "mdev-vf"
@@ -60,6 +62,10 @@ class Vgpu:
     type_name: str | None
     placement_id: int | None
     vfio: tuple[str, ...]
+
+    @property
+    def device(self) -> Device:
+        return device_of(self.uuid, self.parent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,36 +154,12 @@ class Qemu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Active:
-    """A row of NVML's active list: a running VM's vGPU. `uuid` is the mdev's, `vf` the VF's address, where given."""
+    """A row of NVML's active list: a running VM's vGPU. `device` is None where it cannot be told which one."""
 
     gpu: PciAddress
     vm_uuid: VmUuid | None
     vm_name: str | None
-    uuid: MdevUuid | None
-    vf: PciAddress | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerEntry:
-    """What the host's ledger says is ours. state: planned, made or leaving; boot: the boot it was written in.
-
-    A GPU is known by its UUID and a VF by its index; `gpu` and `parent` are their addresses of now, not those of the day
-    the entry was written (another card in the host renumbers buses). They stay as written where the place is not there.
-    """
-
-    vm_uuid: VmUuid
-    vm_name: VmName
-    slot: Slot
-    generation: int
-    gpu_uuid: GpuUuid
-    gpu: PciAddress
-    vf_index: int | None
-    parent: PciAddress
-    uuid: MdevUuid | None
-    type_id: int
-    type_name: str
-    boot: str
-    state: str
+    device: Device | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,28 +241,21 @@ class HostSnapshot:
         """Whether a place's GPU is not shown while another GPU's UUID cannot be read: it may be that one."""
         return self.gpu_by_uuid(place.gpu_uuid) is None and any(gpu.uuid is None for gpu in self.gpus)
 
-    def vgpu_of(self, entry: Place) -> Vgpu | None:
-        """The hardware at a place: by mdev UUID where there is one, else whatever the VF shows, unless that is an mdev."""
-        gpu = self.gpu_by_uuid(entry.gpu_uuid)
-        if gpu is None:
-            return None
-        for vgpu in gpu.vgpus:
-            if entry.uuid is not None and vgpu.uuid is not None:
-                if vgpu.uuid == entry.uuid:
-                    return vgpu
-            elif (
-                entry.uuid is None
-                and vgpu.uuid is None
-                and vgpu.vf_index is not None
-                and vgpu.vf_index == entry.vf_index
-            ):
-                return vgpu
-        return None
+    def vgpu_of(self, place: Place) -> Vgpu | None:
+        """The hardware at a place: the mdev of its UUID, or whatever the VF of its index shows, unless that is an mdev."""
+        gpu = self.gpu_by_uuid(place.gpu_uuid)
+        vgpus = gpu.vgpus if gpu is not None else ()
+        match place.device:
+            case Mdev() as mdev:
+                return next((vgpu for vgpu in vgpus if vgpu.device == mdev), None)
+            case Vf():  # by its index: the address may be the one of before a boot
+                on_vfs = (vgpu for vgpu in vgpus if vgpu.vf_index is not None and isinstance(vgpu.device, Vf))
+                return next((vgpu for vgpu in on_vfs if vgpu.vf_index == place.vf_index), None)
 
     def entry_of(self, gpu: Gpu, vgpu: Vgpu) -> LedgerEntry | None:
         """The ledger entry that names this vGPU; None means that it is foreign."""
         for entry in self.ledger or ():
-            if entry.gpu_uuid == gpu.uuid and self.vgpu_of(entry) == vgpu:
+            if entry.vgpu.gpu_uuid == gpu.uuid and self.vgpu_of(entry.vgpu) == vgpu:
                 return entry
         return None
 
@@ -300,14 +275,14 @@ class HostSnapshot:
 
 
 class Place(Protocol):
-    """Where a vGPU is or will be: a ledger entry, or a claim's binding."""
+    """Where a vGPU is or will be: one of ours, or a claim's binding."""
 
     @property
     def gpu_uuid(self) -> GpuUuid: ...
     @property
     def vf_index(self) -> int | None: ...
     @property
-    def uuid(self) -> MdevUuid | None: ...
+    def device(self) -> Device: ...
 
 
 def located(ledger: tuple[LedgerEntry, ...], gpus: Sequence[Gpu]) -> tuple[LedgerEntry, ...]:
@@ -315,10 +290,10 @@ def located(ledger: tuple[LedgerEntry, ...], gpus: Sequence[Gpu]) -> tuple[Ledge
     known = {gpu.uuid: gpu for gpu in gpus if gpu.uuid is not None}
     found: list[LedgerEntry] = []
     for entry in ledger:
-        gpu = known.get(entry.gpu_uuid)
-        parent = gpu.parent_at(entry.vf_index) if gpu else None
+        gpu = known.get(entry.vgpu.gpu_uuid)
+        parent = gpu.parent_at(entry.vgpu.vf_index) if gpu else None
         if gpu is not None and parent is not None:
-            found.append(replace(entry, gpu=gpu.pci, parent=parent.pci))
+            found.append(replace(entry, vgpu=replace(entry.vgpu, gpu=gpu.pci, parent=parent.pci)))
         else:
             found.append(entry)
     return tuple(found)

@@ -13,8 +13,9 @@ from vgpumgr import errors
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, domain_xml
-from vgpumgr.core.model.observed import Finding, is_device
+from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.plan import changes, detaching, ending, ownership, placement, saved, sharing, stuck, targets
 from vgpumgr.core.plan import plan as plans
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.model.snapshot import LedgerEntry, Parent
-    from vgpumgr.core.plan.changes import VgpuSpec
+    from vgpumgr.core.model.snapshot import Parent
+    from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.names import Slot
 
@@ -43,7 +44,7 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
         _guard_start(view, domain, request, placed)
     steps = _attach_steps(view, domain, request, target, expect)
     entered, left = detaching.entering(view, domain, request.slot, keep=target.generation)
-    old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.generation != target.generation]
+    old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.vgpu.generation != target.generation]
     old += [ownership.entry_of(view, step.vgpu) for step in entered]
     steps = [*entered, *steps, *detaching.destroy_steps(view, domain, old)]
     _guard_snapshots(view, domain, request.slot, old)
@@ -131,17 +132,13 @@ def _policy_findings(
 
 def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
     """What the VM's definition names already and no entry or claim of ours does: a person may have meant that one."""
-    claimed = [claim.binding for claim in domain.claims.claims] if domain.claims else []
+    claimed = [claim.binding.device for claim in domain.claims.claims] if domain.claims else []
     for gpu in view.snapshot.gpus:
         for vgpu in gpu.vgpus:
-            named = any(is_device(vgpu, device.uuid, device.pci) for device in domain.inactive)
-            if (
-                not named
-                or view.snapshot.entry_of(gpu, vgpu)
-                or any(is_device(vgpu, one.uuid, one.parent) for one in claimed)
-            ):
+            named = any(device.source == vgpu.device for device in domain.inactive)
+            if not named or view.snapshot.entry_of(gpu, vgpu) or vgpu.device in claimed:
                 continue
-            take = command("adopt", view.snapshot.host, options=(vgpu.uuid or vgpu.parent,))
+            take = command("adopt", view.snapshot.host, options=(str(vgpu.device),))
             text = (
                 f"the definition of {domain.name} names another vGPU, {vgpu.type_name or '?'} on {vgpu.parent}, that is not "
                 f"vgpumgr's: `{take}` takes it over"
@@ -165,7 +162,7 @@ def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec
     """What a person should know of an attached slot, now and each time it is shown."""
     gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
     parent = gpu.parent_at(target.vf_index) if gpu else None
-    why = _why_no_start(view, parent) if target.uuid is None else None
+    why = _why_no_start(view, parent) if isinstance(target.device, Vf) else None
     if why is None:
         return ()
     text = f"{domain.name} will not start on {why}"
@@ -221,7 +218,7 @@ def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, old: Sequence[L
         view,
         domain,
         slot,
-        lambda _vm, hostdev: saved.is_one_of(old, hostdev),
+        lambda _vm, hostdev: hostdev.source in {entry.vgpu.device for entry in old},
         among=lambda _vm: bool(old),
         keep=False,
         way_on=f"first `{command('detach', domain.name, slot=slot, options=['--keep-snapshots'])}`",
@@ -246,15 +243,7 @@ def _attach_steps(
             f"{view.snapshot.host} has no machine-id, which a claim names its host by",
             hint="systemd-machine-id-setup on that host",
         )
-    binding = claims.Binding(
-        host=machine,
-        gpu_uuid=target.gpu_uuid,
-        parent=target.parent,
-        vf_index=target.vf_index,
-        type_name=target.type_name,
-        type_id=target.type_id,
-        uuid=target.uuid,
-    )
+    binding = claims.binding_of(machine, target)
     bound = claims.Claim(
         slot=request.slot,
         generation=target.generation,
@@ -274,7 +263,7 @@ def _attach_steps(
     wrong = [
         device
         for device in domain.inactive
-        if device != wanted and (device.slot == request.slot or device.same_device(wanted))
+        if device != wanted and (device.slot == request.slot or device.source == wanted.source)
     ]
     steps: list[changes.Step] = []
     pending = replace(bound, state=claims.PENDING)
@@ -311,16 +300,16 @@ def _guard_alias(domain: Domain, wanted: domain_xml.Hostdev) -> None:
 
 def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) -> None:
     """A device that another VM's definition, or what it runs with, names is never put into a second definition."""
-    if any(device.same_device(wanted) for device in domain.inactive):
+    if any(device.source == wanted.source for device in domain.inactive):
         return  # it is there, and only its alias changes
     others = [
         namer
         for namer in sharing.all_namers(view)
-        if namer.vm != domain.uuid and namer.can_start and namer.device.same_device(wanted)
+        if namer.vm != domain.uuid and namer.can_start and namer.device.source == wanted.source
     ]
     if others:
         raise errors.ConflictingClaim(
-            f"{wanted.uuid or wanted.pci}, the vGPU of {domain.name}, is in {sharing.in_words(others)}",
+            f"{wanted.source}, the vGPU of {domain.name}, is in {sharing.in_words(others)}",
             hint=f"{sharing.ways_out(view.snapshot.host, others)}; then attach again",
         )
 

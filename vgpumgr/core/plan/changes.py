@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Setting
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Hostdev
-    from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
+    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.names import GpuUuid, HostName, PciAddress, Slot, VmName, VmUuid
 
 _NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
 _IN_USE = 19  # NVML_ERROR_IN_USE
@@ -37,23 +38,6 @@ SAME = "same"
 ENTER = "enter"  # as SAME, and no entry names it yet: EnterVgpu
 PRESENT = "present"
 ABSENT = "absent"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VgpuSpec:
-    """A vGPU as the ledger names it: whose it is, where it is, what it is."""
-
-    vm: VmUuid
-    vm_name: VmName
-    slot: Slot
-    generation: int
-    gpu_uuid: GpuUuid
-    gpu: PciAddress
-    vf_index: int | None
-    parent: PciAddress
-    uuid: MdevUuid | None
-    type_id: int
-    type_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

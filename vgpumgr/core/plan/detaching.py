@@ -10,6 +10,7 @@ from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, observed
 from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.vgpu import Device, Mdev, VgpuSpec
 from vgpumgr.core.plan import changes, ending, ownership, saved, sharing, stuck
 from vgpumgr.core.plan import plan as plans
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.model.snapshot import HostSnapshot, LedgerEntry, Vgpu
+    from vgpumgr.core.model.snapshot import HostSnapshot, Vgpu
+    from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.names import Slot, VmName, VmUuid
 
@@ -81,7 +83,7 @@ def entering(
         return [], []
     if found.kind == ownership.PROVED:
         return [changes.EnterVgpu(host=view.snapshot.host, vgpu=found.spec)], []
-    device = f" (mdev {found.spec.uuid})" if found.spec.uuid is not None else ""
+    device = f" ({found.spec.device.text})" if isinstance(found.spec.device, Mdev) else ""
     text = (
         f"{found.spec.type_name} on {found.spec.parent}{device} stays: the ledger does not name it, and it is not proved to "
         f"be the vGPU of {domain.name} slot {slot}: {'; '.join(found.doubts)}"
@@ -95,7 +97,7 @@ def _guard_hidden(view: HostView, domain: Domain, claim: claims.Claim, found: ow
         raise _hidden(view, claim.binding, domain.name, claim.slot)
 
 
-def _hidden(view: HostView, place: LedgerEntry | claims.Binding, vm: VmName, slot: Slot) -> errors.Unsure:
+def _hidden(view: HostView, place: VgpuSpec | claims.Binding, vm: VmName, slot: Slot) -> errors.Unsure:
     unnamed = [gpu.pci for gpu in view.snapshot.gpus if gpu.uuid is None]
     return errors.Unsure(
         f"{place.type_name} of {vm} slot {slot} is on {place.gpu_uuid}, and the UUID of GPU "
@@ -130,7 +132,7 @@ def _guard_all_snapshots(
         view,
         vm,
         slot,
-        lambda _, hostdev: saved.is_one_of(entries, hostdev),
+        lambda _, hostdev: hostdev.source in _devices(entries),
         among=lambda _: bool(entries),
         keep=request.keep_snapshots,
         way_on=_keeping(vm.uuid, slot),
@@ -178,15 +180,19 @@ def _freed(view: HostView, domain: Domain, slot: Slot) -> tuple[LedgerEntry, ...
     return () if domain.copied else view.entries(domain.uuid, slot)
 
 
+def _devices(entries: Sequence[LedgerEntry]) -> set[Device]:
+    return {entry.vgpu.device for entry in entries}
+
+
 def _goes_with(view: HostView, domain: Domain, slot: Slot, device: Hostdev) -> bool:
     """Whether a device in the VM's definition is one of the slot: its alias says so, or the slot's entries or claim name it.
 
     A claim says the address of when it was written. Once cards were moved, another slot may be there: then the alias counts.
     """
-    if device.slot == slot or saved.is_one_of(view.entries(domain.uuid, slot), device):
+    if device.slot == slot or device.source in _devices(view.entries(domain.uuid, slot)):
         return True
     claim = domain.claim(slot)
-    if claim is None or not saved.is_one_of([claim.binding], device):
+    if claim is None or device.source != claim.binding.device:
         return False
     other = device.slot
     return other is None or (domain.claim(other) is None and not view.entries(domain.uuid, other))
@@ -198,7 +204,7 @@ def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: Detach
     def names_it(vm: VmUuid, hostdev: Hostdev) -> bool:
         if vm == domain.uuid:
             return _goes_with(view, domain, slot, hostdev)
-        return saved.is_one_of(freed, hostdev)
+        return hostdev.source in _devices(freed)
 
     return saved.guard_snapshots(
         view,
@@ -217,10 +223,14 @@ def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[L
         saved.guard_read(view)
     steps: list[changes.Step] = []
     for entry in entries:
-        vgpu = view.snapshot.vgpu_of(entry)
+        vgpu = view.snapshot.vgpu_of(entry.vgpu)
         _guard_identified(view, entry)
         held = observed.Holders(lasting=())
-        if vgpu is not None or entry.uuid is not None or view.snapshot.gpu_by_uuid(entry.gpu_uuid) is not None:
+        if (
+            vgpu is not None
+            or isinstance(entry.vgpu.device, Mdev)
+            or view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid) is not None
+        ):
             held = _guard_in_use(view, vm, entry, vgpu)
         # Else its card is no longer there, and the address that its VF had may be another card's by now.
         steps.append(
@@ -228,7 +238,7 @@ def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[L
                 host=view.snapshot.host,
                 vgpu=plans.spec_of_entry(view, entry),
                 expect=changes.PRESENT if vgpu is not None else changes.ABSENT,
-                runs=observed.runs_without(view, entry.vm_uuid),
+                runs=observed.runs_without(view, entry.vgpu.vm),
                 listed=held.listed,
             )
         )
@@ -237,12 +247,12 @@ def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[L
 
 def _guard_identified(view: HostView, entry: LedgerEntry) -> None:
     """Whether a GPU is not there cannot be told while another one does not tell its UUID."""
-    if view.snapshot.may_be_hidden(entry):
-        raise _hidden(view, entry, entry.vm_name, entry.slot)
-    astray = ownership.strays_to(view.snapshot, entry)
+    if view.snapshot.may_be_hidden(entry.vgpu):
+        raise _hidden(view, entry.vgpu, entry.vgpu.vm_name, entry.vgpu.slot)
+    astray = ownership.strays_to(view.snapshot, entry.vgpu)
     if astray is not None:
         raise errors.Unsure(
-            f"drift: the ledger has mdev {entry.uuid} of {entry.vm_name} on {entry.parent}, and it is on {astray}",
+            f"drift: the ledger has mdev {entry.vgpu.uuid} of {entry.vgpu.vm_name} on {entry.vgpu.parent}, and it is on {astray}",
             hint="somebody made it there with that UUID (mdevctl?): take it away once nothing uses it, then try again",
         )
     guard_boot(view, entry)
@@ -252,37 +262,36 @@ def guard_boot(view: HostView, entry: LedgerEntry) -> None:
     """Raises Unsure where what is at an entry's place was made since the host's last boot, and not by us."""
     if not ownership.is_of_earlier_boot(view.snapshot, entry):
         return
-    name = entry.uuid if entry.uuid is not None else entry.parent
     raise errors.Unsure(
-        f"unsure: {entry.type_name} of {entry.vm_name} slot {entry.slot} was made before {view.snapshot.host} booted, and "
-        f"what is on {entry.parent} now was made since, by somebody else",
-        hint=f"`{command('adopt', view.snapshot.host, options=(name,))}` takes it as it is; or free it by hand",
+        f"unsure: {entry.vgpu.type_name} of {entry.vgpu.vm_name} slot {entry.vgpu.slot} was made before {view.snapshot.host} booted, and "
+        f"what is on {entry.vgpu.parent} now was made since, by somebody else",
+        hint=f"`{command('adopt', view.snapshot.host, options=(str(entry.vgpu.device),))}` takes it as it is; or free it by hand",
     )
 
 
 def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry, vgpu: Vgpu | None) -> observed.Holders:
-    if vgpu is not None and vgpu.type_id != entry.type_id:
-        raise drift(entry, vgpu, hint="that vGPU may be somebody else's: free it by hand, then detach again")
+    if vgpu is not None and vgpu.type_id != entry.vgpu.type_id:
+        raise drift(entry.vgpu, vgpu, hint="that vGPU may be somebody else's: free it by hand, then detach again")
     if vgpu is not None and entry.state == "planned":
-        evidence = observed.holders(view, entry, vgpu).lasting
+        evidence = observed.holders(view, entry.vgpu.device, vgpu).lasting
         if evidence:
             raise errors.Unsure(
-                f"unsure: the ledger says planned for {entry.type_name} on {entry.parent}, and something has it",
+                f"unsure: the ledger says planned for {entry.vgpu.type_name} on {entry.vgpu.parent}, and something has it",
                 details=evidence,
                 hint=f"`{_same_attach(vm, entry)}` takes it over, then detach"
                 if not isinstance(vm, plans.GoneVm)
                 else f"{_way_out(vm)} first; nothing in use is ever taken away",
             )
-    held = observed.holders(view, entry, vgpu, letting_go=vm.uuid)
+    held = observed.holders(view, entry.vgpu.device, vgpu, letting_go=vm.uuid)
     if held.lasting and all(isinstance(line, observed.Unread) for line in held.lasting):
         raise errors.InUse(
-            f"it cannot be told whether {entry.type_name} on {entry.parent} ({vm.name} slot {entry.slot}) is in use",
+            f"it cannot be told whether {entry.vgpu.type_name} on {entry.vgpu.parent} ({vm.name} slot {entry.vgpu.slot}) is in use",
             details=held.lasting,
             hint=_hint_untold(view),
         )
     if held.lasting:
         raise errors.InUse(
-            f"{entry.type_name} on {entry.parent} ({vm.name} slot {entry.slot}) is in use",
+            f"{entry.vgpu.type_name} on {entry.vgpu.parent} ({vm.name} slot {entry.vgpu.slot}) is in use",
             details=held.lasting,
             hint=_hint_in_use(view, vm, entry),
         )
@@ -291,9 +300,9 @@ def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry,
 
 def _same_attach(vm: Domain, entry: LedgerEntry) -> str:
     """The attach that an entry came from."""
-    claim = vm.claim(entry.slot)
-    asked = profiles.options(claim.wish) if claim is not None else ("--profile", entry.type_name)
-    return command("attach", vm.name, slot=entry.slot, options=asked)
+    claim = vm.claim(entry.vgpu.slot)
+    asked = profiles.options(claim.wish) if claim is not None else ("--profile", entry.vgpu.type_name)
+    return command("attach", vm.name, slot=entry.vgpu.slot, options=asked)
 
 
 def _hint_untold(view: HostView) -> str:
@@ -310,7 +319,7 @@ def _hint_untold(view: HostView) -> str:
 
 def _hint_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry) -> str:
     """Where another VM's document names it, that is what has to change: the VM that lets it go may be off long since."""
-    others = [namer for namer in sharing.namers(view, entry, but=vm.uuid) if namer.can_start]
+    others = [namer for namer in sharing.namers(view, entry.vgpu.device, but=vm.uuid) if namer.can_start]
     way_out = sharing.ways_out(view.snapshot.host, others) if others else _way_out(vm)
     return f"{way_out} first; nothing in use is ever taken away"
 
@@ -319,11 +328,11 @@ def _way_out(vm: Domain | plans.GoneVm) -> str:
     return "take it from whoever has it" if isinstance(vm, plans.GoneVm) else f"shut {vm.name} down"
 
 
-def drift(entry: LedgerEntry, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
+def drift(ours: VgpuSpec, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
     """The refusal for hardware of another type than its entry: it is not taken for ours."""
     shown = "a type that cannot be read" if vgpu.type_id is None else vgpu.type_name or f"type {vgpu.type_id}"
     return errors.Unsure(
-        f"drift: the ledger has {entry.type_name} for {entry.vm_name} on {entry.parent}, and the hardware shows {shown}",
+        f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, and the hardware shows {shown}",
         hint=hint,
     )
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.plan.changes import VgpuSpec
+    from vgpumgr.core.model.vgpu import VgpuSpec
 
 
 def findings(view: HostView, steps: Iterable[changes.Step]) -> tuple[Finding, ...]:
@@ -44,4 +44,4 @@ def _lines(view: HostView, spec: VgpuSpec) -> list[str]:
         for qemu in view.snapshot.qemus or ()
         if qemu.ending
     ]
-    return [*observed.users(view, spec, vgpu).passing, *ending]
+    return [*observed.users(view, spec.device, vgpu).passing, *ending]

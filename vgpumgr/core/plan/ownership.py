@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from vgpumgr import names
 from vgpumgr.core.commands import command
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.observed import Finding, is_device
-from vgpumgr.core.model.snapshot import Freed, LedgerEntry
-from vgpumgr.core.plan import changes, sharing
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.snapshot import Freed
+from vgpumgr.core.model.vgpu import LedgerEntry, Mdev, Vf, VgpuSpec
+from vgpumgr.core.plan import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Vgpu
-    from vgpumgr.core.plan.changes import VgpuSpec
-    from vgpumgr.names import MdevUuid, Slot, VmUuid
+    from vgpumgr.names import Slot, VmUuid
 
 LEDGER = "/var/lib/vgpumgr/ledger.json"
 
@@ -62,10 +62,10 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
     if gpu.uuid is None:
         return Standing(kind=HIDDEN)
     # By its address of now: the one in its claim is another function's, once cards were moved.
-    moved = binding.uuid is None and vgpu.parent != binding.parent
-    others = sharing.namers(view, vgpu, but=domain.uuid)
-    named = any(is_device(vgpu, device.uuid, device.pci) for device in domain.inactive)
-    if binding.uuid is None and not named and (others or claim.state != claims.BOUND):
+    moved = isinstance(binding.device, Vf) and vgpu.device != binding.device
+    others = sharing.namers(view, vgpu.device, but=domain.uuid)
+    named = any(device.source == vgpu.device for device in domain.inactive)
+    if isinstance(binding.device, Vf) and not named and (others or claim.state != claims.BOUND):
         return Standing(
             kind=GONE
         )  # a VF's vGPU has no name of its own: it is theirs, or nobody says that it is the claim's
@@ -78,13 +78,14 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
         doubts.append(
             f"it is {vgpu.type_name or 'of a type that cannot be read'}, and its claim says {binding.type_name}"
         )
-    if binding.uuid not in (None, names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation)):
+    computed = Mdev(names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation))
+    if isinstance(binding.device, Mdev) and binding.device != computed:
         doubts.append("its UUID is not the one that vgpumgr computes for that slot")
     if not named:
         doubts.append(f"the definition of {domain.name} does not name it")
     if others:
         doubts.append(f"it is also in {sharing.in_words(others)}")
-    spec = changes.VgpuSpec(
+    spec = VgpuSpec(
         vm=domain.uuid,
         vm_name=domain.name,
         slot=claim.slot,
@@ -104,30 +105,31 @@ def _is_unentered(view: HostView, domain: Domain, claim: Claim) -> bool:
     if view.snapshot.ledger is None or domain.problem or domain.claim_problem or domain.copied:
         return False
     return claim.binding.host == view.snapshot.machine and not any(
-        entry.generation >= claim.generation for entry in view.entries(domain.uuid, claim.slot)
+        entry.vgpu.generation >= claim.generation for entry in view.entries(domain.uuid, claim.slot)
     )
 
 
 def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
     """The mdev of the claim's UUID wherever it is; a VF's vGPU where it has the claim's type."""
     binding = claim.binding
-    if binding.uuid is not None:
-        return find_mdev(view.snapshot, binding.uuid)
+    if isinstance(binding.device, Mdev):
+        return find_mdev(view.snapshot, binding.device)
     gpu, vgpu = view.snapshot.gpu_by_uuid(binding.gpu_uuid), view.snapshot.vgpu_of(binding)
     if gpu is None or vgpu is None or vgpu.type_id != binding.type_id:
         return None
     return gpu, vgpu
 
 
-def find_mdev(snapshot: HostSnapshot, uuid: MdevUuid) -> tuple[Gpu, Vgpu] | None:
+def find_mdev(snapshot: HostSnapshot, mdev: Mdev) -> tuple[Gpu, Vgpu] | None:
     """The mdev of that UUID, on whichever GPU of the host."""
-    return next(((gpu, vgpu) for gpu in snapshot.gpus for vgpu in gpu.vgpus if vgpu.uuid == uuid), None)
+    return next(((gpu, vgpu) for gpu in snapshot.gpus for vgpu in gpu.vgpus if vgpu.device == mdev), None)
 
 
-def strays_to(snapshot: HostSnapshot, entry: LedgerEntry) -> str | None:
+def strays_to(snapshot: HostSnapshot, ours: VgpuSpec) -> str | None:
     """The PCI address where the mdev of an entry is, if that is not the entry's place."""
-    found = find_mdev(snapshot, entry.uuid) if entry.uuid is not None else None
-    if found is None or (found[0].uuid, found[1].vf_index) == (entry.gpu_uuid, entry.vf_index):
+    device = ours.device
+    found = find_mdev(snapshot, device) if isinstance(device, Mdev) else None
+    if found is None or (found[0].uuid, found[1].vf_index) == (ours.gpu_uuid, ours.vf_index):
         return None
     return found[1].parent
 
@@ -138,7 +140,7 @@ def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
     A claim whose hardware is gone and that no entry names went back only where the ledger says that its vGPU was freed. Else
     the ledger, or its entry, was lost, and the host was booted since: it is wanted still.
     """
-    if any(entry.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot)):
+    if any(entry.vgpu.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot)):
         return True
     found = standing(view, domain, claim) if claim.state == claims.BOUND else None
     if found is None or found.kind != GONE:
@@ -152,41 +154,27 @@ def is_of_earlier_boot(snapshot: HostSnapshot, entry: LedgerEntry) -> bool:
 
     Somebody else made it since: mdevctl with our UUID, or a hand that set the same type on the VF.
     """
-    return bool(snapshot.boot) and entry.boot != snapshot.boot and snapshot.vgpu_of(entry) is not None
+    return bool(snapshot.boot) and entry.boot != snapshot.boot and snapshot.vgpu_of(entry.vgpu) is not None
 
 
 def next_generation(view: HostView, domain: Domain, slot: Slot) -> int:
     """The first generation of a slot beyond all that claim and ledger name, whose UUID nothing on the host has."""
     claim = domain.claim(slot)
-    used = [entry.generation for entry in view.entries(domain.uuid, slot)] + ([claim.generation] if claim else [])
+    used = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)] + ([claim.generation] if claim else [])
     generation = max(used, default=0) + 1
-    while _is_taken(view, domain.uuid, names.compute_mdev_uuid(domain.uuid, slot, generation)):
+    while _is_taken(view, domain.uuid, Mdev(names.compute_mdev_uuid(domain.uuid, slot, generation))):
         generation += 1
     return generation
 
 
-def _is_taken(view: HostView, vm: VmUuid, uuid: MdevUuid) -> bool:
-    entered = any(entry.uuid == uuid for entry in view.snapshot.ledger or () if entry.vm_uuid != vm)
-    return entered or find_mdev(view.snapshot, uuid) is not None
+def _is_taken(view: HostView, vm: VmUuid, mdev: Mdev) -> bool:
+    entered = any(row.vgpu.device == mdev for row in view.snapshot.ledger or () if row.vgpu.vm != vm)
+    return entered or find_mdev(view.snapshot, mdev) is not None
 
 
 def entry_of(view: HostView, spec: VgpuSpec) -> LedgerEntry:
     """The entry that the ledger will have once the vGPU is entered."""
-    return LedgerEntry(
-        vm_uuid=spec.vm,
-        vm_name=spec.vm_name,
-        slot=spec.slot,
-        generation=spec.generation,
-        gpu_uuid=spec.gpu_uuid,
-        gpu=spec.gpu,
-        vf_index=spec.vf_index,
-        parent=spec.parent,
-        uuid=spec.uuid,
-        type_id=spec.type_id,
-        type_name=spec.type_name,
-        boot=view.snapshot.boot,
-        state="made",
-    )
+    return LedgerEntry(vgpu=spec, boot=view.snapshot.boot, state="made")
 
 
 def all_standings(view: HostView) -> Iterator[tuple[Domain, Claim, Standing]]:
@@ -222,20 +210,15 @@ def missing_ledger(view: HostView) -> tuple[Finding, ...]:
     return (Finding(kind="ledger-missing", host=host, vm=None, slot=None, text=text),)
 
 
-def name_of(spec: VgpuSpec) -> str:
-    """What `adopt` is told: the mdev's UUID, or the VF's address."""
-    return spec.uuid if spec.uuid is not None else spec.parent
-
-
 def way_out(view: HostView, domain: Domain, claim: Claim, found: Standing) -> str:
     """What a person can do about hardware that is not proved to be the claim's."""
     assert found.spec is not None
     assert found.vgpu is not None
     host = view.snapshot.host
-    others = sharing.namers(view, found.vgpu, but=domain.uuid)
+    others = sharing.namers(view, found.vgpu.device, but=domain.uuid)
     if others:
         return sharing.ways_out(host, others)
-    if any(is_device(found.vgpu, device.uuid, device.pci) for device in domain.inactive):
-        return f"`{command('adopt', host, options=(name_of(found.spec),))}` takes it as it is"
+    if any(device.source == found.vgpu.device for device in domain.inactive):
+        return f"`{command('adopt', host, options=(str(found.spec.device),))}` takes it as it is"
     out = command("detach", domain.name, slot=claim.slot, on=host)
     return f"--replace makes another one and leaves it; `{out}` takes the claim away and leaves it"

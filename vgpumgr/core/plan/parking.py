@@ -12,6 +12,7 @@ from vgpumgr import errors
 from vgpumgr.core.commands import command
 from vgpumgr.core.model import claims, observed, snapshot
 from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.plan import changes, detaching, placement, simulate
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan.no_place import Cause, Refusal
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.model.snapshot import Gpu, LedgerEntry, Vgpu
+    from vgpumgr.core.model.snapshot import Gpu, Vgpu
+    from vgpumgr.core.model.vgpu import LedgerEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +37,20 @@ class Ours:
 def entries(view: HostView, gpu: Gpu) -> tuple[Ours, ...]:
     """What the ledger has on a GPU."""
     return tuple(
-        Ours(entry=entry, vgpu=view.snapshot.vgpu_of(entry), whole=_is_whole(view, entry))
+        Ours(entry=entry, vgpu=view.snapshot.vgpu_of(entry.vgpu), whole=_is_whole(view, entry))
         for entry in view.snapshot.ledger or ()
-        if entry.gpu_uuid == gpu.uuid
+        if entry.vgpu.gpu_uuid == gpu.uuid
     )
 
 
 def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
     """Made; or planned once more by a run that was killed, which its claim, bound long since, tells from a first attach."""
-    domain = view.domain(entry.vm_uuid)
-    claim = domain.claim(entry.slot) if domain and not domain.copied else None
+    domain = view.domain(entry.vgpu.vm)
+    claim = domain.claim(entry.vgpu.slot) if domain and not domain.copied else None
     if claim is not None and claim.state == claims.LEAVING:
         return False
     if entry.state == "planned":
-        return claim is not None and (claim.state, claim.generation) == (claims.BOUND, entry.generation)
+        return claim is not None and (claim.state, claim.generation) == (claims.BOUND, entry.vgpu.generation)
     return entry.state == "made"
 
 
@@ -59,7 +61,7 @@ def enter(view: HostView, ours: Iterable[Ours]) -> tuple[changes.Step, ...]:
             host=view.snapshot.host,
             vgpu=plans.spec_of_entry(view, one.entry),
             expect=changes.SAME,
-            runs=observed.runs_without(view, one.entry.vm_uuid),
+            runs=observed.runs_without(view, one.entry.vgpu.vm),
         )
         for one in ours
         if one.vgpu is not None and one.entry.state == "planned"
@@ -74,8 +76,8 @@ def idle(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[changes.ParkVg
         changes.ParkVgpu(
             host=view.snapshot.host,
             vgpu=plans.spec_of_entry(view, one.entry),
-            runs=observed.runs_without(view, one.entry.vm_uuid),
-            listed=observed.users(view, one.entry, one.vgpu).listed,
+            runs=observed.runs_without(view, one.entry.vgpu.vm),
+            listed=observed.users(view, one.entry.vgpu.device, one.vgpu).listed,
         )
         for one in ours
         if one.vgpu is not None
@@ -90,20 +92,22 @@ def make_again(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[tuple[ch
     for one in ours:
         if one.vgpu is not None or not one.whole:
             continue
-        card = now.snapshot.gpu_by_uuid(one.entry.gpu_uuid)
+        card = now.snapshot.gpu_by_uuid(one.entry.vgpu.gpu_uuid)
         assert card is not None
-        if (one.entry.uuid is None) != (gpu.framework == snapshot.VENDOR_VFIO):
+        if isinstance(one.entry.vgpu.device, Vf) != (gpu.framework == snapshot.VENDOR_VFIO):
             text = f"offers {gpu.framework} now, which the entry is not of"
             reason: Refusal | None = Refusal(Cause.OTHER_FRAMEWORK, text)
         else:
-            reason = placement.may_make_again(now.snapshot, card, one.entry)
+            reason = placement.may_make_again(now.snapshot, card, one.entry.vgpu)
         if reason is not None:
             text = (
-                f"{one.entry.type_name} of {one.entry.vm_name} slot {one.entry.slot} is gone and cannot be made again: "
+                f"{one.entry.vgpu.type_name} of {one.entry.vgpu.vm_name} slot {one.entry.vgpu.slot} is gone and cannot be made again: "
                 f"GPU {gpu.pci} {reason}"
             )
             findings.append(
-                Finding(kind="gone", host=view.snapshot.host, vm=one.entry.vm_name, slot=one.entry.slot, text=text)
+                Finding(
+                    kind="gone", host=view.snapshot.host, vm=one.entry.vgpu.vm_name, slot=one.entry.vgpu.slot, text=text
+                )
             )
             continue
         spec = plans.spec_of_entry(view, one.entry)
@@ -112,7 +116,7 @@ def make_again(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[tuple[ch
             vgpu=spec,
             expect=changes.EMPTY,
             again=True,
-            runs=observed.runs_without(view, one.entry.vm_uuid),
+            runs=observed.runs_without(view, one.entry.vgpu.vm),
         )
         now = simulate.apply_one(now, step)
         steps.append(step)
@@ -128,7 +132,7 @@ def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> Non
     names: list[str] = []
     for vgpu in gpu.vgpus:
         if view.snapshot.entry_of(gpu, vgpu) is None:
-            used = observed.users(view, vgpu, vgpu).lasting
+            used = observed.users(view, vgpu.device, vgpu).lasting
             held += [f"{vgpu.type_name or '?'} on {vgpu.parent}, which is not ours: {line}" for line in used]
             names += [observed.holder_name(view, vgpu) or vgpu.parent] if used else []
     for one in ours:
@@ -136,10 +140,10 @@ def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> Non
             continue
         detaching.guard_boot(view, one.entry)
         _guard_identified(what, one.entry, one.vgpu, whole=one.whole)
-        used = observed.users(view, one.entry, one.vgpu).lasting
+        used = observed.users(view, one.entry.vgpu.device, one.vgpu).lasting
         if used:
-            held += [f"{one.entry.vm_name} slot {one.entry.slot}: {line}" for line in used]
-            names.append(one.entry.vm_name)
+            held += [f"{one.entry.vgpu.vm_name} slot {one.entry.vgpu.slot}: {line}" for line in used]
+            names.append(one.entry.vgpu.vm_name)
     if held:
         who = ", ".join(dict.fromkeys(names))
         raise errors.InUse(
@@ -150,12 +154,14 @@ def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> Non
 
 
 def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool) -> None:
-    if vgpu.type_id != entry.type_id:
-        raise detaching.drift(entry, vgpu, hint="that vGPU may be somebody else's: free it by hand, then try again")
+    if vgpu.type_id != entry.vgpu.type_id:
+        raise detaching.drift(
+            entry.vgpu, vgpu, hint="that vGPU may be somebody else's: free it by hand, then try again"
+        )
     if not whole:
         verb = "a detach" if entry.state != "planned" else "an attach"
-        out = command("detach", entry.vm_name, slot=entry.slot)
+        out = command("detach", entry.vgpu.vm_name, slot=entry.vgpu.slot)
         raise errors.Unsure(
-            f"{what}: {verb} of {entry.vm_name} slot {entry.slot} has not ended, and its vGPU is there",
+            f"{what}: {verb} of {entry.vgpu.vm_name} slot {entry.vgpu.slot} has not ended, and its vGPU is there",
             hint=f"`{out}` takes it back" + (", the same attach again finishes it" if entry.state == "planned" else ""),
         )

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vgpumgr.core.driver.profiles import Profile
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, LedgerEntry, Parent, VgpuType
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent, VgpuType
+    from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.names import PciAddress
 
 SPREAD = "spread"
@@ -71,16 +72,22 @@ def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
             Occupant(
                 type=kinds.get(vgpu.type_id) if vgpu.type_id is not None else None,
                 type_name=vgpu.type_name or "?",
-                owner=entry.vm_name if entry else "foreign",
+                owner=entry.vgpu.vm_name if entry else "foreign",
                 parent=vgpu.parent,
                 there=True,
             )
         )
     for entry in snapshot.ledger or ():
-        if entry.gpu_uuid == gpu.uuid and snapshot.vgpu_of(entry) is None:
-            kind = kinds.get(entry.type_id)
+        if entry.vgpu.gpu_uuid == gpu.uuid and snapshot.vgpu_of(entry.vgpu) is None:
+            kind = kinds.get(entry.vgpu.type_id)
             found.append(
-                Occupant(type=kind, type_name=entry.type_name, owner=entry.vm_name, parent=entry.parent, there=False)
+                Occupant(
+                    type=kind,
+                    type_name=entry.vgpu.type_name,
+                    owner=entry.vgpu.vm_name,
+                    parent=entry.vgpu.parent,
+                    there=False,
+                )
             )
     return tuple(found)
 
@@ -194,7 +201,7 @@ def may_create(
     return None
 
 
-def may_make_again(snapshot: HostSnapshot, gpu: Gpu, entry: LedgerEntry) -> Refusal | None:
+def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal | None:
     """Why an entry's vGPU that is gone cannot be made at its own place now; None when it can.
 
     Its place is reserved for it, so only hardware that is there stands in the way.
@@ -202,14 +209,14 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, entry: LedgerEntry) -> Refu
     problem = unfit(snapshot, gpu)
     if problem:
         return problem
-    parent = gpu.parent_at(entry.vf_index)
+    parent = gpu.parent_at(ours.vf_index)
     if parent is None:
-        text = f"has no virtual function {entry.vf_index} now, the place of {entry.type_name}"
+        text = f"has no virtual function {ours.vf_index} now, the place of {ours.type_name}"
         return Refusal(Cause.NO_FUNCTION, text)
-    kind = (gpu.types or {}).get(entry.type_id)
+    kind = (gpu.types or {}).get(ours.type_id)
     if kind is None:
-        return Refusal(Cause.NO_SUCH_TYPE, f"has no type {entry.type_id} ({entry.type_name}) any more")
-    there = tuple(other for other in snapshot.ledger or () if snapshot.vgpu_of(other) is not None)
+        return Refusal(Cause.NO_SUCH_TYPE, f"has no type {ours.type_id} ({ours.type_name}) any more")
+    there = tuple(other for other in snapshot.ledger or () if snapshot.vgpu_of(other.vgpu) is not None)
     return may_create(replace(snapshot, ledger=there), gpu, parent, kind)
 
 
@@ -255,7 +262,7 @@ def _candidate(
 
 def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
     """The GPU's parents from the one after the newest entry's. The ledger has its entries in the order they were made in."""
-    places = [entry.vf_index for entry in snapshot.ledger or () if entry.gpu_uuid == gpu.uuid]
+    places = [entry.vgpu.vf_index for entry in snapshot.ledger or () if entry.vgpu.gpu_uuid == gpu.uuid]
     last = next((index for index in reversed(places) if index is not None), -1)
     after = [at for at, parent in enumerate(gpu.parents) if parent.vf_index is not None and parent.vf_index > last]
     start = after[0] if after else 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr import errors, names
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.observed import Finding, HostView
-    from vgpumgr.core.model.snapshot import LedgerEntry
+    from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.plan import placement
-    from vgpumgr.core.plan.changes import VgpuSpec
     from vgpumgr.names import Slot, VmName, VmUuid
 
 
@@ -86,12 +85,11 @@ class Plan:
     @property
     def takes_away(self) -> tuple[changes.Step, ...]:
         """The steps that remove something: what a person is asked about. A device that only changes its alias stays."""
-        back = [step.device for step in self.steps if isinstance(step, changes.AttachHostdev)]
+        back = [step.device.source for step in self.steps if isinstance(step, changes.AttachHostdev)]
         return tuple(
             step
             for step in self.steps
-            if changes.takes_away(step)
-            and not (isinstance(step, changes.DetachHostdev) and any(step.device.same_device(one) for one in back))
+            if changes.takes_away(step) and not (isinstance(step, changes.DetachHostdev) and step.device.source in back)
         )
 
     @property
@@ -103,14 +101,14 @@ class Plan:
 def gone_vms(view: HostView) -> tuple[GoneVm, ...]:
     """The VMs that only the ledger still names."""
     known = {domain.uuid for domain in view.domains}
-    found = {entry.vm_uuid: entry.vm_name for entry in view.snapshot.ledger or () if entry.vm_uuid not in known}
+    found = {entry.vgpu.vm: entry.vgpu.vm_name for entry in view.snapshot.ledger or () if entry.vgpu.vm not in known}
     return tuple(GoneVm(name=name, uuid=uuid) for uuid, name in found.items())
 
 
 def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
     """Every slot of a VM that anything of ours names: a claim or a ledger entry."""
     found = {claim.slot for claim in vm.claims.claims} if vm.claims else set()
-    found |= {entry.slot for entry in view.entries(vm.uuid)}
+    found |= {entry.vgpu.slot for entry in view.entries(vm.uuid)}
     return tuple(sorted(found, key=names.slot_order))
 
 
@@ -137,17 +135,5 @@ def spec_of_entry(view: HostView, entry: LedgerEntry) -> VgpuSpec:
 
     A VM may have been renamed since the entry was written; one that is no longer defined keeps the entry's name.
     """
-    domain = view.domain(entry.vm_uuid)
-    return changes.VgpuSpec(
-        vm=entry.vm_uuid,
-        vm_name=domain.name if domain is not None else entry.vm_name,
-        slot=entry.slot,
-        generation=entry.generation,
-        gpu_uuid=entry.gpu_uuid,
-        gpu=entry.gpu,
-        vf_index=entry.vf_index,
-        parent=entry.parent,
-        uuid=entry.uuid,
-        type_id=entry.type_id,
-        type_name=entry.type_name,
-    )
+    domain = view.domain(entry.vgpu.vm)
+    return entry.vgpu if domain is None else replace(entry.vgpu, vm_name=domain.name)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core.commands import virsh
-from vgpumgr.core.model.observed import Finding, is_device
+from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.vgpu import Vf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vgpumgr.core.model.domain_xml import Domain, Hostdev, Saved
-    from vgpumgr.core.model.observed import Device, HostView
+    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.plan.plan import GoneVm
     from vgpumgr.names import Slot, VmUuid
 
@@ -26,10 +27,6 @@ _AFTER_REVERT = (
     "that name the freed virtual function: after a revert the VM has it in its definition again, and would start with whatever "
     "vGPU is there by then (vgpumgr gives it to no other VM while they name it)"
 )
-
-
-def is_one_of(devices: Sequence[Device], hostdev: Hostdev) -> bool:
-    return any(is_device(device, hostdev.uuid, hostdev.pci) for device in devices)
 
 
 def guard_image(view: HostView, domain: Domain) -> None:
@@ -78,7 +75,7 @@ def guard_snapshots(
         texts = []
         if naming:
             by_address = any(
-                device.pci is not None and names_it(uuid, device)
+                isinstance(device.source, Vf) and names_it(uuid, device)
                 for name, devices in saved.snapshots
                 if name in naming
                 for device in devices

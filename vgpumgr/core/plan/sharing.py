@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.commands import command, virsh
-from vgpumgr.core.model.observed import Finding, is_device
+from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.model.vgpu import Mdev, Vf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
-    from vgpumgr.core.model.observed import Device, HostView
-    from vgpumgr.names import HostName, MdevUuid, PciAddress, VmUuid
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.vgpu import Device
+    from vgpumgr.names import HostName, VmUuid
 
 KIND = "shared"
 
@@ -67,7 +69,7 @@ def all_namers(view: HostView) -> Iterator[Namer]:
         for device in domain.inactive:
             yield Namer(vm=domain.uuid, name=domain.name, what=_DEFINITION, device=device, domain=domain)
         for device in domain.live or ():
-            if not any(device.same_device(other) for other in domain.inactive):
+            if not any(device.source == other.source for other in domain.inactive):
                 yield Namer(vm=domain.uuid, name=domain.name, what=_RUNNING, device=device, domain=domain)
     for uuid, saved in sorted((view.saved or {}).items(), key=lambda row: view.vm_name(row[0])):
         name, found = view.vm_name(uuid), view.domain(uuid)
@@ -80,11 +82,7 @@ def all_namers(view: HostView) -> Iterator[Namer]:
 
 def namers(view: HostView, device: Device, *, but: VmUuid | None) -> tuple[Namer, ...]:
     """Who names a vGPU, one VM left aside."""
-    return tuple(
-        namer
-        for namer in all_namers(view)
-        if namer.vm != but and is_device(device, namer.device.uuid, namer.device.pci)
-    )
+    return tuple(namer for namer in all_namers(view) if namer.vm != but and namer.device.source == device)
 
 
 def in_words(found: Iterable[Namer]) -> str:
@@ -121,13 +119,13 @@ def ways_out(host: HostName, found: Iterable[Namer]) -> str:
 def findings(view: HostView) -> tuple[Finding, ...]:
     """For each vGPU that several VMs name: a finding for the VM that has it, and one for each other one."""
     found: list[Finding] = []
-    by_device: dict[tuple[MdevUuid | None, PciAddress | None], list[Namer]] = {}
-    known_mdevs, known_vfs = _known(view)
+    by_device: dict[Device, list[Namer]] = {}
+    known = _known(view)
     for namer in all_namers(view):
-        if namer.device.uuid in known_mdevs or namer.device.pci in known_vfs:
-            by_device.setdefault((namer.device.uuid, namer.device.pci), []).append(namer)
-    for (uuid, pci), group in by_device.items():
-        owner = _owner(view, uuid, pci)
+        if namer.device.source in known:
+            by_device.setdefault(namer.device.source, []).append(namer)
+    for device, group in by_device.items():
+        owner = _owner(view, device)
         vms = dict.fromkeys(namer.vm for namer in group)
         if owner is None and len(vms) > 1:
             # A snapshot alone makes nobody the owner; the first VM that has it now does.
@@ -135,18 +133,17 @@ def findings(view: HostView) -> tuple[Finding, ...]:
         others = [namer for namer in group if namer.vm != owner]
         if owner is None or not others:
             continue
-        what = f"mdev {uuid}" if uuid is not None else f"VF {pci}"
         out = ways_out(view.snapshot.host, others)
         reverts = all(namer.what == _SNAPSHOT for namer in others)
         then = "a revert would put it into two definitions" if reverts else "whichever starts first has it"
-        text = f"{view.vm_name(owner)}: its vGPU ({what}) is also in {in_words(others)}; {then}: {out}"
+        text = f"{view.vm_name(owner)}: its vGPU ({device.text}) is also in {in_words(others)}; {then}: {out}"
         found.append(_finding(view, view.vm_name(owner), text))
         # A copy has its own finding, with the command that takes it out.
         rest = [namer for namer in others if namer.domain is None or not namer.domain.copied]
         for vm in dict.fromkeys(namer.vm for namer in rest):
             mine = [namer for namer in rest if namer.vm == vm]
             text = (
-                f"{view.vm_name(vm)} names the vGPU of {view.vm_name(owner)} ({what}) in {in_words(mine)}: "
+                f"{view.vm_name(vm)} names the vGPU of {view.vm_name(owner)} ({device.text}) in {in_words(mine)}: "
                 f"{ways_out(view.snapshot.host, mine)}"
             )
             found.append(_finding(view, view.vm_name(vm), text))
@@ -158,33 +155,33 @@ def findings_of(view: HostView, vm: VmUuid) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings(view) if finding.vm == view.vm_name(vm))
 
 
-def _known(view: HostView) -> tuple[set[MdevUuid | None], set[PciAddress | None]]:
+def _known(view: HostView) -> set[Device]:
     """What can be a vGPU here: the mdevs that are there, in the ledger or claimed, and every VF that takes a type."""
-    mdevs = {vgpu.uuid for gpu in view.snapshot.gpus for vgpu in gpu.vgpus}
-    mdevs |= {entry.uuid for entry in view.snapshot.ledger or ()}
-    mdevs |= {claim.binding.uuid for domain in view.domains if domain.claims for claim in domain.claims.claims}
-    vfs: set[PciAddress | None] = {
-        parent.pci
+    named: set[Device] = {vgpu.device for gpu in view.snapshot.gpus for vgpu in gpu.vgpus}
+    named |= {entry.vgpu.device for entry in view.snapshot.ledger or ()}
+    named |= {claim.binding.device for domain in view.domains if domain.claims for claim in domain.claims.claims}
+    vfs: set[Device] = {
+        Vf(parent.pci)
         for gpu in view.snapshot.gpus
         if gpu.framework == VENDOR_VFIO
         for parent in gpu.parents
         if parent.vf_index is not None
     }
-    return mdevs - {None}, vfs
+    return {device for device in named if isinstance(device, Mdev)} | vfs
 
 
-def _owner(view: HostView, uuid: MdevUuid | None, pci: PciAddress | None) -> VmUuid | None:
+def _owner(view: HostView, device: Device) -> VmUuid | None:
     """The VM whose vGPU it is: as the ledger says, else as a claim of this host's says that is no copy."""
-    entries = [entry for entry in view.snapshot.ledger or () if is_device(entry, uuid, pci)]
+    entries = [entry for entry in view.snapshot.ledger or () if entry.vgpu.device == device]
     if entries:
-        return entries[-1].vm_uuid
+        return entries[-1].vgpu.vm
     return next(
         (
             domain.uuid
             for domain in view.domains
             if domain.claims is not None and not domain.copied
             for claim in domain.claims.claims
-            if claim.binding.host == view.snapshot.machine and is_device(claim.binding, uuid, pci)
+            if claim.binding.host == view.snapshot.machine and claim.binding.device == device
         ),
         None,
     )

@@ -13,7 +13,8 @@ from vgpumgr.core.driver import admission
 from vgpumgr.core.driver.modprobe import ModprobeFile, NewConf
 from vgpumgr.core.driver.scheduler import EngineState
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, Freed, LedgerEntry, Vgpu
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, Freed, Vgpu
+from vgpumgr.core.model.vgpu import LedgerEntry
 from vgpumgr.core.plan import changes, stuck
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _without_claim(domain: Domain, step: changes.DropClaim) -> Domain:
 
 
 def _with_hostdev(domain: Domain, step: changes.AttachHostdev) -> Domain:
-    if any(device.same_device(step.device) or device.alias == step.device.alias for device in domain.inactive):
+    if any(one.source == step.device.source or one.alias == step.device.alias for one in domain.inactive):
         raise ImpossibleStepError(f"{domain.name} has that device or alias")
     return replace(domain, inactive=(*domain.inactive, step.device))
 
@@ -100,34 +101,15 @@ def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
     spec = step.vgpu
     made = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
     snapshot = replace(snapshot, ledger_file=True, freed=tuple(row for row in snapshot.freed if row != made))
-    entry = LedgerEntry(
-        vm_uuid=spec.vm,
-        vm_name=spec.vm_name,
-        slot=spec.slot,
-        generation=spec.generation,
-        gpu_uuid=spec.gpu_uuid,
-        gpu=spec.gpu,
-        vf_index=spec.vf_index,
-        parent=spec.parent,
-        uuid=spec.uuid,
-        type_id=spec.type_id,
-        type_name=spec.type_name,
-        boot=snapshot.boot,
-        state="made",
-    )
-    rest = tuple(
-        row
-        for row in snapshot.ledger or ()
-        if (row.vm_uuid, row.slot, row.generation) != (spec.vm, spec.slot, spec.generation)
-    )
+    entry = LedgerEntry(vgpu=spec, boot=snapshot.boot, state="made")
+    rest = tuple(row for row in snapshot.ledger or () if row.vgpu.key != spec.key)
     if step.expect == changes.SAME:
-        if snapshot.vgpu_of(entry) is None:
+        if snapshot.vgpu_of(spec) is None:
             raise ImpossibleStepError("nothing is there to be entered")
         return replace(snapshot, ledger=(*rest, entry))
     # By the GPU's UUID, as the host program does: an address may have been that of a card which is no longer there.
-    if any(
-        (row.gpu_uuid, row.vf_index) == (spec.gpu_uuid, spec.vf_index) and spec.vf_index is not None for row in rest
-    ):
+    place = (spec.gpu_uuid, spec.vf_index)
+    if spec.vf_index is not None and any((row.vgpu.gpu_uuid, row.vgpu.vf_index) == place for row in rest):
         raise ImpossibleStepError(f"{spec.parent} is another entry's")
     gpu = snapshot.gpu_by_uuid(spec.gpu_uuid)
     parent = next((item for item in gpu.parents if item.pci == spec.parent), None) if gpu else None
@@ -148,9 +130,8 @@ def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
 
 def _parked(snapshot: HostSnapshot, step: changes.ParkVgpu) -> HostSnapshot:
     spec = step.vgpu
-    key = (spec.vm, spec.slot, spec.generation)
-    entry = next((row for row in snapshot.ledger or () if (row.vm_uuid, row.slot, row.generation) == key), None)
-    vgpu = snapshot.vgpu_of(entry) if entry else None
+    entry = next((row for row in snapshot.ledger or () if row.vgpu.key == spec.key), None)
+    vgpu = snapshot.vgpu_of(entry.vgpu) if entry else None
     if entry is None or entry.state != "made" or vgpu is None:
         raise ImpossibleStepError("the ledger names no such vGPU as made, or it is not there")
     return _without_vgpu(snapshot, spec.gpu_uuid, vgpu)
@@ -188,8 +169,7 @@ def _plain(conf: ConfText | None) -> str | None:
 
 def _destroyed(snapshot: HostSnapshot, step: changes.DestroyVgpu) -> HostSnapshot:
     spec = step.vgpu
-    key = (spec.vm, spec.slot, spec.generation)
-    named = [row for row in snapshot.ledger or () if (row.vm_uuid, row.slot, row.generation) == key]
+    named = [row for row in snapshot.ledger or () if row.vgpu.key == spec.key]
     if not named:
         raise ImpossibleStepError("the ledger names no such vGPU")
     snapshot_without = replace(
@@ -197,7 +177,7 @@ def _destroyed(snapshot: HostSnapshot, step: changes.DestroyVgpu) -> HostSnapsho
         ledger=tuple(row for row in snapshot.ledger or () if row not in named),
         freed=(*snapshot.freed, Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)),
     )
-    vgpu = snapshot.vgpu_of(named[0])
+    vgpu = snapshot.vgpu_of(named[0].vgpu)
     if (vgpu is not None) != (step.expect == changes.PRESENT):
         raise ImpossibleStepError(f"expected {step.expect}")
     if vgpu is None:

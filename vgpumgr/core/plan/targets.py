@@ -9,9 +9,9 @@ from vgpumgr import errors, names
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, snapshot
+from vgpumgr.core.model.vgpu import Mdev, Vf, VgpuSpec
 from vgpumgr.core.plan import changes, detaching, ownership, placement, sharing
 from vgpumgr.core.plan import plan as plans
-from vgpumgr.core.plan.changes import VgpuSpec
 from vgpumgr.core.plan.no_place import Cause
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.model.snapshot import Gpu, LedgerEntry, Parent
-    from vgpumgr.names import MdevUuid, PciAddress, Slot, VmUuid
+    from vgpumgr.core.model.snapshot import Gpu, Parent
+    from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.names import PciAddress, Slot, VmUuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,16 +155,16 @@ def _kept_entry(
     Raises where it cannot be made again and no --replace was asked.
     """
     usable = [entry for entry in entries if entry.state != "leaving"]
-    if not usable or (claim is not None and claim.generation > usable[-1].generation):
+    if not usable or (claim is not None and claim.generation > usable[-1].vgpu.generation):
         return None
     entry = usable[-1]
     profile = _profile(request)
-    name = profiles.parse_type_name(entry.type_name)
+    name = profiles.parse_type_name(entry.vgpu.type_name)
     fitting = name.short == profile.short and profile.board in (None, name.board)
-    if fitting and (request.gpus is None or entry.gpu_uuid in request.gpus):
-        if _other_framework(view, entry):
+    if fitting and (request.gpus is None or entry.vgpu.gpu_uuid in request.gpus):
+        if _other_framework(view, entry.vgpu):
             return None
-        obstacle = _obstacle(view, entry, request)
+        obstacle = _obstacle(view, entry.vgpu, request)
         if obstacle is None:
             return entry
         if not request.replace:
@@ -171,9 +172,9 @@ def _kept_entry(
         return None
     if not request.replace:
         raise errors.ConflictingClaim(
-            f"the host's ledger holds {entry.type_name} on {entry.parent} for {entry.vm_name} slot {entry.slot}",
-            hint=f"{_exchange(entry.vm_name, request)} exchanges it, "
-            f"`{command('detach', entry.vm_name, slot=entry.slot)}` frees it",
+            f"the host's ledger holds {entry.vgpu.type_name} on {entry.vgpu.parent} for {entry.vgpu.vm_name} slot {entry.vgpu.slot}",
+            hint=f"{_exchange(entry.vgpu.vm_name, request)} exchanges it, "
+            f"`{command('detach', entry.vgpu.vm_name, slot=entry.vgpu.slot)}` frees it",
         )
     return None
 
@@ -187,12 +188,12 @@ def _profile(request: AttachRequest) -> profiles.Profile:
             raise errors.UsageError(f"{profiles.describe(wish)} is not built yet", hint="ask with --profile")
 
 
-def _other_framework(view: HostView, entry: LedgerEntry) -> bool:
+def _other_framework(view: HostView, ours: VgpuSpec) -> bool:
     """Whether the host's kernel makes another kind of vGPU now than the entry names: with an mdev's UUID, or without."""
-    gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
+    gpu = view.snapshot.gpu_by_uuid(ours.gpu_uuid)
     if gpu is None or gpu.framework is None:
         return False
-    return (entry.uuid is None) != (gpu.framework == snapshot.VENDOR_VFIO)
+    return isinstance(ours.device, Vf) != (gpu.framework == snapshot.VENDOR_VFIO)
 
 
 def _exchange(vm: str, request: AttachRequest) -> str:
@@ -201,51 +202,51 @@ def _exchange(vm: str, request: AttachRequest) -> str:
     return f"`{command('attach', vm, slot=request.slot, options=(*profiles.options(request.wish), *gpu, '--replace'))}`"
 
 
-def _obstacle(view: HostView, entry: LedgerEntry, request: AttachRequest) -> errors.VgpumgrError | None:
+def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.VgpumgrError | None:
     """Why an entry's vGPU that is gone cannot be made again where it was; None where it is there, or can be made."""
-    astray = ownership.strays_to(view.snapshot, entry)
+    astray = ownership.strays_to(view.snapshot, ours)
     if astray is not None:
         return errors.Unsure(
-            f"drift: the ledger has mdev {entry.uuid} of {entry.vm_name} on {entry.parent}, and it is on {astray}",
+            f"drift: the ledger has mdev {ours.uuid} of {ours.vm_name} on {ours.parent}, and it is on {astray}",
             hint="somebody made it there with that UUID (mdevctl?): take it away once nothing uses it, "
-            f"or {_exchange(entry.vm_name, request)} makes another one",
+            f"or {_exchange(ours.vm_name, request)} makes another one",
         )
-    if view.snapshot.vgpu_of(entry) is not None:
+    if view.snapshot.vgpu_of(ours) is not None:
         return None
-    gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
+    gpu = view.snapshot.gpu_by_uuid(ours.gpu_uuid)
     if gpu is None:
         return errors.Unsure(
-            f"the vGPU of {entry.vm_name} slot {entry.slot} was on GPU {entry.gpu} ({entry.gpu_uuid}), "
+            f"the vGPU of {ours.vm_name} slot {ours.slot} was on GPU {ours.gpu} ({ours.gpu_uuid}), "
             f"which {view.snapshot.host} does not show",
-            hint=f"bring the GPU back, or {_exchange(entry.vm_name, request)} places the vGPU on another one",
+            hint=f"bring the GPU back, or {_exchange(ours.vm_name, request)} places the vGPU on another one",
         )
-    blocker = next((item for item in gpu.vgpus if item.parent == entry.parent), None)
+    blocker = next((item for item in gpu.vgpus if item.parent == ours.parent), None)
     if blocker is not None and blocker.vf_index is not None:
         return errors.Unsure(
-            f"drift: the ledger has {entry.type_name} for {entry.vm_name} on {entry.parent}, and {blocker.type_name} "
-            f"({blocker.uuid or blocker.parent}) is there",
-            hint=f"free that virtual function, or {_exchange(entry.vm_name, request)} places the vGPU anew",
+            f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, and {blocker.type_name} "
+            f"({blocker.device}) is there",
+            hint=f"free that virtual function, or {_exchange(ours.vm_name, request)} places the vGPU anew",
         )
-    reason = placement.may_make_again(view.snapshot, gpu, entry)
+    reason = placement.may_make_again(view.snapshot, gpu, ours)
     if reason is None:
         return None
     return errors.NoCapacity(
-        f"the vGPU of {entry.vm_name} slot {entry.slot} cannot be made again at its place, {entry.parent}",
+        f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be made again at its place, {ours.parent}",
         details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],
-        hint=f"free what is in its way, or {_exchange(entry.vm_name, request)} places the vGPU anew"
+        hint=f"free what is in its way, or {_exchange(ours.vm_name, request)} places the vGPU anew"
         if reason.cause is not Cause.NO_VGPUS
         else "bring its vGPUs up again, then run the same command again; "
-        f"or {_exchange(entry.vm_name, request)} places the vGPU on another GPU",
+        f"or {_exchange(ours.vm_name, request)} places the vGPU on another GPU",
     )
 
 
 def _expect(view: HostView, entry: LedgerEntry) -> str | None:
     """What stands between a kept entry and a vGPU that is made: None, same or empty. Raises on drift."""
-    vgpu = view.snapshot.vgpu_of(entry)
+    vgpu = view.snapshot.vgpu_of(entry.vgpu)
     if vgpu is None:
         return changes.EMPTY
-    if vgpu.type_id != entry.type_id:
-        raise detaching.drift(entry, vgpu, hint="free that vGPU by hand, then attach again")
+    if vgpu.type_id != entry.vgpu.type_id:
+        raise detaching.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
     detaching.guard_boot(view, entry)
     return changes.SAME if entry.state == "planned" else None
 
@@ -266,7 +267,8 @@ def _pending_place(
         or placement.may_create(view.snapshot, gpu, parent, kind, barred_functions(view, but=(domain.uuid, claim.slot)))
     ):
         return None
-    if claim.binding.uuid is not None and _uuid_exists(view, claim.binding.uuid):
+    device = claim.binding.device
+    if isinstance(device, Mdev) and ownership.find_mdev(view.snapshot, device) is not None:
         return None
     placed = placement.Placed(
         gpu=gpu,
@@ -277,10 +279,6 @@ def _pending_place(
         why="the place its claim already names",
     )
     return _new_spec(domain, claim.slot, claim.generation, placed), placed
-
-
-def _uuid_exists(view: HostView, uuid: MdevUuid) -> bool:
-    return any(vgpu.uuid == uuid for gpu in view.snapshot.gpus for vgpu in gpu.vgpus)
 
 
 def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.Placed:
@@ -303,11 +301,12 @@ def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) 
     """
     found = dict.fromkeys(sorted(view.excluded_vfs), "in the inventory's exclude_vfs")
     for namer in sharing.all_namers(view):
-        if namer.device.pci is None:
+        source = namer.device.source
+        if not isinstance(source, Vf):
             continue
         if but is not None and namer.vm == but[0] and (namer.snapshot is not None or namer.device.slot == but[1]):
             continue
-        found.setdefault(namer.device.pci, f"in {namer.text}")
+        found.setdefault(source.pci, f"in {namer.text}")
     return found
 
 

@@ -14,7 +14,7 @@ from vgpumgr import errors, names
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.observed import is_device
+from vgpumgr.core.model.vgpu import VgpuSpec
 from vgpumgr.core.plan import attaching, changes, detaching, ownership, placement, saved, sharing, simulate, targets
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.report import findings
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim, ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.observed import Finding, HostView
-    from vgpumgr.core.model.snapshot import Gpu, LedgerEntry, Vgpu
-    from vgpumgr.core.plan.changes import VgpuSpec
+    from vgpumgr.core.model.snapshot import Gpu, Vgpu
+    from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
 
 _TOLD = frozenset({"ledger-missing", "unsure", "shared", "copied", "unreadable"})
@@ -122,12 +122,12 @@ def _adopt(
         return plans.spec_of_entry(view, entry), _of_ours(view, request, entry)
     domain = _only_namer(view, vgpu, name)
     if entry is not None:
-        if vgpu.type_id != entry.type_id:
-            raise detaching.drift(entry, vgpu, hint="free that vGPU by hand, then attach again")
-        if domain.uuid != entry.vm_uuid:
+        if vgpu.type_id != entry.vgpu.type_id:
+            raise detaching.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
+        if domain.uuid != entry.vgpu.vm:
             raise errors.ConflictingClaim(
-                f"{name} is in the definition of {domain.name}, and the ledger has it for {entry.vm_name}",
-                hint=f"`{command('detach', entry.vm_name, slot=entry.slot, on=view.snapshot.host)}` first",
+                f"{name} is in the definition of {domain.name}, and the ledger has it for {entry.vgpu.vm_name}",
+                hint=f"`{command('detach', entry.vgpu.vm_name, slot=entry.vgpu.slot, on=view.snapshot.host)}` first",
             )
         spec = plans.spec_of_entry(view, entry)
         return spec, [changes.EnterVgpu(host=view.snapshot.host, vgpu=spec), *_of_ours(view, request, entry)]
@@ -144,22 +144,22 @@ def _adopt(
 def _guard_leaving(view: HostView, entry: LedgerEntry, name: MdevUuid | PciAddress) -> None:
     if entry.state != claims.LEAVING:
         return
-    domain = view.domain(entry.vm_uuid)
-    vm = domain.name if domain is not None else entry.vm_name
+    domain = view.domain(entry.vgpu.vm)
+    vm = domain.name if domain is not None else entry.vgpu.vm_name
     raise errors.ConflictingClaim(
-        f"a detach of {vm} slot {entry.slot} has not ended, and it takes {name} away",
-        hint=f"`{command('detach', vm, slot=entry.slot, on=view.snapshot.host)}` finishes it",
+        f"a detach of {vm} slot {entry.vgpu.slot} has not ended, and it takes {name} away",
+        hint=f"`{command('detach', vm, slot=entry.vgpu.slot, on=view.snapshot.host)}` finishes it",
     )
 
 
 def _of_ours(view: HostView, request: AdoptRequest, entry: LedgerEntry) -> Sequence[changes.Step]:
     """What is left to do for what the ledger names: nothing, or what an adopt that was killed did not get to."""
-    domain = view.domain(entry.vm_uuid)
-    claim = domain.claim(entry.slot) if domain is not None and not domain.copied else None
-    if domain is None or claim is None or (claim.state, claim.generation) != (claims.PENDING, entry.generation):
+    domain = view.domain(entry.vgpu.vm)
+    claim = domain.claim(entry.vgpu.slot) if domain is not None and not domain.copied else None
+    if domain is None or claim is None or (claim.state, claim.generation) != (claims.PENDING, entry.vgpu.generation):
         return ()
     _guard_domain(view, domain)
-    again = _request(request, domain, entry.slot, claim, claim.wish)
+    again = _request(request, domain, entry.vgpu.slot, claim, claim.wish)
     return attaching.entering_steps(view, domain, again, plans.spec_of_entry(view, entry))[1:]
 
 
@@ -197,7 +197,7 @@ def _find(view: HostView, name: MdevUuid | PciAddress) -> tuple[Gpu, Vgpu]:
 
 def _only_namer(view: HostView, vgpu: Vgpu, name: MdevUuid | PciAddress) -> Domain:
     """The one VM whose definition names the vGPU. Raises ForeignDevice where none does, ConflictingClaim where several do."""
-    namers = sharing.namers(view, vgpu, but=None)
+    namers = sharing.namers(view, vgpu.device, but=None)
     domain = next((namer.domain for namer in namers if namer.in_definition and namer.domain is not None), None)
     if domain is None:
         _nobody(namers, name)
@@ -232,9 +232,9 @@ def _guard_domain(view: HostView, domain: Domain) -> None:
 
 def _slot(view: HostView, domain: Domain, vgpu: Vgpu) -> Slot:
     """The slot that the hostdev's alias names; else that of a claim for it; else the first that is free."""
-    device = next(item for item in domain.inactive if is_device(vgpu, item.uuid, item.pci))
+    device = next(item for item in domain.inactive if item.source == vgpu.device)
     for claim in domain.claims.claims if domain.claims else ():
-        if is_device(claim.binding, vgpu.uuid, vgpu.parent) and not view.entries(domain.uuid, claim.slot):
+        if claim.binding.device == vgpu.device and not view.entries(domain.uuid, claim.slot):
             return claim.slot
     if device.slot is not None:
         slot = names.parse_slot(device.slot)
@@ -274,7 +274,7 @@ def _spec(view: HostView, domain: Domain, slot: Slot, gpu: Gpu, vgpu: Vgpu) -> V
     assert vgpu.type_id is not None
     claim = domain.claim(slot)
     kind = (gpu.types or {})[vgpu.type_id]
-    return changes.VgpuSpec(
+    return VgpuSpec(
         vm=domain.uuid,
         vm_name=domain.name,
         slot=slot,

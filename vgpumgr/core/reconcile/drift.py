@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.model.snapshot import Gpu, LedgerEntry
+    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.names import HostName, PciAddress, Slot, VmName
 
@@ -107,9 +108,12 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
         added = [step.device for step in plan.steps if isinstance(step, changes.AttachHostdev)]
         wrong = [step.device for step in plan.steps if isinstance(step, changes.DetachHostdev)]
         if added or wrong:
-            found = ", ".join(str(device.uuid or device.pci) for device in wrong) or "none"
-            wanted = ", ".join(str(device.uuid or device.pci) for device in added) or "none"
-            moved = target is not None and (target.uuid, target.parent) != (claim.binding.uuid, claim.binding.parent)
+            found = ", ".join(str(device.source) for device in wrong) or "none"
+            wanted = ", ".join(str(device.source) for device in added) or "none"
+            moved = target is not None and (target.device, target.parent) != (
+                claim.binding.device,
+                claim.binding.parent,
+            )
             yield drift("hostdev", wanted, found, MOVED if moved else "the VM's definition was edited")
 
 
@@ -133,7 +137,7 @@ def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
 
 def why_gone(view: HostView, domain: Domain, entries: tuple[LedgerEntry, ...], claim: Claim) -> str:
     """Why a served claim has no hardware, as far as it can be told."""
-    entry = next((row for row in reversed(entries) if row.generation == claim.generation), None)
+    entry = next((row for row in reversed(entries) if row.vgpu.generation == claim.generation), None)
     if entry is None:
         return REVERTED if ownership.is_reverted(view, domain, claim) else LOST
     return BY_HAND if entry.boot == view.snapshot.boot else REBOOTED

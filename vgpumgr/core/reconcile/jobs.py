@@ -255,7 +255,7 @@ def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclar
 
 def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
     """The slots that have a place: in the ledger, or proved by what is there."""
-    entered = {(entry.vm_name, entry.slot) for entry in view.snapshot.ledger or ()}
+    entered = {(entry.vgpu.vm_name, entry.vgpu.slot) for entry in view.snapshot.ledger or ()}
     return frozenset(entered | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})
 
 

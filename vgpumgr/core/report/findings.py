@@ -12,6 +12,7 @@ from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.plan import attaching, changes, detaching, lost, ownership, plan, sharing, stuck
 from vgpumgr.errors import Unexpected, VgpumgrError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.model.snapshot import LedgerEntry
+    from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.plan.changes import Step
     from vgpumgr.names import Slot
 
@@ -46,12 +47,12 @@ def of_host(view: HostView) -> tuple[Finding, ...]:
             found.append(_finding(view, domain.name, None, "unexpected", f"{odd.message}: {odd.hint}"))
     for vm in plan.gone_vms(view):
         for entry in view.entries(vm.uuid):
-            free = command("detach", vm.uuid, slot=entry.slot, on=view.snapshot.host)
+            free = command("detach", vm.uuid, slot=entry.vgpu.slot, on=view.snapshot.host)
             text = (
-                f"the ledger has {entry.type_name} on {entry.parent} for {vm.name} ({vm.uuid}), "
+                f"the ledger has {entry.vgpu.type_name} on {entry.vgpu.parent} for {vm.name} ({vm.uuid}), "
                 f"a VM that this host no longer has: `{free}` frees it"
             )
-            found.append(_finding(view, vm.name, entry.slot, "lost", text))
+            found.append(_finding(view, vm.name, entry.vgpu.slot, "lost", text))
     return (*found, *sharing.findings(view))
 
 
@@ -64,8 +65,8 @@ def _managed(view: HostView) -> Iterator[Finding]:
     vendor = [gpu for gpu in view.snapshot.gpus if gpu.framework == VENDOR_VFIO]
     functions = [parent.pci for gpu in vendor for parent in gpu.parents]
     for domain in view.domains:
-        managed = {device.pci for device in domain.mentioned if device.managed}
-        for pci in (function for function in functions if function in managed):
+        managed = {device.source for device in domain.mentioned if device.managed}
+        for pci in (function for function in functions if Vf(function) in managed):
             text = (
                 f"{domain.name} names {pci} with managed='yes': at its start libvirt unbinds that virtual function from "
                 f"nvidia, and the driver loses it; put managed='no' there before that (virsh edit {domain.name})"
@@ -75,7 +76,7 @@ def _managed(view: HostView) -> Iterator[Finding]:
 
 def is_left_over(entry: LedgerEntry, claim: Claim) -> bool:
     """Whether an entry of the claim's slot is what an `attach --replace`, killed before its last step, was to free."""
-    return entry.generation < claim.generation
+    return entry.vgpu.generation < claim.generation
 
 
 def to_mend(view: HostView, domain: Domain, claim: Claim) -> Sequence[Step] | VgpumgrError:
@@ -112,21 +113,21 @@ def _unreadable(view: HostView, domain: Domain) -> Finding:
 
 
 def _entry_findings(view: HostView, domain: Domain, entry: LedgerEntry) -> list[Finding]:
-    claim = domain.claim(entry.slot)
-    what = f"{entry.type_name} on {entry.parent}"
+    claim = domain.claim(entry.vgpu.slot)
+    what = f"{entry.vgpu.type_name} on {entry.vgpu.parent}"
     if claim is None:
-        free = command("detach", domain.name, slot=entry.slot, on=view.snapshot.host)
+        free = command("detach", domain.name, slot=entry.vgpu.slot, on=view.snapshot.host)
         text = (
-            f"the ledger has {what} for {domain.name} slot {entry.slot}, and the VM has no claim: "
+            f"the ledger has {what} for {domain.name} slot {entry.vgpu.slot}, and the VM has no claim: "
             f"attach it again with that profile, or `{free}`"
         )
-        return [_finding(view, domain.name, entry.slot, "lost", text)]
+        return [_finding(view, domain.name, entry.vgpu.slot, "lost", text)]
     if is_left_over(entry, claim):
         text = (
-            f"{what} of {domain.name} slot {entry.slot} is left over by a replace that did not end: "
+            f"{what} of {domain.name} slot {entry.vgpu.slot} is left over by a replace that did not end: "
             f"the same attach frees it (`{_again(view, domain, claim)}`)"
         )
-        return [_finding(view, domain.name, entry.slot, "leftover", text)]
+        return [_finding(view, domain.name, entry.vgpu.slot, "leftover", text)]
     return []
 
 
@@ -145,7 +146,7 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Findin
         text = f"{name} slot {slot} is bound on another host (machine-id {claim.binding.host}): `{replaced}`"
         return [_finding(view, name, slot, "moved", text)]
     entries = view.entries(domain.uuid, slot)
-    if entries and claim.generation < entries[-1].generation:
+    if entries and claim.generation < entries[-1].vgpu.generation:
         text = f"{name} slot {slot} went back to an older definition (a snapshot or a restore?): `{again}` mends it"
         return [_finding(view, name, slot, "reverted", text)]
     if claim.state == claims.PENDING:
@@ -159,7 +160,7 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Findin
     found: list[Finding] = [*_image(view, domain, claim)]
     if entry is None:
         return [*found, *_unentered(view, domain, claim)]
-    if not view.snapshot.may_be_hidden(entry):
+    if not view.snapshot.may_be_hidden(entry.vgpu):
         found += _drift(view, domain, claim, entry)
     return [*found, *attaching.attach_findings(view, domain, slot, plan.spec_of_entry(view, entry))]
 
@@ -215,7 +216,7 @@ def lacks_in_image(view: HostView, domain: Domain, claim: Claim) -> bool:
     if saved is None or saved.image is None:
         return False
     wanted = domain_xml.wanted_hostdev(claim.slot, claim.binding)
-    return not any(device.same_device(wanted) for device in saved.image)
+    return not any(device.source == wanted.source for device in saved.image)
 
 
 def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | VgpumgrError) -> Finding:
@@ -230,7 +231,7 @@ def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> 
     name, slot = domain.name, claim.slot
     again = _again(view, domain, claim)
     steps = to_mend(view, domain, claim)
-    if view.snapshot.vgpu_of(entry) is None:
+    if view.snapshot.vgpu_of(entry.vgpu) is None:
         return [_gone(view, domain, claim, steps)]
     if isinstance(steps, VgpumgrError):
         hint = f" ({steps.hint})" if steps.hint else ""
@@ -246,13 +247,13 @@ def _what_drifted(domain: Domain, slot: Slot, steps: Sequence[Step]) -> str:
     wrong = [step.device for step in steps if isinstance(step, changes.DetachHostdev)]
     if added and not wrong:
         return f"the definition of {domain.name} lacks the hostdev of slot {slot}"
-    if added and all(device.same_device(added[0]) for device in wrong):
+    if added and all(device.source == added[0].source for device in wrong):
         return (
             f"the definition of {domain.name} has the hostdev of slot {slot} {_description(wrong[0])}, "
             f"not {_description(added[0])}"
         )
     if wrong:
-        others = ", ".join(str(device.uuid or device.pci) for device in wrong)
+        others = ", ".join(str(device.source) for device in wrong)
         return f"the definition of {domain.name} has another device ({others}) as slot {slot}"
     return f"what {domain.name} slot {slot} has is not what its claim or the ledger says"
 

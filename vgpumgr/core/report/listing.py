@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.model.snapshot import Gpu, LedgerEntry, Vgpu
+    from vgpumgr.core.model.snapshot import Gpu, Vgpu
+    from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.names import HostName, Slot, VmUuid
 
 OURS = "ours"
@@ -65,7 +66,7 @@ def rows(view: HostView) -> tuple[VgpuRow, ...]:
     shown: list[Vgpu] = []
     for domain in view.domains:
         for claim in domain.claims.claims if domain.claims else ():
-            if any(entry.generation >= claim.generation for entry in view.entries(domain.uuid, claim.slot)):
+            if any(entry.vgpu.generation >= claim.generation for entry in view.entries(domain.uuid, claim.slot)):
                 continue
             vgpu = _named(view, domain, claim)
             if vgpu is not None:
@@ -93,25 +94,25 @@ def _order(row: VgpuRow) -> tuple[str, bool, str, str, tuple[str, int, str], str
 
 
 def _entry_row(view: HostView, entry: LedgerEntry) -> VgpuRow:
-    vgpu = view.snapshot.vgpu_of(entry)
-    gpu = view.snapshot.gpu_by_uuid(entry.gpu_uuid)
-    domain = view.domain(entry.vm_uuid)
-    claim = domain.claim(entry.slot) if domain else None
+    vgpu = view.snapshot.vgpu_of(entry.vgpu)
+    gpu = view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid)
+    domain = view.domain(entry.vgpu.vm)
+    claim = domain.claim(entry.vgpu.slot) if domain else None
     left_over = claim is not None and findings.is_left_over(entry, claim)
-    kind = (gpu.types or {}).get(entry.type_id) if gpu else None
+    kind = (gpu.types or {}).get(entry.vgpu.type_id) if gpu else None
     return VgpuRow(
-        vm=domain.name if domain else entry.vm_name,
-        vm_uuid=entry.vm_uuid,
-        slot=entry.slot,
+        vm=domain.name if domain else entry.vgpu.vm_name,
+        vm_uuid=entry.vgpu.vm,
+        slot=entry.vgpu.slot,
         host=view.snapshot.host,
-        gpu=gpu.pci if gpu else entry.gpu,
+        gpu=gpu.pci if gpu else entry.vgpu.gpu,
         board=gpu.board if gpu else None,
         profile=None if left_over else _asked(claim),
-        type_id=entry.type_id,
-        type_name=entry.type_name,
+        type_id=entry.vgpu.type_id,
+        type_name=entry.vgpu.type_name,
         framework=gpu.framework if gpu else None,
-        uuid=entry.uuid,
-        vf=entry.parent if entry.vf_index is not None else None,
+        uuid=entry.vgpu.uuid,
+        vf=entry.vgpu.parent if entry.vgpu.vf_index is not None else None,
         placement_id=vgpu.placement_id if vgpu else None,
         framebuffer_mib=kind.size_mib if kind else None,
         state=_state(view, entry, vgpu, domain),
@@ -121,22 +122,22 @@ def _entry_row(view: HostView, entry: LedgerEntry) -> VgpuRow:
 
 
 def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain | None) -> str:
-    claim = domain.claim(entry.slot) if domain else None
+    claim = domain.claim(entry.vgpu.slot) if domain else None
     if domain is not None and (domain.problem or domain.claim_problem):
         return "unknown"
     if domain is None or claim is None or findings.is_left_over(entry, claim):
         return "lost"
     if claim.state == claims.PENDING:
         return "made" if entry.state == "made" and vgpu is not None else "pending"
-    if view.snapshot.may_be_hidden(entry):
+    if view.snapshot.may_be_hidden(entry.vgpu):
         return "unknown"
-    if vgpu is None or vgpu.type_id != entry.type_id:
+    if vgpu is None or vgpu.type_id != entry.vgpu.type_id:
         return "gone"
     if observed.holder_name(view, vgpu) is not None:
         return "in_use"
     if ownership.is_of_earlier_boot(view.snapshot, entry):
         return "unknown"
-    if view.snapshot.handles is None or view.snapshot.why_silent(entry.gpu) is not None:
+    if view.snapshot.handles is None or view.snapshot.why_silent(entry.vgpu.gpu) is not None:
         return "unknown"  # nobody is seen to hold it, by half of the evidence
     if domain.active or findings.lacks_in_image(view, domain, claim):
         return "pending_restart"
@@ -152,11 +153,7 @@ def _is_defined_wrongly(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
     kind = (gpu.types or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
-    users = [
-        domain
-        for domain in view.domains
-        if any(observed.is_device(vgpu, item.uuid, item.pci) for item in domain.mentioned)
-    ]
+    users = [domain for domain in view.domains if any(item.source == vgpu.device for item in domain.mentioned)]
     return VgpuRow(
         vm=users[0].name if len(users) == 1 else None,
         vm_uuid=users[0].uuid if len(users) == 1 else None,
