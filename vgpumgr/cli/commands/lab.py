@@ -10,10 +10,12 @@ import click
 from vgpumgr.cli.params import candidates
 from vgpumgr.cli.params.options import settings_of
 from vgpumgr.cli.params.sizes import Bytes
-from vgpumgr.cli.text.output import print_json
+from vgpumgr.cli.text.output import cell, print_json, print_table
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from vgpumgr.lab.layout import Layout
 
 DEFAULT_SPEC = "default"
@@ -95,27 +97,25 @@ def status(layout: Layout, output: str | None) -> None:
     if (output or settings_of(click.get_current_context()).output) == "json":
         print_json(documents.document(layout.folder, record.spec, found))
         return
-    from tabulate import tabulate
-
-    rows = [
-        [host["name"], "up" if host["up"] else "down", host["port"], *(_cell(host[key]) for key in _STATUS_COLUMNS)]
-        for host in map(documents.host, found)
-    ]
     click.echo(f"{record.spec} in {layout.folder}")
-    click.echo(
-        tabulate(
-            rows, headers=["HOST", "STATE", "PORT", "DRIVER", "GPUS", "VGPUS", "HELD BY", "FAULTS"], tablefmt="plain"
-        )
-    )
+    print_table([_row(host) for host in map(documents.host, found)], _COLUMNS)
 
 
-_STATUS_COLUMNS = ("driver_version", "gpus", "vgpus", "held", "faults")
+_COLUMNS = ("host", "state", "port", "driver", "gpus", "vgpus", "held_by", "faults")
+
+
+def _row(host: Mapping[str, object]) -> dict[str, str]:
+    shown = {
+        "host": host["name"],
+        "state": "up" if host["up"] else "down",
+        "driver": host["driver_version"],
+        "held_by": host["held"],
+    }
+    return {column: _cell(shown.get(column, host.get(column))) for column in _COLUMNS}
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "-"
-    return "?" if value is None else str(value)
+    return (", ".join(map(str, value)) or "-") if isinstance(value, list) else cell(value)
 
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
