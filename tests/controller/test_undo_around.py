@@ -12,7 +12,7 @@ from vgpumgr.controller.apply import apply
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.model.vgpu import VgpuSpec
 from vgpumgr.core.plan import changes
-from vgpumgr.link.host import StepResult, Unwritable
+from vgpumgr.link.host import StepResult
 from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Host:
 
 
 def go(
-    refuse: Callable[[list[str]], None], *steps: changes.Step, unwritable: Unwritable | None = None
+    refuse: Callable[[list[str]], None], *steps: changes.Step, unwritable: errors.LedgerUnwritable | None = None
 ) -> tuple[Host, list[str]]:
     """Apply the steps; what was asked and told, whatever it raised (which is the last line told)."""
     host, told = Host(refuse), list[str]()
@@ -121,7 +121,8 @@ def test_steps_in_the_place_of_a_refused_one_are_counted() -> None:
 
 
 def test_a_full_disk_is_told_before_a_scheduler_is_set_for_which_vgpus_may_be_moved() -> None:
-    host, told = go(lambda _: None, SET, unwritable=Unwritable(path="/var/lib/vgpumgr", errno_name="ENOSPC"))
+    unwritable = errors.LedgerUnwritable(HOST, "full", path="/var/lib/vgpumgr", errno_name="ENOSPC", hint="make room")
+    host, told = go(lambda _: None, SET, unwritable=unwritable)
     assert not host.asked
     assert told[-1].startswith("LedgerUnwritable")
 

@@ -16,7 +16,7 @@ from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.core.plan import changes
 from vgpumgr.host import protocol
 from vgpumgr.link import steps, wire
-from vgpumgr.link.host import Host, StepResult, Unwritable
+from vgpumgr.link.host import Host, StepResult
 
 if TYPE_CHECKING:
     from tests.link.test_program import Answer
@@ -70,7 +70,9 @@ def test_a_host_is_observed_locked_and_unlocked_as_a_snapshot() -> None:
         assert host.observe(wait_s=7) == VIEW.snapshot
         found = host.lock(by="anna@ctl1", wait_s=3)
         assert found.snapshot == VIEW.snapshot
-        assert found.unwritable == Unwritable(path="/var/lib/vgpumgr", errno_name="EROFS")
+        assert found.unwritable is not None
+        assert (found.unwritable.path, found.unwritable.errno_name) == ("/var/lib/vgpumgr", "EROFS")
+        assert not found.unwritable.written
         assert host.unlock((str(GPU.uuid),)).gpus == (GPU,)
     assert [{key: request[key] for key in request if key not in {"id", "do"}} for request in script.seen] == [
         {"wait_s": 7},

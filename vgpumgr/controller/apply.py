@@ -9,7 +9,7 @@ from vgpumgr import errors
 from vgpumgr.controller.executor import Executor
 from vgpumgr.controller.undo import GOES_ON, undo, verbs
 from vgpumgr.core.plan import changes
-from vgpumgr.link import moments, refusals
+from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Bounded
 
 if TYPE_CHECKING:
@@ -60,12 +60,11 @@ def apply(session: Session, plan: AnyPlan) -> None:
 
 def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
     """A full or read-only disk is told before a VM's definition is touched."""
-    found = session.unwritable
-    if found is not None and any(
+    if session.unwritable is not None and any(
         isinstance(step, changes.VgpuStep) or (isinstance(step, changes.SetScheduler) and step.around)
         for step in plan.steps
     ):
-        raise refusals.unwritable(session.declaration.name, found.path, found.errno_name)
+        raise session.unwritable
 
 
 def _lost_lease(session: Session, error: errors.VgpumgrError) -> errors.LeaseLost | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import HostSnapshot
-    from vgpumgr.link.host import Host, Unwritable
+    from vgpumgr.link.host import Host
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
 _JITTER_S = (0.3, 1.0)  # many hosts behind one gateway must not come back all at once
@@ -36,7 +36,7 @@ class Session:
     context: Context
     declaration: HostDeclaration
     link: Host
-    unwritable: Unwritable | None = None
+    unwritable: errors.LedgerUnwritable | None = None
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from vgpumgr.host import protocol
-from vgpumgr.link import snapshot_facts, steps
+from vgpumgr.link import refusals, snapshot_facts, steps
 from vgpumgr.link.program import PING_S, Program
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.plan.changes import HostStep
     from vgpumgr.core.usage.sampling import HostReading
+    from vgpumgr.errors import LedgerUnwritable
     from vgpumgr.link.hypervisor import Hypervisor
 
 PROTOCOL = protocol.PROTOCOL  # the version that this controller speaks
@@ -31,19 +32,11 @@ STEP_DEADLINE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unwritable:
-    """Why nothing can be written where the host's ledger lies: the folder that was tried, and the errno's name."""
-
-    path: str
-    errno_name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Locked:
-    """The host under its lock. `unwritable` None: its ledger can be written."""
+    """The host under its lock. `unwritable`: what a step would raise that writes the ledger; None where it can be written."""
 
     snapshot: HostSnapshot
-    unwritable: Unwritable | None
+    unwritable: LedgerUnwritable | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +68,7 @@ class Host(abc.ABC):
         fact = facts["unwritable"]
         return Locked(
             snapshot=self._snapshot(facts),
-            unwritable=None if fact is None else Unwritable(path=fact["path"], errno_name=fact["errno"]),
+            unwritable=None if fact is None else refusals.unwritable(self.host, fact["path"], fact["errno"]),
         )
 
     def execute(self, step: HostStep) -> StepResult:
