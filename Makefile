@@ -17,6 +17,7 @@ demo: install
 lint: install
 	$(VENV)/bin/ruff check vgpumgr tests benchmarks tools ansible
 	$(VENV)/bin/ruff format --check vgpumgr tests benchmarks tools ansible
+	$(PY) tools/words.py
 	$(VENV)/bin/mypy
 	$(VENV)/bin/mypy --python-version 3.10 --cache-dir .mypy_cache/host vgpumgr/host
 	$(VENV)/bin/vermin --target=3.9- --no-tips --violations --quiet vgpumgr/host

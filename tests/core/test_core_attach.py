@@ -383,7 +383,7 @@ def test_a_foreign_vgpu_on_our_vf_is_drift_and_replace_goes_elsewhere() -> None:
     assert error.message.startswith("drift: the ledger has A40-4Q for vm01 on 0000:41:00.4, and A40-4Q (")
     assert (
         error.hint
-        == "free that virtual function, or `vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU anew"
+        == "free that virtual function, or `vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU elsewhere"
     )
     end = converged(usurped(), replace_it=True)
     assert builders.entry_of(end).vgpu.parent == "0000:41:00.5"
@@ -439,7 +439,7 @@ def test_after_a_reboot_with_fewer_vfs_the_refusal_names_the_missing_one() -> No
     assert error.details == ("0000:41:00.0  A40  has no virtual function 1 now, the place of A40-4Q",)
     assert (
         error.hint
-        == "free what is in its way, or `vgpumgr attach vm02 --profile 4Q --replace --slot vgpu0` places the vGPU anew"
+        == "free what is in its way, or `vgpumgr attach vm02 --profile 4Q --replace --slot vgpu0` places the vGPU elsewhere"
     )
 
 

@@ -190,7 +190,7 @@ def test_a_redefined_vm_without_metadata_is_a_finding_or_mended_where_it_is_decl
     assert (kinds(plan(bare)), plan(bare).steps) == (["lost"], ())
     declared = plan(bare, vm01="4Q")
     assert declared.destroys == 0
-    assert words(declared) == [("claim", "the VM was defined anew without its claim; the host's ledger still has it")]
+    assert words(declared) == [("claim", "the VM was redefined without its claim; the host's ledger still has it")]
     assert builders.entry_of(simulate.apply(bare, declared.steps)) == replace(builders.entry_of(bare), state="made")
 
 

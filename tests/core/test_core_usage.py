@@ -257,7 +257,7 @@ def silent_round(what: str, *, vms: int = 1) -> Round:
 def test_a_host_that_does_not_tell_all_is_named_with_the_cause(what: str, vms: int, told: str) -> None:
     one = silent_round(what, vms=vms)
     [found] = usage_rows.findings([latest(one)], now_s=one.at + 1, every_s=10)
-    assert (found.kind, found.host, found.text) == ("silent", "kvm01", f"kvm01: not all is told: {told}")
+    assert (found.kind, found.host, found.text) == ("silent", "kvm01", f"kvm01: incomplete: {told}")
 
 
 def test_a_sum_is_off_and_bought_nothing_once_its_parts_have_rows_of_their_own() -> None:

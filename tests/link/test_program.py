@@ -227,7 +227,7 @@ def test_what_is_in_use_at_the_last_moment_is_refused_as_a_plan_would_be() -> No
 def test_where_anybody_else_holds_it_the_hint_names_no_vm_to_shut_down(holders: list[str]) -> None:
     with pytest.raises(errors.InUse) as caught:
         start(Script(refuse("InUse", message="in use", vm="vm01", holders=holders))).execute(STEP, deadline_s=1)
-    assert caught.value.hint == "stop whoever has it first; nothing in use is ever taken away"
+    assert caught.value.hint == "stop the process that has it first; nothing in use is ever taken away"
     assert "\x1b" not in "".join(caught.value.details)
 
 
@@ -252,7 +252,7 @@ def test_holders_in_another_shape_are_no_details(holders: object) -> None:
         start(Script(refuse("InUse", holders=holders))).execute(STEP, deadline_s=1)
     assert (caught.value.details, caught.value.hint) == (
         (),
-        "stop whoever has it first; nothing in use is ever taken away",
+        "stop the process that has it first; nothing in use is ever taken away",
     )
 
 

@@ -229,8 +229,8 @@ def test_nvml_that_tells_nothing_is_told_with_its_reason_and_nothing_is_0(site: 
     finally:
         site.lab.run("lab", "fault", "kvm01", "clear")
     assert "kvm01  ? running, 0 measured" in done.out
-    assert "warning: kvm01: not all is told: nvml: NVML: Driver Not Loaded" in done.err
-    assert "not all is told: nvml" in site.run("usage").err
+    assert "warning: kvm01: incomplete: nvml: NVML: Driver Not Loaded" in done.err
+    assert "incomplete: nvml" in site.run("usage").err
     assert {row["sm"]["mean"] for row in site.usage().values() if row["host"] == "kvm01"} == {None}
 
 

@@ -24,46 +24,46 @@ if TYPE_CHECKING:
 # name → (module, attribute, help): the help stands here so that `--help` imports nothing else.
 _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Daily": {
-        "attach": ("vgpumgr.cli.commands.change", "attach", "Give a VM a vGPU."),
-        "adopt": ("vgpumgr.cli.commands.adopt", "adopt", "Enter vGPUs that are there into a host's ledger."),
-        "detach": ("vgpumgr.cli.commands.change", "detach", "Take a VM's vGPU away."),
-        "plan": ("vgpumgr.cli.commands.reconcile", "plan", "What reconcile would do now, and why."),
+        "attach": ("vgpumgr.cli.commands.change", "attach", "Attach a vGPU to a VM."),
+        "adopt": ("vgpumgr.cli.commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
+        "detach": ("vgpumgr.cli.commands.change", "detach", "Detach a VM's vGPU."),
+        "plan": ("vgpumgr.cli.commands.reconcile", "plan", "Show what reconcile would do, and why."),
         "reconcile": (
             "vgpumgr.cli.commands.reconcile",
             "reconcile",
-            "Bring every host to what is declared and was given.",
+            "Reconcile every host with the inventory and earlier attaches.",
         ),
-        "list": ("vgpumgr.cli.commands.look", "list_command", "Every vGPU of the hosts: whose, where, in what state."),
+        "list": ("vgpumgr.cli.commands.look", "list_command", "Every vGPU on the hosts: owner, location, state."),
         "scheduler": (
             "vgpumgr.cli.commands.scheduler",
             "scheduler",
-            "How GPUs share their time among vGPUs: show it, set it.",
+            "Show or set how GPUs share their time among vGPUs.",
         ),
-        "show": ("vgpumgr.cli.commands.look", "show", "One VM: what it asked for, what it has, what is odd."),
+        "show": ("vgpumgr.cli.commands.look", "show", "One VM: what was requested, what it has, any findings."),
     },
     "Look": {
-        "collect": ("vgpumgr.cli.commands.collect", "collect", "Keep what every VM uses: once, or every 10 s."),
-        "discover": ("vgpumgr.cli.commands.look", "discover", "The hosts' GPUs: board, framework, what is free."),
+        "collect": ("vgpumgr.cli.commands.collect", "collect", "Record what every VM uses: once, or continuously."),
+        "discover": ("vgpumgr.cli.commands.look", "discover", "The hosts' GPUs: board, framework, free capacity."),
         "export": (
             "vgpumgr.cli.commands.export",
             "export",
-            "What was collected, as metrics for Prometheus: a file, or a server.",
+            "Export collected metrics to Prometheus, as a file or a server.",
         ),
-        "history": ("vgpumgr.cli.commands.history", "history", "Who changed what, when, why, and what came of it."),
-        "profiles": ("vgpumgr.cli.commands.look", "profiles_command", "What can be asked for, and what fits now."),
-        "render": ("vgpumgr.cli.commands.look", "render", "The XML that libvirt is passed for a VM's vGPUs."),
-        "top": ("vgpumgr.cli.commands.top", "top", "Who uses how much of the GPUs now."),
-        "usage": ("vgpumgr.cli.commands.usage", "usage", "What every VM used, beside what was bought for it."),
+        "history": ("vgpumgr.cli.commands.history", "history", "Who changed what, when and why, and the outcome."),
+        "profiles": ("vgpumgr.cli.commands.look", "profiles_command", "Available profiles, and what fits now."),
+        "render": ("vgpumgr.cli.commands.look", "render", "The libvirt XML of a VM's vGPUs."),
+        "top": ("vgpumgr.cli.commands.top", "top", "Live GPU usage by VM."),
+        "usage": ("vgpumgr.cli.commands.usage", "usage", "What every VM used, beside its guaranteed share."),
     },
     "Set-up": {
-        "inventory": ("vgpumgr.cli.commands.inventory", "inventory", "Look after the inventory."),
-        "completion": ("vgpumgr.cli.params.completion", "completion", "TAB for bash, zsh or fish."),
+        "inventory": ("vgpumgr.cli.commands.inventory", "inventory", "Check the inventory."),
+        "completion": ("vgpumgr.cli.params.completion", "completion", "Shell completion for bash, zsh or fish."),
         "install": (
             "vgpumgr.cli.commands.nightly",
             "install",
-            "Jobs of this machine: the nightly reconcile, collecting.",
+            "Install the nightly reconcile or the collector on this machine.",
         ),
-        "lab": ("vgpumgr.cli.commands.lab", "lab", "Simulated hosts: real in everything but the GPU."),
+        "lab": ("vgpumgr.cli.commands.lab", "lab", "Simulated hosts: everything real except the GPU."),
     },
 }
 
@@ -217,7 +217,7 @@ def run(argv: list[str]) -> int:
 
 
 def _bug(context: click.Context | None, argv: list[str], error: Exception) -> int:
-    """Print what should not have happened; its traceback is there for whoever asks (-v)."""
+    """Print what should not have happened; its traceback is printed with -v."""
     from vgpumgr import errors
     from vgpumgr.cli.text import output
 

@@ -116,7 +116,7 @@ def _let_go(held: tuple[str, ...], vm: str) -> str:
     if held and all(line.startswith(CANNOT_TELL) for line in held):
         return "mend that first: what cannot be told counts as in use"
     named = bool(vm) and all(line.endswith(f"({vm})") or line == f"{vm} runs on it" for line in held)
-    first = f"shut {vm} down first" if named and held else "stop whoever has it first"
+    first = f"shut {vm} down first" if named and held else "stop the process that has it first"
     return f"{first}; nothing in use is ever taken away"
 
 

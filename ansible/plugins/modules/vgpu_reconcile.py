@@ -14,7 +14,7 @@ author:
 description:
   - Does what C(vgpumgr reconcile) does. Every VM gets what the inventory declares or what it was once given, GPUs get their
     schedulers, and what is no longer declared is taken back.
-  - Nobody is asked, so a plan that takes anything away is refused unless O(confirm) or O(confirm_destroys) says that it may.
+  - There is no prompt, so a plan that takes anything away is refused unless O(confirm) or O(confirm_destroys) says that it may.
   - A hypervisor that cannot be reached makes the task fail, after the others were served.
 extends_documentation_fragment:
   - ansible.builtin.action_common_attributes

@@ -36,14 +36,18 @@ if TYPE_CHECKING:
     shell_complete=candidates.slots,
     help="Which of the VM's vGPUs.",
 )
-@click.option("--replace", is_flag=True, help="Exchange what the slot has: the new vGPU first, the old one last. Asks.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Replace the slot's vGPU: creates the new one before removing the old one. Asks first.",
+)
 @click.option(
     "--on",
     metavar="HOST",
     shell_complete=candidates.hosts,
     help="Where to look for the VM. A vGPU is only ever made on its VM's own host.",
 )
-@click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="This GPU of the host and no other.")
+@click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Use only this GPU of the host.")
 @click.option(
     "--even-if-it-will-not-start",
     is_flag=True,

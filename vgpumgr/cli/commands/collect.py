@@ -30,22 +30,27 @@ _COLUMNS = ("host", "running", "measured", "seconds", "error")
 
 @click.command()
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
-@click.option("--every", type=Duration(), metavar="TIME", help="Go on, every 10s for example; without it, once.")
-@click.option("--for", "lasting", type=Duration(), metavar="TIME", help="With --every: leave after so long.")
+@click.option(
+    "--every",
+    type=Duration(),
+    metavar="TIME",
+    help="Keep collecting at this interval, for example 10s; without it, collect once.",
+)
+@click.option("--for", "lasting", type=Duration(), metavar="TIME", help="With --every: stop after this time.")
 @click.option(
     "--keep",
     type=Duration(least=3600),
     default="30d",
     show_default=True,
     metavar="AGE",
-    help="Let go of what is older.",
+    help="Delete samples older than this.",
 )
 @click.option(
     "--max-size",
     type=Bytes(),
     default="450M",
     show_default=True,
-    help="And of the oldest, where the file is larger; units are binary.",
+    help="Delete the oldest samples once the file exceeds this size (binary units).",
 )
 @common_options
 def collect(

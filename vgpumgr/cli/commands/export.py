@@ -28,7 +28,7 @@ _MAX_AGE = click.option(
     "--max-age",
     type=Duration(),
     metavar="AGE",
-    help="Tell nothing that is older (default: three of the collector's intervals; 15m where cron starts it).",
+    help="Omit data older than this (default: three collector intervals; 15m when cron starts it).",
 )
 
 

@@ -54,7 +54,7 @@ class _Since(click.ParamType[datetime.datetime]):
     default=20,
     show_default=True,
     metavar="N",
-    help="The newest N and no more.",
+    help="At most the newest N.",
 )
 @click.option("--since", type=_Since(), metavar="AGE|DATE", help="Not older than 7d, 12h, 30m, or since 2026-11-21.")
 @common_options

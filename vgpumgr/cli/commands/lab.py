@@ -200,7 +200,7 @@ def stop(layout: Layout, vm: str) -> None:
 @click.argument("host", shell_complete=candidates.lab_hosts)
 @click.argument("name", metavar="FAULT")
 def fault(layout: Layout, host: str, name: str) -> None:
-    """Break something of HOST (several faults may stand), or `clear` all of it.
+    """Inject a fault into HOST (several may be active), or `clear` them all.
 
     \b
     create-eio     the driver refuses every new vGPU with EIO
@@ -208,10 +208,10 @@ def fault(layout: Layout, host: str, name: str) -> None:
     card-exchanged:PCI  at the next reboot another card is in that slot
     libvirtd-down  libvirtd is killed
     ssh-refused    nothing listens on the ssh port
-    ssh-hang       the ssh port accepts, and says nothing
-    garbage        each login answers a text of its own, whatever was asked for
-    slow-plugin:SECONDS  after `lab stop` the vGPU's plugin lives on so long
-    slow-exit:SECONDS    after `lab stop` QEMU is still exiting so long, and has the vGPU
+    ssh-hang       the ssh port accepts connections but never answers
+    garbage        each login prints unrelated text, whatever command was sent
+    slow-plugin:SECONDS  the vGPU's plugin outlives `lab stop` by this time
+    slow-exit:SECONDS    QEMU takes this time to exit after `lab stop`, still holding the vGPU
     """
     if name == "clear":
         _ask(layout, host, "clear")

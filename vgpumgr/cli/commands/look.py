@@ -54,7 +54,7 @@ def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
 @common_options
 def show(settings: Settings, *, vm: str, on: str | None) -> int:
-    """One VM: what it asked for, what it has, and what is odd about it."""
+    """One VM: what was requested, what it has, and any findings."""
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report

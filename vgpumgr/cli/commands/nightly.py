@@ -26,9 +26,9 @@ CRON_DIR = "/etc/cron.d"
 UNIT_DIR = "/etc/systemd/system"
 UNIT = "vgpumgr-reconcile"
 COLLECTOR = "vgpumgr-collect"
-_WRITE = click.option("--write", is_flag=True, help="Write the job instead of printing it; takes root.")
-_USER = click.option("--user", default="root", show_default=True, metavar="NAME", help="Who runs it.")
-_DIR = click.option("--dir", "folder", type=click.Path(path_type=Path), help="Write there instead.")
+_WRITE = click.option("--write", is_flag=True, help="Install the files instead of printing them; needs root.")
+_USER = click.option("--user", default="root", show_default=True, metavar="NAME", help="The user that runs it.")
+_DIR = click.option("--dir", "folder", type=click.Path(path_type=Path), help="Write to this directory instead.")
 
 
 def _job_options(command: Callable[..., int]) -> Callable[..., int]:
@@ -42,7 +42,7 @@ def _job_options(command: Callable[..., int]) -> Callable[..., int]:
                 default=15,
                 show_default=True,
                 metavar="MINUTES",
-                help="Up to so much later, by chance, so that several controllers do not ask at once.",
+                help="Random delay of up to this many minutes, so that several controllers do not start at once.",
             ),
             _USER,
             _DIR,
@@ -217,9 +217,9 @@ def _told(state: FileState) -> str:
         case FileState.ABSENT:
             return "would be written"
         case FileState.SAME:
-            return "is as wanted"
+            return "is up to date"
         case FileState.OURS:
-            return "would be written anew"
+            return "would be rewritten"
         case FileState.EDITED:
             return "was edited by hand: written over only with --yes"
 

@@ -34,13 +34,13 @@ _DEADLINE = click.option(
     default=300,
     show_default=True,
     metavar="SECONDS",
-    help="At most so long for each host; one that takes longer is left behind and named.",
+    help="Time limit for each host; a host that exceeds it is skipped and reported.",
 )
 _CONFIRM = click.option(
     "--confirm-destroys",
     type=click.IntRange(0),
     metavar="N",
-    help="Let a plan pass that destroys exactly N vGPUs, although that is more than the guard allows.",
+    help="Allow a plan that destroys exactly N vGPUs, even if that exceeds the guard's limit.",
 )
 
 

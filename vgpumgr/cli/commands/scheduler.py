@@ -56,10 +56,16 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @scheduler.command("set")
 @click.option("--on", required=True, metavar="HOST", shell_complete=candidates.hosts, help="The GPU's host.")
 @click.option("--gpu-id", required=True, metavar="PCI|UUID", shell_complete=candidates.gpus, help="The GPU.")
-@click.option("--policy", required=True, type=click.Choice(_POLICIES), help="Who gets the GPU when, and for how long.")
-@click.option("--time-slice", metavar="MS", help="How long each turn is: 2ms. The nearest frequency where that is all.")
-@click.option("--frequency", type=int, metavar="HZ", help="Turns a second: 480. The driver evens them out.")
-@click.option("--averaging-factor", type=int, metavar="N", help="Over how many turns it evens them out.")
+@click.option("--policy", required=True, type=click.Choice(_POLICIES), help="The scheduling policy.")
+@click.option(
+    "--time-slice",
+    metavar="MS",
+    help="Length of each turn, for example 2ms; the nearest frequency where the driver takes only that.",
+)
+@click.option(
+    "--frequency", type=int, metavar="HZ", help="Turns per second, for example 480; the driver evens them out."
+)
+@click.option("--averaging-factor", type=int, metavar="N", help="Number of turns over which the driver evens them out.")
 @common_options
 def set_command(
     settings: Settings,

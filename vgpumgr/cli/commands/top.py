@@ -30,16 +30,14 @@ _CSV = (
 
 @click.command()
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
-@click.option(
-    "--every", type=Duration(), default="2s", show_default=True, metavar="TIME", help="Read again after so long a rest."
-)
-@click.option("--sort", type=click.Choice(list(table.SORTS)), default="sm", show_default=True, help="What comes first.")
-@click.option("--once", is_flag=True, help="One reading as a table, and leave; so too where there is no terminal.")
+@click.option("--every", type=Duration(), default="2s", show_default=True, metavar="TIME", help="Refresh interval.")
+@click.option("--sort", type=click.Choice(list(table.SORTS)), default="sm", show_default=True, help="Sort order.")
+@click.option("--once", is_flag=True, help="Print one reading as a table and exit; the default without a terminal.")
 @common_options
 def top(settings: Settings, *, hosts: tuple[str, ...], every: float, sort: str, once: bool) -> int:
     """Who uses how much of the GPUs now: shares of the whole GPU, measured by the driver since the reading before.
 
-    Keys: q leaves, s sorts anew, / filters, o hides VMs that are off, arrows and PgUp PgDn scroll, h has them all. A VM
+    Keys: q quits, s changes the order, / filters, o hides VMs that are off, arrows and PgUp PgDn scroll, h lists all keys. A VM
     that is off, and what the driver does not tell, is a question mark. Stores nothing; `usage` shows what `collect` stored.
     """
     from vgpumgr.cli.wiring import build_context

@@ -30,12 +30,12 @@ _CSV = (
 @click.command()
 @click.argument("vm", required=False, metavar="[VM]", shell_complete=candidates.vms)
 @click.option(
-    "--since", type=Duration(), default="24h", show_default=True, metavar="AGE", help="So far back: 7d, 12h, 30m."
+    "--since", type=Duration(), default="24h", show_default=True, metavar="AGE", help="How far back: 7d, 12h, 30m."
 )
-@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Of this host only.")
+@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="This host only.")
 @common_options
 def usage(settings: Settings, *, vm: str | None, since: float, on: str | None) -> int:
-    """What every VM really used of its GPU, beside what was bought: from the samples that `collect` stored.
+    """What every VM really used of its GPU, beside its guaranteed share, from the samples that `collect` stored.
 
     \b
       vgpumgr usage

@@ -45,6 +45,6 @@ def confirm(settings: Settings, question: str, *, why: str, hint: str, kept: str
     if settings.yes:
         return
     if not (settings.for_people and output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr)):
-        raise errors.UsageError(f"{why} and there is nobody to ask; {kept}", hint=hint)
+        raise errors.UsageError(f"{why}, and stdin is not a terminal; {kept}", hint=hint)
     if not click.confirm(question, err=True):
         raise errors.Declined(kept)

@@ -25,14 +25,14 @@ _OPTIONS = (
         shell_complete=candidates.folders,
         help="The inventory directory (default: $VGPUMGR_INVENTORY, ./inventory, …).",
     ),
-    click.option("-o", "--output", type=click.Choice(FORMATS), help="How to print (default: table)."),
+    click.option("-o", "--output", type=click.Choice(FORMATS), help="Output format (default: table)."),
     click.option(
         "-n",
         "--dry-run",
         "--check",
         "check",
         is_flag=True,
-        help="Change nothing; say what would change, exit 3 if anything.",
+        help="Change nothing; show what would change, exit 3 if anything.",
     ),
     click.option("--diff", is_flag=True, help="Show the XML that goes in or out, too."),
     click.option("-y", "--yes", is_flag=True, help="Do not ask."),
@@ -48,7 +48,7 @@ _OPTIONS = (
     click.option(
         "--log-format",
         type=click.Choice(["text", "json"]),
-        help="How stderr is written; json: one object a line (default: text).",
+        help="Format of stderr; json: one object per line (default: text).",
     ),
 )
 

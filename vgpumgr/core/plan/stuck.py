@@ -81,7 +81,10 @@ def _way_out(facts: HostSnapshot, write: StuckWrite) -> str:
         for handle in facts.handles or ()
         if handle.path in write.vfio
     )
-    who = ", ".join(holders) or f"whoever holds that vGPU ({', '.join(write.vfio)}; no process is seen to have it open)"
+    who = (
+        ", ".join(holders)
+        or f"the process that holds that vGPU ({', '.join(write.vfio)}; no process is seen to have it open)"
+    )
     return (
         f"stop {who}: that vGPU has been dead since the write began, and the write returns once it is let go; then "
         f"{lost.way_out(facts)}"

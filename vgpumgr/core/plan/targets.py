@@ -225,7 +225,7 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
         return errors.Unsure(
             f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, and {blocker.type_name} "
             f"({blocker.device}) is there",
-            hint=f"free that virtual function, or {_exchange(ours.vm_name, request)} places the vGPU anew",
+            hint=f"free that virtual function, or {_exchange(ours.vm_name, request)} places the vGPU elsewhere",
         )
     reason = placement.may_make_again(view.snapshot, gpu, ours)
     if reason is None:
@@ -233,7 +233,7 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
     return errors.NoCapacity(
         f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be made again at its place, {ours.parent}",
         details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],
-        hint=f"free what is in its way, or {_exchange(ours.vm_name, request)} places the vGPU anew"
+        hint=f"free what is in its way, or {_exchange(ours.vm_name, request)} places the vGPU elsewhere"
         if reason.cause is not Cause.NO_VGPUS
         else "bring its vGPUs up again, then run the same command again; "
         f"or {_exchange(ours.vm_name, request)} places the vGPU on another GPU",

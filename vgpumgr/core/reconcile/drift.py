@@ -162,7 +162,7 @@ def _claimed(claim: Claim | None, entries: tuple[LedgerEntry, ...]) -> tuple[str
     if claim is not None:
         return _asked(claim.wish), "the inventory asks for something else now"
     if entries:
-        return "none", "the VM was defined anew without its claim; the host's ledger still has it"
+        return "none", "the VM was redefined without its claim; the host's ledger still has it"
     return "none", NEVER
 
 

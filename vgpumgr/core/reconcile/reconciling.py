@@ -193,7 +193,7 @@ def _impossible(view: HostView, job: Job, error: Exception) -> errors.VgpumgrErr
         return errors.Unexpected.of(error, about=job.subject)
     return errors.Unsure(
         f"{job.subject}: what is on {view.snapshot.host} does not fit its plan: {error}",
-        hint=f"`{command('list', view.snapshot.host)}` shows what is there; what is odd has to be mended by hand",
+        hint=f"`{command('list', view.snapshot.host)}` shows what is there; what does not fit has to be repaired by hand",
     )
 
 

@@ -174,7 +174,7 @@ def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
     if stands.spec is None and ownership.is_reverted(view, domain, claim):
         text = (
             f"{name} slot {slot} has a claim whose vGPU was freed since, as the ledger says: the definition went "
-            f"back to what it was (a snapshot or a restore?), or the ledger did: `{_again(view, domain, claim)}` makes it anew, "
+            f"back to what it was (a snapshot or a restore?), or the ledger did: `{_again(view, domain, claim)}` makes it again, "
             f"`{command('detach', name, slot=slot, on=host)}` takes the claim out"
         )
         return [_finding(view, name, slot, "reverted", text)]

@@ -237,7 +237,7 @@ def silence(reading: HostReading) -> str | None:
         elif where in concerns:
             found.append(f"{concerns[where].pci} {what}: {row.why}")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"not all is told: {found[0]}{more}" if found else None
+    return f"incomplete: {found[0]}{more}" if found else None
 
 
 def _measured(before: GpuCursor, gpu: GpuReading) -> Iterator[Measured]:

@@ -1,0 +1,89 @@
+"""The linter's list of words: what it finds where, and that the tree has none of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tools import words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIST = r"""
+# a remark
+text | \bforetells?\b | predicts
+prose | \bpark(s|ed)?\b | evacuate
+name | bought(_us)? | entitled
+text | \bSEEN\b | COVERAGE
+off text | \bgiven\b | allocated
+"""
+
+CODE = '''\
+"""It foretells, and was parked."""
+
+bought = f"it foretells {bought_us}"  # parked, it foretells
+
+
+class Park:
+    """Given: what SEEN says."""
+
+    text = """one
+    two foretell"""
+    bought_at = "seen"
+'''
+
+
+def found(path: str, text: str) -> list[str]:
+    return words.check(path, text, words.read_list(LIST))
+
+
+def test_each_scope_covers_what_it_says() -> None:
+    """Names whole; messages everywhere; docstrings and comments only for what is about prose."""
+    assert found("vgpumgr/core/x.py", CODE) == [
+        "vgpumgr/core/x.py:1: `parked`: write evacuate",
+        "vgpumgr/core/x.py:3: `bought`: write entitled",
+        "vgpumgr/core/x.py:3: `foretells`: write predicts",
+        "vgpumgr/core/x.py:3: `parked`: write evacuate",
+        "vgpumgr/core/x.py:10: `foretell`: write predicts",
+    ]
+
+
+def test_a_commands_docstring_is_its_help() -> None:
+    """What `--help` prints is read by operators."""
+    assert "vgpumgr/cli/commands/x.py:1: `foretells`: write predicts" in found("vgpumgr/cli/commands/x.py", CODE)
+
+
+def test_documents_are_text_to_their_last_line() -> None:
+    """Lines are counted; a pattern in capitals is those capitals only."""
+    assert found("docs/x.md", "seen\n\nSEEN, and what bought Parked foretells\n") == [
+        "docs/x.md:3: `Parked`: write evacuate",
+        "docs/x.md:3: `SEEN`: write COVERAGE",
+        "docs/x.md:3: `foretells`: write predicts",
+    ]
+
+
+@pytest.mark.parametrize("line", ["text | x", "word | x | y", "text |  | y", "foretells"])
+def test_a_line_that_is_no_line_is_an_error(line: str) -> None:
+    with pytest.raises(ValueError, match=r"words\.txt:2"):
+        words.read_list(f"# first\n{line}\n")
+
+
+def test_a_word_is_told_by_the_exit_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make lint` stops at it, with the place."""
+    (tmp_path / "README.md").write_text("fine\nIt foretells.\n", encoding="utf-8")
+    (tmp_path / "words.txt").write_text(LIST, encoding="utf-8")
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    monkeypatch.setattr(words, "LIST", tmp_path / "words.txt")
+    assert words.main([]) == 1
+    assert capsys.readouterr().out == "README.md:2: `foretells`: write predicts\n"
+    (tmp_path / "README.md").write_text("fine\n", encoding="utf-8")
+    assert words.main([]) == 0
+
+
+def test_the_tree_has_none_of_them() -> None:
+    """As `make lint` has it."""
+    assert words.main([]) == 0

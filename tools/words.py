@@ -1,0 +1,137 @@
+"""Old words and habits of ours that are not to come back: each with its better word, in tools/words.txt.
+
+    python tools/words.py [FILE …]        # without files: everything that the list is about
+
+A line of the list is `scope | pattern | better`. `text` is what operators read: documents, templates, help, messages. `prose` is
+that, and docstrings and comments, too. `name` is a whole identifier of product code. A line that begins with `off` waits.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+LIST = ROOT / "tools" / "words.txt"
+PRODUCT = ("vgpumgr", "ansible/plugins", "plugins")
+TEXTS = (
+    "README.md",
+    "DEVELOPING.md",
+    "docs/**/*.md",
+    "docs/**/*.json",
+    "templates/*",
+    "ansible/*.md",
+    "ansible/playbooks/*",
+)
+SCOPES = ("text", "prose", "name")
+# It defines our words, and so it names them.
+_LEFT_OUT = ("docs/words.md",)
+# Their docstrings are what `--help` prints.
+_HELP = ("vgpumgr/cli/commands/", "vgpumgr/cli/main.py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """One line of the list."""
+
+    scope: str
+    pattern: re.Pattern[str]
+    better: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A stretch of a file: its scope is the narrowest that covers it."""
+
+    scope: str
+    line: int
+    text: str
+
+
+def read_list(text: str) -> tuple[Word, ...]:
+    """The words of a list. Raises ValueError for a line that is none."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith(("#", "off ")):
+            continue
+        parts = [part.strip() for part in line.split(" | ")]
+        if len(parts) != 3 or parts[0] not in SCOPES or not all(parts):
+            raise ValueError(f"words.txt:{number}: not `scope | pattern | better`: {line}")
+        scope, pattern, better = parts
+        flags = re.IGNORECASE if pattern == pattern.lower() and scope != "name" else 0
+        found.append(Word(scope=scope, pattern=re.compile(pattern, flags), better=better))
+    return tuple(found)
+
+
+def pieces(path: str, text: str) -> Iterator[Piece]:
+    """What of a file each scope covers."""
+    if not path.endswith(".py"):
+        yield Piece(scope="text", line=1, text=text)
+        return
+    docstrings = set() if path.startswith(_HELP) else _docstrings(text)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        line = token.start[0]
+        if token.type == tokenize.NAME:
+            yield Piece(scope="name", line=line, text=token.string)
+        elif token.type == tokenize.COMMENT or (token.type == tokenize.STRING and line in docstrings):
+            yield Piece(scope="prose", line=line, text=token.string)
+        elif token.type == tokenize.STRING or tokenize.tok_name[token.type] == "FSTRING_MIDDLE":
+            yield Piece(scope="text", line=line, text=token.string)
+
+
+def _docstrings(text: str) -> set[int]:
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bodies = [node.body for node in ast.walk(ast.parse(text)) if isinstance(node, owners)]
+    first = [body[0] for body in bodies if body and isinstance(body[0], ast.Expr)]
+    return {node.lineno for node in first if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)}
+
+
+def check(path: str, text: str, words: Iterable[Word]) -> list[str]:
+    """One line for each word of the list in a file: where, what, and what to write."""
+    words, found = tuple(words), []
+    for piece in pieces(path, text):
+        for word in words:
+            if word.scope == "name":
+                hits = [0] if piece.scope == "name" and word.pattern.fullmatch(piece.text) else []
+            elif piece.scope == "text" or (piece.scope == "prose" and word.scope == "prose"):
+                hits = [match.start() for match in word.pattern.finditer(piece.text)]
+            else:
+                hits = []
+            for at in hits:
+                match = word.pattern.match(piece.text, at)
+                assert match is not None
+                line = piece.line + piece.text.count("\n", 0, at)
+                shown = " ".join(match[0].split())
+                found.append((line, f"{path}:{line}: `{shown}`: write {word.better}"))
+    return [text for _, text in sorted(set(found))]
+
+
+def files() -> list[Path]:
+    """Everything that the list is about."""
+    code = [path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")]
+    texts = [path for glob in TEXTS for path in ROOT.glob(glob)]
+    return sorted(path for path in {*code, *texts} if path.is_file() and str(path.relative_to(ROOT)) not in _LEFT_OUT)
+
+
+def main(named: list[str]) -> int:
+    """Print what was found; 1 where anything was."""
+    words = read_list(LIST.read_text(encoding="utf-8"))
+    paths = [Path(name).resolve() for name in named] or files()
+    found = [
+        line for path in paths for line in check(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"), words)
+    ]
+    sys.stdout.write("".join(f"{line}\n" for line in found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
