@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: install demo test test-core test-rest test-collection test-kernel kernel-images test-kills test-gpu soak lint docs bench lock clean
+.PHONY: install demo test test-core test-rest test-lab test-crash test-collection test-kernel kernel-images test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -23,19 +23,31 @@ lint: install
 	$(VENV)/bin/vermin --target=3.9- --no-tips --violations --quiet vgpumgr/host
 	$(VENV)/bin/lint-imports --no-cache
 
-# Lint runs beside the core's tests. Of a proof that is a repetition `make test` does enough (tests/dose.py); VGPUMGR_FULL=1 all.
+# Lint, the core's tests and the rest run beside each other: the rest waits for hosts half of its time. Of a proof that is a
+# repetition this does enough (tests/dose.py, docs/testing.md); what CI runs beside it has targets of its own below.
 test: install
-	$(MAKE) --no-print-directory -j2 --output-sync=target lint test-core
-	$(MAKE) --no-print-directory test-rest
+	$(MAKE) --no-print-directory -j3 lint test-core test-rest
 
 # The core's branch coverage is part of the promise (95 %); tests/core and tests/inventory are what count for it.
 test-core: install
 	$(VENV)/bin/pytest tests/core tests/inventory -n 2 --cov=vgpumgr.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
 
-# The rest waits now and then for hosts, so one more runs than there are processors; each file's tests together because they
-# share a lab, the long ones (acceptance, crash) first, as their names have it.
+# Each file's tests together because they share a lab; acceptance, which takes longest, first.
+SIMULATOR := tests/lab_driver tests/lab_nvml tests/lab_host tests/kernel
+CRASH := tests/crash tests/kills tests/model
+CRASH_ALONE := $(filter-out tests/crash/test_crash_controller.py,$(wildcard tests/crash/test_*.py))
+RUN := $(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
+
 test-rest: install
-	$(VENV)/bin/pytest tests --ignore=tests/core --ignore=tests/inventory -n 3 --dist loadfile --no-loadscope-reorder --durations=25 $(PYTEST_ARGS)
+	$(RUN) tests $(addprefix --ignore=,tests/core tests/inventory $(SIMULATOR) $(CRASH_ALONE)) --durations=20 $(PYTEST_ARGS)
+
+# The simulator's own tests: that its driver, its NVML and its hosts are as those that they stand for.
+test-lab: install
+	$(RUN) $(SIMULATOR) --durations=5 $(PYTEST_ARGS)
+
+# Real processes killed, hosts and connections broken (tests/crash); the kills and cases of which `make test` does some, more of them.
+test-crash: install
+	VGPUMGR_DOSE=commit $(RUN) $(CRASH) --durations=5 $(PYTEST_ARGS)
 
 # The host program on this machine's own NVIDIA GPU: reads only, and says what it does not tell. Not a part of `make test`.
 test-gpu: install
@@ -62,7 +74,7 @@ docs: install
 # Every operation broken off at every moment in every way (tests/kills), and real processes killed in full doses (tests/crash):
 # some twenty minutes. How many kills there were stands at the end.
 test-kills: install
-	VGPUMGR_FULL=1 $(VENV)/bin/pytest tests/kills tests/crash tests/host/test_host_kills.py -n 2 --dist loadfile --durations=10 $(PYTEST_ARGS)
+	VGPUMGR_DOSE=full $(VENV)/bin/pytest tests/kills tests/crash tests/host/test_host_kills.py -n 2 --dist loadfile --durations=10 $(PYTEST_ARGS)
 
 # Two hosts among the worst of neighbours (tests/model/hostile.py), SOAK_MINUTES long; SOAK_SEED to see a run again, SOAK_WITH for
 # some of the neighbours only.

@@ -1,6 +1,6 @@
-"""How much of a repetitive proof is done: enough of it in `make test`, all of it where VGPUMGR_FULL=1 (make test-kills, make soak).
+"""How much of a repetitive proof is done, by VGPUMGR_DOSE: fewer repetitions mean fewer moments tried of one kind, never a kind left out.
 
-Fewer repetitions here means fewer moments tried of one kind, never a kind left out.
+quick (where nothing is said): `make test`. commit: what CI does beside it (`make test-crash`). full: `make test-kills`, `make soak`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FULL = os.environ.get("VGPUMGR_FULL") == "1"
+QUICK, COMMIT, WHOLE = LEVELS = ("quick", "commit", "full")
+LEVEL = os.environ.get("VGPUMGR_DOSE", QUICK)
+FULL = LEVEL == WHOLE
+if LEVEL not in LEVELS:
+    raise ValueError(f"VGPUMGR_DOSE is one of {', '.join(LEVELS)}, not {LEVEL!r}")
 
 
-def dose(usual: int, full: int) -> int:
-    """How many times."""
-    return full if FULL else usual
+def dose(quick: int, full: int, *, commit: int | None = None) -> int:
+    """How many times. Where no `commit` is given, it is as many as for quick."""
+    return {QUICK: quick, COMMIT: quick if commit is None else commit, WHOLE: full}[LEVEL]
 
 
 def share(points: Sequence[T], part: int, parts: int) -> tuple[T, ...]:

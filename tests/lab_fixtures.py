@@ -56,12 +56,12 @@ class Lab:
         return {**inherited, **fleet.environment(self.layout)}
 
     def ssh(
-        self, host: str, *argv: str, text: str | None = None, timeout: float = _COMMAND_S
+        self, host: str, *argv: str, text: str | None = None, timeout: float = _COMMAND_S, options: tuple[str, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on a host as `lab ssh` does (words joined by blanks, a shell there)."""
-        command = client.ssh_command(self.layout, fleet.read(self.layout).host(host), argv)
+        program, *rest = client.ssh_command(self.layout, fleet.read(self.layout).host(host), argv)
         return subprocess.run(
-            command,
+            [program, *options, *rest],
             input=text if text is not None else "",
             capture_output=True,
             text=True,
@@ -70,8 +70,10 @@ class Lab:
         )
 
     def must(self, host: str, *argv: str, text: str | None = None) -> str:
-        """Run a command on a host that has to succeed; its output."""
-        done = self.ssh(host, *argv, text=text)
+        """Run a command on a host that has to succeed; its output. By one ssh connection for all, which costs a tenth."""
+        shared = {"ControlMaster": "auto", "ControlPersist": "60", "ControlPath": str(self.dir.parent / "ssh-%p")}
+        options = tuple(word for name, value in shared.items() for word in ("-o", f"{name}={value}"))
+        done = self.ssh(host, *argv, text=text, options=options)
         assert done.returncode == 0, f"{host}: {argv}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 

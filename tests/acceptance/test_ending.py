@@ -1,6 +1,6 @@
 """Detach, replace and scheduler set within the seconds after a VM's stop: waited for, and nothing is lost to the driver.
 
-Of every command and every way to end, each framework has its share; with VGPUMGR_FULL=1 each command twenty-four
+Of every command and every way to end, each framework has its share; with VGPUMGR_DOSE=full each command twenty-four
 times for each framework, on a host for each of them and each way to end.
 """
 
@@ -32,7 +32,7 @@ OPERATIONS = ("detach", "replace", "scheduler")
 # What is left of the VM after its stop: its plugin, a QEMU in state D with an empty fd table, one after the other.
 ENDINGS = (("slow-plugin:1",), ("slow-exit:4",), ("slow-exit:1", "slow-plugin:4"))
 ALL_ENDINGS = (*ENDINGS, ("slow-plugin:4",), ("slow-plugin:12",), ("slow-exit:1", "slow-plugin:12"))
-# Each host's framework; with VGPUMGR_FULL=1 there is one of each for each ending.
+# Each host's framework; with VGPUMGR_DOSE=full there is one of each for each ending.
 HOSTS = {
     f"kvm{10 * at + number}": framework
     for at, framework in enumerate(FRAMEWORKS, start=1)

@@ -61,10 +61,10 @@ def nvidia_smi(lab: Lab, host: str) -> dict[str, list[str]]:
 
 def ledger(lab: Lab, host: str) -> list[dict[str, Any]]:
     """The entries of the host's ledger."""
-    text = lab.ssh(host, "cat", "/var/lib/vgpumgr/ledger.json")
-    if text.returncode != 0:
+    text = lab.must(host, "cat /var/lib/vgpumgr/ledger.json || test ! -e /var/lib/vgpumgr/ledger.json")
+    if not text:
         return []
-    entries = json.loads(text.stdout)["entries"]
+    entries = json.loads(text)["entries"]
     assert isinstance(entries, list)
     return entries
 

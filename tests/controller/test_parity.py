@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.dose import dose
 from tests.model import promises
 from tests.model.fleet import Fleet
 from tests.model.machine import GPUS
@@ -213,7 +214,9 @@ asks = st.builds(
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=dose(50, 240, commit=120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(history=st.sampled_from(sorted(HISTORIES)), declared=st.sampled_from([None, None, "4Q", "8Q"]), ask=asks)
 def test_what_is_asked_alone_ends_as_it_does_in_a_list_of_one(
     pool: Pool, framework: str, history: str, declared: str | None, ask: Ask

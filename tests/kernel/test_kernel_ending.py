@@ -1,6 +1,6 @@
 """Detach, replace and scheduler set within the seconds after a VM's stop, on real kernels: waited for, nothing lost to the driver.
 
-The driver refuses a scheduler while vGPUs are there, so that the idle one is taken out for a moment. With VGPUMGR_FULL=1 each
+The driver refuses a scheduler while vGPUs are there, so that the idle one is taken out for a moment. With VGPUMGR_DOSE=full each
 command is tried twenty times for each framework, four times with each way to end.
 """
 

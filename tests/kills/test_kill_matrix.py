@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.dose import FULL
+from tests.dose import dose
 from tests.kills.listening import listening
 from tests.kills.operations import HOST, OPERATIONS, SCHEDULER, Operation, fresh
 from tests.kills.ways import REBOOT, WAYS, Strike
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
-EVERY = 1 if FULL else 29
+EVERY = dose(29, 1, commit=11)
 _DISK = "size=2m"  # what the host program wants to have free fits in often, and it is soon full
 
 
@@ -123,7 +123,7 @@ def test_broken_off_at_each_moment_the_same_command_again_ends_it(
                 assert kill(operation, framework, way, at) == heard[at - 1]
             except AssertionError as error:
                 failed.append(f"{way} at {at} of {len(heard)} ({' '.join(heard[at - 1])}): {str(error)[:300]}")
-    every = "each moment" if FULL else f"every {EVERY}th moment"
+    every = "each moment" if EVERY == 1 else f"every {EVERY}th moment"
     line = f"{operation} on {framework}: {len(heard)} moments, {len(WAYS)} ways, {every}: {count} kills"
     record_property("counted", f"kill matrix: {line}, {count - len(failed)} converged")
     assert not failed, f"{len(failed)} of {count}:\n" + "\n".join(failed)

@@ -1,7 +1,6 @@
 """Two hosts and anything that can happen to them: the promises hold, and one clean reconcile mends all that it may.
 
-In `make test` always the same cases, half of them here and half in test_model_fleet_more.py, which another process runs
-beside this one. `make soak` runs others, with worse neighbours, for as long as one likes (test_soak.py).
+Always the same cases, half of them here and half in test_model_fleet_more.py, which another process runs beside this one. `make soak` runs others, with worse neighbours, for as long as one likes (test_soak.py).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     import unittest
     from collections.abc import Iterator
 
-CASES = dose(120, 250)
+CASES = dose(75, 250, commit=250)
 
 
 @pytest.fixture(scope="module", autouse=True)
