@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.lab_fixtures import Lab
 
-OURS = "{urn:vgpumgr:domain:1}vgpumgr"
+OURS = "{urn:vgpumgr:domain:2}vgpumgr"
 VNC_PASSWORD = "geheim"
 
 
@@ -68,7 +68,7 @@ def claim_states(document: str) -> dict[str, str]:
 
 
 def _is_claim(element: ET.Element) -> bool:
-    return element.tag == "{urn:vgpumgr:domain:1}claim"
+    return element.tag == "{urn:vgpumgr:domain:2}claim"
 
 
 def without_ours(document: str) -> str:

@@ -95,7 +95,7 @@ def test_a_foreign_vgpu_is_adopted_by_its_name_and_is_ours_from_then_on(lab: Lab
     hardware = truth.hardware(lab, HOST)
     (device,) = (domains.device_of(one) for one in domains.hostdevs(given[VMS[0]]).values())
     lab.must(HOST, "rm", LEDGER)
-    lab.must(HOST, "virsh", "metadata", VMS[0], "urn:vgpumgr:domain:1", "--config", "--remove")
+    lab.must(HOST, "virsh", "metadata", VMS[0], "urn:vgpumgr:domain:2", "--config", "--remove")
     vgpumgr(lab, "adopt", HOST)
     said = vgpumgr(lab, "detach", device, "--on", HOST, "--yes", "-o", "json", code=2).error
     assert "vgpumgr adopt" in said["hint"]

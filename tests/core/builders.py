@@ -476,7 +476,7 @@ def facts_of(facts: HostSnapshot) -> protocol.Snapshot:
 
 def entry_fact(entry: LedgerEntry) -> protocol.LedgerEntry:
     """An entry as the host program would state it."""
-    fact = _row(entry.vgpu, boot=entry.boot, state=entry.state, placement_id=None, mig=None)
+    fact = _row(entry.vgpu, boot=entry.boot, state=entry.state)
     fact["vm_uuid"] = fact.pop("vm")
     return cast("protocol.LedgerEntry", fact)
 

@@ -522,7 +522,7 @@ def test_a_claim_that_cannot_be_read_is_not_written_over() -> None:
     error = refused(view, errors.Unsure)
     assert error.message == "the claim of vm01 cannot be read: KeyError: 'by'"
     assert error.hint == (
-        "`virsh metadata vm01 urn:vgpumgr:domain:1 --config` shows it, with --remove takes it out; then attach or detach again"
+        "`virsh metadata vm01 urn:vgpumgr:domain:2 --config` shows it, with --remove takes it out; then attach or detach again"
     )
 
 

@@ -19,6 +19,7 @@ from vgpumgr.core.model.claims import Claim, ClaimDocument
 from vgpumgr.core.model.domain_xml import Hostdev
 from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
 from vgpumgr.core.model.vgpu import Mdev, Vf
+from vgpumgr.core.plan import detaching
 from vgpumgr.errors import TemplateError
 from vgpumgr.names import MdevUuid, PciAddress, Slot, VmName
 
@@ -118,16 +119,29 @@ def document() -> ClaimDocument:
 
 
 STORED = """\
-<v:vgpumgr xmlns:v="urn:vgpumgr:domain:1" vm="6d2efb62-0f4b-59b9-a715-dc5271894c83">
+<v:vgpumgr xmlns:v="urn:vgpumgr:domain:2" vm="6d2efb62-0f4b-59b9-a715-dc5271894c83">
   <v:claim slot="vgpu0" generation="1" from="attach" state="bound" by="anna@ctl1" at="2026-11-21T12:00:00Z">
     <v:ask profile="4Q"/>
-    <v:binding host="4c4c4544003957108052b4c04f384833" gpu="GPU-78c17fdf-6a75-55bd-a369-c84051914a51" parent="0000:41:00.4" vf_index="0" type="A40-4Q" type_id="560" uuid="1ddfb5ce-0a64-5612-978e-e86b28662399"/>
+    <v:binding host="4c4c4544003957108052b4c04f384833" gpu_uuid="GPU-78c17fdf-6a75-55bd-a369-c84051914a51" parent="0000:41:00.4" vf_index="0" type="A40-4Q" type_id="560" uuid="1ddfb5ce-0a64-5612-978e-e86b28662399"/>
   </v:claim>
 </v:vgpumgr>"""
 
 
 def test_the_stored_claim_is_the_designs() -> None:
     assert templates.render_claims(document(), stored=True) == STORED
+
+
+@pytest.mark.parametrize(
+    ("found", "what_to_do"),
+    [("1", "detach the VM with the vgpumgr that wrote it"), ("3", "use the vgpumgr that wrote it, or a newer one")],
+)
+def test_another_versions_claim_is_refused_by_name_with_what_to_do(found: str, what_to_do: str) -> None:
+    other = STORED.replace("urn:vgpumgr:domain:2", f"urn:vgpumgr:domain:{found}")
+    for stored in (other, STORED + other):
+        domain = domain_xml.read_domain(documents_of(ET.tostring(wrapped(stored), encoding="unicode")))
+        assert domain.claims is None
+        assert domain.claim_problem == f"its version is {found}, and this vgpumgr knows 2: {what_to_do}"
+        assert f"`virsh metadata vm01 urn:vgpumgr:domain:{found} --config`" in detaching.claim_way_out(domain)
 
 
 def test_a_declared_claim_says_its_site_and_the_part_of_the_inventory_that_declared_it() -> None:
@@ -137,7 +151,7 @@ def test_a_declared_claim_says_its_site_and_the_part_of_the_inventory_that_decla
 
 
 def test_the_passed_claim_is_the_same_without_prefix_and_namespace() -> None:
-    bare = STORED.replace(' xmlns:v="urn:vgpumgr:domain:1"', "").replace("<v:", "<").replace("</v:", "</")
+    bare = STORED.replace(' xmlns:v="urn:vgpumgr:domain:2"', "").replace("<v:", "<").replace("</v:", "</")
     assert templates.render_claims(document(), stored=False) == bare
 
 
@@ -193,7 +207,7 @@ def test_a_template_that_is_not_installed_is_our_error() -> None:
         ('vm="6d2efb62-0f4b-59b9-a715-dc5271894c83"', 'vm="vm01"'),
         ('profile="4Q"', 'profile=""'),
         ('parent="0000:41:00.4"', 'parent="here"'),
-        ('gpu="GPU-78c17fdf-6a75-55bd-a369-c84051914a51"', 'gpu="GPU-1"'),
+        ('gpu_uuid="GPU-78c17fdf-6a75-55bd-a369-c84051914a51"', 'gpu_uuid="GPU-1"'),
         ("<v:ask", "<v:asked"),
         ('type_id="560"', 'type_id=""'),
     ],

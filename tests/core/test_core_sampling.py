@@ -56,8 +56,6 @@ def entry(slot: str, **other: Any) -> dict[str, Any]:
         "uuid": None,
         "type_id": 560,
         "type_name": "NVIDIA A40-4Q",
-        "placement_id": None,
-        "mig": None,
         "boot": "b",
         "state": "made",
     }

@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 VIRSH = ["virsh", "-q", "-c", "qemu:///system"]
-CLAIM = "{urn:vgpumgr:domain:1}"
+CLAIM = "{urn:vgpumgr:domain:2}"
 DEVICES = Path("/sys/bus/pci/devices")
 MDEVS = Path("/sys/bus/mdev/devices")
 

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vgpumgr.host.protocol import LEDGER_VERSION
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -247,7 +249,7 @@ class FakeHost:
 
     def put_ledger(self, *entries: dict[str, Any], **more: Any) -> None:
         self.ledger_file.parent.mkdir(parents=True, exist_ok=True)
-        document = {"version": 1, "settings": {}, "entries": list(entries), **more}
+        document = {"version": LEDGER_VERSION, "settings": {}, "entries": list(entries), **more}
         self.ledger_file.write_text(json.dumps(document, indent=1) + "\n")
 
     def stuck(self) -> list[dict[str, Any]]:
@@ -271,19 +273,17 @@ def make_step(framework: str, *, vf: int = 0, **more: Any) -> dict[str, Any]:
     on_pf = framework == MDEV_PF
     return {
         "verb": "create_vgpu",
-        "vm": VM,
+        "vm_uuid": VM,
         "vm_name": "vm01",
         "slot": "vgpu0",
         "generation": 1,
-        "gpu": UUID_A,
-        "gpu_pci": GPU_A,
-        "vf": None if on_pf else vf,
+        "gpu_uuid": UUID_A,
+        "gpu": GPU_A,
+        "vf_index": None if on_pf else vf,
         "parent": GPU_A if on_pf else f"{GPU_A[:-1]}{4 + vf}",
         "uuid": None if framework == VENDOR else MDEV,
         "type_id": 560,
         "type_name": "NVIDIA A40-4Q",
-        "placement_id": None,
-        "mig": None,
         "expect": "empty",
         "runs": False,
         "listed": False,
@@ -318,8 +318,8 @@ def make_scheduler_step(api: int = 1, **more: Any) -> dict[str, Any]:
     engines = ("graphics",) if api == 1 else ("graphics", "nvenc0", "nvenc1")
     return {
         "verb": "set_scheduler",
-        "gpu": UUID_A,
-        "gpu_pci": GPU_A,
+        "gpu_uuid": UUID_A,
+        "gpu": GPU_A,
         "api": api,
         "setting": make_setting(),
         "expect": dict.fromkeys(engines, "best-effort"),
@@ -338,33 +338,16 @@ def make_modprobe_step(**more: Any) -> dict[str, Any]:
 
 def make_entry(framework: str, **more: Any) -> dict[str, Any]:
     """The ledger's entry of make_step's vGPU."""
-    step = make_step(framework)
-    return {
-        "vm_uuid": step["vm"],
-        "vm_name": step["vm_name"],
-        "slot": step["slot"],
-        "generation": step["generation"],
-        "gpu_uuid": step["gpu"],
-        "gpu": step["gpu_pci"],
-        "vf_index": step["vf"],
-        "parent": step["parent"],
-        "uuid": step["uuid"],
-        "type_id": step["type_id"],
-        "type_name": step["type_name"],
-        "placement_id": None,
-        "mig": None,
-        "boot": BOOT,
-        "state": "made",
-        **more,
-    }
+    own = {key: value for key, value in make_step(framework).items() if key not in ("verb", "expect", "runs", "listed")}
+    return {**own, "boot": BOOT, "state": "made", **more}
 
 
 def make_record(framework: str, **more: Any) -> dict[str, Any]:
     """The ledger's record of a destroy of make_step's vGPU: of process 1, which never ends, if its start were right."""
     step = make_destroy(framework)
     return {
-        "gpu_uuid": step["gpu"],
-        "gpu": step["gpu_pci"],
+        "gpu_uuid": step["gpu_uuid"],
+        "gpu": step["gpu"],
         "path": f"/sys/bus/mdev/devices/{MDEV}/remove",
         "verb": step["verb"],
         "vm_name": step["vm_name"],

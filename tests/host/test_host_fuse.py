@@ -92,19 +92,17 @@ def make_step(snapshot: dict[str, Any], profile: str, parent_number: int = 0, **
     kind = next(each for each in gpu["types"] if each["name"].endswith(f"-{profile}"))
     return {
         "verb": "create_vgpu",
-        "vm": VM,
+        "vm_uuid": VM,
         "vm_name": "vm01",
         "slot": "vgpu0",
         "generation": 1,
-        "gpu": gpu["uuid"],
-        "gpu_pci": gpu["pci"],
-        "vf": parent["vf_index"],
+        "gpu_uuid": gpu["uuid"],
+        "gpu": gpu["pci"],
+        "vf_index": parent["vf_index"],
         "parent": parent["pci"],
         "uuid": None if gpu["framework"] == "vendor-vfio" else _MDEV,
         "type_id": kind["id"],
         "type_name": kind["name"],
-        "placement_id": None,
-        "mig": None,
         "expect": "empty",
         "runs": False,
         "listed": False,
@@ -126,7 +124,7 @@ def test_create_and_destroy_bring_the_driver_back_to_where_it_was(host: FakeHost
     assert [vgpu["type_id"] for vgpu in between["gpus"][0]["parents"][0]["vgpus"]] == [step["type_id"]]
     assert creatable(between) != creatable(before)
     assert asker.execute({**step, "verb": "destroy_vgpu", "expect": "present"})["ok"]["entry"] is None
-    after = asker.ask("unlock", gpus=[before["gpus"][0]["uuid"]])["ok"]
+    after = asker.ask("unlock", gpu_uuids=[before["gpus"][0]["uuid"]])["ok"]
     assert after["gpus"] == before["gpus"][:1]
 
 
@@ -172,7 +170,7 @@ def test_with_nvml_nothing_of_a_gpu_is_unknown(
         assert all(kind["max"] and kind["framebuffer_mib"] for kind in gpu["types"])
     made = program.ask("execute", step=make_step(snapshot, "4Q"), deadline_s=10)
     assert "ok" in made
-    assert program.ask("unlock", gpus=[snapshot["gpus"][0]["uuid"]])["ok"]["unknown"] == []
+    assert program.ask("unlock", gpu_uuids=[snapshot["gpus"][0]["uuid"]])["ok"]["unknown"] == []
 
 
 def test_a_scheduler_is_set_on_a_gpu_whose_idle_vgpu_was_parked_which_then_comes_back(
@@ -192,8 +190,8 @@ def test_a_scheduler_is_set_on_a_gpu_whose_idle_vgpu_was_parked_which_then_comes
     before = program.ask("observe", wait_s=0)["ok"]["gpus"][0]["parents"]
     step = {
         "verb": "set_scheduler",
-        "gpu": gpu["uuid"],
-        "gpu_pci": gpu["pci"],
+        "gpu_uuid": gpu["uuid"],
+        "gpu": gpu["pci"],
         "api": gpu["scheduler"]["api"],
         "setting": make_setting("fixed-share", frequency_hz=500),
         "expect": {engine["engine"]: engine["policy"] for engine in gpu["scheduler"]["engines"]},
@@ -204,7 +202,7 @@ def test_a_scheduler_is_set_on_a_gpu_whose_idle_vgpu_was_parked_which_then_comes
     done = execute(step)["ok"]
     assert done["scheduler"]["engines"][0]["policy"] == "fixed-share"
     assert "ok" in execute(create)
-    after = program.ask("unlock", gpus=[gpu["uuid"]])["ok"]["gpus"][0]
+    after = program.ask("unlock", gpu_uuids=[gpu["uuid"]])["ok"]["gpus"][0]
     assert after["scheduler"] == done["scheduler"]
     assert after["parents"] == before
 
@@ -250,7 +248,7 @@ def test_a_removal_that_sleeps_in_the_kernel_stops_its_gpu_alone_until_the_holde
         {**make_step(seen, "4Q", -1, slot="vgpu1"), "uuid": _MDEV[:-1] + "b"},
     ):
         error = second.ask("execute", step=refused, deadline_s=5)["err"]
-        assert (error["kind"], error["gpu"], error["pid"]) == ("Stuck", step["gpu_pci"], record["pid"])
+        assert (error["kind"], error["gpu"], error["pid"]) == ("Stuck", step["gpu"], record["pid"])
     other = make_step({"gpus": seen["gpus"][1:]}, "8Q", slot="vgpu2") | {"uuid": _MDEV[:-1] + "c"}
     assert "ok" in second.ask("execute", step=other, deadline_s=5)
 

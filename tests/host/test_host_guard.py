@@ -271,7 +271,7 @@ def test_what_was_seen_on_the_way_to_another_vms_vgpu_counts_as_well(bench: Call
     there = bench(MDEV_VF)
     there.host.add_process(42, command=(), state="D", ending=True, group="/machine/qemu-4-vm03.libvirt-qemu")
     there.host.ended("vm02", LONG_AGO)
-    other = make_destroy(MDEV_VF, vf=1, vm=OTHER_VM, vm_name="vm02", uuid=OTHER_MDEV)
+    other = make_destroy(MDEV_VF, vf=1, vm_uuid=OTHER_VM, vm_name="vm02", uuid=OTHER_MDEV)
     there.host.make_mdev(other["parent"], 560, OTHER_MDEV, group=78)
     keys = {"vf_index": 1, "parent": other["parent"], "uuid": OTHER_MDEV}
     there.host.put_ledger(make_entry(MDEV_VF), make_entry(MDEV_VF, vm_uuid=OTHER_VM, vm_name="vm02", **keys))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.host.fakehost import MDEV_VF, FakeHost, make_entry, make_record
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import Ledger, parse_ledger, read_ledger, write_ledger
+from vgpumgr.host.protocol import LEDGER_VERSION
 from vgpumgr.host.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ json_values = st.recursive(
 
 
 def document(*entries: dict[str, Any], **more: Any) -> bytes:
-    return json.dumps({"version": 1, "settings": {}, "entries": list(entries), **more}).encode()
+    return json.dumps({"version": LEDGER_VERSION, "settings": {}, "entries": list(entries), **more}).encode()
 
 
 def test_no_file_is_an_empty_ledger_and_reading_makes_none(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_a_folder_that_others_could_write_gets_no_ledger(tmp_path: Path) -> None
     host.ledger_file.parent.mkdir()
     host.ledger_file.parent.chmod(0o1777)
     with pytest.raises(Refusal):
-        write_ledger(Root(tmp_path), Ledger(document={"version": 1, "settings": {}}, entries=()))
+        write_ledger(Root(tmp_path), Ledger(document={"version": LEDGER_VERSION, "settings": {}}, entries=()))
     assert not host.ledger_file.exists()
 
 
@@ -128,12 +129,13 @@ def test_keys_of_a_later_version_survive_a_rewrite(
         b"[]",
         b"\xff\xfe",
         b"[" * 100_000,
-        document(version=2),
+        document(version=1),
+        document(version=3),
         document(version="1"),
         document(version=True),
         b"{}",
         document(settings=[]),
-        b'{"version":1,"settings":{},"entries":{}}',
+        b'{"version":2,"settings":{},"entries":{}}',
         document(make_entry(MDEV_VF), make_entry(MDEV_VF)),
         document(make_entry(MDEV_VF, state="lost")),
         document(make_entry(MDEV_VF, generation="1")),
@@ -161,6 +163,16 @@ def test_what_is_not_understood_is_refused(text: bytes) -> None:
         parse_ledger(text)
     assert caught.value.kind == "LedgerBroken"
     assert caught.value.fields["path"] == "/var/lib/vgpumgr/ledger.json"
+
+
+def test_another_versions_ledger_is_refused_by_name_with_what_to_do() -> None:
+    known = f"and this vgpumgr knows {LEDGER_VERSION}"
+    with pytest.raises(
+        Refusal, match=rf"its version is 1, {known}: detach what it names with the vgpumgr that wrote it, then"
+    ):
+        parse_ledger(document(version=1))
+    with pytest.raises(Refusal, match=rf"its version is 9, {known}: use the vgpumgr that wrote it, or a newer one"):
+        parse_ledger(document(version=9))
 
 
 @given(st.binary())

@@ -110,7 +110,7 @@ def test_readers_do_not_keep_each_other_out_but_a_reader_waits_for_the_owner(
     assert "ok" in reader.ask("observe", wait_s=0)
     owner.ask("lock", by="anna", wait_s=0)
     assert reader.ask("observe", wait_s=0.05)["err"]["kind"] == "Locked"
-    owner.ask("unlock", gpus=[])
+    owner.ask("unlock", gpu_uuids=[])
     assert "ok" in reader.ask("observe", wait_s=0)
 
 
@@ -125,7 +125,7 @@ def test_its_owner_observes_under_it_at_once_though_another_waits_and_keeps_it(
         assert owner.ask("observe", wait_s=0)["ok"]["hostname"] == "kvm01"
     assert "ok" in owner.ask("execute", step=make_step(VENDOR), deadline_s=10)
     assert owner.ask("observe", wait_s=0)["ok"]["ledger"][0]["state"] == "made"
-    assert "ok" in owner.ask("unlock", gpus=[])
+    assert "ok" in owner.ask("unlock", gpu_uuids=[])
     assert json.loads(other.read_line())["ok"]["ledger"][0]["state"] == "made"
     assert owner.ask("observe", wait_s=0)["err"]["kind"] == "Locked"
 
@@ -182,7 +182,7 @@ def test_a_ping_renews_the_lease_and_without_the_lock_there_is_none(
     while time.monotonic() < end:
         assert owner.ask("ping")["ok"] == {}
         time.sleep(0.1)
-    owner.ask("unlock", gpus=[])
+    owner.ask("unlock", gpu_uuids=[])
     time.sleep(1.3)  # longer than the lease: nothing may happen
     assert owner.ask("ping")["ok"] == {}
 

@@ -202,7 +202,7 @@ def test_nvml_is_shut_before_the_lock_is_given_back(tmp_path: Path) -> None:
     asker = Asker(Server(two_gpus(tmp_path).root, nvml=lambda: nvml).answer)
     asker.lock()
     assert nvml.opened == 0
-    asker.ask("unlock", gpus=[UUID_A])
+    asker.ask("unlock", gpu_uuids=[UUID_A])
     assert nvml.opened == 0
 
 

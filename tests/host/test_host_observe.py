@@ -400,8 +400,8 @@ def test_unlock_tells_of_the_touched_gpus_alone(tmp_path: Path) -> None:
     host = FakeHost.build(tmp_path, gpus=((GPU_A, UUID_A), (GPU_B, UUID_B)))
     asker = Asker(Server(host.root, nvml=no_nvml).answer)
     assert len(asker.lock()["gpus"]) == 2
-    assert [gpu["pci"] for gpu in asker.ask("unlock", gpus=[UUID_B])["ok"]["gpus"]] == [GPU_B]
-    assert asker.ask("unlock", gpus=[])["err"]["kind"] == "NotLocked"
+    assert [gpu["pci"] for gpu in asker.ask("unlock", gpu_uuids=[UUID_B])["ok"]["gpus"]] == [GPU_B]
+    assert asker.ask("unlock", gpu_uuids=[])["err"]["kind"] == "NotLocked"
 
 
 def test_the_boot_is_this_boots(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_while_it_is_parked_nobody_else_gets_its_place(tmp_path: Path, framework
     host = made(tmp_path, framework)
     asker = locked(host)
     asker.execute(make_park(framework))
-    other = make_step(framework, vm=OTHER_VM, vm_name="vm02", uuid=None if framework == VENDOR else OTHER_MDEV)
+    other = make_step(framework, vm_uuid=OTHER_VM, vm_name="vm02", uuid=None if framework == VENDOR else OTHER_MDEV)
     assert asker.execute(other)["err"]["found"] == "one for vm01 slot vgpu0"
 
 

@@ -253,8 +253,8 @@ def test_factor_and_frequency_arrive_per_engine(host: FakeHost) -> None:
         ({"expect": {"graphics": "equal-share"}}, "graphics best-effort"),
         ({"expect": {"graphics": None}}, "graphics best-effort"),
         ({"api": 2}, "v1"),
-        ({"gpu": UUID_B}, UUID_A),
-        ({"gpu_pci": "0000:99:00.0"}, "no such GPU"),
+        ({"gpu_uuid": UUID_B}, UUID_A),
+        ({"gpu": "0000:99:00.0"}, "no such GPU"),
     ],
 )
 def test_a_host_that_is_not_as_expected_is_left_alone(host: FakeHost, wrong: dict[str, Any], found: str) -> None:

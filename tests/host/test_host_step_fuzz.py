@@ -117,7 +117,7 @@ def test_a_text_that_is_taken_can_be_written(data: Any) -> None:
         {"api": True},
         {"expect": {}},
         {"expect": {"graphics": "best-effort", "nvenc0": "best-effort"}},
-        {"gpu_pci": "../41:00.0"},
+        {"gpu": "../41:00.0"},
     ],
 )
 def test_a_scheduler_step_that_means_nothing_is_a_bad_request(wrong: dict[str, Any]) -> None:

@@ -151,9 +151,9 @@ def test_a_uuid_that_is_on_another_parent_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"gpu": UUID_B},
-        {"gpu_pci": GPU_B},
-        {"gpu_pci": "0000:99:00.0"},
+        {"gpu_uuid": UUID_B},
+        {"gpu": GPU_B},
+        {"gpu": "0000:99:00.0"},
         {"parent": "0000:41:00.6"},
     ],
 )
@@ -338,7 +338,7 @@ def test_what_was_destroyed_is_on_record_as_freed_until_it_is_made_again(tmp_pat
     assert freed(host) == []
     assert "ok" in asker.execute(make_destroy(framework))
     assert freed(host) == [("vgpu0", 1)]
-    row = {"vm_uuid": make_step(framework)["vm"], "slot": "vgpu0", "generation": 1}
+    row = {"vm_uuid": make_step(framework)["vm_uuid"], "slot": "vgpu0", "generation": 1}
     assert asker.ask("observe", wait_s=0)["ok"]["freed"] == [row]
     assert "ok" in asker.execute(make_step(framework))
     assert freed(host) == []
@@ -445,7 +445,7 @@ def test_an_entry_on_vfs_that_are_off_or_on_a_card_that_was_taken_out_can_go(tmp
     asker = locked(host)
     assert asker.execute(make_destroy(framework))["err"]["kind"] == "Changed"
     assert "ok" in asker.execute(make_destroy(framework, expect="absent"))
-    gone = make_destroy(framework, expect="absent", slot="vgpu1", gpu=UUID_B, gpu_pci="0000:99:00.0", uuid=None)
+    gone = make_destroy(framework, expect="absent", slot="vgpu1", gpu_uuid=UUID_B, gpu="0000:99:00.0", uuid=None)
     assert "ok" in asker.execute(gone)
     assert host.entries() == []
 
@@ -513,7 +513,7 @@ def test_an_entry_stays_while_its_card_is_at_another_address_or_its_mdev_on_anot
 
 
 @each_framework
-@pytest.mark.parametrize("text", ["{", '{"version": 2, "settings": {}, "entries": []}'])
+@pytest.mark.parametrize("text", ["{", '{"version": 1, "settings": {}, "entries": []}'])
 def test_a_ledger_that_is_not_understood_stops_every_step(tmp_path: Path, framework: str, text: str) -> None:
     host = FakeHost.build(tmp_path, framework)
     host.put("/var/lib/vgpumgr/ledger.json", text)
@@ -531,20 +531,20 @@ def test_a_ledger_that_is_not_understood_stops_every_step(tmp_path: Path, framew
         {"expect": "present"},
         {"parent": "../../etc"},
         {"parent": "0000:41:00.4/.."},
-        {"gpu_pci": "41:00.0"},
+        {"gpu": "41:00.0"},
         {"uuid": "../../x"},
         {"uuid": MDEV.upper()},
         {"uuid": f"{MDEV}\n"},
-        {"vm": "vm01"},
+        {"vm_uuid": "vm01"},
         {"slot": "a/b"},
         {"slot": ""},
         {"generation": -1},
         {"generation": True},
         {"type_id": 0},
         {"type_id": "560"},
-        {"vf": 1.5},
-        {"uuid": None, "vf": None},
-        {"placement_id": "1"},
+        {"vf_index": 1.5},
+        {"uuid": None, "vf_index": None},
+        {"listed": None},
     ],
 )
 def test_a_step_that_is_not_well_formed_is_a_bad_request(tmp_path: Path, wrong: dict[str, Any]) -> None:

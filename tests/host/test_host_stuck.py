@@ -260,7 +260,7 @@ def test_every_step_on_its_gpu_is_refused_and_writes_nothing(
     (record,) = host.stuck()
     nvml = FakeNvml(api=1, host=host, video_takes=True)
     next_run = Asker(Server(host.root, nvml=lambda: nvml, write=host.driver_write).answer)
-    asker.ask("unlock", gpus=[])
+    asker.ask("unlock", gpu_uuids=[])
     next_run.lock()
     before, set_before = host.tree(), nvml.state(GPU_A, 1)
     for step in others(framework):
@@ -283,8 +283,8 @@ def test_the_other_gpus_and_the_files_go_on(shut: Callable[..., tuple[FakeHost, 
     host, _, asker = shut(framework)
     asker.execute(make_destroy(framework), deadline_s=0.1)
     records = host.stuck()
-    asker.ask("unlock", gpus=[])
-    on_b = {"gpu": UUID_B, "gpu_pci": GPU_B, "slot": "vgpu1", "uuid": None if framework == VENDOR else OTHER_MDEV}
+    asker.ask("unlock", gpu_uuids=[])
+    on_b = {"gpu_uuid": UUID_B, "gpu": GPU_B, "slot": "vgpu1", "uuid": None if framework == VENDOR else OTHER_MDEV}
     on_b["parent"] = GPU_B if framework == MDEV_PF else f"{GPU_B[:-1]}4"
     next_run = locked(host)
     assert next_run.ask("ping")["ok"] == {}
@@ -324,7 +324,7 @@ def test_once_it_has_returned_the_gpu_takes_writes_again_and_the_record_goes(
 
 
 def locked_again(asker: Asker, host: FakeHost) -> Asker:
-    asker.ask("unlock", gpus=[])
+    asker.ask("unlock", gpu_uuids=[])
     return locked(host)
 
 

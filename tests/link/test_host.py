@@ -77,7 +77,7 @@ def test_a_host_is_observed_locked_and_unlocked_as_a_snapshot() -> None:
     assert [{key: request[key] for key in request if key not in {"id", "do"}} for request in script.seen] == [
         {"wait_s": 7},
         {"by": "anna@ctl1", "wait_s": 3},
-        {"gpus": [GPU.uuid]},
+        {"gpu_uuids": [GPU.uuid]},
     ]
 
 

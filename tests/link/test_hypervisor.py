@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-KEY, URI = "v", "urn:vgpumgr:domain:1"
+KEY, URI = "v", "urn:vgpumgr:domain:2"
 CLAIM = '<vgpumgr vm="6a1f"><claim slot="vgpu0" generation="1"/></vgpumgr>'
 MDEV = "9e0d0000-0000-4000-8000-000000000001"
 HOSTDEV = f"""<hostdev mode='subsystem' type='mdev' model='vfio-pci' managed='no'>

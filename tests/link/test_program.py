@@ -52,19 +52,17 @@ LOCKED = {**SNAPSHOT, "unwritable": None}
 END = b""
 STEP: Step = {
     "verb": "create_vgpu",
-    "vm": "6a1f",
+    "vm_uuid": "6a1f",
     "vm_name": "vm01",
     "slot": "vgpu0",
     "generation": 1,
-    "gpu": "GPU-9f",
-    "gpu_pci": "0000:41:00.0",
-    "vf": 0,
+    "gpu_uuid": "GPU-9f",
+    "gpu": "0000:41:00.0",
+    "vf_index": 0,
     "parent": "0000:41:00.4",
     "uuid": None,
     "type_id": 560,
     "type_name": "A40-4Q",
-    "placement_id": None,
-    "mig": None,
     "expect": "empty",
     "runs": False,
     "listed": False,
@@ -94,8 +92,8 @@ SCHEDULER: SchedulerFact = {
 }
 SET: SchedulerStep = {
     "verb": "set_scheduler",
-    "gpu": "GPU-9f",
-    "gpu_pci": "0000:41:00.0",
+    "gpu_uuid": "GPU-9f",
+    "gpu": "0000:41:00.0",
     "api": 1,
     "setting": {
         "policy": "fixed-share",
@@ -186,7 +184,7 @@ def test_a_whole_session_is_four_requests_and_pings_do_not_count() -> None:
     assert [one["id"] for one in script.seen] == [1, 2, 3, 4]
     assert script.seen[0]["by"] == "anna@ctl1"
     assert script.seen[1]["step"] == STEP
-    assert script.seen[3]["gpus"] == ["GPU-9f"]
+    assert script.seen[3]["gpu_uuids"] == ["GPU-9f"]
 
 
 @pytest.mark.parametrize(

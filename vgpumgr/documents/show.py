@@ -54,7 +54,7 @@ def _claim(claim: Claim) -> dict[str, object]:
         "at": claim.at,
         "asked": profiles.describe(claim.wish),
         "type_name": claim.binding.type_name,
-        "gpu": claim.binding.gpu_uuid,
+        "gpu_uuid": claim.binding.gpu_uuid,
         "parent": claim.binding.parent,
         "uuid": claim.binding.uuid,
     }

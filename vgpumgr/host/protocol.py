@@ -11,22 +11,22 @@ its stdin and each answer one JSON line on its stdout, in order. A request is {"
                                                "scheduler": SchedulerFact | null (as read back, set_scheduler only)}
     sample    wait_s, since                   SampleReport (as observe; since: {GPU's PCI address: us})
     ping                                      {}
-    unlock    gpus (list of GPU UUIDs)        Snapshot of these GPUs only; then the lock is given back
+    unlock    gpu_uuids (a list)              Snapshot of these GPUs only; then the lock is given back
 
-Every key of every object is always there; what is unknown is null and has a row in Snapshot["unknown"] saying why.
+`gpu` is a GPU's PCI address wherever it stands, and `gpu_uuid` its UUID. Every key of every object is always there; what is unknown is null and has a row in Snapshot["unknown"] saying why.
 Python 3.9: this file runs on the hypervisor.
 """
 
 from typing import Dict, List, Optional, TypedDict, Union
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAGIC = "VGPUMGR/1 "
 # Without a line from the lock's owner for so long, the host program gives the lock back and ends. Longer than libvirt's own
 # wait for a busy domain (30 s) and the time between two pings (8 s): what waits inside of libvirtd has ended by then.
 LEASE_S = 40.0
 MAX_LINE_BYTES = 16 * 1024 * 1024
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
-LEDGER_VERSION = 1
+LEDGER_VERSION = 2
 LOCK_PATH = "/root"
 
 # frameworks (how the driver offers vGPUs)
@@ -220,8 +220,8 @@ class ActiveFact(TypedDict):
     type_id: Optional[int]
 
 
-class LedgerEntry(TypedDict):
-    """Our ownership of one vGPU, written before the hardware is touched. state: planned, made or leaving."""
+class OurVgpu(TypedDict):
+    """A vGPU of ours: whose it is, where it is, what it is. `uuid` is null where it is a VF with a type of its own."""
 
     vm_uuid: str
     vm_name: str
@@ -234,8 +234,11 @@ class LedgerEntry(TypedDict):
     uuid: Optional[str]
     type_id: int
     type_name: str
-    placement_id: Optional[int]
-    mig: Optional[str]
+
+
+class LedgerEntry(OurVgpu):
+    """Our ownership of one vGPU, written before the hardware is touched. state: planned, made or leaving."""
+
     boot: str
     state: str
 
@@ -386,8 +389,8 @@ class SampleReport(TypedDict):
     unknown: List[UnknownFact]
 
 
-class Step(TypedDict):
-    """One change of hardware and ledger. All that the ledger entry holds, and what must be found first.
+class Step(OurVgpu):
+    """One change of hardware and ledger. The entry's own keys, and what must be found first.
 
     verb create_vgpu: expect "empty" (no vGPU there, no other entry) or "same" (a vGPU of this type and uuid is there
     and is to be entered as ours). verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
@@ -397,19 +400,6 @@ class Step(TypedDict):
     """
 
     verb: str
-    vm: str
-    vm_name: str
-    slot: str
-    generation: int
-    gpu: str
-    gpu_pci: str
-    vf: Optional[int]
-    parent: str
-    uuid: Optional[str]
-    type_id: int
-    type_name: str
-    placement_id: Optional[int]
-    mig: Optional[str]
     expect: str
     runs: bool
     listed: bool
@@ -432,8 +422,8 @@ class SchedulerStep(TypedDict):
     """
 
     verb: str
+    gpu_uuid: str
     gpu: str
-    gpu_pci: str
     api: int
     setting: SchedulerSetting
     expect: Dict[str, Optional[str]]

@@ -113,9 +113,9 @@ class Server:
         return self._executor.execute(request.get("step"), _seconds(request, "deadline_s"))
 
     def _unlock(self, request: Dict[str, Any]) -> Any:
-        gpus = request.get("gpus")
+        gpus = request.get("gpu_uuids")
         if not isinstance(gpus, list) or not all(isinstance(uuid, str) for uuid in gpus):
-            _bad("gpus must be a list of GPU UUIDs")
+            _bad("gpu_uuids must be a list of GPU UUIDs")
         self._must_be_locked()
         try:
             return observe(self._root, self._nvml, only=frozenset(gpus), pause=self._sleep)

@@ -123,7 +123,7 @@ class Program:
 
     def unlock(self, gpus: Sequence[str]) -> Snapshot:
         """The last facts of these GPUs (UUIDs), read under the lock, which is then given back."""
-        ok = self._request("unlock", {"gpus": list(gpus)}, self._request_s)
+        ok = self._request("unlock", {"gpu_uuids": list(gpus)}, self._request_s)
         self._stop()
         return self._checked(ok, Snapshot, "snapshot")
 

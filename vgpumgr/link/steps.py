@@ -24,19 +24,17 @@ def _vgpu(step: changes.VgpuStep) -> protocol.Step:
     vgpu = step.vgpu
     return {
         "verb": changes.CreateVgpu.verb if isinstance(step, changes.EnterVgpu) else step.verb,
-        "vm": vgpu.vm,
+        "vm_uuid": vgpu.vm,
         "vm_name": vgpu.vm_name,
         "slot": vgpu.slot,
         "generation": vgpu.generation,
-        "gpu": vgpu.gpu_uuid,
-        "gpu_pci": vgpu.gpu,
-        "vf": vgpu.vf_index,
+        "gpu_uuid": vgpu.gpu_uuid,
+        "gpu": vgpu.gpu,
+        "vf_index": vgpu.vf_index,
         "parent": vgpu.parent,
         "uuid": vgpu.uuid,
         "type_id": vgpu.type_id,
         "type_name": vgpu.type_name,
-        "placement_id": None,
-        "mig": None,
         "expect": _expect(step),
         "runs": False if isinstance(step, changes.EnterVgpu) else step.runs,
         "listed": step.listed if isinstance(step, changes.DestroyVgpu | changes.ParkVgpu) else False,
@@ -57,8 +55,8 @@ def _scheduler(step: changes.SetScheduler) -> protocol.SchedulerStep:
     setting = step.setting
     return {
         "verb": step.verb,
-        "gpu": step.gpu_uuid,
-        "gpu_pci": step.gpu,
+        "gpu_uuid": step.gpu_uuid,
+        "gpu": step.gpu,
         "api": step.api,
         "setting": {
             "policy": setting.policy,

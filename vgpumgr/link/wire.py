@@ -73,7 +73,10 @@ def read_greeting(lines: Lines) -> protocol.Hello | None:
     hello = _load(line[len(magic) :])
     # The version first: another version's greeting may well have another shape.
     if hello.get("protocol") != protocol.PROTOCOL:
-        raise WireError(f"it speaks protocol {hello.get('protocol')!r:.40}, we speak {protocol.PROTOCOL}")
+        raise WireError(
+            f"it speaks protocol {hello.get('protocol')!r:.40}, and this vgpumgr speaks {protocol.PROTOCOL}: the program comes "
+            "from the controller, so the installation is a mixture of two; install vgpumgr again"
+        )
     return check(hello, protocol.Hello, "greeting")  # type: ignore[no-any-return]
 
 

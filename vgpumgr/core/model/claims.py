@@ -1,6 +1,6 @@
 """The claim: what a VM wants and where it landed, kept in the domain's own metadata. Values, and the one reader.
 
-    <v:vgpumgr xmlns:v="urn:vgpumgr:domain:1" vm="UUID">
+    <v:vgpumgr xmlns:v="urn:vgpumgr:domain:2" vm="UUID">
       <v:claim slot generation from [site] [declared] state by at> <v:ask …/> <v:binding …/> </v:claim> …
 
 `vm` names the domain the claims were written for: in a clone it differs from the domain's own UUID. What is *passed* to
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.vgpu import Device, VgpuSpec
 
-NAMESPACE = "urn:vgpumgr:domain:1"
+VERSION = 2
+_FAMILY = "urn:vgpumgr:domain:"
+NAMESPACE = f"{_FAMILY}{VERSION}"
 KEY = "v"
 MAX_BYTES = 16 * 1024  # libvirt's RPC fails at a few MB; a claim document never needs more than this
 
@@ -67,7 +69,7 @@ class Claim:
     """One slot's claim. `origin` is attach or inventory; `by` and `at` (RFC 3339, UTC) say who wrote it and when.
 
     `site` and `declared` are of a declaration only: the inventory's vgpumgr_site, and which of its parts decided about the
-    host's VMs (`host_vars/kvm01`, `group gpus`). None where the inventory names no site, or an older vgpumgr wrote it.
+    host's VMs (`host_vars/kvm01`, `group gpus`). None where the inventory names no site.
     """
 
     slot: Slot
@@ -107,7 +109,11 @@ class ClaimDocument:
 
 
 class UnreadableClaim(ValueError):
-    """There is an element in our namespace, and it is not ours to understand."""
+    """There is an element of ours, and it cannot be understood. `namespace` is the one it has."""
+
+    def __init__(self, why: str, namespace: str = NAMESPACE) -> None:
+        super().__init__(why)
+        self.namespace = namespace
 
 
 def read(domain_xml: ET.Element) -> ClaimDocument | None:
@@ -115,8 +121,23 @@ def read(domain_xml: ET.Element) -> ClaimDocument | None:
     metadata = domain_xml.find("metadata")
     if metadata is None:
         return None
-    ours = [element for element in metadata if element.tag == f"{{{NAMESPACE}}}vgpumgr"]
+    ours = [
+        element for element in metadata if element.tag.startswith("{" + _FAMILY) and _local(element.tag) == "vgpumgr"
+    ]
+    for element in ours:
+        _guard_version(element.tag[1:].rpartition("}")[0])
     return read_element(ours[0]) if ours else None
+
+
+def _guard_version(namespace: str) -> None:
+    if namespace == NAMESPACE:
+        return
+    found = namespace.removeprefix(_FAMILY)
+    newer = found.isdecimal() and int(found) > VERSION
+    with_which = (
+        "use the vgpumgr that wrote it, or a newer one" if newer else "detach the VM with the vgpumgr that wrote it"
+    )
+    raise UnreadableClaim(f"its version is {found}, and this vgpumgr knows {VERSION}: {with_which}", namespace)
 
 
 def read_element(element: ET.Element) -> ClaimDocument:
@@ -160,7 +181,7 @@ def ask_attributes(wish: profiles.Wish) -> dict[str, str]:
 def binding_attributes(binding: Binding) -> dict[str, str]:
     pairs = {
         "host": binding.host,
-        "gpu": binding.gpu_uuid,
+        "gpu_uuid": binding.gpu_uuid,
         "parent": binding.parent,
         "vf_index": None if binding.vf_index is None else str(binding.vf_index),
         "type": binding.type_name,
@@ -175,7 +196,7 @@ def _binding(row: dict[str, str]) -> Binding:
     uuid = row.get("uuid")
     return Binding(
         host=row["host"],
-        gpu_uuid=names.parse_gpu_uuid(row["gpu"]),
+        gpu_uuid=names.parse_gpu_uuid(row["gpu_uuid"]),
         parent=names.parse_pci_address(row["parent"]),
         vf_index=_number(vf_index, "vf_index") if vf_index is not None else None,
         type_name=row["type"],

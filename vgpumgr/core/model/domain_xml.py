@@ -63,6 +63,7 @@ class Domain:
     live: tuple[Hostdev, ...] | None
     problem: str | None = None
     claim_problem: str | None = None
+    claim_namespace: str = claim_values.NAMESPACE
     other_aliases: frozenset[str] = frozenset()
 
     def claim(self, slot: Slot) -> claim_values.Claim | None:
@@ -100,7 +101,7 @@ class Saved:
 def read_domain(documents: DomainDocuments) -> Domain:
     """Take the meaning from a domain's documents. Never raises: what cannot be read is named in `problem`."""
     problem = documents.unreadable
-    claim_document, claim_problem = None, None
+    claim_document, claim_problem, claim_namespace = None, None, claim_values.NAMESPACE
     inactive: tuple[Hostdev, ...] = ()
     live: tuple[Hostdev, ...] | None = None
     other_aliases: frozenset[str] = frozenset()
@@ -114,7 +115,7 @@ def read_domain(documents: DomainDocuments) -> Domain:
             try:
                 claim_document = claim_values.read(tree)
             except claim_values.UnreadableClaim as error:
-                claim_problem = str(error)
+                claim_problem, claim_namespace = str(error), error.namespace
     except ET.ParseError as error:
         problem = f"its XML cannot be parsed: {error}"
     return Domain(
@@ -128,6 +129,7 @@ def read_domain(documents: DomainDocuments) -> Domain:
         live=live,
         problem=problem,
         claim_problem=claim_problem,
+        claim_namespace=claim_namespace,
         other_aliases=other_aliases,
     )
 

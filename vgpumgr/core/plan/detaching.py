@@ -381,5 +381,5 @@ def guard_claim_readable(domain: Domain) -> None:
 
 def claim_way_out(domain: Domain) -> str:
     """How a person gets rid of a claim that cannot be read: what the ledger has for the VM is free to be detached then."""
-    shown = virsh("metadata", domain.name, claims.NAMESPACE, "--config")
+    shown = virsh("metadata", domain.name, domain.claim_namespace, "--config")
     return f"`{shown}` shows it, with --remove takes it out; then attach or detach again"

@@ -7,7 +7,7 @@ record of what is whose. Keys that this version does not know stay as they are.
 import errno
 import json
 import os
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, cast
 
 from ..files import Root, read_all, sync_folder, write_whole
 from ..protocol import (
@@ -30,8 +30,8 @@ _ROOM = 128 * 1024  # what must be free: a ledger of a hundred entries, and all 
 
 _TEXT = ("vm_uuid", "vm_name", "slot", "gpu_uuid", "gpu", "parent", "type_name", "boot", "state")
 _NUMBER = ("generation", "type_id")
-_OPTIONAL_TEXT = ("uuid", "mig")
-_OPTIONAL_NUMBER = ("vf_index", "placement_id")
+_OPTIONAL_TEXT = ("uuid",)
+_OPTIONAL_NUMBER = ("vf_index",)
 _STUCK_TEXT = ("gpu_uuid", "gpu", "path", "verb", "vm_name", "slot", "boot", "since")
 _STUCK_NUMBER = ("pid", "start")
 _FREED_TEXT = ("vm_uuid", "slot")
@@ -83,27 +83,11 @@ class Ledger(NamedTuple):
 
 
 def entry_fact(entry: Mapping[str, Any]) -> LedgerEntry:
-    return {
-        "vm_uuid": entry["vm_uuid"],
-        "vm_name": entry["vm_name"],
-        "slot": entry["slot"],
-        "generation": entry["generation"],
-        "gpu_uuid": entry["gpu_uuid"],
-        "gpu": entry["gpu"],
-        "vf_index": entry["vf_index"],
-        "parent": entry["parent"],
-        "uuid": entry["uuid"],
-        "type_id": entry["type_id"],
-        "type_name": entry["type_name"],
-        "placement_id": entry["placement_id"],
-        "mig": entry["mig"],
-        "boot": entry["boot"],
-        "state": entry["state"],
-    }
+    return cast("LedgerEntry", {key: entry[key] for key in LedgerEntry.__annotations__})
 
 
 def identity(entry: Mapping[str, Any]) -> Tuple[str, str, int]:
-    """What makes an entry the one that a step means."""
+    """What makes an entry the one that a step means: both have these keys."""
     return entry["vm_uuid"], entry["slot"], entry["generation"]
 
 
@@ -132,10 +116,10 @@ def parse_ledger(text: bytes) -> Ledger:
     if not isinstance(document, dict):
         _broken("not an object")
     version = document.get("version")
-    if not _is_number(version):
+    if not isinstance(version, int) or not _is_number(version):
         _broken("no version")
     if version != LEDGER_VERSION:
-        _broken("its version is {}, and this program knows {}".format(version, LEDGER_VERSION))
+        _broken(_other_version(version))
     if not isinstance(document.get("settings"), dict):
         _broken("settings is not an object")
     entries = document.get("entries")
@@ -155,6 +139,13 @@ def parse_ledger(text: bytes) -> Ledger:
         stuck=_parse_rows(document, "stuck", _STUCK_CHECKS),
         freed=_parse_rows(document, "freed", _FREED_CHECKS),
     )
+
+
+def _other_version(version: int) -> str:
+    found = "its version is {}, and this vgpumgr knows {}".format(version, LEDGER_VERSION)
+    if version > LEDGER_VERSION:
+        return found + ": use the vgpumgr that wrote it, or a newer one"
+    return found + ": detach what it names with the vgpumgr that wrote it, then move the file away"
 
 
 def _parse_rows(document: Dict[str, Any], name: str, checks: _Checks) -> Tuple[Record, ...]:

@@ -74,8 +74,8 @@ def find_holding(records: Sequence[Record], boot: str) -> Tuple[Record, ...]:
 def record_of(step: Step, path: str, vfio: Sequence[str], *, boot: str, child: Child) -> Record:
     """The record of a step's write to this path. `vfio`: what a holder of the vGPU that it takes away has open."""
     return {
-        "gpu_uuid": step["gpu"],
-        "gpu": step["gpu_pci"],
+        "gpu_uuid": step["gpu_uuid"],
+        "gpu": step["gpu"],
         "path": path,
         "verb": step["verb"],
         "vm_name": step["vm_name"],

@@ -116,15 +116,15 @@ class RemovalGuard:
 
     def _listed(self, step: Step) -> List[str]:
         """NVML's rows that may be this vGPU; asked only where a plan was made on one."""
-        snapshot = observe(self._root, self._load_nvml, only=[step["gpu"]])
-        if snapshot["active"] is None or step["gpu_pci"] in snapshot["silent"]:
+        snapshot = observe(self._root, self._load_nvml, only=[step["gpu_uuid"]])
+        if snapshot["active"] is None or step["gpu"] in snapshot["silent"]:
             return ["cannot tell: NVML does not say whether it still lists it"]
         return [
             "NVML lists it as active for VM {}".format(row["vm_name"] or row["vm_uuid"] or "?")
             for row in snapshot["active"]
-            if row["gpu"] == step["gpu_pci"]
+            if row["gpu"] == step["gpu"]
             and (
-                row["vm_uuid"] == step["vm"]
+                row["vm_uuid"] == step["vm_uuid"]
                 or (row["uuid"] is not None and row["uuid"] == step["uuid"])
                 or (step["uuid"] is None and row["vf"] == step["parent"])
                 or (row["uuid"] is None and row["vf"] is None and row["vm_uuid"] is None)  # may be anybody's there
@@ -179,7 +179,7 @@ def _ending(users: Users, step: Step) -> List[str]:
     """
     lines: List[str] = []
     for qemu in users.qemus:
-        its = is_of(qemu, step["vm"], step["vm_name"])
+        its = is_of(qemu, step["vm_uuid"], step["vm_name"])
         if not qemu["ending"] and (not its or step["runs"]):
             continue
         if its is None:

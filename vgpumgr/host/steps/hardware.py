@@ -43,20 +43,20 @@ def check_place(root: Root, step: Step) -> None:
 
     Raises Refusal(Changed), or Absent where the GPU or the VF is not there at all.
     """
-    check_gpu(root, step["gpu"], step["gpu_pci"])
-    function = root.path("{}/{}".format(DEVICES, step["gpu_pci"]))
-    if step["vf"] is None:
-        if step["parent"] != step["gpu_pci"]:
-            raise changed("parent {}".format(step["gpu_pci"]), step["parent"])
+    check_gpu(root, step["gpu_uuid"], step["gpu"])
+    function = root.path("{}/{}".format(DEVICES, step["gpu"]))
+    if step["vf_index"] is None:
+        if step["parent"] != step["gpu"]:
+            raise changed("parent {}".format(step["gpu"]), step["parent"])
         return
     try:
-        parent = link_name("{}/virtfn{}".format(function, step["vf"]))
+        parent = link_name("{}/virtfn{}".format(function, step["vf_index"]))
     except FileNotFoundError as error:
-        raise Absent("{} VF {}".format(step["gpu_pci"], step["vf"]), "no such function") from error
+        raise Absent("{} VF {}".format(step["gpu"], step["vf_index"]), "no such function") from error
     except OSError as error:
-        raise changed("VF {} of {}".format(step["vf"], step["gpu_pci"]), reason(error)) from error
+        raise changed("VF {} of {}".format(step["vf_index"], step["gpu"]), reason(error)) from error
     if parent != step["parent"]:
-        raise changed("VF {} at {}".format(step["vf"], step["parent"]), "it at {}".format(parent))
+        raise changed("VF {} at {}".format(step["vf_index"], step["parent"]), "it at {}".format(parent))
 
 
 def check_gpu(root: Root, gpu: str, pci: str) -> None:
@@ -82,13 +82,13 @@ def check_left_nothing(root: Root, step: Step) -> None:
     try:
         addresses = optional_names(root.path(INFORMATION)) or ()
         for pci in sorted(addresses):
-            if pci == step["gpu_pci"]:
+            if pci == step["gpu"]:
                 continue
             uuid = _uuid_at(root, pci)
             if uuid is None:
-                raise changed("no {}".format(step["gpu"]), "a GPU at {} whose UUID cannot be read".format(pci))
-            if uuid == step["gpu"]:
-                raise changed("no {}".format(step["gpu"]), "it at {}".format(pci))
+                raise changed("no {}".format(step["gpu_uuid"]), "a GPU at {} whose UUID cannot be read".format(pci))
+            if uuid == step["gpu_uuid"]:
+                raise changed("no {}".format(step["gpu_uuid"]), "it at {}".format(pci))
         for each in mdev.find_mdevs(root) if step["uuid"] is not None else ():
             if each.uuid == step["uuid"]:
                 raise changed("no mdev {}".format(each.uuid), "it on {}".format(each.parent))
@@ -123,7 +123,7 @@ class MdevHardware:
                     raise changed("mdev {} on {}".format(each.uuid, step["parent"]), "it on {}".format(each.parent))
                 return self._fact(each)
         for each in mdevs:
-            if step["vf"] is not None and each.parent == step["parent"]:
+            if step["vf_index"] is not None and each.parent == step["parent"]:
                 return self._fact(each)
         return None
 

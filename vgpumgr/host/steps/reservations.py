@@ -5,7 +5,6 @@ from typing import Any, Tuple
 from ..ledger.ledger import Entry, Ledger, identity
 from ..protocol import Step
 from .hardware import changed
-from .step import identity_of
 
 
 def place_of(step: Step) -> str:
@@ -15,19 +14,22 @@ def place_of(step: Step) -> str:
 
 def _same_place(entry: Entry, step: Step) -> bool:
     """Whether the entry reserves what the step is about: its VF, or its mdev."""
-    on_vf = step["vf"] is not None and (entry["gpu_uuid"], entry["vf_index"]) == (step["gpu"], step["vf"])
+    on_vf = step["vf_index"] is not None and (entry["gpu_uuid"], entry["vf_index"]) == (
+        step["gpu_uuid"],
+        step["vf_index"],
+    )
     return on_vf or (step["uuid"] is not None and entry["uuid"] == step["uuid"])
 
 
 def superseded(entry: Entry, step: Step) -> bool:
     """An older generation of the same slot on the very same place: two entries for one vGPU would be one too many."""
-    return (entry["vm_uuid"], entry["slot"]) == (step["vm"], step["slot"]) and _same_place(entry, step)
+    return (entry["vm_uuid"], entry["slot"]) == (step["vm_uuid"], step["slot"]) and _same_place(entry, step)
 
 
 def check_reservations(ledger: Ledger, step: Step) -> None:
     """No other entry has the place, and the step's own entry is not for another one. Raises Refusal(Changed)."""
     for entry in ledger.entries:
-        if identity(entry) == identity_of(step):
+        if identity(entry) == identity(step):
             if not _is_entry_for(entry, step):
                 raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))
             if entry["state"] == "leaving":
@@ -42,7 +44,7 @@ def check_reservations(ledger: Ledger, step: Step) -> None:
 def check_ours(ledger: Ledger, step: Step) -> Entry:
     """The step's own entry. Raises Refusal(Changed) where there is none, or it is for another place."""
     for entry in ledger.entries:
-        if identity(entry) == identity_of(step):
+        if identity(entry) == identity(step):
             if not _is_entry_for(entry, step):
                 raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))
             return entry
@@ -51,5 +53,5 @@ def check_ours(ledger: Ledger, step: Step) -> Entry:
 
 def _is_entry_for(entry: Entry, step: Step) -> bool:
     """By the GPU's UUID and the VF's index: addresses may change over a boot."""
-    mine: Tuple[Any, ...] = (step["gpu"], step["vf"], step["uuid"], step["type_id"])
+    mine: Tuple[Any, ...] = (step["gpu_uuid"], step["vf_index"], step["uuid"], step["type_id"])
     return (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_id"]) == mine

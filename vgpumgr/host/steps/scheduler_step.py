@@ -28,19 +28,19 @@ def set_scheduler(
     root: Root, load_nvml: Callable[[], Any], step: SchedulerStep, at: Callable[[str], None]
 ) -> SchedulerSet:
     """Set it. The caller holds the host's exclusive lock. Raises Refusal."""
-    open_ledger(root, step["gpu"], boot_id(root, Unknowns()))
+    open_ledger(root, step["gpu_uuid"], boot_id(root, Unknowns()))
     try:
-        check_gpu(root, step["gpu"], step["gpu_pci"])
+        check_gpu(root, step["gpu_uuid"], step["gpu"])
     except Absent as absent:
         raise absent.refusal() from absent
-    snapshot = observe(root, load_nvml, only=[step["gpu"]])
+    snapshot = observe(root, load_nvml, only=[step["gpu_uuid"]])
     use = GpuUse(root, _gpu(snapshot, step), snapshot)
     use.refuse_running(snapshot)
     at("looked")
     done: List[str] = []
     try:
         with opened(load_nvml) as nvml:
-            handle = ask(nvml, "nvmlDeviceGetHandleByPciBusId", step["gpu_pci"])
+            handle = ask(nvml, "nvmlDeviceGetHandleByPciBusId", step["gpu"])
             _check_expected(read_scheduler(nvml, handle), step)
             # Graphics last; False sorts before True.
             for engine in sorted(step["expect"], key=lambda name: (name == GRAPHICS, name)):
@@ -57,7 +57,7 @@ def set_scheduler(
 
 def _gpu(snapshot: Snapshot, step: SchedulerStep) -> GpuFact:
     for gpu in snapshot["gpus"]:
-        if gpu["pci"] == step["gpu_pci"]:
+        if gpu["pci"] == step["gpu"]:
             if gpu["framework"] is None:  # what is on it cannot be told then
                 raise changed("a GPU that offers vGPUs at {}".format(gpu["pci"]), "one that shows none")
             return gpu
@@ -65,7 +65,7 @@ def _gpu(snapshot: Snapshot, step: SchedulerStep) -> GpuFact:
 
 
 def _no_gpu(step: SchedulerStep) -> Refusal:
-    return changed("{} at {}".format(step["gpu"], step["gpu_pci"]), "no such GPU")
+    return changed("{} at {}".format(step["gpu_uuid"], step["gpu"]), "no such GPU")
 
 
 def _check_expected(found: SchedulerFact, step: SchedulerStep) -> None:

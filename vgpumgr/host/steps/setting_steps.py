@@ -43,8 +43,8 @@ _SETTING: Checks = {
 
 _SCHEDULER: Checks = {
     "verb": (is_text, "a text"),
-    "gpu": (is_text, "a GPU UUID"),
-    "gpu_pci": (matches(ADDRESS.pattern), "a PCI address"),
+    "gpu_uuid": (is_text, "a GPU UUID"),
+    "gpu": (matches(ADDRESS.pattern), "a PCI address"),
     "api": (lambda value: is_count(value) and value in (1, 2), "1 or 2"),
     "setting": (lambda value: isinstance(value, dict), "an object"),
     "expect": (lambda value: isinstance(value, dict), "an object"),
@@ -75,8 +75,8 @@ def parse_scheduler_step(data: object) -> SchedulerStep:
         refuse("step.setting: with api 2 round robin always adapts")
     return {
         "verb": step["verb"],
+        "gpu_uuid": step["gpu_uuid"],
         "gpu": step["gpu"],
-        "gpu_pci": step["gpu_pci"],
         "api": step["api"],
         "setting": {
             "policy": setting["policy"],

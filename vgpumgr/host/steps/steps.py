@@ -28,7 +28,7 @@ from .hardware import (
 )
 from .params import path_of, read_params, text_for
 from .reservations import check_ours, check_reservations, place_of, superseded
-from .step import PRESENT, SAME, entry_of, identity_of
+from .step import PRESENT, SAME, entry_of
 
 
 class _Begun(NamedTuple):
@@ -162,12 +162,12 @@ class VgpuSteps:
             ) from error
         if not params:
             return ledger
-        entries = ({**each, PARAMS: params} if identity(each) == identity_of(step) else each for each in ledger.entries)
+        entries = ({**each, PARAMS: params} if identity(each) == identity(step) else each for each in ledger.entries)
         return ledger.with_entries(tuple(entries))
 
     def _made(self, ledger: Ledger, step: Step, deadline_s: float) -> Tuple[Entry, Optional[str]]:
         """The entry, made, once the vGPU has the parameters again that it had before it was moved; and a remark."""
-        kept = [each.get(PARAMS) for each in ledger.entries if identity(each) == identity_of(step)]
+        kept = [each.get(PARAMS) for each in ledger.entries if identity(each) == identity(step)]
         params = kept[0] if kept and isinstance(kept[0], str) else None
         note = None
         if params is not None:
@@ -183,7 +183,7 @@ class VgpuSteps:
                 )
             else:
                 entries = (
-                    {key: each[key] for key in each if key != PARAMS} if identity(each) == identity_of(step) else each
+                    {key: each[key] for key in each if key != PARAMS} if identity(each) == identity(step) else each
                     for each in ledger.entries
                 )
                 ledger = ledger.with_entries(tuple(entries))
@@ -197,7 +197,7 @@ class VgpuSteps:
             raise changed("a readable {}".format(step["parent"]), why) from error
 
     def _open(self, step: Step) -> Ledger:
-        return open_ledger(self._root, step["gpu"], boot_id(self._root, Unknowns()))
+        return open_ledger(self._root, step["gpu_uuid"], boot_id(self._root, Unknowns()))
 
     @contextmanager
     def _begin(self, ledger: Ledger, step: Step, write: Write, found: Optional[VgpuFact] = None) -> Iterator[_Begun]:
@@ -215,7 +215,7 @@ class VgpuSteps:
         except TimeoutError as error:
             message = (
                 "{}: did not return in {:g} s; it may still happen, and GPU {} takes no more writes until then".format(
-                    path, deadline_s, step["gpu_pci"]
+                    path, deadline_s, step["gpu"]
                 )
             )
             raise Refusal(DEADLINE, message, path=path) from error
@@ -249,9 +249,9 @@ class VgpuSteps:
         entry = entry_of(step, boot=self._boot(), state=state)
         entries = []
         placed = False
-        known = ledger.without_freed(identity_of(step))
+        known = ledger.without_freed(identity(step))
         for each in ledger.entries:
-            if identity(each) == identity_of(step):
+            if identity(each) == identity(step):
                 entries.append({**each, **entry})  # keys that a later version put there stay
                 placed = True
             elif superseded(each, step):
@@ -264,8 +264,8 @@ class VgpuSteps:
         return entry
 
     def _take_out(self, ledger: Ledger, step: Step) -> None:
-        left = tuple(each for each in ledger.entries if identity(each) != identity_of(step))
-        write_ledger(self._root, ledger.with_entries(left).with_freed(identity_of(step)))
+        left = tuple(each for each in ledger.entries if identity(each) != identity(step))
+        write_ledger(self._root, ledger.with_entries(left).with_freed(identity(step)))
 
 
 @contextmanager
