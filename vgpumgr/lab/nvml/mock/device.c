@@ -95,38 +95,13 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
     return lab_leave(NVML_ERROR_NOT_FOUND);
 }
 
-nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_gpu *gpu = NULL;
-    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+GPU_CALL(nvmlDeviceGetName, (nvmlDevice_t device, char *name, unsigned int length), device,
+         lab_put_text(gpu->name, name, length))
 
-    if (result == NVML_SUCCESS)
-        result = lab_put_text(gpu->name, name, length);
-    return lab_leave(result);
-}
+GPU_CALL(nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length), device,
+         lab_put_text(gpu->uuid, uuid, length))
 
-nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_gpu *gpu = NULL;
-    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
-
-    if (result == NVML_SUCCESS)
-        result = lab_put_text(gpu->uuid, uuid, length);
-    return lab_leave(result);
-}
-
-nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_gpu *gpu = NULL;
-    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
-
-    if (result == NVML_SUCCESS)
-        result = lab_put_number(gpu->index, index);
-    return lab_leave(result);
-}
+GPU_CALL(nvmlDeviceGetIndex, (nvmlDevice_t device, unsigned int *index), device, lab_put_number(gpu->index, index))
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
@@ -292,27 +267,11 @@ static nvmlReturn_t list_types(const struct lab_state *state, const struct lab_g
     return end_list(&list, count);
 }
 
-nvmlReturn_t nvmlDeviceGetSupportedVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_gpu *gpu = NULL;
-    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+GPU_CALL(nvmlDeviceGetSupportedVgpus, (nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds),
+         device, list_types(state, gpu, false, vgpuCount, vgpuTypeIds))
 
-    if (result == NVML_SUCCESS)
-        result = list_types(state, gpu, false, vgpuCount, vgpuTypeIds);
-    return lab_leave(result);
-}
-
-nvmlReturn_t nvmlDeviceGetCreatableVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_gpu *gpu = NULL;
-    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
-
-    if (result == NVML_SUCCESS)
-        result = list_types(state, gpu, true, vgpuCount, vgpuTypeIds);
-    return lab_leave(result);
-}
+GPU_CALL(nvmlDeviceGetCreatableVgpus, (nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds),
+         device, list_types(state, gpu, true, vgpuCount, vgpuTypeIds))
 
 nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuInstance_t *vgpuInstances)
 {

@@ -156,6 +156,37 @@ nvmlReturn_t lab_enter_vgpu(const char *function, nvmlVgpuInstance_t instance, c
                             const struct lab_vgpu **vgpu);
 nvmlReturn_t lab_leave(nvmlReturn_t result);
 
+/*
+ * A whole function of NVML that answers one question about a GPU, a vGPU or a type: `subject` is the parameter that names
+ * it, `answer` what is returned once it was found.
+ */
+#define GPU_CALL(name, parameters, subject, answer)                                                                   \
+    nvmlReturn_t name parameters                                                                                      \
+    {                                                                                                                 \
+        const struct lab_state *state = NULL;                                                                         \
+        const struct lab_gpu *gpu = NULL;                                                                             \
+        const nvmlReturn_t result = lab_enter_device(__func__, subject, &state, &gpu);                                \
+                                                                                                                      \
+        return lab_leave(result == NVML_SUCCESS ? (answer) : result);                                                 \
+    }
+#define VGPU_CALL(name, parameters, subject, answer)                                                                  \
+    nvmlReturn_t name parameters                                                                                      \
+    {                                                                                                                 \
+        const struct lab_state *state = NULL;                                                                         \
+        const struct lab_vgpu *vgpu = NULL;                                                                           \
+        const nvmlReturn_t result = lab_enter_vgpu(__func__, subject, &state, &vgpu);                                 \
+                                                                                                                      \
+        return lab_leave(result == NVML_SUCCESS ? (answer) : result);                                                 \
+    }
+#define TYPE_CALL(name, parameters, subject, answer)                                                                  \
+    nvmlReturn_t name parameters                                                                                      \
+    {                                                                                                                 \
+        const struct lab_type *type = NULL;                                                                           \
+        const nvmlReturn_t result = lab_enter_type(__func__, subject, &type);                                         \
+                                                                                                                      \
+        return lab_leave(result == NVML_SUCCESS ? (answer) : result);                                                 \
+    }
+
 void lab_count_init(void);
 nvmlReturn_t lab_count_shutdown(void);
 

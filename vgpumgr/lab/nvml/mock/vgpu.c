@@ -18,25 +18,11 @@ static nvmlReturn_t put_sized_text(const char *text, char *buffer, unsigned int 
     return result;
 }
 
-nvmlReturn_t nvmlVgpuTypeGetName(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeName, unsigned int *size)
-{
-    const struct lab_type *type = NULL;
-    nvmlReturn_t result = lab_enter_type(__func__, vgpuTypeId, &type);
+TYPE_CALL(nvmlVgpuTypeGetName, (nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeName, unsigned int *size), vgpuTypeId,
+          put_sized_text(type->name, vgpuTypeName, size))
 
-    if (result == NVML_SUCCESS)
-        result = put_sized_text(type->name, vgpuTypeName, size);
-    return lab_leave(result);
-}
-
-nvmlReturn_t nvmlVgpuTypeGetClass(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeClass, unsigned int *size)
-{
-    const struct lab_type *type = NULL;
-    nvmlReturn_t result = lab_enter_type(__func__, vgpuTypeId, &type);
-
-    if (result == NVML_SUCCESS)
-        result = put_sized_text(type->type_class, vgpuTypeClass, size);
-    return lab_leave(result);
-}
+TYPE_CALL(nvmlVgpuTypeGetClass, (nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeClass, unsigned int *size), vgpuTypeId,
+          put_sized_text(type->type_class, vgpuTypeClass, size))
 
 nvmlReturn_t nvmlVgpuTypeGetDeviceID(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *deviceID,
                                      unsigned long long *subsystemID)
@@ -65,15 +51,8 @@ nvmlReturn_t nvmlVgpuTypeGetFramebufferSize(nvmlVgpuTypeId_t vgpuTypeId, unsigne
     return lab_leave(result);
 }
 
-nvmlReturn_t nvmlVgpuTypeGetNumDisplayHeads(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *numDisplayHeads)
-{
-    const struct lab_type *type = NULL;
-    nvmlReturn_t result = lab_enter_type(__func__, vgpuTypeId, &type);
-
-    if (result == NVML_SUCCESS)
-        result = lab_put_number(type->heads, numDisplayHeads);
-    return lab_leave(result);
-}
+TYPE_CALL(nvmlVgpuTypeGetNumDisplayHeads, (nvmlVgpuTypeId_t vgpuTypeId, unsigned int *numDisplayHeads), vgpuTypeId,
+          lab_put_number(type->heads, numDisplayHeads))
 
 nvmlReturn_t nvmlVgpuTypeGetResolution(nvmlVgpuTypeId_t vgpuTypeId, unsigned int displayIndex, unsigned int *xdim,
                                        unsigned int *ydim)
@@ -90,25 +69,11 @@ nvmlReturn_t nvmlVgpuTypeGetResolution(nvmlVgpuTypeId_t vgpuTypeId, unsigned int
     return lab_leave(result);
 }
 
-nvmlReturn_t nvmlVgpuTypeGetLicense(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeLicenseString, unsigned int size)
-{
-    const struct lab_type *type = NULL;
-    nvmlReturn_t result = lab_enter_type(__func__, vgpuTypeId, &type);
+TYPE_CALL(nvmlVgpuTypeGetLicense, (nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeLicenseString, unsigned int size),
+          vgpuTypeId, lab_put_text(type->license, vgpuTypeLicenseString, size))
 
-    if (result == NVML_SUCCESS)
-        result = lab_put_text(type->license, vgpuTypeLicenseString, size);
-    return lab_leave(result);
-}
-
-nvmlReturn_t nvmlVgpuTypeGetFrameRateLimit(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *frameRateLimit)
-{
-    const struct lab_type *type = NULL;
-    nvmlReturn_t result = lab_enter_type(__func__, vgpuTypeId, &type);
-
-    if (result == NVML_SUCCESS)
-        result = lab_put_number(type->frl, frameRateLimit);
-    return lab_leave(result);
-}
+TYPE_CALL(nvmlVgpuTypeGetFrameRateLimit, (nvmlVgpuTypeId_t vgpuTypeId, unsigned int *frameRateLimit), vgpuTypeId,
+          lab_put_number(type->frl, frameRateLimit))
 
 nvmlReturn_t nvmlVgpuTypeGetMaxInstances(nvmlDevice_t device, nvmlVgpuTypeId_t vgpuTypeId,
                                          unsigned int *vgpuInstanceCount)
@@ -126,15 +91,8 @@ nvmlReturn_t nvmlVgpuTypeGetMaxInstances(nvmlDevice_t device, nvmlVgpuTypeId_t v
     return lab_leave(NVML_ERROR_INVALID_ARGUMENT);
 }
 
-nvmlReturn_t nvmlVgpuTypeGetMaxInstancesPerVm(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *vgpuInstanceCountPerVm)
-{
-    const struct lab_type *type = NULL;
-    nvmlReturn_t result = lab_enter_type(__func__, vgpuTypeId, &type);
-
-    if (result == NVML_SUCCESS)
-        result = lab_put_number(type->per_vm, vgpuInstanceCountPerVm);
-    return lab_leave(result);
-}
+TYPE_CALL(nvmlVgpuTypeGetMaxInstancesPerVm, (nvmlVgpuTypeId_t vgpuTypeId, unsigned int *vgpuInstanceCountPerVm),
+          vgpuTypeId, lab_put_number(type->per_vm, vgpuInstanceCountPerVm))
 
 nvmlReturn_t nvmlVgpuTypeGetGpuInstanceProfileId(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *gpuInstanceProfileId)
 {
@@ -164,49 +122,17 @@ nvmlReturn_t nvmlVgpuInstanceGetVmID(nvmlVgpuInstance_t vgpuInstance, char *vmId
     return lab_leave(result);
 }
 
-nvmlReturn_t nvmlVgpuInstanceGetUUID(nvmlVgpuInstance_t vgpuInstance, char *uuid, unsigned int size)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
+VGPU_CALL(nvmlVgpuInstanceGetUUID, (nvmlVgpuInstance_t vgpuInstance, char *uuid, unsigned int size), vgpuInstance,
+          lab_put_text(vgpu->uuid, uuid, size))
 
-    if (result == NVML_SUCCESS)
-        result = lab_put_text(vgpu->uuid, uuid, size);
-    return lab_leave(result);
-}
+VGPU_CALL(nvmlVgpuInstanceGetMdevUUID, (nvmlVgpuInstance_t vgpuInstance, char *mdevUuid, unsigned int size),
+          vgpuInstance, lab_put_text(vgpu->mdev, mdevUuid, size))
 
-nvmlReturn_t nvmlVgpuInstanceGetMdevUUID(nvmlVgpuInstance_t vgpuInstance, char *mdevUuid, unsigned int size)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
+VGPU_CALL(nvmlVgpuInstanceGetVmDriverVersion, (nvmlVgpuInstance_t vgpuInstance, char *version, unsigned int length),
+          vgpuInstance, lab_put_text(vgpu->guest_driver != NULL ? vgpu->guest_driver : "Not Available", version, length))
 
-    if (result == NVML_SUCCESS)
-        result = lab_put_text(vgpu->mdev, mdevUuid, size);
-    return lab_leave(result);
-}
-
-nvmlReturn_t nvmlVgpuInstanceGetVmDriverVersion(nvmlVgpuInstance_t vgpuInstance, char *version, unsigned int length)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
-
-    if (result == NVML_SUCCESS)
-        result = lab_put_text(vgpu->guest_driver != NULL ? vgpu->guest_driver : "Not Available", version, length);
-    return lab_leave(result);
-}
-
-nvmlReturn_t nvmlVgpuInstanceGetType(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuTypeId_t *vgpuTypeId)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
-
-    if (result == NVML_SUCCESS)
-        result = lab_put_number(vgpu->type, vgpuTypeId);
-    return lab_leave(result);
-}
+VGPU_CALL(nvmlVgpuInstanceGetType, (nvmlVgpuInstance_t vgpuInstance, nvmlVgpuTypeId_t *vgpuTypeId), vgpuInstance,
+          lab_put_number(vgpu->type, vgpuTypeId))
 
 nvmlReturn_t nvmlVgpuInstanceGetFbUsage(nvmlVgpuInstance_t vgpuInstance, unsigned long long *fbUsage)
 {
@@ -252,16 +178,8 @@ nvmlReturn_t nvmlVgpuInstanceGetGpuInstanceId(nvmlVgpuInstance_t vgpuInstance, u
     return lab_leave(result);
 }
 
-nvmlReturn_t nvmlVgpuInstanceGetGpuPciId(nvmlVgpuInstance_t vgpuInstance, char *vgpuPciId, unsigned int *length)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
-
-    if (result == NVML_SUCCESS)
-        result = put_sized_text(NO_GUEST_PCI, vgpuPciId, length);
-    return lab_leave(result);
-}
+VGPU_CALL(nvmlVgpuInstanceGetGpuPciId, (nvmlVgpuInstance_t vgpuInstance, char *vgpuPciId, unsigned int *length),
+          vgpuInstance, put_sized_text(NO_GUEST_PCI, vgpuPciId, length))
 
 nvmlReturn_t nvmlVgpuInstanceGetFrameRateLimit(nvmlVgpuInstance_t vgpuInstance, unsigned int *frameRateLimit)
 {
