@@ -138,7 +138,7 @@ def declared_scheduler(item: Gpu, wanted: scheduler.SchedulerWish) -> GpuDeclara
     """The GPU as an inventory declares it."""
     where = Location(file="host_vars/kvm01.yml", line=3)
     declared = SchedulerDeclaration(wish=wanted, where=where)
-    return GpuDeclaration(gpu=item.pci, mode=None, scheduler=declared, where=where)
+    return GpuDeclaration(gpu_id=item.pci, mode=None, scheduler=declared, where=where)
 
 
 def domain(name: str) -> Domain:

@@ -43,7 +43,7 @@ def declares(shares: Mapping[str, SchedulerWish] | None = None, /, **vms: str | 
         fgpu_per_gpu={},
         gpus=tuple(
             GpuDeclaration(
-                gpu=names.parse_gpu_id(gpu),
+                gpu_id=names.parse_gpu_id(gpu),
                 mode=None,
                 scheduler=SchedulerDeclaration(wish=wish, where=HERE),
                 where=HERE,

@@ -261,6 +261,13 @@ def test_a_hostdev_that_somebody_took_out_comes_back() -> None:
     assert words(made) == [("hostdev", "the VM's definition was edited")]
 
 
+def test_a_gpu_that_is_declared_by_its_uuid_is_told_by_its_address() -> None:
+    view = builders.host()
+    (gpu,) = view.snapshot.gpus
+    made = reconciling.plan_host(view, declares({str(gpu.uuid): SchedulerWish(policy="fixed-share")}), RUN)
+    assert [(item.gpu, item.plan is None) for item in made.units] == [(gpu.pci, False)]
+
+
 def test_a_declared_vm_that_the_host_does_not_have_is_told_with_its_place_and_the_nearest_name() -> None:
     made = plan(builders.host(), vm1="4Q", vm02="4Q")
     refused = unit(made, "vm1").refused
@@ -354,6 +361,13 @@ def test_a_gpu_that_is_declared_by_its_address_and_by_its_uuid_is_left_alone_and
     assert [type(error) for error in refused] == [errors.InventoryError] * 2
     assert all({gpu.pci, gpu.uuid} == {line.rpartition(" ")[2] for line in error.details} for error in refused)
     assert verbs(made) == []
+
+
+def test_the_job_of_a_gpu_that_is_declared_by_its_uuid_names_its_address() -> None:
+    view = builders.host()
+    (gpu,) = view.snapshot.gpus
+    made = reconciling.plan_host(view, declares({str(gpu.uuid): SchedulerWish(policy="fixed-share")}), RUN)
+    assert [(item.gpu, item.plan is None) for item in made.units] == [(gpu.pci, False)]
 
 
 def test_a_declared_vm_that_the_host_does_not_have_is_refused_with_what_to_do() -> None:

@@ -60,7 +60,7 @@ def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[
             Change(
                 session=session,
                 consent=consent,
-                job=jobs.Share(gpu=options.gpu_id, wish=options.wish),
+                job=jobs.Share(gpu_id=options.gpu_id, wish=options.wish),
                 run=jobs.Run(by=context.by, at=context.now()),
                 makes=GpuPlan,
                 asks=True,

@@ -86,7 +86,7 @@ def unit(host: str, result: UnitResult) -> dict[str, object]:
         "host": host,
         "vm": job.vm,
         "slot": job.slot,
-        "gpu": job.gpu,
+        "gpu": result.unit.gpu,
         "why": job.why,
         "outcome": common.plain(result.outcome),
         "error": None if result.error is None else error.document(result.error),

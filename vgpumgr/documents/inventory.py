@@ -47,7 +47,7 @@ def _host(host: HostDeclaration) -> dict[str, object]:
 def _gpu(gpu: GpuDeclaration) -> dict[str, object]:
     scheduler = gpu.scheduler.wish if gpu.scheduler else None
     return {
-        "gpu": gpu.gpu,
+        "gpu_id": gpu.gpu_id,
         "mode": common.plain(gpu.mode),
         "scheduler": {
             "policy": common.plain(scheduler.policy),

@@ -73,7 +73,7 @@ vms:
       type: str
       sample: shut off
     claims:
-      description: What it was promised, by slot, with the keys slot, generation, from, state, by, at, asked, type_name, gpu, parent, uuid.
+      description: What it was promised, by slot, with the keys slot, generation, from, state, by, at, asked, type_name, gpu_uuid, parent, uuid.
       type: list
       elements: dict
     vgpus:

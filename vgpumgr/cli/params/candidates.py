@@ -79,7 +79,7 @@ def slots(context: click.Context) -> Iterable[str]:
 def gpus(context: click.Context) -> Iterable[str]:
     """The GPUs that the inventory names, of the VM's host where that is known."""
     for host in _hosts_asked(context):
-        yield from (gpu.gpu for gpu in host.gpus)
+        yield from (gpu.gpu_id for gpu in host.gpus)
         yield from (slot.gpu_id for vm in host.vms.values() for slot in vm.slots.values() if slot.gpu_id is not None)
 
 

@@ -51,7 +51,9 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
             continue
         if gpu in found:
             report.problem(member.where, f"{what} is the GPU of {found[gpu].where} again", "keep one of them")
-        found[gpu] = GpuDeclaration(gpu=gpu, mode=mode, scheduler=declared, where=member.where, exclude_vfs=exclude_vfs)
+        found[gpu] = GpuDeclaration(
+            gpu_id=gpu, mode=mode, scheduler=declared, where=member.where, exclude_vfs=exclude_vfs
+        )
     return tuple(found[gpu] for gpu in sorted(found))
 
 

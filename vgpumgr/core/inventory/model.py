@@ -65,7 +65,7 @@ class SchedulerDeclaration:
 class GpuDeclaration:
     """What one GPU of a host is to be. `exclude_vfs`: its virtual functions on which nothing is to be made."""
 
-    gpu: PciAddress | GpuUuid
+    gpu_id: PciAddress | GpuUuid
     mode: str | None
     scheduler: SchedulerDeclaration | None
     where: Location

@@ -51,7 +51,6 @@ class Serve:
     slot: Slot
     declared: SlotDeclaration | None
 
-    gpu = None
     verb = RECONCILE
 
     @property
@@ -73,7 +72,6 @@ class Free:
     uuid: VmUuid
     slot: Slot
 
-    gpu = None
     verb = RECONCILE
     why = drifts.UNDECLARED
 
@@ -84,9 +82,9 @@ class Free:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Set a GPU's scheduler. `gpu` is its PCI address or UUID. `where`: the line of the inventory that declares it; None: asked."""
+    """Set a GPU's scheduler. `gpu_id` is its PCI address or UUID. `where`: the line of the inventory that declares it; None: asked."""
 
-    gpu: str
+    gpu_id: str
     wish: SchedulerWish
     where: str | None = None
 
@@ -98,7 +96,7 @@ class Share:
 
     @property
     def subject(self) -> str:
-        return f"GPU {self.gpu}"
+        return f"GPU {self.gpu_id}"
 
     @property
     def why(self) -> str:
@@ -134,7 +132,6 @@ class Give:
     replace: Replace = Replace.IF_OTHER
     even_if_it_will_not_start: bool = False
 
-    gpu = None
     verb = "attach"
 
     @property
@@ -159,7 +156,6 @@ class Take:
     every: bool = False
     keep_snapshots: bool = False
 
-    gpu = None
     verb = "detach"
 
     @property
@@ -177,7 +173,7 @@ class Adopt:
 
     vgpus: tuple[MdevUuid | PciAddress, ...] = ()
 
-    vm = slot = gpu = None
+    vm = slot = None
     verb = "adopt"
     subject = "adopt"
 
@@ -192,7 +188,7 @@ Job: TypeAlias = Serve | Free | Share | Give | Take | Adopt
 def of_host(view: HostView, declared: HostDeclaration) -> tuple[Job, ...]:
     """All jobs of a host, in the order in which they are done."""
     shares = [
-        Share(gpu=gpu.gpu, wish=gpu.scheduler.wish, where=str(gpu.where))
+        Share(gpu_id=gpu.gpu_id, wish=gpu.scheduler.wish, where=str(gpu.where))
         for gpu in declared.gpus
         if gpu.scheduler is not None
     ]

@@ -15,6 +15,7 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.plan import attaching, changes, detaching, gpu_choice, ownership, scheduling, simulate, targets
 from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan.scheduling import GpuPlan
 from vgpumgr.core.reconcile import adopting, jobs, wanted
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile.jobs import Adopt, Free, Give, Serve, Share, Take
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.plan.plan import Plan
-    from vgpumgr.core.plan.scheduling import GpuPlan
     from vgpumgr.core.reconcile.adopting import AdoptPlan
     from vgpumgr.core.reconcile.drift import Drift
     from vgpumgr.core.reconcile.jobs import Job
@@ -55,6 +55,13 @@ class Unit:
     @property
     def steps(self) -> tuple[changes.Step, ...]:
         return self.plan.steps if self.plan else ()
+
+    @property
+    def gpu(self) -> str | None:
+        """The PCI address of the GPU it is about; None of a VM, and where no GPU of the UUID that was named was found."""
+        if isinstance(self.plan, GpuPlan):
+            return self.plan.gpu.pci
+        return self.job.gpu_id if isinstance(self.job, Share) and not self.job.gpu_id.startswith("GPU-") else None
 
     @property
     def may_pass(self) -> bool:
@@ -350,18 +357,18 @@ def _plan_share(view: HostView, declared: HostDeclaration, job: Share) -> Unit:
 
     Raises InventoryError for a GPU that is declared by its address and by its UUID: every run would set it twice.
     """
-    chosen = gpu_choice.named(view.snapshot, job.gpu)
+    chosen = gpu_choice.named(view.snapshot, job.gpu_id)
     gpu = view.snapshot.gpu_by_uuid(names.parse_gpu_uuid(chosen[0])) if chosen else None
     assert gpu is not None
     assert gpu.uuid is not None
     request = scheduling.SchedulerRequest(gpu_uuid=gpu.uuid, wish=job.wish, again=job.where is None)
     if job.where is None:
         return Unit(job=job, plan=scheduling.plan_scheduler(view, request), refused=None, drift=())
-    same = [item for item in declared.gpus if item.scheduler is not None and item.gpu in (gpu.pci, gpu.uuid)]
+    same = [item for item in declared.gpus if item.scheduler is not None and item.gpu_id in (gpu.pci, gpu.uuid)]
     if len(same) > 1:
         raise errors.InventoryError(
             f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} is declared {len(same)} times",
-            details=[f"{item.where}: {item.gpu}" for item in same],
+            details=[f"{item.where}: {item.gpu_id}" for item in same],
             hint="keep one of them; vgpumgr_gpus takes a GPU's PCI address or its UUID",
         )
     plan = scheduling.plan_scheduler(view, request)

@@ -77,7 +77,7 @@ def row_of(view: Observed, gpu: Gpu, declared: Sequence[GpuDeclaration] = ()) ->
 
 def declared_for(gpu: Gpu, declared: Sequence[GpuDeclaration]) -> SchedulerDeclaration | None:
     """The scheduler that is declared for a GPU, by its address or its UUID."""
-    return next((one.scheduler for one in declared if one.scheduler and one.gpu in (gpu.pci, gpu.uuid)), None)
+    return next((one.scheduler for one in declared if one.scheduler and one.gpu_id in (gpu.pci, gpu.uuid)), None)
 
 
 def _row(view: Observed, gpu: Gpu, declared: SchedulerDeclaration | None) -> tuple[SchedulerRow, str | None]:
