@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import settings
 
+from tests import memory
 from tests.lab_fixtures import lab_factory, mdev_vf_lab
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ LISTED_SKIPS = {
 
 
 def pytest_configure() -> None:
-    """A shell that starts the suite in the background has it ignore SIGINT, and every program it starts with it."""
+    """Files in memory. And a shell that starts the suite in the background has it ignore SIGINT, with every program it starts."""
+    if place := memory.folder():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", place)  # what tmp_path lies in
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests import memory
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -90,7 +92,7 @@ class Zygote:
 
     def __init__(self) -> None:
         root = Path(__file__).resolve().parents[1]
-        self._folder = Path(tempfile.mkdtemp(prefix="vgpumgr-test-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="vgpumgr-test-", dir=memory.folder()))
         self._numbers = itertools.count()
         self._running: dict[int, Controller] = {}
         self._early: dict[int, int] = {}

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import memory
 from tests.controllers import Zygote
 from vgpumgr.errors import LabError
 from vgpumgr.lab import client, fleet, requirements
@@ -141,7 +142,7 @@ def lab_factory() -> Iterator[LabFactory]:
         if os.environ.get("VGPUMGR_CI") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
-    folder = Path(tempfile.mkdtemp(prefix="lab-"))
+    folder = Path(tempfile.mkdtemp(prefix="lab-", dir=memory.folder()))
     factory = LabFactory(folder=folder)
     try:
         yield factory

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.dose import dose
 from tests.host.fakehost import MDEV_VF, FakeHost, make_entry, make_record
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import Ledger, parse_ledger, read_ledger, write_ledger
@@ -106,7 +107,7 @@ def test_of_what_was_freed_the_newest_500_are_kept_each_once_and_what_is_made_ag
     assert kept == [3, *range(6, 503), 4]
 
 
-@settings(deadline=None)  # each case waits for the disk
+@settings(max_examples=dose(25, 100))  # a case is half a second of making up documents
 @given(st.dictionaries(st.text().map(lambda key: f"x-{key}"), json_values), st.dictionaries(st.text(), json_values))
 def test_keys_of_a_later_version_survive_a_rewrite(
     tmp_path_factory: pytest.TempPathFactory, extra: dict[str, Any], settings: dict[str, Any]

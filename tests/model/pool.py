@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests import memory
 from tests.model.machine import Machine, writing_in_process
-
-_MEMORY = "/dev/shm"  # files there cost least; where there is none, the usual folder does
 
 
 class Pool:
@@ -21,8 +19,7 @@ class Pool:
         self._open = ExitStack()
 
     def __enter__(self) -> None:
-        memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
-        self._folder = Path(tempfile.mkdtemp(prefix="vgpumgr-model-", dir=memory))
+        self._folder = Path(tempfile.mkdtemp(prefix="vgpumgr-model-", dir=memory.folder()))
         self._open.callback(shutil.rmtree, self._folder)
         self._open.callback(self._machines.clear)
         self._open.enter_context(writing_in_process())
