@@ -16,6 +16,7 @@ from vgpumgr.core.model.snapshot import (
     MDEV_PF,
     MDEV_VF,
     VENDOR_VFIO,
+    FrameworkName,
     Gpu,
     HostSnapshot,
     Parent,
@@ -46,7 +47,7 @@ BY = "anna@ctl1"
 NEW_LIBVIRT = 10_000_000
 
 # One board of each framework, as the lab's own fleets have them.
-FRAMEWORKS: tuple[tuple[str, str], ...] = ((MDEV_PF, "T4"), (MDEV_VF, "A40"), (VENDOR_VFIO, "L40S"))
+FRAMEWORKS: tuple[tuple[FrameworkName, str], ...] = ((MDEV_PF, "T4"), (MDEV_VF, "A40"), (VENDOR_VFIO, "L40S"))
 
 _NAMES = uuid_module.UUID("00000000-0000-4000-8000-000000000000")
 
@@ -79,7 +80,9 @@ def vf_address(pci: str, index: int) -> PciAddress:
     return PciAddress(f"{pci[:-4]}{number >> 3:02x}.{number & 7}")
 
 
-def gpu(framework: str = MDEV_VF, board: str = "A40", pci: str = "0000:41:00.0", *, vfs: int | None = None) -> Gpu:
+def gpu(
+    framework: FrameworkName = MDEV_VF, board: str = "A40", pci: str = "0000:41:00.0", *, vfs: int | None = None
+) -> Gpu:
     """An idle GPU; `vfs` None means as many VFs as the board has."""
     spec = boards.board(board, "test")
     count = spec.vfs if vfs is None else vfs
@@ -120,7 +123,7 @@ def caps(*, arr: bool = True) -> scheduler.Caps:
 
 
 def scheduler_state(
-    policy: str | None = scheduler.BEST_EFFORT, *, api: int = 1, arr: bool = True
+    policy: scheduler.Policy | None = scheduler.BEST_EFFORT, *, api: int = 1, arr: bool = True
 ) -> scheduler.SchedulerState:
     """A GPU's run-time layer with no vGPU active; api 2 has three engines, api 1 one row."""
     engines = ("graphics",) if api == 1 else ("graphics", "nvenc0", "nvenc1")
@@ -179,7 +182,7 @@ def host(*gpus: Gpu, vms: int = 3, libvirt_version: int = NEW_LIBVIRT) -> HostVi
     return HostView(snapshot=facts, domains=found, libvirt_version=libvirt_version, saved={})
 
 
-def host_of(framework: str, *, gpus: int = 2, vms: int = 3, vfs: int | None = None) -> HostView:
+def host_of(framework: FrameworkName, *, gpus: int = 2, vms: int = 3, vfs: int | None = None) -> HostView:
     """A host of one framework, with its usual board."""
     board = dict(FRAMEWORKS)[framework]
     cards = [gpu(framework, board, f"0000:{0x41 + 0x40 * at:02x}:00.0", vfs=vfs) for at in range(gpus)]

@@ -10,7 +10,7 @@ import pytest
 from tests.core import builders
 from tests.core.test_core_ownership import EVERY_FRAMEWORK, change_vgpu, cloned, imaged, unnamed
 from vgpumgr import errors, names
-from vgpumgr.core.model.snapshot import MDEV_VF
+from vgpumgr.core.model.snapshot import MDEV_VF, FrameworkName
 from vgpumgr.core.plan import simulate
 from vgpumgr.core.reconcile import adopting
 from vgpumgr.core.report import findings, listing
@@ -33,7 +33,7 @@ def name_of(view: HostView, vm: str = "vm01") -> str:
     return vgpu.uuid or vgpu.parent
 
 
-def by_hand(framework: str, alias: str | None = None) -> tuple[HostView, str]:
+def by_hand(framework: FrameworkName, alias: str | None = None) -> tuple[HostView, str]:
     """vm01's definition names a vGPU that somebody made."""
     view = builders.with_foreign(builders.host_of(framework))
     vgpu = view.snapshot.gpus[0].vgpus[0]
@@ -45,7 +45,7 @@ def verbs(plan: AdoptPlan) -> list[str]:
 
 
 @EVERY_FRAMEWORK
-def test_without_names_all_that_is_proved_is_entered_and_the_rest_is_told(framework: str) -> None:
+def test_without_names_all_that_is_proved_is_entered_and_the_rest_is_told(framework: FrameworkName) -> None:
     whole = builders.attached(builders.attached(builders.host_of(framework)), "vm02")
     view = builders.without_ledger(whole)
     made = adopt(view)
@@ -60,7 +60,7 @@ def test_without_names_all_that_is_proved_is_entered_and_the_rest_is_told(framew
 @EVERY_FRAMEWORK
 @pytest.mark.parametrize(("alias", "slot"), [(None, "vgpu0"), ("ua-gaming", "gaming")])
 def test_a_foreign_vgpu_that_one_definition_names_becomes_ours_with_its_own_uuid(
-    framework: str, alias: str | None, slot: str
+    framework: FrameworkName, alias: str | None, slot: str
 ) -> None:
     view, name = by_hand(framework, alias)
     before = view.snapshot.gpus
@@ -76,7 +76,9 @@ def test_a_foreign_vgpu_that_one_definition_names_becomes_ours_with_its_own_uuid
 
 
 @EVERY_FRAMEWORK
-def test_an_adopted_vgpu_comes_back_after_a_boot_and_is_exchanged_and_freed_like_any_other(framework: str) -> None:
+def test_an_adopted_vgpu_comes_back_after_a_boot_and_is_exchanged_and_freed_like_any_other(
+    framework: FrameworkName,
+) -> None:
     view, name = by_hand(framework)
     end = simulate.apply(view, adopt(view, name).steps)
     again = builders.attached(builders.rebooted(end))
@@ -92,7 +94,7 @@ def test_an_adopted_vgpu_comes_back_after_a_boot_and_is_exchanged_and_freed_like
 
 
 @EVERY_FRAMEWORK
-def test_one_whose_claim_and_entry_were_both_lost_has_its_generation_again(framework: str) -> None:
+def test_one_whose_claim_and_entry_were_both_lost_has_its_generation_again(framework: FrameworkName) -> None:
     whole = builders.attached(builders.host_of(framework))
     view = builders.without_ledger(builders.without_claims(whole))
     end = simulate.apply(view, adopt(view, name_of(whole)).steps)
@@ -100,7 +102,7 @@ def test_one_whose_claim_and_entry_were_both_lost_has_its_generation_again(frame
 
 
 @EVERY_FRAMEWORK
-def test_an_adopt_that_was_killed_at_any_step_goes_on_from_there(framework: str) -> None:
+def test_an_adopt_that_was_killed_at_any_step_goes_on_from_there(framework: FrameworkName) -> None:
     view, name = by_hand(framework)
     steps = adopt(view, name).steps
     whole = simulate.apply(view, steps)
@@ -110,7 +112,7 @@ def test_an_adopt_that_was_killed_at_any_step_goes_on_from_there(framework: str)
 
 
 @EVERY_FRAMEWORK
-def test_a_running_vms_vgpu_is_adopted_as_it_is(framework: str) -> None:
+def test_a_running_vms_vgpu_is_adopted_as_it_is(framework: FrameworkName) -> None:
     view, name = by_hand(framework)
     view = builders.running(view)
     end = simulate.apply(view, adopt(view, name).steps)
@@ -119,7 +121,7 @@ def test_a_running_vms_vgpu_is_adopted_as_it_is(framework: str) -> None:
 
 
 @EVERY_FRAMEWORK
-def test_what_was_made_at_our_place_since_the_boot_is_taken_by_name(framework: str) -> None:
+def test_what_was_made_at_our_place_since_the_boot_is_taken_by_name(framework: FrameworkName) -> None:
     view = builders.attached(builders.host_of(framework))
     view = replace(view, snapshot=replace(view.snapshot, boot=builders.NEXT_BOOT))
     assert not adopt(view).changed
@@ -131,7 +133,7 @@ def test_what_was_made_at_our_place_since_the_boot_is_taken_by_name(framework: s
 
 
 @EVERY_FRAMEWORK
-def test_two_slots_of_one_vm_are_taken_at_once(framework: str) -> None:
+def test_two_slots_of_one_vm_are_taken_at_once(framework: FrameworkName) -> None:
     view = builders.with_foreign(builders.host_of(framework))
     view = builders.with_foreign(view, gpu_at=1, number=2)
     foreign = [vgpu for gpu in view.snapshot.gpus for vgpu in gpu.vgpus]
@@ -225,7 +227,9 @@ def test_a_gpu_that_cannot_be_written_to_has_nothing_that_is_adopted() -> None:
 
 
 @EVERY_FRAMEWORK
-def test_by_name_what_a_detach_was_taking_away_is_refused_with_the_command_that_finishes_it(framework: str) -> None:
+def test_by_name_what_a_detach_was_taking_away_is_refused_with_the_command_that_finishes_it(
+    framework: FrameworkName,
+) -> None:
     whole = builders.attached(builders.host_of(framework))
     view = builders.change_entries(whole, lambda entry: replace(entry, state="leaving"))
     with pytest.raises(errors.ConflictingClaim) as caught:

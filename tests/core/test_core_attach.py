@@ -11,7 +11,7 @@ from tests.core import builders
 from vgpumgr import errors
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.domain_xml import Hostdev
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Gpu, Unknown
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName, Gpu, Unknown
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.plan import attaching, changes, simulate
 from vgpumgr.link import snapshot_facts
@@ -43,7 +43,7 @@ def converged(view: HostView, **how: Unpack[AttachOptions]) -> HostView:
 
 
 @EVERY_FRAMEWORK
-def test_a_first_attach_claims_before_it_touches_the_hardware(framework: str) -> None:
+def test_a_first_attach_claims_before_it_touches_the_hardware(framework: FrameworkName) -> None:
     plan = builders.plan_attach(builders.host_of(framework))
     assert builders.verbs(plan) == ATTACH
     assert plan.changed
@@ -58,7 +58,7 @@ def test_a_first_attach_claims_before_it_touches_the_hardware(framework: str) ->
 
 
 @EVERY_FRAMEWORK
-def test_the_same_attach_again_has_nothing_to_do_and_still_says_where_the_vgpu_is(framework: str) -> None:
+def test_the_same_attach_again_has_nothing_to_do_and_still_says_where_the_vgpu_is(framework: FrameworkName) -> None:
     plan = builders.plan_attach(builders.attached(builders.host_of(framework)))
     assert not plan.changed
     assert plan.target is not None
@@ -73,7 +73,7 @@ def test_a_running_vm_gets_its_vgpu_into_its_definition_only() -> None:
 
 
 @EVERY_FRAMEWORK
-def test_a_second_slot_leaves_the_first_as_it_is(framework: str) -> None:
+def test_a_second_slot_leaves_the_first_as_it_is(framework: FrameworkName) -> None:
     view = builders.attached(builders.host_of(framework))
     end = converged(view, slot="vgpu1")
     assert builders.claim_of(end) == builders.claim_of(view)
@@ -101,7 +101,7 @@ def test_another_wish_in_a_taken_slot_is_a_conflict() -> None:
 
 
 @EVERY_FRAMEWORK
-def test_replace_makes_the_new_vgpu_first_and_frees_the_old_one_last(framework: str) -> None:
+def test_replace_makes_the_new_vgpu_first_and_frees_the_old_one_last(framework: FrameworkName) -> None:
     view = builders.attached(builders.host_of(framework))
     plan = builders.plan_attach(view, profile="8Q", replace_it=True)
     assert builders.verbs(plan) == [
@@ -310,7 +310,7 @@ def test_an_alias_that_somebody_else_uses_is_a_conflict() -> None:
 
 
 @EVERY_FRAMEWORK
-def test_after_a_reboot_the_vgpu_is_made_again_at_its_place_and_generation(framework: str) -> None:
+def test_after_a_reboot_the_vgpu_is_made_again_at_its_place_and_generation(framework: FrameworkName) -> None:
     before = builders.attached(builders.host_of(framework))
     view = builders.rebooted(before)
     plan = builders.plan_attach(view)
@@ -322,7 +322,7 @@ def test_after_a_reboot_the_vgpu_is_made_again_at_its_place_and_generation(frame
 
 
 @EVERY_FRAMEWORK
-def test_what_a_killed_attach_made_is_entered_as_ours(framework: str) -> None:
+def test_what_a_killed_attach_made_is_entered_as_ours(framework: FrameworkName) -> None:
     view = builders.change_claim(builders.attached(builders.host_of(framework)), pending)
     view = builders.change_domain(view, "vm01", lambda found: replace(found, inactive=()))
     view = builders.change_entries(view, lambda entry: replace(entry, state="planned"))
@@ -332,7 +332,7 @@ def test_what_a_killed_attach_made_is_entered_as_ours(framework: str) -> None:
     assert builders.hardware_of(converged(view)) == builders.hardware_of(view)
 
 
-def drifted(framework: str) -> HostView:
+def drifted(framework: FrameworkName) -> HostView:
     """Somebody made another type where ours was: a VF's type set by hand, or our uuid used again."""
     view = builders.attached(builders.host_of(framework, gpus=1))
 

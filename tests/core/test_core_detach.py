@@ -11,7 +11,7 @@ from tests.core import builders
 from vgpumgr import errors
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import Hostdev, Saved
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu, Handle, Qemu, Unknown
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Gpu, Handle, Qemu, Unknown
 from vgpumgr.core.model.vgpu import Device, Vf
 from vgpumgr.core.plan import changes, detaching, parking, plan, simulate
 from vgpumgr.names import DEFAULT_SLOT, PciAddress, VmName, VmUuid
@@ -43,7 +43,7 @@ def freed(view: HostView, vm: str = "vm01", *slots: str) -> HostView:
 
 
 @EVERY_FRAMEWORK
-def test_a_detach_leaves_nothing_of_ours(framework: str) -> None:
+def test_a_detach_leaves_nothing_of_ours(framework: FrameworkName) -> None:
     start = builders.host_of(framework)
     view = builders.attached(start)
     made = builders.plan_detach(view)
@@ -101,7 +101,7 @@ def test_a_lost_vgpu_is_freed_by_its_entry_alone() -> None:
 
 
 @EVERY_FRAMEWORK
-def test_what_a_reboot_took_is_freed_by_taking_its_entry_out(framework: str) -> None:
+def test_what_a_reboot_took_is_freed_by_taking_its_entry_out(framework: FrameworkName) -> None:
     view = builders.rebooted(builders.attached(builders.host_of(framework)))
     made = builders.plan_detach(view)
     assert builders.verbs(made) == DETACH
@@ -186,7 +186,7 @@ def holding(view: HostView, *, vm_name: str | None = "vm01") -> HostView:
 
 @EVERY_FRAMEWORK
 @pytest.mark.parametrize(("name", "who"), [("vm09", "VM vm09"), (None, "qemu-system-x86_64")])
-def test_an_open_handle_is_use_whoever_has_it(framework: str, name: str | None, who: str) -> None:
+def test_an_open_handle_is_use_whoever_has_it(framework: FrameworkName, name: str | None, who: str) -> None:
     view = holding(builders.attached(builders.host_of(framework)), vm_name=name)
     path = builders.hardware_of(view).vfio[0]
     assert refused(view, errors.InUse).details == (f"{who} holds {path} open (pid 4711)",)
@@ -210,7 +210,7 @@ def listed(view: HostView, **row: Unpack[ActiveFields]) -> HostView:
 
 
 @EVERY_FRAMEWORK
-def test_a_row_of_nvmls_active_list_is_use(framework: str) -> None:
+def test_a_row_of_nvmls_active_list_is_use(framework: FrameworkName) -> None:
     view = builders.attached(builders.host_of(framework))
     nameless = refused(listed(view), errors.InUse)
     assert nameless.details == ("NVML lists it as active for VM ?",)
@@ -221,7 +221,7 @@ def test_a_row_of_nvmls_active_list_is_use(framework: str) -> None:
 
 
 @EVERY_FRAMEWORK
-def test_a_row_of_a_vm_that_is_off_passes_by_itself_unless_somebody_has_it_open(framework: str) -> None:
+def test_a_row_of_a_vm_that_is_off_passes_by_itself_unless_somebody_has_it_open(framework: FrameworkName) -> None:
     """NVML keeps a vGPU in its list until its plugin has ended: the plan says so, and the host program waits for it."""
     view = builders.attached(builders.host_of(framework))
     ended = listed(view, vm_uuid=builders.vm_uuid("vm01"))
@@ -234,7 +234,7 @@ def test_a_row_of_a_vm_that_is_off_passes_by_itself_unless_somebody_has_it_open(
 
 
 @EVERY_FRAMEWORK
-def test_a_handle_of_a_qemu_that_is_ending_passes_by_itself(framework: str) -> None:
+def test_a_handle_of_a_qemu_that_is_ending_passes_by_itself(framework: FrameworkName) -> None:
     view = holding(builders.attached(builders.host_of(framework)))
     (handle,) = view.snapshot.handles or ()
     qemu = Qemu(
@@ -246,7 +246,7 @@ def test_a_handle_of_a_qemu_that_is_ending_passes_by_itself(framework: str) -> N
 
 
 @EVERY_FRAMEWORK
-def test_any_qemu_that_is_ending_is_told_for_the_host_program_waits_for_it(framework: str) -> None:
+def test_any_qemu_that_is_ending_is_told_for_the_host_program_waits_for_it(framework: FrameworkName) -> None:
     view = builders.attached(builders.host_of(framework))
     qemu = Qemu(pid=42, start=1, state="D", command="qemu", ending=True, vm_name="vm02", vm_uuid=None, machine=None)
     ending = replace(view, snapshot=replace(view.snapshot, qemus=(qemu,)))
@@ -257,7 +257,7 @@ def test_any_qemu_that_is_ending_is_told_for_the_host_program_waits_for_it(frame
 
 
 @EVERY_FRAMEWORK
-def test_a_step_that_takes_away_carries_the_vms_name_of_now(framework: str) -> None:
+def test_a_step_that_takes_away_carries_the_vms_name_of_now(framework: FrameworkName) -> None:
     """The host program looks for the VM's QEMU and for libvirt's log of it by that name."""
     view = builders.attached(builders.host_of(framework))
     renamed = builders.change_domain(view, "vm01", lambda found: replace(found, name=VmName("web01")))
@@ -275,7 +275,7 @@ def test_a_step_that_takes_away_carries_the_vms_name_of_now(framework: str) -> N
 
 
 @EVERY_FRAMEWORK
-def test_an_active_row_that_names_no_device_may_be_this_one(framework: str) -> None:
+def test_an_active_row_that_names_no_device_may_be_this_one(framework: FrameworkName) -> None:
     """A VM runs on the GPU, and NVML tells neither the mdev nor whose handle it is: cannot tell means in use."""
     view = listed(builders.attached(builders.host_of(framework)), device=None, vm_name="vm09")
     assert refused(view, errors.InUse).details == (
@@ -317,7 +317,7 @@ def test_evidence_that_could_not_be_read_is_use(what: str, line: str) -> None:
 
 
 @EVERY_FRAMEWORK
-def test_a_gpu_of_which_nvml_does_not_tell_holds_up_its_own_vgpus_alone(framework: str) -> None:
+def test_a_gpu_of_which_nvml_does_not_tell_holds_up_its_own_vgpus_alone(framework: FrameworkName) -> None:
     view = builders.attached(builders.attached(builders.host_of(framework)), "vm02")
     first, second = (item.pci for item in view.snapshot.gpus)
     assert [builders.entry_of(view, vm).vgpu.gpu for vm in ("vm01", "vm02")] == [first, second]
@@ -450,7 +450,7 @@ def naming(view: HostView, *, alias: str | None) -> Saved:
 
 @EVERY_FRAMEWORK
 @pytest.mark.parametrize("alias", ["ua-vgpu0", None])
-def test_a_snapshot_that_names_the_device_keeps_it(framework: str, alias: str | None) -> None:
+def test_a_snapshot_that_names_the_device_keeps_it(framework: FrameworkName, alias: str | None) -> None:
     view = builders.attached(builders.host_of(framework))
     error = refused(view, errors.NamedInSnapshot, saved=naming(view, alias=alias))
     assert error.message == (

@@ -155,6 +155,18 @@ def test_the_passed_claim_is_the_same_without_prefix_and_namespace() -> None:
     assert templates.render_claims(document(), stored=False) == bare
 
 
+@pytest.mark.parametrize(
+    ("said", "instead", "why"),
+    [
+        ('state="bound"', 'state="served"', "its state is 'served'"),
+        ('from="attach"', 'from="web"', "it is from 'web'"),
+    ],
+)
+def test_a_claim_with_a_word_that_is_not_known_is_not_read(said: str, instead: str, why: str) -> None:
+    with pytest.raises(claims.UnreadableClaim, match=why):
+        claims.read_element(ET.fromstring(STORED.replace(said, instead)))
+
+
 def test_the_hostdev_of_an_mdev_is_what_libvirt_wants() -> None:
     device = domain_xml.wanted_hostdev(Slot("vgpu0"), builders.binding())
     assert templates.render_hostdev(device) == (

@@ -11,7 +11,7 @@ from tests.core import builders
 from tests.core.declarations import declares
 from vgpumgr import errors
 from vgpumgr.core.model.domain_xml import Saved
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.plan import attaching, changes, ownership, simulate
 from vgpumgr.core.reconcile import jobs, reconciling
 from vgpumgr.link import snapshot_facts
@@ -43,7 +43,7 @@ def swapped(view: HostView) -> HostView:
     return replace(bare, snapshot=snapshot_facts.parse(builders.HOST, builders.facts_of(facts)))
 
 
-def two_slots(framework: str) -> HostView:
+def two_slots(framework: FrameworkName) -> HostView:
     """vm01 has a vGPU on each of two cards, which were swapped since: each slot's address is the other's by now."""
     view = builders.attached(builders.attached(builders.host_of(framework)), slot="vgpu1")
     assert builders.entry_of(view).vgpu.gpu_uuid != builders.entry_of(view, slot="vgpu1").vgpu.gpu_uuid
@@ -54,13 +54,13 @@ def slots_in_definition(view: HostView) -> list[str | None]:
     return [device.slot for device in builders.find(view, "vm01").inactive]
 
 
-def host(framework: str, *, gpus: int = 1) -> HostView:
+def host(framework: FrameworkName, *, gpus: int = 1) -> HostView:
     """vm01's vGPU is on the first card."""
     return builders.attached(builders.host_of(framework, gpus=gpus))
 
 
 @each_framework
-def test_a_vm_whose_card_was_exchanged_is_freed_whole(framework: str) -> None:
+def test_a_vm_whose_card_was_exchanged_is_freed_whole(framework: FrameworkName) -> None:
     end = builders.detached(exchanged(host(framework)))
     assert end.snapshot.ledger == ()
     assert builders.find(end, "vm01").claims is None
@@ -68,7 +68,9 @@ def test_a_vm_whose_card_was_exchanged_is_freed_whole(framework: str) -> None:
 
 
 @each_framework
-def test_a_vm_whose_card_was_exchanged_gets_a_vgpu_on_the_new_card_where_replace_is_asked(framework: str) -> None:
+def test_a_vm_whose_card_was_exchanged_gets_a_vgpu_on_the_new_card_where_replace_is_asked(
+    framework: FrameworkName,
+) -> None:
     view = exchanged(host(framework))
     with pytest.raises(errors.Unsure, match="does not show"):
         builders.plan_attach(view)
@@ -80,7 +82,7 @@ def test_a_vm_whose_card_was_exchanged_gets_a_vgpu_on_the_new_card_where_replace
 
 
 @each_framework
-def test_another_vm_gets_a_place_on_the_new_card_and_the_first_can_still_be_freed(framework: str) -> None:
+def test_another_vm_gets_a_place_on_the_new_card_and_the_first_can_still_be_freed(framework: FrameworkName) -> None:
     """vendor-vfio: both definitions may name one address, which is a VF of the new card."""
     end = builders.attached(exchanged(host(framework)), "vm02")
     assert builders.entry_of(end, "vm02").vgpu.gpu_uuid == OTHER_CARD
@@ -91,7 +93,7 @@ def test_another_vm_gets_a_place_on_the_new_card_and_the_first_can_still_be_free
 
 
 @each_framework
-def test_reconcile_serves_the_rest_of_a_host_whose_card_was_exchanged(framework: str) -> None:
+def test_reconcile_serves_the_rest_of_a_host_whose_card_was_exchanged(framework: FrameworkName) -> None:
     view = exchanged(host(framework))
     made = reconciling.plan_host(view, declares(vm01="4Q", vm02="4Q", vm03="4Q"), RUN)
     assert [unit.refused is not None for unit in made.units] == [True, False, False]
@@ -106,7 +108,7 @@ def test_reconcile_serves_the_rest_of_a_host_whose_card_was_exchanged(framework:
 
 @each_framework
 def test_a_vm_whose_new_address_another_definition_still_names_is_served_once_that_one_has_moved(
-    framework: str,
+    framework: FrameworkName,
 ) -> None:
     """vendor-vfio: vm01's card is in the slot of vm02's, which is gone; vm02 moves away only after vm01's turn."""
     first = host(framework, gpus=2)
@@ -119,7 +121,9 @@ def test_a_vm_whose_new_address_another_definition_still_names_is_served_once_th
 
 
 @each_framework
-def test_both_slots_of_a_vm_whose_cards_were_swapped_are_freed_and_each_device_taken_out_once(framework: str) -> None:
+def test_both_slots_of_a_vm_whose_cards_were_swapped_are_freed_and_each_device_taken_out_once(
+    framework: FrameworkName,
+) -> None:
     end = builders.detached(two_slots(framework), "vm01", "vgpu0", "vgpu1")
     assert end.snapshot.ledger == ()
     assert builders.find(end, "vm01").inactive == ()
@@ -128,7 +132,7 @@ def test_both_slots_of_a_vm_whose_cards_were_swapped_are_freed_and_each_device_t
 
 @each_framework
 def test_a_slot_that_moved_to_the_address_in_anothers_claim_keeps_its_device_when_that_other_is_freed(
-    framework: str,
+    framework: FrameworkName,
 ) -> None:
     """vendor-vfio: vgpu1 was made again where its card is now, the very address that the claim of vgpu0 still says."""
     served = builders.attached(two_slots(framework), slot="vgpu1")
@@ -171,7 +175,7 @@ def test_a_vf_whose_address_the_claim_does_not_say_is_not_proved_to_be_the_claim
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("card", ["stays", "is exchanged", "is swapped"])
 def test_another_sites_claim_keeps_its_wish_and_its_site_and_moves_only_where_card_and_ledger_are_gone(
-    framework: str, card: str, *, lost: bool, wanted: str | None
+    framework: FrameworkName, card: str, *, lost: bool, wanted: str | None
 ) -> None:
     view = builders.host_of(framework)
     view = simulate.apply(view, reconciling.plan_host(view, replace(declares(vm01="4Q"), site="lab1"), RUN).steps)

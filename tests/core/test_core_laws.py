@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.vgpu import EntryState, LedgerEntry
     from vgpumgr.core.plan.plan import Plan
 
 FRAMEWORK = st.sampled_from([name for name, _ in builders.FRAMEWORKS])
@@ -217,7 +217,7 @@ def torn(view: HostView, step: changes.Step) -> Iterator[HostView]:
         yield builders.with_snapshot(simulate.apply_one(view, step), ledger=leaving)
 
 
-def _in_state(entry: LedgerEntry, key: tuple[object, ...], state: str) -> LedgerEntry:
+def _in_state(entry: LedgerEntry, key: tuple[object, ...], state: EntryState) -> LedgerEntry:
     return replace(entry, state=state) if (entry.vgpu.vm, entry.vgpu.slot, entry.vgpu.generation) == key else entry
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.core import builders
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Handle
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Handle
 from vgpumgr.core.plan import simulate
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import Slot
@@ -29,7 +29,7 @@ def row(view: HostView) -> VgpuRow:
     return rows[0]
 
 
-def with_claim(view: HostView, state: str) -> HostView:
+def with_claim(view: HostView, state: claims.State) -> HostView:
     return builders.change_claim(view, lambda claim: replace(claim, state=state))
 
 
@@ -41,7 +41,7 @@ def kinds(view: HostView) -> list[str]:
 
 
 @EVERY_FRAMEWORK
-def test_bound_and_idle_is_bound_with_every_key_known(framework: str) -> None:
+def test_bound_and_idle_is_bound_with_every_key_known(framework: FrameworkName) -> None:
     view = builders.attached(builders.host_of(framework))
     found = row(view)
     entry = builders.entry_of(view)
@@ -88,7 +88,7 @@ def test_hardware_of_a_claim_that_is_not_bound_yet_is_made() -> None:
 
 @EVERY_FRAMEWORK
 @pytest.mark.parametrize("evidence", ["live", "handle", "active"])
-def test_what_any_evidence_shows_as_held_is_in_use(framework: str, evidence: str) -> None:
+def test_what_any_evidence_shows_as_held_is_in_use(framework: FrameworkName, evidence: str) -> None:
     view = builders.attached(builders.host_of(framework))
     vgpu = builders.hardware_of(view)
     facts = view.snapshot
@@ -114,7 +114,7 @@ def test_a_running_vm_without_its_vgpu_takes_it_at_the_next_start() -> None:
 
 
 @EVERY_FRAMEWORK
-def test_after_a_reboot_it_is_gone(framework: str) -> None:
+def test_after_a_reboot_it_is_gone(framework: FrameworkName) -> None:
     view = builders.rebooted(builders.attached(builders.host_of(framework)))
     assert (row(view).state, row(view).origin) == ("gone", "ours")
     assert kinds(view) == ["gone"]
@@ -149,7 +149,7 @@ def test_an_entry_of_a_vm_that_was_undefined_is_lost() -> None:
 
 
 @EVERY_FRAMEWORK
-def test_what_no_entry_names_is_foreign(framework: str) -> None:
+def test_what_no_entry_names_is_foreign(framework: FrameworkName) -> None:
     view = builders.with_foreign(builders.host_of(framework))
     found = row(view)
     assert (found.state, found.origin, found.vm, found.slot, found.profile) == ("foreign", "foreign", None, None, None)
@@ -289,7 +289,9 @@ def test_a_reverted_claim_is_a_finding_with_the_command_that_mends_it() -> None:
         (claims.LEAVING, "leaving", "`vgpumgr detach vm01 --slot vgpu0 --on kvm01` finishes it"),
     ],
 )
-def test_what_has_begun_and_not_ended_names_the_command_that_ends_it(state: str, kind: str, command: str) -> None:
+def test_what_has_begun_and_not_ended_names_the_command_that_ends_it(
+    state: claims.State, kind: str, command: str
+) -> None:
     view = with_claim(builders.attached(builders.host()), state)
     assert kinds(view) == [kind]
     assert findings.of_host(view)[0].text.endswith(command)

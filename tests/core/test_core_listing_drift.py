@@ -11,7 +11,7 @@ import pytest
 from tests.core import builders
 from vgpumgr import errors
 from vgpumgr.core.model.domain_xml import Hostdev, Saved
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Unknown
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName, Unknown
 from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.core.plan import attaching, changes, detaching, placement, plan, simulate
 from vgpumgr.core.report import findings, listing
@@ -49,7 +49,7 @@ def without_hostdev(view: HostView) -> HostView:
 
 
 @EVERY_FRAMEWORK
-def test_a_served_claim_whose_hostdev_is_gone_is_drift_and_made(framework: str) -> None:
+def test_a_served_claim_whose_hostdev_is_gone_is_drift_and_made(framework: FrameworkName) -> None:
     view = without_hostdev(builders.attached(builders.host_of(framework)))
     assert states(view) == [("vm01", "made")]
     assert texts(view) == [("drift", f"the definition of vm01 lacks the hostdev of slot vgpu0: {ATTACH} mends it")]
@@ -71,7 +71,9 @@ def test_a_vm_that_runs_with_a_vgpu_that_its_definition_lacks_is_in_use_and_drif
 @pytest.mark.parametrize(
     ("alias", "said"), [(None, "without alias"), ("ua-mine", "with alias ua-mine"), ("ua-vgpu1", "with alias ua-vgpu1")]
 )
-def test_an_alias_that_is_not_ours_is_drift_that_attach_mends(framework: str, alias: str | None, said: str) -> None:
+def test_an_alias_that_is_not_ours_is_drift_that_attach_mends(
+    framework: FrameworkName, alias: str | None, said: str
+) -> None:
     """The device itself stays in the definition, so nobody is asked; libvirt finds it by what it names."""
     whole = builders.attached(builders.host_of(framework))
     view = change_hostdev(whole, lambda device: replace(device, alias=alias))
@@ -166,7 +168,7 @@ BREACHES: dict[str, Callable[[HostView], HostView]] = {
 @EVERY_FRAMEWORK
 @pytest.mark.parametrize("breach", BREACHES)
 def test_a_served_claim_has_a_finding_where_the_same_attach_would_do_something_and_only_there(
-    framework: str, breach: str
+    framework: FrameworkName, breach: str
 ) -> None:
     view = BREACHES[breach](builders.attached(builders.host_of(framework)))
     assert bool(texts(view)) == builders.plan_attach(view).changed == (breach != "nothing")
@@ -229,7 +231,7 @@ def test_a_claim_that_was_declared_meanwhile_says_so_after_the_same_attach_and_b
 # VMs that are gone
 
 
-def recreated(framework: str = MDEV_VF) -> HostView:
+def recreated(framework: FrameworkName = MDEV_VF) -> HostView:
     """vm01 was undefined, and a new VM of that name defined."""
     view = builders.attached(builders.host_of(framework))
     fresh = replace(builders.domain("vm01"), uuid=builders.vm_uuid("another vm01"))
@@ -249,7 +251,7 @@ def free(view: HostView, *, keep_snapshots: bool = False) -> plan.Plan:
 
 
 @EVERY_FRAMEWORK
-def test_what_a_vm_that_is_gone_had_is_freed_by_its_uuid(framework: str) -> None:
+def test_what_a_vm_that_is_gone_had_is_freed_by_its_uuid(framework: FrameworkName) -> None:
     view = recreated(framework)
     assert [vm.uuid for vm in plan.gone_vms(view)] == [builders.vm_uuid("vm01")]
     made = free(view)
@@ -279,7 +281,7 @@ def test_two_vms_of_one_name_are_told_apart_by_their_uuid() -> None:
 
 
 @EVERY_FRAMEWORK
-def test_what_another_definition_names_is_not_freed_although_its_vm_is_gone(framework: str) -> None:
+def test_what_another_definition_names_is_not_freed_although_its_vm_is_gone(framework: FrameworkName) -> None:
     view = recreated(framework)
     view = builders.give(view, "vm02", builders.hostdev(builders.hardware_of(view)))
     with pytest.raises(errors.InUse) as caught:
@@ -314,7 +316,7 @@ def broken(view: HostView) -> HostView:
 
 
 @EVERY_FRAMEWORK
-def test_without_the_ledger_each_vgpu_is_listed_once_in_unknown_state(framework: str) -> None:
+def test_without_the_ledger_each_vgpu_is_listed_once_in_unknown_state(framework: FrameworkName) -> None:
     view = builders.attached(builders.attached(builders.with_foreign(builders.host_of(framework))), "vm02")
     known = {(row.uuid, row.vf, row.type_name) for row in listing.rows(view)}
     rows = listing.rows(broken(view))

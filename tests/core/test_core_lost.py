@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.core import builders
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.plan import lost
 from vgpumgr.core.report import findings
 
@@ -36,7 +36,7 @@ def free_vf(view: HostView) -> str:
 
 @on_vfs
 @pytest.mark.parametrize("idle", [True, False])
-def test_a_vf_that_offers_nothing_while_its_siblings_do_is_lost(framework: str, idle: bool) -> None:
+def test_a_vf_that_offers_nothing_while_its_siblings_do_is_lost(framework: FrameworkName, idle: bool) -> None:
     view = builders.host_of(framework, gpus=1)
     view = view if idle else builders.attached(view)
     vf = free_vf(view)
@@ -51,7 +51,7 @@ def test_a_vf_that_offers_nothing_while_its_siblings_do_is_lost(framework: str, 
 
 
 @each_framework
-def test_a_healthy_gpu_has_lost_nothing_idle_or_in_use_or_full(framework: str) -> None:
+def test_a_healthy_gpu_has_lost_nothing_idle_or_in_use_or_full(framework: FrameworkName) -> None:
     view = builders.host_of(framework, gpus=1, vms=40)
     most = builders.type_of(view.snapshot.gpus[0], "4Q").max or 0
     for number in range(most + 1):
@@ -61,7 +61,7 @@ def test_a_healthy_gpu_has_lost_nothing_idle_or_in_use_or_full(framework: str) -
 
 
 @on_vfs
-def test_what_is_unread_or_where_a_write_is_under_way_is_not_judged(framework: str) -> None:
+def test_what_is_unread_or_where_a_write_is_under_way_is_not_judged(framework: FrameworkName) -> None:
     view = builders.host_of(framework, gpus=1)
     vf = free_vf(view)
     assert lost.lost_by_driver(offering(view, vf, None).snapshot) == ()

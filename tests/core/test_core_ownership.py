@@ -12,7 +12,7 @@ from tests.core.declarations import declares
 from vgpumgr import errors, names
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import Saved
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.core.plan import changes, ownership, simulate
 from vgpumgr.core.plan.plan import Plan
@@ -198,7 +198,7 @@ CASES = [
 @pytest.mark.parametrize("lost", [False, True], ids=["no entry", "no file"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_bound_claim_without_an_entry_is_what_hardware_and_definitions_say_of_it(
-    case: Case, lost: bool, framework: str
+    case: Case, lost: bool, framework: FrameworkName
 ) -> None:
     view = case.change(builders.attached(builders.host_of(framework)))
     view = builders.without_ledger(view) if lost else unknown_now(view)
@@ -234,7 +234,12 @@ def test_a_bound_claim_without_an_entry_is_what_hardware_and_definitions_say_of_
 @pytest.mark.parametrize("lost", [False, True])
 def test_another_type_on_our_vf_is_somebody_elses_and_on_our_mdev_nobodys(lost: bool) -> None:
     """A VF's vGPU has no name of its own; an mdev's UUID is there once, whatever its type."""
-    for framework, kind in ((VENDOR_VFIO, ownership.GONE), (MDEV_VF, ownership.DOUBTED), (MDEV_PF, ownership.DOUBTED)):
+    kinds: dict[FrameworkName, str] = {
+        VENDOR_VFIO: ownership.GONE,
+        MDEV_VF: ownership.DOUBTED,
+        MDEV_PF: ownership.DOUBTED,
+    }
+    for framework, kind in kinds.items():
         view = retyped(builders.attached(builders.host_of(framework)))
         view = builders.without_ledger(view) if lost else unknown_now(view)
         found = ownership.standing(view, builders.find(view, "vm01"), builders.claim_of(view))
@@ -246,7 +251,9 @@ def test_another_type_on_our_vf_is_somebody_elses_and_on_our_mdev_nobodys(lost: 
 
 
 @EVERY_FRAMEWORK
-def test_after_a_lost_ledger_reconcile_makes_nothing_and_ends_with_the_same_three_vgpus(framework: str) -> None:
+def test_after_a_lost_ledger_reconcile_makes_nothing_and_ends_with_the_same_three_vgpus(
+    framework: FrameworkName,
+) -> None:
     whole = builders.host_of(framework)
     for vm in ("vm01", "vm02", "vm03"):
         whole = builders.attached(whole, vm)
@@ -260,7 +267,7 @@ def test_after_a_lost_ledger_reconcile_makes_nothing_and_ends_with_the_same_thre
 
 
 @EVERY_FRAMEWORK
-def test_one_vm_attached_after_a_lost_ledger_does_not_hide_what_the_others_have(framework: str) -> None:
+def test_one_vm_attached_after_a_lost_ledger_does_not_hide_what_the_others_have(framework: FrameworkName) -> None:
     """The file is there again then, and knows one of three."""
     whole = builders.attached(builders.attached(builders.host_of(framework)), "vm02")
     view = builders.attached(builders.without_ledger(whole), "vm03")
@@ -273,7 +280,7 @@ def made(found: reconciling.HostPlan) -> list[str | None]:
     return [unit.job.vm for unit in found.units if any(isinstance(step, changes.CreateVgpu) for step in unit.steps)]
 
 
-def after_lost_ledger_and_boot(framework: str, vms: tuple[str, ...] = ("vm01", "vm02", "vm03")) -> HostView:
+def after_lost_ledger_and_boot(framework: FrameworkName, vms: tuple[str, ...] = ("vm01", "vm02", "vm03")) -> HostView:
     view = builders.host_of(framework, vms=4)
     for vm in vms:
         view = builders.attached(view, vm)
@@ -282,7 +289,7 @@ def after_lost_ledger_and_boot(framework: str, vms: tuple[str, ...] = ("vm01", "
 
 @EVERY_FRAMEWORK
 def test_a_vgpu_that_somebody_makes_first_after_a_lost_ledger_and_a_boot_keeps_no_other_vm_from_its_own(
-    framework: str,
+    framework: FrameworkName,
 ) -> None:
     """The file is there again from then on; what it does not know was not freed for that."""
     view = builders.attached(after_lost_ledger_and_boot(framework), "vm04")
@@ -294,7 +301,9 @@ def test_a_vgpu_that_somebody_makes_first_after_a_lost_ledger_and_a_boot_keeps_n
 
 
 @EVERY_FRAMEWORK
-def test_a_reconcile_that_was_killed_after_a_lost_ledger_and_a_boot_is_finished_by_the_next_one(framework: str) -> None:
+def test_a_reconcile_that_was_killed_after_a_lost_ledger_and_a_boot_is_finished_by_the_next_one(
+    framework: FrameworkName,
+) -> None:
     view = after_lost_ledger_and_boot(framework)
     first = plan(view)
     killed = simulate.apply(view, first.units[0].steps)
@@ -302,14 +311,14 @@ def test_a_reconcile_that_was_killed_after_a_lost_ledger_and_a_boot_is_finished_
 
 
 @EVERY_FRAMEWORK
-def test_what_is_made_again_in_a_slot_that_was_freed_is_wanted_after_a_lost_entry(framework: str) -> None:
+def test_what_is_made_again_in_a_slot_that_was_freed_is_wanted_after_a_lost_entry(framework: FrameworkName) -> None:
     """Slots begin at generation 1 again: only what was freed last, and not made since, went back."""
     view = builders.attached(builders.detached(builders.attached(builders.host_of(framework))))
     assert made(plan(booted(unknown_now(view)))) == ["vm01"]
 
 
 @EVERY_FRAMEWORK
-def test_a_replace_without_an_entry_frees_what_is_proved_and_leaves_what_is_not(framework: str) -> None:
+def test_a_replace_without_an_entry_frees_what_is_proved_and_leaves_what_is_not(framework: FrameworkName) -> None:
     view = unknown_now(builders.attached(builders.host_of(framework)))
     made = builders.plan_attach(view, profile="8Q", replace_it=True)
     assert builders.verbs(made)[0] == "enter_vgpu"
@@ -347,7 +356,7 @@ def test_an_mdev_with_another_uuid_than_the_computed_one_is_not_entered_unasked(
 
 
 @pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF])
-def test_a_generation_whose_uuid_exists_is_skipped(framework: str) -> None:
+def test_a_generation_whose_uuid_exists_is_skipped(framework: FrameworkName) -> None:
     """mdevctl started one with our first UUID, after it was detached."""
     view = builders.with_foreign(builders.host_of(framework), parent_at=0)
     first = names.compute_mdev_uuid(builders.vm_uuid("vm01"), DEFAULT_SLOT, 1)
@@ -394,7 +403,7 @@ def test_our_uuid_on_another_place_is_refused_with_where_it_is(gpu_at: int) -> N
 
 
 @EVERY_FRAMEWORK
-def test_what_is_at_our_place_after_a_boot_and_was_not_made_by_us_is_unsure(framework: str) -> None:
+def test_what_is_at_our_place_after_a_boot_and_was_not_made_by_us_is_unsure(framework: FrameworkName) -> None:
     view = builders.attached(builders.host_of(framework))
     view = replace(view, snapshot=replace(view.snapshot, boot=builders.NEXT_BOOT))
     assert (state(view), kinds(view)) == ("unknown", ["unsure"])
@@ -407,7 +416,7 @@ def test_what_is_at_our_place_after_a_boot_and_was_not_made_by_us_is_unsure(fram
 
 
 @EVERY_FRAMEWORK
-def test_what_we_made_again_after_a_boot_is_ours_as_before(framework: str) -> None:
+def test_what_we_made_again_after_a_boot_is_ours_as_before(framework: FrameworkName) -> None:
     view = builders.attached(builders.rebooted(builders.attached(builders.host_of(framework))))
     assert (state(view), kinds(view)) == ("bound", [])
     assert builders.detached(view).snapshot.ledger == ()
@@ -441,7 +450,9 @@ def test_no_ledger_and_no_claim_is_a_host_that_nothing_was_made_on() -> None:
 
 
 @EVERY_FRAMEWORK
-def test_while_a_gpus_uuid_cannot_be_read_nothing_is_proved_made_beside_it_or_forgotten(framework: str) -> None:
+def test_while_a_gpus_uuid_cannot_be_read_nothing_is_proved_made_beside_it_or_forgotten(
+    framework: FrameworkName,
+) -> None:
     view = builders.without_ledger(builders.attached(builders.host_of(framework)))
     first, second = view.snapshot.gpus
     view = builders.with_snapshot(view, gpus=(replace(first, uuid=None), second))

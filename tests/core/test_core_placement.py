@@ -12,8 +12,8 @@ from tests.core import builders
 from vgpumgr import errors
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import domain_xml
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.core.model.vgpu import Vf
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
+from vgpumgr.core.model.vgpu import EntryState, Vf
 from vgpumgr.core.plan import attaching, placement, simulate
 from vgpumgr.names import PciAddress
 
@@ -245,7 +245,7 @@ def test_on_a_pf_entries_without_hardware_count_against_what_the_driver_offers()
 
 
 @pytest.mark.parametrize("state", ["planned", "made", "leaving"])
-def test_no_state_of_an_entry_gives_its_vf_to_another(state: str) -> None:
+def test_no_state_of_an_entry_gives_its_vf_to_another(state: EntryState) -> None:
     """A detach that was killed after the destroy holds its VF until it is finished: the host would refuse another."""
     view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
     view = builders.change_entries(view, lambda entry: replace(entry, state=state))
@@ -253,7 +253,7 @@ def test_no_state_of_an_entry_gives_its_vf_to_another(state: str) -> None:
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
-def test_a_vf_that_another_vms_definition_names_is_not_given_away(framework: str) -> None:
+def test_a_vf_that_another_vms_definition_names_is_not_given_away(framework: FrameworkName) -> None:
     """Somebody's own VM waits for that VF, its type set by a script of theirs at each boot."""
     view = builders.host_of(framework, gpus=1)
     vf = view.snapshot.gpus[0].parents[0].pci
@@ -343,7 +343,7 @@ def vf_of(view: HostView, vm: str) -> int | None:
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
-def test_the_next_vgpu_goes_to_the_function_after_the_newest_ones(framework: str) -> None:
+def test_the_next_vgpu_goes_to_the_function_after_the_newest_ones(framework: FrameworkName) -> None:
     """A function that fails every VM which is put there, and is freed each time, must not get the next one."""
     view = builders.host_of(framework, gpus=1, vms=4)
     for vm in ("vm01", "vm02"):
@@ -355,7 +355,7 @@ def test_the_next_vgpu_goes_to_the_function_after_the_newest_ones(framework: str
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
-def test_after_the_last_function_comes_the_first_free_one(framework: str) -> None:
+def test_after_the_last_function_comes_the_first_free_one(framework: FrameworkName) -> None:
     view = builders.host_of(framework, gpus=1, vms=4, vfs=3)
     for vm in ("vm01", "vm02", "vm03"):
         view = builders.attached(view, vm)
@@ -364,7 +364,7 @@ def test_after_the_last_function_comes_the_first_free_one(framework: str) -> Non
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
-def test_a_function_that_the_inventory_leaves_out_is_not_used(framework: str) -> None:
+def test_a_function_that_the_inventory_leaves_out_is_not_used(framework: FrameworkName) -> None:
     view = builders.host_of(framework, gpus=1, vfs=2)
     first, second = (parent.pci for parent in view.snapshot.gpus[0].parents)
     some = replace(view, excluded_vfs=frozenset({first}))

@@ -10,7 +10,7 @@ import pytest
 from tests.core import builders
 from vgpumgr import errors
 from vgpumgr.core.model.domain_xml import Hostdev, Saved
-from vgpumgr.core.model.snapshot import MDEV_VF
+from vgpumgr.core.model.snapshot import MDEV_VF, FrameworkName
 from vgpumgr.core.plan import simulate
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def snapped(view: HostView, *, alias: str | None = None) -> HostView:
 
 
 @EVERY_FRAMEWORK
-def test_what_another_vms_managed_save_image_names_is_in_use(framework: str) -> None:
+def test_what_another_vms_managed_save_image_names_is_in_use(framework: FrameworkName) -> None:
     view = builders.attached(builders.host_of(framework))
     with pytest.raises(errors.InUse) as caught:
         builders.plan_detach(imaged(view), keep_snapshots=True)
@@ -49,7 +49,7 @@ def test_what_another_vms_managed_save_image_names_is_in_use(framework: str) -> 
 
 @EVERY_FRAMEWORK
 @pytest.mark.parametrize("alias", ["ua-vgpu0", None])
-def test_what_another_vms_snapshot_names_is_kept(framework: str, alias: str | None) -> None:
+def test_what_another_vms_snapshot_names_is_kept(framework: FrameworkName, alias: str | None) -> None:
     view = snapped(builders.attached(builders.host_of(framework)), alias=alias)
     with pytest.raises(errors.NamedInSnapshot) as caught:
         builders.plan_detach(view)

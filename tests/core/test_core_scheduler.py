@@ -148,7 +148,7 @@ def test_what_is_out_of_range_is_refused_naming_the_range(wish: SchedulerWish, a
         SchedulerWish(policy=BEST_EFFORT, averaging_factor=33),
         SchedulerWish(policy=FIXED_SHARE, time_slice_ns=2 * MS, frequency_hz=480),
         SchedulerWish(policy=FIXED_SHARE, time_slice_ns=2 * MS, averaging_factor=33),
-        SchedulerWish(policy="weighted"),
+        SchedulerWish(policy="weighted"),  # type: ignore[arg-type]
     ],
 )
 def test_a_wish_that_contradicts_itself_is_refused(wish: SchedulerWish) -> None:

@@ -13,9 +13,9 @@ from tests.core import builders
 from tests.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core.driver import modprobe, scheduler
-from vgpumgr.core.driver.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, SchedulerWish
+from vgpumgr.core.driver.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, Policy, SchedulerWish
 from vgpumgr.core.model import claims, observed
-from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Active, Handle, Qemu
+from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Handle, Mode, Qemu
 from vgpumgr.core.plan import changes, scheduling, simulate
 from vgpumgr.core.report import scheduling_rows
 
@@ -52,7 +52,7 @@ def done(view: HostView, wish: SchedulerWish = FIXED) -> HostView:
     return simulate.apply(view, plan(view, wish).steps)
 
 
-def busy(framework: str = MDEV_VF, *, vms: int = 2, api: int = 1) -> HostView:
+def busy(framework: FrameworkName = MDEV_VF, *, vms: int = 2, api: int = 1) -> HostView:
     """One GPU with an idle vGPU of ours for each VM."""
     view = builders.host_of(framework, gpus=1, vms=max(vms, 1))
     view = builders.change_gpus(view, lambda gpu: replace(gpu, scheduler=builders.scheduler_state(api=api)))
@@ -112,7 +112,7 @@ def test_an_empty_gpu_needs_no_parking() -> None:
 @LAW
 @given(frameworks, st.sampled_from([1, 2]), st.integers(0, 3), wishes)
 def test_after_a_plan_there_is_nothing_to_do_and_the_same_vgpus_are_there(
-    framework: str, api: int, vms: int, wish: SchedulerWish
+    framework: FrameworkName, api: int, vms: int, wish: SchedulerWish
 ) -> None:
     before = busy(framework, vms=vms, api=api)
     after = done(before, wish)
@@ -128,7 +128,7 @@ def test_after_a_plan_there_is_nothing_to_do_and_the_same_vgpus_are_there(
 @LAW
 @given(frameworks, st.integers(0, 3), wishes, wishes, st.data())
 def test_killed_after_any_step_the_same_request_again_converges(
-    framework: str, vms: int, first: SchedulerWish, wish: SchedulerWish, data: st.DataObject
+    framework: FrameworkName, vms: int, first: SchedulerWish, wish: SchedulerWish, data: st.DataObject
 ) -> None:
     before = done(busy(framework, vms=vms), first)
     steps = plan(before, wish).steps
@@ -142,7 +142,7 @@ def test_killed_after_any_step_the_same_request_again_converges(
 @LAW
 @given(frameworks, st.integers(0, 3), wishes, st.data())
 def test_undoing_the_steps_last_first_leads_back(
-    framework: str, vms: int, wish: SchedulerWish, data: st.DataObject
+    framework: FrameworkName, vms: int, wish: SchedulerWish, data: st.DataObject
 ) -> None:
     """No entry of the ledger is missing on the way: a kill in the undo loses nothing either."""
     before = busy(framework, vms=vms)
@@ -288,7 +288,7 @@ def test_a_vm_that_is_ending_is_waited_for_and_named() -> None:
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
-def test_a_vgpu_in_use_is_never_moved_and_its_vm_is_named(framework: str) -> None:
+def test_a_vgpu_in_use_is_never_moved_and_its_vm_is_named(framework: FrameworkName) -> None:
     view = busy(framework)
     device = builders.hardware_of(view, "vm02")
     row = Active(gpu=view.snapshot.gpus[0].pci, vm_uuid=None, vm_name="vm02", device=device.device)
@@ -346,7 +346,7 @@ def test_what_is_in_use_hinders_nothing_where_nothing_has_to_be_set() -> None:
         (None, FIXED_SHARE, False),
     ],
 )
-def test_modes_that_do_not_combine_with_a_policy_refuse_it(mode: str | None, policy: str, is_refused: bool) -> None:
+def test_modes_that_do_not_combine_with_a_policy_refuse_it(mode: Mode | None, policy: Policy, is_refused: bool) -> None:
     view = builders.change_gpus(busy(vms=0), lambda gpu: replace(gpu, mode=mode))
     wish = SchedulerWish(policy=policy)
     if is_refused:

@@ -13,7 +13,7 @@ from vgpumgr import errors
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.domain_xml import Hostdev, Saved
 from vgpumgr.core.model.domains import DomainDocuments
-from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.plan import detaching, parking, simulate
 from vgpumgr.core.reconcile import jobs, reconciling
 from vgpumgr.core.report import findings, listing
@@ -64,7 +64,7 @@ WAYS = [
 @EVERY_FRAMEWORK
 @pytest.mark.parametrize(("way", "what", "out"), WAYS, ids=[way.__name__ for way, _, _ in WAYS])
 def test_a_device_that_two_vms_name_is_a_finding_of_both_with_the_command_that_mends_it(
-    way: Callable[[HostView], HostView], what: str, out: str, framework: str
+    way: Callable[[HostView], HostView], what: str, out: str, framework: FrameworkName
 ) -> None:
     view = way(builders.attached(builders.host_of(framework)))
     found = {finding.vm: finding.text for finding in findings.of_host(view) if finding.kind == "shared"}
@@ -79,7 +79,7 @@ def test_a_device_that_two_vms_name_is_a_finding_of_both_with_the_command_that_m
 
 
 @EVERY_FRAMEWORK
-def test_two_vms_that_name_a_foreign_vgpu_are_told_too(framework: str) -> None:
+def test_two_vms_that_name_a_foreign_vgpu_are_told_too(framework: FrameworkName) -> None:
     view = builders.with_foreign(builders.host_of(framework))
     foreign = builders.hostdev(view.snapshot.gpus[0].vgpus[0])
     view = builders.give(builders.give(view, "vm01", foreign), "vm02", foreign)
@@ -93,7 +93,7 @@ def test_a_vms_own_snapshots_and_images_share_nothing() -> None:
 
 
 @EVERY_FRAMEWORK
-def test_a_device_that_another_definition_has_is_not_put_into_a_second_one(framework: str) -> None:
+def test_a_device_that_another_definition_has_is_not_put_into_a_second_one(framework: FrameworkName) -> None:
     """vm01's hostdev was taken out, and is in vm02's definition."""
     view = aliased(builders.attached(builders.host_of(framework)))
     view = builders.change_domain(view, "vm01", lambda found: replace(found, inactive=()))
@@ -139,7 +139,7 @@ def test_a_full_gpu_says_which_snapshot_keeps_its_last_vf() -> None:
         ),
     ],
 )
-def test_keep_snapshots_foretells_what_a_revert_brings(framework: str, said: str) -> None:
+def test_keep_snapshots_foretells_what_a_revert_brings(framework: FrameworkName, said: str) -> None:
     view = builders.attached(builders.host_of(framework))
     saved = Saved(snapshots=(("monday", (device(view, "ua-vgpu0"),)),))
     made = builders.plan_detach(view, keep_snapshots=True, saved=saved)
@@ -147,7 +147,7 @@ def test_keep_snapshots_foretells_what_a_revert_brings(framework: str, said: str
 
 
 @EVERY_FRAMEWORK
-def test_after_a_detach_and_a_revert_nothing_comes_back_by_itself(framework: str) -> None:
+def test_after_a_detach_and_a_revert_nothing_comes_back_by_itself(framework: FrameworkName) -> None:
     """The snapshot's claim and hostdev are back, bound and of no entry; a person may ask for it again."""
     before = builders.attached(builders.host_of(framework))
     old = builders.find(before, "vm01")
@@ -228,7 +228,7 @@ def test_aliases_of_other_devices_are_read_and_hostdevs_are_not_among_them() -> 
 
 
 @EVERY_FRAMEWORK
-def test_a_scheduler_does_not_move_what_somebody_made_at_our_place_since_the_boot(framework: str) -> None:
+def test_a_scheduler_does_not_move_what_somebody_made_at_our_place_since_the_boot(framework: FrameworkName) -> None:
     view = builders.attached(builders.host_of(framework, gpus=1))
     view = replace(view, snapshot=replace(view.snapshot, boot=builders.NEXT_BOOT))
     gpu = view.snapshot.gpus[0]

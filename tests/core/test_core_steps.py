@@ -10,7 +10,7 @@ import pytest
 
 from tests.core import builders
 from vgpumgr.core.model import claims, endpoint, snapshot
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Gpu
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Gpu
 from vgpumgr.core.plan import changes, simulate
 from vgpumgr.link import snapshot_facts
 from vgpumgr.names import HostName, PciAddress, VmUuid
@@ -43,7 +43,7 @@ def test_the_steps_are_printed_as_the_design_shows_them() -> None:
 
 
 @pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
-def test_the_inverse_of_an_inverse_is_the_step(framework: str) -> None:
+def test_the_inverse_of_an_inverse_is_the_step(framework: FrameworkName) -> None:
     view = builders.attached(builders.host_of(framework))
     steps = [
         *builders.plan_attach(builders.host_of(framework)).steps,

@@ -12,7 +12,7 @@ from tests.link.test_program import LOCKED, SCHEDULER, SNAPSHOT, Script, accept,
 from vgpumgr import errors, resources
 from vgpumgr.core.driver import catalogue, scheduler
 from vgpumgr.core.driver.modprobe import NewConf
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.plan import changes
 from vgpumgr.host import protocol
 from vgpumgr.link import steps, wire
@@ -133,7 +133,7 @@ def test_libvirt_is_written_to_under_the_lock_only() -> None:
 
 
 @pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR_VFIO])
-def test_every_step_that_is_the_host_programs_has_the_wires_shape(framework: str) -> None:
+def test_every_step_that_is_the_host_programs_has_the_wires_shape(framework: FrameworkName) -> None:
     before = builders.host_of(framework)
     create = builders.created(builders.plan_attach(before))
     vgpu = create.vgpu

@@ -161,6 +161,13 @@ def test_another_shape_is_refused_by_its_place(change: dict[str, Any], said: str
         wire.check(make_snapshot() | change, Snapshot, "snapshot")
 
 
+def test_a_word_of_few_is_one_of_them() -> None:
+    fact = {"engine": "graphics", "policy": "weighted", "arr": None, "averaging_factor": None, "time_slice_ns": None}
+    with pytest.raises(wire.WireError, match=r"policy is 'weighted', not one of best-effort, equal-share, fixed-share"):
+        wire.check(fact, protocol.EngineSchedulerFact, "engine")
+    assert wire.check(fact | {"policy": None}, protocol.EngineSchedulerFact, "engine")["policy"] is None
+
+
 @pytest.mark.parametrize("key", list(make_snapshot()))
 def test_every_key_of_a_snapshot_must_be_there(key: str) -> None:
     short = {name: value for name, value in make_snapshot().items() if name != key}

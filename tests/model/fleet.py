@@ -30,7 +30,7 @@ from vgpumgr.controller.results import (
 from vgpumgr.controller.scheduler import SchedulerOptions, set_scheduler
 from vgpumgr.core.driver import catalogue
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
-from vgpumgr.core.driver.scheduler import SchedulerWish
+from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.core.plan import placement
@@ -181,7 +181,7 @@ class Fleet:
         self,
         host: str,
         gpu: str,
-        policy: str,
+        policy: Policy,
         *,
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",

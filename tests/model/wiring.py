@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from vgpumgr.errors import ProgramFailed, Unreachable
 from vgpumgr.host.files import Root
-from vgpumgr.host.program import EXIT_LEASE, greeting
+from vgpumgr.host.program import greeting
+from vgpumgr.host.protocol import EXIT_LEASE
 from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.host import Host

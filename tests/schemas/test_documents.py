@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import FrameworkName
 
 
 def made(view: HostView) -> Iterator[dict[str, Any]]:
@@ -64,7 +65,7 @@ def others(value: Any) -> set[type]:
 
 
 @pytest.mark.parametrize(("framework", "board"), builders.FRAMEWORKS)
-def test_documents_are_made_of_jsons_own_types(framework: str, board: str) -> None:
+def test_documents_are_made_of_jsons_own_types(framework: FrameworkName, board: str) -> None:
     view = builders.host(builders.gpu(framework, board))
     for document in (*made(view), *made(builders.attached(view))):
         assert others(document) == set()

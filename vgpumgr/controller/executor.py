@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vgpumgr.controller.session import Session
+    from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.link.host import StepResult
     from vgpumgr.names import GpuUuid, VmUuid
@@ -32,7 +33,7 @@ class Executor:
         self.plan = plan
         self.documents: dict[VmUuid, claims.ClaimDocument | None] = {}
         self.interrupted = threading.Event()  # a step that waits for a VM's end waits no longer
-        self._policies: dict[GpuUuid, Mapping[str, str | None]] = {}
+        self._policies: dict[GpuUuid, Mapping[str, Policy | None]] = {}
 
     def execute(self, step: changes.Step) -> None:
         host = self.session.declaration.name

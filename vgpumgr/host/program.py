@@ -16,12 +16,10 @@ from typing import Callable, NoReturn, Optional, Sequence
 from .facts.facts import boot_id
 from .facts.nvml import load_pynvml
 from .files import Root, Unknowns
-from .protocol import BAD_REQUEST, LEASE_S, MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
+from .protocol import BAD_REQUEST, EXIT_LEASE, LEASE_S, MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
 from .refusal import PeerGone
 from .server import Server
 from .session import end_session
-
-EXIT_LEASE = 3  # the exclusive lock's owner was silent for too long
 
 _CHUNK = 64 * 1024
 _LOOK_EVERY_S = 3600.0  # a hang-up ends the wait at once

@@ -17,7 +17,7 @@ its stdin and each answer one JSON line on its stdout, in order. A request is {"
 Python 3.9: this file runs on the hypervisor.
 """
 
-from typing import Dict, List, Optional, TypedDict, Union
+from typing import Dict, Final, List, Literal, Optional, TypedDict, Union
 
 PROTOCOL = 2
 MAGIC = "VGPUMGR/1 "
@@ -30,9 +30,31 @@ LEDGER_VERSION = 2
 LOCK_PATH = "/root"
 
 # frameworks (how the driver offers vGPUs)
-MDEV_PF = "mdev-pf"  # pre-Ampere: mdev types on the physical function
-MDEV_VF = "mdev-vf"  # Ampere and later on older kernels: mdev types on each SR-IOV virtual function
-VENDOR_VFIO = "vendor-vfio"  # kernels where the driver dropped mdev: nvidia/current_vgpu_type on each VF
+FrameworkName = Literal["mdev-pf", "mdev-vf", "vendor-vfio"]
+MDEV_PF: Final = "mdev-pf"  # pre-Ampere: mdev types on the physical function
+MDEV_VF: Final = "mdev-vf"  # Ampere and later on older kernels: mdev types on each SR-IOV virtual function
+VENDOR_VFIO: Final = "vendor-vfio"  # kernels where the driver dropped mdev: nvidia/current_vgpu_type on each VF
+
+# modes of a GPU
+Mode = Literal["equal-size", "mixed-size", "mig"]
+EQUAL_SIZE: Final = "equal-size"
+MIXED_SIZE: Final = "mixed-size"
+MIG: Final = "mig"
+
+# states of a ledger's entry: on disk before the hardware is made, while it stands, and before it goes
+EntryState = Literal["planned", "made", "leaving"]
+PLANNED: Final = "planned"
+MADE: Final = "made"
+LEAVING: Final = "leaving"
+
+# what a step about a vGPU expects to find (Step)
+Expect = Literal["empty", "same", "present", "absent"]
+EMPTY: Final = "empty"
+SAME: Final = "same"
+PRESENT: Final = "present"
+ABSENT: Final = "absent"
+
+EXIT_LEASE = 3  # the program's status where the exclusive lock's owner was silent for too long
 
 # kinds of err
 LOCKED = "Locked"  # owner
@@ -55,9 +77,10 @@ INTERNAL = "Internal"
 NVML_REFUSED = "NvmlRefused"  # function, code (NVML's number; 0: taken, without effect); message has NVML's text
 
 # scheduler policies, as people write them
-BEST_EFFORT = "best-effort"
-EQUAL_SHARE = "equal-share"
-FIXED_SHARE = "fixed-share"
+Policy = Literal["best-effort", "equal-share", "fixed-share"]
+BEST_EFFORT: Final = "best-effort"
+EQUAL_SHARE: Final = "equal-share"
+FIXED_SHARE: Final = "fixed-share"
 
 # verbs of steps
 CREATE_VGPU = "create_vgpu"
@@ -123,7 +146,7 @@ class SchedulerCapsFact(TypedDict):
     `arr`: adaptive (strict) round robin is known to the driver. Time slices in ns, frequencies in Hz.
     """
 
-    policies: List[str]
+    policies: List[Policy]
     arr: bool
     min_time_slice_ns: int
     max_time_slice_ns: int
@@ -140,7 +163,7 @@ class EngineSchedulerFact(TypedDict):
     """
 
     engine: str
-    policy: Optional[str]
+    policy: Optional[Policy]
     arr: Optional[bool]
     averaging_factor: Optional[int]
     time_slice_ns: Optional[int]
@@ -161,9 +184,9 @@ class GpuFact(TypedDict):
     uuid: Optional[str]
     name: Optional[str]
     pci_id: str
-    framework: Optional[str]
+    framework: Optional[FrameworkName]
     problem: Optional[str]
-    mode: Optional[str]
+    mode: Optional[Mode]
     numa_node: Optional[int]
     vfs_total: Optional[int]
     vfs: Optional[int]
@@ -240,7 +263,7 @@ class LedgerEntry(OurVgpu):
     """Our ownership of one vGPU, written before the hardware is touched. state: planned, made or leaving."""
 
     boot: str
-    state: str
+    state: EntryState
 
 
 class FreedFact(TypedDict):
@@ -371,7 +394,7 @@ class GpuSampleFact(TypedDict):
     framebuffer_used_bytes: Optional[int]
     sm: Optional[int]
     memory: Optional[int]
-    policy: Optional[str]
+    policy: Optional[Policy]
     types: List[TypeFact]
     made: Optional[int]
     vgpus: Optional[List[VgpuSampleFact]]
@@ -400,7 +423,7 @@ class Step(OurVgpu):
     """
 
     verb: str
-    expect: str
+    expect: Expect
     runs: bool
     listed: bool
 
@@ -408,7 +431,7 @@ class Step(OurVgpu):
 class SchedulerSetting(TypedDict):
     """What NVML is told. Null: the driver's default. A time slice goes with arr false; the other two with arr true or null."""
 
-    policy: str
+    policy: Policy
     arr: Optional[bool]
     averaging_factor: Optional[int]
     frequency_hz: Optional[int]
@@ -426,7 +449,7 @@ class SchedulerStep(TypedDict):
     gpu: str
     api: int
     setting: SchedulerSetting
-    expect: Dict[str, Optional[str]]
+    expect: Dict[str, Optional[Policy]]
 
 
 class ModprobeStep(TypedDict):

@@ -36,7 +36,6 @@ _AGAIN = "run the same command again: it looks afresh and goes on from what is t
 T = TypeVar("T")
 _STDERR_LINES = 12
 _SETTLE_S = 0.3
-_EXIT_LEASE = 3  # host/program.py: the lock's owner was silent for too long
 
 
 class ExecuteResult(TypedDict):
@@ -240,7 +239,7 @@ class Program:
         settling = Deadline(_SETTLE_S if status is None else 0)
         while self._is_connected() and not settling.expired:
             time.sleep(0.01)
-        if self._locked and (silent_s > protocol.LEASE_S or status == _EXIT_LEASE):
+        if self._locked and (silent_s > protocol.LEASE_S or status == protocol.EXIT_LEASE):
             self._lost = (
                 f"the host program heard nothing for {max(silent_s, protocol.LEASE_S):.0f} s and gave the lock back"
             )

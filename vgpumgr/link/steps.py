@@ -41,7 +41,7 @@ def _vgpu(step: changes.VgpuStep) -> protocol.Step:
     }
 
 
-def _expect(step: changes.VgpuStep) -> str:
+def _expect(step: changes.VgpuStep) -> protocol.Expect:
     match step:
         case changes.EnterVgpu():
             return changes.SAME

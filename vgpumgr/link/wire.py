@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import types
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from vgpumgr.host import protocol
 from vgpumgr.link import sanity
@@ -120,7 +120,7 @@ def read(facts: dict[str, Any], hint: Any, where: str) -> Any:
 
 
 def check(value: Any, hint: Any, where: str) -> Any:
-    """`value` itself, if it has the shape that the type hint says (TypedDict, List, Dict, Optional, str, int, bool).
+    """`value` itself, if it has the shape that the type hint says (TypedDict, List, Dict, Optional, Literal, str, int, bool).
 
     Every key must be there; further keys are let through, so that a host program may say more.
     """
@@ -139,6 +139,8 @@ def _checker(hint: Any) -> Callable[[Any], None]:
         return functools.partial(_check_object, {key: _checker(one) for key, one in get_type_hints(hint).items()})
     if origin is list:
         return functools.partial(_check_list, _checker(inner[0]))
+    if origin is Literal:
+        return functools.partial(_check_word, inner)
     if origin is dict:
         return functools.partial(_check_values, _checker(inner[1]))
     if origin in (Union, types.UnionType):
@@ -173,6 +175,11 @@ def _check_values(check_item: Callable[[Any], None], value: Any) -> None:
     if type(value) is not dict:
         raise _wrong("an object", value)
     _check_object(dict.fromkeys(value, check_item), value)
+
+
+def _check_word(words: tuple[str, ...], value: Any) -> None:
+    if value not in words:
+        raise _wrong(f"one of {', '.join(words)}", value)
 
 
 def _check_optional(check_inner: Callable[[Any], None], value: Any) -> None:

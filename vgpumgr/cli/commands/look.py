@@ -60,7 +60,6 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
     from vgpumgr.controller import report
     from vgpumgr.core.driver import profiles
     from vgpumgr.core.model import claims as claims_of
-    from vgpumgr.core.reconcile import jobs
     from vgpumgr.documents import show as documents
 
     found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
@@ -71,7 +70,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
         for claim in claims:
             output.echo(
                 f"  {claim.slot}: asked {profiles.describe(claim.wish)} by {claim.by} at {claim.at}, {claim.state}"
-                + ("" if claim.origin == jobs.ATTACH else f", {claims_of.said_by(claim)}")
+                + ("" if claim.origin == claims_of.ATTACH else f", {claims_of.said_by(claim)}")
             )
         if not found.rows:
             output.echo("  no vGPU")

@@ -14,6 +14,7 @@ from vgpumgr.cli.text import change_result, output, scheduler_text
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Planned
+    from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.plan.scheduling import GpuPlan
 
 _COLUMNS = ("host", "gpu", "board", "policy", "slice", "freq", "factor", "persistent", "state")
@@ -72,7 +73,7 @@ def set_command(
     *,
     on: str,
     gpu_id: str,
-    policy: str,
+    policy: Policy,
     time_slice: str | None,
     frequency: int | None,
     averaging_factor: int | None,

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.errors import BadName, BadSchedulerValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BEST_EFFORT = "best-effort"
-EQUAL_SHARE = "equal-share"
-FIXED_SHARE = "fixed-share"
-POLICIES = (BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)
+Policy = Literal["best-effort", "equal-share", "fixed-share"]
+BEST_EFFORT: Final = "best-effort"
+EQUAL_SHARE: Final = "equal-share"
+FIXED_SHARE: Final = "fixed-share"
+POLICIES: tuple[Policy, ...] = (BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
@@ -46,7 +47,7 @@ class EngineState:
     """How one engine (graphics, nvenc0, nvenc1) is shared now. None: unknown, or no vGPU is active."""
 
     engine: str
-    policy: str | None
+    policy: Policy | None
     arr: bool | None
     averaging_factor: int | None
     time_slice_ns: int | None
@@ -61,12 +62,12 @@ class SchedulerState:
     engines: tuple[EngineState, ...]
 
     @property
-    def policies(self) -> Mapping[str, str | None]:
+    def policies(self) -> Mapping[str, Policy | None]:
         """Engine → policy."""
         return {engine.engine: engine.policy for engine in self.engines}
 
     @property
-    def policy(self) -> str | None:
+    def policy(self) -> Policy | None:
         """The one policy of all engines that tell theirs; None where none does, or they differ."""
         told = {engine.policy for engine in self.engines if engine.policy is not None}
         return told.pop() if len(told) == 1 else None
@@ -81,7 +82,7 @@ class SchedulerState:
 class SchedulerWish:
     """What is asked for, by option or by declaration. None: the driver's default."""
 
-    policy: str
+    policy: Policy
     time_slice_ns: int | None = None
     frequency_hz: int | None = None
     averaging_factor: int | None = None
@@ -91,7 +92,7 @@ class SchedulerWish:
 class Setting:
     """What the driver is told. None: its default. A slice goes with `arr` False; the other two with True or None."""
 
-    policy: str
+    policy: Policy
     arr: bool | None = None
     averaging_factor: int | None = None
     frequency_hz: int | None = None
@@ -166,7 +167,7 @@ def grant(wish: SchedulerWish, facts: SchedulerState) -> Granted:
 
 def describe(setting: Setting) -> str:
     """`fixed-share, 500 Hz (2 ms)`."""
-    words = [setting.policy]
+    words: list[str] = [setting.policy]
     if setting.time_slice_ns is not None:
         words.append(f"time slice {show_ms(setting.time_slice_ns)}")
     if setting.frequency_hz is not None:
@@ -197,7 +198,7 @@ def show_ms(slice_ns: int) -> str:
     return f"{slice_ns / NS_PER_MS:.4g} ms"
 
 
-def _grant_slice(policy: str, slice_ns: int, facts: SchedulerState) -> Granted:
+def _grant_slice(policy: Policy, slice_ns: int, facts: SchedulerState) -> Granted:
     caps = facts.caps
     if facts.api == 1:
         low, high = caps.min_time_slice_ns, caps.max_time_slice_ns
@@ -246,7 +247,7 @@ def _out_of_slices(slice_ns: int, low: int, high: int, more: str) -> BadSchedule
 # RmPVMRL: 0 scheduler on; 1 round robin off, before R595 (its nvrm_registry.h no longer has that bit); 3 weights off; 7:4 policy (0 equal, 1 fixed); 21:12 frequency in Hz, where
 # round robin is on; 23:16 slice in ms, where it is off; 31:24 averaging factor.
 _ON, _ARR_OFF, _POLICY, _OTHER = 0x1, 0x2, 0xF0, 0xF0C
-_POLICY_BITS = {EQUAL_SHARE: 0x00, FIXED_SHARE: 0x10}
+_POLICY_BITS: dict[Policy, int] = {EQUAL_SHARE: 0x00, FIXED_SHARE: 0x10}
 
 
 def rm_pvmrl(setting: Setting) -> int:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.inventory.located import Member, Table, Value
+    from vgpumgr.core.inventory.model import Placement, Way
+    from vgpumgr.core.inventory.reading import Word
     from vgpumgr.core.inventory.report import Report
     from vgpumgr.names import GpuUuid, PciAddress, Slot, VmName
 
@@ -33,11 +36,11 @@ _MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,2}gb(?:[+-]me|\+me\.all|\+gfx)?")  # as
 
 
 class _Options(TypedDict):
-    policy: str | None
+    policy: Placement | None
     gpu_id: PciAddress | GpuUuid | None
-    prefer: str | None
-    only: str | None
-    compute: str | None
+    prefer: Way | None
+    only: Way | None
+    compute: Policy | None
     max_waste_pct: int | None
     usable: bool | None
 
@@ -161,7 +164,7 @@ def _read_share(value: Value, what: str, report: Report, *, whole: bool) -> str 
 
 
 def _read_options(slot: Slot, table: Table, report: Report) -> _Options:
-    def choice(key: str, valid: tuple[str, ...]) -> str | None:
+    def choice(key: str, valid: tuple[Word, ...]) -> Word | None:
         return reading.read_choice(table[key].value, key, valid, report) if key in table else None
 
     if "prefer" in table and "only" in table:

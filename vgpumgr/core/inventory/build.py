@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.inventory import asks, connection, gpus, reading
 from vgpumgr.core.inventory.groups import HYPERVISORS, build_tree
 from vgpumgr.core.inventory.located import Location
-from vgpumgr.core.inventory.model import DEFAULT_POLICY, POLICIES, HostDeclaration, Inventory
+from vgpumgr.core.inventory.model import DEFAULT_POLICY, POLICIES, HostDeclaration, Inventory, Placement
 from vgpumgr.core.inventory.precedence import Precedence, read_variable_files
 from vgpumgr.core.inventory.report import Report
 from vgpumgr.errors import InventoryError
@@ -129,7 +129,7 @@ class _Declared:
     vms: dict[int, Mapping[VmName, VmDeclaration]] = field(default_factory=dict)
     gpus: dict[int, tuple[GpuDeclaration, ...]] = field(default_factory=dict)
     fgpu: dict[int, Mapping[str, int]] = field(default_factory=dict)
-    policies: dict[int, str] = field(default_factory=dict)
+    policies: dict[int, Placement] = field(default_factory=dict)
     sites: dict[int, str] = field(default_factory=dict)
     switches: dict[int, bool] = field(default_factory=dict)
     seen: set[tuple[str, int]] = field(default_factory=set)
@@ -171,7 +171,7 @@ class _Declared:
             )
         self.sites[key] = site
 
-    def _read_policy(self, value: Value) -> str:
+    def _read_policy(self, value: Value) -> Placement:
         policy = reading.read_choice(value, "vgpumgr_policy", POLICIES, self.report)
         if policy not in {None, DEFAULT_POLICY}:
             self.report.finding(value.where, f"policy {policy} is not built yet; {DEFAULT_POLICY} is used")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.errors import UnknownHost
 from vgpumgr.names import HostName, nearest
@@ -12,16 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vgpumgr.core.driver.profiles import Wish
-    from vgpumgr.core.driver.scheduler import SchedulerWish
+    from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
     from vgpumgr.core.inventory.located import Location
     from vgpumgr.core.inventory.report import Finding
     from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.names import GpuUuid, PciAddress, Slot, VmName
 
-DEFAULT_POLICY = "spread"
-POLICIES = ("spread", "pack", "least-fragmentation", "numa")
-MODES = ("equal-size", "mixed-size", "mig")
-WAYS = ("mig", "time-sliced")
+Placement = Literal["spread", "pack", "least-fragmentation", "numa"]
+DEFAULT_POLICY: Final = "spread"
+POLICIES: tuple[Placement, ...] = ("spread", "pack", "least-fragmentation", "numa")
+MODES: tuple[Mode, ...] = ("equal-size", "mixed-size", "mig")
+Way = Literal["mig", "time-sliced"]
+WAYS: tuple[Way, ...] = ("mig", "time-sliced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +38,11 @@ class SlotDeclaration:
     slot: Slot
     wish: Wish
     where: Location
-    policy: str | None = None
+    policy: Placement | None = None
     gpu_id: PciAddress | GpuUuid | None = None
-    prefer: str | None = None
-    only: str | None = None
-    compute: str | None = None
+    prefer: Way | None = None
+    only: Way | None = None
+    compute: Policy | None = None
     max_waste_pct: int | None = None
     usable: bool | None = None
 
@@ -66,7 +69,7 @@ class GpuDeclaration:
     """What one GPU of a host is to be. `exclude_vfs`: its virtual functions on which nothing is to be made."""
 
     gpu_id: PciAddress | GpuUuid
-    mode: str | None
+    mode: Mode | None
     scheduler: SchedulerDeclaration | None
     where: Location
     exclude_vfs: tuple[PciAddress, ...] = ()
@@ -83,7 +86,7 @@ class HostDeclaration:
 
     name: HostName
     endpoint: Endpoint
-    policy: str
+    policy: Placement
     fgpu_per_gpu: Mapping[str, int]
     gpus: tuple[GpuDeclaration, ...]
     vms: Mapping[VmName, VmDeclaration]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr.names import nearest
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.located import Table, Value
     from vgpumgr.core.inventory.report import Report
 
+
+Word = TypeVar("Word", bound=str)
 
 NOT_TEXT = "?"  # the tag of a key that is a list or mapping; the reader has reported it
 
@@ -81,12 +83,13 @@ def read_spelling(value: Value, what: str, report: Report, *, example: str) -> s
     return value.text.strip()
 
 
-def read_choice(value: Value, what: str, valid: Collection[str], report: Report) -> str | None:
+def read_choice(value: Value, what: str, valid: Collection[Word], report: Report) -> Word | None:
     """One of a few words."""
     if not _known(value, what, report):
         return None
-    if isinstance(value.data, str) and value.data in valid:
-        return value.data
+    for word in valid:
+        if value.data == word:
+            return word
     like = nearest(value.data, valid) if isinstance(value.data, str) else None
     choices = " or ".join((", ".join(list(valid)[:-1]), list(valid)[-1])) if len(valid) > 1 else "".join(valid)
     report.problem(

@@ -10,7 +10,7 @@ libvirt is the same tree without prefix and xmlns; both renderings are read here
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from vgpumgr import names
 from vgpumgr.core.driver import profiles
@@ -29,9 +29,16 @@ NAMESPACE = f"{_FAMILY}{VERSION}"
 KEY = "v"
 MAX_BYTES = 16 * 1024  # libvirt's RPC fails at a few MB; a claim document never needs more than this
 
-PENDING = "pending"
-BOUND = "bound"
-LEAVING = "leaving"
+State = Literal["pending", "bound", "leaving"]
+PENDING: Final = "pending"
+BOUND: Final = "bound"
+LEAVING: Final = "leaving"
+_STATES: dict[str, State] = {state: state for state in get_args(State)}
+
+Origin = Literal["attach", "inventory"]
+ATTACH: Final = "attach"
+INVENTORY: Final = "inventory"
+_ORIGINS: dict[str, Origin] = {origin: origin for origin in get_args(Origin)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +81,8 @@ class Claim:
 
     slot: Slot
     generation: int
-    origin: str
-    state: str
+    origin: Origin
+    state: State
     by: str
     at: str
     wish: profiles.Wish
@@ -156,13 +163,18 @@ def read_element(element: ET.Element) -> ClaimDocument:
 
 def _claim(element: ET.Element) -> Claim:
     parts = {_local(child.tag): child for child in element}
-    state = element.attrib["state"]
-    if state not in (PENDING, BOUND, LEAVING):
-        raise UnreadableClaim(f"its state is {state!r}, which is none of {PENDING}, {BOUND} and {LEAVING}")
+    state = _STATES.get(element.attrib["state"])
+    if state is None:
+        raise UnreadableClaim(
+            f"its state is {element.attrib['state']!r}, which is none of {PENDING}, {BOUND} and {LEAVING}"
+        )
+    origin = _ORIGINS.get(element.attrib["from"])
+    if origin is None:
+        raise UnreadableClaim(f"it is from {element.attrib['from']!r}, which is neither {ATTACH} nor {INVENTORY}")
     return Claim(
         slot=names.parse_slot(element.attrib["slot"]),
         generation=_number(element.attrib["generation"], "generation"),
-        origin=element.attrib["from"],
+        origin=origin,
         state=state,
         by=element.attrib["by"],
         at=element.attrib["at"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from vgpumgr.core.driver import admission, profiles
 from vgpumgr.core.model.vgpu import Mdev, Vf, device_of
@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.vgpu import Device, LedgerEntry
     from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
 
-MDEV_PF = "mdev-pf"
-MDEV_VF = "mdev-vf"
-VENDOR_VFIO = "vendor-vfio"
-EQUAL_SIZE = "equal-size"
+FrameworkName = Literal["mdev-pf", "mdev-vf", "vendor-vfio"]
+MDEV_PF: Final = "mdev-pf"
+MDEV_VF: Final = "mdev-vf"
+VENDOR_VFIO: Final = "vendor-vfio"
+
+Mode = Literal["equal-size", "mixed-size", "mig"]
+EQUAL_SIZE: Final = "equal-size"
+MIXED_SIZE: Final = "mixed-size"
+MIG: Final = "mig"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +95,8 @@ class Gpu:
     uuid: GpuUuid | None
     name: str | None
     pci_id: str
-    framework: str | None
-    mode: str | None
+    framework: FrameworkName | None
+    mode: Mode | None
     numa_node: int | None
     framebuffer_mib: int | None
     types: Mapping[int, VgpuType] | None

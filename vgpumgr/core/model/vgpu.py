@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
+
+
+EntryState = Literal["planned", "made", "leaving"]
+PLANNED: Final = "planned"
+MADE: Final = "made"
+LEAVING: Final = "leaving"
+
+Whose = Literal["ours", "foreign"]
+OURS: Final = "ours"
+FOREIGN: Final = "foreign"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +94,4 @@ class LedgerEntry:
 
     vgpu: VgpuSpec
     boot: str
-    state: str
+    state: EntryState

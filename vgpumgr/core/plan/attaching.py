@@ -234,7 +234,7 @@ def entering_steps(
 
 
 def _attach_steps(
-    view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec, expect: str | None
+    view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec, expect: changes.Missing | None
 ) -> list[changes.Step]:
     claim = domain.claim(request.slot)
     machine = view.snapshot.machine

@@ -17,7 +17,7 @@ write_modprobe one file of /etc/modprobe.d                  ← write_modprobe
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.core.driver import scheduler
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vgpumgr.core.driver.modprobe import ConfText
-    from vgpumgr.core.driver.scheduler import Setting
+    from vgpumgr.core.driver.scheduler import Policy, Setting
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Hostdev
     from vgpumgr.core.model.vgpu import VgpuSpec
@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 
 _NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
 _IN_USE = 19  # NVML_ERROR_IN_USE
-EMPTY = "empty"
-SAME = "same"
-ENTER = "enter"  # as SAME, and no entry names it yet: EnterVgpu
-PRESENT = "present"
-ABSENT = "absent"
+EMPTY: Final = "empty"
+SAME: Final = "same"
+ENTER: Final = "enter"  # as SAME, and no entry names it yet: EnterVgpu
+PRESENT: Final = "present"
+ABSENT: Final = "absent"
+Missing = Literal["empty", "same", "enter"]
+"""What there is in the place of a vGPU that is not whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,13 @@ class PutClaim:
 
     @property
     def verb(self) -> str:
-        return {"pending": "put_claim", "bound": "bind_claim", "leaving": "leave_claim"}[self.claim.state]
+        match self.claim.state:
+            case "pending":
+                return "put_claim"
+            case "bound":
+                return "bind_claim"
+            case "leaving":
+                return "leave_claim"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +80,7 @@ class CreateVgpu:
 
     host: HostName
     vgpu: VgpuSpec
-    expect: str
+    expect: Literal["empty", "same"]
     again: bool = False
     runs: bool = field(default=False, compare=False)
 
@@ -99,7 +107,7 @@ class DestroyVgpu:
 
     host: HostName
     vgpu: VgpuSpec
-    expect: str
+    expect: Literal["present", "absent"]
     runs: bool = field(default=False, compare=False)
     listed: bool = field(default=False, compare=False)
 
@@ -154,7 +162,7 @@ class SetScheduler:
     api: int
     setting: Setting
     before: Setting
-    expect: Mapping[str, str | None]
+    expect: Mapping[str, Policy | None]
     around: tuple[ParkVgpu, ...] = ()
 
     verb = "set_scheduler"

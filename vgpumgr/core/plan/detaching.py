@@ -10,7 +10,7 @@ from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, observed
 from vgpumgr.core.model.observed import Finding
-from vgpumgr.core.model.vgpu import Device, Mdev, VgpuSpec
+from vgpumgr.core.model.vgpu import PLANNED, Device, Mdev, VgpuSpec
 from vgpumgr.core.plan import changes, ending, ownership, saved, sharing, stuck
 from vgpumgr.core.plan import plan as plans
 
@@ -272,7 +272,7 @@ def guard_boot(view: HostView, entry: LedgerEntry) -> None:
 def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry, vgpu: Vgpu | None) -> observed.Holders:
     if vgpu is not None and vgpu.type_id != entry.vgpu.type_id:
         raise drift(entry.vgpu, vgpu, hint="that vGPU may be somebody else's: free it by hand, then detach again")
-    if vgpu is not None and entry.state == "planned":
+    if vgpu is not None and entry.state == PLANNED:
         evidence = observed.holders(view, entry.vgpu.device, vgpu).lasting
         if evidence:
             raise errors.Unsure(

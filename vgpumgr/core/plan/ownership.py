@@ -15,7 +15,7 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.model.snapshot import Freed
-from vgpumgr.core.model.vgpu import LedgerEntry, Mdev, Vf, VgpuSpec
+from vgpumgr.core.model.vgpu import MADE, LedgerEntry, Mdev, Vf, VgpuSpec
 from vgpumgr.core.plan import sharing
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _is_taken(view: HostView, vm: VmUuid, mdev: Mdev) -> bool:
 
 def entry_of(view: HostView, spec: VgpuSpec) -> LedgerEntry:
     """The entry that the ledger will have once the vGPU is entered."""
-    return LedgerEntry(vgpu=spec, boot=view.snapshot.boot, state="made")
+    return LedgerEntry(vgpu=spec, boot=view.snapshot.boot, state=MADE)
 
 
 def all_standings(view: HostView) -> Iterator[tuple[Domain, Claim, Standing]]:

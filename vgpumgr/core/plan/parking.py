@@ -12,7 +12,7 @@ from vgpumgr import errors
 from vgpumgr.core.commands import command
 from vgpumgr.core.model import claims, observed, snapshot
 from vgpumgr.core.model.observed import Finding
-from vgpumgr.core.model.vgpu import Vf
+from vgpumgr.core.model.vgpu import MADE, PLANNED, Vf
 from vgpumgr.core.plan import changes, detaching, placement, simulate
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan.no_place import Cause, Refusal
@@ -49,9 +49,9 @@ def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
     claim = domain.claim(entry.vgpu.slot) if domain and not domain.copied else None
     if claim is not None and claim.state == claims.LEAVING:
         return False
-    if entry.state == "planned":
+    if entry.state == PLANNED:
         return claim is not None and (claim.state, claim.generation) == (claims.BOUND, entry.vgpu.generation)
-    return entry.state == "made"
+    return entry.state == MADE
 
 
 def enter(view: HostView, ours: Iterable[Ours]) -> tuple[changes.Step, ...]:
@@ -64,7 +64,7 @@ def enter(view: HostView, ours: Iterable[Ours]) -> tuple[changes.Step, ...]:
             runs=observed.runs_without(view, one.entry.vgpu.vm),
         )
         for one in ours
-        if one.vgpu is not None and one.entry.state == "planned"
+        if one.vgpu is not None and one.entry.state == PLANNED
     )
 
 
@@ -159,9 +159,9 @@ def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool)
             entry.vgpu, vgpu, hint="that vGPU may be somebody else's: free it by hand, then try again"
         )
     if not whole:
-        verb = "a detach" if entry.state != "planned" else "an attach"
+        verb = "a detach" if entry.state != PLANNED else "an attach"
         out = command("detach", entry.vgpu.vm_name, slot=entry.vgpu.slot)
         raise errors.Unsure(
             f"{what}: {verb} of {entry.vgpu.vm_name} slot {entry.vgpu.slot} has not ended, and its vGPU is there",
-            hint=f"`{out}` takes it back" + (", the same attach again finishes it" if entry.state == "planned" else ""),
+            hint=f"`{out}` takes it back" + (", the same attach again finishes it" if entry.state == PLANNED else ""),
         )

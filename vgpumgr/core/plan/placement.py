@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.driver import admission, profiles
 from vgpumgr.core.model import snapshot as observed
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.names import PciAddress
 
-SPREAD = "spread"
+SPREAD: Final = "spread"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

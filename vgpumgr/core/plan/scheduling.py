@@ -16,6 +16,7 @@ from vgpumgr import errors
 from vgpumgr.core.driver import modprobe, scheduler
 from vgpumgr.core.model import observed
 from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.plan import changes, detaching, ending, parking, stuck
 from vgpumgr.core.plan import plan as plans
 
@@ -255,12 +256,12 @@ def _grant(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish, state: SchedulerS
     except errors.BadSchedulerValue as error:
         message = f"GPU {gpu.pci} of {facts.host}: {error.message}"
         raise errors.BadSchedulerValue(message, hint=error.hint) from error
-    if gpu.mode == "mig":
+    if gpu.mode == MIG:
         raise errors.RefusedPlan(
             f"GPU {gpu.pci} of {facts.host} is in MIG mode, where the driver takes no scheduler for the whole GPU",
             hint="MIG instances share nothing in time",
         )
-    if gpu.mode == "mixed-size" and wish.policy == scheduler.FIXED_SHARE:
+    if gpu.mode == MIXED_SIZE and wish.policy == scheduler.FIXED_SHARE:
         raise errors.RefusedPlan(
             f"GPU {gpu.pci} of {facts.host} is in mixed-size mode, which does not combine with {scheduler.FIXED_SHARE}",
             hint=f"--policy {scheduler.EQUAL_SHARE}",

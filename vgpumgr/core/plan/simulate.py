@@ -14,7 +14,7 @@ from vgpumgr.core.driver.modprobe import ModprobeFile, NewConf
 from vgpumgr.core.driver.scheduler import EngineState
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, Freed, Vgpu
-from vgpumgr.core.model.vgpu import LedgerEntry
+from vgpumgr.core.model.vgpu import MADE, LedgerEntry
 from vgpumgr.core.plan import changes, stuck
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
     spec = step.vgpu
     made = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
     snapshot = replace(snapshot, ledger_file=True, freed=tuple(row for row in snapshot.freed if row != made))
-    entry = LedgerEntry(vgpu=spec, boot=snapshot.boot, state="made")
+    entry = LedgerEntry(vgpu=spec, boot=snapshot.boot, state=MADE)
     rest = tuple(row for row in snapshot.ledger or () if row.vgpu.key != spec.key)
     if step.expect == changes.SAME:
         if snapshot.vgpu_of(spec) is None:
@@ -132,7 +132,7 @@ def _parked(snapshot: HostSnapshot, step: changes.ParkVgpu) -> HostSnapshot:
     spec = step.vgpu
     entry = next((row for row in snapshot.ledger or () if row.vgpu.key == spec.key), None)
     vgpu = snapshot.vgpu_of(entry.vgpu) if entry else None
-    if entry is None or entry.state != "made" or vgpu is None:
+    if entry is None or entry.state != MADE or vgpu is None:
         raise ImpossibleStepError("the ledger names no such vGPU as made, or it is not there")
     return _without_vgpu(snapshot, spec.gpu_uuid, vgpu)
 

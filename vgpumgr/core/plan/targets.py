@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from vgpumgr import errors, names
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, snapshot
-from vgpumgr.core.model.vgpu import Mdev, Vf, VgpuSpec
+from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, Vf, VgpuSpec
 from vgpumgr.core.plan import changes, detaching, ownership, placement, sharing
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan.no_place import Cause
@@ -36,7 +36,7 @@ class AttachRequest:
     vm: VmUuid
     slot: Slot
     wish: Wish
-    origin: str
+    origin: claims.Origin
     by: str
     at: str
     policy: str
@@ -56,7 +56,7 @@ def serves(claim: Claim, request: AttachRequest) -> bool:
 
 def find_target(
     view: HostView, domain: Domain, request: AttachRequest
-) -> tuple[VgpuSpec, placement.Placed | None, str | None]:
+) -> tuple[VgpuSpec, placement.Placed | None, changes.Missing | None]:
     """The vGPU that the slot is to have; where it is placed, if it is new; what is expected there, None if it is made.
 
     `changes.ENTER` is expected of one that is there and that the ledger does not name: it is proved to be the claim's.
@@ -154,7 +154,7 @@ def _kept_entry(
 
     Raises where it cannot be made again and no --replace was asked.
     """
-    usable = [entry for entry in entries if entry.state != "leaving"]
+    usable = [entry for entry in entries if entry.state != LEAVING]
     if not usable or (claim is not None and claim.generation > usable[-1].vgpu.generation):
         return None
     entry = usable[-1]
@@ -240,7 +240,7 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
     )
 
 
-def _expect(view: HostView, entry: LedgerEntry) -> str | None:
+def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | None:
     """What stands between a kept entry and a vGPU that is made: None, same or empty. Raises on drift."""
     vgpu = view.snapshot.vgpu_of(entry.vgpu)
     if vgpu is None:
@@ -248,7 +248,7 @@ def _expect(view: HostView, entry: LedgerEntry) -> str | None:
     if vgpu.type_id != entry.vgpu.type_id:
         raise detaching.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
     detaching.guard_boot(view, entry)
-    return changes.SAME if entry.state == "planned" else None
+    return changes.SAME if entry.state == PLANNED else None
 
 
 def _pending_place(

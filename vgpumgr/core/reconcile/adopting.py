@@ -170,7 +170,7 @@ def _request(
         vm=domain.uuid,
         slot=slot,
         wish=wish,
-        origin=claim.origin if claim is not None else "attach",
+        origin=claim.origin if claim is not None else claims.ATTACH,
         by=request.by,
         at=request.at,
         policy=request.policy,

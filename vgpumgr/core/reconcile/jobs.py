@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.observed import HostView
     from vgpumgr.names import MdevUuid, PciAddress, Slot, VmName, VmUuid
 
-ATTACH = "attach"
-INVENTORY = "inventory"
 RECONCILE = "reconcile"
 
 
@@ -216,7 +214,7 @@ def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
             # One that a later version made, with another way to ask, is left as it is: findings.of_host says so.
             once_bound = (
                 claim.state == claims.BOUND
-                and claim.origin == ATTACH
+                and claim.origin == claims.ATTACH
                 and isinstance(claim.wish, profiles.ByProfile)
                 and not ownership.is_reverted(view, domain, claim)
             )
@@ -235,12 +233,12 @@ def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
 
 def is_of_other_site(declared: HostDeclaration, claim: Claim) -> bool:
     """Whether another site's inventory gave it: that one decides about it. A claim without a site is anybody's."""
-    return claim.origin == INVENTORY and claim.site is not None and claim.site != declared.site
+    return claim.origin == claims.INVENTORY and claim.site is not None and claim.site != declared.site
 
 
 def may_free(declared: HostDeclaration, claim: Claim) -> bool:
     """Whether this inventory takes a claim away once it declares the slot no longer."""
-    return claim.origin == INVENTORY and not is_of_other_site(declared, claim)
+    return claim.origin == claims.INVENTORY and not is_of_other_site(declared, claim)
 
 
 def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclaration | None:

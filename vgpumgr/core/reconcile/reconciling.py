@@ -261,7 +261,7 @@ def _request(
         vm=domain.uuid,
         slot=job.slot,
         wish=job.declared.wish,
-        origin=jobs.INVENTORY,
+        origin=claims.INVENTORY,
         by=run.by,
         at=run.at,
         policy=job.declared.policy or declared.policy,
@@ -271,12 +271,12 @@ def _request(
     )
     if claim is not None and _is_ours_here(view, domain, claim) and jobs.is_of_other_site(declared, claim):
         return _of_other_site(declared, domain, claim, request)
-    if claim is not None and claim.origin == jobs.INVENTORY and domain.managed_save:
+    if claim is not None and claim.origin == claims.INVENTORY and domain.managed_save:
         # Only what is said of it would be written anew, and an image forbids every change of the definition.
         request = replace(request, site=claim.site, declared=claim.declared)
     if claim is None or targets.serves(claim, request) or not _is_ours_here(view, domain, claim):
         return request
-    if claim.origin == jobs.INVENTORY:
+    if claim.origin == claims.INVENTORY:
         return replace(request, replace=True)
     raise errors.ConflictingClaim(
         f"{domain.name} slot {job.slot} has {claim.binding.type_name}, attached by {claim.by} as "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims
 from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.plan import attaching, detaching, gpu_choice, targets
 from vgpumgr.core.plan import plan as plans
@@ -38,7 +39,7 @@ def plan_give(view: HostView, declared: HostDeclaration, job: Give, run: Run) ->
         vm=job.uuid,
         slot=job.slot,
         wish=job.wish,
-        origin=jobs.ATTACH if slot is None else jobs.INVENTORY,
+        origin=claims.ATTACH if slot is None else claims.INVENTORY,
         by=run.by,
         at=run.at,
         policy=(slot.policy if slot else None) or declared.policy,

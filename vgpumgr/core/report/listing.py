@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import names
 from vgpumgr.core.driver.profiles import ByProfile
 from vgpumgr.core.model import claims, observed
+from vgpumgr.core.model.vgpu import MADE
 from vgpumgr.core.plan import changes, ownership
 from vgpumgr.core.report import findings
 from vgpumgr.errors import VgpumgrError
@@ -128,7 +129,7 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
     if domain is None or claim is None or findings.is_left_over(entry, claim):
         return "lost"
     if claim.state == claims.PENDING:
-        return "made" if entry.state == "made" and vgpu is not None else "pending"
+        return "made" if entry.state == MADE and vgpu is not None else "pending"
     if view.snapshot.may_be_hidden(entry.vgpu):
         return "unknown"
     if vgpu is None or vgpu.type_id != entry.vgpu.type_id:

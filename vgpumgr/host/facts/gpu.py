@@ -5,7 +5,17 @@ from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from ..files import Root, Unknowns, directory, link_name, names_in, optional_names, read, why
-from ..protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO, CreatableFact, LedgerEntry, ParentFact, TypeFact, VgpuFact
+from ..protocol import (
+    MDEV_PF,
+    MDEV_VF,
+    VENDOR_VFIO,
+    CreatableFact,
+    FrameworkName,
+    LedgerEntry,
+    ParentFact,
+    TypeFact,
+    VgpuFact,
+)
 from . import mdev, vendor
 from .mdev import Catalogue, Mdev
 from .pci import DEVICES, Card
@@ -20,7 +30,7 @@ SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"  # of NVIDIA's vGPU host driver al
 class Offer(NamedTuple):
     """How a GPU offers vGPUs: its framework, its types, its parents. `problem`: why the framework is null."""
 
-    framework: Optional[str]
+    framework: Optional[FrameworkName]
     types: Dict[int, TypeFact]
     parents: List[ParentFact]
     problem: Optional[str] = None
@@ -29,7 +39,7 @@ class Offer(NamedTuple):
 class Framework(NamedTuple):
     """`name` of protocol.py's three, or null with the reason in words."""
 
-    name: Optional[str]
+    name: Optional[FrameworkName]
     problem: Optional[str]
 
 
@@ -108,7 +118,7 @@ def _number(root: Root, card: Card, name: str, unknown: Unknowns, what: str) -> 
 
 
 def read_mdev_offer(
-    root: Root, card: Card, framework: str, mdevs: Sequence[Mdev], *, unknown: Unknowns, what: str
+    root: Root, card: Card, framework: FrameworkName, mdevs: Sequence[Mdev], *, unknown: Unknowns, what: str
 ) -> Offer:
     """The GPU's types and parents where vGPUs are mdevs."""
     catalogue = Catalogue(unknown, what)
@@ -137,7 +147,7 @@ def read_mdev_offer(
     return Offer(framework=framework, types=catalogue.types, parents=parents)
 
 
-def count_vgpus(root: Root, card: Card, framework: Optional[str], mdevs: Sequence[Mdev]) -> int:
+def count_vgpus(root: Root, card: Card, framework: Optional[FrameworkName], mdevs: Sequence[Mdev]) -> int:
     """How many vGPUs are on the GPU, whoever made them. Raises OSError, ValueError where one of its functions cannot be read."""
     if framework != VENDOR_VFIO:
         functions = {card.pci, *card.vfs.values()}

@@ -10,13 +10,9 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from ..files import Unknowns
-from ..protocol import ActiveFact, SchedulerFact, TypeFact
+from ..protocol import EQUAL_SIZE, MIG, MIXED_SIZE, ActiveFact, FrameworkName, Mode, SchedulerFact, TypeFact
 from .running import mdev_uuid, running_vgpus
 from .scheduler import NvmlFailed, read_scheduler
-
-EQUAL_SIZE = "equal-size"
-MIXED_SIZE = "mixed-size"
-MIG = "mig"
 
 _MIB = 1024 * 1024
 _VM_ID_IS_UUID = 1  # NVML_VGPU_VM_ID_UUID
@@ -31,7 +27,7 @@ class Wanted(NamedTuple):
     pci: str
     what: str
     types: bool
-    framework: Optional[str]
+    framework: Optional[FrameworkName]
 
 
 class NvmlGpu(NamedTuple):
@@ -43,7 +39,7 @@ class NvmlGpu(NamedTuple):
     uuid: Optional[str] = None
     name: Optional[str] = None
     framebuffer_mib: Optional[int] = None
-    mode: Optional[str] = None
+    mode: Optional[Mode] = None
     types: Optional[List[TypeFact]] = None
     active: Optional[List[ActiveFact]] = None
     scheduler: Optional[SchedulerFact] = None
@@ -135,7 +131,7 @@ class _Reader:
         self._unknown.add(wanted.what + ".active", why)
         return found._replace(silent=why)
 
-    def _mode(self, handle: Any, what: str) -> Optional[str]:
+    def _mode(self, handle: Any, what: str) -> Optional[Mode]:
         """MIG stands above mixed-size, which is a setting of each GPU instance then (nvml.h 13), and not of the GPU."""
         mig = self._setting(what, lambda: self._nvml.nvmlDeviceGetMigMode(handle)[0])
         if mig is None:

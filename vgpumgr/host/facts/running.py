@@ -4,7 +4,7 @@ import re
 from contextlib import suppress
 from typing import Any, Callable, List, Optional
 
-from ..protocol import MDEV_PF, MDEV_VF
+from ..protocol import MDEV_PF, MDEV_VF, FrameworkName
 from .scheduler import NvmlFailed, ask
 
 AGAIN_S = 0.2
@@ -32,7 +32,7 @@ def _active(nvml: Any, handle: Any) -> List[int]:
     return [int(instance) for instance in ask(nvml, "nvmlDeviceGetActiveVgpus", handle)]
 
 
-def mdev_uuid(nvml: Any, instance: int, framework: Optional[str]) -> Optional[str]:
+def mdev_uuid(nvml: Any, instance: int, framework: Optional[FrameworkName]) -> Optional[str]:
     """The UUID of the mdev that a running vGPU is; null where it is none, or NVML does not tell it.
 
     Only asked where vGPUs are mdevs, and only a real UUID counts. For a vGPU on a VF nvml.h names no error (NOT_SUPPORTED

@@ -11,7 +11,7 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, O
 
 from ..files import Root, Unknowns, directory
 from ..ledger import ledger
-from ..protocol import PROTOCOL, GpuSampleFact, HandleFact, LedgerEntry, SampleReport, TypeFact, VgpuSampleFact
+from ..protocol import PROTOCOL, GpuSampleFact, HandleFact, LedgerEntry, Policy, SampleReport, TypeFact, VgpuSampleFact
 from ..refusal import Refusal
 from . import mdev, pci
 from .facts import boot_id, read_driver_version
@@ -176,7 +176,7 @@ class _Gpu:
     def _note(self, key: str, why: str) -> None:
         self._unknown.add("{}.{}".format(self._what, key), why)
 
-    def _policy(self, nvml: Any, handle: Any) -> Optional[str]:
+    def _policy(self, nvml: Any, handle: Any) -> Optional[Policy]:
         try:
             engines = read_scheduler(nvml, handle)["engines"]
         except NvmlFailed as failed:

@@ -13,6 +13,7 @@ from ..protocol import (
     EQUAL_SHARE,
     FIXED_SHARE,
     EngineSchedulerFact,
+    Policy,
     SchedulerCapsFact,
     SchedulerFact,
     SchedulerSetting,
@@ -26,7 +27,7 @@ ENGINES: Dict[str, int] = {GRAPHICS: 1, "nvenc0": 3, "nvenc1": 2}  # NVML_VGPU_S
 # GPU_IS_LOST, RESET_REQUIRED, IN_USE.
 GPU_FAILED = (15, 16, 19)
 
-_POLICIES = {1: BEST_EFFORT, 2: EQUAL_SHARE, 3: FIXED_SHARE}  # NVML_VGPU_SCHEDULER_POLICY_*
+_POLICIES: Dict[int, Policy] = {1: BEST_EFFORT, 2: EQUAL_SHARE, 3: FIXED_SHARE}  # NVML_VGPU_SCHEDULER_POLICY_*
 _POLICY_NUMBERS = {name: number for number, name in _POLICIES.items()}
 _ARR_DEFAULT, _ARR_DISABLE, _ARR_ENABLE = 0, 1, 2  # NVML_VGPU_SCHEDULER_ARR_*
 _FUNCTION_NOT_FOUND = 13
@@ -132,7 +133,7 @@ def _read_v1(nvml: Any, handle: Any, *, arr_is_known: bool) -> EngineSchedulerFa
 
 def _fact(engine: str, policy: int, *, arr: Optional[bool], factor: int, time_slice: int) -> EngineSchedulerFact:
     name = _POLICIES.get(policy)
-    if name in (None, BEST_EFFORT):  # the rest of what NVML gives "is not relevant" then
+    if name is None or name == BEST_EFFORT:  # the rest of what NVML gives "is not relevant" then
         return {"engine": engine, "policy": name, "arr": None, "averaging_factor": None, "time_slice_ns": None}
     return {
         "engine": engine,

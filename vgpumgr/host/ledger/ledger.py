@@ -11,17 +11,20 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Opt
 
 from ..files import Root, read_all, sync_folder, write_whole
 from ..protocol import (
+    LEAVING,
     LEDGER_BROKEN,
     LEDGER_PATH,
     LEDGER_UNWRITABLE,
     LEDGER_VERSION,
+    MADE,
+    PLANNED,
     FreedFact,
     LedgerEntry,
     UnwritableFact,
 )
 from ..refusal import Refusal, errno_name, reason
 
-STATES = ("planned", "made", "leaving")
+STATES = (PLANNED, MADE, LEAVING)
 PARAMS = (
     "vgpu_params"  # of an entry whose vGPU was moved out: what its plugin parameters were, until they are written back
 )

@@ -3,7 +3,7 @@
 from typing import Any, Tuple
 
 from ..ledger.ledger import Entry, Ledger, identity
-from ..protocol import Step
+from ..protocol import LEAVING, Step
 from .hardware import changed
 
 
@@ -32,7 +32,7 @@ def check_reservations(ledger: Ledger, step: Step) -> None:
         if identity(entry) == identity(step):
             if not _is_entry_for(entry, step):
                 raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))
-            if entry["state"] == "leaving":
+            if entry["state"] == LEAVING:
                 raise changed("no detach under way", "its entry is leaving")
         elif _same_place(entry, step) and not superseded(entry, step):
             raise changed(

@@ -5,7 +5,7 @@ GPU shows that it is not done, and the same step again finishes what a killed ru
 the policy (nvml.h names none but best effort for it) is remarked, and is no failure.
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional
 
 from ..facts.facts import boot_id, observe
 from ..facts.gpu_use import GpuUse
@@ -78,7 +78,7 @@ def _check_expected(found: SchedulerFact, step: SchedulerStep) -> None:
         raise changed(_words(expect), _words(now))
 
 
-def _words(policies: Dict[str, Optional[str]]) -> str:
+def _words(policies: Mapping[str, Optional[str]]) -> str:
     return ", ".join("{} {}".format(engine, policy or "unknown") for engine, policy in sorted(policies.items()))
 
 

@@ -8,12 +8,7 @@ from typing import cast
 from ..facts.pci import ADDRESS
 from ..fields import Checks, check_fields, is_count, is_flag, is_text, matches, or_null, refuse
 from ..ledger.ledger import Entry
-from ..protocol import CREATE_VGPU, DESTROY_VGPU, PARK_VGPU, OurVgpu, Step
-
-EMPTY = "empty"
-SAME = "same"
-PRESENT = "present"
-ABSENT = "absent"
+from ..protocol import ABSENT, CREATE_VGPU, DESTROY_VGPU, EMPTY, PARK_VGPU, PRESENT, SAME, EntryState, OurVgpu, Step
 
 _EXPECTATIONS = {CREATE_VGPU: (EMPTY, SAME), DESTROY_VGPU: (PRESENT, ABSENT), PARK_VGPU: (PRESENT,)}
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -48,7 +43,7 @@ def parse_vgpu_step(data: object) -> Step:
     return cast("Step", step)
 
 
-def entry_of(step: Step, *, boot: str, state: str) -> Entry:
+def entry_of(step: Step, *, boot: str, state: EntryState) -> Entry:
     """The ledger's entry for what the step makes."""
     keys = dict(step)
     return {**{key: keys[key] for key in OurVgpu.__annotations__}, "boot": boot, "state": state}

@@ -13,7 +13,21 @@ from ..files import Root, Unknowns
 from ..ledger.ledger import PARAMS, Entry, Ledger, entry_fact, identity, write_ledger
 from ..ledger.stuck import open_ledger, record_of, started
 from ..ledger.writer import Writer, Writing
-from ..protocol import DEADLINE, INTERNAL, LEDGER_UNWRITABLE, SYSFS_REFUSED, SchedulerFact, Step, VgpuFact
+from ..protocol import (
+    DEADLINE,
+    INTERNAL,
+    LEAVING,
+    LEDGER_UNWRITABLE,
+    MADE,
+    PLANNED,
+    PRESENT,
+    SAME,
+    SYSFS_REFUSED,
+    EntryState,
+    SchedulerFact,
+    Step,
+    VgpuFact,
+)
 from ..refusal import Refusal, errno_name, reason
 from .guard import RemovalGuard
 from .hardware import (
@@ -28,7 +42,7 @@ from .hardware import (
 )
 from .params import path_of, read_params, text_for
 from .reservations import check_ours, check_reservations, place_of, superseded
-from .step import PRESENT, SAME, entry_of
+from .step import entry_of
 
 
 class _Begun(NamedTuple):
@@ -74,7 +88,7 @@ class VgpuSteps:
         if found is not None:
             raise changed("nothing on {}".format(step["parent"]), describe(found))
         with self._begin(ledger, step, hardware_for(self._root, step).create()) as begun:
-            self._enter(begun.ledger, step, "planned")
+            self._enter(begun.ledger, step, PLANNED)
             self._at("planned")
             outcome = self._write(step, begun, deadline_s)
         if not is_what_step_means(outcome.found, step):
@@ -109,7 +123,7 @@ class VgpuSteps:
             raise changed("{} on {}".format(step["type_name"], step["parent"]), describe(found))
         self._guard.refuse(step, found)
         with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
-            self._enter(begun.ledger, step, "leaving")
+            self._enter(begun.ledger, step, LEAVING)
             self._at("leaving")
             self._refuse_held_by_now(step, found, ledger)
             outcome = self._write(step, begun, deadline_s)
@@ -126,7 +140,7 @@ class VgpuSteps:
         """Take an idle vGPU away for a moment: its entry stays `made`, so the place is kept for it."""
         ledger = self._open(step)
         entry = check_ours(ledger, step)
-        if entry["state"] != "made":
+        if entry["state"] != MADE:
             raise changed("{} made".format(place_of(step)), "its entry is {}".format(entry["state"]))
         try:
             check_place(self._root, step)
@@ -187,7 +201,7 @@ class VgpuSteps:
                     for each in ledger.entries
                 )
                 ledger = ledger.with_entries(tuple(entries))
-        return self._enter(ledger, step, "made"), note
+        return self._enter(ledger, step, MADE), note
 
     def _find(self, step: Step) -> Optional[VgpuFact]:
         try:
@@ -244,7 +258,7 @@ class VgpuSteps:
             raise Refusal(INTERNAL, "/proc/sys/kernel/random/boot_id cannot be read")
         return boot
 
-    def _enter(self, ledger: Ledger, step: Step, state: str) -> Entry:
+    def _enter(self, ledger: Ledger, step: Step, state: EntryState) -> Entry:
         """Put the step's entry on disk in this state, in the place of what it supersedes."""
         entry = entry_of(step, boot=self._boot(), state=state)
         entries = []
