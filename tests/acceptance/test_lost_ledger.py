@@ -63,7 +63,7 @@ def test_a_lost_ledger_is_said_entered_again_and_freed_and_nothing_is_made_twice
     lab.must(HOST, "rm", LEDGER)
     told = findings(lab)
     assert list(told) == ["ledger-missing"]
-    assert "is missing, and 3 bound claims name this host" in told["ledger-missing"]
+    assert "is missing, but 3 bound claims name this host" in told["ledger-missing"]
     assert [row["vm"] for row in vgpus(lab, HOST)] == list(VMS)
 
     before = lab.revisions()[HOST]

@@ -153,7 +153,7 @@ def test_a_copied_claim_is_refused_with_the_way_out() -> None:
     error = refused(view, errors.ConflictingClaim, vm="vm02")
     assert error.message == "vm02 carries a copy of another VM's claim and hostdev (it is a clone or a restore)"
     assert error.hint == (
-        "`vgpumgr detach vm02 --on kvm01` takes the copy out (the other VM keeps its vGPU); then attach again"
+        "`vgpumgr detach vm02 --on kvm01` removes the copy (the other VM keeps its vGPU); then attach again"
     )
 
 
@@ -196,7 +196,7 @@ def test_a_claim_bound_on_another_host_is_refused_until_replaced() -> None:
 def test_a_detach_that_has_begun_is_finished_first() -> None:
     view = builders.change_claim(builders.attached(builders.host()), leaving)
     error = refused(view, errors.ConflictingClaim)
-    assert error.message == "a detach of vm01 slot vgpu0 has begun and not ended"
+    assert error.message == "a detach of vm01 slot vgpu0 has begun but not finished"
     assert error.hint == "`vgpumgr detach vm01 --slot vgpu0` finishes it"
 
 
@@ -247,7 +247,7 @@ def test_a_pending_claim_takes_the_place_it_names() -> None:
     plan = builders.plan_attach(view)
     assert builders.verbs(plan) == ["create_vgpu", "attach_hostdev", "bind_claim"]
     assert plan.placed is not None
-    assert plan.placed.why == "the place its claim already names"
+    assert plan.placed.why == "the place that its claim already names"
     assert builders.claim_of(converged(view)).generation == 1
 
 
@@ -302,8 +302,8 @@ def test_a_replace_killed_after_its_claim_goes_on_with_or_without_the_option() -
 def test_an_alias_that_somebody_else_uses_is_a_conflict() -> None:
     device = Hostdev(source=Vf(PciAddress("0000:c1:00.0")), alias="ua-vgpu0", managed=True)
     error = refused(builders.give(builders.host(), "vm01", device), errors.ConflictingClaim)
-    assert error.message == "vm01 already has a device with the alias ua-vgpu0, and no claim of ours for it"
-    assert error.hint == "use another --slot, or take that device out (virsh edit vm01)"
+    assert error.message == "vm01 already has a device with the alias ua-vgpu0, but no claim of ours for it"
+    assert error.hint == "use another --slot, or remove that device (virsh edit vm01)"
 
 
 # What the ledger and the hardware say
@@ -351,7 +351,7 @@ def drifted(framework: FrameworkName) -> HostView:
 
 def test_hardware_of_another_type_than_the_entry_is_drift() -> None:
     error = refused(drifted(VENDOR_VFIO), errors.Unsure)
-    assert error.message == "drift: the ledger has L40S-4Q for vm01 on 0000:41:00.4, and the hardware shows L40S-8Q"
+    assert error.message == "drift: the ledger has L40S-4Q for vm01 on 0000:41:00.4, but the hardware shows L40S-8Q"
     assert "--replace" not in (error.hint or "")
     refused(drifted(MDEV_VF), errors.Unsure, replace_it=True)
 
@@ -360,7 +360,7 @@ def test_hardware_whose_type_cannot_be_read_is_not_taken_for_ours() -> None:
     view = builders.change_gpus(drifted(VENDOR_VFIO), untyped)
     error = refused(view, errors.Unsure)
     assert error.message == (
-        "drift: the ledger has L40S-4Q for vm01 on 0000:41:00.4, and the hardware shows a type that cannot be read"
+        "drift: the ledger has L40S-4Q for vm01 on 0000:41:00.4, but the hardware shows a type that cannot be read"
     )
 
 
@@ -380,7 +380,7 @@ def usurped() -> HostView:
 
 def test_a_foreign_vgpu_on_our_vf_is_drift_and_replace_goes_elsewhere() -> None:
     error = refused(usurped(), errors.Unsure)
-    assert error.message.startswith("drift: the ledger has A40-4Q for vm01 on 0000:41:00.4, and A40-4Q (")
+    assert error.message.startswith("drift: the ledger has A40-4Q for vm01 on 0000:41:00.4, but A40-4Q (")
     assert (
         error.hint
         == "free that virtual function, or `vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU elsewhere"
@@ -423,10 +423,10 @@ def test_after_a_reboot_without_sriov_the_refusal_says_what_the_host_says_of_it(
     view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
     view = builders.without_vgpus(view, "SR-IOV is off; run sriov-manage")
     error = refused(view, errors.NoCapacity)
-    assert error.message == "the vGPU of vm01 slot vgpu0 cannot be made again at its place, 0000:41:00.4"
+    assert error.message == "the vGPU of vm01 slot vgpu0 cannot be re-created at its place, 0000:41:00.4"
     assert error.details == ("0000:41:00.0  NVIDIA A40  offers no vGPUs: SR-IOV is off; run sriov-manage",)
     assert error.hint == (
-        "bring its vGPUs up again, then run the same command again; or "
+        "re-enable its vGPUs, then run the same command again; or "
         "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU on another GPU"
     )
 
@@ -522,7 +522,7 @@ def test_a_claim_that_cannot_be_read_is_not_written_over() -> None:
     error = refused(view, errors.Unsure)
     assert error.message == "the claim of vm01 cannot be read: KeyError: 'by'"
     assert error.hint == (
-        "`virsh metadata vm01 urn:vgpumgr:domain:2 --config` shows it, with --remove takes it out; then attach or detach again"
+        "`virsh metadata vm01 urn:vgpumgr:domain:2 --config` shows it, and removes it with --remove; then attach or detach again"
     )
 
 
@@ -538,14 +538,14 @@ def test_a_managed_save_image_would_win_at_the_next_start(by_flag: bool) -> None
     view = builders.change_domain(builders.host(), "vm01", lambda found: replace(found, managed_save=by_flag))
     saved = domain_xml.Saved(image=None if by_flag else ())
     error = refused(view, errors.SavedImage, saved=saved)
-    assert error.message == "vm01 has a managed-save image, whose own definition would win at the next start"
+    assert error.message == "vm01 has a managed-save image, whose definition would replace this one at the next start"
     assert error.hint == "start vm01, or drop the image: virsh managedsave-remove vm01"
 
 
 def test_a_host_without_machine_id_cannot_be_named_in_a_claim() -> None:
     view = builders.host()
     error = refused(replace(view, snapshot=replace(view.snapshot, machine=None)), errors.Unsure)
-    assert error.message == "kvm01 has no machine-id, which a claim names its host by"
+    assert error.message == "kvm01 has no machine-id, by which a claim names its host"
     assert error.hint == "systemd-machine-id-setup on that host"
 
 
@@ -564,10 +564,10 @@ def test_a_vf_on_an_old_libvirt_is_refused_before_anything_is_made(version: int,
     error = refused(view, errors.RefusedPlan)
     assert error.message == (
         f"vm01 would not start on libvirt {shown}, needs 9.7 or newer: "
-        "older ones refuse a virtual function that stays bound to nvidia; nothing was made"
+        "older ones refuse a virtual function that stays bound to nvidia; nothing was created"
     )
     assert error.hint == (
-        "bring kvm01 to libvirt 9.7 and Linux 6.1 or newer; --even-if-it-will-not-start goes on all the same "
+        "upgrade kvm01 to libvirt 9.7 and Linux 6.1 or newer; --even-if-it-will-not-start attaches anyway "
         "(in an inventory: vgpumgr_even_if_it_will_not_start: true)"
     )
 

@@ -385,7 +385,7 @@ def test_hardware_of_another_type_is_not_destroyed() -> None:
         view, lambda entry: replace(entry, vgpu=replace(entry.vgpu, type_id=1, type_name="L40S-8Q"))
     )
     error = refused(view, errors.Unsure)
-    assert error.message == "drift: the ledger has L40S-8Q for vm01 on 0000:41:00.4, and the hardware shows L40S-4Q"
+    assert error.message == "drift: the ledger has L40S-8Q for vm01 on 0000:41:00.4, but the hardware shows L40S-4Q"
     assert error.hint == "that vGPU may be somebody else's: free it by hand, then detach again"
 
 
@@ -409,7 +409,7 @@ def planned(view: HostView) -> HostView:
 def test_a_planned_entry_with_hardware_is_freed_only_where_nothing_names_it() -> None:
     view = planned(builders.attached(builders.host()))
     error = refused(view, errors.Unsure)
-    assert error.message == "unsure: the ledger says planned for A40-4Q on 0000:41:00.4, and something has it"
+    assert error.message == "unsure: the ledger entry of A40-4Q on 0000:41:00.4 is only planned, but it is in use"
     assert error.details == ("VM vm01 has it in its definition",)
     assert error.hint == "`vgpumgr attach vm01 --profile 4Q --slot vgpu0` takes it over, then detach"
     bare = builders.change_domain(view, "vm01", lambda found: replace(found, inactive=()))
@@ -458,7 +458,7 @@ def test_a_snapshot_that_names_the_device_keeps_it(framework: FrameworkName, ali
     )
     assert (
         error.hint
-        == "virsh snapshot-delete vm01 monday, or `vgpumgr detach vm01 --keep-snapshots --slot vgpu0` to free it all the same"
+        == "virsh snapshot-delete vm01 monday, or `vgpumgr detach vm01 --keep-snapshots --slot vgpu0` to free it anyway"
     )
 
 

@@ -144,7 +144,7 @@ def test_what_is_gone_and_cannot_come_back_says_why() -> None:
     view = builders.change_gpus(view, lambda gpu: replace(gpu, types={}))
     ((kind, text),) = texts(view)
     assert kind == "gone"
-    assert "which is refused now: the vGPU of vm01 slot vgpu0 cannot be made again at its place" in text
+    assert "which is refused now: the vGPU of vm01 slot vgpu0 cannot be re-created at its place" in text
 
 
 def test_a_saved_image_does_not_hide_drift() -> None:
@@ -348,7 +348,7 @@ def test_an_unreadable_ledger_is_one_finding_that_says_what_where_why_and_what_t
     assert text == (
         "kvm01: the ledger cannot be read: the ledger /var/lib/vgpumgr/ledger.json cannot be used: not JSON; "
         "whose its vGPUs are is not known, and nothing is changed there until /var/lib/vgpumgr/ledger.json can be "
-        "read: mend that, or restore it from a backup"
+        "read: repair it, or restore it from a backup"
     )
     unreadable = builders.change_domain(gone, "vm03", lambda found: replace(found, problem="timed out"))
     assert [kind for kind, _ in texts(unreadable)] == ["ledger", "unreadable"]

@@ -46,7 +46,7 @@ def test_a_vf_that_offers_nothing_while_its_siblings_do_is_lost(framework: Frame
     assert (place.gpu, place.parent, place.instances) == (gpu.pci, vf, 1)
     assert lost.lost_parents(view.snapshot, gpu) == {vf}
     (found,) = (item for item in findings.of_host(view) if item.kind == "lost-by-driver")
-    for word in (gpu.pci, vf, "reboot kvm01, or load its nvidia driver again, before any vGPU VM is started there"):
+    for word in (gpu.pci, vf, "reboot kvm01, or reload its nvidia driver, before any vGPU VM is started there"):
         assert word in found.text
 
 

@@ -348,7 +348,7 @@ def test_an_mdev_with_another_uuid_than_the_computed_one_is_not_entered_unasked(
     )
     with pytest.raises(errors.Unsure) as caught:
         builders.plan_attach(builders.without_ledger(view))
-    assert caught.value.hint == f"`vgpumgr adopt kvm01 {uuid}` takes it as it is"
+    assert caught.value.hint == f"`vgpumgr adopt kvm01 {uuid}` adopts it as it is"
     assert caught.value.details == ("its UUID is not the one that vgpumgr computes for that slot",)
 
 
@@ -395,7 +395,7 @@ def test_our_uuid_on_another_place_is_refused_with_where_it_is(gpu_at: int) -> N
     for refuse in (builders.plan_attach, builders.plan_detach):
         with pytest.raises(errors.Unsure) as caught:
             refuse(view)
-        assert caught.value.message.endswith(f"and it is on {where}")
+        assert caught.value.message.endswith(f"but it is on {where}")
         assert caught.value.exit_code == 5
 
 
@@ -411,7 +411,7 @@ def test_what_is_at_our_place_after_a_boot_and_was_not_made_by_us_is_unsure(fram
         with pytest.raises(errors.Unsure) as caught:
             refuse(view)
         name = builders.entry_of(view).vgpu.uuid or builders.entry_of(view).vgpu.parent
-        assert caught.value.hint == f"`vgpumgr adopt kvm01 {name}` takes it as it is; or free it by hand"
+        assert caught.value.hint == f"`vgpumgr adopt kvm01 {name}` adopts it as it is; or free it by hand"
     assert [type(unit.refused) for unit in plan(view).units] == [errors.Unsure]
 
 

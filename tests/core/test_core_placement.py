@@ -67,7 +67,7 @@ def test_spread_takes_the_emptier_gpu_and_says_so() -> None:
 
 def test_one_gpu_is_taken_because_it_is_the_only_one() -> None:
     view = builders.with_foreign(builders.host_of(MDEV_VF), "8Q")
-    assert (placed(view).gpu.pci, placed(view).why) == ("0000:81:00.0", "the only GPU that can")
+    assert (placed(view).gpu.pci, placed(view).why) == ("0000:81:00.0", "the only GPU that can take it")
 
 
 def test_emptiness_is_the_share_of_the_maximum_not_mib() -> None:
@@ -126,11 +126,11 @@ def test_a_profile_that_no_gpu_there_has_names_the_nearest() -> None:
     assert caught.value.message == "no GPU of kvm01 has 5Q, asked for vm01"
     assert caught.value.details == ("0000:41:00.0  A40  has no 5Q",)
     assert caught.value.hint is not None
-    assert caught.value.hint.endswith("`vgpumgr profiles kvm01` lists what it has")
+    assert caught.value.hint.endswith("`vgpumgr profiles kvm01` lists the profiles that it has")
     with pytest.raises(errors.ProfileNotHere) as caught:
         builders.plan_attach(view, "vm01", "L40S-4Q")
     assert caught.value.details == ("0000:41:00.0  A40  has no L40S-4Q",)
-    assert caught.value.hint == "did you mean A40-4Q? `vgpumgr profiles kvm01` lists what it has"
+    assert caught.value.hint == "did you mean A40-4Q? `vgpumgr profiles kvm01` lists the profiles that it has"
     with pytest.raises(errors.ProfileNotHere) as caught:
         builders.plan_attach(view, "vm01", "A40-5Q")
     assert caught.value.details == ("0000:41:00.0  A40  has no 5Q",)
@@ -156,7 +156,7 @@ def test_a_gpu_that_offers_nothing_says_what_the_host_says_of_it_and_nothing_els
         builders.plan_attach(off)
     assert not isinstance(caught.value, errors.ProfileNotHere)
     assert caught.value.details[0].startswith("0000:41:00.0  NVIDIA A40  offers no vGPUs")
-    assert caught.value.hint == "nothing else fits there either. `vgpumgr profiles --fits`"
+    assert caught.value.hint == "nothing else fits, either. `vgpumgr profiles --fits`"
 
 
 def no_uuid(gpu: Gpu) -> Gpu:
@@ -187,10 +187,10 @@ def empty_offers(gpu: Gpu) -> Gpu:
     ("change", "reason"),
     [
         (no_uuid, "its GPU UUID cannot be read, so nothing is written to it"),
-        (other_mode, "is in mig mode, which is not served yet"),
+        (other_mode, "is in mig mode, which is not supported yet"),
         (no_types, "its vGPU types cannot be read"),
         (no_vfs, "has no virtual function"),
-        (unread_offers, "what 0000:41:00.7 would take could not be read"),
+        (unread_offers, "the types that 0000:41:00.7 offers could not be read"),
         (empty_offers, "the driver offers no A40-4Q on 0000:41:00.7 now (likely another size, or full)"),
     ],
 )
@@ -335,7 +335,7 @@ def test_a_type_that_is_mig_backed_says_that_it_needs_mig_mode() -> None:
         return replace(gpu, types={**(gpu.types or {}), 9999: kind})
 
     view = builders.change_gpus(builders.host(), with_mig_type)
-    assert reasons(view, "1-4C") == ["1-4C needs MIG mode, which is not served yet"]
+    assert reasons(view, "1-4C") == ["1-4C needs MIG mode, which is not supported yet"]
 
 
 def vf_of(view: HostView, vm: str) -> int | None:

@@ -58,7 +58,7 @@ def test_what_another_vms_snapshot_names_is_kept(framework: FrameworkName, alias
     )
     assert (
         caught.value.hint
-        == "virsh snapshot-delete vm02 monday, or `vgpumgr detach vm01 --keep-snapshots --slot vgpu0` to free it all the same"
+        == "virsh snapshot-delete vm02 monday, or `vgpumgr detach vm01 --keep-snapshots --slot vgpu0` to free it anyway"
     )
 
 

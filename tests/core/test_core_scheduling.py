@@ -322,9 +322,9 @@ def test_a_vgpu_that_a_shut_off_vms_definition_names_is_idle() -> None:
 def test_half_made_vgpus_are_not_moved_and_the_command_that_ends_them_is_named() -> None:
     pending = builders.change_entries(busy(vms=1), lambda entry: replace(entry, state="planned"))
     pending = builders.change_claim(pending, lambda claim: replace(claim, state=claims.PENDING))
-    assert "the same attach again finishes it" in str(refused(pending, errors.Unsure).hint)
+    assert "repeating the attach finishes it" in str(refused(pending, errors.Unsure).hint)
     leaving = builders.change_entries(busy(vms=1), lambda entry: replace(entry, state="leaving"))
-    assert refused(leaving, errors.Unsure).hint == "`vgpumgr detach vm01 --slot vgpu0` takes it back"
+    assert refused(leaving, errors.Unsure).hint == "`vgpumgr detach vm01 --slot vgpu0` removes it"
 
 
 def test_hardware_of_another_type_than_its_entry_is_not_taken_for_ours() -> None:
@@ -401,7 +401,7 @@ def test_drift_is_named_by_field_and_cause() -> None:
     assert kinds(other_file)[0] == (
         "persistent",
         "drift",
-        "the file says so: written by hand, or by an earlier setting",
+        "from the file: written by hand, or by an earlier setting",
     )
 
 

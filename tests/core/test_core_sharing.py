@@ -198,7 +198,7 @@ def test_a_claim_that_cannot_be_read_is_told_with_the_command_that_takes_it_out(
     )
     found = findings.of_host(view)
     assert [item.kind for item in found] == ["unreadable"]
-    assert "`virsh metadata vm01 urn:vgpumgr:domain:2 --config` shows it, with --remove takes it out" in found[0].text
+    assert "`virsh metadata vm01 urn:vgpumgr:domain:2 --config` shows it, and removes it with --remove" in found[0].text
     with pytest.raises(errors.Unsure):
         detaching.guard_claim_readable(builders.find(view, "vm01"))
 

@@ -100,7 +100,7 @@ def test_with_no_other_gpu_the_reason_stands_beside_the_others() -> None:
 
 def test_a_vgpu_that_is_gone_is_not_made_again_there() -> None:
     view = builders.with_stuck(builders.rebooted(two()))
-    with pytest.raises(errors.NoCapacity, match="cannot be made again at its place") as caught:
+    with pytest.raises(errors.NoCapacity, match="cannot be re-created at its place") as caught:
         builders.plan_attach(view, "vm01")
     assert "takes no more writes" in caught.value.details[0]
     assert builders.created(builders.plan_attach(view, "vm02")).vgpu.gpu == SECOND
@@ -197,10 +197,10 @@ def test_the_finding_says_what_where_since_when_and_whom_to_stop() -> None:
     ):
         assert word in text
     assert "that vGPU has been dead since the write began" in text
-    assert "reboot kvm01, or load its nvidia driver again, before any vGPU VM is started there" in text
+    assert "reboot kvm01, or reload its nvidia driver, before any vGPU VM is started there" in text
     assert "vm02" not in text
     assert "stop qemu (pid 42)" in told(holding(view, ("/dev/vfio/77", 42, None)))
-    assert "no process is seen" in told(view)
+    assert "no process was seen" in told(view)
 
 
 def test_a_create_waits_for_no_holder() -> None:

@@ -1,7 +1,7 @@
-"""(desired, observed) → the steps that bring one slot of one VM from what is to what was asked, or the guard that says no.
+"""(desired, observed) → the steps that give one slot of one VM what was requested, or the guard that refuses.
 
-Every artefact is compared apart: claim, ledger entry, hardware, hostdev. So the same function makes the first attach, the
-repeated one (no steps), and the one after a kill at any instant (the missing steps).
+Claim, ledger entry, hardware and hostdev are compared separately, so one function plans the first attach, a repeated one
+(no steps), and one after a kill at any instant (the missing steps).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.names import Slot
 
-# libvirt 9.7 starts a VF that stays bound to nvidia where the VF has a vfio-dev directory (virpci.c); 9.0 refuses (tried)
+# libvirt 9.7 starts a VM whose VF stays bound to nvidia if the VF has a vfio-dev directory (virpci.c); 9.0 refuses (tried)
 VFIO_UNMANAGED_SINCE = 9_007_000
 EVEN_IF = "--even-if-it-will-not-start"
 
 
 def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
-    """What brings the slot to the wish. Raises RequestError or RefusedPlan; changes nothing."""
+    """Plan the steps that give the slot its wish. Raises RequestError or RefusedPlan; changes nothing."""
     domain = plans.find_domain(view, request.vm)
     _guard_attach(view, domain)
     target, placed, expect = targets.find_target(view, domain, request)
@@ -70,9 +70,9 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
 
 
 def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[changes.Step, ...]:
-    """What the very attach that made a claim would still do for its vGPU, definition and claim; none where all is well.
+    """The steps that the attach behind a claim would still take for its vGPU, definition and claim; none if all is well.
 
-    Raises what that attach would raise. Older generations are left out, and so is what a saved image forbids for a while.
+    Raises what that attach would raise. Older generations are left out, and so is what a saved image forbids for now.
     """
     if not isinstance(claim.wish, profiles.ByProfile):
         return ()
@@ -91,9 +91,9 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[changes.Step,
 
 
 def plan_mending(view: HostView, request: targets.AttachRequest) -> Plan:
-    """What makes a slot whole again that has the wish already: its vGPU, its definition, its claim. Destroys nothing.
+    """Plan the repair of a slot that already has its wish: its vGPU, its definition, its claim. Destroys nothing.
 
-    A managed-save image forbids a change of the definition, and not that the vGPU is made again: the image needs it.
+    A managed-save image forbids changing the definition, but not re-creating the vGPU: the image needs it.
     Raises as plan_attach does.
     """
     domain = plans.find_domain(view, request.vm)
@@ -131,7 +131,7 @@ def _policy_findings(
 
 
 def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
-    """What the VM's definition names already and no entry or claim of ours does: a person may have meant that one."""
+    """A vGPU that the VM's definition already names but no entry or claim of ours does: the user may have meant that one."""
     claimed = [claim.binding.device for claim in domain.claims.claims] if domain.claims else []
     for gpu in view.snapshot.gpus:
         for vgpu in gpu.vgpus:
@@ -147,7 +147,7 @@ def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
 
 
 def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[changes.Step]) -> tuple[Finding, ...]:
-    """What is made while NVML is silent cannot be taken away before it speaks: said before, not when it is too late."""
+    """A vGPU that is created while NVML is silent cannot be removed until NVML answers: warn before creating it."""
     why = view.snapshot.why_silent(target.gpu)
     if why is None or not any(isinstance(step, changes.CreateVgpu) for step in steps):
         return ()
@@ -159,7 +159,7 @@ def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[changes.S
 
 
 def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
-    """What a person should know of an attached slot, now and each time it is shown."""
+    """Findings about an attached slot, reported by the attach and each time the slot is shown."""
     gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
     parent = gpu.parent_at(target.vf_index) if gpu else None
     why = _why_no_start(view, parent) if isinstance(target.device, Vf) else None
@@ -170,7 +170,7 @@ def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec
 
 
 def _why_no_start(view: HostView, parent: Parent | None) -> str | None:
-    """Why libvirt refuses to start a VM with a virtual function that is bound to nvidia, after `will not start on`."""
+    """Why libvirt refuses to start a VM with a virtual function bound to nvidia; completes `will not start on …`."""
     if view.libvirt_version < VFIO_UNMANAGED_SINCE:
         return (
             f"libvirt {version_text(view.libvirt_version)}, needs 9.7 or newer: "
@@ -185,14 +185,14 @@ def _why_no_start(view: HostView, parent: Parent | None) -> str | None:
 
 
 def _guard_start(view: HostView, domain: Domain, request: targets.AttachRequest, placed: placement.Placed) -> None:
-    """Nothing is made that the VM could not start with, unless that is what was asked."""
+    """Refuse to create a vGPU that the VM could not start with, unless the user asked for that explicitly."""
     if placed.gpu.framework != VENDOR_VFIO or request.even_if_it_will_not_start or view.even_if_it_will_not_start:
         return
     why = _why_no_start(view, placed.parent)
     if why is not None:
         raise errors.RefusedPlan(
-            f"{domain.name} would not start on {why}; nothing was made",
-            hint=f"bring {view.snapshot.host} to libvirt 9.7 and Linux 6.1 or newer; {EVEN_IF} goes on all the same "
+            f"{domain.name} would not start on {why}; nothing was created",
+            hint=f"upgrade {view.snapshot.host} to libvirt 9.7 and Linux 6.1 or newer; {EVEN_IF} attaches anyway "
             "(in an inventory: vgpumgr_even_if_it_will_not_start: true)",
         )
 
@@ -228,7 +228,7 @@ def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, old: Sequence[L
 def entering_steps(
     view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec
 ) -> list[changes.Step]:
-    """What makes a vGPU that is there the slot's: claim, ledger entry, and the hostdev's alias. Raises RefusedPlan."""
+    """The steps that make an existing vGPU the slot's: claim, ledger entry, and the hostdev's alias. Raises RefusedPlan."""
     _guard_attach(view, domain)
     return _attach_steps(view, domain, request, target, changes.ENTER)
 
@@ -240,7 +240,7 @@ def _attach_steps(
     machine = view.snapshot.machine
     if machine is None:
         raise errors.Unsure(
-            f"{view.snapshot.host} has no machine-id, which a claim names its host by",
+            f"{view.snapshot.host} has no machine-id, by which a claim names its host",
             hint="systemd-machine-id-setup on that host",
         )
     binding = claims.binding_of(machine, target)
@@ -258,8 +258,8 @@ def _attach_steps(
     )
     served = claim is not None and _same_binding(claim, bound)
     wanted = domain_xml.wanted_hostdev(request.slot, binding)
-    # One with another alias counts as wrong too: it could not be told whose it is once its claim is lost. libvirt takes
-    # a device out by what it names, whatever alias is passed (9.0, tried).
+    # A device with another alias counts as wrong, too: if its claim were lost, nothing would say whose it is. libvirt
+    # removes a device by its source, whatever alias is passed (9.0, tried).
     wrong = [
         device
         for device in domain.inactive
@@ -290,18 +290,18 @@ def _attach_steps(
 
 
 def _guard_alias(domain: Domain, wanted: domain_xml.Hostdev) -> None:
-    """Libvirt takes an alias once only, and answers a second one with an internal error."""
+    """Libvirt accepts an alias only once, and answers a duplicate with an internal error."""
     if wanted.alias in domain.other_aliases:
         raise errors.ConflictingClaim(
-            f"{domain.name} already has a device with the alias {wanted.alias}, which is no host device",
+            f"{domain.name} already has a device with the alias {wanted.alias}, which is not a host device",
             hint="use another --slot, or give that device another alias",
         )
 
 
 def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) -> None:
-    """A device that another VM's definition, or what it runs with, names is never put into a second definition."""
+    """Never put a device into a second definition: another VM's definition, or its running state, may name it already."""
     if any(device.source == wanted.source for device in domain.inactive):
-        return  # it is there, and only its alias changes
+        return  # it is already there, and only its alias changes
     others = [
         namer
         for namer in sharing.all_namers(view)

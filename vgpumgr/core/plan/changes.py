@@ -1,4 +1,4 @@
-"""The steps a plan is made of: verb + noun, each a value that knows its inverse and how it is printed.
+"""The steps that a plan consists of: verb + noun, each a value that knows its inverse and how it is printed.
 
 put_claim      write the wish and the binding, pending      ← drop_claim (or the claim that was there before)
 create_vgpu    ledger planned, hardware, ledger made        ← destroy_vgpu
@@ -44,7 +44,7 @@ Missing = Literal["empty", "same", "enter"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutClaim:
-    """Write one claim; `before` is the one it replaces. The claim's own state makes the verb."""
+    """Write one claim; `before` is the one it replaces. The claim's state determines the verb."""
 
     vm: VmUuid
     vm_name: VmName
@@ -73,9 +73,9 @@ class DropClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateVgpu:
-    """`expect` is empty, or same where the hardware is there and only the ledger has to say made.
+    """`expect` is `empty`, or `same` if the hardware exists and only the ledger must be set to made.
 
-    `again`: the ledger has its entry from an earlier run, and what takes this back leaves it there. `runs`: as DestroyVgpu's.
+    `again`: the ledger has its entry from an earlier run, and an undo of this step keeps it. `runs`: see DestroyVgpu.
     """
 
     host: HostName
@@ -89,7 +89,7 @@ class CreateVgpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnterVgpu:
-    """A vGPU that is there is entered into the ledger as ours; nothing is made, and an undo leaves it there."""
+    """Enter an existing vGPU into the ledger as ours. Nothing is created, and an undo keeps the entry."""
 
     host: HostName
     vgpu: VgpuSpec
@@ -99,10 +99,10 @@ class EnterVgpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestroyVgpu:
-    """`expect` is present, or absent where only the ledger's entry is left.
+    """`expect` is `present`, or `absent` if only the ledger's entry is left.
 
-    `runs`: the VM runs without this vGPU; `listed`: NVML has it in its list though its VM is off. What the host program looks
-    at, and no part of what is agreed to.
+    `runs`: the VM runs without this vGPU; `listed`: NVML lists it although its VM is off. Both are for the host program's
+    checks, and not part of what the user agrees to.
     """
 
     host: HostName
@@ -136,9 +136,9 @@ class DetachHostdev:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkVgpu:
-    """Take idle hardware away for a moment, for what the driver only does on an empty GPU. Its place stays reserved.
+    """Remove idle hardware briefly, for operations that the driver allows only on an empty GPU. Its place stays reserved.
 
-    `runs` and `listed`: as DestroyVgpu's.
+    `runs` and `listed`: see DestroyVgpu.
     """
 
     host: HostName
@@ -151,9 +151,9 @@ class ParkVgpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScheduler:
-    """`expect`: engine → policy, as read. `before` is what takes it back, as far as the driver tells it.
+    """`expect`: engine → policy, as read. `before` is the setting that an undo restores, as far as the driver reports it.
 
-    `around`: the idle vGPUs that are moved out and back where the driver refuses because of them, and only then.
+    `around`: the idle vGPUs that are removed and re-created, but only if the driver refuses because of them.
     """
 
     host: HostName
@@ -186,7 +186,7 @@ Step = HostStep | PutClaim | DropClaim | AttachHostdev | DetachHostdev
 
 
 def inverse(step: Step) -> Step:
-    """The step that takes this one back; of an entry into the ledger, which is never taken back, itself."""
+    """The step that undoes this one. Entering into the ledger is never undone: its inverse is the step itself."""
     match step:
         case PutClaim(before=None):
             return DropClaim(vm=step.vm, vm_name=step.vm_name, before=step.claim)
@@ -217,10 +217,10 @@ def inverse(step: Step) -> Step:
 
 
 def instead(step: Step, nvml_code: int) -> tuple[Step, ...]:
-    """What is done in the place of a step that the driver refused with this number of NVML's; empty where nothing is.
+    """The steps to take instead of one that the driver refused with this NVML return code; empty if there are none.
 
-    nvml.h on nvmlDeviceSetVgpuSchedulerState: NOT_SUPPORTED and IN_USE where "any vGPU instance currently exists on the device";
-    whether an idle one counts differs, so the driver is asked first.
+    nvml.h on nvmlDeviceSetVgpuSchedulerState: NOT_SUPPORTED and IN_USE if "any vGPU instance currently exists on the device".
+    Drivers differ in whether an idle one counts, so the plain step is tried first.
     """
     if not isinstance(step, SetScheduler) or not step.around or nvml_code not in (_NOT_SUPPORTED, _IN_USE):
         return ()
@@ -228,17 +228,17 @@ def instead(step: Step, nvml_code: int) -> tuple[Step, ...]:
 
 
 def destroys(step: Step) -> bool:
-    """Whether the step takes away hardware that is there: what guards and questions count."""
+    """Whether the step removes existing hardware. Guards and confirmations count these steps."""
     return isinstance(step, DestroyVgpu) and step.expect == PRESENT
 
 
 def takes_away(step: Step) -> bool:
-    """Whether the step removes something that a person may miss: a vGPU, a device of a definition, a claim."""
+    """Whether the step removes something that a user may miss: a vGPU, a device in a definition, a claim."""
     return isinstance(step, DestroyVgpu | DetachHostdev | DropClaim)
 
 
 def record(step: Step) -> dict[str, object]:
-    """The step as plain values: what the journal keeps, and what `-o json` prints."""
+    """The step as plain values, for the journal and for `-o json`."""
     undo = inverse(step).verb
     match step:
         case PutClaim():

@@ -1,4 +1,4 @@
-"""What frees slots: claim leaving, hostdev out, vGPU destroyed, claim gone; and the guards against freeing what is used."""
+"""Freeing slots: claim leaving, hostdev out, vGPU destroyed, claim gone; and the guards against freeing what is in use."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetachRequest:
-    """`by` and `at` go into the leaving claim. keep_snapshots frees a device although snapshots name it.
+    """`by` and `at` go into the leaving claim. `keep_snapshots` frees a device even if snapshots name it.
 
-    `gone` is the last name of a VM that the host no longer has: then only what its ledger names for it is freed.
+    `gone` is the last name of a VM that the host no longer has: then only what the ledger names for it is freed.
     """
 
     vm: VmUuid
@@ -41,7 +41,7 @@ class DetachRequest:
 
 
 def plan_detach(view: HostView, request: DetachRequest) -> Plan:
-    """The steps that free the slots; none where nothing of ours is there. Raises RefusedPlan; changes nothing."""
+    """Plan the steps that free the slots; none if nothing there is ours. Raises RefusedPlan; changes nothing."""
     if request.gone is not None and view.domain(request.vm) is None:
         return _plan_gone(view, request, plans.GoneVm(name=request.gone, uuid=request.vm))
     domain = plans.find_domain(view, request.vm)
@@ -53,7 +53,7 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
     findings: list[Finding] = []
     for slot in request.slots:
         if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
-            continue  # nothing of ours; a hostdev that merely has such an alias is its owner's
+            continue  # nothing is ours; a hostdev that merely has such an alias belongs to its owner
         entered, left = entering(view, domain, slot, keep=None)
         findings += [*_guard_snapshots(view, domain, slot, request), *left]
         steps += [*entered, *_free_slot(view, domain, slot, request, entered, before=steps)]
@@ -70,9 +70,9 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
 def entering(
     view: HostView, domain: Domain, slot: Slot, *, keep: int | None
 ) -> tuple[list[changes.EnterVgpu], list[Finding]]:
-    """What a slot's claim has and the ledger does not name, and is to be freed: entered first, where it is proved.
+    """Before freeing a slot, enter the vGPU of its claim that the ledger does not name, if it is proved to be the claim's.
 
-    What is not proved stays, and is a finding. `keep` is the generation that the slot goes on with. Raises Unsure.
+    One that is not proved stays, and is a finding. `keep` is the generation that the slot keeps. Raises Unsure.
     """
     claim = domain.claim(slot)
     if claim is None or claim.generation == keep:
@@ -92,7 +92,7 @@ def entering(
 
 
 def _guard_hidden(view: HostView, domain: Domain, claim: claims.Claim, found: ownership.Standing | None) -> None:
-    """The claim is all that says whose vGPU it is: it does not go while the vGPU may be on a GPU without a UUID."""
+    """Keep the claim while its vGPU may be on a GPU whose UUID is unknown: only the claim says whose vGPU it is."""
     if found is not None and found.kind == ownership.HIDDEN:
         raise _hidden(view, claim.binding, domain.name, claim.slot)
 
@@ -107,7 +107,7 @@ def _hidden(view: HostView, place: VgpuSpec | claims.Binding, vm: VmName, slot: 
 
 
 def _plan_gone(view: HostView, request: DetachRequest, vm: plans.GoneVm) -> Plan:
-    """The ledger's entries and their hardware are all that such a VM has left; whoever else has them keeps them."""
+    """Plan for a VM that has only ledger entries and their hardware left; another VM that uses them keeps them."""
     guard_ledger(view)
     steps: list[changes.Step] = []
     findings: list[Finding] = []
@@ -140,8 +140,8 @@ def _guard_all_snapshots(
 
 
 def _keeping(vm: str, slot: Slot) -> str:
-    """The command that frees it all the same, whichever it is that was refused: reconcile has no --keep-snapshots."""
-    return f"`{command('detach', vm, slot=slot, options=('--keep-snapshots',))}` to free it all the same"
+    """The command that frees it anyway, whichever command was refused: reconcile has no --keep-snapshots."""
+    return f"`{command('detach', vm, slot=slot, options=('--keep-snapshots',))}` to free it anyway"
 
 
 def _free_slot(
@@ -153,7 +153,7 @@ def _free_slot(
     *,
     before: Sequence[changes.Step],
 ) -> list[changes.Step]:
-    """`before`: the steps that free the slots before this one; what they take out is out."""
+    """`before`: the steps that free earlier slots; the devices that they remove count as removed."""
     claim = domain.claim(slot)
     again = tuple(ownership.entry_of(view, step.vgpu) for step in entered)
     destroy = destroy_steps(view, domain, (*_freed(view, domain, slot), *again))
@@ -176,7 +176,7 @@ def _free_slot(
 
 
 def _freed(view: HostView, domain: Domain, slot: Slot) -> tuple[LedgerEntry, ...]:
-    """A copied claim names another VM's vGPU: only this domain's own document is cleaned."""
+    """The entries to free; none for a copied claim, which names another VM's vGPU: only this domain's document is cleaned."""
     return () if domain.copied else view.entries(domain.uuid, slot)
 
 
@@ -185,9 +185,9 @@ def _devices(entries: Sequence[LedgerEntry]) -> set[Device]:
 
 
 def _goes_with(view: HostView, domain: Domain, slot: Slot, device: Hostdev) -> bool:
-    """Whether a device in the VM's definition is one of the slot: its alias says so, or the slot's entries or claim name it.
+    """Whether a device in the VM's definition belongs to the slot: its alias says so, or the slot's entries or claim name it.
 
-    A claim says the address of when it was written. Once cards were moved, another slot may be there: then the alias counts.
+    A claim has the address of the time it was written. If cards have moved, another slot may be there: then the alias counts.
     """
     if device.slot == slot or device.source in _devices(view.entries(domain.uuid, slot)):
         return True
@@ -218,7 +218,7 @@ def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: Detach
 
 
 def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[LedgerEntry]) -> list[changes.Step]:
-    """Steps that free entries of ours, whose hostdev goes in the same plan. Raises where something holds one."""
+    """Steps that free ledger entries whose hostdev the same plan removes. Raises if something holds one."""
     if entries:
         saved.guard_read(view)
     steps: list[changes.Step] = []
@@ -232,7 +232,7 @@ def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[L
             or view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid) is not None
         ):
             held = _guard_in_use(view, vm, entry, vgpu)
-        # Else its card is no longer there, and the address that its VF had may be another card's by now.
+        # Otherwise its card is gone, and another card may have the address of its VF by now.
         steps.append(
             changes.DestroyVgpu(
                 host=view.snapshot.host,
@@ -246,26 +246,26 @@ def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[L
 
 
 def _guard_identified(view: HostView, entry: LedgerEntry) -> None:
-    """Whether a GPU is not there cannot be told while another one does not tell its UUID."""
+    """Raises if the entry's GPU may be one whose UUID cannot be read, or if its mdev is elsewhere."""
     if view.snapshot.may_be_hidden(entry.vgpu):
         raise _hidden(view, entry.vgpu, entry.vgpu.vm_name, entry.vgpu.slot)
     astray = ownership.strays_to(view.snapshot, entry.vgpu)
     if astray is not None:
         raise errors.Unsure(
-            f"drift: the ledger has mdev {entry.vgpu.uuid} of {entry.vgpu.vm_name} on {entry.vgpu.parent}, and it is on {astray}",
-            hint="somebody made it there with that UUID (mdevctl?): take it away once nothing uses it, then try again",
+            f"drift: the ledger has mdev {entry.vgpu.uuid} of {entry.vgpu.vm_name} on {entry.vgpu.parent}, but it is on {astray}",
+            hint="something else created it there with that UUID (mdevctl?): remove it once nothing uses it, then try again",
         )
     guard_boot(view, entry)
 
 
 def guard_boot(view: HostView, entry: LedgerEntry) -> None:
-    """Raises Unsure where what is at an entry's place was made since the host's last boot, and not by us."""
+    """Raises Unsure if the vGPU at an entry's place was created since the host's last boot, and not by us."""
     if not ownership.is_of_earlier_boot(view.snapshot, entry):
         return
     raise errors.Unsure(
-        f"unsure: {entry.vgpu.type_name} of {entry.vgpu.vm_name} slot {entry.vgpu.slot} was made before {view.snapshot.host} booted, and "
-        f"what is on {entry.vgpu.parent} now was made since, by somebody else",
-        hint=f"`{command('adopt', view.snapshot.host, options=(str(entry.vgpu.device),))}` takes it as it is; or free it by hand",
+        f"unsure: {entry.vgpu.type_name} of {entry.vgpu.vm_name} slot {entry.vgpu.slot} was created before {view.snapshot.host} booted, but "
+        f"the vGPU on {entry.vgpu.parent} now was created since, and not by vgpumgr",
+        hint=f"`{command('adopt', view.snapshot.host, options=(str(entry.vgpu.device),))}` adopts it as it is; or free it by hand",
     )
 
 
@@ -276,7 +276,7 @@ def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry,
         evidence = observed.holders(view, entry.vgpu.device, vgpu).lasting
         if evidence:
             raise errors.Unsure(
-                f"unsure: the ledger says planned for {entry.vgpu.type_name} on {entry.vgpu.parent}, and something has it",
+                f"unsure: the ledger entry of {entry.vgpu.type_name} on {entry.vgpu.parent} is only planned, but it is in use",
                 details=evidence,
                 hint=f"`{_same_attach(vm, entry)}` takes it over, then detach"
                 if not isinstance(vm, plans.GoneVm)
@@ -299,26 +299,26 @@ def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry,
 
 
 def _same_attach(vm: Domain, entry: LedgerEntry) -> str:
-    """The attach that an entry came from."""
+    """The attach command that an entry came from."""
     claim = vm.claim(entry.vgpu.slot)
     asked = profiles.options(claim.wish) if claim is not None else ("--profile", entry.vgpu.type_name)
     return command("attach", vm.name, slot=entry.vgpu.slot, options=asked)
 
 
 def _hint_untold(view: HostView) -> str:
-    """Where nothing is known but that something cannot be told, nobody's shutting down helps."""
+    """The hint if the only evidence is that something could not be read: shutting a VM down would not help."""
     unreadable = [domain.name for domain in view.domains if domain.problem is not None]
     if unreadable:
         look = ", ".join(f"`{virsh('dumpxml', name)}`" for name in unreadable)
         return f"make {', '.join(unreadable)} readable first ({look}); what may be in use is never taken away"
     return (
-        f"mend on {view.snapshot.host} what is said above (of NVML, nvidia-smi there says more), then run the same "
+        f"fix the problem above on {view.snapshot.host} (for NVML, nvidia-smi there shows more), then run the same "
         "command again; what may be in use is never taken away"
     )
 
 
 def _hint_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry) -> str:
-    """Where another VM's document names it, that is what has to change: the VM that lets it go may be off long since."""
+    """If another VM's document names it, that document must change: this VM may have been off for long."""
     others = [namer for namer in sharing.namers(view, entry.vgpu.device, but=vm.uuid) if namer.can_start]
     way_out = sharing.ways_out(view.snapshot.host, others) if others else _way_out(vm)
     return f"{way_out} first; nothing in use is ever taken away"
@@ -329,10 +329,10 @@ def _way_out(vm: Domain | plans.GoneVm) -> str:
 
 
 def drift(ours: VgpuSpec, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
-    """The refusal for hardware of another type than its entry: it is not taken for ours."""
+    """The refusal of hardware whose type is not its entry's: it is not assumed to be ours."""
     shown = "a type that cannot be read" if vgpu.type_id is None else vgpu.type_name or f"type {vgpu.type_id}"
     return errors.Unsure(
-        f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, and the hardware shows {shown}",
+        f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, but the hardware shows {shown}",
         hint=hint,
     )
 
@@ -353,18 +353,18 @@ def guard_ledger(view: HostView) -> None:
 
 
 def ledger_broken(snapshot: HostSnapshot) -> errors.LedgerBroken | None:
-    """The error of a host whose ledger cannot be read; None where it can."""
+    """The error of a host whose ledger cannot be read; None if it can."""
     if snapshot.ledger is not None:
         return None
     return errors.LedgerBroken(
         snapshot.host,
         f"the ledger cannot be read: {observed.why_unknown(snapshot, 'ledger')}",
-        hint="nothing is changed there until /var/lib/vgpumgr/ledger.json can be read: mend that, or restore it from a backup",
+        hint="nothing is changed there until /var/lib/vgpumgr/ledger.json can be read: repair it, or restore it from a backup",
     )
 
 
 def guard_readable(domain: Domain) -> None:
-    """Raises Unsure where a document of the VM could not be read: it may hold anything."""
+    """Raises Unsure if a document of the VM could not be read: it may contain anything."""
     if domain.problem is not None:
         raise errors.Unsure(
             f"{domain.name} cannot be read: {domain.problem}", hint=f"look at it: `{virsh('dumpxml', domain.name)}`"
@@ -372,7 +372,7 @@ def guard_readable(domain: Domain) -> None:
 
 
 def guard_claim_readable(domain: Domain) -> None:
-    """Raises Unsure where our metadata element is there and cannot be understood."""
+    """Raises Unsure if the VM has our metadata element but it cannot be understood."""
     if domain.claim_problem is not None:
         raise errors.Unsure(
             f"the claim of {domain.name} cannot be read: {domain.claim_problem}", hint=claim_way_out(domain)
@@ -380,6 +380,6 @@ def guard_claim_readable(domain: Domain) -> None:
 
 
 def claim_way_out(domain: Domain) -> str:
-    """How a person gets rid of a claim that cannot be read: what the ledger has for the VM is free to be detached then."""
+    """How to remove a claim that cannot be read: what the ledger has for the VM can be detached after that."""
     shown = virsh("metadata", domain.name, domain.claim_namespace, "--config")
-    return f"`{shown}` shows it, with --remove takes it out; then attach or detach again"
+    return f"`{shown}` shows it, and removes it with --remove; then attach or detach again"

@@ -1,4 +1,4 @@
-"""VMs that have ended and are not gone yet: what a plan says of them; the host program waits for them (host/steps/guard.py)."""
+"""Findings about VMs that are off but whose QEMU has not exited; the host program waits for it (host/steps/guard.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def findings(view: HostView, steps: Iterable[changes.Step]) -> tuple[Finding, ...]:
-    """One for each vGPU that steps take away and that may still be held by something that ends by itself."""
+    """One for each vGPU that steps remove and that something which ends by itself may still hold."""
     found: list[Finding] = []
     for step in steps:
         if not isinstance(step, changes.DestroyVgpu | changes.ParkVgpu):

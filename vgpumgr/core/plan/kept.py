@@ -1,6 +1,6 @@
-"""A plan that somebody kept, looked at, and wants carried out: that one, and no other.
+"""A saved plan that a user reviewed and wants carried out: exactly that plan, and no other.
 
-octoDNS binds the same way: its `--checksum` refuses where the plan that is made now has another one.
+octoDNS binds the same way: its `--checksum` refuses if the plan that is made now has another checksum.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPlan:
-    """`fingerprint` of what the plan read, and its `steps` as documents have them; `where` it was kept, for messages.
+    """`fingerprint` of what the plan read, its `steps` as in documents, and for messages `where` it was saved.
 
     `hosts` are the hosts that it is about.
     """
@@ -27,7 +27,7 @@ class KeptPlan:
     hosts: tuple[str, ...]
 
     def guard(self, fingerprint: str, steps: Sequence[Mapping[str, object]]) -> None:
-        """Raise PlanOutdated unless the same was read, and the same is to be done."""
+        """Raise PlanOutdated unless the same state was read and the steps are the same."""
         now = tuple(steps)
         if now == self.steps and fingerprint == self.fingerprint:
             return
@@ -36,9 +36,9 @@ class KeptPlan:
         raise errors.PlanOutdated(
             f"{self.where}: what this plan read has changed since"
             if fingerprint != self.fingerprint
-            else f"{self.where}: another plan comes out now, though the hosts are as they were",
+            else f"{self.where}: the plan made now is different, although the hosts have not changed",
             details=[*gone, *new],
-            hint="plan again with --out, and look at what comes out; nothing was changed",
+            hint="plan again with --out and review the result; nothing was changed",
         )
 
 

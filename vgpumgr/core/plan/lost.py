@@ -1,10 +1,11 @@
-"""What the driver has lost: places that stay taken though nothing is on them, until nvidia.ko is loaded again.
+"""Places that the driver has lost: they stay taken although nothing is on them, until nvidia.ko is reloaded.
 
-From Linux 5.14 on an mdev that is removed while somebody has it open, or while the vGPU plugin (nvidia-vgpu-mgr) of its VM has
-not ended, goes from /sys, and the driver's resource manager is never told: its VF, or one instance of its GPU, counts as
-taken for good, and the GPU keeps to that framebuffer size (NVIDIA's open kernel part 525.85.07, nvidia-vgpu-vfio.c, run on
-5.15 over a stub). On vendor-vfio the same becomes of a VF that is unbound, or taken away by SR-IOV, with an idle type on it.
-The driver keeps a pointer to what it freed: the next start of any vGPU VM on that host may oops the kernel.
+Since Linux 5.14, an mdev that is removed while a process has it open, or while the vGPU plugin (nvidia-vgpu-mgr) of its VM has
+not ended, disappears from /sys, but the driver's resource manager never learns of it: its VF, or one instance of its GPU,
+counts as taken for good, and the GPU stays restricted to that framebuffer size (NVIDIA's open kernel part 525.85.07,
+nvidia-vgpu-vfio.c, run on 5.15 over a stub). On vendor-vfio the same happens to a VF that is unbound, or removed with SR-IOV,
+with an idle type on it. The driver keeps a pointer to what it freed: the next start of any vGPU VM on that host may oops the
+kernel.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostPlace:
-    """A VF that takes nothing any more, or a physical function that has lost `instances` of what it holds. `why`: as judged."""
+    """A VF that takes nothing any more, or a physical function that has lost `instances` of its capacity. `why`: the evidence."""
 
     gpu: PciAddress
     parent: PciAddress
@@ -36,25 +37,25 @@ class LostPlace:
 
 
 def lost_by_driver(facts: HostSnapshot) -> tuple[LostPlace, ...]:
-    """The places of a host that the driver has lost, by what its functions offer.
+    """The places of a host that the driver has lost, judged by what its functions offer.
 
-    A VF: nothing is on it, it offers nothing, and another free VF of the same GPU offers something, so the GPU is not full.
-    A physical function: it offers fewer of a type than the type's maximum less what is there. A GPU whose lists could not be
-    read, on which a write of ours has not returned, or that is not in equal-size mode, is not judged; nor a GPU that is full,
-    where no list tells. Pure; costs one walk over the functions.
+    A VF is lost if nothing is on it, it offers nothing, and another free VF of the same GPU offers something (so the GPU is not
+    full). A physical function has lost instances if it offers fewer of a type than the type's maximum minus what is there. No
+    verdict is given on a GPU whose lists could not be read, on which a write of ours has not returned, that is not in
+    equal-size mode, or that is full, since no list shows it. Pure; costs one walk over the functions.
     """
     return tuple(place for gpu in facts.gpus for place in _of_gpu(facts, gpu))
 
 
 def lost_parents(facts: HostSnapshot, gpu: Gpu) -> frozenset[PciAddress]:
-    """The VFs of a GPU on which nothing can be made. A physical function is never among them: it has other instances."""
+    """The VFs of a GPU on which nothing can be created. A physical function is never among them: it has other instances."""
     return frozenset(
         place.parent for place in _of_gpu(facts, gpu) if gpu.framework is not None and place.parent != gpu.pci
     )
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each GPU with lost places: where, how it is known, and what to do, and not to do."""
+    """One for each GPU with lost places: where, the evidence, and what to do and not to do."""
     found: list[Finding] = []
     for gpu in facts.gpus:
         places = tuple(_of_gpu(facts, gpu))
@@ -69,10 +70,10 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
 
 
 def at_stake(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each GPU whose virtual functions hold types: what the driver would lose with SR-IOV off, or a VF unbound.
+    """One for each GPU whose virtual functions hold types: what the driver would lose if SR-IOV were turned off or a VF unbound.
 
-    Its resource manager is not told of either (NVIDIA's open kernel part 525.85.07, run on 5.19 over a stub): what had an idle
-    type takes none afterwards; and one that a VM holds hangs in the kernel for good.
+    Its resource manager learns of neither (NVIDIA's open kernel part 525.85.07, run on 5.19 over a stub): a VF that had an idle
+    type takes none afterwards, and if a VM holds one, the operation hangs in the kernel for good.
     """
     found: list[Finding] = []
     for gpu in facts.gpus:
@@ -88,9 +89,9 @@ def at_stake(facts: HostSnapshot) -> tuple[Finding, ...]:
 
 
 def way_out(facts: HostSnapshot) -> str:
-    """What to do about a vGPU that the driver has lost; the same in every text."""
+    """What to do about a vGPU that the driver has lost; every message uses this text."""
     return (
-        f"reboot {facts.host}, or load its nvidia driver again, before any vGPU VM is started there: the next start may crash "
+        f"reboot {facts.host}, or reload its nvidia driver, before any vGPU VM is started there: the next start may crash "
         "the host's kernel (Linux 5.14 and newer)"
     )
 
@@ -107,12 +108,12 @@ def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[LostPlace]:
             continue
         if parent.vf_index is not None:
             if not parent.vgpus and not parent.creatable and _siblings_offer(gpu):
-                why = "nothing is on it and it offers nothing, while other functions of the GPU do"
+                why = "it is empty but offers nothing, while other functions of the GPU do"
                 yield LostPlace(gpu=gpu.pci, parent=parent.pci, why=why)
             continue
         missing = _missing(gpu)
         if missing:
-            why = f"it offers {missing} fewer than its types' maximum less what is there"
+            why = f"it offers {missing} fewer than its types' maximum minus what is there"
             yield LostPlace(gpu=gpu.pci, parent=parent.pci, why=why, instances=missing)
 
 
@@ -121,7 +122,7 @@ def _siblings_offer(gpu: Gpu) -> bool:
 
 
 def _missing(gpu: Gpu) -> int:
-    """How many instances a physical function offers too few; of the types that it offers, those of its one size."""
+    """By how many instances a physical function's offer is too low, over the types that it offers (of its one size)."""
     (parent,) = gpu.parents
     short = [
         kind.max - len(parent.vgpus) - offered

@@ -1,4 +1,4 @@
-"""Why a vGPU cannot be made: what decisions tell apart, and the words for a person."""
+"""Why a vGPU cannot be created: a cause for decisions, and a text for the user."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Cause(Enum):
-    """What stands in the way; of the GPU, of a type on that GPU, or of one place there."""
+    """The obstacle: a property of the GPU, of a type on that GPU, or of one place there."""
 
     NO_VGPUS = "the GPU offers none"
     NO_GPU_UUID = "the GPU cannot be named"
@@ -28,14 +28,14 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`text`: in words that the GPU's address stands before."""
+    """`text` continues a line that begins with the GPU's address."""
 
     cause: Cause
     text: str
 
     @property
     def of_this_place_alone(self) -> bool:
-        """Whether it says nothing of the places beside it."""
+        """Whether it says nothing about the GPU's other places."""
         return self.cause is Cause.TAKEN
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""What is ours although no entry of the ledger says so: what claim, hardware and definition agree on.
+"""vGPUs that are ours although the ledger has no entry for them: claim, hardware and definition agree.
 
-A ledger can be lost (a disk, a restore, a hand). A claim that was bound on this machine still says which vGPU is the VM's.
-Where the hardware is that very vGPU and this VM's definition alone names it, it is entered again (EnterVgpu), and nothing
-is made a second time. What they do not agree on is told, and left to a person.
+A ledger can be lost (a disk failure, a restore, a manual deletion). A claim that was bound on this machine still says which
+vGPU is the VM's. If the hardware is that very vGPU and only this VM's definition names it, it is entered again (EnterVgpu),
+and nothing is created twice. If they disagree, that is reported and left to the user.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 LEDGER = "/var/lib/vgpumgr/ledger.json"
 
 PROVED = "proved"  # claim, hardware and definition agree
-DOUBTED = "doubted"  # its hardware is there, and something does not agree
-GONE = "gone"  # nothing is there, or what is there is somebody else's
+DOUBTED = "doubted"  # its hardware is there, but something does not agree
+GONE = "gone"  # nothing is there, or what is there is not ours
 HIDDEN = "hidden"  # its GPU may be one whose UUID cannot be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What stands behind a claim that no ledger entry serves. `doubts`: what does not agree, in words.
+    """The evidence for a claim that has no ledger entry. `doubts`: what does not agree, in words.
 
-    `vgpu` is its hardware and `spec` names it, at its addresses of now; None where it is not there.
+    `vgpu` is its hardware, and `spec` names it by its current addresses; both are None if it is not there.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Standing:
 
 
 def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
-    """What stands behind a claim; None where there is nothing to prove: it has its entry, or is not this VM's and host's."""
+    """The evidence for a claim; None if there is nothing to prove: it has its entry, or belongs to another VM or host."""
     if not _is_unentered(view, domain, claim):
         return None
     binding = claim.binding
@@ -61,22 +61,22 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
     gpu, vgpu = found
     if gpu.uuid is None:
         return Standing(kind=HIDDEN)
-    # By its address of now: the one in its claim is another function's, once cards were moved.
+    # Use its current address: after cards were moved, the one in its claim is another function's.
     moved = isinstance(binding.device, Vf) and vgpu.device != binding.device
     others = sharing.namers(view, vgpu.device, but=domain.uuid)
     named = any(device.source == vgpu.device for device in domain.inactive)
     if isinstance(binding.device, Vf) and not named and (others or claim.state != claims.BOUND):
         return Standing(
             kind=GONE
-        )  # a VF's vGPU has no name of its own: it is theirs, or nobody says that it is the claim's
+        )  # a VF's vGPU has no identity but its address: it is theirs, or nothing says that it is the claim's
     doubts: list[str] = []
     if claim.state != claims.BOUND:
         doubts.append(f"its claim is {claim.state}, not bound")
     if moved or (gpu.uuid, vgpu.vf_index) != (binding.gpu_uuid, binding.vf_index):
-        doubts.append(f"it is on {vgpu.parent}, and its claim says {binding.parent}")
+        doubts.append(f"it is on {vgpu.parent}, but its claim says {binding.parent}")
     if vgpu.type_id != binding.type_id:
         doubts.append(
-            f"it is {vgpu.type_name or 'of a type that cannot be read'}, and its claim says {binding.type_name}"
+            f"it is {vgpu.type_name or 'of a type that cannot be read'}, but its claim says {binding.type_name}"
         )
     computed = Mdev(names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation))
     if isinstance(binding.device, Mdev) and binding.device != computed:
@@ -110,7 +110,7 @@ def _is_unentered(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
-    """The mdev of the claim's UUID wherever it is; a VF's vGPU where it has the claim's type."""
+    """The mdev with the claim's UUID, wherever it is; a VF's vGPU if it has the claim's type."""
     binding = claim.binding
     if isinstance(binding.device, Mdev):
         return find_mdev(view.snapshot, binding.device)
@@ -121,12 +121,12 @@ def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
 
 
 def find_mdev(snapshot: HostSnapshot, mdev: Mdev) -> tuple[Gpu, Vgpu] | None:
-    """The mdev of that UUID, on whichever GPU of the host."""
+    """The mdev with that UUID, on any GPU of the host."""
     return next(((gpu, vgpu) for gpu in snapshot.gpus for vgpu in gpu.vgpus if vgpu.device == mdev), None)
 
 
 def strays_to(snapshot: HostSnapshot, ours: VgpuSpec) -> str | None:
-    """The PCI address where the mdev of an entry is, if that is not the entry's place."""
+    """The PCI address of an entry's mdev, if it is not at the entry's place."""
     device = ours.device
     found = find_mdev(snapshot, device) if isinstance(device, Mdev) else None
     if found is None or (found[0].uuid, found[1].vf_index) == (ours.gpu_uuid, ours.vf_index):
@@ -135,10 +135,10 @@ def strays_to(snapshot: HostSnapshot, ours: VgpuSpec) -> str | None:
 
 
 def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
-    """Whether the definition went back behind the ledger (a snapshot, a restore): nobody asks for that vGPU any more.
+    """Whether the definition is older than the ledger (a snapshot, a restore): that vGPU is no longer wanted.
 
-    A claim whose hardware is gone and that no entry names went back only where the ledger says that its vGPU was freed. Else
-    the ledger, or its entry, was lost, and the host was booted since: it is wanted still.
+    If a claim's hardware is gone and no entry names it, it is reverted only if the ledger says that its vGPU was freed.
+    Otherwise the ledger, or its entry, was lost and the host has booted since: the vGPU is still wanted.
     """
     if any(entry.vgpu.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot)):
         return True
@@ -150,15 +150,15 @@ def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def is_of_earlier_boot(snapshot: HostSnapshot, entry: LedgerEntry) -> bool:
-    """Whether hardware is at an entry's place that our entry did not make: no vGPU outlives a boot of its host.
+    """Whether the hardware at an entry's place is not what the entry made: no vGPU survives a boot of its host.
 
-    Somebody else made it since: mdevctl with our UUID, or a hand that set the same type on the VF.
+    Something else created it since: mdevctl with our UUID, or somebody who set the same type on the VF by hand.
     """
     return bool(snapshot.boot) and entry.boot != snapshot.boot and snapshot.vgpu_of(entry.vgpu) is not None
 
 
 def next_generation(view: HostView, domain: Domain, slot: Slot) -> int:
-    """The first generation of a slot beyond all that claim and ledger name, whose UUID nothing on the host has."""
+    """The first generation of a slot above all that claim and ledger name, whose UUID is unused on the host."""
     claim = domain.claim(slot)
     used = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)] + ([claim.generation] if claim else [])
     generation = max(used, default=0) + 1
@@ -178,7 +178,7 @@ def entry_of(view: HostView, spec: VgpuSpec) -> LedgerEntry:
 
 
 def all_standings(view: HostView) -> Iterator[tuple[Domain, Claim, Standing]]:
-    """Every claim of the host that no entry serves."""
+    """Every claim of the host that has no ledger entry."""
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in domain.claims.claims if domain.claims else ():
             found = standing(view, domain, claim)
@@ -192,7 +192,7 @@ def proved(view: HostView) -> tuple[VgpuSpec, ...]:
 
 
 def missing_ledger(view: HostView) -> tuple[Finding, ...]:
-    """The finding of a host without a ledger while bound claims name it: said once, with what can be entered again."""
+    """The finding for a host without a ledger that bound claims name: one for all, with what can be entered again."""
     if view.snapshot.ledger_file:
         return ()
     found = [row for row in all_standings(view) if row[1].state == claims.BOUND]
@@ -202,16 +202,16 @@ def missing_ledger(view: HostView) -> tuple[Finding, ...]:
     again = [f"{domain.name} {claim.slot}" for domain, claim, one in found if one.kind == PROVED]
     rest = [f"{domain.name} {claim.slot}" for domain, claim, one in found if one.kind != PROVED]
     count = "a bound claim names" if len(found) == 1 else f"{len(found)} bound claims name"
-    text = f"{host}: its ledger, {LEDGER}, is missing, and {count} this host"
+    text = f"{host}: its ledger, {LEDGER}, is missing, but {count} this host"
     if again:
-        text += f"; `{command('adopt', host)}` or the next reconcile enters again: {', '.join(again)}"
+        text += f"; `{command('adopt', host)}` or the next reconcile will re-enter: {', '.join(again)}"
     if rest:
         text += f"; not proved: {', '.join(rest)}"
     return (Finding(kind="ledger-missing", host=host, vm=None, slot=None, text=text),)
 
 
 def way_out(view: HostView, domain: Domain, claim: Claim, found: Standing) -> str:
-    """What a person can do about hardware that is not proved to be the claim's."""
+    """What the user can do about hardware that is not proved to be the claim's."""
     assert found.spec is not None
     assert found.vgpu is not None
     host = view.snapshot.host
@@ -219,6 +219,6 @@ def way_out(view: HostView, domain: Domain, claim: Claim, found: Standing) -> st
     if others:
         return sharing.ways_out(host, others)
     if any(device.source == found.vgpu.device for device in domain.inactive):
-        return f"`{command('adopt', host, options=(str(found.spec.device),))}` takes it as it is"
+        return f"`{command('adopt', host, options=(str(found.spec.device),))}` adopts it as it is"
     out = command("detach", domain.name, slot=claim.slot, on=host)
-    return f"--replace makes another one and leaves it; `{out}` takes the claim away and leaves it"
+    return f"--replace creates another one and keeps it; `{out}` removes the claim and keeps it"

@@ -1,6 +1,6 @@
-"""Idle vGPUs of ours out of a GPU for a moment, and back at the same place: where the driver refuses something because of them.
+"""Remove our idle vGPUs from a GPU briefly and re-create them in place, if the driver refuses something because of them.
 
-The ledger keeps their entries meanwhile, so whoever is killed in between leaves vGPUs that are gone, not lost.
+The ledger keeps their entries meanwhile, so a run that is killed in between leaves vGPUs that are gone, but not lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """An entry of the ledger on the GPU, with its hardware. `whole`: it was made once, whatever became of it since."""
+    """A ledger entry on the GPU, with its hardware. `whole`: it was made once, whatever happened to it since."""
 
     entry: LedgerEntry
     vgpu: Vgpu | None
@@ -35,7 +35,7 @@ class Ours:
 
 
 def entries(view: HostView, gpu: Gpu) -> tuple[Ours, ...]:
-    """What the ledger has on a GPU."""
+    """The ledger's entries on a GPU."""
     return tuple(
         Ours(entry=entry, vgpu=view.snapshot.vgpu_of(entry.vgpu), whole=_is_whole(view, entry))
         for entry in view.snapshot.ledger or ()
@@ -44,7 +44,7 @@ def entries(view: HostView, gpu: Gpu) -> tuple[Ours, ...]:
 
 
 def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
-    """Made; or planned once more by a run that was killed, which its claim, bound long since, tells from a first attach."""
+    """True for made entries, and for planned ones of a killed re-creation: their claim is bound, in the same generation."""
     domain = view.domain(entry.vgpu.vm)
     claim = domain.claim(entry.vgpu.slot) if domain and not domain.copied else None
     if claim is not None and claim.state == claims.LEAVING:
@@ -55,7 +55,7 @@ def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
 
 
 def enter(view: HostView, ours: Iterable[Ours]) -> tuple[changes.Step, ...]:
-    """The ledger's word for what a killed run had made: only so can it be moved."""
+    """The steps that set entries of a killed run to made, if the hardware exists: only then can the vGPUs be moved."""
     return tuple(
         changes.CreateVgpu(
             host=view.snapshot.host,
@@ -69,7 +69,7 @@ def enter(view: HostView, ours: Iterable[Ours]) -> tuple[changes.Step, ...]:
 
 
 def idle(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[changes.ParkVgpu, ...]:
-    """The steps that empty a GPU: one for each idle vGPU of ours; none where one is there that is not ours."""
+    """The steps that empty a GPU: one for each idle vGPU of ours; none if the GPU has a vGPU that is not ours."""
     if any(view.snapshot.entry_of(gpu, vgpu) is None for vgpu in gpu.vgpus):
         return ()
     return tuple(
@@ -85,7 +85,7 @@ def idle(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[changes.ParkVg
 
 
 def make_again(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[tuple[changes.Step, ...], tuple[Finding, ...]]:
-    """The vGPUs of ours that are gone, as after a run that was killed; a finding for each that has no way back now."""
+    """The steps that re-create our missing vGPUs, as after a killed run; a finding for each that cannot be re-created now."""
     steps: list[changes.Step] = []
     findings: list[Finding] = []
     now = view
@@ -95,13 +95,13 @@ def make_again(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[tuple[ch
         card = now.snapshot.gpu_by_uuid(one.entry.vgpu.gpu_uuid)
         assert card is not None
         if isinstance(one.entry.vgpu.device, Vf) != (gpu.framework == snapshot.VENDOR_VFIO):
-            text = f"offers {gpu.framework} now, which the entry is not of"
+            text = f"now offers {gpu.framework}, but the entry is of another framework"
             reason: Refusal | None = Refusal(Cause.OTHER_FRAMEWORK, text)
         else:
             reason = placement.may_make_again(now.snapshot, card, one.entry.vgpu)
         if reason is not None:
             text = (
-                f"{one.entry.vgpu.type_name} of {one.entry.vgpu.vm_name} slot {one.entry.vgpu.slot} is gone and cannot be made again: "
+                f"{one.entry.vgpu.type_name} of {one.entry.vgpu.vm_name} slot {one.entry.vgpu.slot} is gone and cannot be re-created: "
                 f"GPU {gpu.pci} {reason}"
             )
             findings.append(
@@ -124,9 +124,9 @@ def make_again(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[tuple[ch
 
 
 def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> None:
-    """Whether nothing uses the GPU, and what is ours there is whole. Raises RefusedPlan.
+    """Raises RefusedPlan if something uses the GPU, or if a vGPU of ours there is not whole.
 
-    `what` begins the message: what stays as it is.
+    `what` begins the message: it says what stays unchanged.
     """
     held: list[str] = []
     names: list[str] = []
@@ -162,6 +162,6 @@ def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool)
         verb = "a detach" if entry.state != PLANNED else "an attach"
         out = command("detach", entry.vgpu.vm_name, slot=entry.vgpu.slot)
         raise errors.Unsure(
-            f"{what}: {verb} of {entry.vgpu.vm_name} slot {entry.vgpu.slot} has not ended, and its vGPU is there",
-            hint=f"`{out}` takes it back" + (", the same attach again finishes it" if entry.state == PLANNED else ""),
+            f"{what}: {verb} of {entry.vgpu.vm_name} slot {entry.vgpu.slot} is unfinished, and its vGPU exists",
+            hint=f"`{out}` removes it" + ("; repeating the attach finishes it" if entry.state == PLANNED else ""),
         )

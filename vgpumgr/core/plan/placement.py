@@ -1,7 +1,7 @@
 """Which GPU and which parent take a new vGPU, or why each GPU cannot: equal-size, time-sliced GPUs.
 
-A place is taken by hardware that is there (anybody's) and by a ledger entry whose hardware is gone: it comes back to the
-same place. The driver's own list of what is creatable has the last word; the rules here only explain it.
+A place is taken by existing hardware (ours or not), and by a ledger entry whose hardware is gone, since it will be
+re-created there. The driver's list of creatable types has the last word; the rules here only explain it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPREAD: Final = "spread"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """`ordinal` of `maximum`: how many vGPUs the GPU holds with this one, and of how many. `why`: the policy's reason."""
+    """`ordinal` of `maximum`: the number of vGPUs on the GPU including this one, and its limit. `why`: the policy's reason."""
 
     gpu: Gpu
     parent: Parent
@@ -41,9 +41,9 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlace:
-    """Why each GPU could not: (PCI address, board, reason), and what would fit there now.
+    """Why each GPU was rejected: (PCI address, board, reason), and what would fit there now.
 
-    `unknown_profile` is set where no GPU has a type of that name at all.
+    `unknown_profile` is set if no GPU has a type of that name at all.
     """
 
     reasons: tuple[tuple[PciAddress, str, Refusal], ...]
@@ -53,7 +53,7 @@ class NoPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupant:
-    """What takes room on a GPU: a vGPU that exists, or an entry that will come back. `owner` names the VM, `?` if none."""
+    """What takes room on a GPU: a vGPU that exists, or one that will be re-created. `owner` names the VM, or is `foreign`."""
 
     type: VgpuType | None
     type_name: str
@@ -63,7 +63,7 @@ class Occupant:
 
 
 def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
-    """Everything that takes room on a GPU, existing first."""
+    """Everything that takes room on a GPU, existing vGPUs first."""
     kinds = gpu.types or {}
     found: list[Occupant] = []
     for vgpu in gpu.vgpus:
@@ -93,7 +93,7 @@ def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
 
 
 def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
-    """The GPU's type that a profile names. A short profile is any board's; equal names go to the lowest id."""
+    """The GPU's type that a profile names. A short profile matches any board; of equal names the first listed wins."""
     for kind in (gpu.types or {}).values():
         if (
             kind.parsed is not None
@@ -113,10 +113,10 @@ def place(
 ) -> Placed | NoPlace:
     """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
 
-    `among` limits the choice to these GPUs. `barred` are the functions that are not to be used whatever is on them now, and
-    why, in words. The policy is spread: the GPU with the smallest share given away, the lowest PCI address among equals; on
-    it the first free parent after the one that the newest entry of that GPU has, so that one virtual function which takes
-    a vGPU and then fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
+    `among` limits the choice to these GPUs. `barred` maps functions that must not be used, whatever is on them now, to the
+    reason in words. The policy is spread: the GPU with the smallest allocated share, the lowest PCI address among equals; on
+    it the first free parent after the one in the GPU's newest entry, so that a virtual function which accepts a vGPU and then
+    fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
     """
     gpus = sorted(snapshot.gpus if among is None else among, key=lambda gpu: gpu.pci)
     candidates: list[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]] = []
@@ -148,14 +148,14 @@ def place(
 
 
 def known_share(snapshot: HostSnapshot, gpu: Gpu) -> Fraction | None:
-    """How much of a GPU is given away; None where that cannot be known: its vGPUs or the ledger cannot be read."""
+    """The allocated share of a GPU; None if its vGPUs or the ledger cannot be read."""
     return None if gpu.framework is None or snapshot.ledger is None else share_given(snapshot, gpu)
 
 
 def share_given(snapshot: HostSnapshot, gpu: Gpu) -> Fraction:
-    """How much of a GPU is given away, by the maxima of what is on it: 3 of 12 is a quarter.
+    """The allocated share of a GPU, by the per-GPU maximum of each type on it: 3 of 12 is a quarter.
 
-    Never by MiB: a board's real framebuffer is smaller than its nominal one.
+    MiB are never used: a board's real framebuffer is smaller than its nominal one.
     """
     total = Fraction(0)
     for occupant in occupants(snapshot, gpu):
@@ -171,12 +171,12 @@ def may_create(
     kind: VgpuType,
     barred: Mapping[PciAddress, str] | None = None,
 ) -> Refusal | None:
-    """Why this very parent cannot take the type now; None when it can."""
+    """Why this parent cannot take the type now; None if it can."""
     problem = unfit(snapshot, gpu)
     if problem:
         return problem
     if kind.parsed is not None and kind.parsed.slices is not None:  # NVML and mdev directories list them in any mode
-        return Refusal(Cause.NEEDS_MIG, f"{kind.short} needs MIG mode, which is not served yet")
+        return Refusal(Cause.NEEDS_MIG, f"{kind.short} needs MIG mode, which is not supported yet")
     there = occupants(snapshot, gpu)
     sizes = [occupant.type.size_mib if occupant.type else None for occupant in there]
     match admission.refusal(kind.size_mib, kind.max, sizes):
@@ -193,7 +193,7 @@ def may_create(
         if barred and parent.pci in barred:
             return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({barred[parent.pci]})")
     if parent.creatable is None:
-        return Refusal(Cause.UNREADABLE, f"what {parent.pci} would take could not be read")
+        return Refusal(Cause.UNREADABLE, f"the types that {parent.pci} offers could not be read")
     reserved = sum(1 for occupant in there if not occupant.there) if parent.vf_index is None else 0
     if parent.creatable.get(kind.id, 0) <= reserved:
         text = f"the driver offers no {kind.type_name} on {parent.pci} now (likely another size, or full)"
@@ -202,9 +202,9 @@ def may_create(
 
 
 def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal | None:
-    """Why an entry's vGPU that is gone cannot be made at its own place now; None when it can.
+    """Why an entry's missing vGPU cannot be re-created at its place now; None if it can.
 
-    Its place is reserved for it, so only hardware that is there stands in the way.
+    Its place is reserved for it, so only existing hardware can be in the way.
     """
     problem = unfit(snapshot, gpu)
     if problem:
@@ -221,13 +221,13 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
 
 
 def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
-    """Why nothing can be made on a GPU, whatever was asked; None when something can."""
+    """Why nothing can be created on a GPU, whatever the request; None if something can."""
     if gpu.framework is None:
         return Refusal(Cause.NO_VGPUS, f"offers no vGPUs: {gpu.problem}")
     if gpu.uuid is None:
         return Refusal(Cause.NO_GPU_UUID, "its GPU UUID cannot be read, so nothing is written to it")
     if gpu.mode not in (observed.EQUAL_SIZE, None):
-        return Refusal(Cause.OTHER_MODE, f"is in {gpu.mode} mode, which is not served yet")
+        return Refusal(Cause.OTHER_MODE, f"is in {gpu.mode} mode, which is not supported yet")
     if not gpu.types:
         return Refusal(Cause.NO_TYPES, "its vGPU types cannot be read")
     why = stuck.why_not(snapshot, gpu)
@@ -246,7 +246,7 @@ def _candidate(
         return Refusal(Cause.NO_SUCH_TYPE, f"has no {name}")
     if not gpu.parents:
         return Refusal(Cause.NO_FUNCTION, "has no virtual function")
-    # A VF that is taken is no reason while another one is free: then that one's refusal is.
+    # A taken VF is not the reason if another one is free: then the refusal of the free one is.
     barred = {**dict.fromkeys(lost.lost_parents(snapshot, gpu), "lost by the driver"), **(barred or {})}
     reserved = [f"; {parent.pci} {barred[parent.pci]}" for parent in gpu.parents if parent.pci in barred]
     text = f"every virtual function is taken ({len(gpu.parents)}{''.join(reserved[:1])})"
@@ -261,7 +261,7 @@ def _candidate(
 
 
 def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
-    """The GPU's parents from the one after the newest entry's. The ledger has its entries in the order they were made in."""
+    """The GPU's parents, starting after the newest entry's. The ledger's entries are in order of creation."""
     places = [entry.vgpu.vf_index for entry in snapshot.ledger or () if entry.vgpu.gpu_uuid == gpu.uuid]
     last = next((index for index in reversed(places) if index is not None), -1)
     after = [at for at, parent in enumerate(gpu.parents) if parent.vf_index is not None and parent.vf_index > last]
@@ -290,7 +290,7 @@ def _gib(mib: int) -> str:
 
 def _why(candidates: Sequence[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]]) -> str:
     if len(candidates) == 1:
-        return "the only GPU that can"
+        return "the only GPU that can take it"
     if candidates[0][0] == candidates[1][0]:
         return f"spread: the first of {len(candidates)} GPUs that are equally empty"
     word = "emptier" if len(candidates) == 2 else "emptiest"
@@ -299,7 +299,7 @@ def _why(candidates: Sequence[tuple[Fraction, PciAddress, Gpu, Parent, VgpuType]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A type that a GPU would take now, and how many more of it; None where what is reserved cannot be read."""
+    """A type that a GPU would take now, and how many more of it; None if the ledger's reservations cannot be read."""
 
     gpu: Gpu
     type: VgpuType
@@ -307,7 +307,7 @@ class Fit:
 
 
 def fits(snapshot: HostSnapshot, gpu: Gpu, barred: Mapping[PciAddress, str] | None = None) -> tuple[Fit, ...]:
-    """Every type that would be placed on a GPU now. `barred` as place has it."""
+    """Every type that could be placed on a GPU now. `barred`: see place."""
     found: list[Fit] = []
     there = len(occupants(snapshot, gpu))
     for kind in (gpu.types or {}).values():
@@ -322,7 +322,7 @@ def fits(snapshot: HostSnapshot, gpu: Gpu, barred: Mapping[PciAddress, str] | No
 def _alternatives(
     snapshot: HostSnapshot, gpus: Sequence[Gpu], profile: Profile, barred: Mapping[PciAddress, str] | None
 ) -> tuple[str, ...]:
-    """Per GPU the type that fits now and is nearest to what was asked: the same series, the next size up."""
+    """Per GPU, the type that fits now and is nearest to the request: same series, next size up."""
     found: list[str] = []
     wanted = profiles.parse_type_name(f"{profile.board or 'any'}-{profile.short}")
     for gpu in gpus:
@@ -342,7 +342,7 @@ def _distance(kind: VgpuType, wanted: profiles.TypeName) -> tuple[bool, bool, in
 
 
 def nearest_profile(snapshot: HostSnapshot, profile: Profile) -> str | None:
-    """The profile of this host that is most like one it does not have."""
+    """The profile of this host that is most similar to one it does not have."""
     kinds = [kind for gpu in snapshot.gpus for kind in (gpu.types or {}).values()]
     if profile.board is None:
         return nearest(profile.short, {kind.short for kind in kinds})

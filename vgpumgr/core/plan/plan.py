@@ -1,6 +1,6 @@
 """The plan: a value that can be printed, compared and carried out step by step.
 
-Plan is about one VM, scheduling.GpuPlan about one GPU; what carries a plan out knows only AnyPlan.
+Plan is about one VM, scheduling.GpuPlan about one GPU; the code that carries a plan out knows only AnyPlan.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AnyPlan(Protocol):
-    """What every plan has: steps in the order in which they are done, and what they are about, in words."""
+    """What every plan has: steps in order of execution, and their subject in words."""
 
     @property
     def about(self) -> str: ...
@@ -37,7 +37,7 @@ class AnyPlan(Protocol):
     def changed(self) -> bool: ...
     @property
     def takes_away(self) -> tuple[changes.Step, ...]:
-        """The steps that a person is asked about."""
+        """The steps that need confirmation."""
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class AnyPlan(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneVm:
-    """A VM that the host no longer has and its ledger still names: no definition, so no claim, and nothing that runs."""
+    """A VM that the host no longer has but its ledger still names: it has no definition, so no claim, and does not run."""
 
     name: VmName
     uuid: VmUuid
@@ -61,7 +61,7 @@ class GoneVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Steps in the order in which they are done. `placed` says where a new vGPU goes and why; None for no new one."""
+    """Steps in order of execution. `placed` says where a new vGPU goes and why; None if there is no new one."""
 
     vm: Domain | GoneVm
     slot: Slot | None
@@ -84,7 +84,7 @@ class Plan:
 
     @property
     def takes_away(self) -> tuple[changes.Step, ...]:
-        """The steps that remove something: what a person is asked about. A device that only changes its alias stays."""
+        """The steps that remove something, which need confirmation. A device that only changes its alias does not count."""
         back = [step.device.source for step in self.steps if isinstance(step, changes.AttachHostdev)]
         return tuple(
             step
@@ -106,24 +106,24 @@ def gone_vms(view: HostView) -> tuple[GoneVm, ...]:
 
 
 def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
-    """Every slot of a VM that anything of ours names: a claim or a ledger entry."""
+    """Every slot of a VM that has a claim or a ledger entry."""
     found = {claim.slot for claim in vm.claims.claims} if vm.claims else set()
     found |= {entry.vgpu.slot for entry in view.entries(vm.uuid)}
     return tuple(sorted(found, key=names.slot_order))
 
 
 def fingerprint(view: HostView, vm: Domain | GoneVm) -> str:
-    """A hash of what the plan read: GPUs, ledger, writes that do not return, and this VM. Two equal ones mean that nothing moved in between."""
+    """A hash of what the plan read: GPUs, ledger, stuck writes, and this VM. If two are equal, nothing changed in between."""
     return digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.stuck, vm)
 
 
 def digest(*seen: object) -> str:
-    """A hash of values, as plans carry it."""
+    """A hash of values, for a plan's fingerprint."""
     return "sha256:" + hashlib.sha256(json.dumps([repr(value) for value in seen]).encode()).hexdigest()
 
 
 def find_domain(view: HostView, vm: VmUuid) -> Domain:
-    """The domain a plan is about. Raises UnknownVm where it went away since it was found."""
+    """The domain that a plan is about. Raises UnknownVm if it disappeared since it was found."""
     domain = view.domain(vm)
     if domain is None:
         raise errors.UnknownVm(f"VM {vm} is no longer on {view.snapshot.host}")
@@ -131,9 +131,9 @@ def find_domain(view: HostView, vm: VmUuid) -> Domain:
 
 
 def spec_of_entry(view: HostView, entry: LedgerEntry) -> VgpuSpec:
-    """A ledger entry as steps name it: with its VM's name of now, for the host program looks for its QEMU and its log by it.
+    """A ledger entry as steps name it: with its VM's current name, by which the host program finds its QEMU and its log.
 
-    A VM may have been renamed since the entry was written; one that is no longer defined keeps the entry's name.
+    The VM may have been renamed since the entry was written; one that is no longer defined keeps the entry's name.
     """
     domain = view.domain(entry.vgpu.vm)
     return entry.vgpu if domain is None else replace(entry.vgpu, vm_name=domain.name)

@@ -1,7 +1,7 @@
-"""What could come back: managed-save images and snapshots whose own definition names a vGPU, of whichever VM.
+"""Managed-save images and snapshots, of any VM, whose definition names a vGPU: they could bring it back.
 
-An image wins at its VM's next start, so a device that one names is held (observed.holders says so). A snapshot comes back
-only where a person reverts to it: it refuses the freeing of what it names, and a person may go past it.
+An image replaces the definition at its VM's next start, so a device that it names counts as held (observed.holders). A
+snapshot takes effect only if the user reverts to it: it blocks freeing what it names, but the user can override that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import Slot, VmUuid
 
 
-# A VF is named by its address, which whatever is made there next has too; an mdev's UUID is gone for good.
+# A VF is named by its address, which the next vGPU there will have, too; an mdev's UUID is gone for good.
 _AFTER_REVERT = (
     "that name the freed virtual function: after a revert the VM has it in its definition again, and would start with whatever "
     "vGPU is there by then (vgpumgr gives it to no other VM while they name it)"
@@ -34,13 +34,13 @@ def guard_image(view: HostView, domain: Domain) -> None:
     saved = (view.saved or {}).get(domain.uuid)
     if domain.managed_save or (saved is not None and (saved.image is not None or saved.image_problem is not None)):
         raise errors.SavedImage(
-            f"{domain.name} has a managed-save image, whose own definition would win at the next start",
+            f"{domain.name} has a managed-save image, whose definition would replace this one at the next start",
             hint=f"start {domain.name}, or drop the image: {virsh('managedsave-remove', domain.name)}",
         )
 
 
 def guard_read(view: HostView) -> None:
-    """Raises InUse where nothing was read of what could come back: cannot tell means in use."""
+    """Raises InUse if images and snapshots were not read: if use cannot be determined, the device counts as in use."""
     if view.saved is None:
         raise errors.InUse(
             "cannot tell whether a managed-save image or a snapshot names the vGPU: they were not read",
@@ -58,10 +58,10 @@ def guard_snapshots(
     keep: bool,
     way_on: str,
 ) -> list[Finding]:
-    """Raises NamedInSnapshot where a snapshot names what the VM's slot frees; with `keep` findings that say which.
+    """Raises NamedInSnapshot if a snapshot names what the VM's slot frees; with `keep`, returns findings that name them.
 
-    `names_it` tells that for a device of some VM's snapshot; `among` which VMs' snapshots count, read or not.
-    `way_on` is how to go past it, as the end of a hint.
+    `names_it` decides this for a device in a snapshot of a VM; `among` says which VMs' snapshots count, read or not.
+    `way_on` is the end of a hint: how to override the guard.
     """
     found: list[Finding] = []
     having = [(uuid, saved) for uuid, saved in (view.saved or {}).items() if among(uuid)]
@@ -110,5 +110,5 @@ def _refuse(saved: Saved, owner: str, naming: Sequence[str], what: str, *, mine:
     if saved.snapshots_problem is not None:
         raise errors.NamedInSnapshot(
             f"the snapshots of {owner} cannot be read: {saved.snapshots_problem}",
-            hint=f"look at `{virsh('snapshot-list', owner)}`; cannot tell means in use; or {way_on}",
+            hint=f"see `{virsh('snapshot-list', owner)}` (unreadable snapshots count as in use); or {way_on}",
         )

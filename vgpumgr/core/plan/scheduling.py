@@ -1,10 +1,10 @@
-"""(wish, observed) → the steps that give one GPU its scheduler, or the guard that says no; and what differs from a wish.
+"""(wish, observed) → the steps that give one GPU its scheduler, or the guard that refuses; and what differs from a wish.
 
-Only a layer that differs is written. At run time the policy alone can be read while no vGPU is active, so whoever asks for
-another slice is known by the persistent layer, which remembers it: where that differs, the run-time layer is set too. The
-driver takes a scheduler while no VM runs; whether idle vGPUs are in its way is its own to say. Where it says so, those of
-ours go out and come back, at the same place with the same UUID.
-Graphics decides: for other engines the driver knows best effort alone (nvml.h).
+Only a layer that differs is written. While no vGPU is active, only the policy can be read at run time, not the slice. So the
+slice is compared with the persistent layer: if that differs, the run-time layer is set, too. The driver accepts a scheduler
+while no VM runs; drivers differ in whether idle vGPUs prevent it. If they do, ours are removed and re-created at the same
+place with the same UUID.
+The graphics engine decides: for other engines the driver knows only best effort (nvml.h).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ GRAPHICS = "graphics"
 NONE = "none"
 LOADED = "loaded"
 PENDING_REBOOT = "pending_reboot"
-# kinds of difference, with PENDING_REBOOT: only drift is mended
+# kinds of difference, in addition to PENDING_REBOOT: only drift is repaired
 DRIFT = "drift"
 UNVERIFIED = "unverified"
 
 NEVER_SET = "never set"
 REBOOTED = "host rebooted, and the module was not loaded with /etc/modprobe.d (an old initramfs?)"
 SET_SINCE = "set since the module was loaded"
-OTHER_FILE = "the file says so: written by hand, or by an earlier setting"
+OTHER_FILE = "from the file: written by hand, or by an earlier setting"
 
 
 class Observed(Protocol):
-    """What was read of a host, with its VMs or without."""
+    """What was read of a host, with or without its VMs."""
 
     @property
     def snapshot(self) -> HostSnapshot: ...
@@ -52,7 +52,7 @@ class Observed(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerRequest:
-    """`again`: vGPUs of ours that are gone are made again too, as the end of a run that was killed."""
+    """`again`: also re-create our missing vGPUs, to finish a run that was killed."""
 
     gpu_uuid: str
     wish: SchedulerWish
@@ -61,7 +61,7 @@ class SchedulerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPlan:
-    """A plan about one GPU (plan.AnyPlan). `granted`: what the wish comes to there."""
+    """A plan about one GPU (plan.AnyPlan). `granted`: the setting that the wish results in on this GPU."""
 
     host: HostName
     gpu: Gpu
@@ -85,7 +85,7 @@ class GpuPlan:
 
     @property
     def takes_away(self) -> tuple[changes.Step, ...]:
-        """All that disturbs: everything but making vGPUs."""
+        """All steps that disturb something: everything except creating vGPUs."""
         return tuple(step for step in self.steps if not isinstance(step, changes.CreateVgpu))
 
     @property
@@ -98,9 +98,9 @@ class GpuPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persistent:
-    """The persistent layer of one GPU: what the files say, what the module was loaded with; `state` None: cannot tell.
+    """The persistent layer of one GPU: what the files say, what the module was loaded with. `state` None: unknown.
 
-    `api`: as the GPU's scheduler has it, for what the value's bits mean.
+    `api`: the API of the GPU's scheduler, which defines the bits of the value.
     """
 
     found: modprobe.Found | None
@@ -109,14 +109,14 @@ class Persistent:
 
     @property
     def setting(self) -> Setting | None:
-        """What the files mean; None where their value is not understood."""
+        """The setting in the files; None if their value is not understood."""
         value = modprobe.number(self.found)
         return None if value is None else scheduler.read_rm_pvmrl(value, api=self.api)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that is not, or cannot be seen to be, as wished. `kind` is drift, pending_reboot or unverified."""
+    """One thing that differs from the wish, or that cannot be verified. `kind` is drift, pending_reboot or unverified."""
 
     field: str
     wanted: str
@@ -126,7 +126,7 @@ class Difference:
 
 
 def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
-    """What brings both layers to the wish. Raises BadSchedulerValue, RefusedPlan or LedgerBroken; changes nothing."""
+    """Plan the steps that set both layers to the wish. Raises BadSchedulerValue, RefusedPlan or LedgerBroken; changes nothing."""
     detaching.guard_ledger(view)
     gpu = _gpu(view.snapshot, request.gpu_uuid)
     state = _state(view.snapshot, gpu)
@@ -167,7 +167,7 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
 
 
 def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ...]:
-    """How a GPU's two layers differ from a wish, and what cannot be seen. Raises as plan_scheduler does, but for what is in use."""
+    """How a GPU's two layers differ from a wish, and what cannot be read. Raises as plan_scheduler does, except InUse."""
     state = _state(view.snapshot, gpu)
     setting = _grant(view.snapshot, gpu, wish, state).setting
     value = scheduler.rm_pvmrl(setting)
@@ -198,7 +198,7 @@ def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ..
 
 
 def persistent(facts: HostSnapshot, gpu: Gpu) -> Persistent:
-    """The persistent layer as it is."""
+    """The current persistent layer."""
     if facts.modprobe is None:
         return Persistent(found=None, state=None)
     found = modprobe.read(facts.modprobe, gpu.pci)
@@ -216,7 +216,7 @@ def _api(gpu: Gpu) -> int:
 
 
 def fact_name(facts: HostSnapshot, gpu: Gpu) -> str:
-    """How the host program names what it says of a GPU's scheduler."""
+    """The host program's name for its facts about a GPU's scheduler."""
     return f"gpus[{facts.gpus.index(gpu)}].scheduler"
 
 
@@ -224,7 +224,7 @@ def _gpu(facts: HostSnapshot, uuid: str) -> Gpu:
     gpu = facts.gpu_by_uuid(uuid)
     if gpu is None:
         raise errors.Unsure(
-            f"{facts.host} shows no GPU {uuid} now, and nothing is written to one whose UUID cannot be read",
+            f"{facts.host} now shows no GPU {uuid}; nothing is written to a GPU whose UUID cannot be read",
             hint=f"vgpumgr discover {facts.host}",
         )
     return gpu
@@ -234,7 +234,7 @@ def _state(facts: HostSnapshot, gpu: Gpu) -> SchedulerState:
     if gpu.scheduler is None:
         why = observed.why_unknown(facts, fact_name(facts, gpu))
         raise errors.Unsure(
-            f"how GPU {gpu.pci} of {facts.host} shares its time cannot be read: {why}",
+            f"the scheduler of GPU {gpu.pci} of {facts.host} cannot be read: {why}",
             hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
         )
     return gpu.scheduler
@@ -245,7 +245,7 @@ def _files(facts: HostSnapshot) -> tuple[modprobe.ModprobeFile, ...]:
         why = observed.why_unknown(facts, "modprobe")
         raise errors.Unsure(
             f"{modprobe.FOLDER} of {facts.host} cannot be read: {why}",
-            hint="nothing is merged into what cannot be read",
+            hint="vgpumgr changes no file that it cannot read",
         )
     return facts.modprobe
 
@@ -258,8 +258,8 @@ def _grant(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish, state: SchedulerS
         raise errors.BadSchedulerValue(message, hint=error.hint) from error
     if gpu.mode == MIG:
         raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} is in MIG mode, where the driver takes no scheduler for the whole GPU",
-            hint="MIG instances share nothing in time",
+            f"GPU {gpu.pci} of {facts.host} is in MIG mode, in which the driver accepts no scheduler for the whole GPU",
+            hint="MIG instances are not time-sliced",
         )
     if gpu.mode == MIXED_SIZE and wish.policy == scheduler.FIXED_SHARE:
         raise errors.RefusedPlan(
@@ -270,7 +270,7 @@ def _grant(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish, state: SchedulerS
 
 
 def _differs(state: SchedulerState, setting: Setting) -> bool:
-    """Whether the run-time policy is another one. What cannot be read does not differ: idle, a GPU may not tell."""
+    """Whether the run-time policy differs. A value that cannot be read does not count: an idle GPU may not report it."""
     return state.policies.get(GRAPHICS) not in (None, setting.policy)
 
 
@@ -285,7 +285,7 @@ def _unverified(state: SchedulerState, setting: Setting) -> Iterator[Difference]
 
 
 def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> str:
-    """Why the run-time policy is another one: it is the one the module began with, or somebody set it since."""
+    """Why the run-time policy differs: it is the one that the module was loaded with, or it was set since."""
     if facts.module is None:
         return "cannot tell"
     value = modprobe.number(modprobe.read_loaded(facts.module, gpu.pci))
@@ -314,7 +314,7 @@ def _set(
 
 
 def _before(facts: HostSnapshot, gpu: Gpu, state: SchedulerState) -> Setting:
-    """What sets back: the policy as read, with the slice that a persistent value of the same policy remembers."""
+    """The setting that an undo restores: the policy as read, with the slice of a persistent value of the same policy."""
     policy = state.policies.get(GRAPHICS) or scheduler.BEST_EFFORT
     loaded = modprobe.read_loaded(facts.module, gpu.pci) if facts.module else None
     for found in (modprobe.read(facts.modprobe or (), gpu.pci), loaded):
@@ -327,7 +327,7 @@ def _before(facts: HostSnapshot, gpu: Gpu, state: SchedulerState) -> Setting:
 
 def _persistent_findings(view: HostView, gpu: Gpu, path: str, files: Sequence[modprobe.ModprobeFile]) -> list[Finding]:
     initramfs = (
-        f"{path} works from the next load of the nvidia module on; where the initramfs has the module, first "
+        f"{path} takes effect at the next load of the nvidia module; if the initramfs has the module, first run "
         "`update-initramfs -u` (or `dracut -f`)"
     )
     warned = [_finding(view, "modprobe", text) for text in modprobe.warnings(files, gpu.pci)]

@@ -1,8 +1,8 @@
-"""One device, one definition: who else names a vGPU, and what a person does about it.
+"""One device, one definition: who else names a vGPU, and how to resolve it.
 
-A definition, what runs, a managed-save image and a snapshot can each name a device. Two VMs that name one are never both
-right: whichever starts first has it, and the other one does not start, or (a VF whose vGPU was freed and made anew) starts
-with what is another VM's.
+A definition, a running VM, a managed-save image and a snapshot can each name a device. Two VMs that name the same one are
+never both right: the first to start gets it, and the other one does not start, or (on a VF whose vGPU was freed and created
+anew) starts with another VM's vGPU.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SNAPSHOT = "snapshot"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namer:
-    """A document that names a device. `snapshot` is its name where it is one; `domain` None where the VM was not listed."""
+    """A document that names a device. `snapshot` is its name, if it is one; `domain` is None if the VM was not listed."""
 
     vm: VmUuid
     name: str
@@ -48,7 +48,7 @@ class Namer:
 
     @property
     def can_start(self) -> bool:
-        """Whether the VM would start with it as it is, without a revert."""
+        """Whether the VM would start with the device now, without a revert."""
         return self.what != _SNAPSHOT
 
     @property
@@ -64,7 +64,7 @@ class Namer:
 
 
 def all_namers(view: HostView) -> Iterator[Namer]:
-    """Every host device that any document names. Images and snapshots are among them only where they were read."""
+    """Every host device that any document names. Images and snapshots are included only if they were read."""
     for domain in sorted(view.domains, key=lambda item: item.name):
         for device in domain.inactive:
             yield Namer(vm=domain.uuid, name=domain.name, what=_DEFINITION, device=device, domain=domain)
@@ -81,7 +81,7 @@ def all_namers(view: HostView) -> Iterator[Namer]:
 
 
 def namers(view: HostView, device: Device, *, but: VmUuid | None) -> tuple[Namer, ...]:
-    """Who names a vGPU, one VM left aside."""
+    """Who names a vGPU, except one VM."""
     return tuple(namer for namer in all_namers(view) if namer.vm != but and namer.device.source == device)
 
 
@@ -90,7 +90,7 @@ def in_words(found: Iterable[Namer]) -> str:
 
 
 def way_out(host: HostName, namer: Namer) -> str:
-    """The command that takes the device out of this document."""
+    """The command that removes the device from this document."""
     match namer.what:
         case "snapshot":
             return f"`{virsh('snapshot-delete', namer.name, namer.snapshot or '')}`"
@@ -107,7 +107,7 @@ def _out_of_definition(host: HostName, namer: Namer) -> str:
     slot = namer.device.slot
     if claimed is not None and slot is not None and claimed.claim(slot) is not None:
         return f"`{command('detach', namer.name, slot=slot if len(claimed.claims) > 1 else None, on=host)}`"
-    if namer.device.alias is not None and namer.device.alias.startswith("ua-"):  # libvirt keeps a user's alias only
+    if namer.device.alias is not None and namer.device.alias.startswith("ua-"):  # libvirt keeps only user aliases
         return f"`{virsh('detach-device-alias', namer.name, namer.device.alias, '--config')}`"
     return f"take its hostdev out (`{virsh('edit', namer.name)}`)"
 
@@ -117,7 +117,7 @@ def ways_out(host: HostName, found: Iterable[Namer]) -> str:
 
 
 def findings(view: HostView) -> tuple[Finding, ...]:
-    """For each vGPU that several VMs name: a finding for the VM that has it, and one for each other one."""
+    """For each vGPU that several VMs name: a finding for the VM that owns it, and one for each of the others."""
     found: list[Finding] = []
     by_device: dict[Device, list[Namer]] = {}
     known = _known(view)
@@ -128,17 +128,17 @@ def findings(view: HostView) -> tuple[Finding, ...]:
         owner = _owner(view, device)
         vms = dict.fromkeys(namer.vm for namer in group)
         if owner is None and len(vms) > 1:
-            # A snapshot alone makes nobody the owner; the first VM that has it now does.
+            # A snapshot alone makes no VM the owner; the first VM that has the device now is.
             owner = next((namer.vm for namer in group if namer.what != _SNAPSHOT), group[0].vm)
         others = [namer for namer in group if namer.vm != owner]
         if owner is None or not others:
             continue
         out = ways_out(view.snapshot.host, others)
         reverts = all(namer.what == _SNAPSHOT for namer in others)
-        then = "a revert would put it into two definitions" if reverts else "whichever starts first has it"
+        then = "a revert would put it into two definitions" if reverts else "the first to start gets it"
         text = f"{view.vm_name(owner)}: its vGPU ({device.text}) is also in {in_words(others)}; {then}: {out}"
         found.append(_finding(view, view.vm_name(owner), text))
-        # A copy has its own finding, with the command that takes it out.
+        # A copy has its own finding, with the command that removes it.
         rest = [namer for namer in others if namer.domain is None or not namer.domain.copied]
         for vm in dict.fromkeys(namer.vm for namer in rest):
             mine = [namer for namer in rest if namer.vm == vm]
@@ -151,12 +151,12 @@ def findings(view: HostView) -> tuple[Finding, ...]:
 
 
 def findings_of(view: HostView, vm: VmUuid) -> tuple[Finding, ...]:
-    """The same, of one VM."""
+    """The findings above, for one VM only."""
     return tuple(finding for finding in findings(view) if finding.vm == view.vm_name(vm))
 
 
 def _known(view: HostView) -> set[Device]:
-    """What can be a vGPU here: the mdevs that are there, in the ledger or claimed, and every VF that takes a type."""
+    """What can be a vGPU here: mdevs that exist, are in the ledger or claimed, and every VF that takes a type."""
     named: set[Device] = {vgpu.device for gpu in view.snapshot.gpus for vgpu in gpu.vgpus}
     named |= {entry.vgpu.device for entry in view.snapshot.ledger or ()}
     named |= {claim.binding.device for domain in view.domains if domain.claims for claim in domain.claims.claims}
@@ -171,7 +171,7 @@ def _known(view: HostView) -> set[Device]:
 
 
 def _owner(view: HostView, device: Device) -> VmUuid | None:
-    """The VM whose vGPU it is: as the ledger says, else as a claim of this host's says that is no copy."""
+    """The VM whose vGPU it is: according to the ledger, else to a claim on this host that is not a copy."""
     entries = [entry for entry in view.snapshot.ledger or () if entry.vgpu.device == device]
     if entries:
         return entries[-1].vgpu.vm

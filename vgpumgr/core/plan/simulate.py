@@ -1,7 +1,7 @@
-"""(observed, step) → observed: what a step would leave behind, by the driver's rules for equal-size GPUs.
+"""(observed, step) → observed: the state after a step, by the driver's rules for equal-size GPUs.
 
-Used by laws (a plan's steps are possible in their order, and the plan after them is empty), and where one plan stands on
-another's end. No write relies on it: each step tells the host what it expects to find there.
+Tests of laws use it (a plan's steps are possible in their order, and the plan after them is empty), and so does a plan that
+starts from another one's result. No write relies on it: each step tells the host what it expects to find there.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class ImpossibleStepError(ValueError):
-    """The step expects something else than what is there; a real host would answer Changed or refuse the write."""
+    """The state is not what the step expects; a real host would answer Changed or refuse the write."""
 
 
 def apply(view: HostView, steps: Sequence[changes.Step]) -> HostView:
-    """Do steps in order. Raises ImpossibleStepError at the first that could not be done."""
+    """Apply steps in order. Raises ImpossibleStepError at the first that is not possible."""
     for step in steps:
         view = apply_one(view, step)
     return view
@@ -107,7 +107,7 @@ def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
         if snapshot.vgpu_of(spec) is None:
             raise ImpossibleStepError("nothing is there to be entered")
         return replace(snapshot, ledger=(*rest, entry))
-    # By the GPU's UUID, as the host program does: an address may have been that of a card which is no longer there.
+    # Find the GPU by its UUID, as the host program does: the address may be that of a card that is gone.
     place = (spec.gpu_uuid, spec.vf_index)
     if spec.vf_index is not None and any((row.vgpu.gpu_uuid, row.vgpu.vf_index) == place for row in rest):
         raise ImpossibleStepError(f"{spec.parent} is another entry's")
@@ -138,7 +138,7 @@ def _parked(snapshot: HostSnapshot, step: changes.ParkVgpu) -> HostSnapshot:
 
 
 def _set(snapshot: HostSnapshot, step: changes.SetScheduler) -> HostSnapshot:
-    """Taken with idle vGPUs there; a driver that refuses because of them comes to the same end (changes.instead)."""
+    """Accepted even with idle vGPUs; if a driver refuses because of them, the result is the same (changes.instead)."""
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if gpu is None or gpu.scheduler is None or gpu.scheduler.policies != step.expect:
         raise ImpossibleStepError("the GPU's scheduler is not as the step expects")
@@ -163,7 +163,7 @@ def _written(snapshot: HostSnapshot, step: changes.WriteModprobe) -> HostSnapsho
 
 
 def _plain(conf: ConfText | None) -> str | None:
-    """A file's text; of ours, which only the controller renders, the line that counts."""
+    """A file's text; for a file of ours, which only the controller renders, the line that counts."""
     return f"{conf.options}\n" if isinstance(conf, NewConf) else conf
 
 
@@ -203,7 +203,7 @@ def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> HostSnapshot:
 
 
 def with_creatable(gpu: Gpu) -> Gpu:
-    """The GPU with its creatable lists worked out by the equal-size rule.
+    """The GPU with its creatable lists computed by the equal-size rule.
 
     Raises ImpossibleStepError for a GPU in another mode.
     """

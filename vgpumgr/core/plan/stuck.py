@@ -1,8 +1,8 @@
-"""A GPU that a write has not returned from: what it stops, and what a person does about it.
+"""A GPU on which a write has not returned: what that blocks, and what to do about it.
 
-The writer sleeps in the kernel, beyond signals, most often because a VM holds the vGPU that it takes away; what /sys shows of
-that GPU meanwhile is not all there is. So nothing more is written to it, and all else goes on. That VM's vGPU has been dead
-since the write began, and the driver has lost it (lost.py), whatever ends the write.
+The writer sleeps in the kernel and takes no signals, most often because a VM holds the vGPU that it removes; meanwhile /sys
+does not show all of that GPU. So nothing more is written to it, and everything else goes on. That VM's vGPU has been dead
+since the write began, and the driver has lost it (lost.py), however the write ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def guard(facts: HostSnapshot, steps: Iterable[changes.Step]) -> None:
-    """Raises Stuck where one of the steps would write to a GPU that takes no more writes."""
+    """Raises Stuck if one of the steps would write to a GPU that takes no more writes."""
     for step in steps:
         write = facts.stuck_on(written_gpu(step))
         if write is not None:
@@ -44,13 +44,13 @@ def written_gpu(step: changes.Step) -> GpuUuid | None:
 
 
 def why_not(facts: HostSnapshot, gpu: Gpu) -> str | None:
-    """Why nothing can be made on a GPU now, in words that its address stands before; None where writes return."""
+    """Why nothing can be created on a GPU now, to continue a line that begins with its address; None if writes return."""
     write = facts.stuck_on(gpu.uuid)
     return None if write is None else _why(write)
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each write: what, where, since when, and what to do."""
+    """One for each stuck write: what, where, since when, and what to do."""
     return tuple(
         Finding(
             kind="stuck",
@@ -83,9 +83,9 @@ def _way_out(facts: HostSnapshot, write: StuckWrite) -> str:
     )
     who = (
         ", ".join(holders)
-        or f"the process that holds that vGPU ({', '.join(write.vfio)}; no process is seen to have it open)"
+        or f"the process that holds that vGPU ({', '.join(write.vfio)}; no process was seen to have it open)"
     )
     return (
-        f"stop {who}: that vGPU has been dead since the write began, and the write returns once it is let go; then "
+        f"stop {who}: that vGPU has been dead since the write began, and the write returns once it is released; then "
         f"{lost.way_out(facts)}"
     )

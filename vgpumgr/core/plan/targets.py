@@ -1,4 +1,4 @@
-"""Which vGPU a slot is to have: the one it has, the place that is kept for it, or a new place; or why it can have none."""
+"""Which vGPU a slot should have: the one it has, the place reserved for it, or a new place; or why it can have none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class AttachRequest:
     """`by`, `at`, `site` and `declared` go into the claim. `gpus` None means any GPU of the host.
 
-    `even_if_it_will_not_start`: also where no VM of this host can start with what is made.
+    `even_if_it_will_not_start`: attach even if no VM of this host can start with the new vGPU.
     """
 
     vm: VmUuid
@@ -48,7 +48,7 @@ class AttachRequest:
 
 
 def serves(claim: Claim, request: AttachRequest) -> bool:
-    """Whether a claim is what was asked: the same wish, on a GPU that was allowed."""
+    """Whether a claim satisfies the request: the same wish, on a GPU that the request allows."""
     if not profiles.same_wish(claim.wish, request.wish):
         return False
     return request.gpus is None or claim.binding.gpu_uuid in request.gpus
@@ -57,9 +57,9 @@ def serves(claim: Claim, request: AttachRequest) -> bool:
 def find_target(
     view: HostView, domain: Domain, request: AttachRequest
 ) -> tuple[VgpuSpec, placement.Placed | None, changes.Missing | None]:
-    """The vGPU that the slot is to have; where it is placed, if it is new; what is expected there, None if it is made.
+    """The vGPU that the slot should have; its placement, if it is new; what is expected there, None if it is already made.
 
-    `changes.ENTER` is expected of one that is there and that the ledger does not name: it is proved to be the claim's.
+    `changes.ENTER` stands for a vGPU that exists and is proved to be the claim's, but that the ledger does not name.
     """
     claim = domain.claim(request.slot)
     _guard_claim(view, domain, request, claim)
@@ -79,9 +79,9 @@ def find_target(
 
 
 def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None) -> VgpuSpec | None:
-    """The vGPU of a claim that the ledger does not name, where it is there and the claim is what was asked.
+    """The vGPU of a claim that the ledger does not name, if it exists and the claim satisfies the request.
 
-    Raises Unsure where its hardware is there, it is not proved to be the claim's, and no --replace was asked.
+    Raises Unsure if the hardware exists but is not proved to be the claim's, unless the request has --replace.
     """
     found = ownership.standing(view, domain, claim) if claim is not None else None
     if claim is None or found is None or claim.state != claims.BOUND or not serves(claim, request):
@@ -92,7 +92,7 @@ def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim
         assert found.spec is not None
         raise errors.Unsure(
             f"{found.spec.type_name} on {found.spec.parent} may be the vGPU of {domain.name} slot {claim.slot}, "
-            "and the host's ledger does not name it",
+            "but the host's ledger does not name it",
             details=found.doubts,
             hint=ownership.way_out(view, domain, claim, found),
         )
@@ -106,17 +106,17 @@ def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim
 
 
 def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: Claim | None) -> None:
-    """Whether what is claimed already lets this wish in."""
+    """Raises ConflictingClaim if the VM's claims and devices do not allow this wish, Unsure if they cannot be read."""
     detaching.guard_claim_readable(domain)
-    if domain.copied:  # whichever slot it is: all claims are written as one document, and the copies with it
+    if domain.copied:  # for any slot: all claims are written as one document, including the copies
         raise errors.ConflictingClaim(
             f"{domain.name} carries a copy of another VM's claim and hostdev (it is a clone or a restore)",
-            hint=f"`{command('detach', domain.name, on=view.snapshot.host)}` takes the copy out (the other VM keeps its vGPU); "
+            hint=f"`{command('detach', domain.name, on=view.snapshot.host)}` removes the copy (the other VM keeps its vGPU); "
             "then attach again",
         )
     if claim is not None and claim.state == claims.LEAVING:
         raise errors.ConflictingClaim(
-            f"a detach of {domain.name} slot {request.slot} has begun and not ended",
+            f"a detach of {domain.name} slot {request.slot} has begun but not finished",
             hint=f"`{command('detach', domain.name, slot=request.slot)}` finishes it",
         )
     if claim is not None and view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
@@ -137,8 +137,8 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
     taken = [device for device in domain.inactive if device.slot == request.slot]
     if taken and claim is None and not view.entries(domain.uuid, request.slot):
         raise errors.ConflictingClaim(
-            f"{domain.name} already has a device with the alias {taken[0].alias}, and no claim of ours for it",
-            hint=f"use another --slot, or take that device out ({virsh('edit', domain.name)})",
+            f"{domain.name} already has a device with the alias {taken[0].alias}, but no claim of ours for it",
+            hint=f"use another --slot, or remove that device ({virsh('edit', domain.name)})",
         )
 
 
@@ -150,9 +150,9 @@ def _pci(view: HostView, binding: claims.Binding) -> str:
 def _kept_entry(
     view: HostView, request: AttachRequest, claim: Claim | None, entries: Sequence[LedgerEntry]
 ) -> LedgerEntry | None:
-    """The newest ledger entry, where it is what the wish asks for: then its vGPU is the target, at its generation.
+    """The newest ledger entry, if it satisfies the wish: then its vGPU is the target, at its generation.
 
-    Raises where it cannot be made again and no --replace was asked.
+    Raises if it cannot be re-created, unless the request has --replace.
     """
     usable = [entry for entry in entries if entry.state != LEAVING]
     if not usable or (claim is not None and claim.generation > usable[-1].vgpu.generation):
@@ -180,7 +180,7 @@ def _kept_entry(
 
 
 def _profile(request: AttachRequest) -> profiles.Profile:
-    """The profile that is asked for. Raises UsageError for every other way to ask: none of them is built yet."""
+    """The requested profile. Raises UsageError for every other way to ask: none of them is implemented yet."""
     match request.wish:
         case profiles.ByProfile(profile=profile):
             return profile
@@ -189,7 +189,7 @@ def _profile(request: AttachRequest) -> profiles.Profile:
 
 
 def _other_framework(view: HostView, ours: VgpuSpec) -> bool:
-    """Whether the host's kernel makes another kind of vGPU now than the entry names: with an mdev's UUID, or without."""
+    """Whether the host's kernel now creates another kind of vGPU than the entry's: with an mdev's UUID, or without."""
     gpu = view.snapshot.gpu_by_uuid(ours.gpu_uuid)
     if gpu is None or gpu.framework is None:
         return False
@@ -197,19 +197,19 @@ def _other_framework(view: HostView, ours: VgpuSpec) -> bool:
 
 
 def _exchange(vm: str, request: AttachRequest) -> str:
-    """The command that gives the slot a new vGPU, whichever command it is that cannot: reconcile has no --replace."""
+    """The command that gives the slot a new vGPU, whichever command was refused: reconcile has no --replace."""
     gpu = ("--gpu-id", request.gpus[0]) if request.gpus else ()
     return f"`{command('attach', vm, slot=request.slot, options=(*profiles.options(request.wish), *gpu, '--replace'))}`"
 
 
 def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.VgpumgrError | None:
-    """Why an entry's vGPU that is gone cannot be made again where it was; None where it is there, or can be made."""
+    """Why an entry's missing vGPU cannot be re-created where it was; None if it exists or can be re-created."""
     astray = ownership.strays_to(view.snapshot, ours)
     if astray is not None:
         return errors.Unsure(
-            f"drift: the ledger has mdev {ours.uuid} of {ours.vm_name} on {ours.parent}, and it is on {astray}",
-            hint="somebody made it there with that UUID (mdevctl?): take it away once nothing uses it, "
-            f"or {_exchange(ours.vm_name, request)} makes another one",
+            f"drift: the ledger has mdev {ours.uuid} of {ours.vm_name} on {ours.parent}, but it is on {astray}",
+            hint="something else created it there with that UUID (mdevctl?): remove it once nothing uses it, "
+            f"or {_exchange(ours.vm_name, request)} creates another one",
         )
     if view.snapshot.vgpu_of(ours) is not None:
         return None
@@ -223,7 +223,7 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
     blocker = next((item for item in gpu.vgpus if item.parent == ours.parent), None)
     if blocker is not None and blocker.vf_index is not None:
         return errors.Unsure(
-            f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, and {blocker.type_name} "
+            f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, but {blocker.type_name} "
             f"({blocker.device}) is there",
             hint=f"free that virtual function, or {_exchange(ours.vm_name, request)} places the vGPU elsewhere",
         )
@@ -231,17 +231,17 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
     if reason is None:
         return None
     return errors.NoCapacity(
-        f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be made again at its place, {ours.parent}",
+        f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be re-created at its place, {ours.parent}",
         details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],
         hint=f"free what is in its way, or {_exchange(ours.vm_name, request)} places the vGPU elsewhere"
         if reason.cause is not Cause.NO_VGPUS
-        else "bring its vGPUs up again, then run the same command again; "
+        else "re-enable its vGPUs, then run the same command again; "
         f"or {_exchange(ours.vm_name, request)} places the vGPU on another GPU",
     )
 
 
 def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | None:
-    """What stands between a kept entry and a vGPU that is made: None, same or empty. Raises on drift."""
+    """What a step must expect at a kept entry's place: `empty`, `same`, or None if no step is needed. Raises on drift."""
     vgpu = view.snapshot.vgpu_of(entry.vgpu)
     if vgpu is None:
         return changes.EMPTY
@@ -254,11 +254,11 @@ def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | No
 def _pending_place(
     view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None
 ) -> tuple[VgpuSpec, placement.Placed] | None:
-    """The place a claim without a ledger entry was bound to, while it is still free; it reserves nothing by itself."""
+    """The place that a claim without a ledger entry was bound to, if it is still free; such a claim reserves nothing."""
     if claim is None or not serves(claim, request) or claim.binding.host != view.snapshot.machine:
         return None
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
-    parent = gpu.parent_at(claim.binding.vf_index) if gpu else None  # at its address of now, if the card was moved
+    parent = gpu.parent_at(claim.binding.vf_index) if gpu else None  # its current address, if the card was moved
     kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
     if (
         gpu is None
@@ -276,7 +276,7 @@ def _pending_place(
         type=kind,
         ordinal=len(placement.occupants(view.snapshot, gpu)) + 1,
         maximum=kind.max,
-        why="the place its claim already names",
+        why="the place that its claim already names",
     )
     return _new_spec(domain, claim.slot, claim.generation, placed), placed
 
@@ -294,10 +294,10 @@ def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.
 
 
 def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> dict[PciAddress, str]:
-    """The PCI functions that nothing new is made on, and why.
+    """The PCI functions on which nothing new is created, and why.
 
-    Those that the inventory leaves out; and those that documents name: definitions, what runs, saved images and snapshots.
-    One VM's slot is left aside, and so are that VM's own snapshots: a revert gives it back what it had.
+    They are those that the inventory excludes, and those that documents name: definitions, running VMs, saved images and
+    snapshots. `but` is one VM's slot that does not count, and neither do that VM's snapshots: a revert restores what it had.
     """
     found = dict.fromkeys(sorted(view.excluded_vfs), "in the inventory's exclude_vfs")
     for namer in sharing.all_namers(view):
@@ -333,7 +333,7 @@ def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Pla
 def no_capacity(
     view: HostView, domain: Domain, profile: profiles.Profile, verdict: placement.NoPlace
 ) -> errors.NoCapacity:
-    """The error for a person: every GPU with its reason, and what would fit."""
+    """The error for the user: every GPU with its reason, and what would fit."""
     width = max((len(board) for _, board, _ in verdict.reasons), default=0)
     lines = [f"{pci}  {board:<{width}}  {reason}" for pci, board, reason in verdict.reasons]
     host = view.snapshot.host
@@ -343,11 +343,11 @@ def no_capacity(
         return errors.ProfileNotHere(
             f"no GPU of {host} has {profile.text}, asked for {domain.name}",
             details=lines,
-            hint=f"{hint}`vgpumgr profiles {host}` lists what it has",
+            hint=f"{hint}`vgpumgr profiles {host}` lists the profiles that it has",
         )
     if not verdict.reasons:
         return errors.NoCapacity(f"{host} has no NVIDIA GPU for {domain.name}", hint=f"vgpumgr discover {host}")
-    fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits there either. "
+    fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits, either. "
     return errors.NoCapacity(
         f"no GPU of {host} can take {_size(profile)} vGPU for {domain.name}",
         details=lines,
@@ -356,7 +356,7 @@ def no_capacity(
 
 
 def _size(profile: profiles.Profile) -> str:
-    """4Q → a 4 GiB, 8Q → an 8 GiB, as the name says it; 0 stands for 512 MiB."""
+    """4Q → a 4 GiB, 8Q → an 8 GiB, according to the name; 0 stands for 512 MiB."""
     size_gb = profiles.parse_type_name(f"any-{profile.short}").size_gb
     if not size_gb:
         return "a 512 MiB"
