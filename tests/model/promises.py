@@ -210,7 +210,7 @@ def _check_agreed(outcome: Outcome) -> None:
     for line in outcome.told:
         request = json.loads(line)
         step = request.get("step", {})
-        who = (step.get("vm", ""), step.get("slot", ""), step.get("generation", 0))
+        who = (step.get("vm_uuid", ""), step.get("slot", ""), step.get("generation", 0))
         if step.get("verb") == "create_vgpu":
             made.add(who)
         elif step.get("verb") == "destroy_vgpu":
