@@ -16,6 +16,7 @@ from vgpumgr.core.usage.sampling import (
     Load,
     Measured,
     Round,
+    State,
     VgpuReading,
     key_of,
 )
@@ -41,7 +42,7 @@ def vgpu(
     *,
     vm: str | None = "",
     sm: int | None = 31,
-    state: str = RUNNING,
+    state: State = RUNNING,
     used: int | None = 20 * GIB,
     slot: str | None = "vgpu0",
 ) -> VgpuReading:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import typing
@@ -18,7 +17,7 @@ from vgpumgr import errors
 from vgpumgr.controller import job_files
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.inventory import model
-from vgpumgr.core.model import claims, observed, snapshot
+from vgpumgr.core.model import claims, observed, snapshot, vgpu
 from vgpumgr.core.plan import changes, scheduling
 from vgpumgr.core.reconcile import drift
 from vgpumgr.core.report import listing, scheduling_rows
@@ -142,29 +141,17 @@ def test_the_outcomes_are_those_of_the_errors_and_of_success() -> None:
 
 
 def test_the_states_of_a_vgpu_are_those_that_listing_gives() -> None:
-    """Every word that the code puts into a row's state, read from its source."""
-    given: set[str] = set()
-    for node in ast.walk(ast.parse(inspect.getsource(listing))):
-        values: list[ast.expr | None] = []
-        if isinstance(node, ast.FunctionDef) and node.name == "_state":
-            values = [below.value for below in ast.walk(node) if isinstance(below, ast.Return)]
-        elif isinstance(node, ast.keyword | ast.Assign) and names_state(node):
-            values = [node.value]
-        given |= {word for value in values if value is not None for word in results(value)}
-    assert set(defined("vgpu", "properties", "state", "enum")) == given
+    states = typing.get_args(listing.State)
+    assert sorted(defined("vgpu", "properties", "state", "enum")) == sorted(states)
+    source = inspect.getsource(listing)
+    assert [state for state in states if source.count(f'"{state}"') < 2] == []  # in the type, and where it is given
 
 
-def names_state(node: ast.keyword | ast.Assign) -> bool:
-    if isinstance(node, ast.keyword):
-        return node.arg == "state"
-    return any(isinstance(target, ast.Name) and target.id == "state" for target in node.targets)
-
-
-def results(value: ast.expr) -> set[str]:
-    """The texts that an expression may come to; what it compares is not among them."""
-    if isinstance(value, ast.IfExp):
-        return results(value.body) | results(value.orelse)
-    return {value.value} if isinstance(value, ast.Constant) and isinstance(value.value, str) else set()
+def test_the_kinds_of_findings_are_words_as_the_schema_says_and_the_sets_of_them_are_of_these() -> None:
+    kinds = typing.get_args(observed.FindingKind)
+    assert list(kinds) == sorted(set(kinds))
+    assert [kind for kind in kinds if not re.search(defined("finding", "properties", "kind", "pattern"), kind)] == []
+    assert set(kinds) >= observed.SERVED | observed.STANDING
 
 
 def test_the_other_lists_of_words_are_the_codes() -> None:
@@ -189,7 +176,7 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
     assert gpu["state"]["enum"] == [scheduling_rows.OK, *difference["kind"]["enum"], scheduling_rows.UNDECLARED, None]
     assert defined("framework", "enum") == [snapshot.MDEV_PF, snapshot.MDEV_VF, snapshot.VENDOR_VFIO, None]
     assert defined("mode", "enum") == [*model.MODES, None]
-    assert defined("vgpu", "properties", "origin", "enum") == [listing.OURS, listing.FOREIGN, None]
+    assert defined("vgpu", "properties", "origin", "enum") == [*typing.get_args(vgpu.Whose), None]
     assert claim["state"]["enum"] == [claims.PENDING, claims.BOUND, claims.LEAVING]
     assert host["policy"]["enum"] == list(model.POLICIES)
     assert slot["policy"]["enum"] == [*model.POLICIES, None]

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar
 
-from vgpumgr.core.model.vgpu import LedgerEntry, Mdev, Vf
-from vgpumgr.core.report.listing import FOREIGN, OURS
-from vgpumgr.core.usage.sampling import OFF, RUNNING, UNKNOWN, GpuReading, HostReading, Load, VgpuReading, bought
+from vgpumgr.core.model.vgpu import FOREIGN, OURS, LedgerEntry, Mdev, Vf, Whose
+from vgpumgr.core.usage.sampling import OFF, RUNNING, UNKNOWN, GpuReading, HostReading, Load, State, VgpuReading, bought
 from vgpumgr.link.snapshot_facts import maybe, parse_entry, parse_type, parse_unknown, rows
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
 
@@ -149,14 +148,14 @@ def _vgpus(
     unclear: set[VmUuid | None] = set()
     for instance in instances or ():
         entry = joined.get(instance.number)
-        origin = None if entries is None else OURS if entry else FOREIGN
+        origin: Whose | None = None if entries is None else OURS if entry else FOREIGN
         if entry is None and instance.is_unplaced and any(other.vgpu.vm == instance.vm_uuid for other in left):
             unclear.add(instance.vm_uuid)
             origin = OURS
         kind = kinds.get(instance.type_id) if instance.type_id is not None else None
         share = bought(kind, policy, running, runs=True)
         found.append(_running(instance, entry, origin=origin, kind=kind, share=share))
-    state = UNKNOWN if instances is None else OFF
+    state: State = UNKNOWN if instances is None else OFF
     for entry in sorted(left, key=lambda entry: entry.vgpu.generation, reverse=True):
         if entry.vgpu.vm not in unclear:
             found.append(_idle(entry, state, kinds.get(entry.vgpu.type_id), policy))
@@ -185,7 +184,7 @@ def _running(
     instance: _Instance,
     entry: LedgerEntry | None,
     *,
-    origin: str | None,
+    origin: Whose | None,
     kind: VgpuType | None,
     share: Fraction | None,
 ) -> VgpuReading:
@@ -208,7 +207,7 @@ def _running(
     )
 
 
-def _idle(entry: LedgerEntry, state: str, kind: VgpuType | None, policy: str | None) -> VgpuReading:
+def _idle(entry: LedgerEntry, state: State, kind: VgpuType | None, policy: str | None) -> VgpuReading:
     return VgpuReading(
         vm=entry.vgpu.vm_name,
         vm_uuid=entry.vgpu.vm,

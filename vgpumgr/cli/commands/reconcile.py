@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import FleetConsent, FleetPlan, ReconcileResult
     from vgpumgr.core.plan.kept import KeptPlan
 
-# True of a host for as long as it is as it is: no news every night.
-_STANDING = frozenset({"will-not-start", "not-built", "granted"})
 _LIMIT = click.option(
     "--limit",
     multiple=True,
@@ -160,12 +158,14 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
 
 
 def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
+    from vgpumgr.core.model.observed import STANDING
+
     quiet = settings.quiet and not result.problems and not result.fleet.changed
     if not quiet:
         for note in result.fleet.findings:
             output.print_warning(settings, str(note))
     found = [finding for plan in result.fleet.plans for finding in plan.findings]
-    output.print_findings(settings, (one for one in found if not (quiet and one.kind in _STANDING)))
+    output.print_findings(settings, (one for one in found if not (quiet and one.kind in STANDING)))
     for host, unit in result.failed:
         assert unit.error is not None
         output.print_error(settings, unit.error, about=(host, unit.unit.job.subject))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,12 +16,64 @@ if TYPE_CHECKING:
 
 CANNOT_TELL = "cannot tell"  # begins the line of evidence that could not be read
 
+FindingKind = Literal[
+    "at-stake",
+    "clock",
+    "copied",
+    "declared",
+    "drift",
+    "ending",
+    "foreign",
+    "gone",
+    "granted",
+    "initramfs",
+    "journal",
+    "leaving",
+    "ledger",
+    "ledger-missing",
+    "left-behind",
+    "leftover",
+    "lost",
+    "lost-by-driver",
+    "managed",
+    "modprobe",
+    "moved",
+    "not-built",
+    "not-served",
+    "nvml-silent",
+    "other-site",
+    "pending",
+    "reverted",
+    "saved-image",
+    "scheduler",
+    "shared",
+    "silent",
+    "stale",
+    "stuck",
+    "unentered",
+    "unexpected",
+    "unknown-vm",
+    "unreached",
+    "unread",
+    "unreadable",
+    "unsure",
+    "unusable-snapshot",
+    "will-not-start",
+]
+"""One word for scripts, which may come to more."""
+
+SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
+"""What the job of its slot mends."""
+
+STANDING: frozenset[FindingKind] = frozenset({"will-not-start", "not-built", "granted"})
+"""True of a host for as long as it is as it is: no news every night."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something a person should know; it never changes the exit code. `kind` is one word for scripts."""
+    """Something a person should know; it never changes the exit code."""
 
-    kind: str
+    kind: FindingKind
     host: HostName | None
     vm: str | None
     slot: Slot | None

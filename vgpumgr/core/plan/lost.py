@@ -11,7 +11,7 @@ kernel.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, VENDOR_VFIO
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.names import PciAddress
 
-KIND = "lost-by-driver"
+KIND: Final = "lost-by-driver"
 _SHOWN = 3
 
 

@@ -8,7 +8,7 @@ and nothing is created twice. If they disagree, that is reported and left to the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr import names
 from vgpumgr.core.commands import command
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 LEDGER = "/var/lib/vgpumgr/ledger.json"
 
-PROVED = "proved"  # claim, hardware and definition agree
-DOUBTED = "doubted"  # its hardware is there, but something does not agree
-GONE = "gone"  # nothing is there, or what is there is not ours
-HIDDEN = "hidden"  # its GPU may be one whose UUID cannot be read
+StandingKind = Literal["proved", "doubted", "gone", "hidden"]
+PROVED: Final = "proved"  # claim, hardware and definition agree
+DOUBTED: Final = "doubted"  # its hardware is there, but something does not agree
+GONE: Final = "gone"  # nothing is there, or what is there is not ours
+HIDDEN: Final = "hidden"  # its GPU may be one whose UUID cannot be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Standing:
     `vgpu` is its hardware, and `spec` names it by its current addresses; both are None if it is not there.
     """
 
-    kind: str
+    kind: StandingKind
     vgpu: Vgpu | None = None
     spec: VgpuSpec | None = None
     doubts: tuple[str, ...] = ()

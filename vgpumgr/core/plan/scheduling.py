@@ -10,12 +10,12 @@ The graphics engine decides: for other engines the driver knows only best effort
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from vgpumgr import errors
 from vgpumgr.core.driver import modprobe, scheduler
 from vgpumgr.core.model import observed
-from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.observed import Finding, FindingKind
 from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.plan import changes, detaching, ending, parking, stuck
 from vgpumgr.core.plan import plan as plans
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 
 GRAPHICS = "graphics"
 # states of the persistent layer
-NONE = "none"
-LOADED = "loaded"
-PENDING_REBOOT = "pending_reboot"
+PersistentState = Literal["none", "loaded", "pending_reboot"]
+NONE: Final = "none"
+LOADED: Final = "loaded"
+PENDING_REBOOT: Final = "pending_reboot"
 # kinds of difference, in addition to PENDING_REBOOT: only drift is repaired
-DRIFT = "drift"
-UNVERIFIED = "unverified"
+DifferenceKind = Literal["drift", "pending_reboot", "unverified"]
+DRIFT: Final = "drift"
+UNVERIFIED: Final = "unverified"
 
 NEVER_SET = "never set"
 REBOOTED = "host rebooted, and the module was not loaded with /etc/modprobe.d (an old initramfs?)"
@@ -104,7 +106,7 @@ class Persistent:
     """
 
     found: modprobe.Found | None
-    state: str | None
+    state: PersistentState | None
     api: int = 1
 
     @property
@@ -122,7 +124,7 @@ class Difference:
     wanted: str
     found: str
     cause: str
-    kind: str
+    kind: DifferenceKind
 
 
 def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
@@ -334,5 +336,5 @@ def _persistent_findings(view: HostView, gpu: Gpu, path: str, files: Sequence[mo
     return [*warned, _finding(view, "initramfs", initramfs)]
 
 
-def _finding(view: HostView, kind: str, text: str) -> Finding:
+def _finding(view: HostView, kind: FindingKind, text: str) -> Finding:
     return Finding(kind=kind, host=view.snapshot.host, vm=None, slot=None, text=f"{view.snapshot.host}: {text}")

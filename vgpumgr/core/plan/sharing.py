@@ -8,7 +8,7 @@ anew) starts with another VM's vGPU.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.model.observed import Finding
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.vgpu import Device
     from vgpumgr.names import HostName, VmUuid
 
-KIND = "shared"
+KIND: Final = "shared"
 
 _DEFINITION = "definition"
 _RUNNING = "running"

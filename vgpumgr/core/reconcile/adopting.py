@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.claims import Claim, ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.observed import Finding, HostView
+    from vgpumgr.core.model.observed import Finding, FindingKind, HostView
     from vgpumgr.core.model.snapshot import Gpu, Vgpu
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
 
-_TOLD = frozenset({"ledger-missing", "unsure", "shared", "copied", "unreadable"})
+_TOLD: frozenset[FindingKind] = frozenset({"ledger-missing", "unsure", "shared", "copied", "unreadable"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from vgpumgr import errors, names
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.observed import SERVED, Finding
 from vgpumgr.core.plan import attaching, changes, detaching, gpu_choice, ownership, scheduling, simulate, targets
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan.scheduling import GpuPlan
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 # A job that is refused so may be served once another job is done: one that takes the room, or still names the device.
 _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
-_SERVED_FINDINGS = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,7 +380,7 @@ def _findings(view: HostView, units: Sequence[Unit]) -> tuple[Finding, ...]:
     found = [
         finding
         for finding in findings.of_host(view)
-        if finding.kind not in _SERVED_FINDINGS or (finding.vm, finding.slot) not in served
+        if finding.kind not in SERVED or (finding.vm, finding.slot) not in served
     ]
     found += [finding for unit in units if unit.plan for finding in unit.plan.findings]
     return tuple(dict.fromkeys(found))

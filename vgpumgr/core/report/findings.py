@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, domain_xml
-from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.observed import Finding, FindingKind
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.plan import attaching, changes, detaching, lost, ownership, plan, sharing, stuck
@@ -235,7 +235,7 @@ def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> 
         return [_gone(view, domain, claim, steps)]
     if isinstance(steps, VgpumgrError):
         hint = f" ({steps.hint})" if steps.hint else ""
-        kind = "unsure" if ownership.is_of_earlier_boot(view.snapshot, entry) else "drift"
+        kind: FindingKind = "unsure" if ownership.is_of_earlier_boot(view.snapshot, entry) else "drift"
         return [_finding(view, name, slot, kind, f"{name} slot {slot}: {steps.message}{hint}")]
     if steps:
         return [_finding(view, name, slot, "drift", f"{_what_drifted(domain, slot, steps)}: `{again}` mends it")]
@@ -270,5 +270,5 @@ def _again(view: HostView, domain: Domain, claim: Claim, *more: str) -> str:
     return command("attach", domain.name, slot=claim.slot, on=view.snapshot.host, options=options)
 
 
-def _finding(view: HostView, vm: str | None, slot: Slot | None, kind: str, text: str) -> Finding:
+def _finding(view: HostView, vm: str | None, slot: Slot | None, kind: FindingKind, text: str) -> Finding:
     return Finding(kind=kind, host=view.snapshot.host, vm=vm, slot=slot, text=text)

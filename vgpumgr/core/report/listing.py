@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from vgpumgr import names
 from vgpumgr.core.driver.profiles import ByProfile
 from vgpumgr.core.model import claims, observed
-from vgpumgr.core.model.vgpu import MADE
+from vgpumgr.core.model.vgpu import FOREIGN, MADE, OURS, Whose
 from vgpumgr.core.plan import changes, ownership
 from vgpumgr.core.report import findings
 from vgpumgr.errors import VgpumgrError
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.model.snapshot import Gpu, Vgpu
+    from vgpumgr.core.model.snapshot import FrameworkName, Gpu, Vgpu
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.names import HostName, Slot, VmUuid
 
-OURS = "ours"
-FOREIGN = "foreign"
+State = Literal["bound", "foreign", "gone", "in_use", "lost", "made", "pending", "pending_restart", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +46,14 @@ class VgpuRow:
     profile: str | None
     type_id: int | None
     type_name: str | None
-    framework: str | None
+    framework: FrameworkName | None
     uuid: str | None
     vf: str | None
     placement_id: int | None
     framebuffer_mib: int | None
-    state: str
+    state: State
     holder: str | None
-    origin: str | None
+    origin: Whose | None
 
 
 def rows(view: HostView) -> tuple[VgpuRow, ...]:
@@ -122,7 +121,7 @@ def _entry_row(view: HostView, entry: LedgerEntry) -> VgpuRow:
     )
 
 
-def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain | None) -> str:
+def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain | None) -> State:
     claim = domain.claim(entry.vgpu.slot) if domain else None
     if domain is not None and (domain.problem or domain.claim_problem):
         return "unknown"
@@ -183,7 +182,7 @@ def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) 
     unknown = (
         view.snapshot.ledger is None or domain.copied or view.snapshot.may_be_hidden(claim.binding) or vgpu is not None
     )
-    state = "unknown" if unknown else "gone"
+    state: State = "unknown" if unknown else "gone"
     if claim.state == claims.PENDING and state == "gone":
         state = "pending"
     if view.snapshot.ledger is not None and vgpu is not None and observed.holder_name(view, vgpu) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from vgpumgr.core.driver.scheduler import EQUAL_SHARE
 
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from vgpumgr.core.model.snapshot import Unknown, VgpuType
+    from vgpumgr.core.model.vgpu import Whose
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
 
-RUNNING = "running"
-OFF = "off"
-UNKNOWN = "unknown"
+State = Literal["running", "off", "unknown"]
+RUNNING: Final = "running"
+OFF: Final = "off"
+UNKNOWN: Final = "unknown"
 
 # The driver remembers 72 to 100 samples (NV2080_CTRL_PERF_GPUMON_SAMPLE_COUNT_PERFMON_UTIL, open kernel modules) of a
 # sixth of a second each (the period is inferred): a mean since an earlier time than that is a mean of these only.
@@ -60,8 +62,8 @@ class VgpuReading:
     vf: PciAddress | None
     type_id: int | None
     type_name: str | None
-    origin: str | None
-    state: str
+    origin: Whose | None
+    state: State
     bought: Fraction | None
     framebuffer_size_bytes: int | None
     framebuffer_used_bytes: int | None

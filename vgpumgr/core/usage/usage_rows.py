@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
-from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.observed import Finding, FindingKind
 from vgpumgr.core.usage import histogram
 from vgpumgr.core.usage.sampling import OFF, RUNNING, UNKNOWN, key_of, outdated_after_s, silence
 from vgpumgr.core.usage.usage import ENGINES, Tally
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.usage_window import Series, Window
     from vgpumgr.names import HostName, PciAddress
 
-GONE = "gone"
+State = Literal["running", "off", "unknown", "gone"]
+GONE: Final = "gone"
 CLOCK_S = 60.0
 
 
@@ -48,7 +49,7 @@ class UsageRow:
     gpu: PciAddress
     type_name: str | None
     origin: str | None
-    state: str
+    state: State
     bought: float | None
     used_of_bought: float | None
     seen: float
@@ -166,7 +167,7 @@ def _engine(index: int, total: Tally, series: Series | None, window: Window) -> 
     return EngineUse(mean=engine.mean, p50=p50, p95=p95, max=highest, series=means)
 
 
-def _state(key: VgpuKey, now: Sequence[VgpuReading] | None, host: LatestHost | None) -> str:
+def _state(key: VgpuKey, now: Sequence[VgpuReading] | None, host: LatestHost | None) -> State:
     if host is None or host.last.reading is None:
         return UNKNOWN
     if not now:
@@ -182,7 +183,7 @@ def _sum(values: Sequence[int | None]) -> int | None:
     return sum(known) if known and len(known) == len(values) else None
 
 
-def _finding(kind: str, host: HostName | None, text: str) -> Finding:
+def _finding(kind: FindingKind, host: HostName | None, text: str) -> Finding:
     return Finding(kind=kind, host=host, vm=None, slot=None, text=text)
 
 
