@@ -28,18 +28,18 @@ lint: install
 test: install
 	$(MAKE) --no-print-directory -j3 lint test-core test-rest
 
-# The core's branch coverage is part of the promise (95 %); tests/core and tests/inventory are what count for it.
+# The core's branch coverage is part of the promise (95 %); what lies under tests/unit/core counts for it.
 test-core: install
-	$(VENV)/bin/pytest tests/core tests/inventory -n 2 --cov=vgpumgr.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
+	$(VENV)/bin/pytest tests/unit/core -n 2 --cov=vgpumgr.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
 
 # Each file's tests together because they share a lab; acceptance, which takes longest, first.
-SIMULATOR := tests/lab_driver tests/lab_nvml tests/lab_host tests/kernel
-CRASH := tests/crash tests/kills tests/model
-CRASH_ALONE := $(filter-out tests/crash/test_crash_controller.py,$(wildcard tests/crash/test_*.py))
+SIMULATOR := tests/lab tests/kernel
+CRASH := tests/crash tests/model
+CRASH_ALONE := $(filter-out tests/crash/test_controller.py,$(wildcard tests/crash/test_*.py))
 RUN := $(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-rest: install
-	$(RUN) tests $(addprefix --ignore=,tests/core tests/inventory $(SIMULATOR) $(CRASH_ALONE)) --durations=20 $(PYTEST_ARGS)
+	$(RUN) tests $(addprefix --ignore=,tests/unit/core $(SIMULATOR) $(CRASH_ALONE)) --durations=20 $(PYTEST_ARGS)
 
 # The simulator's own tests: that its driver, its NVML and its hosts are as those that they stand for.
 test-lab: install
@@ -56,8 +56,8 @@ test-gpu: install
 # The Ansible collection: the real ansible-playbook against simulated hosts, and the collection built, installed and judged by
 # Ansible's own tools. What ansible-test wants of PyPI is taken once and kept in .cache/collection; after that no network is used.
 test-collection: install
-	$(VENV)/bin/pytest tests/ansible -m collection -n 2 --dist loadfile --durations=5 $(PYTEST_ARGS)
-	$(VENV)/bin/pytest tests/collection -m collection --durations=5 $(PYTEST_ARGS)
+	$(VENV)/bin/pytest tests/collection/plays -m collection -n 2 --dist loadfile --durations=5 $(PYTEST_ARGS)
+	$(VENV)/bin/pytest tests/collection/test_collection.py -m collection --durations=5 $(PYTEST_ARGS)
 
 # The product against real kernels: host VMs of Debian 12 and 13 under QEMU, with software emulation only. Their images are made
 # of Debian packages and kept in .cache/kernel; needs root. Each release's tests run in a process of their own, beside each other.
@@ -71,10 +71,10 @@ kernel-images: install
 docs: install
 	$(PY) tools/cli_reference.py
 
-# Every operation broken off at every moment in every way (tests/kills), and real processes killed in full doses (tests/crash):
+# Every operation broken off at every moment in every way (tests/crash/matrix), and real processes killed in full doses (tests/crash):
 # some twenty minutes. How many kills there were stands at the end.
 test-kills: install
-	VGPUMGR_DOSE=full $(VENV)/bin/pytest tests/kills tests/crash tests/host/test_host_kills.py -n 2 --dist loadfile --durations=10 $(PYTEST_ARGS)
+	VGPUMGR_DOSE=full $(VENV)/bin/pytest tests/crash tests/unit/host/steps/test_kills.py -n 2 --dist loadfile --durations=10 $(PYTEST_ARGS)
 
 # Two hosts among the worst of neighbours (tests/model/hostile.py), SOAK_MINUTES long; SOAK_SEED to see a run again, SOAK_WITH for
 # some of the neighbours only.

@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/help_cost.py
 
-Not a test, because a loaded machine would fail it; tests/acceptance/test_startup.py holds what makes it so: the imports.
+Not a test, because a loaded machine would fail it; tests/unit/cli/test_startup.py holds what makes it so: the imports.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.acceptance.command import vgpumgr
-from tests.metrics import reading
-from tests.metrics.prometheus import scraping
-from tests.metrics.serving import Site
+from tests.unit.metrics import reading
+from tests.unit.metrics.prometheus import scraping
+from tests.unit.metrics.serving import Site
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tests.host.fakehost import stat_line
 from tests.model.libvirt_double import Libvirt
 from tests.model.nvml_double import Nvml
+from tests.unit.host.fakehost import stat_line
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger import stuck
 from vgpumgr.host.ledger.ledger import read_ledger, write_ledger

@@ -1,6 +1,6 @@
 """A host's last round as JSON and back; its error's name stays, the error itself does not.
 
-A change of what a round holds wants a migration of what is stored: tests/store/test_store_samples.py pins the fields.
+A change of what a round holds wants a migration of what is stored: tests/unit/store/test_samples.py pins the fields.
 """
 
 from __future__ import annotations

@@ -1,0 +1,253 @@
+"""`collect` and `usage` over simulated hosts: what is told is the simulated truth, and no trouble ends the service."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.controllers import wait_until
+from tests.lab_fixtures import zygote
+from tests.unit.store.samples_of import SECOND
+from vgpumgr.lab.driver.model import Policy
+from vgpumgr.names import HostName
+from vgpumgr.store.samples import NAME, Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.controllers import Controller
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+SPEC = """
+hosts:
+  kvm01: {driver: 570, boards: [{board: A40, vfs: 4}, {board: A40, vfs: 4}], vms: ["vm[01:05]"], scheduler_counts_idle: false}
+  kvm02: {driver: 570, boards: [{board: A40, vfs: 4}], vms: ["vm31"]}
+"""
+GIB = 1 << 30
+BIG = 20 * GIB + 4096  # does not fit into the 32 bits that NVML's Python binding reads
+GPUS = ("0000:41:00.0", "0000:81:00.0")
+VMS = {
+    "vm01": ("--profile", "4Q", "--gpu-id", GPUS[0]),
+    "vm02": ("--profile", "4Q", "--gpu-id", GPUS[0]),
+    "vm03": ("--profile", "4Q", "--gpu-id", GPUS[0]),
+    "vm04": ("--profile", "4Q", "--gpu-id", GPUS[0]),  # stays off
+    "vm05": ("--profile", "24Q", "--gpu-id", GPUS[1]),
+}
+LOADS = {
+    "vm01": ("--sm", "60", "--memory", "20", "--encoder", "10", "--fb", "2G"),
+    "vm02": ("--sm", "90", "--memory", "30", "--fb", "4G"),
+    "vm03": ("--sm", "10", "--fb", str(3 * GIB + 4096)),
+    "vm05": ("--sm", "35", "--decoder", "8", "--fb", str(BIG)),
+}
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    spec = tmp_path_factory.mktemp("spec") / "spec.yml"
+    spec.write_text(SPEC, encoding="utf-8")
+    lab = lab_factory(str(spec), shared=False)
+    for vm, ask in VMS.items():
+        done = lab.run("attach", vm, *ask)
+        assert done.returncode == 0, done.stderr
+    yield lab
+    lab.down()
+
+
+class Site:
+    """The program in the lab with a store of this test's own."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab = lab
+        self.samples = Samples(folder / NAME)
+        self._env = {**lab.env, "VGPUMGR_STORE": str(folder / "store.sqlite")}
+
+    def start(self, *arguments: str) -> Controller:
+        return zygote().start(*arguments, env=self._env, text="")
+
+    def run(self, *arguments: str, code: int = 0) -> Controller:
+        one = self.start(*arguments)
+        assert one.wait() == code, one.out + one.err
+        return one
+
+    def usage(self, *arguments: str) -> dict[str, Any]:
+        document = json.loads(self.run("usage", "-o", "json", *arguments).out)
+        return {row["vm"]: row for row in document["vgpus"]}
+
+    def rounds(self, host: str) -> float:
+        """The time of a host's last round in the store."""
+        return next((one.last.at for one in self.samples.latest() if one.last.host == HostName(host)), 0.0)
+
+
+@pytest.fixture
+def site(lab: Lab, tmp_path: Path) -> Site:
+    return Site(lab, tmp_path)
+
+
+def load_all(lab: Lab, policy: Policy) -> None:
+    for vm in LOADS:
+        lab.control("kvm01", "release", vm=vm)
+    for gpu in GPUS:
+        lab.must("kvm01", f"nvidia-smi vgpu set-scheduler-state -i {gpu} -p {int(policy)}")
+    for vm in LOADS:
+        lab.control("kvm01", "hold", vm=vm)
+    for vm, load in LOADS.items():
+        done = lab.run("lab", "load", vm, *load)
+        assert done.returncode == 0, done.stderr
+
+
+def truth(lab: Lab) -> dict[str, dict[str, Any]]:
+    """What the simulated driver gives each VM."""
+    hosts = json.loads(lab.run("lab", "status", "-o", "json").stdout)["hosts"]
+    return {one["vm"]: one for host in hosts for one in host["loads"]}
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_usage_is_the_simulated_truth_under_each_policy(site: Site, policy: Policy) -> None:
+    """Shares within 2 points, framebuffer to the byte, one of more than 4 GiB too; a VM that is off is null throughout."""
+    load_all(site.lab, policy)
+    site.run("collect", "kvm01", "--every", "1s", "--for", "8s", "-q")
+    found = site.usage()
+    for vm, gets in truth(site.lab).items():
+        row = found[vm]
+        for engine, share in gets["gets"].items():
+            assert row[engine]["mean"] == pytest.approx(share, abs=2), (vm, engine)
+            assert row[engine]["max"] == pytest.approx(share, abs=2)
+        assert row["framebuffer_used_bytes"] == row["framebuffer_max_bytes"] == gets["framebuffer"]
+        assert row["samples"] >= 2
+    off = found["vm04"]
+    assert (off["state"], off["samples"], off["framebuffer_used_bytes"], off["used_of_bought"]) == (
+        "off",
+        0,
+        None,
+        None,
+    )
+    assert {value for name in ("sm", "memory", "encoder", "decoder") for value in flat(off[name])} == {None}
+    shares = {vm: row["bought_percent"] for vm, row in found.items()}
+    if policy is Policy.EQUAL_SHARE:
+        assert shares == {"vm01": 33.33, "vm02": 33.33, "vm03": 33.33, "vm04": None, "vm05": 100}
+    else:
+        assert shares == {**dict.fromkeys(("vm01", "vm02", "vm03", "vm04"), 8.33), "vm05": 50}
+    line = next(line for line in site.run("usage").out.splitlines() if line.startswith("vm04"))
+    assert line.split()[6:11] == ["?"] * 5
+
+
+def flat(engine: dict[str, Any]) -> list[float | None]:
+    return [engine["mean"], engine["p50"], engine["p95"], engine["max"], *engine["series"]]
+
+
+def test_once_reads_twice_and_says_how_many(site: Site) -> None:
+    load_all(site.lab, Policy.BEST_EFFORT)
+    lines = site.run("collect").out.splitlines()
+    assert [line.rpartition(", ")[0] for line in lines] == [
+        "kvm01  4 running, 4 measured",
+        "kvm02  0 running, 0 measured",
+    ]
+    (row,) = site.usage("vm05").values()
+    assert (row["samples"], row["decoder"]["p50"]) == (1, 8)
+
+
+def test_a_dead_host_is_named_and_the_others_are_stored(site: Site) -> None:
+    site.lab.run("lab", "fault", "kvm02", "ssh-refused")
+    try:
+        done = site.run("collect", "-o", "json", code=4)
+    finally:
+        site.lab.run("lab", "fault", "kvm02", "clear")
+    document = json.loads(done.out)
+    assert document["outcomes"] == ["done", "unreached"]
+    assert [(host["name"], host["error"]) for host in document["hosts"]] == [("kvm01", None), ("kvm02", "Unreachable")]
+    assert [(row["host"], row["error"]) for row in document["unreached"]] == [("kvm02", "Unreachable")]
+    assert json.loads(done.err)["error"] == "Unreachable"
+    assert {one.last.host: one.errors for one in site.samples.latest()} == {"kvm01": {}, "kvm02": {"Unreachable": 1}}
+
+
+def test_the_service_outlives_a_dead_host_and_tells_it_once(site: Site) -> None:
+    """A second collector is busy meanwhile; SIGTERM ends it, and what was stored is there."""
+    service = site.start("collect", "--every", "1s", "--log-format", "json")
+    wait_until(lambda: site.rounds("kvm02") > 0, "a first round is stored")
+    assert "another run is under way" in site.run("collect", code=6).err
+    site.lab.run("lab", "fault", "kvm02", "ssh-refused")
+    try:
+        # The connection that is open stays so: it has to be cut for the host to be dead.
+        site.lab.control("kvm02", "reboot")
+        wait_until(lambda: "Unreachable" in errors(site, "kvm02"), "the dead host counts")
+        at = site.rounds("kvm01")
+        wait_until(lambda: site.rounds("kvm01") > at + 2, "the other one is read on")
+    finally:
+        site.lab.run("lab", "fault", "kvm02", "clear")
+    wait_until(lambda: "read again" in service.err, "it is back")
+    service.kill(signal.SIGTERM)
+    assert service.wait() == 143
+    told = [json.loads(line) for line in service.err.splitlines()]
+    assert [(line["level"], line["host"]) for line in told] == [("info", None), ("warning", "kvm02"), ("info", "kvm02")]
+    assert service.out == ""
+
+
+def errors(site: Site, host: str) -> dict[str, int]:
+    return next(dict(one.errors) for one in site.samples.latest() if one.last.host == host)
+
+
+def test_what_cannot_be_stored_is_held_and_stored_later(site: Site) -> None:
+    """Another file lies in the store's place for a while: told once, nothing lost, no crash."""
+    load_all(site.lab, Policy.BEST_EFFORT)
+    service = site.start("collect", "kvm01", "--every", "1s")
+    wait_until(lambda: site.rounds("kvm01") > 0, "a first round is stored")
+    place, aside = site.samples.path, site.samples.path.with_name("aside")
+    place.rename(aside)
+    place.write_bytes(b"no database at all\n" * 99)
+    wait_until(lambda: "it is tried again" in service.err, "it is told")
+    before = measured(Samples(aside))
+    time.sleep(3)  # some rounds, however slow the machine
+    aside.replace(place)
+    wait_until(lambda: "samples can be stored again" in service.err, "it is stored again")
+    service.kill(signal.SIGINT)
+    assert service.wait() == 130
+    assert service.err.count("it is tried again") == 1
+    after = measured(site.samples)
+    assert after["observed_us"] - before["observed_us"] == after["at_us"] - before["at_us"] > SECOND
+
+
+def measured(samples: Samples) -> dict[str, int]:
+    """Of vm01: how long in all, and up to when, by the driver's times."""
+    (host,) = samples.latest()
+    counters = next(value for key, value in host.counters.items() if key.vm == "vm01")
+    return {"observed_us": round(counters.observed_s * SECOND), "at_us": host.last.cursor.gpus[GPUS[0]].at_us}
+
+
+def test_nvml_that_tells_nothing_is_told_with_its_reason_and_nothing_is_0(site: Site) -> None:
+    site.lab.run("lab", "fault", "kvm01", "nvml-down")
+    try:
+        done = site.run("collect")
+    finally:
+        site.lab.run("lab", "fault", "kvm01", "clear")
+    assert "kvm01  ? running, 0 measured" in done.out
+    assert "warning: kvm01: incomplete: nvml: NVML: Driver Not Loaded" in done.err
+    assert "incomplete: nvml" in site.run("usage").err
+    assert {row["sm"]["mean"] for row in site.usage().values() if row["host"] == "kvm01"} == {None}
+
+
+def test_a_host_that_left_the_inventory_is_not_missed(site: Site, tmp_path: Path) -> None:
+    site.run("collect")
+    smaller = tmp_path / "smaller"
+    shutil.copytree(site.lab.env["VGPUMGR_INVENTORY"], smaller)
+    hosts = (smaller / "hosts.yml").read_text(encoding="utf-8")
+    plain = yaml.safe_load(hosts)
+    del plain["hypervisors"]["hosts"]["kvm02"]
+    (smaller / "hosts.yml").write_text(yaml.safe_dump(plain), encoding="utf-8")
+    site.run("collect", "kvm01", "-i", str(smaller))
+    assert {one.last.host for one in site.samples.latest()} == {"kvm01", "kvm02"}  # only a part was asked for
+    site.run("collect", "-i", str(smaller))
+    assert {one.last.host for one in site.samples.latest()} == {"kvm01"}
+
+
+def test_check_reads_and_writes_nothing(site: Site) -> None:
+    assert "would read 2 hosts" in site.run("collect", "--check", code=3).err
+    assert list(site.samples.path.parent.iterdir()) == []

@@ -1,0 +1,161 @@
+"""Every command with `-o json` once, for real: what it prints is what its schema says."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from tests.acceptance.command import Ran, vgpumgr
+from tests.lab_fixtures import SMALL
+from tests.unit.documents import published
+from vgpumgr.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+HOST, VM, DECLARED = "kvm01", "vm21", "vm22"
+ON = ("--on", HOST)
+GPU = ("--gpu-id", "0000:81:00.0")
+FIXED = ("--policy", "fixed-share", "--time-slice", "2ms")
+KVM01 = f"""\
+vgpumgr_gpus:
+  "0000:41:00.0": {{scheduler: {{policy: equal-share}}}}
+vgpumgr_vms:
+  {DECLARED}: {{vgpu0: {{profile: 4Q}}}}
+"""
+
+# What each command line is and which object it prints; in this order, so that there is something to print.
+RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
+    "attach --check": (("attach", VM, "--profile", "4Q", *ON, "--check"), "plan", 3),
+    "attach": (("attach", VM, "--profile", "4Q", *ON), "change", 0),
+    "plan": (("plan", "--limit", HOST), "plan", 3),
+    "reconcile --check": (("reconcile", "--limit", HOST, "--check"), "plan", 3),
+    "reconcile": (("reconcile", "--limit", HOST, "--yes"), "change", 0),
+    "list": (("list", HOST), "list", 0),
+    "show": (("show", VM, *ON), "show", 0),
+    "discover": (("discover",), "discover", 0),
+    "profiles": (("profiles", HOST, "--fits"), "profiles", 0),
+    "render": (("render", VM, *ON), "render", 0),
+    "history": (("history",), "history", 0),
+    "top": (("top",), "top", 0),
+    "collect": (("collect",), "collect", 0),
+    "usage": (("usage",), "usage", 0),
+    "inventory check": (("inventory", "check"), "inventory", 0),
+    "scheduler show": (("scheduler", "show", HOST), "scheduler", 0),
+    "scheduler set --check": (("scheduler", "set", *ON, *GPU, *FIXED, "--check"), "plan", 3),
+    "scheduler set": (("scheduler", "set", *ON, *GPU, *FIXED, "--yes"), "change", 0),
+    "install cron": (("install", "cron"), "install", 0),
+    "install timer": (("install", "timer"), "install", 0),
+    "install collect": (("install", "collect"), "install", 0),
+    "lab status": (("lab", "status"), "lab", 0),
+    "adopt": (("adopt", HOST), "change", 0),
+    "detach": (("detach", VM, *ON, "--yes"), "change", 0),
+    "detach again": (("detach", VM, *ON), "change", 0),
+}
+
+# They print no object of their own: a shell's script, Prometheus' page, and the lab's, which are for the hand.
+WITHOUT = {
+    "completion",
+    "export textfile",
+    "export prometheus",
+    *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "hold", "load", "stop", "fault")),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A lab with an inventory that declares a VM, and a journal of this module's own."""
+
+    lab: Lab
+    inventory: Path
+    printed: dict[str, Ran]
+
+
+@pytest.fixture(scope="module")
+def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    lab = lab_factory(SMALL, shared=False)  # its schedulers do not stay as they were
+    inventory = tmp_path_factory.mktemp("schemas") / "inventory"
+    shutil.copytree(lab.layout.inventory, inventory)
+    (inventory / "host_vars").mkdir(exist_ok=True)
+    (inventory / f"host_vars/{HOST}.yml").write_text(KVM01, encoding="utf-8")
+    printed = {
+        name: vgpumgr(lab, "-i", str(inventory), "-o", "json", *arguments, code=code)
+        for name, (arguments, _, code) in RUNS.items()
+    }
+    yield Site(lab=lab, inventory=inventory, printed=printed)
+    lab.down()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_command_prints_what_its_schema_says(site: Site, name: str) -> None:
+    """Nothing beside the object; each of its keys is one that the schema asks for, and stands in its list of properties."""
+    thing = RUNS[name][1]
+    document: Any = site.printed[name].document
+    assert published.problems(thing, document) == []
+    assert [where for where, without in published.shorter(document) if not published.problems(thing, without)] == []
+
+
+def test_every_command_is_tried_here_or_has_no_object() -> None:
+    """A new command gets its line in RUNS and its file under docs/schemas/, or is said to have neither."""
+    tried = {" ".join(word for word in name.split() if word not in ("--check", "again")) for name in RUNS}
+    assert set(commands(main.program, ())) == tried | WITHOUT
+
+
+def commands(group: click.Group, path: tuple[str, ...]) -> Iterator[str]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("attach", "nosuchvm", "--profile", "4Q"), 2),
+        (("list", "--nosuchoption"), 2),
+        (("detach", DECLARED, *ON), 2),
+        (("attach", DECLARED, "--profile", "8Q", *ON), 5),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
+)
+def test_what_fails_says_so_in_one_object(site: Site, arguments: tuple[str, ...], code: int) -> None:
+    """On stderr, and nothing on stdout."""
+    ran = vgpumgr(site.lab, "-i", str(site.inventory), "-o", "json", *arguments, code=code)
+    assert ran.out == ""
+    assert published.problems("error", ran.error) == []
+
+
+def test_a_dead_host_is_in_the_object_of_those_that_answer(site: Site, tmp_path: Path) -> None:
+    """Each command about hosts: exit 4, what is known on stdout, and the same error in both places."""
+    inventory = tmp_path / "inventory"
+    shutil.copytree(site.inventory, inventory)
+    hosts = inventory / "hosts.yml"
+    record = site.lab.layout.read()
+    assert record is not None
+    text = hosts.read_text(encoding="utf-8").replace(f"ansible_port: {record.host('kvm02').port}", "ansible_port: 1")
+    hosts.write_text(text, encoding="utf-8")
+    for thing, words in {
+        "list": ["list"],
+        "discover": ["discover"],
+        "plan": ["plan"],
+        "scheduler": ["scheduler", "show"],
+        "top": ["top"],
+    }.items():
+        ran = vgpumgr(site.lab, "-i", str(inventory), "-o", "json", *words, code=4)
+        document = Ran(arguments=ran.arguments, code=4, out=ran.out, err="").document
+        assert published.problems(thing, document) == []
+        (error,) = document["errors" if thing == "plan" else "unreached"]
+        assert (error["host"], error["error"]) == ("kvm02", "Unreachable")
+        assert "unreached" in document["outcomes"]

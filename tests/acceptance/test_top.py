@@ -1,0 +1,53 @@
+"""`vgpumgr top` itself, on a terminal and on simulated hosts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.cli.top.terminal import Terminal
+
+if TYPE_CHECKING:
+    from tests.lab_fixtures import Lab
+
+pytestmark = pytest.mark.lab
+
+TOP = [sys.executable, "-m", "vgpumgr.cli.main", "top", "--every", "1s"]
+
+
+@pytest.mark.parametrize("end", ["q", "SIGTERM"])
+def test_the_hosts_are_read_and_shown_until_it_is_ended_and_nothing_is_written(mdev_vf_lab: Lab, end: str) -> None:
+    """Neither on the hosts nor in the store; the terminal is as it was."""
+    before, store = mdev_vf_lab.revisions(), mdev_vf_lab.dir / "samples.db"
+    with Terminal(TOP, mdev_vf_lab.env) as terminal:
+        terminal.until("reading 2 hosts …")
+        terminal.until("kvm01  2 GPUs at 0%, framebuffer 0.0 of 90.0 GiB")
+        assert "kvm02  1 GPU at 0%" in terminal.display.text
+        terminal.press("h")
+        terminal.until("any key goes on")
+        if end == "q":
+            terminal.press(" q")
+        else:
+            os.kill(terminal.pid, signal.SIGTERM)
+        assert terminal.wait() == (0 if end == "q" else 143)
+        assert terminal.restored
+    assert mdev_vf_lab.revisions() == before
+    assert not store.exists()
+
+
+def test_without_a_terminal_it_is_one_table_and_ends(mdev_vf_lab: Lab) -> None:
+    done = mdev_vf_lab.run("top", "kvm02")
+    assert (done.returncode, done.stderr) == (0, "reading 1 host …\n")
+    assert done.stdout.startswith("kvm02  1 GPU at 0%, framebuffer 0.0 of 40.0 GiB")
+    assert "\x1b" not in done.stdout
+
+
+def test_an_unknown_host_is_told_before_the_screen_is_taken(mdev_vf_lab: Lab) -> None:
+    with Terminal([*TOP, "kvm09"], mdev_vf_lab.env) as terminal:
+        assert terminal.wait() == 2
+        assert "no host 'kvm09' in the inventory" in terminal.display.text
+        assert terminal.restored

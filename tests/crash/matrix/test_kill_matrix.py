@@ -1,0 +1,141 @@
+"""Every operation broken off at every moment, in every way, on every framework: the same command again ends it.
+
+In this process, on tests/model's hosts: the real controller, link and host program over the lab's driver. Real processes,
+ssh and libvirtd are broken in tests/crash, at fewer moments. In `make test` every so many moments are tried, others for
+each way and framework; all of them by `make test-kills`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.matrix.listening import listening
+from tests.crash.matrix.operations import HOST, OPERATIONS, SCHEDULER, Operation, fresh
+from tests.crash.matrix.ways import REBOOT, WAYS, Strike
+from tests.dose import dose
+from tests.model import promises
+from tests.model.machine import GPUS, Machine
+from tests.model.pool import POOL
+from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.model.fleet import Fleet, Outcome
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
+
+FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
+EVERY = dose(29, 1, commit=11)
+_DISK = "size=2m"  # what the host program wants to have free fits in often, and it is soon full
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _machines() -> Iterator[None]:
+    """Whose disks are small enough to be filled."""
+    with POOL:
+        disks = [folder for framework in FRAMEWORKS for folder in POOL.machine(HOST, framework).disks]
+        for folder in disks:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "tmpfs", folder], check=True)
+        try:
+            yield
+        finally:
+            for folder in disks:
+                subprocess.run(["umount", folder], check=True)
+
+
+def moments(operation: Operation, framework: str) -> list[tuple[str, str]]:
+    """What an undisturbed run of it is told, in order."""
+    fleet = fresh(framework)
+    operation.prepare(fleet)
+    strike = Strike(fleet=fleet, way=WAYS[0], at=0)
+    with listening(strike.hear):
+        outcome = operation.run(fleet, strike.trouble)
+    assert problem(outcome) is None
+    operation.check(fleet)
+    return strike.heard
+
+
+def problem(outcome: Outcome) -> Exception | None:
+    """What went wrong, if anything."""
+    if isinstance(outcome.result, ReconcileResult):
+        return next(iter(outcome.result.problems), None)
+    return outcome.error
+
+
+def others(fleet: Fleet, operation: Operation) -> object:
+    """What is not the operation's: foreign vGPUs, and the entries and definitions of VMs that it does not name."""
+    machine = fleet.machines[HOST]
+    now = promises.truth(machine)
+    mine = {"attach": (1, 4), "replace": (1, 4), "detach": (1, 4), "scheduler set": (4,), "reconcile": (1, 2, 4)}
+    names = {f"1vm{number:02}" for number in mine[operation.name]}
+    return (
+        dict(fleet.handmade[HOST]),
+        [entry for entry in now.entries if entry.vm_name not in names],
+        {uuid: domain for uuid, domain in now.domains.items() if domain.name not in names},
+    )
+
+
+def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, str]:
+    """Break it off there, and run it again. Which moment it was."""
+    fleet = fresh(framework)
+    operation.prepare(fleet)
+    before = others(fleet, operation)
+    strike = Strike(fleet=fleet, way=way, at=at)
+    try:
+        with listening(strike.hear):
+            operation.run(fleet, strike.trouble)
+    finally:
+        strike.mend()
+    assert strike.struck, "there is no such moment"
+    promises.check_always(fleet)
+    again = operation.run(fleet, None)
+    assert problem(again) is None, f"the same command again: {problem(again)}"
+    promises.check_always(fleet)
+    if way == REBOOT:
+        if operation is SCHEDULER:
+            fleet.reconcile(HOST)
+    else:
+        assert others(fleet, operation) == before, "somebody else's was touched"
+    operation.check(fleet)
+    assert operation.run(fleet, None).word in ("unchanged", ""), "and once more it has nothing to do"
+    return strike.heard[-1]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+def test_broken_off_at_each_moment_the_same_command_again_ends_it(
+    operation: Operation, framework: str, record_property: Callable[[str, object], None]
+) -> None:
+    heard = moments(operation, framework)
+    assert moments(operation, framework) == heard, "the same run is not the same moments"
+    shift = FRAMEWORKS.index(framework) * len(WAYS)
+    failed = []
+    count = 0
+    for number, way in enumerate(WAYS):
+        for at in range(1 + (5 * (number + shift)) % EVERY, len(heard) + 1, EVERY):
+            count += 1
+            try:
+                assert kill(operation, framework, way, at) == heard[at - 1]
+            except AssertionError as error:
+                failed.append(f"{way} at {at} of {len(heard)} ({' '.join(heard[at - 1])}): {str(error)[:300]}")
+    every = "each moment" if EVERY == 1 else f"every {EVERY}th moment"
+    line = f"{operation} on {framework}: {len(heard)} moments, {len(WAYS)} ways, {every}: {count} kills"
+    record_property("counted", f"kill matrix: {line}, {count - len(failed)} converged")
+    assert not failed, f"{len(failed)} of {count}:\n" + "\n".join(failed)
+
+
+def test_the_hosts_of_these_tests_are_as_small_as_they_must_be() -> None:
+    """A disk that is full is found by the next write to it."""
+    machine: Machine = POOL.machine(HOST, MDEV_VF)
+    strike = Strike(fleet=fresh(MDEV_VF), way="ENOSPC", at=1)
+    strike.hear(HOST, "begin", "anything")
+    with pytest.raises(OSError, match="No space"):
+        (machine.disks[0] / "more").write_bytes(b"x")
+    strike.mend()
+    (machine.disks[0] / "more").write_bytes(b"x")
+    assert machine.driver.gpu(GPUS[0]).vgpus == []

@@ -1,0 +1,177 @@
+"""`lab load` on a simulated host: three VMs under each policy have what the formulae say, as the host's own NVML tells it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.lab.machine.nvml_in_host import ask
+from vgpumgr.lab.driver import load
+from vgpumgr.lab.driver.model import Engine, Policy, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+# An idle vGPU is not in the way of a policy's change here, so the VMs keep theirs for the whole module.
+SPEC = """
+hosts:
+  kvm01: {driver: 570, boards: [{board: A40, vfs: 4}], vms: ["vm[01:04]"], scheduler_counts_idle: false}
+"""
+HOST = "kvm01"
+GIB = 1 << 30
+TURNS = 12  # of an A40-4Q
+WANTS = {
+    "vm01": (Use(sm=60, memory=20, encoder=10, decoder=5), 2 * GIB),
+    "vm02": (Use(sm=90, memory=30), 4 * GIB),
+    "vm03": (Use(sm=10), 4 * GIB - 1),
+}
+# A 4Q on a VF of its own for a VM, in its definition.
+MAKE = """
+echo 9e0d0000-0000-4000-8000-00000000010{number} > /sys/bus/pci/devices/0000:41:00.{number}/mdev_supported_types/nvidia-560/create
+echo "<hostdev mode='subsystem' type='mdev' model='vfio-pci'><source><address
+    uuid='9e0d0000-0000-4000-8000-00000000010{number}'/></source></hostdev>" > /tmp/device.xml
+virsh attach-device {vm} /tmp/device.xml --config
+"""
+# A sample of time that lies wholly behind now: the first whose own beginning is a tick after it.
+READ = """
+import pynvml
+
+def samples(seen):
+    try:
+        return nvmlDeviceGetVgpuUtilization(gpu, seen)
+    except NVMLError_NotFound:
+        return []
+
+def newer(seen):
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if found := samples(seen):
+            return found
+        time.sleep(0.05)
+
+def read():
+    first = newer(int(time.time() * 1e6))
+    return {nvmlVgpuInstanceGetVmID(s.vgpuInstance)[0].decode(): used(s) for s in newer(first[0].timeStamp)}
+
+def used(s):
+    size = ctypes.c_ulonglong()
+    pynvml.nvmlLib.nvmlVgpuInstanceGetFbUsage(s.vgpuInstance, ctypes.byref(size))
+    return [s.smUtil.uiVal, s.memUtil.uiVal, s.encUtil.uiVal, s.decUtil.uiVal, size.value]
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    spec = tmp_path_factory.mktemp("spec") / "spec.yml"
+    spec.write_text(SPEC, encoding="utf-8")
+    lab = lab_factory(str(spec), shared=False)
+    lab.must(
+        HOST, "bash -e", text="".join(MAKE.format(vm=vm, number=number) for number, vm in enumerate(WANTS, start=4))
+    )
+    yield lab
+    lab.down()
+
+
+def run_all(lab: Lab, policy: Policy) -> None:
+    """The VMs stopped, the policy set, the VMs held again and loaded."""
+    for vm in WANTS:
+        lab.control(HOST, "release", vm=vm)
+    lab.must(HOST, f"nvidia-smi vgpu set-scheduler-state -p {int(policy)}")
+    for vm in WANTS:
+        lab.control(HOST, "hold", vm=vm)
+    for vm, (use, size) in WANTS.items():
+        wants = {field.name: str(getattr(use, field.name)) for field in dataclasses.fields(use)}
+        lab.control(HOST, "load", vm=vm, framebuffer=str(size), **wants)
+
+
+def read(lab: Lab) -> dict[str, list[int]]:
+    """What NVML tells of each VM: percent by engine, and framebuffer in bytes."""
+    names = {lab.must(HOST, "virsh", "domuuid", vm).strip(): vm for vm in WANTS}
+    return {names[uuid]: values for uuid, values in ask(lab, HOST, "read()", helpers=READ).items()}
+
+
+def refused(lab: Lab, *arguments: str) -> tuple[int, str]:
+    done = lab.run("lab", "load", *arguments)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_three_vms_have_what_the_policy_gives_them(lab: Lab, policy: Policy) -> None:
+    run_all(lab, policy)
+    running = [load.Running(wants=use, max_instances=TURNS) for use, _ in WANTS.values()]
+    got = load.share_out(dict.fromkeys(Engine, policy), running)
+    wanted = {
+        vm: [*(int(part + 0.5) for part in (use.sm, use.memory, use.encoder, use.decoder)), size]
+        for (vm, (_, size)), use in zip(WANTS.items(), got, strict=True)
+    }
+    assert read(lab) == wanted
+    rates = ask(lab, HOST, "(lambda r: [r.gpu, r.memory])(nvmlDeviceGetUtilizationRates(gpu))")
+    assert rates == [int(sum(use.sm for use in got) + 0.5), int(sum(use.memory for use in got) + 0.5)]
+
+
+def test_a_vm_that_stops_leaves_its_part_and_comes_back_without_its_load(lab: Lab) -> None:
+    run_all(lab, Policy.BEST_EFFORT)
+    assert lab.run("lab", "stop", "vm02").returncode == 0
+    seen = read(lab)
+    assert {vm: values[0] for vm, values in seen.items()} == {"vm01": 60, "vm03": 10}
+    lab.control(HOST, "hold", vm="vm02")
+    assert read(lab)["vm02"] == [0, 0, 0, 0, 0]
+
+
+def test_a_load_stands_until_the_next_one_and_status_shows_it(lab: Lab) -> None:
+    """What a load does not name is 0; one that names nothing but 0 ends it."""
+    run_all(lab, Policy.BEST_EFFORT)
+    (first, *_) = loads(lab)
+    assert (first["vm"], first["type"], first["policy"], first["framebuffer"]) == (
+        "vm01",
+        "A40-4Q",
+        "best-effort",
+        2 * GIB,
+    )
+    assert (first["wants"]["sm"], first["gets"]["sm"]) == (60, 45)
+    told = lab.run("lab", "load", "vm01", "--encoder", "7", "--fb", "1.5G", "--device", first["device"]).stderr
+    assert (
+        told
+        == f"vm01 on kvm01: A40-4Q {first['device']} gets encoder 7 of 7 %, framebuffer 1610612736 bytes (best-effort)\n"
+    )
+    (first, *_) = loads(lab)
+    assert (first["wants"], first["framebuffer"]) == ({"sm": 0, "memory": 0, "encoder": 7, "decoder": 0}, 3 * GIB // 2)
+    assert lab.run("lab", "load", "vm01", "--sm", "0").stderr.endswith(f"{first['device']} is idle\n")
+    assert [one["vm"] for one in loads(lab)] == ["vm02", "vm03"]
+
+
+def loads(lab: Lab) -> Any:
+    (host,) = json.loads(lab.run("lab", "status", "-o", "json").stdout)["hosts"]
+    return host["loads"]
+
+
+def test_a_load_that_cannot_be_is_refused_and_nothing_changes(lab: Lab) -> None:
+    run_all(lab, Policy.BEST_EFFORT)
+    before = loads(lab)
+    assert refused(lab, "vm01", "--sm", "1", "--fb", "4294967297") == (
+        1,
+        "error: kvm01: 4294967297 bytes are more framebuffer than A40-4Q has\nhint: it has 4294967296 bytes: --fb 4096M\n",
+    )
+    assert refused(lab, "vm04", "--sm", "1") == (
+        1,
+        "error: kvm01: vm04 holds no vGPU, so it has nothing to load\nhint: vgpumgr lab hold vm04\n",
+    )
+    code, text = refused(lab, "vm01", "--sm", "1", "--device", "0000:41:00.7")
+    assert (code, "vm01 holds no vGPU 0000:41:00.7" in text, before[0]["device"] in text) == (1, True, True)
+    assert refused(lab, "vm99", "--sm", "1")[0] == 2
+    for wrong in (("--sm", "101"), ("--sm", "-1"), ("--fb", "2T"), ("--fb", "0.3"), ()):
+        assert refused(lab, "vm01", *wrong)[0] == 2
+    assert loads(lab) == before
+
+
+def test_a_reboot_ends_all_loads(lab: Lab) -> None:
+    lab.control(HOST, "reboot")
+    assert loads(lab) == []

@@ -1,0 +1,62 @@
+"""No NVML call of the product is one that only a double has answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import vgpumgr.host
+from tests.unit.host.fakehost import FakeHost
+from vgpumgr.lab.nvml.state import PATH_VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.lab.nvml.conftest import Host
+
+REPOSITORY = Path(__file__).parents[3]
+_CALL = re.compile(r"""(?:["']|\b(?:_nvml|library|nvml)\.)(nvml[A-Z]\w+)""")
+
+
+def named_in_the_host_program() -> set[str]:
+    folder = Path(vgpumgr.host.__file__).parent
+    return {name for file in folder.rglob("*.py") for name in _CALL.findall(file.read_text())}
+
+
+def calls_on(host: Host, library: Path, folder: Path) -> dict[str, set[int]]:
+    """Every NVML function that the host program calls on this simulated host, with its answers."""
+    host.start_vm()
+    host.clock_us += 2_000_000  # so that there are samples of it
+    state = folder / "state"
+    state.write_text(host.text)
+    gpus = [gpu.pci for gpu in host.gpus]
+    root = FakeHost.build(folder / "root", gpus=tuple((gpu.pci, gpu.uuid) for gpu in host.gpus)).root
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.lab.nvml.every_call", str(root), *gpus],
+        cwd=REPOSITORY,
+        env={**os.environ, PATH_VARIABLE: str(state), "LD_LIBRARY_PATH": str(library.parent)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return {name: set(codes) for name, codes in json.loads(done.stdout).items()}
+
+
+def test_each_call_of_the_host_program_is_answered_by_the_mock_of_nvidias_header(
+    make_host: Callable[[str], Host], library: Path, tmp_path: Path
+) -> None:
+    answers: dict[str, set[int]] = {}
+    for spec in ("mdev-vf", "vendor-vfio"):  # R570 has the first scheduler calls, R595 those with _v2
+        (tmp_path / spec).mkdir()
+        for name, codes in calls_on(make_host(spec), library, tmp_path / spec).items():
+            answers.setdefault(name, set()).update(codes)
+    named = named_in_the_host_program()
+    assert len(named) > 20
+    assert set(answers) == named
+    refused = {name for name, codes in answers.items() if 0 not in codes}
+    assert refused == {"nvmlDeviceGetMigMode"}  # these boards have no MIG; test_mock_nvml.py asks one that has

@@ -1,0 +1,49 @@
+"""`vgpumgr inventory check` as its user sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.main import run
+
+if TYPE_CHECKING:
+    import pytest
+
+GOOD = Path(__file__).parents[3] / "cases/inventory" / "good"
+BAD = Path(__file__).parents[3] / "cases/inventory" / "bad"
+DESIGN = str(GOOD / "design" / "inventory")
+
+
+def test_check_counts_what_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says how much was read and that nothing is wrong; findings come before it with their places."""
+    assert run(["inventory", "check", "-i", DESIGN]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "host_vars/kvm01.yml:4: GPU 0000:81:00.0: mode mixed-size is not built yet, so nothing sets it"
+    assert lines[-1] == "2 hosts, 2 VMs declared; no problems, 3 findings"
+
+
+def test_check_as_json_has_every_key(capsys: pytest.CaptureFixture[str]) -> None:
+    """The JSON form names its schema and gives hosts and findings."""
+    assert run(["-i", DESIGN, "inventory", "check", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "vgpumgr.inventory/1"
+    assert [host["name"] for host in found["hosts"]] == ["kvm01", "kvm02"]
+    assert found["findings"][0]["where"] == "host_vars/kvm01.yml:4"
+
+
+def test_the_other_formats_list_the_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    """`-o name` gives one host a line, `-o wide` a table above the summary."""
+    assert run(["inventory", "check", "-i", DESIGN, "-o", "name"]) == 0
+    assert capsys.readouterr().out.split() == ["kvm01", "kvm02"]
+    assert run(["inventory", "check", "-i", DESIGN, "-o", "wide"]) == 0
+    assert capsys.readouterr().out.startswith("HOST")
+
+
+def test_problems_are_listed_and_end_in_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every problem is a line on stderr with its place, and the exit code is that of usage errors."""
+    assert run(["inventory", "check", "-i", str(BAD / "unknown-names" / "inventory")]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "group_vars/all.yml:1: unknown variable 'vgpumgr_vm'; did you mean 'vgpumgr_vms'?" in told.err

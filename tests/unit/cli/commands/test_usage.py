@@ -1,0 +1,160 @@
+"""`vgpumgr usage` on a store that was made by hand: what it prints in each format, and what it says where there is nothing."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab_fixtures import zygote
+from tests.unit.documents import published
+from tests.unit.store.samples_of import GIB, SECOND, failed_round, load, measured_round
+from vgpumgr.cli.text import sparkline
+from vgpumgr.store.samples import NAME, Samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.controllers import Controller
+    from vgpumgr.core.usage.sampling import Load
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An inventory with one host and a declared VM, and no store yet."""
+    inventory = tmp_path / "inventory"
+    (inventory / "host_vars").mkdir(parents=True)
+    (inventory / "hosts.yml").write_text("hypervisors: {hosts: {kvm01: }}\n", encoding="utf-8")
+    (inventory / "host_vars" / "kvm01.yml").write_text(
+        "vgpumgr_vms: {vm90: {vgpu0: {profile: 4Q}}}\n", encoding="utf-8"
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def stored(folder: Path) -> int:
+    """vm01 and vm02 measured for a minute up to now, in microseconds, vm03 off, a second host dead."""
+    now = int(time.time()) * SECOND
+    samples = Samples(folder / NAME)
+    for number in range(6):
+        since = now - (60 - number * 10) * SECOND
+        loads: dict[str | None, Load | None] = {"vm01": load(40 + number, 7), "vm02": load(0), "vm03": None}
+        samples.add([measured_round(loads, since_us=since, until_us=since + 10 * SECOND)], every_s=10)
+    samples.add([failed_round(at_us=now, host="kvm02")], every_s=10)
+    return now
+
+
+def run(folder: Path, *arguments: str, code: int = 0) -> Controller:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("VGPUMGR_")}
+    settings = {"VGPUMGR_STORE": str(folder / "store.sqlite"), "VGPUMGR_INVENTORY": str(folder / "inventory")}
+    one = zygote().start("usage", *arguments, env={**environ, **settings}, text="")
+    assert one.wait() == code, one.out + one.err
+    return one
+
+
+@pytest.mark.usefixtures("stored")
+def test_the_table_has_each_vm_and_says_what_it_is_of(folder: Path) -> None:
+    done = run(folder)
+    heads, first, second, third = done.out.splitlines()
+    assert " ".join(heads.split()) == (
+        "VM SLOT HOST GPU TYPE BOUGHT SM P50 P95 MAX OF BOUGHT FB MAX FB SIZE HEADROOM SEEN SM OVER TIME"
+    )
+    percents = ["25%", "42%", "42%", "45%", "45%", "170%", "1.0G", "12.0G", "11.0G", "0.1%"]
+    assert first.split()[:15] == ["vm01", "vgpu0", "kvm01", "0000:41:00.0", "A40-12Q", *percents]
+    assert first.endswith(sparkline.BLOCKS[3])
+    assert second.split()[5:11] == ["25%", "0%", "0%", "0%", "0%", "0%"]
+    assert third.split()[5:] == ["25%", *"?????", "?", "12.0G", "?", "0%"], (
+        "a VM that is off used nothing that is known"
+    )
+    assert "a cell of the line is 1 h" in done.err
+    assert "kvm02: could not be read the last time (Unreachable)" in done.err
+
+
+@pytest.mark.usefixtures("stored")
+def test_one_vm_is_told_engine_by_engine(folder: Path) -> None:
+    lines = run(folder, "vm01", "--since", "1h").out.splitlines()
+    assert lines[0] == "vm01 vgpu0 on kvm01 0000:41:00.0, A40-12Q, running"
+    assert lines[2] == "  bought       25% of the GPU, used 170% of that (SM)"
+    assert lines[3] == "  framebuffer  1.0G now, at most 1.0G of 12.0G, 11.0G never used"
+    assert [line.split()[:5] for line in lines[6:8]] == [
+        ["sm", "42%", "42%", "45%", "45%"],
+        ["memory", "7%", "7%", "7%", "7%"],
+    ]
+
+
+def test_json_has_numbers_times_and_null_where_nothing_is_known(folder: Path, stored: int) -> None:
+    document = json.loads(run(folder, "-o", "json").out)
+    assert published.problems("usage", document) == []
+    assert (document["step_s"], document["every_s"]) == (3600, 10)
+    assert [finding["kind"] for finding in document["findings"]] == ["unread"]
+    vm01, vm02, vm03 = document["vgpus"]
+    assert (vm01["sm"]["mean"], vm01["memory"]["max"], vm01["samples"]) == (42.5, 7, 6)
+    assert vm01["last_at"] == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stored / SECOND))
+    assert vm01["sm"]["series"][:20] == [None] * 20
+    assert len([value for value in vm01["sm"]["series"] if value is not None]) in (1, 2)
+    assert vm02["sm"]["mean"] == vm02["sm"]["p95"] == 0
+    assert (vm03["state"], vm03["sm"]["mean"], vm03["framebuffer_used_bytes"]) == ("off", None, None)
+    assert vm01["framebuffer_headroom_bytes"] == 11 * GIB
+
+
+@pytest.mark.usefixtures("stored")
+def test_csv_leaves_empty_what_is_unknown_and_name_lists_vms(folder: Path) -> None:
+    rows = list(csv.DictReader(run(folder, "-o", "csv").out.splitlines()))
+    assert [(row["vm"], row["sm_mean"], row["sm_p95"]) for row in rows] == [
+        ("vm01", "42.5", "45"),
+        ("vm02", "0.0", "0"),
+        ("vm03", "", ""),
+    ]
+    assert run(folder, "-o", "name").out.split() == ["vm01", "vm02", "vm03"]
+
+
+@pytest.mark.usefixtures("stored")
+def test_where_stdout_is_not_unicode_the_bars_are_marks(folder: Path) -> None:
+    """A process of its own: what stdout's encoding is, Python decides when it starts."""
+    environ = {**os.environ, "VGPUMGR_STORE": str(folder / "store.sqlite"), "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "vgpumgr.cli.main", "usage", "vm01"]
+    out = subprocess.run(command, env=environ, capture_output=True, check=True).stdout.decode("ascii")
+    assert [line.split()[-1][-1] for line in out.splitlines()[6:]] == [sparkline.ASCII[level] for level in (3, 0, 0, 0)]
+
+
+def test_bars_stand_on_one_scale_and_a_gap_is_blank() -> None:
+    values = [0, 12.4, 12.5, 50, 99, 100, None, 1]
+    assert sparkline.sparkline(values, sparkline.BLOCKS) == "▁▁▂▅██ ▁"
+    assert sparkline.sparkline(values, sparkline.ASCII) == "..:+%% ."
+
+
+@pytest.mark.usefixtures("stored")
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (("vm1",), "UnknownName", "did you mean vm01?"),
+        (("no-such",), "UnknownName", "`vgpumgr usage` shows them all"),
+        (("--on", "kvm0"), "UnknownHost", "did you mean kvm0"),
+        (("--since", "500d"), "UsageError", None),
+        (("--since", "soon"), "UsageError", "vgpumgr --help"),
+    ],
+)
+def test_an_unknown_name_is_told_with_the_nearest_one(
+    folder: Path, arguments: tuple[str, ...], error: str, hint: str | None
+) -> None:
+    told = json.loads(run(folder, *arguments, "-o", "json", code=2).err)
+    assert told["error"] == error
+    assert hint is None or hint in told["hint"]
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_vm_of_the_inventory_that_was_never_sampled_is_no_mistake(folder: Path) -> None:
+    assert run(folder, "vm90").out.startswith("no vGPU was there, or measured")
+    assert json.loads(run(folder, "vm90", "-o", "json").out)["vgpus"] == []
+
+
+def test_without_samples_it_says_how_to_have_some(folder: Path) -> None:
+    assert "`vgpumgr collect` takes one" in run(folder).out
+    assert json.loads(run(folder, "-o", "json").out)["vgpus"] == []
+    assert not (folder / NAME).exists()

@@ -1,0 +1,357 @@
+"""TAB: what a shell is offered, by real bash where a shell matters, and that no host is ever asked for it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vgpumgr.core.driver import profiles
+from vgpumgr.store.journal import Journal
+from vgpumgr.store.runs import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[4]
+_PROGRAM = "import sys; from vgpumgr.cli.main import main; main()"
+
+HOSTS = """\
+hypervisors:
+  hosts: {kvm01: , kvm02: }
+"""
+KVM01 = """\
+vgpumgr_gpus:
+  "0000:41:00.0": {mode: equal-size}
+  "0000:81:00.0": {mode: equal-size}
+vgpumgr_vms:
+  vm02: {vgpu0: {profile: 4Q}, big: {profile: 8Q}}
+  vm03: {vgpu0: {profile: 4Q}}
+"""
+KVM02 = """\
+vgpumgr_gpus:
+  "0000:c1:00.0": {mode: equal-size}
+vgpumgr_vms:
+  web01: {vgpu0: {profile: 4Q}}
+"""
+
+# Ends the program at the first thing that could reach a host, and writes down what was imported.
+GUARD = """
+import atexit, os, sys
+
+def guard(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.fork"):
+        sys.stderr.write(f"{event} {arguments}")
+        sys.stderr.flush()
+        os._exit(99)
+
+sys.addaudithook(guard)
+atexit.register(lambda: open(os.environ["IMPORTED"], "w").write(" ".join(sys.modules)))
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an inventory, one that is broken, and the guard as sitecustomize."""
+    folder = tmp_path_factory.mktemp("site")
+    for name, text in {
+        "inventory/hosts.yml": HOSTS,
+        "inventory/host_vars/kvm01.yml": KVM01,
+        "inventory/host_vars/kvm02.yml": KVM02,
+        "broken/hosts.yml": "hypervisors: [",
+        "guard/sitecustomize.py": GUARD,
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def environment(site: Path, **more: str) -> dict[str, str]:
+    return {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(site),
+        "PYTHONPATH": f"{site / 'guard'}:{ROOT}",
+        "IMPORTED": str(site / "imported"),
+        "VGPUMGR_INVENTORY": str(site / "inventory"),
+        "VGPUMGR_STORE": str(site / "store.sqlite"),
+        **more,
+    }
+
+
+def offered(site: Path, line: str, **more: str) -> list[str]:
+    """What the program answers to bash for a line whose cursor is at its end: the bare names."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        env=environment(site, COMP_LINE=line, _VGPUMGR_COMPLETE="bash_complete", **more),
+        cwd=site,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return [row.removeprefix("plain,") for row in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("vgpumgr att", ["attach"]),
+        ("vgpumgr lab re", ["reboot"]),
+        ("vgpumgr attach vm02 --pro", ["--profile"]),
+        ("vgpumgr -o js", ["json"]),
+        ("vgpumgr list --output=js", ["json"]),
+        ("vgpumgr show ", ["vm02", "vm03", "web01"]),
+        ("vgpumgr show --on kvm02 ", ["web01"]),
+        ("vgpumgr detach w", ["web01"]),
+        ("vgpumgr list ", ["kvm01", "kvm02"]),
+        ("vgpumgr list kvm01 ", ["kvm02"]),
+        ("vgpumgr plan --limit ", ["kvm01", "kvm02"]),
+        ("vgpumgr reconcile --limit kvm01,", ["kvm01,kvm02"]),
+        ("vgpumgr scheduler set --on kvm02 --gpu-id ", ["0000:c1:00.0"]),
+        ("vgpumgr scheduler show kvm01 ", ["kvm02"]),
+        ("vgpumgr show vm02 --on kvm0", ["kvm01", "kvm02"]),
+        ("vgpumgr attach vm02 --slot ", ["vgpu0", "big"]),
+        ("vgpumgr attach vm03 --slot ", ["vgpu0"]),
+        ("vgpumgr attach vm99 --slot ", ["vgpu0"]),
+        ("vgpumgr render --slot ", ["vgpu0", "big"]),
+        ("vgpumgr attach vm02 --gpu-id ", ["0000:41:00.0", "0000:81:00.0"]),
+        ("vgpumgr attach vm99 --gpu-id 0000:c", ["0000:c1:00.0"]),
+        ("vgpumgr attach vm02 --profile A40-4", ["A40-4A", "A40-4C", "A40-4Q", "A40-48A", "A40-48C", "A40-48Q"]),
+        ("vgpumgr lab up --spec mdev", ["mdev-pf", "mdev-vf"]),
+        ("vgpumgr lab ssh ", []),
+        ("vgpumgr nosuch ", []),
+        ("vgpumgr completion ", ["bash", "zsh", "fish"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_tab_offers_what_can_stand_there(site: Path, line: str, names: list[str]) -> None:
+    """Commands, options, choices, and names from the inventory, narrowed by what the line says already."""
+    assert offered(site, line) == names
+
+
+def test_short_profiles_come_before_those_with_a_board(site: Path) -> None:
+    names = offered(site, "vgpumgr attach vm02 --profile ")
+    assert {"4Q", "A40-4Q"} <= set(names)
+    boards = [profiles.parse_profile(name).board is not None for name in names]
+    assert boards == sorted(boards)
+
+
+@pytest.mark.parametrize("line", ["vgpumgr show ", "vgpumgr attach vm02 --gpu-id ", "vgpumgr list "])
+def test_tab_reaches_no_host_and_loads_nothing_that_could(site: Path, line: str) -> None:
+    """Names come without a socket, without a process, and without paramiko or libvirt; the guard does stop those."""
+    assert offered(site, line)
+    imported = set((site / "imported").read_text(encoding="utf-8").split())
+    assert "vgpumgr.cli.params.candidates" in imported
+    assert imported & {"paramiko", "libvirt", "sqlalchemy", "vgpumgr.link.connection"} == set()
+    stopped = subprocess.run(
+        [sys.executable, "-c", "import socket; socket.create_connection(('127.0.0.1', 1))"],
+        env=environment(site),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert stopped.returncode == 99
+
+
+def test_a_vm_that_the_journal_has_seen_is_offered_too(site: Path, tmp_path: Path) -> None:
+    """One that was only ever attached by hand; a journal that is no journal offers nothing more."""
+    journal = Journal(tmp_path / "store.sqlite", warn=pytest.fail)
+    journal.begin(Entry(verb="attach", why="", host="kvm01", vm="hand01"), by="anna@ctl1", at="2026-11-21T12:00:00Z")
+    (tmp_path / "torn").write_bytes(b"no database at all")
+    seen, torn = str(journal.path), str(tmp_path / "torn")
+    assert offered(site, "vgpumgr show h", VGPUMGR_STORE=seen) == ["hand01"]
+    assert offered(site, "vgpumgr history ", VGPUMGR_STORE=seen) == [
+        "hand01",
+        "vm02",
+        "vm03",
+        "web01",
+        "kvm01",
+        "kvm02",
+    ]
+    assert offered(site, "vgpumgr show ", VGPUMGR_STORE=torn) == ["vm02", "vm03", "web01"]
+
+
+EVIL = ("web$(touch PWNED)", "web`id`", "web;id", "web 2", "web'", "web\nplain,web9", "web2")
+
+
+@pytest.mark.parametrize(("shell", "offers"), [("bash", {"web2"}), ("zsh", {*EVIL} - {EVIL[5]})])
+def test_a_name_that_a_shell_would_run_or_take_for_two_is_not_offered(
+    site: Path, tmp_path: Path, shell: str, offers: set[str]
+) -> None:
+    """bash puts an answer into the line as it is; zsh and fish quote it, and only a line break would be two answers."""
+    journal = Journal(tmp_path / "store.sqlite", warn=pytest.fail)
+    for vm in EVIL:
+        journal.begin(Entry(verb="attach", why="", host="kvm01", vm=vm), by="anna@ctl1", at="2026-11-21T12:00:00Z")
+    typed = (
+        {"COMP_LINE": "vgpumgr show web"} if shell == "bash" else {"COMP_WORDS": "vgpumgr show web", "COMP_CWORD": "2"}
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        env=environment(site, VGPUMGR_STORE=str(journal.path), _VGPUMGR_COMPLETE=f"{shell}_complete", **typed),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    answered = {line.removeprefix("plain,") for line in done.stdout.splitlines()} - {"plain", "_", "web01"}
+    assert answered == offers
+
+
+@pytest.mark.parametrize("folder", ["broken", "nosuch"])
+def test_a_broken_inventory_offers_nothing_and_says_nothing(site: Path, folder: str) -> None:
+    """By the environment and by the line's own -i; commands and options are still completed."""
+    path = str(site / folder)
+    assert offered(site, "vgpumgr show ", VGPUMGR_INVENTORY=path) == []
+    assert offered(site, f"vgpumgr -i {path} show ") == []
+    assert offered(site, "vgpumgr sh", VGPUMGR_INVENTORY=path) == ["show"]
+
+
+def test_the_lines_own_inventory_counts(site: Path) -> None:
+    """-i before or after the command, as the command itself would take it."""
+    good, path = str(site / "broken"), site / "inventory"
+    assert offered(site, f"vgpumgr -i {path} list ", VGPUMGR_INVENTORY=good) == ["kvm01", "kvm02"]
+    assert offered(site, "vgpumgr list -i ~/inventory ", VGPUMGR_INVENTORY=good) == ["kvm01", "kvm02"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "typed", "answer"),
+    [
+        ("zsh", "w", ["plain", "web01", "_"]),
+        ("zsh", "--on=kvm02", ["plain", "--on=kvm02", "_"]),
+        ("fish", "w", ["plain,web01"]),
+        ("fish", "--on=kvm02", ["plain,--on=kvm02"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_zsh_and_fish_are_answered_in_their_own_form(site: Path, shell: str, typed: str, answer: list[str]) -> None:
+    """zsh gives all words and the index of the one at the cursor, fish the word itself; both replace it whole."""
+    word = {"zsh": "2", "fish": typed}[shell]
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        env=environment(
+            site, COMP_WORDS=f"vgpumgr show {typed}", COMP_CWORD=word, _VGPUMGR_COMPLETE=f"{shell}_complete"
+        ),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout.splitlines(), done.stderr) == (0, answer, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script_that_asks_the_program(site: Path, shell: str) -> None:
+    """It names the program and the variable; a shell that is installed here also finds its grammar right."""
+    script = source(site, shell)
+    assert f"_VGPUMGR_COMPLETE={shell}_complete" in script
+    assert "vgpumgr" in script.splitlines()[0]
+    program = shutil.which(shell)
+    if program is not None:
+        checked = subprocess.run([program, "-n"], input=script, capture_output=True, text=True, check=False, timeout=60)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def source(site: Path, shell: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, "completion", shell],
+        env=environment(site),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout
+
+
+# bash at a terminal: C-g completes, C-t puts every candidate into the line, C-o writes the line to a file.
+_RC = """\
+PS1=
+bind '"\\C-g": complete'
+bind '"\\C-t": insert-completions'
+bind -x '"\\C-o": printf %s "$READLINE_LINE" > line.new && mv line.new line'
+. ./completion.bash
+printf %s ready > ready
+"""
+
+
+class Bash:
+    """A real bash with the script loaded, in whose line keys can be pressed."""
+
+    def __init__(self, site: Path) -> None:
+        (site / "bin").mkdir(exist_ok=True)
+        program = site / "bin/vgpumgr"
+        program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{_PROGRAM}' \"$@\"\n", encoding="utf-8")
+        program.chmod(0o755)
+        (site / "completion.bash").write_text(source(site, "bash"), encoding="utf-8")
+        (site / "rc").write_text(_RC, encoding="utf-8")
+        self._site = site
+        self._terminal, inner = pty.openpty()
+        self._process = subprocess.Popen(
+            ["bash", "--noprofile", "--rcfile", "rc", "-i"],
+            cwd=site,
+            env=environment(site, PATH=f"{site / 'bin'}:/usr/bin:/bin", TERM="dumb"),
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+        )
+        os.close(inner)
+        self._await("ready")
+
+    def line(self, typed: str) -> str:
+        """The line after these keys; it is cleared afterwards."""
+        os.write(self._terminal, f"{typed}\x0f".encode())
+        found = self._await("line")
+        os.write(self._terminal, b"\x15")
+        return found
+
+    def _await(self, name: str) -> str:
+        file = self._site / name
+        deadline = time.monotonic() + 60
+        while not file.exists():
+            assert time.monotonic() < deadline, f"bash wrote no {name}"
+            time.sleep(0.02)
+        text = file.read_text(encoding="utf-8")
+        file.unlink()
+        return text
+
+    def end(self) -> None:
+        os.close(self._terminal)  # the terminal goes, and bash with it
+        self._process.wait(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def bash(site: Path) -> Iterator[Bash]:
+    shell = Bash(site)
+    yield shell
+    shell.end()
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("vgpumgr att\x07", "vgpumgr attach "),
+        ("vgpumgr show w\x07", "vgpumgr show web01 "),
+        ("vgpumgr attach vm02 --gpu-id 0000:4\x07", "vgpumgr attach vm02 --gpu-id 0000:41:00.0 "),
+        ("vgpumgr attach vm02 --gpu-id=0000:8\x07", "vgpumgr attach vm02 --gpu-id=0000:81:00.0 "),
+        ("vgpumgr list --output=js\x07", "vgpumgr list --output=json "),
+        ("vgpumgr plan --limit kvm01,k\x07", "vgpumgr plan --limit kvm01,kvm02 "),
+        ("vgpumgr list \x14", "vgpumgr list kvm01 kvm02 "),
+        ("cd .; LANG=C vgpumgr show vm\x14", "cd .; LANG=C vgpumgr show vm02 vm03 "),
+        ("vgpumgr lab up --dir inventory/host_v\x07", "vgpumgr lab up --dir inventory/host_vars/"),
+        ("vgpumgr -i nosuch show \x07", "vgpumgr -i nosuch show "),
+    ],
+    ids=repr,
+)
+def test_real_bash_completes_the_line(bash: Bash, typed: str, line: str) -> None:
+    """Also names with colons, at which bash breaks words, options with =, and folders."""
+    assert bash.line(typed) == line

@@ -1,0 +1,62 @@
+"""What the program imports before it knows that it needs it. benchmarks/help_cost.py says what that saves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = {
+    "paramiko",
+    "cryptography",
+    "libvirt",
+    "jinja2",
+    "yaml",
+    "tabulate",
+    "pynvml",
+    "sqlalchemy",
+    "prometheus_client",
+    "rich",
+}
+_ASK = """
+import sys
+from vgpumgr.cli import main
+code = main.run(sys.argv[1:])
+print(" ".join(sorted(sys.modules)), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def imported(*arguments: str) -> set[str]:
+    """The top packages that are imported once the command has ended."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK, *arguments],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return {name.partition(".")[0] for name in done.stderr.splitlines()[-1].split()}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [(), ("attach",), ("list",), ("lab",), ("history",), ("install",), ("top",), ("export",)],
+    ids=lambda words: " ".join(words) or "alone",
+)
+def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
+    """`vgpumgr --help`, and a command's, import neither paramiko nor libvirt, jinja2, yaml or tabulate."""
+    assert imported(*command, "--help") & HEAVY == set()
+
+
+def test_help_imports_no_part_of_ours_but_the_command_line() -> None:
+    """`vgpumgr --help` reads its own texts: no controller, no link, no core."""
+    code = "import sys; from vgpumgr.cli import main; main.run(['--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    ours = {name for name in done.stderr.split() if name.startswith("vgpumgr.")}
+    assert {name.split(".")[1] for name in ours} <= {"cli", "errors"}

@@ -1,0 +1,68 @@
+"""The loop of `top` as a program for a pseudo-terminal, its rounds made up: `python -m tests.unit.cli.top.live WHAT`.
+
+WHAT: `moving` (vm01 is busier with every round), `many` (500 VMs), `hangs` (the first reading never ends), or
+`breaks`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from tests.unit.metrics import made_up
+from vgpumgr.cli import main
+from vgpumgr.cli.top import display
+from vgpumgr.cli.top.view_state import View
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.usage.sampling import Round
+
+count = 0
+
+
+def rounds() -> Sequence[Round]:
+    global count  # noqa: PLW0603 -- a program of one loop
+    count += 1
+    match sys.argv[1]:
+        case "hangs":
+            threading.Event().wait()
+        case "breaks":
+            raise ValueError("made up")
+        case "many":
+            vgpus = [made_up.vgpu(number, sm=number % 100) for number in range(500)]
+            return (made_up.one_round(made_up.gpu(*vgpus)),)
+        case _:
+            pass
+    return (
+        made_up.one_round(
+            made_up.gpu(
+                made_up.vgpu(1, sm=min(count, 10), used=2 * made_up.GIB),
+                made_up.vgpu(2, sm=50, used=made_up.GIB),
+                made_up.vgpu(3, state="off"),
+                made_up.vgpu(4, sm=30, vm="🐧\x1b[2J", used=None),
+            )
+        ),
+        made_up.failed_round(host="kvm02"),
+    )
+
+
+def run() -> int:
+    signal.signal(signal.SIGTERM, main._terminate)
+    try:
+        display.run(rounds, every_s=0.1, view=View(), hosts=2, colour="NO_COLOR" not in os.environ)
+    except main.Terminated:
+        return 143
+    except KeyboardInterrupt:
+        return 130
+    except ValueError:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    os._exit(run())

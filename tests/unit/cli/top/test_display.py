@@ -1,0 +1,182 @@
+"""`top`'s loop on a terminal: what is shown, how keys and sizes are taken, and how it leaves the terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import unicodedata
+
+import pytest
+
+from tests.unit.cli.top.terminal import Terminal
+
+LIVE = [sys.executable, "-m", "tests.unit.cli.top.live"]
+
+
+def first_words(terminal: Terminal) -> list[str]:
+    """The VMs on the screen, from above."""
+    lines = terminal.display.lines
+    head = next(number for number, line in enumerate(lines) if line.startswith("VM "))
+    return [line.split()[0] for line in lines[head + 1 : -1] if line]
+
+
+def test_q_ends_it_and_the_terminal_is_as_it_was() -> None:
+    with Terminal([*LIVE, "moving"]) as terminal:
+        terminal.until("\nvm02")
+        assert terminal.display.other
+        assert not terminal.display.cursor
+        assert not terminal.restored
+        terminal.press("q")
+        assert terminal.wait() == 0
+        assert terminal.restored
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [(signal.SIGTERM, 143), (signal.SIGINT, 130), ("\x03", 130)],
+    ids=["SIGTERM", "SIGINT", "Ctrl-C"],
+)
+@pytest.mark.parametrize("what", ["moving", "hangs"])
+def test_a_signal_ends_it_and_the_terminal_is_as_it_was(what: str, end: str | int, code: int) -> None:
+    """Also while hosts are waited for."""
+    with Terminal([*LIVE, what]) as terminal:
+        terminal.until("\nvm02" if what == "moving" else "reading 2 hosts")
+        if isinstance(end, str):
+            terminal.press(end)
+        else:
+            os.kill(terminal.pid, end)
+        assert terminal.wait() == code
+        assert terminal.restored
+
+
+def test_an_error_in_a_reading_ends_it_and_the_terminal_is_as_it_was() -> None:
+    with Terminal([*LIVE, "breaks"]) as terminal:
+        assert terminal.wait() == 1
+        assert terminal.restored
+
+
+def test_keys_are_answered_while_hosts_are_waited_for() -> None:
+    with Terminal([*LIVE, "hangs"]) as terminal:
+        terminal.until("reading 2 hosts …")
+        terminal.press("h")
+        terminal.until("any key goes on")
+        terminal.press("xq")
+        assert terminal.wait() == 0
+        assert terminal.restored
+
+
+def test_readings_follow_one_another() -> None:
+    with Terminal([*LIVE, "moving"]) as terminal:
+        terminal.until("  1%")
+        terminal.until(" 10%")
+
+
+def test_sort_filter_and_hiding_are_keys() -> None:
+    """By SM first, the busiest above; then by framebuffer. A filter is typed, kept by Enter, dropped by Esc."""
+    with Terminal([*LIVE, "moving"]) as terminal:
+        terminal.until("1-4 of 4  by sm")
+        assert first_words(terminal) == ["vm02", "🐧\\x1b[2J", "vm01", "vm03"]
+        terminal.press("s")
+        terminal.until("by fb")
+        assert first_words(terminal)[:2] == ["vm01", "vm02"]
+        terminal.press("o")
+        terminal.until("off hidden")
+        assert "vm03" not in first_words(terminal)
+        terminal.press("/VM02")
+        terminal.until("/VM02_")
+        terminal.press("\r")
+        terminal.until("only /VM02")
+        assert first_words(terminal) == ["vm02"]
+        terminal.press("\x1b")
+        terminal.until(lambda display: "only" not in display.text)
+        assert len(first_words(terminal)) == 3
+
+
+def test_what_is_not_known_is_a_question_mark_and_a_host_not_read_is_named() -> None:
+    with Terminal([*LIVE, "moving"]) as terminal:
+        terminal.until("\nvm03")
+        (off,) = [line for line in terminal.display.lines if line.startswith("vm03")]
+        assert off.split() == [
+            "vm03",
+            "vgpu0",
+            "kvm01",
+            "?",
+            "?/24.0",
+            "50%",
+            "?",
+            "?",
+            "?",
+            "0000:41:00.0",
+            "A40-24Q",
+            "off",
+        ]
+        assert "kvm02  ? not read: Unreachable" in terminal.display.text
+
+
+def test_a_new_size_is_taken_at_once() -> None:
+    """Fewer columns, dropped from the right, and fewer rows; no line is longer than the terminal."""
+    with Terminal([*LIVE, "many"], height=40) as terminal:
+        terminal.until("1-37 of 500")
+        assert "STATE" in terminal.display.text
+        terminal.resize(12, 60)
+        terminal.until("1-9 of 500")
+        assert "STATE" not in terminal.display.text
+        assert len(first_words(terminal)) == 9
+        assert all(width(line) <= 60 for line in terminal.display.lines)
+
+
+def width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def test_arrows_and_pages_scroll() -> None:
+    with Terminal([*LIVE, "many"], height=23) as terminal:
+        terminal.until("1-20 of 500")
+        terminal.press("\x1b[B\x1b[B")
+        terminal.until("3-22 of 500")
+        terminal.press("\x1b[6~")
+        terminal.until("23-42 of 500")
+        terminal.press("\x1b[F")
+        terminal.until("481-500 of 500")
+        terminal.press("\x1bOA")
+        terminal.until("480-499 of 500")
+        terminal.press("\x1b[5~\x1b[H")
+        terminal.until("1-20 of 500")
+
+
+def test_a_terminal_that_knows_ascii_only_gets_bars_of_it() -> None:
+    """And a name that it cannot show does not end the program."""
+    with Terminal([*LIVE, "moving"], {"PYTHONIOENCODING": "latin-1"}) as terminal:
+        terminal.until("\nvm02")
+        (row,) = [line for line in terminal.display.lines if line.startswith("vm02")]
+        assert "#####  " in row
+        assert any(line.startswith("?\\x1b[2J") for line in terminal.display.lines)
+        terminal.press("q")
+        assert terminal.wait() == 0
+
+
+def test_colour_is_left_out_where_it_is_not_wanted() -> None:
+    with Terminal([*LIVE, "moving"]) as coloured, Terminal([*LIVE, "moving"], {"NO_COLOR": "1"}) as plain:
+        coloured.until("\nvm02")
+        plain.until("\nvm02")
+        assert (coloured.display.coloured, plain.display.coloured) == (True, False)
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again() -> None:
+    """Under a real shell with job control."""
+    with Terminal(
+        ["/bin/bash", "--norc", "--noprofile", "-i"], {"PS1": "prompt> ", "HISTFILE": "/dev/null"}
+    ) as terminal:
+        terminal.until("prompt>")
+        terminal.press(f"{' '.join(LIVE)} moving\n")
+        terminal.until(lambda display: display.other and "\nvm02" in display.text)
+        terminal.press("\x1a")
+        terminal.until(lambda display: not display.other and "Stopped" in display.text and "prompt>" in display.text)
+        assert terminal.display.cursor
+        terminal.press("fg\n")
+        terminal.until(lambda display: display.other and "\nvm02" in display.text)
+        terminal.press("q")
+        terminal.until(lambda display: not display.other and "prompt>" in display.text)
+        terminal.press("echo still $((40 + 2))\n")
+        terminal.until("still 42")

@@ -1,0 +1,95 @@
+"""Many hosts at once: an answer each, in order, whatever becomes of some of them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.core.declarations import declares
+from vgpumgr import errors
+from vgpumgr.controller.fan_out import MAX_WORKERS, STAGE, Patience, fan_out
+from vgpumgr.names import HostName
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory import HostDeclaration
+
+
+def hosts(count: int) -> tuple[HostDeclaration, ...]:
+    return tuple(replace(declares(), name=HostName(f"kvm{number:02}")) for number in range(1, count + 1))
+
+
+def test_answers_come_in_the_order_of_the_hosts_and_an_error_is_its_hosts_own() -> None:
+    def work(host: HostDeclaration) -> str:
+        if host.name == "kvm02":
+            raise errors.Busy(host.name, "locked")
+        if host.name == "kvm03":
+            raise KeyError("a bug")
+        return host.name
+
+    outcomes = fan_out(hosts(4), work)
+    assert [outcome.host for outcome in outcomes] == ["kvm01", "kvm02", "kvm03", "kvm04"]
+    assert [outcome.value for outcome in outcomes] == ["kvm01", None, None, "kvm04"]
+    assert isinstance(outcomes[1].error, errors.Busy)
+    assert isinstance(outcomes[2].error, errors.ProgramFailed)
+    assert "KeyError" in outcomes[2].error.message
+
+
+def test_no_more_than_the_bound_run_at_once_and_all_have_their_turn() -> None:
+    change, running, peaks = threading.Lock(), set[str](), list[int]()
+
+    def work(host: HostDeclaration) -> None:
+        with change:
+            running.add(host.name)
+            peaks.append(len(running))
+        threading.Event().wait(0.05)  # long enough that all would be under way together
+        with change:
+            running.remove(host.name)
+
+    assert len(fan_out(hosts(3 * MAX_WORKERS), work)) == len(peaks) == 3 * MAX_WORKERS
+    assert 1 < max(peaks) <= MAX_WORKERS
+
+
+def test_a_host_that_does_not_end_is_left_behind_named_and_cut_off_and_its_place_goes_to_the_next() -> None:
+    """All places are taken by hosts that hang, and the healthy one still has its turn."""
+    hung = threading.Event()
+    aborted: list[HostName] = []
+
+    def work(host: HostDeclaration) -> str:
+        if host.name != f"kvm{MAX_WORKERS + 1:02}":
+            hung.wait()
+        return "served"
+
+    patience = Patience(seconds=0.2, abort=aborted.append, tell=lambda _: None)
+    outcomes = fan_out(hosts(MAX_WORKERS + 1), work, patience)
+    late = outcomes[:-1]
+    assert outcomes[-1].value == "served"
+    assert {type(outcome.error) for outcome in late} == {errors.HostDeadline}
+    assert isinstance(late[0].error, errors.HostDeadline)
+    assert (late[0].error.stage, late[0].error.exit_code) == (STAGE, 4)
+    for _ in range(200):
+        if len(aborted) == MAX_WORKERS:
+            break
+        threading.Event().wait(0.05)
+    assert sorted(aborted) == sorted(outcome.host for outcome in late)
+    hung.set()
+
+
+def test_an_interrupt_begins_no_other_host_and_lets_those_under_way_finish() -> None:
+    stop, begun, told = threading.Event(), [], list[str]()
+
+    def work(host: HostDeclaration) -> None:
+        begun.append(host.name)
+        if len(begun) == 1:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        stop.wait()
+
+    patience = Patience(seconds=60, abort=lambda _: None, tell=told.append, stop=stop)
+    with pytest.raises(KeyboardInterrupt):
+        fan_out(hosts(MAX_WORKERS + 5), work, patience)
+    assert stop.is_set()
+    assert len(begun) <= MAX_WORKERS
+    assert told[0].startswith("interrupted: ")

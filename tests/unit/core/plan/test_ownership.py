@@ -1,0 +1,467 @@
+"""A claim that the ledger does not know: what it stands on, and what every command makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.core import builders
+from tests.unit.core.declarations import declares
+from vgpumgr import errors, names
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.domain_xml import Saved
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
+from vgpumgr.core.model.vgpu import Mdev
+from vgpumgr.core.plan import changes, ownership, simulate
+from vgpumgr.core.plan.plan import Plan
+from vgpumgr.core.reconcile import drift, jobs, reconciling
+from vgpumgr.core.report import findings, listing
+from vgpumgr.names import DEFAULT_SLOT, MdevUuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import Gpu, Vgpu
+
+FRAMEWORKS = [name for name, _ in builders.FRAMEWORKS]
+EVERY_FRAMEWORK = pytest.mark.parametrize("framework", FRAMEWORKS)
+RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
+
+
+def kinds(view: HostView, vm: str = "vm01") -> list[str]:
+    return [finding.kind for finding in findings.of_host(view) if finding.vm in (None, vm)]
+
+
+def state(view: HostView, vm: str = "vm01") -> str:
+    return next(row.state for row in listing.rows(view) if row.vm == vm)
+
+
+def plan(view: HostView) -> reconciling.HostPlan:
+    return reconciling.plan_host(view, declares(), RUN)
+
+
+# What may have become of vm01's vGPU, its definition, and of what others name
+
+
+def there(view: HostView) -> HostView:
+    return view
+
+
+def unknown_now(view: HostView) -> HostView:
+    """The entry is not in the ledger, which is there: hand-edited, or of an older backup."""
+    return builders.with_snapshot(view, ledger=())
+
+
+def booted(view: HostView) -> HostView:
+    return builders.rebooted(view)
+
+
+def went_back(view: HostView) -> HostView:
+    """vm01's vGPU was detached, and its definition is the one from before."""
+    old = builders.find(view, "vm01")
+    return builders.change_domain(builders.detached(view), "vm01", lambda _: old)
+
+
+def change_vgpu(view: HostView, change: Callable[[Vgpu], Vgpu]) -> HostView:
+    """The view with vm01's hardware changed, as somebody else would."""
+    mine = builders.hardware_of(view)
+
+    def changed(gpu: Gpu) -> Gpu:
+        parents = tuple(
+            replace(parent, vgpus=tuple(change(vgpu) if vgpu == mine else vgpu for vgpu in parent.vgpus))
+            for parent in gpu.parents
+        )
+        return simulate.with_creatable(replace(gpu, parents=parents))
+
+    return builders.change_gpus(view, changed)
+
+
+def retyped(view: HostView) -> HostView:
+    """Another type of the same size is there: 4C where ours was 4Q."""
+    kind = builders.type_of(view.snapshot.gpus[0], "4C")
+    return change_vgpu(view, lambda vgpu: replace(vgpu, type_id=kind.id, type_name=kind.type_name))
+
+
+def unnamed(view: HostView) -> HostView:
+    return builders.change_domain(view, "vm01", lambda found: replace(found, inactive=()))
+
+
+def cloned(view: HostView) -> HostView:
+    """vm02 is vm01's copy, without its metadata."""
+    return builders.give(view, "vm02", builders.hostdev(builders.hardware_of(view)))
+
+
+def snapped(view: HostView) -> HostView:
+    device = builders.hostdev(builders.hardware_of(view))
+    return builders.with_saved(view, Saved(snapshots=(("monday", (device,)),)), "vm02")
+
+
+def imaged(view: HostView) -> HostView:
+    return builders.with_saved(view, Saved(image=(builders.hostdev(builders.hardware_of(view)),)), "vm02")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """`gone` and `lost`: what every command makes of it where the ledger lacks the entry, and where its file is missing.
+
+    finding: of vm01 (`ledger-missing` apart); attach: the verbs, or the error's name; nightly: whether reconcile has steps
+    for it (None: it refuses); detach: the verbs.
+    """
+
+    name: str
+    change: Callable[[HostView], HostView]
+    state: str
+    finding: list[str]
+    attach: list[str] | str
+    nightly: list[str] | None
+    detach: list[str]
+    lost_finding: list[str] | None = None
+    lost_nightly: list[str] | None = None
+
+
+ENTER = ["enter_vgpu"]
+MAKE = ["create_vgpu"]
+OUT = ["leave_claim", "detach_hostdev", "drop_claim"]
+FREE = ["enter_vgpu", "leave_claim", "detach_hostdev", "destroy_vgpu", "drop_claim"]
+CASES = [
+    # Claim, hardware and definition agree: it is entered again, whoever asks.
+    Case(
+        name="agreed",
+        change=there,
+        state="unknown",
+        finding=["unentered"],
+        attach=ENTER,
+        nightly=ENTER,
+        detach=FREE,
+        lost_finding=[],
+        lost_nightly=ENTER,
+    ),
+    # The hardware is there and the definition does not name it: left, and told.
+    Case(
+        name="not named",
+        change=unnamed,
+        state="unknown",
+        finding=["unsure"],
+        attach="Unsure",
+        nightly=None,
+        detach=["leave_claim", "drop_claim"],
+    ),
+    # Somebody else names it too: left, and told.
+    Case(
+        name="clone",
+        change=cloned,
+        state="unknown",
+        finding=["unsure", "shared"],
+        attach="Unsure",
+        nightly=None,
+        detach=OUT,
+    ),
+    Case(
+        name="other's snapshot",
+        change=snapped,
+        state="unknown",
+        finding=["unsure", "shared"],
+        attach="Unsure",
+        nightly=None,
+        detach=OUT,
+    ),
+    Case(
+        name="other's image",
+        change=imaged,
+        state="unknown",
+        finding=["unsure", "shared"],
+        attach="Unsure",
+        nightly=None,
+        detach=OUT,
+    ),
+    # Nothing is there: the ledger, or its entry, was lost, and the host booted since (or was installed anew). It is wanted still.
+    Case(name="gone", change=booted, state="gone", finding=["gone"], attach=MAKE, nightly=MAKE, detach=OUT),
+    # The ledger says that it was detached: the definition went back. A ledger that was lost since says nothing.
+    Case(
+        name="went back",
+        change=went_back,
+        state="gone",
+        finding=["reverted"],
+        attach=MAKE,
+        nightly=[],
+        detach=OUT,
+        lost_finding=["gone"],
+        lost_nightly=MAKE,
+    ),
+]
+
+
+@EVERY_FRAMEWORK
+@pytest.mark.parametrize("lost", [False, True], ids=["no entry", "no file"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_bound_claim_without_an_entry_is_what_hardware_and_definitions_say_of_it(
+    case: Case, lost: bool, framework: FrameworkName
+) -> None:
+    view = case.change(builders.attached(builders.host_of(framework)))
+    view = builders.without_ledger(view) if lost else unknown_now(view)
+    before = {item for gpu in view.snapshot.gpus for item in gpu.vgpus}
+    assert state(view) == case.state
+    expected = case.lost_finding if lost and case.lost_finding is not None else case.finding
+    assert kinds(view) == (["ledger-missing", *expected] if lost else expected)
+    if isinstance(case.attach, str):
+        with pytest.raises(getattr(errors, case.attach)) as caught:
+            builders.plan_attach(view)
+        assert caught.value.hint
+    else:
+        made = builders.plan_attach(view)
+        assert builders.verbs(made) == case.attach
+        end = simulate.apply(view, made.steps)
+        assert not builders.plan_attach(end).changed
+        assert {item for gpu in end.snapshot.gpus for item in gpu.vgpus} >= before
+    nightly = case.lost_nightly if lost and case.lost_nightly is not None else case.nightly
+    found = plan(view)
+    assert [step.verb for step in found.steps] == (nightly or [])
+    assert [type(unit.refused).__name__ for unit in found.units] == (
+        ["Unsure"] if nightly is None else ["NoneType"] if nightly else []
+    )
+    freeing = builders.plan_detach(view)
+    assert builders.verbs(freeing) == case.detach
+    end = simulate.apply(view, freeing.steps)
+    left = {item for gpu in end.snapshot.gpus for item in gpu.vgpus}
+    assert left == (set() if case.detach == FREE else before)
+    told = [finding.kind for finding in freeing.findings if finding.kind == "left-behind"]
+    assert told == (["left-behind"] if left else [])
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_another_type_on_our_vf_is_somebody_elses_and_on_our_mdev_nobodys(lost: bool) -> None:
+    """A VF's vGPU has no name of its own; an mdev's UUID is there once, whatever its type."""
+    kinds: dict[FrameworkName, str] = {
+        VENDOR_VFIO: ownership.GONE,
+        MDEV_VF: ownership.DOUBTED,
+        MDEV_PF: ownership.DOUBTED,
+    }
+    for framework, kind in kinds.items():
+        view = retyped(builders.attached(builders.host_of(framework)))
+        view = builders.without_ledger(view) if lost else unknown_now(view)
+        found = ownership.standing(view, builders.find(view, "vm01"), builders.claim_of(view))
+        assert found is not None
+        assert found.kind == kind
+        before = builders.foreign_of(view)
+        end = simulate.apply(view, builders.plan_detach(view).steps)
+        assert builders.foreign_of(end) == before
+
+
+@EVERY_FRAMEWORK
+def test_after_a_lost_ledger_reconcile_makes_nothing_and_ends_with_the_same_three_vgpus(
+    framework: FrameworkName,
+) -> None:
+    whole = builders.host_of(framework)
+    for vm in ("vm01", "vm02", "vm03"):
+        whole = builders.attached(whole, vm)
+    view = builders.without_ledger(whole)
+    found = plan(view)
+    assert [step.verb for step in found.steps] == ["enter_vgpu"] * 3
+    assert found.ours == 3
+    assert [finding.kind for finding in found.findings] == ["ledger-missing"]
+    assert {row.cause for row in found.drift} == {drift.UNENTERED}
+    assert simulate.apply(view, found.steps) == whole
+
+
+@EVERY_FRAMEWORK
+def test_one_vm_attached_after_a_lost_ledger_does_not_hide_what_the_others_have(framework: FrameworkName) -> None:
+    """The file is there again then, and knows one of three."""
+    whole = builders.attached(builders.attached(builders.host_of(framework)), "vm02")
+    view = builders.attached(builders.without_ledger(whole), "vm03")
+    assert view.snapshot.ledger_file
+    assert kinds(view) == ["unentered"]
+    assert [step.verb for step in plan(view).steps] == ["enter_vgpu", "enter_vgpu"]
+
+
+def made(found: reconciling.HostPlan) -> list[str | None]:
+    return [unit.job.vm for unit in found.units if any(isinstance(step, changes.CreateVgpu) for step in unit.steps)]
+
+
+def after_lost_ledger_and_boot(framework: FrameworkName, vms: tuple[str, ...] = ("vm01", "vm02", "vm03")) -> HostView:
+    view = builders.host_of(framework, vms=4)
+    for vm in vms:
+        view = builders.attached(view, vm)
+    return builders.rebooted(builders.without_ledger(view))
+
+
+@EVERY_FRAMEWORK
+def test_a_vgpu_that_somebody_makes_first_after_a_lost_ledger_and_a_boot_keeps_no_other_vm_from_its_own(
+    framework: FrameworkName,
+) -> None:
+    """The file is there again from then on; what it does not know was not freed for that."""
+    view = builders.attached(after_lost_ledger_and_boot(framework), "vm04")
+    assert view.snapshot.ledger_file
+    assert kinds(view) == ["gone"]
+    found = plan(view)
+    assert made(found) == ["vm01", "vm02", "vm03"]
+    assert {row.cause for row in found.drift if row.field == "vgpu"} == {drift.LOST}
+
+
+@EVERY_FRAMEWORK
+def test_a_reconcile_that_was_killed_after_a_lost_ledger_and_a_boot_is_finished_by_the_next_one(
+    framework: FrameworkName,
+) -> None:
+    view = after_lost_ledger_and_boot(framework)
+    first = plan(view)
+    killed = simulate.apply(view, first.units[0].steps)
+    assert made(plan(killed)) == ["vm02", "vm03"]
+
+
+@EVERY_FRAMEWORK
+def test_what_is_made_again_in_a_slot_that_was_freed_is_wanted_after_a_lost_entry(framework: FrameworkName) -> None:
+    """Slots begin at generation 1 again: only what was freed last, and not made since, went back."""
+    view = builders.attached(builders.detached(builders.attached(builders.host_of(framework))))
+    assert made(plan(booted(unknown_now(view)))) == ["vm01"]
+
+
+@EVERY_FRAMEWORK
+def test_a_replace_without_an_entry_frees_what_is_proved_and_leaves_what_is_not(framework: FrameworkName) -> None:
+    view = unknown_now(builders.attached(builders.host_of(framework)))
+    made = builders.plan_attach(view, profile="8Q", replace_it=True)
+    assert builders.verbs(made)[0] == "enter_vgpu"
+    assert builders.verbs(made)[-1] == "destroy_vgpu"
+    end = simulate.apply(view, made.steps)
+    assert len({item for gpu in end.snapshot.gpus for item in gpu.vgpus}) == 1
+    made = builders.plan_attach(unnamed(view), profile="8Q", replace_it=True)
+    assert not builders.destroyed(made)
+    assert [finding.kind for finding in made.findings] == ["left-behind"]
+
+
+def test_what_is_in_use_is_not_freed_although_it_is_proved() -> None:
+    view = builders.running(builders.without_ledger(builders.attached(builders.host())))
+    with pytest.raises(errors.InUse):
+        builders.plan_detach(view)
+    assert builders.verbs(builders.plan_attach(view)) == ["enter_vgpu"]
+
+
+def test_an_mdev_with_another_uuid_than_the_computed_one_is_not_entered_unasked() -> None:
+    """It was adopted once: `adopt` takes it again, and nothing makes a second one."""
+    uuid = MdevUuid("9e0d0000-0000-4000-8000-000000000001")
+    view = builders.attached(builders.host())
+    view = change_vgpu(view, lambda vgpu: replace(vgpu, uuid=uuid))
+    view = builders.change_claim(view, lambda claim: replace(claim, binding=replace(claim.binding, uuid=uuid)))
+    view = builders.change_domain(
+        view, "vm01", lambda found: replace(found, inactive=(replace(found.inactive[0], source=Mdev(uuid)),))
+    )
+    with pytest.raises(errors.Unsure) as caught:
+        builders.plan_attach(builders.without_ledger(view))
+    assert caught.value.hint == f"`vgpumgr adopt kvm01 {uuid}` adopts it as it is"
+    assert caught.value.details == ("its UUID is not the one that vgpumgr computes for that slot",)
+
+
+# A UUID that is there already
+
+
+@pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF])
+def test_a_generation_whose_uuid_exists_is_skipped(framework: FrameworkName) -> None:
+    """mdevctl started one with our first UUID, after it was detached."""
+    view = builders.with_foreign(builders.host_of(framework), parent_at=0)
+    first = names.compute_mdev_uuid(builders.vm_uuid("vm01"), DEFAULT_SLOT, 1)
+
+    def renamed(gpu: Gpu) -> Gpu:
+        parents = tuple(
+            replace(parent, vgpus=tuple(replace(vgpu, uuid=first) for vgpu in parent.vgpus)) for parent in gpu.parents
+        )
+        return replace(gpu, parents=parents)
+
+    end = builders.attached(builders.change_gpus(view, renamed))
+    assert builders.claim_of(end).generation == 2
+    assert builders.entry_of(end).vgpu.uuid == names.compute_mdev_uuid(builders.vm_uuid("vm01"), DEFAULT_SLOT, 2)
+
+
+def elsewhere(*, gpu_at: int) -> HostView:
+    """After a reboot somebody made our mdev on another VF, of the same GPU or another one."""
+    view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF)))
+    uuid = builders.entry_of(view).vgpu.uuid
+    assert uuid is not None
+    view = builders.with_foreign(view, gpu_at=gpu_at, parent_at=3)
+
+    def renamed(gpu: Gpu) -> Gpu:
+        parents = tuple(
+            replace(parent, vgpus=tuple(replace(vgpu, uuid=uuid) for vgpu in parent.vgpus)) for parent in gpu.parents
+        )
+        return replace(gpu, parents=parents)
+
+    return builders.change_gpus(view, renamed)
+
+
+@pytest.mark.parametrize("gpu_at", [0, 1])
+def test_our_uuid_on_another_place_is_refused_with_where_it_is(gpu_at: int) -> None:
+    view = elsewhere(gpu_at=gpu_at)
+    where = view.snapshot.gpus[gpu_at].parents[3].pci
+    for refuse in (builders.plan_attach, builders.plan_detach):
+        with pytest.raises(errors.Unsure) as caught:
+            refuse(view)
+        assert caught.value.message.endswith(f"but it is on {where}")
+        assert caught.value.exit_code == 5
+
+
+# An earlier boot's entry with hardware on it
+
+
+@EVERY_FRAMEWORK
+def test_what_is_at_our_place_after_a_boot_and_was_not_made_by_us_is_unsure(framework: FrameworkName) -> None:
+    view = builders.attached(builders.host_of(framework))
+    view = replace(view, snapshot=replace(view.snapshot, boot=builders.NEXT_BOOT))
+    assert (state(view), kinds(view)) == ("unknown", ["unsure"])
+    for refuse in (builders.plan_attach, builders.plan_detach):
+        with pytest.raises(errors.Unsure) as caught:
+            refuse(view)
+        name = builders.entry_of(view).vgpu.uuid or builders.entry_of(view).vgpu.parent
+        assert caught.value.hint == f"`vgpumgr adopt kvm01 {name}` adopts it as it is; or free it by hand"
+    assert [type(unit.refused) for unit in plan(view).units] == [errors.Unsure]
+
+
+@EVERY_FRAMEWORK
+def test_what_we_made_again_after_a_boot_is_ours_as_before(framework: FrameworkName) -> None:
+    view = builders.attached(builders.rebooted(builders.attached(builders.host_of(framework))))
+    assert (state(view), kinds(view)) == ("bound", [])
+    assert builders.detached(view).snapshot.ledger == ()
+
+
+# Where a new one is said to be
+
+
+def test_a_claim_whose_place_is_taken_is_not_said_to_get_its_old_place() -> None:
+    view = builders.with_foreign(booted(builders.attached(builders.host())))
+    view = builders.without_ledger(view)
+    made = plan(view).units[0].plan
+    assert isinstance(made, Plan)
+    assert made.placed is not None
+    assert made.target is not None
+    assert made.target.parent != builders.claim_of(view).binding.parent
+    assert "its vGPU is another one now" in {row.cause for row in plan(view).drift}
+
+
+def test_a_detach_that_began_before_the_ledger_was_lost_says_what_stays() -> None:
+    view = builders.attached(builders.host_of(MDEV_VF))
+    view = builders.change_claim(view, lambda claim: replace(claim, state=claims.LEAVING))
+    made = builders.plan_detach(builders.without_ledger(unnamed(view)))
+    assert builders.verbs(made) == ["drop_claim"]
+    assert [finding.kind for finding in made.findings] == ["left-behind"]
+    assert not any(isinstance(step, changes.EnterVgpu) for step in made.steps)
+
+
+def test_no_ledger_and_no_claim_is_a_host_that_nothing_was_made_on() -> None:
+    assert not findings.of_host(builders.without_ledger(builders.host()))
+
+
+@EVERY_FRAMEWORK
+def test_while_a_gpus_uuid_cannot_be_read_nothing_is_proved_made_beside_it_or_forgotten(
+    framework: FrameworkName,
+) -> None:
+    view = builders.without_ledger(builders.attached(builders.host_of(framework)))
+    first, second = view.snapshot.gpus
+    view = builders.with_snapshot(view, gpus=(replace(first, uuid=None), second))
+    assert [row.state for row in listing.rows(view) if row.slot] == ["unknown"]
+    assert kinds(view) == ["ledger-missing"]
+    for refuse in (builders.plan_attach, builders.plan_detach):
+        with pytest.raises(errors.Unsure) as caught:
+            refuse(view)
+        assert caught.value.message.endswith("the UUID of GPU 0000:41:00.0 cannot be read: it may be that one") or (
+            refuse is builders.plan_attach
+        )
+        assert caught.value.hint == "vgpumgr discover kvm01 says why"

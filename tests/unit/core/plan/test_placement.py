@@ -1,0 +1,386 @@
+"""Where a new vGPU goes, and for each GPU the reason why it could not, as a person reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.core import builders
+from vgpumgr import errors
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import domain_xml
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
+from vgpumgr.core.model.vgpu import EntryState, Vf
+from vgpumgr.core.plan import attaching, placement, simulate
+from vgpumgr.names import PciAddress
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import Gpu
+
+
+def profile(text: str) -> profiles.Profile:
+    return profiles.parse_profile(text)
+
+
+def place(view: HostView, text: str) -> placement.Placed | placement.NoPlace:
+    return placement.place(view.snapshot, profile(text))
+
+
+def placed(view: HostView, text: str = "4Q") -> placement.Placed:
+    found = place(view, text)
+    assert isinstance(found, placement.Placed)
+    return found
+
+
+def reasons(view: HostView, text: str = "4Q") -> list[str]:
+    found = place(view, text)
+    assert isinstance(found, placement.NoPlace)
+    return [refusal.text for _, _, refusal in found.reasons]
+
+
+def refusal(view: HostView, vm: str, text: str) -> str:
+    """The error as it is printed: message, details, hint."""
+    with pytest.raises(errors.NoCapacity) as caught:
+        builders.plan_attach(view, vm, text)
+    found = caught.value
+    return "\n".join([found.message, *(f"  {line}" for line in found.details), f"hint: {found.hint}"])
+
+
+def test_spread_takes_the_emptier_gpu_and_says_so() -> None:
+    view = builders.host_of(MDEV_VF)
+    assert (placed(view).gpu.pci, placed(view).why) == (
+        "0000:41:00.0",
+        "spread: the first of 2 GPUs that are equally empty",
+    )
+    view = builders.attached(view)
+    assert (placed(view).gpu.pci, placed(view).why) == ("0000:81:00.0", "spread: the emptier of 2 GPUs")
+    assert (placed(view).ordinal, placed(view).maximum) == (1, 12)
+    three = builders.host_of(MDEV_VF, gpus=3)
+    assert placed(builders.attached(three)).why == "spread: the first of 3 GPUs that are equally empty"
+    three = builders.attached(builders.attached(three), "vm02")
+    assert placed(three).why == "spread: the emptiest of 3 GPUs"
+
+
+def test_one_gpu_is_taken_because_it_is_the_only_one() -> None:
+    view = builders.with_foreign(builders.host_of(MDEV_VF), "8Q")
+    assert (placed(view).gpu.pci, placed(view).why) == ("0000:81:00.0", "the only GPU that can take it")
+
+
+def test_emptiness_is_the_share_of_the_maximum_not_mib() -> None:
+    view = builders.with_foreign(builders.host_of(MDEV_VF), "12Q")
+    assert placement.share_given(view.snapshot, view.snapshot.gpus[0]) == Fraction(1, 4)
+    unknown = builders.change_gpus(view, lambda gpu: replace(gpu, types={}))
+    assert placement.share_given(unknown.snapshot, unknown.snapshot.gpus[0]) == 1
+
+
+@pytest.mark.parametrize("policy", ["pack", "least-fragmentation", "numa"])
+def test_a_policy_that_is_not_built_is_a_finding_and_spread_is_used(policy: str) -> None:
+    request = replace(builders.ask("vm01", "4Q"), policy=policy)
+    plan = attaching.plan_attach(builders.host(), request)
+    assert [finding.text for finding in plan.findings] == [f"policy {policy} is not built yet; spread was used"]
+    assert plan.target == builders.plan_attach(builders.host()).target
+
+
+def test_a_full_host_is_refused_as_the_design_shows_it() -> None:
+    view = builders.host_of(MDEV_VF, vms=40)
+    view = builders.attached(view, "vm40", "8Q")
+    for number in range(1, 13):
+        view = builders.attached(view, f"vm{number:02}")
+    assert refusal(view, "vm13", "4Q") == (
+        "no GPU of kvm01 can take a 4 GiB vGPU for vm13\n"
+        "  0000:41:00.0  A40  holds 8Q (vm40): equal-size mode takes only 8 GiB types until it is empty\n"
+        "  0000:81:00.0  A40  full: 12 of 12 (vm01 vm02 … vm12)\n"
+        "hint: fits now: A40-8Q on 0000:41:00.0 (5 left). `vgpumgr profiles --fits`"
+    )
+
+
+def test_what_fits_now_is_the_same_series_at_the_next_size_up() -> None:
+    view = builders.with_foreign(builders.host_of(MDEV_VF, gpus=1), "2B")
+    found = place(view, "1B4")
+    assert isinstance(found, placement.NoPlace)
+    assert not found.unknown_profile or found.fits
+    assert found.fits == ("A40-2B on 0000:41:00.0 (23 left)",)
+    mig = place(builders.host(builders.gpu(MDEV_PF, "T4")), "1-5CME")
+    assert isinstance(mig, placement.NoPlace)
+    assert mig.fits == ("T4-8C on 0000:41:00.0 (2 left)",)
+
+
+def test_the_size_of_a_profile_with_a_suffix_is_not_read_out_of_the_suffix() -> None:
+    """At 14 GB the nearest to 1B4 would be T4-2B; it is 1 GB."""
+    view = builders.host(builders.gpu(MDEV_PF, "T4"))
+    kinds = {key: kind for key, kind in (view.snapshot.gpus[0].types or {}).items() if kind.short != "1B4"}
+    view = builders.change_gpus(view, lambda gpu: simulate.with_creatable(replace(gpu, types=kinds)))
+    found = place(view, "1B4")
+    assert isinstance(found, placement.NoPlace)
+    assert found.fits == ("T4-1B on 0000:41:00.0 (16 left)",)
+
+
+def test_a_profile_that_no_gpu_there_has_names_the_nearest() -> None:
+    view = builders.host_of(MDEV_VF, gpus=1)
+    with pytest.raises(errors.ProfileNotHere) as caught:
+        builders.plan_attach(view, "vm01", "5Q")
+    assert caught.value.message == "no GPU of kvm01 has 5Q, asked for vm01"
+    assert caught.value.details == ("0000:41:00.0  A40  has no 5Q",)
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith("`vgpumgr profiles kvm01` lists the profiles that it has")
+    with pytest.raises(errors.ProfileNotHere) as caught:
+        builders.plan_attach(view, "vm01", "L40S-4Q")
+    assert caught.value.details == ("0000:41:00.0  A40  has no L40S-4Q",)
+    assert caught.value.hint == "did you mean A40-4Q? `vgpumgr profiles kvm01` lists the profiles that it has"
+    with pytest.raises(errors.ProfileNotHere) as caught:
+        builders.plan_attach(view, "vm01", "A40-5Q")
+    assert caught.value.details == ("0000:41:00.0  A40  has no 5Q",)
+
+
+def test_a_profile_that_another_gpu_of_the_host_has_is_here_although_the_chosen_gpu_lacks_it() -> None:
+    t4, a40 = builders.gpu(MDEV_PF, "T4"), builders.gpu(MDEV_VF, "A40", "0000:81:00.0")
+    with pytest.raises(errors.NoCapacity) as caught:
+        builders.plan_attach(builders.host(t4, a40), "vm01", "6Q", gpus=(t4.uuid or "",))
+    assert not isinstance(caught.value, errors.ProfileNotHere)
+    assert caught.value.message == "no GPU of kvm01 can take a 6 GiB vGPU for vm01"
+
+
+def test_a_host_without_gpus_says_so() -> None:
+    view = builders.with_snapshot(builders.host(), gpus=())
+    assert refusal(view, "vm01", "4Q") == "kvm01 has no NVIDIA GPU for vm01\nhint: vgpumgr discover kvm01"
+
+
+def test_a_gpu_that_offers_nothing_says_what_the_host_says_of_it_and_nothing_else() -> None:
+    off = builders.without_vgpus(builders.host(), "the GPU is bound to vfio-pci, not to nvidia")
+    assert reasons(off) == ["offers no vGPUs: the GPU is bound to vfio-pci, not to nvidia"]
+    with pytest.raises(errors.NoCapacity) as caught:
+        builders.plan_attach(off)
+    assert not isinstance(caught.value, errors.ProfileNotHere)
+    assert caught.value.details[0].startswith("0000:41:00.0  NVIDIA A40  offers no vGPUs")
+    assert caught.value.hint == "nothing else fits, either. `vgpumgr profiles --fits`"
+
+
+def no_uuid(gpu: Gpu) -> Gpu:
+    return replace(gpu, uuid=None)
+
+
+def other_mode(gpu: Gpu) -> Gpu:
+    return replace(gpu, mode="mig")
+
+
+def no_types(gpu: Gpu) -> Gpu:
+    return replace(gpu, types=None)
+
+
+def no_vfs(gpu: Gpu) -> Gpu:
+    return replace(gpu, parents=())
+
+
+def unread_offers(gpu: Gpu) -> Gpu:
+    return replace(gpu, parents=tuple(replace(parent, creatable=None) for parent in gpu.parents))
+
+
+def empty_offers(gpu: Gpu) -> Gpu:
+    return replace(gpu, parents=tuple(replace(parent, creatable={}) for parent in gpu.parents))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (no_uuid, "its GPU UUID cannot be read, so nothing is written to it"),
+        (other_mode, "is in mig mode, which is not supported yet"),
+        (no_types, "its vGPU types cannot be read"),
+        (no_vfs, "has no virtual function"),
+        (unread_offers, "the types that 0000:41:00.7 offers could not be read"),
+        (empty_offers, "the driver offers no A40-4Q on 0000:41:00.7 now (likely another size, or full)"),
+    ],
+)
+def test_each_gpu_that_cannot_says_why(change: object, reason: str) -> None:
+    assert callable(change)
+    view = builders.change_gpus(builders.host_of(MDEV_VF, gpus=1, vfs=4), change)
+    assert reasons(view) == [reason]
+
+
+def test_a_mode_that_could_not_be_read_leaves_the_judgement_to_the_driver() -> None:
+    view = builders.change_gpus(builders.host(), lambda gpu: replace(gpu, mode=None))
+    assert placed(view).gpu.pci == "0000:41:00.0"
+
+
+def test_with_every_vf_taken_the_reason_is_that() -> None:
+    view = builders.host_of(MDEV_VF, gpus=1, vfs=2)
+    view = builders.attached(builders.attached(view), "vm02")
+    assert reasons(view) == ["every virtual function is taken (2)"]
+
+
+def test_a_size_of_which_nothing_is_known_keeps_a_gpu_closed() -> None:
+    view = builders.with_foreign(builders.host_of(VENDOR_VFIO, gpus=1), "4Q")
+
+    def unread(gpu: Gpu) -> Gpu:
+        vgpu = replace(gpu.vgpus[0], type_id=None, type_name=None)
+        return replace(gpu, parents=(replace(gpu.parents[0], vgpus=(vgpu,)), *gpu.parents[1:]))
+
+    assert reasons(builders.change_gpus(view, unread)) == ["holds ? (foreign), whose size is unknown"]
+
+
+def test_sizes_that_are_no_whole_gib_are_said_in_mib() -> None:
+    view = builders.with_foreign(builders.host(builders.gpu(MDEV_PF, "M10")), "0Q")
+    assert reasons(view, "1Q") == ["holds 0Q (foreign): equal-size mode takes only 512 MiB types until it is empty"]
+
+
+def test_an_entry_whose_hardware_is_gone_keeps_its_place_and_size() -> None:
+    view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
+    assert placed(view).parent.pci == "0000:41:00.5"
+    assert reasons(view, "8Q") == ["holds 4Q (vm01): equal-size mode takes only 4 GiB types until it is empty"]
+
+
+def test_on_a_pf_entries_without_hardware_count_against_what_the_driver_offers() -> None:
+    """After a reboot the driver offers all four of a T4 again, and three of them are spoken for."""
+    view = builders.host_of(MDEV_PF, gpus=1, vms=5)
+    for vm in ("vm01", "vm02", "vm03"):
+        view = builders.attached(view, vm)
+    view = builders.rebooted(view)
+    assert view.snapshot.gpus[0].creatable_now(232) == 4
+    assert placed(view).ordinal == 4
+    view = builders.attached(view, "vm04")
+    assert reasons(view) == ["full: 4 of 4 (vm01 vm02 … vm04)"]
+
+
+@pytest.mark.parametrize("state", ["planned", "made", "leaving"])
+def test_no_state_of_an_entry_gives_its_vf_to_another(state: EntryState) -> None:
+    """A detach that was killed after the destroy holds its VF until it is finished: the host would refuse another."""
+    view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
+    view = builders.change_entries(view, lambda entry: replace(entry, state=state))
+    assert placed(view).parent.pci == "0000:41:00.5"
+
+
+@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
+def test_a_vf_that_another_vms_definition_names_is_not_given_away(framework: FrameworkName) -> None:
+    """Somebody's own VM waits for that VF, its type set by a script of theirs at each boot."""
+    view = builders.host_of(framework, gpus=1)
+    vf = view.snapshot.gpus[0].parents[0].pci
+    device = domain_xml.Hostdev(source=Vf(vf), alias=None, managed=False)
+    view = builders.give(view, "vm03", device)
+    assert builders.created(builders.plan_attach(view)).vgpu.parent == "0000:41:00.5"
+    small = builders.give(builders.host_of(framework, gpus=1, vfs=1), "vm03", device)
+    assert "every virtual function is taken (1; 0000:41:00.4 in the definition of vm03)" in refusal(small, "vm01", "4Q")
+
+
+def test_a_vf_that_another_slots_hostdev_names_is_not_given_to_this_slot() -> None:
+    """A snapshot brought the hostdev of a freed slot back: one VM cannot have one VF twice."""
+    view = builders.attached(builders.host_of(VENDOR_VFIO, gpus=1), slot="vgpu1")
+    view = builders.with_snapshot(builders.rebooted(view), ledger=())
+    assert builders.created(builders.plan_attach(view)).vgpu.parent == "0000:41:00.5"
+
+
+def test_a_gpu_that_was_asked_for_is_the_only_candidate() -> None:
+    view = builders.host_of(MDEV_VF)
+    second = view.snapshot.gpus[1]
+    assert builders.created(builders.plan_attach(view, gpus=(second.uuid or "",))).vgpu.gpu == "0000:81:00.0"
+
+
+def test_equal_type_names_of_two_ids_go_to_the_lower_one() -> None:
+    view = builders.host()
+    kind = builders.type_of(view.snapshot.gpus[0], "4Q")
+    twice = builders.change_gpus(
+        view, lambda gpu: replace(gpu, types={**(gpu.types or {}), 9999: replace(kind, id=9999)})
+    )
+    found = placement.find_type(twice.snapshot.gpus[0], profile("A40-4Q"))
+    assert found is not None
+    assert found.id == 560
+    assert placement.find_type(view.snapshot.gpus[0], profile("L40S-4Q")) is None
+
+
+def test_fits_counts_what_is_left_and_leaves_an_unknown_maximum_to_the_driver() -> None:
+    view = builders.attached(builders.host_of(MDEV_VF, gpus=1))
+    gpu = view.snapshot.gpus[0]
+    assert {fit.type.type_name: fit.left for fit in placement.fits(view.snapshot, gpu)} == {
+        "A40-4A": 11,
+        "A40-4C": 11,
+        "A40-4Q": 11,
+    }
+    open_ended = {key: replace(kind, max=None) for key, kind in (gpu.types or {}).items()}
+    view = builders.change_gpus(view, lambda item: replace(item, types=open_ended))
+    assert {fit.left for fit in placement.fits(view.snapshot, view.snapshot.gpus[0])} == {31}
+    assert gpu.creatable_now(560) == 11
+    assert view.snapshot.gpus[0].creatable_now(560) == 31
+
+
+def test_what_a_gpu_would_take_is_unknown_where_one_function_does_not_tell() -> None:
+    gpu = builders.gpu()
+    assert unread_offers(gpu).creatable_now(560) is None
+    assert no_vfs(gpu).creatable_now(560) is None
+    assert gpu.creatable_now(1) == 0
+
+
+def test_the_hint_leaves_the_count_out_where_it_is_unknown() -> None:
+    view = builders.host_of(MDEV_PF, gpus=1)
+
+    def open_ended(gpu: Gpu) -> Gpu:
+        kinds = {key: replace(kind, max=None) for key, kind in (gpu.types or {}).items()}
+        parents = tuple(replace(parent, creatable={232: 4}) for parent in gpu.parents)
+        return replace(gpu, types=kinds, parents=parents, pci=PciAddress(gpu.pci))
+
+    found = place(builders.change_gpus(view, open_ended), "5Q")
+    assert isinstance(found, placement.NoPlace)
+    assert found.fits == ("T4-4Q on 0000:41:00.0 (4 left)",)
+
+
+def test_a_type_that_is_mig_backed_says_that_it_needs_mig_mode() -> None:
+    """NVML lists such types with MIG off, and so do mdev directories."""
+
+    def with_mig_type(gpu: Gpu) -> Gpu:
+        name = "NVIDIA A40-1-4C"
+        kind = replace(
+            builders.type_of(gpu, "4C"), id=9999, name=name, type_name="A40-1-4C", parsed=profiles.parse_type_name(name)
+        )
+        return replace(gpu, types={**(gpu.types or {}), 9999: kind})
+
+    view = builders.change_gpus(builders.host(), with_mig_type)
+    assert reasons(view, "1-4C") == ["1-4C needs MIG mode, which is not supported yet"]
+
+
+def vf_of(view: HostView, vm: str) -> int | None:
+    return builders.entry_of(view, vm).vgpu.vf_index
+
+
+@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
+def test_the_next_vgpu_goes_to_the_function_after_the_newest_ones(framework: FrameworkName) -> None:
+    """A function that fails every VM which is put there, and is freed each time, must not get the next one."""
+    view = builders.host_of(framework, gpus=1, vms=4)
+    for vm in ("vm01", "vm02"):
+        view = builders.attached(view, vm)
+    assert [vf_of(view, vm) for vm in ("vm01", "vm02")] == [0, 1]
+    view = builders.attached(builders.detached(view, "vm01"), "vm03")
+    assert vf_of(view, "vm03") == 2
+    assert builders.plan_attach(view, "vm03").steps == ()
+
+
+@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
+def test_after_the_last_function_comes_the_first_free_one(framework: FrameworkName) -> None:
+    view = builders.host_of(framework, gpus=1, vms=4, vfs=3)
+    for vm in ("vm01", "vm02", "vm03"):
+        view = builders.attached(view, vm)
+    view = builders.attached(builders.detached(view, "vm02"), "vm04")
+    assert vf_of(view, "vm04") == 1
+
+
+@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
+def test_a_function_that_the_inventory_leaves_out_is_not_used(framework: FrameworkName) -> None:
+    view = builders.host_of(framework, gpus=1, vfs=2)
+    first, second = (parent.pci for parent in view.snapshot.gpus[0].parents)
+    some = replace(view, excluded_vfs=frozenset({first}))
+    assert builders.created(builders.plan_attach(some)).vgpu.parent == second
+    none = replace(view, excluded_vfs=frozenset({first, second}))
+    with pytest.raises(errors.NoCapacity) as caught:
+        builders.plan_attach(none)
+    board = view.snapshot.gpus[0].board
+    why = f"every virtual function is taken (2; {first} in the inventory's exclude_vfs)"
+    assert caught.value.details == (f"0000:41:00.0  {board}  {why}",)
+    assert builders.plan_attach(replace(builders.attached(view), excluded_vfs=frozenset({first}))).steps == ()
+
+
+def test_a_place_that_the_driver_has_lost_is_not_used() -> None:
+    def lose_first(gpu: Gpu) -> Gpu:
+        return replace(gpu, parents=(replace(gpu.parents[0], creatable={}), *gpu.parents[1:]))
+
+    view = builders.change_gpus(builders.host_of(VENDOR_VFIO, gpus=1, vfs=2), lose_first)
+    assert builders.created(builders.plan_attach(view)).vgpu.vf_index == 1

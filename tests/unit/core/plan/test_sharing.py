@@ -1,0 +1,236 @@
+"""One device, one definition: who else names a vGPU is told everywhere, and nothing is given to a second VM."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.core import builders
+from tests.unit.core.declarations import declares
+from vgpumgr import errors
+from vgpumgr.core.model import domain_xml
+from vgpumgr.core.model.domain_xml import Hostdev, Saved
+from vgpumgr.core.model.domains import DomainDocuments
+from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, FrameworkName
+from vgpumgr.core.plan import detaching, parking, simulate
+from vgpumgr.core.reconcile import jobs, reconciling
+from vgpumgr.core.report import findings, listing
+from vgpumgr.names import VmName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.core.model.observed import HostView
+
+EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
+RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
+
+
+def device(view: HostView, alias: str | None = None) -> Hostdev:
+    return builders.hostdev(builders.hardware_of(view), alias)
+
+
+def defined(view: HostView) -> HostView:
+    return builders.give(view, "vm02", device(view))
+
+
+def aliased(view: HostView) -> HostView:
+    return builders.give(view, "vm02", device(view, "ua-vgpu0"))
+
+
+def live(view: HostView) -> HostView:
+    return builders.change_domain(view, "vm02", lambda found: replace(found, active=True, live=(device(view),)))
+
+
+def imaged(view: HostView) -> HostView:
+    return builders.with_saved(view, Saved(image=(device(view),)), "vm02")
+
+
+def snapped(view: HostView) -> HostView:
+    return builders.with_saved(view, Saved(snapshots=(("before it's", (device(view),)),)), "vm02")
+
+
+WAYS = [
+    (defined, "the definition of vm02", "take its hostdev out (`virsh edit vm02`)"),
+    (aliased, "the definition of vm02", "`virsh detach-device-alias vm02 ua-vgpu0 --config`"),
+    (live, "vm02, which is running with it", "shut vm02 down"),
+    (imaged, "the managed-save image of vm02", "start vm02, or `virsh managedsave-remove vm02`"),
+    (snapped, "snapshot before it's of vm02", "`virsh snapshot-delete vm02 'before it'\"'\"'s'`"),
+]
+
+
+@EVERY_FRAMEWORK
+@pytest.mark.parametrize(("way", "what", "out"), WAYS, ids=[way.__name__ for way, _, _ in WAYS])
+def test_a_device_that_two_vms_name_is_a_finding_of_both_with_the_command_that_mends_it(
+    way: Callable[[HostView], HostView], what: str, out: str, framework: FrameworkName
+) -> None:
+    view = way(builders.attached(builders.host_of(framework)))
+    found = {finding.vm: finding.text for finding in findings.of_host(view) if finding.kind == "shared"}
+    assert set(found) == {"vm01", "vm02"}
+    assert f"is also in {what}" in found["vm01"]
+    assert found["vm01"].endswith(f": {out}")
+    assert found["vm02"].endswith(f": {out}")
+    nothing = builders.plan_attach(view)
+    assert (nothing.changed, [finding.kind for finding in nothing.findings]) == (False, ["shared"])
+    nightly = reconciling.plan_host(view, declares(), RUN)
+    assert [finding.kind for finding in nightly.findings] == ["shared", "shared"]
+
+
+@EVERY_FRAMEWORK
+def test_two_vms_that_name_a_foreign_vgpu_are_told_too(framework: FrameworkName) -> None:
+    view = builders.with_foreign(builders.host_of(framework))
+    foreign = builders.hostdev(view.snapshot.gpus[0].vgpus[0])
+    view = builders.give(builders.give(view, "vm01", foreign), "vm02", foreign)
+    assert [finding.vm for finding in findings.of_host(view) if finding.kind == "shared"] == ["vm01", "vm02"]
+
+
+def test_a_vms_own_snapshots_and_images_share_nothing() -> None:
+    view = builders.attached(builders.host())
+    saved = Saved(image=(device(view),), snapshots=(("monday", (device(view),)),))
+    assert not [item for item in findings.of_host(builders.with_saved(view, saved, "vm01")) if item.kind == "shared"]
+
+
+@EVERY_FRAMEWORK
+def test_a_device_that_another_definition_has_is_not_put_into_a_second_one(framework: FrameworkName) -> None:
+    """vm01's hostdev was taken out, and is in vm02's definition."""
+    view = aliased(builders.attached(builders.host_of(framework)))
+    view = builders.change_domain(view, "vm01", lambda found: replace(found, inactive=()))
+    with pytest.raises(errors.ConflictingClaim) as caught:
+        builders.plan_attach(view)
+    assert "is in the definition of vm02" in caught.value.message
+    assert caught.value.hint == "`virsh detach-device-alias vm02 ua-vgpu0 --config`; then attach again"
+
+
+@pytest.mark.parametrize("way", [snapped, imaged])
+def test_a_vf_that_a_snapshot_or_an_image_names_is_given_to_no_other_vm(way: Callable[[HostView], HostView]) -> None:
+    """It was vm02's: freed with --keep-snapshots, and a revert brings it back into vm02's definition."""
+    view = builders.attached(builders.host_of(VENDOR_VFIO, gpus=1), "vm01")
+    named = builders.detached(view, "vm01")
+    named = replace(named, saved=way(view).saved)
+    assert builders.entry_of(view).vgpu.parent == "0000:41:00.4"
+    assert builders.entry_of(builders.attached(named, "vm03"), "vm03").vgpu.parent == "0000:41:00.5"
+    if way is snapped:
+        assert builders.entry_of(builders.attached(named, "vm02"), "vm02").vgpu.parent == "0000:41:00.4"
+
+
+def test_a_full_gpu_says_which_snapshot_keeps_its_last_vf() -> None:
+    view = builders.attached(builders.host_of(VENDOR_VFIO, gpus=1, vfs=1), "vm01")
+    saved = snapped(view).saved
+    view = replace(builders.detached(view, "vm01"), saved=saved)
+    with pytest.raises(errors.NoCapacity) as caught:
+        builders.plan_attach(view, "vm03")
+    assert caught.value.details == (
+        "0000:41:00.0  L40S  every virtual function is taken (1; 0000:41:00.4 in snapshot before it's of vm02)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("framework", "said"),
+    [
+        (MDEV_VF, "snapshots that name the freed vGPU and can no longer be started: monday"),
+        (
+            VENDOR_VFIO,
+            (
+                "snapshots that name the freed virtual function: after a revert the VM has it in its definition again, and "
+                "would start with whatever vGPU is there by then (vgpumgr gives it to no other VM while they name it): monday"
+            ),
+        ),
+    ],
+)
+def test_keep_snapshots_foretells_what_a_revert_brings(framework: FrameworkName, said: str) -> None:
+    view = builders.attached(builders.host_of(framework))
+    saved = Saved(snapshots=(("monday", (device(view, "ua-vgpu0"),)),))
+    made = builders.plan_detach(view, keep_snapshots=True, saved=saved)
+    assert [finding.text for finding in made.findings] == [said]
+
+
+@EVERY_FRAMEWORK
+def test_after_a_detach_and_a_revert_nothing_comes_back_by_itself(framework: FrameworkName) -> None:
+    """The snapshot's claim and hostdev are back, bound and of no entry; a person may ask for it again."""
+    before = builders.attached(builders.host_of(framework))
+    old = builders.find(before, "vm01")
+    freed = simulate.apply(before, builders.plan_detach(before, keep_snapshots=True).steps)
+    view = builders.change_domain(freed, "vm01", lambda _: old)
+    assert [finding.kind for finding in findings.of_host(view)] == ["reverted"]
+    assert not reconciling.plan_host(view, declares(), RUN).units
+    assert builders.verbs(builders.plan_attach(view)) == ["create_vgpu"]
+    assert builders.verbs(builders.plan_detach(view)) == ["leave_claim", "detach_hostdev", "drop_claim"]
+
+
+def test_a_reverted_vf_that_is_another_vms_by_now_is_told_and_its_detach_takes_nothing_away() -> None:
+    before = builders.attached(builders.host_of(VENDOR_VFIO))
+    old = builders.find(before, "vm01")
+    taken = builders.attached(builders.detached(before), "vm02")
+    view = builders.change_domain(taken, "vm01", lambda _: old)
+    assert [(item.kind, item.vm) for item in findings.of_host(view)] == [
+        ("reverted", "vm01"),
+        ("shared", "vm02"),
+        ("shared", "vm01"),
+    ]
+    texts = [item.text for item in findings.of_host(view) if item.kind == "shared"]
+    assert all(text.endswith(": `vgpumgr detach vm01 --on kvm01`") for text in texts)
+    end = simulate.apply(view, builders.plan_detach(view).steps)
+    assert end.snapshot == taken.snapshot
+    made = builders.plan_attach(view)
+    assert made.target is not None
+    assert made.target.parent != builders.entry_of(taken, "vm02").vgpu.parent
+
+
+# A managed-save image of one's own
+
+
+def test_an_image_without_the_vgpu_is_said_since_it_wins_at_the_next_start() -> None:
+    view = builders.with_saved(builders.attached(builders.host()), Saved(image=()), "vm01")
+    assert [finding.kind for finding in findings.of_host(view)] == ["saved-image"]
+    assert [row.state for row in listing.rows(view)] == ["pending_restart"]
+    with_it = builders.with_saved(view, Saved(image=(device(view),)), "vm01")
+    assert not findings.of_host(with_it)
+
+
+# Hints
+
+
+def test_a_claim_that_cannot_be_read_is_told_with_the_command_that_takes_it_out() -> None:
+    view = builders.change_domain(
+        builders.host(), "vm01", lambda found: replace(found, claim_problem="generation is 'x', which is no number")
+    )
+    found = findings.of_host(view)
+    assert [item.kind for item in found] == ["unreadable"]
+    assert "`virsh metadata vm01 urn:vgpumgr:domain:2 --config` shows it, and removes it with --remove" in found[0].text
+    with pytest.raises(errors.Unsure):
+        detaching.guard_claim_readable(builders.find(view, "vm01"))
+
+
+def test_an_alias_that_a_device_of_another_kind_has_is_a_conflict() -> None:
+    view = builders.change_domain(
+        builders.host(), "vm01", lambda found: replace(found, other_aliases=frozenset({"ua-vgpu0"}))
+    )
+    with pytest.raises(errors.ConflictingClaim) as caught:
+        builders.plan_attach(view)
+    assert caught.value.hint == "use another --slot, or give that device another alias"
+    assert builders.plan_attach(view, slot="vgpu1").changed
+
+
+def test_aliases_of_other_devices_are_read_and_hostdevs_are_not_among_them() -> None:
+    documents = DomainDocuments(
+        name=VmName("vm01"),
+        uuid=builders.vm_uuid("vm01"),
+        active=False,
+        persistent=True,
+        managed_save=False,
+        inactive_xml="<domain><devices><serial><alias name='ua-vgpu0'/></serial><disk><alias name='disk0'/></disk>"
+        "<hostdev><alias name='ua-vgpu1'/></hostdev></devices></domain>",
+        live_xml=None,
+    )
+    assert domain_xml.read_domain(documents).other_aliases == {"ua-vgpu0"}
+
+
+@EVERY_FRAMEWORK
+def test_a_scheduler_does_not_move_what_somebody_made_at_our_place_since_the_boot(framework: FrameworkName) -> None:
+    view = builders.attached(builders.host_of(framework, gpus=1))
+    view = replace(view, snapshot=replace(view.snapshot, boot=builders.NEXT_BOOT))
+    gpu = view.snapshot.gpus[0]
+    with pytest.raises(errors.Unsure):
+        parking.guard_idle(view, gpu, parking.entries(view, gpu), "the scheduler stays as it is")

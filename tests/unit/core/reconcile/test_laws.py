@@ -1,0 +1,163 @@
+"""Laws of reconcile over every host and declaration: it converges, also when killed, and touches nothing foreign."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core import builders
+from tests.unit.core.declarations import declares
+from tests.unit.core.law import LAW
+from tests.unit.core.plan.test_laws import PROFILE, SLOT, VM, check_capacity, kills, start, story
+from vgpumgr import errors
+from vgpumgr.core.driver import scheduler
+from vgpumgr.core.driver.scheduler import SchedulerWish
+from vgpumgr.core.plan import changes, simulate
+from vgpumgr.core.plan.plan import Plan
+from vgpumgr.core.reconcile import jobs, reconciling
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.plan.plan import AnyPlan
+    from vgpumgr.core.reconcile.reconciling import HostPlan
+
+RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
+NEXT = jobs.Run(by="root@ctl1", at="2026-11-23T02:30:00Z")
+
+
+@st.composite
+def declarations(draw: st.DrawFn) -> HostDeclaration:
+    """Any of the three VMs with any slots and profiles, and perhaps a scheduler for the first GPU."""
+    vms = draw(st.dictionaries(VM, st.dictionaries(SLOT, PROFILE, max_size=2), max_size=3))
+    policy = draw(st.sampled_from([None, *scheduler.POLICIES]))
+    shares = {"0000:41:00.0": SchedulerWish(policy=policy)} if policy else {}
+    return declares(shares, **vms)
+
+
+def plan(view: HostView, declared: HostDeclaration, run: jobs.Run = RUN) -> HostPlan:
+    return reconciling.plan_host(view, declared, run)
+
+
+@LAW
+@given(story(), declarations())
+def test_after_a_reconcile_the_next_plan_is_empty_but_for_what_was_refused(
+    view: HostView, declared: HostDeclaration
+) -> None:
+    first = plan(view, declared)
+    later = simulate.apply(view, first.steps)
+    check_capacity(later)
+    again = plan(later, declared, NEXT)
+    assert again.steps == ()
+    refused = {unit.job.subject for unit in first.units if unit.refused}
+    assert {unit.job.subject for unit in again.units if unit.refused} <= refused
+    assert all(isinstance(unit.refused, errors.VgpumgrError) for unit in again.units if unit.plan is None)
+
+
+@LAW
+@given(story(), declarations())
+def test_every_declared_slot_has_its_vgpu_afterwards_or_a_refusal_that_says_why(
+    view: HostView, declared: HostDeclaration
+) -> None:
+    first = plan(view, declared)
+    later = simulate.apply(view, first.steps)
+    refused = {unit.job.subject for unit in first.units if unit.refused}
+    for vm in declared.vms.values():
+        for slot in vm.slots.values():
+            if f"{vm.name} {slot.slot}" in refused:
+                continue
+            claim = builders.claim_of(later, vm.name, slot.slot)
+            assert (claim.state, claim.origin, claim.wish) == ("bound", "inventory", claim.wish)
+            assert builders.hardware_of(later, vm.name, slot.slot).type_name == claim.binding.type_name
+
+
+@LAW
+@given(story(), declarations())
+def test_nothing_foreign_and_nothing_that_a_person_attached_is_taken_away(
+    view: HostView, declared: HostDeclaration
+) -> None:
+    made = plan(view, declared)
+    later = simulate.apply(view, made.steps)
+    assert builders.foreign_of(view) <= builders.foreign_of(later)
+    for step in made.steps:
+        if isinstance(step, changes.DestroyVgpu):
+            claim = builders.find(view, step.vgpu.vm_name).claim(step.vgpu.slot)
+            replaced = claim is not None and claim.generation > step.vgpu.generation
+            assert claim is not None
+            assert claim.origin == "inventory" or replaced
+
+
+@LAW
+@given(start(), declarations(), declarations(), st.data())
+def test_killed_at_any_instant_the_next_reconcile_gets_to_the_same_end(
+    view: HostView, before: HostDeclaration, declared: HostDeclaration, data: st.DataObject
+) -> None:
+    """As if nothing had happened, where there is room for all; where there is not, who gets none may depend on the way."""
+    view = simulate.apply(view, plan(view, before).steps)
+    whole = plan(view, declared)
+    meant = simulate.apply(view, whole.steps)
+    units = [unit for unit in whole.units if unit.steps]
+    if not units:
+        return
+    at = data.draw(st.integers(0, len(units) - 1))
+    for unit in units[:at]:
+        view = simulate.apply(view, unit.steps)
+    for torn in killed(view, units[at].plan):
+        done = simulate.apply(torn, plan(torn, declared, NEXT).steps)
+        assert plan(done, declared, NEXT).steps == ()
+        check_capacity(done)
+        if not any(unit.refused for unit in whole.units):
+            assert devices(done) == devices(meant)
+
+
+def killed(view: HostView, made: AnyPlan | None) -> list[HostView]:
+    assert made is not None
+    if isinstance(made, Plan):
+        return list(kills(view, made))
+    return [simulate.apply(view, made.steps[:count]) for count in range(1, len(made.steps))]
+
+
+def devices(view: HostView) -> Counter[tuple[str, str, str]]:
+    """What each VM's slot has, in hardware; which place of several a new one got is not part of the promise."""
+    return Counter(
+        (entry.vgpu.vm_name, entry.vgpu.slot, entry.vgpu.type_name)
+        for entry in view.snapshot.ledger or ()
+        if view.snapshot.vgpu_of(entry.vgpu) is not None
+    )
+
+
+@LAW
+@given(story(), declarations())
+def test_what_a_reboot_took_comes_back_where_it_was(view: HostView, declared: HostDeclaration) -> None:
+    whole = simulate.apply(view, plan(view, declared).steps)
+    bare = builders.rebooted(whole)
+    back = simulate.apply(bare, plan(bare, declared, NEXT).steps)
+    served = {
+        (claim.binding, domain.name)
+        for domain in whole.domains
+        for claim in (domain.claims.claims if domain.claims else ())
+        if claim.state == "bound"
+        and whole.snapshot.vgpu_of(builders.entry_of(whole, domain.name, claim.slot).vgpu) is not None
+    }
+    for binding, _ in served:
+        gpu = back.snapshot.gpu_by_uuid(binding.gpu_uuid)
+        assert gpu is not None
+        assert any(
+            (vgpu.parent, vgpu.uuid, vgpu.type_id) == (binding.parent, binding.uuid, binding.type_id)
+            for vgpu in gpu.vgpus
+        )
+
+
+@LAW
+@given(story(), declarations())
+def test_the_order_of_vms_and_gpus_decides_nothing(view: HostView, declared: HostDeclaration) -> None:
+    turned = replace(
+        view,
+        domains=tuple(reversed(view.domains)),
+        snapshot=replace(view.snapshot, gpus=tuple(reversed(view.snapshot.gpus))),
+    )
+    assert plan(turned, declared).steps == plan(view, declared).steps

@@ -1,0 +1,103 @@
+"""The schemas under docs/schemas/, and what tests ask of them."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = Path(__file__).resolve().parents[3] / "docs" / "schemas"
+
+# Not the object of a command: what the others share, and what stands on stderr when any command fails.
+SHARED, ERROR = "common", "error"
+
+# Objects whose keys are names of things and not of fields; a journal's steps are as whoever wrote them printed them.
+MAPS = ("versions", "fgpu_per_gpu", "steps")
+
+
+@cache
+def schemas() -> dict[str, dict[str, Any]]:
+    """Every schema by its thing: list, discover, …"""
+    return {
+        file.name.removesuffix("-1.json"): json.loads(file.read_text(encoding="utf-8"))
+        for file in sorted(FOLDER.glob("*.json"))
+    }
+
+
+@cache
+def validator(thing: str) -> Draft202012Validator:
+    """Checks an object of that thing; the schemas refer to one another by file name, as in the folder."""
+    registry: Registry[Any] = Registry()
+    pairs = ((f"{name}-1.json", Resource.from_contents(schema)) for name, schema in schemas().items())
+    return Draft202012Validator(schemas()[thing], registry=registry.with_resources(pairs))
+
+
+def problems(thing: str, document: object) -> list[str]:
+    """What is wrong with an object, as `path: why`; the deepest reason where there are alternatives."""
+    return [_told(error) for error in validator(thing).iter_errors(document)]
+
+
+def _told(error: Any) -> str:
+    from jsonschema.exceptions import best_match
+
+    deepest = best_match([error]) or error
+    return f"{deepest.json_path}: {deepest.message}"
+
+
+def shorter(document: Any) -> Iterator[tuple[str, Any]]:
+    """(where, the document without that key) for every key of every object in it, maps apart."""
+    for path in _objects(document, ()):
+        for key in _at(document, path):
+            copy = json.loads(json.dumps(document))
+            del _at(copy, path)[key]
+            yield ".".join(map(str, (*path, key))), copy
+
+
+def _objects(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, dict):
+        if next((key for key in reversed(path) if isinstance(key, str)), None) not in MAPS:
+            yield path
+        for key, below in value.items():
+            yield from _objects(below, (*path, key))
+    elif isinstance(value, list):
+        for number, below in enumerate(value):
+            yield from _objects(below, (*path, number))
+
+
+def _at(document: Any, path: tuple[str | int, ...]) -> Any:
+    for key in path:
+        document = document[key]
+    return document
+
+
+def objects_of(thing: str) -> dict[str, frozenset[str]]:
+    """Every kind of object that a schema describes, by its description, with the keys that are always there."""
+    found: dict[str, frozenset[str]] = {}
+    _collect(schemas()[thing], thing, found, set())
+    return found
+
+
+def _collect(part: Any, thing: str, found: dict[str, frozenset[str]], seen: set[str]) -> None:
+    if isinstance(part, list):
+        for below in part:
+            _collect(below, thing, found, seen)
+    if not isinstance(part, dict):
+        return
+    if part.get("type") == "object" and "required" in part and "then" not in part:
+        found[part["description"]] = frozenset(part["required"])
+    reference = part.get("$ref")
+    if isinstance(reference, str) and reference not in seen:
+        seen.add(reference)
+        file, _, pointer = reference.partition("#/$defs/")
+        owner = file.removesuffix("-1.json") if file else SHARED
+        _collect(schemas()[owner]["$defs"][pointer], owner, found, seen)
+    for key, below in part.items():
+        if key not in ("examples", "$defs"):
+            _collect(below, thing, found, seen)

@@ -1,0 +1,72 @@
+"""Documents are made of JSON's own types: a tuple or a member of an Enum would pass json.dumps, and neither YAML nor Ansible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.unit.core import builders
+from vgpumgr import errors
+from vgpumgr.controller.results import (
+    ChangeResult,
+    Discovery,
+    Fleet,
+    HostFacts,
+    Planned,
+    SchedulerFleet,
+    SchedulerHost,
+    VmReport,
+)
+from vgpumgr.core.plan import changes
+from vgpumgr.core.report import findings, listing, scheduling_rows
+from vgpumgr.documents import change, common, discover, error, scheduler, show, slot
+from vgpumgr.documents import list as vgpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.snapshot import FrameworkName
+
+
+def made(view: HostView) -> Iterator[dict[str, Any]]:
+    """Documents about the VM that builders know, attached and not."""
+    plan = builders.plan_attach(view)
+    rows = listing.rows(view)
+    planned = Planned(host=view.snapshot.host, plan=plan, asked="--profile 4Q", findings=())
+    found = tuple(findings.of_host(view))
+    result = ChangeResult(planned=planned, outcome=errors.Outcome.DONE, findings=found, rows=tuple(rows))
+    yield change.document(result, check=False)
+    for domain in view.domains:
+        report = VmReport(view=view, domain=domain, slots=(), rows=tuple(rows), findings=found)
+        yield show.document(report)
+        yield slot.definition(domain)
+    facts = HostFacts(snapshot=view.snapshot, libvirt_version=9_007_000)
+    shared, odd = scheduling_rows.rows(facts, ())
+    yield discover.document(Discovery(views=(facts,), errors=()), found)
+    yield vgpus.document(Fleet(views=(view,), errors=()), rows, found)
+    yield scheduler.document(
+        SchedulerFleet(hosts=(SchedulerHost(host=view.snapshot.host, rows=shared, findings=odd),), errors=())
+    )
+    yield from map(changes.record, plan.steps)
+    yield error.document(errors.NoCapacity("full", hint="more", details=("a", "b")))
+    yield common.reached([("kvm01", errors.HostError("kvm01", "gone"))], any_read=True)
+
+
+def others(value: Any) -> set[type]:
+    """The types in it that are none of JSON's own, subclasses of them included."""
+    if type(value) is dict:
+        return set().union(*map(others, value), *map(others, value.values()))
+    if type(value) is list:
+        return set().union(*map(others, value))
+    return set() if type(value) in (str, int, float, bool, type(None)) else {type(value)}
+
+
+@pytest.mark.parametrize(("framework", "board"), builders.FRAMEWORKS)
+def test_documents_are_made_of_jsons_own_types(framework: FrameworkName, board: str) -> None:
+    view = builders.host(builders.gpu(framework, board))
+    for document in (*made(view), *made(builders.attached(view))):
+        assert others(document) == set()
+        assert yaml.safe_load(yaml.safe_dump(document)) == document

@@ -1,0 +1,217 @@
+"""What is asked of NVML, and what a library that fails at any point does to the snapshot."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+import pytest
+
+from tests.unit.host.fakehost import GPU_A, GPU_B, MDEV, MDEV_VF, UUID_A, UUID_B, VENDOR, VM, Asker, FakeHost
+from tests.unit.host.fakenvml import FakeNvml
+from vgpumgr.host.server import Server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def observe(host: FakeHost, nvml: FakeNvml) -> dict[str, Any]:
+    snapshot: dict[str, Any] = Asker(Server(host.root, nvml=lambda: nvml).answer).ask("observe", wait_s=0)["ok"]
+    assert nvml.opened == 0, "an open NVML blocks sriov-manage"
+    return snapshot
+
+
+def two_gpus(root: Path, framework: str = MDEV_VF) -> FakeHost:
+    return FakeHost.build(root, framework, gpus=((GPU_A, UUID_A), (GPU_B, UUID_B)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode"),
+    [
+        ({}, "equal-size"),
+        ({"mixed": 1}, "mixed-size"),
+        ({"mig": 1}, "mig"),
+        ({"nvmlDeviceGetMigMode": pynvml.NVML_ERROR_NOT_SUPPORTED}, "equal-size"),
+        ({"nvmlDeviceGetVgpuHeterogeneousMode": pynvml.NVML_ERROR_FUNCTION_NOT_FOUND}, "equal-size"),
+        ({"nvmlDeviceGetVgpuHeterogeneousMode": pynvml.NVML_ERROR_GPU_IS_LOST}, None),
+        ({"nvmlDeviceGetMigMode": pynvml.NVML_ERROR_UNKNOWN}, None),
+    ],
+)
+def test_the_mode_is_read_or_unknown(tmp_path: Path, settings: dict[str, Any], mode: str | None) -> None:
+    snapshot = observe(two_gpus(tmp_path), FakeNvml(**settings))
+    assert snapshot["gpus"][0]["mode"] == mode
+    assert any(row["what"] == "gpus[0].mode" for row in snapshot["unknown"]) == (mode is None)
+
+
+def test_memory_version_and_types_come_from_nvml(tmp_path: Path) -> None:
+    snapshot = observe(two_gpus(tmp_path, VENDOR), FakeNvml())
+    assert snapshot["versions"]["nvml"] == "12.570.133"
+    assert snapshot["gpus"][0]["framebuffer_mib"] == 46068
+    assert snapshot["gpus"][0]["types"] == [
+        {"id": 558, "name": "NVIDIA A40-2Q", "max": None, "framebuffer_mib": None},
+        {"id": 560, "name": "NVIDIA A40-4Q", "max": 12, "framebuffer_mib": 4096},
+        {"id": 562, "name": "NVIDIA A40-8Q", "max": 6, "framebuffer_mib": 8192},
+    ]
+
+
+def test_a_running_vm_is_told_with_its_name_and_vf(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path, VENDOR)
+    host.make_vgpu("0000:41:00.5", 560, None)
+    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    without_mdev = FakeNvml(active=1, nvmlVgpuInstanceGetMdevUUID=pynvml.NVML_ERROR_NOT_SUPPORTED)
+    assert observe(host, without_mdev)["active"] == [
+        {
+            "gpu": GPU_A,
+            "instance": 3251634213,
+            "vm_uuid": VM,
+            "vm_name": "vm01",
+            "uuid": None,
+            "vf": "0000:41:00.5",
+            "type_id": 560,
+        }
+    ]
+
+
+def test_one_gpu_that_does_not_tell_is_silent_and_the_others_rows_are_told(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    nvml = FakeNvml(active=1)
+    listed = nvml.answers["nvmlDeviceGetActiveVgpus"]
+
+    def only_a(pci: str) -> Any:
+        if pci == GPU_B:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return listed(pci)
+
+    nvml.answers["nvmlDeviceGetActiveVgpus"] = only_a
+    snapshot = observe(host, nvml)
+    assert [row["gpu"] for row in snapshot["active"]] == [GPU_A]
+    assert list(snapshot["silent"]) == [GPU_B]
+    assert snapshot["gpus"][1]["scheduler"] is not None
+    assert [row["what"] for row in snapshot["unknown"]] == ["gpus[1].active"]
+
+
+@pytest.mark.parametrize("number", [pynvml.NVML_ERROR_INSUFFICIENT_SIZE, 27, pynvml.NVML_ERROR_UNKNOWN])
+@pytest.mark.parametrize("how_often", [1, 2])
+def test_a_list_that_fails_while_a_vm_starts_is_asked_for_once_more(
+    tmp_path: Path, number: int, how_often: int
+) -> None:
+    nvml, pauses = FakeNvml(), list[float]()
+    left = [how_often]
+
+    def starting(pci: str) -> list[int]:
+        if pci == GPU_A and left[0]:
+            left[0] -= 1
+            raise pynvml.NVMLError(number)
+        return []
+
+    nvml.answers["nvmlDeviceGetActiveVgpus"] = starting
+    server = Server(two_gpus(tmp_path).root, nvml=lambda: nvml, sleep=pauses.append)
+    snapshot = Asker(server.answer).ask("observe", wait_s=0)["ok"]
+    assert pauses == [0.2]
+    assert list(snapshot["silent"]) == ([] if how_often == 1 else [GPU_A])
+
+
+NO_MDEV = "00000000-0000-0000-0000-000000000000"
+
+
+@pytest.mark.parametrize("answer", [NO_MDEV, "N/A", "", b"N/A", MDEV, pynvml.NVML_ERROR_NOT_SUPPORTED])
+def test_nvmls_mdev_uuid_counts_for_nothing_where_vgpus_are_no_mdevs(tmp_path: Path, answer: Any) -> None:
+    host = two_gpus(tmp_path, VENDOR)
+    host.make_vgpu("0000:41:00.5", 560, None)
+    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    [row] = observe(host, answering(answer))["active"]
+    assert (row["uuid"], row["vf"]) == (None, "0000:41:00.5")
+
+
+@pytest.mark.parametrize("answer", [NO_MDEV, "N/A", "", pynvml.NVML_ERROR_NOT_SUPPORTED, MDEV.upper()])
+def test_nvmls_mdev_uuid_counts_only_where_it_is_one(tmp_path: Path, answer: Any) -> None:
+    [row] = observe(two_gpus(tmp_path), answering(answer))["active"]
+    assert row["uuid"] == (MDEV if answer == MDEV.upper() else None)
+
+
+def answering(answer: Any) -> FakeNvml:
+    """One running vGPU, whose mdev UUID NVML gives so."""
+    if isinstance(answer, int):
+        return FakeNvml(active=1, nvmlVgpuInstanceGetMdevUUID=answer)
+    nvml = FakeNvml(active=1)
+    nvml.answers["nvmlVgpuInstanceGetMdevUUID"] = lambda instance: answer
+    return nvml
+
+
+def test_a_gpu_of_a_host_without_sriov_manage_is_asked_like_any_other(tmp_path: Path) -> None:
+    """A data-centre driver without vGPUs: its cards have SR-IOV too, and nobody waits for them."""
+    host = FakeHost.build(tmp_path, gpus=())
+    host.add_gpu(GPU_A, UUID_A, None)
+    assert observe(host, FakeNvml())["gpus"][0]["framebuffer_mib"] == 46068
+
+
+def test_a_gpu_whose_vfs_are_still_off_is_not_opened(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path, gpus=((GPU_B, UUID_B),))
+    host.add_gpu(GPU_A, UUID_A, None)
+    host.put("/usr/lib/nvidia/sriov-manage", "#!/bin/sh")
+    nvml, opened = FakeNvml(), list[str]()
+
+    def open_gpu(pci: str) -> str:
+        opened.append(pci)
+        return pci
+
+    nvml.answers["nvmlDeviceGetHandleByPciBusId"] = open_gpu
+    snapshot = observe(host, nvml)
+    assert opened == [GPU_B]
+    assert (snapshot["gpus"][0]["mode"], snapshot["silent"]) == (None, {})
+    assert "sriov-manage" in next(row["why"] for row in snapshot["unknown"] if row["what"] == "gpus[0].mode")
+
+
+@pytest.mark.parametrize("function", sorted(FakeNvml(api=2).answers))
+@pytest.mark.parametrize("number", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND])
+def test_any_function_may_fail_and_the_rest_is_told(tmp_path: Path, function: str, number: int) -> None:
+    host = two_gpus(tmp_path, VENDOR)
+    host.make_vgpu("0000:41:00.5", 560, None)
+    fail: dict[str, Any] = {function: number}
+    nvml = FakeNvml(active=1, api=2, **fail)
+    answer = json.loads(Server(host.root, nvml=lambda: nvml).answer(b'{"id":1,"do":"observe","wait_s":0}'))["ok"]
+    assert [gpu["uuid"] for gpu in answer["gpus"]] == [UUID_A, UUID_B]
+
+
+def test_a_uuid_that_nvml_alone_tells_is_not_planned_with_since_no_step_could_check_it(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    host.path(f"/proc/driver/nvidia/gpus/{GPU_A}/information").unlink()
+    snapshot = observe(host, FakeNvml())
+    assert snapshot["gpus"][0]["uuid"] is None
+    assert UUID_A in next(row["why"] for row in snapshot["unknown"] if row["what"] == "gpus[0].uuid")
+
+
+def test_a_uuid_that_proc_tells_once_nvml_has_opened_the_gpu_is_read_again(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    file = host.path(f"/proc/driver/nvidia/gpus/{GPU_A}/information")
+    whole = file.read_text()
+    file.write_text("Model: NVIDIA A40\n")
+    nvml = FakeNvml()
+
+    def open_gpu(pci: str) -> str:
+        file.write_text(whole)
+        return pci
+
+    nvml.answers["nvmlDeviceGetHandleByPciBusId"] = open_gpu
+    assert observe(host, nvml)["gpus"][0]["uuid"] == UUID_A
+
+
+def test_nvml_is_shut_before_the_lock_is_given_back(tmp_path: Path) -> None:
+    nvml = FakeNvml()
+    asker = Asker(Server(two_gpus(tmp_path).root, nvml=lambda: nvml).answer)
+    asker.lock()
+    assert nvml.opened == 0
+    asker.ask("unlock", gpu_uuids=[UUID_A])
+    assert nvml.opened == 0
+
+
+def test_the_real_binding_without_a_library_is_unknown(tmp_path: Path) -> None:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        snapshot = Asker(Server(two_gpus(tmp_path).root).answer).ask("observe", wait_s=0)["ok"]
+        assert snapshot["active"] is None
+        return
+    pynvml.nvmlShutdown()
+    pytest.skip("this machine has NVML")

@@ -1,0 +1,263 @@
+"""What `sample` tells: who runs and what they used, and what a library that fails at any point does to it."""
+
+from __future__ import annotations
+
+import ctypes
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+import pytest
+
+from tests.unit.host.fakehost import (
+    GPU_A,
+    GPU_B,
+    MDEV,
+    MDEV_PF,
+    MDEV_VF,
+    UUID_A,
+    UUID_B,
+    VENDOR,
+    VM,
+    Asker,
+    FakeHost,
+    make_entry,
+)
+from tests.unit.host.fakenvml import FakeNvml
+from vgpumgr.host.server import Server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INSTANCE = 3251634213
+TWENTY_GB = 20 * (1 << 30) + 4096
+
+
+class Meter(FakeNvml):
+    """A driver whose one running vGPU has these samples; the structures and the calling convention are the real ones."""
+
+    def __init__(self, *, at_us: int = 5_000_000, framebuffer: int = TWENTY_GB, **settings: Any) -> None:
+        super().__init__(active=1, **settings)
+        self.at_us = at_us
+        self.framebuffer = framebuffer
+        self.since: list[int] = []
+        self.answers |= {
+            "nvmlDeviceGetUtilizationRates": lambda pci: SimpleNamespace(gpu=61, memory=22),
+            "nvmlDeviceGetMemoryInfo": lambda pci: SimpleNamespace(total=46068 << 20, used=9 << 30),
+            "nvmlDeviceGetVgpuUtilization": self._utilization,
+            "_nvmlGetFunctionPointer": self._pointer,
+        }
+
+    def _utilization(self, pci: str, since_us: int) -> list[Any]:
+        self.since.append(since_us)
+        if pci != GPU_A:
+            return []
+        row = pynvml.c_nvmlVgpuInstanceUtilizationSample_t()
+        row.vgpuInstance, row.timeStamp = INSTANCE, self.at_us
+        row.smUtil.uiVal, row.memUtil.uiVal, row.encUtil.uiVal, row.decUtil.uiVal = 60, 20, 3, 1
+        return [row]
+
+    def _pointer(self, name: str) -> Any:
+        assert name == "nvmlVgpuInstanceGetFbUsage"
+        if name in self.fail:
+            return lambda *_: self.fail[name]
+
+        def function(instance: int, size: Any) -> int:
+            size[0] = self.framebuffer if instance == INSTANCE else 0
+            return 0
+
+        return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.POINTER(ctypes.c_ulonglong))(function)
+
+
+def sample(host: FakeHost, nvml: Any, since: dict[str, int] | None = None) -> dict[str, Any]:
+    answer: dict[str, Any] = Asker(Server(host.root, nvml=lambda: nvml).answer).ask(
+        "sample", wait_s=0, since=since or {}
+    )
+    told: dict[str, Any] = answer["ok"]
+    assert getattr(nvml, "opened", 0) == 0, "an open NVML blocks sriov-manage"
+    return told
+
+
+def two_gpus(root: Path, framework: str = MDEV_VF) -> FakeHost:
+    return FakeHost.build(root, framework, gpus=((GPU_A, UUID_A), (GPU_B, UUID_B)))
+
+
+def test_a_running_vgpu_is_told_with_its_vm_its_use_and_all_of_its_framebuffer(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    told = sample(host, Meter())
+    assert told["unknown"] == []
+    assert told["driver"] == "570.133.10"
+    first, second = told["gpus"]
+    assert (second["vgpus"], second["types"]) == ([], [])
+    assert (first["pci"], first["uuid"], first["sm"], first["memory"]) == (GPU_A, UUID_A, 61, 22)
+    assert (first["framebuffer_bytes"], first["framebuffer_used_bytes"]) == (46068 << 20, 9 << 30)
+    assert first["policy"] == "best-effort"
+    assert first["types"] == [{"id": 560, "name": "NVIDIA A40-4Q", "max": 12, "framebuffer_mib": 4096}]
+    assert first["vgpus"] == [
+        {
+            "instance": INSTANCE,
+            "vm_uuid": VM,
+            "vm_name": "vm01",
+            "uuid": MDEV,
+            "vf": None,
+            "vf_index": None,
+            "type_id": 560,
+            "framebuffer_used_bytes": TWENTY_GB,
+            "at_us": 5_000_000,
+            "sm": 60,
+            "memory": 20,
+            "encoder": 3,
+            "decoder": 1,
+        }
+    ]
+
+
+def test_a_vf_is_known_by_the_handle_that_the_vm_has_open(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path, VENDOR)
+    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    without_mdev = Meter(nvmlVgpuInstanceGetMdevUUID=pynvml.NVML_ERROR_NOT_SUPPORTED)
+    [row] = sample(host, without_mdev)["gpus"][0]["vgpus"]
+    assert (row["vf"], row["vf_index"], row["uuid"]) == ("0000:41:00.5", 1, None)
+
+
+def test_with_two_vfs_open_which_is_which_is_unknown(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path, VENDOR)
+    host.add_process(41, "/dev/vfio/651", "/dev/vfio/652", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    without_mdev = Meter(nvmlVgpuInstanceGetMdevUUID=pynvml.NVML_ERROR_NOT_SUPPORTED)
+    [row] = sample(host, without_mdev)["gpus"][0]["vgpus"]
+    assert (row["vf"], row["vf_index"], row["vm_name"]) == (None, None, "vm01")
+
+
+@pytest.mark.parametrize("answer", ["00000000-0000-0000-0000-000000000000", "N/A", MDEV])
+def test_an_mdev_uuid_that_nvml_gives_for_a_vf_hides_no_vf(tmp_path: Path, answer: str) -> None:
+    host = two_gpus(tmp_path, VENDOR)
+    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    nvml = Meter()
+    nvml.answers["nvmlVgpuInstanceGetMdevUUID"] = lambda instance: answer
+    [row] = sample(host, nvml)["gpus"][0]["vgpus"]
+    assert (row["vf"], row["vf_index"], row["uuid"]) == ("0000:41:00.5", 1, None)
+
+
+def test_a_number_above_a_hundred_is_no_percentage(tmp_path: Path) -> None:
+    nvml = Meter()
+    nvml.answers["nvmlDeviceGetUtilizationRates"] = lambda pci: SimpleNamespace(gpu=2**32 - 1, memory=101)
+    told = sample(two_gpus(tmp_path), nvml)["gpus"][0]
+    assert (told["sm"], told["memory"]) == (None, None)
+
+
+def test_the_gpus_uuid_falls_back_to_nvml_and_the_ledgers_types_with_it(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    host.put(f"/proc/driver/nvidia/gpus/{GPU_A}/information", "Model: \t\t NVIDIA A40")
+    host.put_ledger(make_entry(MDEV_VF, type_id=562))
+    told = sample(host, Meter())["gpus"][0]
+    assert told["uuid"] == UUID_A
+    assert [kind["id"] for kind in told["types"]] == [560, 562]
+
+
+def test_a_gpu_whose_vfs_are_still_off_is_not_opened(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path, gpus=())
+    host.add_gpu(GPU_A, UUID_A, None)
+    host.put("/usr/lib/nvidia/sriov-manage", "#!/bin/sh")
+    nvml = Meter()
+    told = sample(host, nvml)
+    assert "nvmlDeviceGetHandleByPciBusId" not in nvml.calls
+    assert (told["gpus"][0]["uuid"], told["gpus"][0]["vgpus"]) == (UUID_A, None)
+    assert "sriov-manage" in next(row["why"] for row in told["unknown"] if row["what"] == "gpus[0].nvml")
+
+
+def test_samples_are_asked_for_since_the_time_that_was_given(tmp_path: Path) -> None:
+    nvml = Meter(at_us=9)
+    [row] = sample(two_gpus(tmp_path), nvml, {GPU_A: 8})["gpus"][0]["vgpus"]
+    assert (nvml.since, row["at_us"]) == ([8], 9)
+
+
+@pytest.mark.parametrize("at_us", [0, 7, 8])
+def test_what_is_not_newer_is_no_sample(tmp_path: Path, at_us: int) -> None:
+    [row] = sample(two_gpus(tmp_path), Meter(at_us=at_us), {GPU_A: 8})["gpus"][0]["vgpus"]
+    assert [row[key] for key in ("at_us", "sm", "memory", "encoder", "decoder")] == [None] * 5
+    assert row["framebuffer_used_bytes"] == TWENTY_GB
+
+
+def test_no_sample_entries_is_not_a_failure(tmp_path: Path) -> None:
+    told = sample(two_gpus(tmp_path), Meter(nvmlDeviceGetVgpuUtilization=pynvml.NVML_ERROR_NOT_FOUND))
+    assert told["unknown"] == []
+    assert told["gpus"][0]["vgpus"][0]["sm"] is None
+
+
+@pytest.mark.parametrize(
+    ("function", "what"),
+    [
+        ("nvmlDeviceGetHandleByPciBusId", "nvml"),
+        ("nvmlDeviceGetMemoryInfo", "framebuffer_bytes"),
+        ("nvmlDeviceGetUtilizationRates", "sm"),
+        ("nvmlDeviceGetVgpuSchedulerCapabilities", "policy"),
+        ("nvmlDeviceGetActiveVgpus", "vgpus"),
+        ("nvmlDeviceGetVgpuUtilization", "vgpus.sm"),
+        ("nvmlVgpuInstanceGetVmID", f"vgpus[{INSTANCE}].vm_uuid"),
+        ("nvmlVgpuInstanceGetType", f"vgpus[{INSTANCE}].type_id"),
+        ("nvmlVgpuInstanceGetFbUsage", f"vgpus[{INSTANCE}].framebuffer_used_bytes"),
+        ("nvmlVgpuTypeGetName", "types[560]"),
+        ("nvmlVgpuTypeGetFramebufferSize", "types[560].framebuffer_mib"),
+        ("nvmlVgpuTypeGetMaxInstances", "types[560].max"),
+    ],
+)
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_GPU_IS_LOST])
+def test_each_call_that_fails_is_one_row_of_unknown_and_no_zero(
+    tmp_path: Path, function: str, what: str, code: int
+) -> None:
+    told = sample(two_gpus(tmp_path), Meter(**{function: code}))
+    assert f"gpus[0].{what}" in [row["what"] for row in told["unknown"]]
+    gpu = told["gpus"][0]
+    shown = {
+        "nvml": gpu["vgpus"],
+        "framebuffer_bytes": gpu["framebuffer_used_bytes"],
+        "sm": gpu["memory"],
+        "policy": gpu["policy"],
+        "vgpus": gpu["vgpus"],
+        "types[560]": gpu["types"] or None,
+    }
+    for row in gpu["vgpus"] or []:
+        shown["vgpus.sm"] = row["sm"]
+        shown |= {f"vgpus[{INSTANCE}].{name}": row[name] for name in ("vm_uuid", "type_id", "framebuffer_used_bytes")}
+    for kind in gpu["types"]:
+        shown |= {f"types[560].{name}": kind[name] for name in ("framebuffer_mib", "max")}
+    assert shown[what] is None
+
+
+def test_without_nvml_the_ledger_is_told_all_the_same(tmp_path: Path) -> None:
+    told = sample(two_gpus(tmp_path), FakeNvml(nvmlInit=pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
+    assert [gpu["vgpus"] for gpu in told["gpus"]] == [None, None]
+    assert told["ledger"] == []
+    assert [row["what"] for row in told["unknown"]] == ["nvml"]
+
+
+def test_a_ledger_that_cannot_be_read_hides_nothing_else(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    host.put("/var/lib/vgpumgr/ledger.json", "{")
+    told = sample(host, Meter())
+    assert told["ledger"] is None
+    assert told["gpus"][0]["vgpus"][0]["sm"] == 60
+
+
+@pytest.mark.parametrize("since", [None, [], "x", {GPU_A: "1"}, {GPU_A: -1}, {GPU_A: 1.5}, {GPU_A: True}])
+def test_a_request_without_times_is_refused(tmp_path: Path, since: Any) -> None:
+    answer = Asker(Server(two_gpus(tmp_path).root, nvml=FakeNvml).answer).ask("sample", wait_s=0, since=since)
+    assert answer["err"]["kind"] == "BadRequest"
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    before = host.tree()
+    sample(host, Meter())
+    assert host.tree() == before
+
+
+@pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR])
+def test_vgpus_that_are_idle_and_nobodys_are_counted_too(tmp_path: Path, framework: str) -> None:
+    host = two_gpus(tmp_path, framework)
+    for number in range(3):
+        uuid = None if framework == VENDOR else f"9e0d0000-0000-4000-8000-00000000000{number}"
+        host.make_vgpu(GPU_A if framework == MDEV_PF else f"{GPU_A[:-1]}{4 + number}", 560, uuid)
+    told = sample(host, FakeNvml(nvmlInit=pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
+    assert [gpu["made"] for gpu in told["gpus"]] == [3, 0]

@@ -1,0 +1,229 @@
+"""The host's lock, between real processes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.host.fakehost import MDEV_VF, VENDOR, FakeHost, make_step
+from vgpumgr.host.ledger.lock import sanitise
+from vgpumgr.link import refusals
+from vgpumgr.names import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.unit.host.conftest import Program
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FakeHost:
+    return FakeHost.build(tmp_path, VENDOR)
+
+
+def show_processes(host: FakeHost, *programs: Program) -> None:
+    for program in programs:
+        host.path(f"/proc/{program.process.pid}").symlink_to(f"/proc/{program.process.pid}")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_one_holds_it_and_the_other_is_told_who(host: FakeHost, run_program: Callable[..., Program]) -> None:
+    owner, other = run_program(host.root), run_program(host.root)
+    assert "ok" in owner.ask("lock", by="anna@ctl1 attach vm01", wait_s=0)
+    show_processes(host, owner, other)
+    answer = other.ask("lock", by="ben", wait_s=0.1)
+    assert answer["err"]["kind"] == "Locked"
+    assert answer["err"]["owner"] == "anna@ctl1 attach vm01"
+
+
+def test_an_owner_that_proc_does_not_show_is_null(host: FakeHost, run_program: Callable[..., Program]) -> None:
+    owner, other = run_program(host.root), run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    assert other.ask("observe", wait_s=0)["err"] == {
+        "kind": "Locked",
+        "message": "the host's lock is held by another run",
+        "owner": None,
+    }
+
+
+def test_the_owner_of_another_hosts_lock_is_not_named(
+    host: FakeHost, tmp_path_factory: pytest.TempPathFactory, run_program: Callable[..., Program]
+) -> None:
+    elsewhere = FakeHost.build(tmp_path_factory.mktemp("elsewhere"), VENDOR)
+    owner, stranger, other = run_program(host.root), run_program(elsewhere.root), run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    stranger.ask("lock", by="stranger", wait_s=0)
+    show_processes(host, stranger)
+    assert other.ask("lock", by="ben", wait_s=0)["err"]["owner"] is None
+
+
+def test_a_waiter_gets_it_when_the_owner_is_killed(host: FakeHost, run_program: Callable[..., Program]) -> None:
+    owner, other = run_program(host.root), run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    other.request("lock", by="ben", wait_s=20)
+    owner.process.kill()
+    assert b'"ok"' in other.read_line()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE])
+def test_a_signal_ends_it_at_once_and_the_lock_is_free(
+    host: FakeHost, run_program: Callable[..., Program], number: signal.Signals
+) -> None:
+    owner = run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    owner.process.send_signal(number)
+    owner.wait()
+    assert "ok" in run_program(host.root).ask("lock", by="ben", wait_s=0)
+
+
+def test_a_controller_that_hung_up_while_it_queued_never_gets_it(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    owner, other = run_program(host.root), run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    other.request("lock", by="ben", wait_s=60)
+    other.hang_up()
+    assert other.wait() == 0
+    assert other.read_line() == b""
+    assert "ok" in owner.ask("ping")
+
+
+def test_readers_do_not_keep_each_other_out_but_a_reader_waits_for_the_owner(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    owner, reader = run_program(host.root), run_program(host.root)
+    assert "ok" in reader.ask("observe", wait_s=0)
+    owner.ask("lock", by="anna", wait_s=0)
+    assert reader.ask("observe", wait_s=0.05)["err"]["kind"] == "Locked"
+    owner.ask("unlock", gpu_uuids=[])
+    assert "ok" in reader.ask("observe", wait_s=0)
+
+
+def test_its_owner_observes_under_it_at_once_though_another_waits_and_keeps_it(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    """A run that changes many things looks again in its middle; a queue of others must not come between."""
+    owner, other = run_program(host.root), run_program(host.root)
+    owner.ask("lock", by="anna", wait_s=0)
+    other.request("lock", by="ben", wait_s=20)
+    for _ in range(3):
+        assert owner.ask("observe", wait_s=0)["ok"]["hostname"] == "kvm01"
+    assert "ok" in owner.ask("execute", step=make_step(VENDOR), deadline_s=10)
+    assert owner.ask("observe", wait_s=0)["ok"]["ledger"][0]["state"] == "made"
+    assert "ok" in owner.ask("unlock", gpu_uuids=[])
+    assert json.loads(other.read_line())["ok"]["ledger"][0]["state"] == "made"
+    assert owner.ask("observe", wait_s=0)["err"]["kind"] == "Locked"
+
+
+def test_the_lease_ends_the_program_and_gives_the_lock_back(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    owner = run_program(host.root, "--lease", 0.3)
+    owner.ask("lock", by="anna", wait_s=0)
+    assert owner.wait() == 3
+    assert owner.read_line() == b""
+    assert "ok" in run_program(host.root).ask("lock", by="ben", wait_s=0)
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["silent", "full-pipe"])
+def test_where_the_session_cannot_be_ended_the_lock_stays_until_the_hang_up_and_the_others_are_told(
+    host: FakeHost, run_program: Callable[..., Program], full: bool
+) -> None:
+    """Behind a login shell that we do not know, a controller that wakes up could still write to libvirt."""
+    owner, other = run_program(host.root, "--lease", 0.3, "--stays"), run_program(host.root)
+    owner.ask("lock", by="anna@ctl1 attach vm01", wait_s=0)
+    show_processes(host, owner, other)
+    for _ in range(200 if full else 0):
+        owner.request("lock", by="anna", wait_s=0)
+    said = "(silent, its SSH session could not be ended) anna@ctl1 attach vm01"
+    until(lambda: other.ask("observe", wait_s=0)["err"]["owner"] == said)
+    owner.hang_up()
+    assert owner.wait() == 3
+    assert "ok" in other.ask("lock", by="ben", wait_s=20)
+
+
+def test_a_lock_that_somebody_without_a_name_holds_is_told_with_the_mode_that_lets_him(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    folder = host.path("/root")
+    folder.chmod(0o755)
+    stranger = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(stranger, fcntl.LOCK_SH)
+        error = run_program(host.root).ask("lock", by="anna", wait_s=0)["err"]
+    finally:
+        os.close(stranger)
+    assert (error["owner"], error["mode"]) == (None, "0755")
+    told = str(refusals.translate(HostName("kvm01"), error))
+    assert "/root, whose lock it is, has mode 0755 there" in told
+
+
+def test_a_ping_renews_the_lease_and_without_the_lock_there_is_none(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    owner = run_program(host.root, "--lease", 1)
+    owner.ask("lock", by="anna", wait_s=0)
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        assert owner.ask("ping")["ok"] == {}
+        time.sleep(0.1)
+    owner.ask("unlock", gpu_uuids=[])
+    time.sleep(1.3)  # longer than the lease: nothing may happen
+    assert owner.ask("ping")["ok"] == {}
+
+
+def test_a_stopped_controller_with_a_full_pipe_does_not_keep_the_lock(
+    host: FakeHost, run_program: Callable[..., Program]
+) -> None:
+    """Answers that nobody reads fill the pipe; the program must not sit in a write for ever."""
+    owner = run_program(host.root, "--lease", 0.5)
+    owner.ask("lock", by="anna", wait_s=0)
+    for _ in range(200):
+        try:
+            owner.request("lock", by="anna", wait_s=0)
+        except BrokenPipeError:
+            break
+    assert owner.wait() == 3
+    assert "ok" in run_program(host.root).ask("lock", by="ben", wait_s=0)
+
+
+def test_a_child_that_is_stuck_in_a_write_does_not_keep_the_lock(
+    tmp_path: Path, run_program: Callable[..., Program]
+) -> None:
+    host = FakeHost.build(tmp_path, MDEV_VF)
+    owner = run_program(host.root, "--block")
+    owner.ask("lock", by="anna", wait_s=0)
+    assert owner.ask("execute", step=make_step(MDEV_VF), deadline_s=0.2)["err"]["kind"] == "Deadline"
+    children = Path(f"/proc/{owner.process.pid}/task/{owner.process.pid}/children").read_text().split()
+    try:
+        owner.hang_up()
+        assert owner.wait() == 0
+        assert owner.read_line() == b""  # nor does it keep the channel
+        (child,) = children
+        os.kill(int(child), 0)  # still there, still writing
+        assert "ok" in run_program(host.root).ask("lock", by="ben", wait_s=0)
+    finally:
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+
+
+@given(st.text())
+def test_any_owner_makes_a_name_that_the_kernel_takes(by: str) -> None:
+    name = sanitise(by)
+    assert len(name.encode()) <= 200
+    os.close(os.memfd_create("vgpumgr-lock:" + name))

@@ -1,0 +1,158 @@
+"""Killed at any point of a step, the host program leaves a ledger from which the next run gets to the same end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.host.fakehost import (
+    CONF,
+    FRAMEWORKS,
+    GPU_A,
+    Asker,
+    FakeHost,
+    make_destroy,
+    make_entry,
+    make_modprobe_step,
+    make_park,
+    make_scheduler_step,
+    make_step,
+    no_nvml,
+)
+from tests.unit.host.fakenvml import FIXED_SHARE, FakeNvml
+from vgpumgr.host.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.unit.host.conftest import Program
+
+each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+
+
+def present(host: FakeHost, step: dict[str, Any]) -> bool:
+    """Whether the step's vGPU is on the hardware."""
+    if step["uuid"] is not None:
+        return host.path(f"/sys/bus/mdev/devices/{step['uuid']}").is_symlink()
+    current = host.path(f"{host.function(step['parent'])}/nvidia/current_vgpu_type").read_text()
+    assert current in {"0\n", "560\n"}
+    return current == "560\n"
+
+
+def killed_at(
+    run_program: Callable[..., Program], host: FakeHost, point: str, step: dict[str, Any], *options: str | int
+) -> None:
+    program = run_program(host.root, "--kill", point, *options)
+    program.ask("lock", by="anna", wait_s=5)
+    program.request("execute", step=step, deadline_s=10)
+    assert program.read_line() == b""
+    assert program.wait() == -9
+
+
+def next_run(host: FakeHost) -> Asker:
+    asker = Asker(Server(host.root, nvml=no_nvml, write=host.driver_write).answer)
+    asker.lock(wait_s=10)  # a child of the killed program may have its lock for a moment longer
+    return asker
+
+
+@each_framework
+@pytest.mark.parametrize("point", ["rename-1", "planned", "written", "read-back", "rename-2", "made"])
+def test_a_create_that_was_killed_is_finished_by_the_next(
+    tmp_path: Path, run_program: Callable[..., Program], framework: str, point: str
+) -> None:
+    host = FakeHost.build(tmp_path, framework)
+    step = make_step(framework)
+    killed_at(run_program, host, point, step)
+    there = present(host, step)
+    if there:
+        assert host.entries(), "hardware that no entry names is a leak"
+    assert "ok" in next_run(host).execute({**step, "expect": "same" if there else "empty"})
+    assert present(host, step)
+    assert host.entries() == [make_entry(framework)]
+
+
+@each_framework
+@pytest.mark.parametrize("point", ["rename-1", "leaving", "written", "read-back", "rename-2", "out"])
+def test_a_destroy_that_was_killed_is_finished_by_the_next(
+    tmp_path: Path, run_program: Callable[..., Program], framework: str, point: str
+) -> None:
+    host = FakeHost.build(tmp_path, framework)
+    step = make_destroy(framework)
+    host.make_vgpu(step["parent"], 560, step["uuid"])
+    host.put_ledger(make_entry(framework))
+    killed_at(run_program, host, point, step)
+    there = present(host, step)
+    if there:
+        assert host.entries(), "hardware that no entry names is a leak"
+    if host.entries():
+        assert "ok" in next_run(host).execute({**step, "expect": "present" if there else "absent"})
+    assert not present(host, step)
+    assert host.entries() == []
+
+
+@each_framework
+@pytest.mark.parametrize("point", ["parking", "written", "read-back", "parked"])
+def test_a_park_that_was_killed_leaves_it_there_or_gone_and_it_comes_back_the_same(
+    tmp_path: Path, run_program: Callable[..., Program], framework: str, point: str
+) -> None:
+    host = FakeHost.build(tmp_path, framework)
+    step = make_park(framework)
+    host.make_vgpu(step["parent"], 560, step["uuid"])
+    host.put_ledger(make_entry(framework))
+    killed_at(run_program, host, point, step)
+    assert host.entries() == [make_entry(framework)]
+    if present(host, step):
+        assert "ok" in next_run(host).execute(step)
+        assert not present(host, step)
+    else:
+        assert "ok" in next_run(host).execute(make_step(framework))
+        assert present(host, step)
+    assert host.entries() == [make_entry(framework)]
+
+
+_POINTS: dict[int, tuple[str, ...]] = {
+    1: ("looked", "set-graphics", "read-back"),
+    2: ("looked", "set-nvenc0", "set-nvenc1", "set-graphics", "read-back"),
+}
+
+
+@pytest.mark.parametrize(("api", "point"), [(api, point) for api, points in _POINTS.items() for point in points])
+def test_a_scheduler_that_was_killed_is_set_by_the_same_step_again(
+    tmp_path: Path, run_program: Callable[..., Program], api: int, point: str
+) -> None:
+    host = FakeHost.build(tmp_path)
+    step = make_scheduler_step(api)
+    killed_at(run_program, host, point, step, "--api", api)
+    nvml = FakeNvml(api=api, host=host, video_takes=True)
+    asker = Asker(Server(host.root, nvml=lambda: nvml).answer)
+    asker.lock()
+    assert "ok" in asker.execute(step)
+    assert {nvml.state(GPU_A, engine)["policy"] for engine in ((1,) if api == 1 else (1, 2, 3))} == {FIXED_SHARE}
+
+
+_OLD, _NEW = "options nvidia x=1\n", "options nvidia x=2\n"
+
+
+@pytest.mark.parametrize(
+    ("point", "text", "expect"),
+    [
+        *((point, _NEW, expect) for point in ("rename-1", "aside", "in-place", "read-back") for expect in (_OLD, None)),
+        ("in-place", None, _OLD),
+        ("read-back", None, _OLD),
+    ],
+)
+def test_a_modprobe_file_that_was_being_written_is_the_old_or_the_new_one_and_then_the_new_one(
+    tmp_path: Path, run_program: Callable[..., Program], point: str, text: str | None, expect: str | None
+) -> None:
+    host = FakeHost.build(tmp_path)
+    file = host.path(CONF)
+    if expect is not None:
+        file.write_text(expect)
+    step = make_modprobe_step(text=text, expect=expect)
+    killed_at(run_program, host, point, step)
+    assert (file.read_text() if file.exists() else None) in (text, expect)
+    assert "ok" in next_run(host).execute(step)
+    assert (file.read_text() if file.exists() else None) == text
+    assert [each.name for each in file.parent.iterdir()] == ([] if text is None else [file.name])

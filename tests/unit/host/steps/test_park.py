@@ -1,0 +1,240 @@
+"""An idle vGPU that is moved out for a moment: its entry stays, so nobody else gets its place, and it comes back the same."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.host.fakehost import (
+    FRAMEWORKS,
+    MDEV_PF,
+    OTHER_MDEV,
+    OTHER_VM,
+    VENDOR,
+    Asker,
+    FakeHost,
+    make_entry,
+    make_park,
+    make_step,
+    no_nvml,
+)
+from vgpumgr.host.server import Server
+from vgpumgr.host.steps import params
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+
+
+def locked(host: FakeHost, **injected: Any) -> Asker:
+    asker = Asker(Server(host.root, **{"nvml": no_nvml, "write": host.driver_write, **injected}).answer)
+    asker.lock()
+    return asker
+
+
+def made(root: Path, framework: str) -> FakeHost:
+    """A host with make_step's vGPU, entered as ours."""
+    host = FakeHost.build(root, framework)
+    step = make_step(framework)
+    host.make_vgpu(step["parent"], 560, step["uuid"])
+    host.put_ledger(make_entry(framework, later="kept"))
+    return host
+
+
+def on_hardware(asker: Asker) -> list[Any]:
+    parents = [parent for gpu in asker.ask("observe", wait_s=0)["ok"]["gpus"] for parent in gpu["parents"]]
+    return [vgpu["uuid"] for parent in parents for vgpu in parent["vgpus"]]
+
+
+@each_framework
+def test_it_goes_from_the_hardware_and_the_ledger_stays_as_it_is(tmp_path: Path, framework: str) -> None:
+    host = made(tmp_path, framework)
+    ledger = host.ledger_file.read_text()
+    asker = locked(host)
+    answer = asker.execute(make_park(framework))["ok"]
+    assert (answer["entry"], answer["vgpu"], answer["note"]) == (make_entry(framework), None, None)
+    assert on_hardware(asker) == []
+    assert host.ledger_file.read_text() == ledger
+
+
+@each_framework
+def test_it_is_made_again_in_its_place_at_the_same_generation(tmp_path: Path, framework: str) -> None:
+    host = made(tmp_path, framework)
+    before = host.tree()
+    asker = locked(host)
+    asker.execute(make_park(framework))
+    assert "ok" in asker.execute(make_step(framework))
+    assert on_hardware(asker) == [make_step(framework)["uuid"]]
+    host.params(make_step(framework)["uuid"] or make_step(framework)["parent"]).unlink()  # an older driver has none
+    after = host.tree()
+    assert host.entries() == [make_entry(framework, later="kept")]
+    assert {name: text for name, text in after.items() if "ledger" not in name} == {
+        name: text for name, text in before.items() if "ledger" not in name
+    }
+
+
+@pytest.mark.parametrize("framework", [each for each in FRAMEWORKS if each != MDEV_PF])
+def test_while_it_is_parked_nobody_else_gets_its_place(tmp_path: Path, framework: str) -> None:
+    host = made(tmp_path, framework)
+    asker = locked(host)
+    asker.execute(make_park(framework))
+    other = make_step(framework, vm_uuid=OTHER_VM, vm_name="vm02", uuid=None if framework == VENDOR else OTHER_MDEV)
+    assert asker.execute(other)["err"]["found"] == "one for vm01 slot vgpu0"
+
+
+@each_framework
+@pytest.mark.parametrize("state", ["planned", "leaving", None])
+def test_what_is_not_made_and_ours_is_never_parked(tmp_path: Path, framework: str, state: str | None) -> None:
+    host = made(tmp_path, framework)
+    host.put_ledger(*([make_entry(framework, state=state)] if state else []))
+    asker = locked(host)
+    before = host.tree()
+    assert asker.execute(make_park(framework))["err"]["kind"] == "Changed"
+    assert host.tree() == before
+
+
+@each_framework
+def test_hardware_that_is_not_the_entrys_or_not_there_is_never_parked(tmp_path: Path, framework: str) -> None:
+    host = FakeHost.build(tmp_path, framework)
+    host.put_ledger(make_entry(framework))
+    asker = locked(host)
+    assert asker.execute(make_park(framework))["err"]["found"] == "nothing"
+    step = make_step(framework)
+    host.make_vgpu(step["parent"], 558, step["uuid"])
+    before = host.tree()
+    assert asker.execute(make_park(framework))["err"]["kind"] == "Changed"
+    assert host.tree() == before
+
+
+@each_framework
+@pytest.mark.parametrize("when", ["before", "parking"])
+def test_what_is_open_is_never_parked_also_when_it_was_opened_just_now(
+    tmp_path: Path, framework: str, when: str
+) -> None:
+    host = made(tmp_path, framework)
+    paths = {vgpu["vfio"][-1] for gpu in locked_look(host)["gpus"] for p in gpu["parents"] for vgpu in p["vgpus"]}
+
+    def start(point: str) -> None:
+        if point == when:
+            host.add_process(41, *paths, command=("qemu", "-name", "vm01"))
+
+    start("before")
+    asker = locked(host, at=start)
+    error = asker.execute(make_park(framework))["err"]
+    assert (error["kind"], error["vm"], error["holders"]) == ("InUse", "vm01", ["open by pid 41 (vm01)"])
+    assert len(on_hardware(asker)) == 1
+
+
+def locked_look(host: FakeHost) -> dict[str, Any]:
+    snapshot: dict[str, Any] = Asker(Server(host.root, nvml=no_nvml).answer).ask("observe", wait_s=0)["ok"]
+    return snapshot
+
+
+@each_framework
+def test_a_refused_write_names_path_and_errno_and_leaves_everything(tmp_path: Path, framework: str) -> None:
+    host = made(tmp_path, framework)
+
+    def write(path: str, data: bytes) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    asker = locked(host, write=write)
+    before = host.tree()
+    error = asker.execute(make_park(framework))["err"]
+    assert (error["kind"], error["errno"], error["read_back"]["type_id"]) == ("SysfsRefused", "EBUSY", 560)
+    assert host.tree() == before
+
+
+def test_only_what_is_present_can_be_parked(tmp_path: Path) -> None:
+    host = made(tmp_path, VENDOR)
+    assert locked(host).execute(make_park(VENDOR, expect="absent"))["err"]["kind"] == "BadRequest"
+
+
+# the plugin's parameters
+
+
+def with_params(root: Path, framework: str, text: str) -> tuple[FakeHost, str]:
+    host = made(root, framework)
+    step = make_step(framework)
+    device = step["uuid"] or step["parent"]
+    host.put_params(device, text)
+    return host, device
+
+
+@each_framework
+@pytest.mark.parametrize("text", ["enable_uvm=1", "frame_rate_limiter=0,disable_vnc=1", "\xe9", "x" * 1023])
+def test_its_parameters_come_back_with_it_to_the_last_character(tmp_path: Path, framework: str, text: str) -> None:
+    host, device = with_params(tmp_path, framework, "")
+    host.params(device).write_bytes(text.encode("latin-1") + b"\n")
+    asker = locked(host)
+    asker.execute(make_park(framework))
+    assert not host.params(device).exists()
+    assert host.entries()[0]["vgpu_params"] == text
+    assert asker.execute(make_step(framework))["ok"]["note"] is None
+    assert host.params(device).read_bytes() == text.encode("latin-1") + b"\n"
+    assert host.entries() == [make_entry(framework, later="kept")]
+
+
+@each_framework
+def test_they_survive_a_kill_between_out_and_back(tmp_path: Path, framework: str) -> None:
+    """Out; then another run is cut off between the vGPU and its parameters; then the next enters it."""
+    host, device = with_params(tmp_path, framework, "enable_uvm=1")
+    first = Server(host.root, nvml=no_nvml, write=host.driver_write)
+    asker = Asker(first.answer)
+    asker.lock()
+    asker.execute(make_park(framework))
+    first.close()
+    again = locked(host)
+    entry = host.entries()[0]
+    step = make_step(framework)
+    host.make_vgpu(step["parent"], 560, step["uuid"])
+    host.put_params(device, "")
+    host.put_ledger({**entry, "state": "planned"})
+    answer = again.execute({**step, "expect": "same"})
+    assert answer["ok"]["note"] is None
+    assert host.params(device).read_text() == "enable_uvm=1\n"
+    assert host.entries() == [make_entry(framework, later="kept")]
+
+
+@each_framework
+def test_parameters_that_are_refused_are_told_and_kept_for_the_next_time(tmp_path: Path, framework: str) -> None:
+    host, _ = with_params(tmp_path, framework, "enable_uvm=1")
+
+    def write(path: str, data: bytes) -> None:
+        if path.endswith("vgpu_params"):
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        host.driver_write(path, data)
+
+    asker = locked(host, write=write)
+    asker.execute(make_park(framework))
+    note = asker.execute(make_step(framework))["ok"]["note"]
+    assert "could not be written back (EPERM): enable_uvm=1" in note
+    assert host.entries()[0]["vgpu_params"] == "enable_uvm=1"
+
+
+@each_framework
+def test_a_driver_without_them_has_none_to_keep(tmp_path: Path, framework: str) -> None:
+    host = made(tmp_path, framework)
+    assert "ok" in locked(host).execute(make_park(framework))
+    assert "vgpu_params" not in host.entries()[0]
+
+
+@each_framework
+def test_a_read_that_does_not_return_is_no_reason_to_hang_and_nothing_is_moved(
+    tmp_path: Path, framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, device = with_params(tmp_path, framework, "")
+    host.params(device).unlink()
+    os.mkfifo(host.params(device))  # nobody will ever write to it
+    monkeypatch.setattr(params, "READ_S", 0.05)
+    asker = locked(host)
+    ledger = host.ledger_file.read_text()
+    error = asker.execute(make_park(framework))["err"]
+    assert (error["kind"], "does not return" in error["waits_for"][0]) == ("NotYet", True)
+    assert host.ledger_file.read_text() == ledger
+    assert len(on_hardware(asker)) == 1
+    with host.params(device).open("w"):  # the child that was left behind ends
+        pass

@@ -1,0 +1,124 @@
+"""Whatever comes as a step: a bad request, or a step in which every part that reaches a path or a driver is sound."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.host.fakehost import MDEV_VF, make_modprobe_step, make_park, make_scheduler_step, make_setting
+from vgpumgr.host.protocol import BAD_REQUEST
+from vgpumgr.host.refusal import Refusal
+from vgpumgr.host.steps.setting_steps import parse_modprobe_step, parse_scheduler_step
+from vgpumgr.host.steps.step import parse_vgpu_step
+
+POLICIES = ("best-effort", "equal-share", "fixed-share")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=8), inner, max_size=2),
+    max_leaves=4,
+)
+NUMBERS = st.none() | st.integers(-1, 2**33) | st.booleans() | st.floats()
+PATHS = st.builds(
+    "".join,
+    st.lists(
+        st.sampled_from(["/etc/modprobe.d/", "a", "9", ".", "..", "/", "-", "_", ".conf", "\n", "\0", "é", " ", "~"])
+    ),
+)
+
+
+def change(step: dict[str, Any], values: st.SearchStrategy[Any] = JSON) -> st.SearchStrategy[dict[str, Any]]:
+    """The step with any of its keys replaced, and some of them left out."""
+    changed = st.dictionaries(st.sampled_from(sorted(step)), values, max_size=2)
+    left_out = st.lists(st.sampled_from(sorted(step)), max_size=1)
+    return st.tuples(changed, left_out).map(
+        lambda pair: {key: value for key, value in {**step, **pair[0]}.items() if key not in pair[1]}
+    )
+
+
+def refusal_of(parse: Any, data: object) -> tuple[Any, str | None]:
+    try:
+        return parse(data), None
+    except Refusal as refusal:
+        return None, refusal.kind
+
+
+@given(JSON | change(make_park(MDEV_VF)))
+def test_a_park_is_a_bad_request_or_sound(data: Any) -> None:
+    # The executor looks the verb up before.
+    step, kind = refusal_of(parse_vgpu_step, {**data, "verb": "park_vgpu"} if isinstance(data, dict) else data)
+    assert kind in (None, BAD_REQUEST)
+    if step is not None:
+        assert step["expect"] == "present"
+        assert re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f:.]+", step["parent"])
+
+
+@given(
+    JSON
+    | change(make_scheduler_step(1))
+    | st.builds(
+        make_scheduler_step,
+        st.sampled_from([0, 1, 2, True, 3]),
+        setting=JSON | change(make_setting(), NUMBERS | st.sampled_from(POLICIES)),
+        expect=st.dictionaries(st.sampled_from(["graphics", "nvenc0", "../x"]), st.none() | st.sampled_from(POLICIES)),
+    )
+)
+def test_a_scheduler_step_is_a_bad_request_or_sound(data: Any) -> None:
+    step, kind = refusal_of(parse_scheduler_step, data)
+    assert kind in (None, BAD_REQUEST)
+    if step is not None:
+        setting = step["setting"]
+        assert setting["policy"] in POLICIES
+        for key in ("averaging_factor", "frequency_hz", "time_slice_ns"):
+            assert setting[key] is None or (type(setting[key]) is int and 0 <= setting[key] < 2**32)
+        if setting["time_slice_ns"] is not None:
+            assert (setting["arr"], step["api"]) == (False, 1)
+        assert "graphics" in step["expect"]
+        assert set(step["expect"]) <= {"graphics", "nvenc0", "nvenc1"}
+        assert type(step["api"]) is int
+
+
+@given(PATHS | JSON)
+def test_a_path_that_is_taken_is_a_plain_name_in_the_one_folder(path: object) -> None:
+    step, kind = refusal_of(parse_modprobe_step, make_modprobe_step(path=path))
+    assert kind in (None, BAD_REQUEST)
+    if step is not None:
+        folder, _, name = step["path"].rpartition("/")
+        assert folder == "/etc/modprobe.d"
+        assert name.isascii()
+        assert name.isprintable()
+        assert name.endswith(".conf")
+        assert not name.startswith((".", "-"))
+
+
+@given(change(make_modprobe_step(), JSON | st.text(alphabet=st.characters())))
+def test_a_text_that_is_taken_can_be_written(data: Any) -> None:
+    step, kind = refusal_of(parse_modprobe_step, data)
+    assert kind in (None, BAD_REQUEST)
+    for key in ("text", "expect"):
+        if step is not None and step[key] is not None:
+            assert step[key].encode().decode() == step[key]
+            assert "\0" not in step[key]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"setting": make_setting(time_slice_ns=2_000_000)},
+        {"setting": make_setting(arr=True, time_slice_ns=2_000_000)},
+        {"setting": make_setting(arr=False, frequency_hz=480)},
+        {"setting": make_setting(arr=False, averaging_factor=33)},
+        {"setting": make_setting(frequency_hz=2**32)},
+        {"setting": make_setting("round-robin")},
+        {"api": 2, "setting": make_setting(arr=False)},
+        {"api": True},
+        {"expect": {}},
+        {"expect": {"graphics": "best-effort", "nvenc0": "best-effort"}},
+        {"gpu": "../41:00.0"},
+    ],
+)
+def test_a_scheduler_step_that_means_nothing_is_a_bad_request(wrong: dict[str, Any]) -> None:
+    assert refusal_of(parse_scheduler_step, make_scheduler_step(**wrong)) == (None, BAD_REQUEST)

@@ -1,0 +1,267 @@
+"""The host program on the lab's /sys, whose driver has the true admission rules and errnos."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.host.fakehost import BOOT, VM, Asker, FakeHost, make_setting, no_nvml
+from vgpumgr.host.server import Server
+from vgpumgr.lab.nvml.build import build
+from vgpumgr.lab.nvml.state import PATH_VARIABLE
+from vgpumgr.lab.sysfs.tree import NVML_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.unit.host.conftest import Program
+
+pytestmark = pytest.mark.lab
+
+_TOP = Path(__file__).resolve().parents[3]
+_MDEV = "9e0d0000-0000-4000-8000-00000000000a"
+
+
+class FuseHost(FakeHost):
+    """A fake root with the lab's /sys; `driver` tells that driver something that no file of /sys does."""
+
+    process: subprocess.Popen[str]
+
+    def driver(self, *words: str) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(" ".join(words) + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+
+
+@pytest.fixture(params=["mdev-pf", "mdev-vf", "vendor-vfio"])
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FuseHost]:
+    """kvm01 of the built-in spec: its /sys and /proc/driver; no processes."""
+    built = FuseHost(tmp_path)
+    for folder in ("root", "var/lib", "sys"):
+        (tmp_path / folder).mkdir(parents=True)
+    built.put("/proc/sys/kernel/random/boot_id", BOOT)
+    built.put("/proc/sys/kernel/hostname", "kvm01")
+    built.put("/proc/sys/kernel/osrelease", "6.1.0")
+    built.put("/etc/machine-id", "0" * 32)
+    (tmp_path / "proc/driver").symlink_to("../sys/kernel/debug/nvlab/proc-driver")
+    sys_folder = tmp_path / "sys"
+    process = built.process = subprocess.Popen(
+        [sys.executable, "-m", "tests.unit.host.fuse_runner", request.param, "kvm01", sys_folder],
+        cwd=_TOP,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        end = time.monotonic() + 20
+        while not (sys_folder / "bus").is_dir():
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        yield built
+    finally:
+        # Lazily: a process that was just killed may hold a file there a moment longer.
+        subprocess.run(["umount", "--lazy", sys_folder], check=False, capture_output=True)
+        process.kill()  # its own way out can take many seconds: the kernel hands back every name it was ever told
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the lab's libnvidia-ml lies."""
+    return build(tmp_path_factory.mktemp("library")).parent
+
+
+def locked(host: FakeHost) -> tuple[Asker, dict[str, Any]]:
+    asker = Asker(Server(host.root, nvml=no_nvml).answer)
+    return asker, asker.lock()
+
+
+def make_step(snapshot: dict[str, Any], profile: str, parent_number: int = 0, **more: Any) -> dict[str, Any]:
+    gpu = snapshot["gpus"][0]
+    parent = gpu["parents"][parent_number]
+    kind = next(each for each in gpu["types"] if each["name"].endswith(f"-{profile}"))
+    return {
+        "verb": "create_vgpu",
+        "vm_uuid": VM,
+        "vm_name": "vm01",
+        "slot": "vgpu0",
+        "generation": 1,
+        "gpu_uuid": gpu["uuid"],
+        "gpu": gpu["pci"],
+        "vf_index": parent["vf_index"],
+        "parent": parent["pci"],
+        "uuid": None if gpu["framework"] == "vendor-vfio" else _MDEV,
+        "type_id": kind["id"],
+        "type_name": kind["name"],
+        "expect": "empty",
+        "runs": False,
+        "listed": False,
+        **more,
+    }
+
+
+def creatable(snapshot: dict[str, Any]) -> list[Any]:
+    return [parent["creatable"] for gpu in snapshot["gpus"] for parent in gpu["parents"]]
+
+
+def test_create_and_destroy_bring_the_driver_back_to_where_it_was(host: FakeHost) -> None:
+    asker, before = locked(host)
+    step = make_step(before, "4Q")
+    made = asker.execute(step)["ok"]
+    assert made["vgpu"]["type_name"] == step["type_name"]
+    assert made["vgpu"]["vfio"]
+    between = asker.ask("observe", wait_s=0)["ok"]
+    assert [vgpu["type_id"] for vgpu in between["gpus"][0]["parents"][0]["vgpus"]] == [step["type_id"]]
+    assert creatable(between) != creatable(before)
+    assert asker.execute({**step, "verb": "destroy_vgpu", "expect": "present"})["ok"]["entry"] is None
+    after = asker.ask("unlock", gpu_uuids=[before["gpus"][0]["uuid"]])["ok"]
+    assert after["gpus"] == before["gpus"][:1]
+
+
+def test_the_driver_refuses_another_size_and_the_ledger_keeps_no_trace(host: FakeHost) -> None:
+    asker, snapshot = locked(host)
+    asker.execute(make_step(snapshot, "4Q"))
+    last = len(snapshot["gpus"][0]["parents"]) - 1
+    other = make_step(snapshot, "8Q", last, slot="vgpu1")
+    if other["uuid"] is not None:
+        other["uuid"] = _MDEV[:-1] + "b"
+    error = asker.execute(other)["err"]
+    assert error["kind"] == "SysfsRefused"
+    assert error["errno"].startswith("E")
+    assert error["read_back"] is None
+    assert [entry["slot"] for entry in host.entries()] == ["vgpu0"]
+
+
+def test_everything_that_a_gpu_without_nvml_can_tell_is_told(host: FakeHost) -> None:
+    _, snapshot = locked(host)
+    nvml_only = {"mode", "framebuffer_mib", "scheduler"}
+    for gpu in snapshot["gpus"]:
+        assert all(value is not None for key, value in gpu.items() if key not in {*nvml_only, "problem"})
+        assert all(parent["creatable"] for parent in gpu["parents"])
+    assert snapshot["versions"]["driver"]
+
+
+def test_with_nvml_nothing_of_a_gpu_is_unknown(
+    host: FuseHost, run_program: Callable[..., Program], nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real pynvml, on the lab's libnvidia-ml, which reads the same driver's state."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_folder))
+    monkeypatch.setenv(PATH_VARIABLE, str(host.path(f"/sys{NVML_PATH}")))
+    program = run_program(host.root, "--real")
+    snapshot = program.ask("lock", by="anna", wait_s=0)["ok"]
+    assert snapshot["unknown"] == []
+    assert snapshot["active"] == []
+    assert set(snapshot["module"]) == {"registry_dwords", "registry_dwords_per_device"}
+    for gpu in snapshot["gpus"]:
+        assert gpu["mode"] == "equal-size"
+        assert gpu["scheduler"]["engines"][0]["engine"] == "graphics"
+        assert gpu["scheduler"]["caps"]["max_time_slice_ns"] == 30_000_000
+        assert gpu["framebuffer_mib"] > 10_000
+        assert all(kind["max"] and kind["framebuffer_mib"] for kind in gpu["types"])
+    made = program.ask("execute", step=make_step(snapshot, "4Q"), deadline_s=10)
+    assert "ok" in made
+    assert program.ask("unlock", gpu_uuids=[snapshot["gpus"][0]["uuid"]])["ok"]["unknown"] == []
+
+
+def test_a_scheduler_is_set_on_a_gpu_whose_idle_vgpu_was_parked_which_then_comes_back(
+    host: FuseHost, run_program: Callable[..., Program], nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_folder))
+    monkeypatch.setenv(PATH_VARIABLE, str(host.path(f"/sys{NVML_PATH}")))
+    program = run_program(host.root, "--real")
+    snapshot = program.ask("lock", by="anna", wait_s=0)["ok"]
+    create = make_step(snapshot, "4Q")
+    gpu = snapshot["gpus"][0]
+
+    def execute(step: dict[str, Any]) -> dict[str, Any]:
+        return program.ask("execute", step=step, deadline_s=10)
+
+    assert "ok" in execute(create)
+    before = program.ask("observe", wait_s=0)["ok"]["gpus"][0]["parents"]
+    step = {
+        "verb": "set_scheduler",
+        "gpu_uuid": gpu["uuid"],
+        "gpu": gpu["pci"],
+        "api": gpu["scheduler"]["api"],
+        "setting": make_setting("fixed-share", frequency_hz=500),
+        "expect": {engine["engine"]: engine["policy"] for engine in gpu["scheduler"]["engines"]},
+    }
+    refused = execute(step)["err"]
+    assert (refused["kind"], refused["code"]) == ("NvmlRefused", 3)
+    assert "ok" in execute({**create, "verb": "park_vgpu", "expect": "present"})
+    done = execute(step)["ok"]
+    assert done["scheduler"]["engines"][0]["policy"] == "fixed-share"
+    assert "ok" in execute(create)
+    after = program.ask("unlock", gpu_uuids=[gpu["uuid"]])["ok"]["gpus"][0]
+    assert after["scheduler"] == done["scheduler"]
+    assert after["parents"] == before
+
+
+def state_of(pid: int) -> str:
+    """proc(5): R, S, D …; empty where there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]
+    except FileNotFoundError:
+        return ""
+
+
+@pytest.mark.parametrize("host", ["mdev-pf", "mdev-vf"], indirect=True)
+def test_a_removal_that_sleeps_in_the_kernel_stops_its_gpu_alone_until_the_holder_lets_go(
+    host: FuseHost, run_program: Callable[..., Program]
+) -> None:
+    """The writer is beyond SIGKILL and its device is gone from the bus, as on a real kernel; nobody waits for it."""
+    first = run_program(host.root, "--real")
+    snapshot = first.ask("lock", by="anna", wait_s=0)["ok"]
+    step = make_step(snapshot, "4Q")
+    made = first.ask("execute", step=step, deadline_s=10)["ok"]["vgpu"]
+    destroy = {**step, "verb": "destroy_vgpu", "expect": "present"}
+    host.driver("hold", step["uuid"], VM)  # after the last look, as it were: no process has anything open
+    error = first.ask("execute", step=destroy, deadline_s=0.3)["err"]
+    assert error["kind"] == "Deadline"
+    (record,) = first.ask("observe", wait_s=0)["ok"]["stuck"]
+    assert (record["path"], record["vfio"]) == (error["path"], made["vfio"])
+    os.kill(record["pid"], signal.SIGKILL)
+    wait_until(
+        lambda: state_of(record["pid"]) == "D"
+    )  # FUSE sleeps soundly from the first signal on, the kernel at once
+    first.hang_up()
+    assert first.wait() == 0
+    assert first.read_line() == b""
+    assert state_of(record["pid"]) == "D"
+
+    second = run_program(host.root, "--real")
+    seen = second.ask("lock", by="ben", wait_s=0)["ok"]
+    assert seen["stuck"] == [record]
+    assert not host.path(f"/sys/bus/mdev/devices/{step['uuid']}").exists()
+    for refused in (
+        {**destroy, "expect": "absent"},
+        {**make_step(seen, "4Q", -1, slot="vgpu1"), "uuid": _MDEV[:-1] + "b"},
+    ):
+        error = second.ask("execute", step=refused, deadline_s=5)["err"]
+        assert (error["kind"], error["gpu"], error["pid"]) == ("Stuck", step["gpu"], record["pid"])
+    other = make_step({"gpus": seen["gpus"][1:]}, "8Q", slot="vgpu2") | {"uuid": _MDEV[:-1] + "c"}
+    assert "ok" in second.ask("execute", step=other, deadline_s=5)
+
+    host.driver("release", VM)
+    wait_until(lambda: state_of(record["pid"]) in ("", "Z"))
+    assert second.ask("observe", wait_s=0)["ok"]["stuck"] == []
+    assert "ok" in second.ask("execute", step={**destroy, "expect": "absent"}, deadline_s=5)
+    assert host.stuck() == []
+    assert [entry["slot"] for entry in host.entries()] == ["vgpu2"]
+
+
+def wait_until(met: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -1,0 +1,173 @@
+"""The waist: core's values in, core's values out; the wire between them is the real session's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.core import builders
+from tests.unit.link.test_program import LOCKED, SCHEDULER, SNAPSHOT, Script, accept, render_ok, start
+from vgpumgr import errors, resources
+from vgpumgr.core.driver import catalogue, scheduler
+from vgpumgr.core.driver.modprobe import NewConf
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
+from vgpumgr.core.plan import changes
+from vgpumgr.host import protocol
+from vgpumgr.link import steps, wire
+from vgpumgr.link.host import Host, StepResult
+
+if TYPE_CHECKING:
+    from tests.unit.link.test_program import Answer
+    from vgpumgr.link.hypervisor import Hypervisor
+
+VIEW = builders.attached(builders.host())
+GPU = VIEW.snapshot.gpus[0]
+SETTING = scheduler.Setting(policy="fixed-share", arr=False, time_slice_ns=2_000_000)
+SET = changes.SetScheduler(
+    host=builders.HOST,
+    gpu_uuid=builders.gpu_uuid(GPU.pci),
+    gpu=GPU.pci,
+    api=1,
+    setting=SETTING,
+    before=replace(SETTING, policy="best-effort"),
+    expect={"graphics": "best-effort"},
+)
+CONF = changes.WriteModprobe(
+    host=builders.HOST,
+    path="/etc/modprobe.d/vgpumgr.conf",
+    text=NewConf(options="options nvidia NVreg_RegistryDwords=RmPVMRL=0x1"),
+    before=None,
+)
+
+
+class OneHost(Host):
+    """A host with nothing but the session."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(start(script), catalogue.parse(resources.catalogue_text()))
+
+    def hypervisor(self) -> Hypervisor:
+        raise errors.Unreachable(self.host, "libvirt", "asked for")
+
+    def close(self) -> None:
+        self.program.close()
+
+    def abort(self) -> None: ...
+
+
+def says(**ok: object) -> Answer:
+    """A host that answers these verbs so, and all else as `accept` does."""
+    return lambda request: render_ok(request, ok[request["do"]]) if request["do"] in ok else accept(request)
+
+
+def test_a_host_is_observed_locked_and_unlocked_as_a_snapshot() -> None:
+    facts = builders.facts_of(VIEW.snapshot)
+    locked = {**facts, "unwritable": {"path": "/var/lib/vgpumgr", "errno": "EROFS"}}
+    script = Script(says(observe=facts, lock=locked, unlock={**facts, "gpus": facts["gpus"][:1]}))
+    with OneHost(script) as host:
+        assert host.observe(wait_s=7) == VIEW.snapshot
+        found = host.lock(by="anna@ctl1", wait_s=3)
+        assert found.snapshot == VIEW.snapshot
+        assert found.unwritable is not None
+        assert (found.unwritable.path, found.unwritable.errno_name) == ("/var/lib/vgpumgr", "EROFS")
+        assert not found.unwritable.written
+        assert host.unlock((str(GPU.uuid),)).gpus == (GPU,)
+    assert [{key: request[key] for key in request if key not in {"id", "do"}} for request in script.seen] == [
+        {"wait_s": 7},
+        {"by": "anna@ctl1", "wait_s": 3},
+        {"gpu_uuids": [GPU.uuid]},
+    ]
+
+
+def test_a_ledger_that_can_be_written_is_nothing_to_tell() -> None:
+    assert OneHost(Script(says(lock=LOCKED))).lock(by="me", wait_s=0).unwritable is None
+
+
+def test_maxima_that_the_host_does_not_tell_are_the_catalogues() -> None:
+    silent = builders.change_gpus(
+        builders.host(),
+        lambda gpu: replace(gpu, types={key: replace(kind, max=None) for key, kind in (gpu.types or {}).items()}),
+    )
+    found = OneHost(Script(says(observe=builders.facts_of(silent.snapshot)))).observe(wait_s=0)
+    assert {kind.short: kind.max for kind in (found.gpus[0].types or {}).values()}["4Q"] == 12
+
+
+def test_another_shape_is_a_failed_program_that_names_the_key() -> None:
+    with pytest.raises(errors.ProgramFailed, match=r"kvm01: .*snapshot\.gpus\[0\] is 'A40', not an object"):
+        OneHost(Script(says(observe={**SNAPSHOT, "gpus": ["A40"]}))).observe(wait_s=0)
+
+
+def test_a_sample_is_a_reading() -> None:
+    report = {
+        **{key: SNAPSHOT[key] for key in ("protocol", "boot", "gpus", "ledger", "unknown")},
+        "now_us": 5,
+        "driver": "570",
+    }
+    script = Script(says(sample=report))
+    found = OneHost(script).sample(since={"0000:41:00.0": 3}, wait_s=1)
+    assert (found.host, found.now_us, found.driver, found.gpus) == (builders.HOST, 5, "570", ())
+    assert script.seen[0]["since"] == {"0000:41:00.0": 3}
+
+
+def test_a_step_is_told_as_the_wire_has_it_and_its_result_is_a_value() -> None:
+    ok: dict[str, Any] = {"entry": None, "vgpu": None, "note": "nvenc0 did not take it", "scheduler": SCHEDULER}
+    script = Script(says(execute=ok))
+    result = OneHost(script).execute(SET)
+    assert result.note == "nvenc0 did not take it"
+    assert result.scheduler is not None
+    assert result.scheduler.policies == {"graphics": "fixed-share"}
+    assert script.seen[0]["step"] == steps.wire_step(SET)
+    assert OneHost(Script()).execute(CONF) == StepResult(note=None, scheduler=None)
+
+
+def test_libvirt_is_written_to_under_the_lock_only() -> None:
+    host = OneHost(Script())
+    with pytest.raises(errors.LeaseLost):
+        host.locked_hypervisor()
+    host.lock(by="me", wait_s=0)
+    with pytest.raises(errors.Unreachable, match="asked for"):
+        host.locked_hypervisor()
+    host.close()
+
+
+@pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR_VFIO])
+def test_every_step_that_is_the_host_programs_has_the_wires_shape(framework: FrameworkName) -> None:
+    before = builders.host_of(framework)
+    create = builders.created(builders.plan_attach(before))
+    vgpu = create.vgpu
+    enter = changes.EnterVgpu(host=create.host, vgpu=vgpu)
+    destroy = changes.DestroyVgpu(host=create.host, vgpu=vgpu, expect=changes.ABSENT, listed=True)
+    park = changes.ParkVgpu(host=create.host, vgpu=vgpu, runs=True)
+    told = [wire.check(steps.wire_step(step), protocol.Step, "step") for step in (create, enter, destroy, park)]
+    assert [(one["verb"], one["expect"], one["runs"], one["listed"]) for one in told] == [
+        ("create_vgpu", "empty", False, False),
+        ("create_vgpu", "same", False, False),
+        ("destroy_vgpu", "absent", False, True),
+        ("park_vgpu", "present", True, False),
+    ]
+    assert {(one["slot"], one["parent"], one["uuid"], one["type_id"]) for one in told} == {
+        (vgpu.slot, vgpu.parent, vgpu.uuid, vgpu.type_id)
+    }
+
+
+def test_a_scheduler_and_a_file_of_modprobe_have_the_wires_shape() -> None:
+    told = wire.check(steps.wire_step(SET), protocol.SchedulerStep, "step")
+    assert (told["setting"]["time_slice_ns"], told["expect"]) == (2_000_000, {"graphics": "best-effort"})
+    conf = wire.check(steps.wire_step(CONF), protocol.ModprobeStep, "step")
+    assert (conf["path"], conf["expect"]) == ("/etc/modprobe.d/vgpumgr.conf", None)
+    assert conf["text"].endswith("\noptions nvidia NVreg_RegistryDwords=RmPVMRL=0x1\n")
+
+
+def test_core_and_the_host_program_have_the_same_words() -> None:
+    assert (MDEV_PF, MDEV_VF, VENDOR_VFIO) == (protocol.MDEV_PF, protocol.MDEV_VF, protocol.VENDOR_VFIO)
+    assert scheduler.POLICIES == (protocol.BEST_EFFORT, protocol.EQUAL_SHARE, protocol.FIXED_SHARE)
+    told = (changes.CreateVgpu, changes.DestroyVgpu, changes.ParkVgpu, changes.SetScheduler, changes.WriteModprobe)
+    assert [step.verb for step in told] == [
+        protocol.CREATE_VGPU,
+        protocol.DESTROY_VGPU,
+        protocol.PARK_VGPU,
+        protocol.SET_SCHEDULER,
+        protocol.WRITE_MODPROBE,
+    ]

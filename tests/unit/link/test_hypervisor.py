@@ -1,0 +1,423 @@
+"""libvirt through the tunnel: a real libvirtd behind a real sshd."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import libvirt
+import pytest
+
+from tests.unit.link.conftest import wait_for
+from vgpumgr import errors
+from vgpumgr.link import connection
+from vgpumgr.names import VmUuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.unit.link.conftest import Sshd
+    from vgpumgr.link.deadlines import Deadlines
+    from vgpumgr.link.hypervisor import Hypervisor
+
+    Begin = Callable[[str], subprocess.Popen[bytes]]
+
+pytestmark = pytest.mark.lab
+
+KEY, URI = "v", "urn:vgpumgr:domain:2"
+CLAIM = '<vgpumgr vm="6a1f"><claim slot="vgpu0" generation="1"/></vgpumgr>'
+MDEV = "9e0d0000-0000-4000-8000-000000000001"
+HOSTDEV = f"""<hostdev mode='subsystem' type='mdev' model='vfio-pci' managed='no'>
+<source><address uuid='{MDEV}'/></source><alias name='ua-vgpu0'/></hostdev>"""
+
+
+def render_domain(name: str, vm: str, description: str = "") -> str:
+    return f"""<domain type='qemu'><name>{name}</name><uuid>{vm}</uuid><description>{description}</description>
+<memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os>
+<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
+<graphics type='vnc' passwd='secret1'/></devices></domain>"""
+
+
+def vm_uuid(number: int) -> VmUuid:
+    return VmUuid(str(uuid.UUID(int=0x6A1F << 112 | number)))
+
+
+@pytest.fixture
+def libvirtd(sshd: Sshd) -> subprocess.Popen[bytes]:
+    return sshd.start_libvirtd()
+
+
+def virsh(sshd: Sshd, *argv: str, text: str | None = None) -> str:
+    done = subprocess.run(
+        [*sshd.inside, "virsh", "-c", "qemu:///system", *argv],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def define(sshd: Sshd, *numbers: int, description: str = "") -> None:
+    for number in numbers:
+        virsh(sshd, "define", "/dev/stdin", text=render_domain(f"vm{number:02}", vm_uuid(number), description))
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_claims_and_devices_go_in_and_out_of_the_persistent_definition(sshd: Sshd) -> None:
+    define(sshd, 1)
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        assert hypervisor.version() >= 9_000_000
+        (before,) = hypervisor.domains()
+        assert (before.name, before.uuid, before.active, before.persistent) == ("vm01", vm_uuid(1), False, True)
+        assert before.live_xml is None
+        assert not before.managed_save
+        hypervisor.set_metadata(vm_uuid(1), CLAIM, key=KEY, uri=URI)
+        hypervisor.attach_device(vm_uuid(1), HOSTDEV)
+        found = hypervisor.domain(vm_uuid(1))
+        assert found is not None
+        assert found.inactive_xml is not None
+        assert 'generation="1"' in found.inactive_xml
+        assert MDEV in found.inactive_xml
+        assert "ua-vgpu0" in found.inactive_xml
+        hypervisor.detach_device(vm_uuid(1), HOSTDEV)
+        hypervisor.set_metadata(vm_uuid(1), None, key=KEY, uri=URI)
+        hypervisor.set_metadata(vm_uuid(1), None, key=KEY, uri=URI)  # what is gone may be taken out again
+        after = hypervisor.domain(vm_uuid(1))
+        assert after is not None
+        assert after.inactive_xml is not None
+        assert MDEV not in after.inactive_xml
+        assert URI not in after.inactive_xml
+        assert hypervisor.saved() == ()
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_no_document_holds_a_password(sshd: Sshd) -> None:
+    define(sshd, 1)
+    assert "secret1" in virsh(sshd, "dumpxml", "--security-info", "vm01")
+    with connection.connect(sshd.endpoint) as link:
+        (found,) = link.hypervisor().domains()
+        assert "secret1" not in str(found)
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_many_large_documents_come_whole_and_in_order(sshd: Sshd) -> None:
+    """Ten domains with 300 KB each: more than any buffer on the way."""
+    text = "".join(f"{number:06}" for number in range(50_000))
+    define(sshd, *range(1, 11), description=text)
+    with connection.connect(sshd.endpoint) as link:
+        found = link.hypervisor().domains()
+        assert [one.name for one in found] == [f"vm{number:02}" for number in range(1, 11)]
+        assert all(one.inactive_xml is not None and text in one.inactive_xml for one in found)
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_a_vm_that_is_gone_is_none_when_read_and_an_error_when_written(sshd: Sshd) -> None:
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        assert hypervisor.domain(vm_uuid(9)) is None
+        with pytest.raises(errors.HypervisorError, match="Domain not found") as caught:
+            hypervisor.set_metadata(vm_uuid(9), CLAIM, key=KEY, uri=URI)
+        assert caught.value.code == 42
+        assert "run the same command again" in str(caught.value.hint)
+        assert hypervisor.domains() == ()
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_what_libvirt_refuses_carries_its_code_and_leaves_the_connection_usable(sshd: Sshd) -> None:
+    define(sshd, 1)
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        with pytest.raises(errors.HypervisorError) as caught:
+            hypervisor.attach_device(vm_uuid(1), "<nonsense/>")
+        assert caught.value.code > 0
+        with pytest.raises(errors.HypervisorError):
+            hypervisor.detach_device(vm_uuid(1), HOSTDEV)
+        assert hypervisor.version() > 0
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_saved_images_and_snapshots_are_read_of_the_domains_that_have_any(sshd: Sshd) -> None:
+    define(sshd, 1, 2, 3)
+    virsh(
+        sshd,
+        "snapshot-create",
+        "vm01",
+        "/dev/stdin",
+        "--redefine",
+        text="<domainsnapshot><name>before</name><state>shutoff</state><creationTime>1</creationTime>"
+        f"{render_domain('vm01', vm_uuid(1), 'as it was')}</domainsnapshot>",
+    )
+    virsh(sshd, "start", "vm03")
+    virsh(sshd, "managedsave", "vm03")
+    with connection.connect(sshd.endpoint) as link:
+        first, third = link.hypervisor().saved()
+    assert (first.uuid, third.uuid) == (vm_uuid(1), vm_uuid(3))
+    ((name, xml),) = first.snapshots
+    assert (name, first.image_xml) == ("before", None)
+    assert "as it was" in xml
+    assert "secret1" not in xml
+    assert third.snapshots == ()
+    assert third.image_xml is not None
+    assert vm_uuid(3) in third.image_xml
+    assert "secret1" not in third.image_xml
+    assert {first.image_unreadable, first.snapshots_unreadable, third.image_unreadable} == {None}
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_an_image_that_cannot_be_read_is_said_to_be_so_and_hides_nothing_else(sshd: Sshd) -> None:
+    define(sshd, 1)
+    virsh(sshd, "start", "vm01")
+    virsh(sshd, "managedsave", "vm01")
+    image = [*sshd.inside, "truncate", "-s", "10", "/var/lib/libvirt/qemu/save/vm01.save"]
+    subprocess.run(image, check=True, timeout=10)
+    with connection.connect(sshd.endpoint) as link:
+        (found,) = link.hypervisor().saved()
+    assert found.image_xml is None
+    assert found.image_unreadable
+    assert (found.snapshots, found.snapshots_unreadable) == ((), None)
+
+
+def test_a_host_without_libvirtd_is_told_to_start_it_and_the_program_works_on(sshd: Sshd) -> None:
+    with connection.connect(sshd.endpoint) as link:
+        with pytest.raises(errors.Unreachable) as caught:
+            link.hypervisor()
+        assert caught.value.stage == "libvirt"
+        assert "libvirt-sock" in caught.value.message
+        assert "systemctl start libvirtd" in str(caught.value.hint)
+        link.program.ping()
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_a_host_without_virt_ssh_helper_is_served_by_the_programs_own_pump(sshd: Sshd) -> None:
+    hide_helper(sshd)
+    text = "x" * 500_000
+    define(sshd, 1, description=text)
+    with connection.connect(sshd.endpoint) as link:
+        (found,) = link.hypervisor().domains()
+        assert found.inactive_xml is not None
+        assert text in found.inactive_xml
+        assert any(b"pump" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in sshd.sessions())
+
+
+def hide_helper(sshd: Sshd) -> None:
+    """As if it were not installed: the shell's 127, from a stand-in that comes first in PATH."""
+    stand_in = sshd.folder / "bin" / "virt-ssh-helper"
+    stand_in.write_text("#!/bin/sh\nexit 127\n")
+    stand_in.chmod(0o755)
+
+
+def test_a_libvirtd_that_hangs_ends_at_the_deadline_and_close_is_quick(
+    sshd: Sshd, libvirtd: subprocess.Popen[bytes], quick: Deadlines
+) -> None:
+    with connection.connect(sshd.endpoint, deadlines=quick) as link:
+        hypervisor = link.hypervisor()
+        libvirtd.send_signal(signal.SIGSTOP)
+        started = time.monotonic()
+        with pytest.raises(errors.HostDeadline) as caught:
+            hypervisor.domains()
+        assert caught.value.stage == "libvirt"
+        assert "busy" in str(caught.value.hint)
+        assert time.monotonic() - started < quick.libvirt + 2
+        with pytest.raises(errors.Unreachable):
+            hypervisor.version()
+        link.program.ping()
+        closing = time.monotonic()
+        link.close()
+        assert time.monotonic() - closing < 2
+
+
+def test_a_libvirtd_that_hangs_from_the_start_ends_at_the_deadline(
+    sshd: Sshd, libvirtd: subprocess.Popen[bytes], quick: Deadlines
+) -> None:
+    libvirtd.send_signal(signal.SIGSTOP)
+    with connection.connect(sshd.endpoint, deadlines=quick) as link:
+        with pytest.raises(errors.HostDeadline) as caught:
+            link.hypervisor()
+        assert caught.value.stage == "libvirt"
+
+
+def test_a_libvirtd_that_dies_under_a_call_is_unreachable(sshd: Sshd, libvirtd: subprocess.Popen[bytes]) -> None:
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        libvirtd.send_signal(signal.SIGSTOP)
+        threading.Timer(0.3, lambda: libvirtd.send_signal(signal.SIGKILL)).start()
+        with pytest.raises(errors.Unreachable) as caught:
+            hypervisor.domains()
+        assert caught.value.stage == "libvirt"
+        link.program.ping()
+
+
+def test_a_change_that_was_never_asked_is_told_from_one_that_may_happen(
+    sshd: Sshd, libvirtd: subprocess.Popen[bytes], quick: Deadlines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A libvirtd that hangs before it is asked never gets the question; one that hangs with it may answer it later."""
+    define(sshd, 1)
+    with connection.connect(sshd.endpoint, deadlines=quick) as link:
+        hypervisor = link.hypervisor()
+        libvirtd.send_signal(signal.SIGSTOP)
+        with pytest.raises(errors.HostDeadline) as caught:
+            hypervisor.attach_device(vm_uuid(1), HOSTDEV)
+        assert not caught.value.may_happen
+        with pytest.raises(errors.Unreachable) as gone:  # the tunnel is cut by now
+            hypervisor.attach_device(vm_uuid(1), HOSTDEV)
+        assert not gone.value.may_happen
+    libvirtd.send_signal(signal.SIGCONT)
+    assert MDEV not in virsh(sshd, "dumpxml", "vm01")
+
+    really = libvirt.virDomain.attachDeviceFlags
+
+    def hang(domain: libvirt.virDomain, xml: str, flags: int) -> int:
+        libvirtd.send_signal(signal.SIGSTOP)
+        return really(domain, xml, flags)
+
+    monkeypatch.setattr(libvirt.virDomain, "attachDeviceFlags", hang)
+    with connection.connect(sshd.endpoint, deadlines=quick) as link:
+        with pytest.raises(errors.HostDeadline) as caught:
+            link.hypervisor().attach_device(vm_uuid(1), HOSTDEV)
+        assert caught.value.may_happen
+    libvirtd.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_a_connection_that_is_cut_ends_libvirts_calls(sshd: Sshd) -> None:
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        for pid in sshd.sessions():
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(errors.Unreachable):
+            poll_until_raises(hypervisor)
+
+
+def poll_until_raises(hypervisor: Hypervisor) -> None:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        hypervisor.version()
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_several_threads_may_ask_at_once(sshd: Sshd) -> None:
+    define(sshd, 1, 2, 3)
+    found: list[int] = []
+    with connection.connect(sshd.endpoint) as link:
+        hypervisor = link.hypervisor()
+        threads = [threading.Thread(target=lambda: found.append(len(hypervisor.domains()))) for _ in range(6)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(30)
+    assert found == [3] * 6
+
+
+@pytest.mark.usefixtures("libvirtd")
+def test_nothing_is_left_of_a_link_neither_threads_nor_files(
+    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    before = set(threading.enumerate())
+    with connection.connect(sshd.endpoint) as link:
+        link.hypervisor().version()
+        assert not list(temporary.iterdir())
+        link.program.lock(by="me", wait_s=1)
+    wait_for(lambda: set(threading.enumerate()) <= before, 5, lambda: str(threading.enumerate()))
+
+
+LIVE = """
+import os, sys, signal, threading
+from vgpumgr.core.model.endpoint import Endpoint
+from vgpumgr.link import connection
+from vgpumgr.link.deadlines import Deadlines
+address, port, key, known, how = sys.argv[1:]
+endpoint = Endpoint(host="kvm01", address=address, port=int(port), user="root", key_file=key, known_hosts=known)
+link = connection.connect(endpoint, deadlines=Deadlines(libvirt=60))
+hypervisor = link.hypervisor()
+link.program.lock(by="me", wait_s=1)
+print(link.program.hello["pid"], flush=True)
+sys.stdin.readline()
+if how == "call":
+    def report():
+        while not any(one.name == "vgpumgr-libvirt" for one in threading.enumerate()):
+            pass
+        print("calling", flush=True)
+    threading.Thread(target=report, daemon=True).start()
+    with link:
+        hypervisor.domains()
+elif how == "object":
+    kept = hypervisor._connection.listAllDomains(0)
+    raise RuntimeError("a domain object is alive in this traceback")
+elif how == "exit":
+    pass
+"""
+
+
+@pytest.fixture
+def begin(sshd: Sshd) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
+    """Start a controller in a process of its own, which opens a link and goes on after a line."""
+    own: list[subprocess.Popen[bytes]] = []
+
+    def start(how: str) -> subprocess.Popen[bytes]:
+        reach = sshd.endpoint
+        argv = [sys.executable, "-c", LIVE, reach.address, str(reach.port), str(reach.key_file), reach.known_hosts, how]
+        pipe = subprocess.PIPE
+        running = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe)
+        own.append(running)
+        assert running.stdout is not None
+        assert running.stdout.readline().strip().isdigit()
+        return running
+
+    yield start
+    for one in own:
+        one.kill()
+        one.communicate()
+
+
+def end(running: subprocess.Popen[bytes], timeout_s: float) -> tuple[int, str]:
+    _, err = running.communicate(b"\n", timeout=timeout_s)
+    return running.returncode, err.decode()
+
+
+@pytest.mark.usefixtures("libvirtd")
+@pytest.mark.parametrize("how", ["exit", "object"])
+def test_an_interpreter_that_ends_without_closing_does_not_hang(sshd: Sshd, begin: Begin, how: str) -> None:
+    define(sshd, 1)
+    status, err = end(begin(how), 10)
+    assert status == (1 if how == "object" else 0), err
+
+
+def test_nor_does_it_when_the_host_was_stopped(sshd: Sshd, libvirtd: subprocess.Popen[bytes], begin: Begin) -> None:
+    running = begin("exit")
+    for pid in [*sshd.sessions(), libvirtd.pid]:
+        os.kill(pid, signal.SIGSTOP)
+    assert end(running, 10)[0] == 0
+
+
+def test_an_interrupt_in_a_libvirt_call_ends_the_process_at_once(
+    sshd: Sshd, libvirtd: subprocess.Popen[bytes], begin: Begin
+) -> None:
+    running = begin("call")
+    for pid in [*sshd.sessions(), libvirtd.pid]:
+        os.kill(pid, signal.SIGSTOP)
+    assert running.stdin is not None
+    assert running.stdout is not None
+    running.stdin.write(b"\n")
+    running.stdin.flush()
+    assert running.stdout.readline() == b"calling\n"
+    running.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    _, err = running.communicate(timeout=20)
+    assert b"KeyboardInterrupt" in err
+    assert running.returncode == -signal.SIGINT
+    assert time.monotonic() - started < 8

@@ -1,0 +1,94 @@
+"""A real Prometheus (Debian's) for a test: started on loopback, asked by its HTTP API, ended by its pid."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.unit.metrics.serving import Server
+
+_PATIENCE_S = 60.0
+_CONFIG = """
+global: {{scrape_interval: 1s}}
+scrape_configs:
+  - job_name: vgpumgr
+    honor_labels: true
+    static_configs: [{{targets: ["{target}"]}}]
+"""
+
+
+@contextmanager
+def scraping(server: Server, folder: Path) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes this server once a second, with its files in `folder`."""
+    config, port = folder / "prometheus.yml", free_port()
+    config.write_text(_CONFIG.format(target="{}:{}".format(*server.address)), encoding="utf-8")
+    with (folder / "prometheus.log").open("w") as log:
+        process = subprocess.Popen(
+            [
+                "/usr/bin/prometheus",
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "GOMAXPROCS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            yield Prometheus(port)
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+class Prometheus:
+    """The server's HTTP API."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}"
+
+    def query(self, text: str) -> list[tuple[dict[str, str], float]]:
+        """An instant query's vector: labels without the name, and values."""
+        found = self._get("/api/v1/query?" + urllib.parse.urlencode({"query": text}))
+        return [
+            ({name: label for name, label in one["metric"].items() if name != "__name__"}, float(one["value"][1]))
+            for one in found["data"]["result"]
+        ]
+
+    def until(self, text: str) -> list[tuple[dict[str, str], float]]:
+        """The same query, again until it has an answer."""
+        until = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until:
+            try:
+                if found := self.query(text):
+                    return found
+            except (urllib.error.URLError, ConnectionError):  # it does not listen yet
+                pass
+            time.sleep(0.1)
+        pytest.fail(f"no answer to {text}: {self.targets()}")
+
+    def targets(self) -> Any:
+        return self._get("/api/v1/targets")["data"]["activeTargets"]
+
+    def _get(self, path: str) -> Any:
+        with urllib.request.urlopen(self._url + path, timeout=10) as answer:
+            return json.load(answer)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])

@@ -1,0 +1,360 @@
+"""The journal on real SQLite files: what is written is read again, by several processes at once, and no trouble stops work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+from vgpumgr import errors
+from vgpumgr.store import place
+from vgpumgr.store.journal import Journal
+from vgpumgr.store.names import Known, known
+from vgpumgr.store.runs import Entry, Question
+from vgpumgr.store.sql import file
+from vgpumgr.store.sql import journal as table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+AT = "2026-11-21T12:00:00Z"
+LATER = "2026-11-21T12:00:09Z"
+BY = "anna@ctl1"
+ENTRY = Entry(
+    verb="attach",
+    why="asked --profile 4Q",
+    host="kvm01",
+    vm="vm01",
+    vm_uuid="6a1f0000-0000-4000-8000-000000000001",
+    slot="vgpu0",
+    gpu="0000:41:00.0",
+    steps=({"verb": "create_vgpu", "type_id": 560, "uuid": None},),
+)
+ALL = Question(limit=1000)
+# What another process runs; the arguments are the path, a name for its lines and how many.
+_WRITER = """
+import sys
+from pathlib import Path
+from vgpumgr.store.journal import Journal
+from vgpumgr.store.runs import Entry
+def warn(text): sys.exit(text)
+journal = Journal(Path(sys.argv[1]), warn=warn)
+for number in range(int(sys.argv[3])):
+    row = journal.begin(Entry(verb="attach", why=str(number), host=sys.argv[2]), by="x@y", at="2026-11-21T12:00:00Z")
+    journal.end(row, at="2026-11-21T12:00:01Z", outcome="done")
+"""
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def journal(tmp_path: Path, told: list[str]) -> Journal:
+    return Journal(tmp_path / "state" / "store.sqlite", warn=told.append)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "BUSY_S", 0.05)
+
+
+def writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", _WRITER, path, name, str(count)], stderr=subprocess.PIPE, text=True)
+
+
+def test_what_was_begun_and_ended_is_read_again(journal: Journal, told: list[str]) -> None:
+    journal.end(journal.begin(ENTRY, by=BY, at=AT), at=LATER, outcome="failed", error="SysfsRefused", message="no")
+    (run,) = journal.runs(ALL)
+    assert (run.entry, run.by, run.at, run.ended_at) == (ENTRY, BY, AT, LATER)
+    assert (run.outcome, run.error, run.message) == ("failed", "SysfsRefused", "no")
+    assert told == []
+
+
+def test_a_run_that_never_ended_has_no_outcome(journal: Journal) -> None:
+    journal.begin(ENTRY, by=BY, at=AT)
+    assert [(run.outcome, run.ended_at) for run in journal.runs(ALL)] == [(None, None)]
+
+
+def test_the_file_is_the_owners_alone(journal: Journal) -> None:
+    """0700 for the folder that is made, 0600 for the file, whatever the umask is."""
+    before = os.umask(0)
+    try:
+        journal.begin(ENTRY, by=BY, at=AT)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(journal.path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
+    assert [file.name for file in journal.path.parent.iterdir()] == ["store.sqlite"]
+
+
+def test_reading_makes_no_file(journal: Journal) -> None:
+    assert journal.runs(ALL) == ()
+    assert not journal.path.parent.exists()
+    journal.begin(ENTRY, by=BY, at=AT)
+    assert len(journal.runs(ALL)) == 1
+
+
+def test_processes_that_write_at_once_lose_nothing(journal: Journal) -> None:
+    """Four processes find no file, and each writes eight runs; all of them are there, each of them ended."""
+    writers = [writer(journal.path, f"kvm{number}", 8) for number in range(4)]
+    assert [process.communicate(timeout=120)[1] for process in writers] == [""] * 4
+    runs = journal.runs(ALL)
+    assert {run.outcome for run in runs} == {"done"}
+    assert sorted((run.entry.host, int(run.entry.why)) for run in runs) == [
+        (f"kvm{number}", line) for number in range(4) for line in range(8)
+    ]
+    assert [file.name for file in journal.path.parent.iterdir()] == ["store.sqlite"]
+
+
+def test_a_killed_writer_leaves_a_journal_that_goes_on(journal: Journal) -> None:
+    process = writer(journal.path, "kvm01", 10_000)
+    while not known(journal.path).hosts:
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = len(journal.runs(Question(limit=100_000)))
+    journal.end(journal.begin(ENTRY, by=BY, at=AT), at=LATER, outcome="done")
+    runs = journal.runs(Question(limit=100_000))
+    assert len(runs) == before + 1
+    assert (runs[0].entry, runs[0].outcome) == (ENTRY, "done")
+
+
+def test_the_newest_come_first_and_no_more_than_asked_for(journal: Journal) -> None:
+    for number in range(5):
+        journal.begin(replace(ENTRY, why=str(number)), by=BY, at=f"2026-11-2{number}T00:00:00Z")
+    assert [run.entry.why for run in journal.runs(Question(limit=3))] == ["4", "3", "2"]
+    assert [run.entry.why for run in journal.runs(Question(limit=9, since="2026-11-22T00:00:00Z"))] == ["4", "3", "2"]
+
+
+def test_only_so_many_of_the_newest_are_kept(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their numbers: a clock that jumps ahead takes none away."""
+    monkeypatch.setattr(table, "KEEP_RUNS", 3)
+    for number in range(5):
+        journal.begin(replace(ENTRY, why=f"run {number}"), by="anna@ctl1", at="2099-01-01T00:00:00Z")
+    assert [run.entry.why for run in journal.runs(Question(limit=10))] == ["run 4", "run 3", "run 2"]
+
+
+def test_a_renamed_vm_is_found_by_either_name_and_by_its_uuid(journal: Journal) -> None:
+    assert ENTRY.vm_uuid is not None
+    journal.begin(ENTRY, by=BY, at=AT)
+    journal.begin(replace(ENTRY, vm="web01"), by=BY, at=AT)
+    journal.begin(replace(ENTRY, vm="vm02", vm_uuid="6a1f0000-0000-4000-8000-000000000002"), by=BY, at=AT)
+    journal.begin(replace(ENTRY, vm=None, vm_uuid=None), by=BY, at=AT)
+    for question in (
+        Question(limit=9, name="vm01"),
+        Question(limit=9, name="web01"),
+        Question(limit=9, vm_uuid=ENTRY.vm_uuid),
+    ):
+        assert [run.entry.vm for run in journal.runs(question)] == ["web01", "vm01"]
+    assert len(journal.runs(Question(limit=9, name="kvm01"))) == 4
+    assert journal.runs(Question(limit=9, name="kvm02")) == ()
+
+
+def test_a_damaged_file_is_told_once_with_how_to_move_it_away(journal: Journal, told: list[str]) -> None:
+    """Nothing is raised while something is changed; who reads it is told too, and the bytes stay as they are."""
+    journal.path.parent.mkdir()
+    journal.path.write_bytes(b"not a database, but long enough to be looked at\n" * 40)
+    before = journal.path.read_bytes()
+    journal.end(journal.begin(ENTRY, by=BY, at=AT), at=LATER, outcome="done")
+    journal.begin(ENTRY, by=BY, at=AT)
+    assert len(told) == 1
+    assert journal.problem == told[0]
+    assert f"mv {journal.path} {journal.path}.broken" in told[0]
+    with pytest.raises(errors.JournalCorrupt, match="damaged"):
+        journal.runs(ALL)
+    assert journal.path.read_bytes() == before
+
+
+def test_another_programs_database_is_not_written_to(journal: Journal, told: list[str]) -> None:
+    journal.path.parent.mkdir()
+    with sqlite3.connect(journal.path) as other:
+        other.execute("CREATE TABLE run (id INTEGER)")
+    other.close()
+    before = journal.path.read_bytes()
+    assert journal.begin(ENTRY, by=BY, at=AT) is None
+    assert "another program's database" in told[0]
+    with pytest.raises(errors.JournalCorrupt, match="another program's"):
+        journal.runs(ALL)
+    assert journal.path.read_bytes() == before
+
+
+def test_a_newer_schema_is_left_alone(journal: Journal, told: list[str]) -> None:
+    journal.begin(ENTRY, by=BY, at=AT)
+    with sqlite3.connect(journal.path) as newer:
+        newer.execute("INSERT INTO migration VALUES (?, ?)", (table.SCHEMA.version + 1, AT))
+    newer.close()
+    assert journal.begin(ENTRY, by=BY, at=AT) is None
+    assert "a newer vgpumgr made the journal" in told[0]
+    with pytest.raises(errors.NewerSchema):
+        journal.runs(ALL)
+
+
+def test_an_older_schema_is_brought_forward_and_keeps_its_lines(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later version of this program, played by one migration more, adds to the file that this one made."""
+    journal.begin(ENTRY, by=BY, at=AT)
+    later = replace(table.SCHEMA, migrations=(*table.SCHEMA.migrations, ("ALTER TABLE run ADD COLUMN note TEXT",)))
+    monkeypatch.setattr(table, "SCHEMA", later)
+    journal.begin(ENTRY, by=BY, at=AT)
+    assert [run.entry for run in journal.runs(ALL)] == [ENTRY, ENTRY]
+    with sqlite3.connect(journal.path) as file:
+        assert [row[0] for row in file.execute("SELECT version FROM migration")] == [1, 2]
+        assert "note" in [row[1] for row in file.execute("PRAGMA table_info(run)")]
+    file.close()
+
+
+def test_the_migrations_make_the_tables_that_the_program_asks(journal: Journal) -> None:
+    journal.begin(ENTRY, by=BY, at=AT)
+    engine = sa.create_engine(f"sqlite:///{journal.path}")
+    for asked_for in (table.RUN, file.MIGRATION):
+        made = {column["name"]: column["nullable"] for column in sa.inspect(engine).get_columns(asked_for.name)}
+        asked = {column.name: bool(column.nullable) for column in asked_for.columns if not column.primary_key}
+        assert {name: nullable for name, nullable in made.items() if name in asked} == asked
+        assert set(made) == {column.name for column in asked_for.columns}
+    engine.dispose()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_locked_file_is_told_and_no_further_line_waits_for_it(journal: Journal, told: list[str]) -> None:
+    journal.begin(ENTRY, by=BY, at=AT)
+    holder = sqlite3.connect(journal.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    assert journal.begin(ENTRY, by=BY, at=AT) is None
+    assert "locked by another process" in told[0]
+    assert len(journal.runs(ALL)) == 1, "reading goes on while somebody writes"
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert journal.begin(ENTRY, by=BY, at=AT) is None
+    assert len(told) == 1
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, told: list[str]) -> None:
+    """A folder that cannot be made, here below a file, is one line, and the change goes on without a journal."""
+    (tmp_path / "file").touch()
+    journal = Journal(tmp_path / "file" / "store.sqlite", warn=told.append)
+    assert journal.begin(ENTRY, by=BY, at=AT) is None
+    assert str(journal.path) in told[0]
+    assert "VGPUMGR_STORE" in told[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
+def test_a_journal_that_is_somebody_elses_is_told_and_not_read(tmp_path: Path) -> None:
+    """As another user than the one whose folder it is in."""
+    Journal(tmp_path / "d" / "store.sqlite", warn=pytest.fail).begin(ENTRY, by=BY, at=AT)
+    program = (
+        "import os, sys; from pathlib import Path\n"
+        "from vgpumgr.store.sql import journal\n"
+        "from vgpumgr import errors; from vgpumgr.store.journal import Journal; from vgpumgr.store.runs import Entry, Question\n"
+        "os.setuid(65534)\n"
+        "journal = Journal(Path(sys.argv[1]), warn=print)\n"
+        "try: journal.runs(Question(limit=9))\n"
+        "except errors.StoreError as error: print(error)\n"
+        "print(journal.begin(Entry(verb='attach', why='', host='kvm01'), by='x@y', at='now'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "d" / "store.sqlite"], capture_output=True, text=True, check=True
+    )
+    read, written, number = done.stdout.splitlines()
+    assert read.endswith("store.sqlite cannot be read: Permission denied")
+    assert "cannot be written: Permission denied" in written
+    assert number == "None"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
+def test_a_read_only_disk_can_be_read_and_is_not_written(tmp_path: Path) -> None:
+    """On a real read-only mount: the lines are there, and a new one is refused with the reason."""
+    Journal(tmp_path / "d" / "store.sqlite", warn=pytest.fail).begin(ENTRY, by=BY, at=AT)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[2])\n"
+        "from pathlib import Path\n"
+        "from vgpumgr.store.journal import Journal; from vgpumgr.store.runs import Entry, Question\n"
+        "journal = Journal(Path(sys.argv[1]), warn=print)\n"
+        "print(len(journal.runs(Question(limit=9))))\n"
+        "print(journal.begin(Entry(verb='attach', why='', host='kvm01'), by='x@y', at='now'))\n"
+    )
+    script = f'mount --bind {tmp_path}/d {tmp_path}/d && mount -o remount,ro,bind {tmp_path}/d && exec "$@"'
+    argv = [sys.executable, "-c", program, f"{tmp_path}/d/store.sqlite", str(Path(__file__).parents[3])]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", *argv], capture_output=True, text=True, check=True, timeout=60
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == "1"
+    assert "cannot be written" in lines[1]
+    assert lines[2] == "None"
+
+
+def test_deleting_it_is_as_if_nothing_had_been_done(journal: Journal) -> None:
+    journal.begin(ENTRY, by=BY, at=AT)
+    journal.path.unlink()
+    assert journal.runs(ALL) == ()
+    journal.begin(ENTRY, by=BY, at=AT)
+    assert len(journal.runs(ALL)) == 1
+
+
+def test_its_names_are_known_without_sqlalchemy(journal: Journal) -> None:
+    journal.begin(ENTRY, by=BY, at=AT)
+    journal.begin(replace(ENTRY, vm="vm00", host="kvm02"), by=BY, at=AT)
+    program = (
+        "import sys; from pathlib import Path; from vgpumgr.store.names import known\n"
+        "print(known(Path(sys.argv[1]))); print('sqlalchemy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, journal.path], capture_output=True, text=True, check=True)
+    expected = Known(vms=("vm00", "vm01"), hosts=("kvm01", "kvm02"), uuids=(ENTRY.vm_uuid or "",))
+    assert done.stdout.splitlines() == [repr(expected), "False"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no database at all" * 99])
+def test_nothing_is_known_where_there_is_no_journal(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "store.sqlite"
+    if content is not None:
+        path.write_bytes(content)
+    assert known(path) == Known()
+    assert path.exists() == (content is not None)
+
+
+def test_an_empty_file_becomes_a_journal(journal: Journal) -> None:
+    """What `touch` made is nobody's."""
+    journal.path.parent.mkdir()
+    journal.path.touch()
+    assert journal.begin(ENTRY, by=BY, at=AT) == 1
+    assert len(journal.runs(ALL)) == 1
+
+
+HOME = Path("/home/anna")
+
+
+@pytest.mark.parametrize(
+    ("environ", "root", "path"),
+    [
+        ({"VGPUMGR_STORE": "/x/y.db"}, True, "/x/y.db"),
+        ({}, True, "/var/lib/vgpumgr/store.sqlite"),
+        ({"XDG_STATE_HOME": "/s"}, True, "/var/lib/vgpumgr/store.sqlite"),
+        ({"XDG_STATE_HOME": "/s"}, False, "/s/vgpumgr/store.sqlite"),
+        ({"XDG_STATE_HOME": "relative"}, False, "/home/anna/.local/state/vgpumgr/store.sqlite"),
+        ({"VGPUMGR_STORE": ""}, False, "/home/anna/.local/state/vgpumgr/store.sqlite"),
+    ],
+)
+def test_where_the_journal_is(environ: dict[str, str], root: bool, path: str) -> None:
+    """VGPUMGR_STORE names it; root's is under /var/lib, everybody else's where XDG has state."""
+    assert place.store_path(environ, root=root, home=HOME) == Path(path)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _closed() -> Iterator[None]:
+    """A connection that was left open warns when it is collected, and warnings are errors here."""
+    import gc
+
+    yield
+    gc.collect()

@@ -1,0 +1,81 @@
+"""One file of each stored shape, written by the product itself from these values: tests/cases/stored/."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.unit.core.model.test_domains import document
+from tests.unit.host.fakehost import MDEV_VF, VENDOR, make_entry, make_record
+from tests.unit.store.samples_of import SECOND, T0, load, measured_round
+from vgpumgr import templates
+from vgpumgr.core.model import claims
+from vgpumgr.host.files import Root
+from vgpumgr.host.ledger.ledger import Ledger, write_ledger
+from vgpumgr.host.protocol import LEDGER_PATH, LEDGER_VERSION
+from vgpumgr.names import Slot
+from vgpumgr.store.journal import Journal
+from vgpumgr.store.runs import Entry
+from vgpumgr.store.samples import Samples
+from vgpumgr.store.sql import journal as sql_journal
+from vgpumgr.store.sql import sample_tables
+
+STORED = Path(__file__).parents[1] / "cases/stored"
+LEDGER = STORED / f"ledger-{LEDGER_VERSION}.json"
+CLAIM = STORED / f"claim-{claims.VERSION}.xml"
+JOURNAL = STORED / f"journal-{sql_journal.SCHEMA.version}.db"
+SAMPLES = STORED / f"samples-{sample_tables.SCHEMA.version}.db"
+
+ENTRIES = (
+    make_entry(MDEV_VF),
+    make_entry(VENDOR, slot="vgpu1", vf_index=1, parent="0000:41:00.5", state="leaving"),
+)
+STUCK = make_record(VENDOR, slot="vgpu1", since="2026-11-22T12:00:00Z")
+FREED = {"vm_uuid": ENTRIES[0]["vm_uuid"], "slot": "vgpu2", "generation": 3}
+
+DECLARED = replace(
+    document().claims[0], slot=Slot("vgpu1"), origin="inventory", site="lab1", declared="host_vars/kvm01"
+)
+CLAIMS = document().put(DECLARED)
+
+ENTRY = Entry(
+    verb="attach",
+    why="asked --profile 4Q",
+    host="kvm01",
+    vm="vm01",
+    vm_uuid=str(CLAIMS.vm),
+    slot="vgpu0",
+    gpu="0000:41:00.0",
+    steps=({"verb": "create_vgpu", "host": "kvm01", "vm": "vm01", "slot": "vgpu0"},),
+)
+BY, AT, ENDED_AT = "anna@ctl1", "2026-11-22T12:00:00Z", "2026-11-22T12:00:02Z"
+
+ROUND = measured_round({"vm1": load(60, 5), "vm2": None, None: load(None)}, since_us=T0, until_us=T0 + 10 * SECOND)
+
+
+def write(folder: Path) -> None:
+    """Write today's file of each shape into an empty folder."""
+    root = folder / "host"
+    (root / LEDGER_PATH.lstrip("/")).parent.parent.mkdir(parents=True)
+    whole = {"version": LEDGER_VERSION, "settings": {}, "entries": []}
+    write_ledger(Root(root), Ledger(document=whole, entries=ENTRIES, stuck=(STUCK,), freed=(FREED,)))
+    (root / LEDGER_PATH.lstrip("/")).rename(folder / LEDGER.name)
+    (folder / CLAIM.name).write_text(templates.render_claims(CLAIMS, stored=True) + "\n")
+    journal = Journal(folder / JOURNAL.name, warn=print)
+    number = journal.begin(ENTRY, by=BY, at=AT)
+    journal.end(number, at=ENDED_AT, outcome="done")
+    Samples(folder / SAMPLES.name).add([ROUND], every_s=10)
+
+
+def main() -> None:
+    import shutil
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder))
+        for path in (LEDGER, CLAIM, JOURNAL, SAMPLES):
+            shutil.copyfile(Path(folder) / path.name, path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Exit 6 is for what the same command can mend by itself: every class and every place in the product that ends so, with why.
+
+A new one fails here until somebody has said why another try may end otherwise; what cannot has another code.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.hints import TOP
+from vgpumgr import errors
+from vgpumgr.host import protocol
+from vgpumgr.link import refusals
+from vgpumgr.names import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BUSY = 6
+
+# Where each is raised, or made: (file, class) → why the same command may get past it.
+PLACES = {
+    ("link/refusals.py", "Busy"): "whoever holds the lock lets go of it, at the latest when its connection ends",
+    ("link/refusals.py", "LeaseLost"): "a new run takes the lock anew",
+    ("link/program.py", "LeaseLost"): "a new run takes the lock anew",
+    ("controller/undo.py", "LeaseLost"): "a new run takes the lock anew, and goes on from what is there",
+    (
+        "link/refusals.py",
+        "StalePlan",
+    ): "what was changed is read afresh; where nothing was, controller/stale.py makes it 5",
+    ("controller/host_run.py", "StalePlan"): "the new plan is the one that is shown, and asked about",
+    ("store/only_one.py", "AlreadyRunning"): "the other run ends, and its lock with its process",
+}
+
+# What the host program answers instead of doing, each with the code that it comes to.
+KINDS = {
+    protocol.LOCKED: 6,
+    protocol.NOT_LOCKED: 6,
+    protocol.CHANGED: 6,
+    protocol.IN_USE: 5,
+    protocol.NOT_YET: 5,
+    protocol.STUCK: 5,
+    protocol.SYSFS_REFUSED: 1,
+    protocol.NVML_REFUSED: 1,
+    protocol.LEDGER_UNWRITABLE: 1,
+    protocol.DEADLINE: 4,
+    protocol.LEDGER_BROKEN: 4,
+    protocol.NOT_ROOT: 4,
+    protocol.BAD_REQUEST: 4,
+    protocol.INTERNAL: 4,
+}
+
+
+def every_class(top: type[errors.VgpumgrError] = errors.VgpumgrError) -> Iterator[type[errors.VgpumgrError]]:
+    yield top
+    for below in top.__subclasses__():
+        yield from every_class(below)
+
+
+def busy_classes() -> set[str]:
+    return {one.__name__ for one in every_class() if one.exit_code == BUSY}
+
+
+@pytest.mark.parametrize("kind", [pytest.param(one, id=one.__name__) for one in every_class()])
+def test_what_ends_with_six_says_that_another_try_may_help_and_nothing_else_does(
+    kind: type[errors.VgpumgrError],
+) -> None:
+    assert (kind.exit_code == BUSY) == (kind.outcome == "busy")
+    if kind.exit_code == BUSY:
+        assert kind.transient
+    if kind.transient:
+        assert kind.exit_code == BUSY or issubclass(kind, errors.Unreachable)
+
+
+def test_each_place_that_ends_a_command_with_six_is_known_with_its_reason() -> None:
+    found = set()
+    for path in TOP.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                func = node.func
+                name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+                if name in busy_classes():
+                    found.add((str(path.relative_to(TOP)), name))
+    assert found == PLACES.keys()
+
+
+def test_each_answer_of_the_host_program_has_its_code() -> None:
+    """The kinds are those that protocol.py has, none left out."""
+    text = (TOP / "host/protocol.py").read_text(encoding="utf-8")
+    block = text.partition("# kinds of err\n")[2].partition("\n\n")[0]
+    names = [line.partition(" = ")[0] for line in block.splitlines() if " = " in line and line[0].isupper()]
+    assert {getattr(protocol, name) for name in names} == KINDS.keys()
+    for kind, code in KINDS.items():
+        assert refusals.translate(HostName("kvm01"), {"kind": kind, "message": "so"}).exit_code == code, kind

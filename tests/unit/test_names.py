@@ -1,0 +1,227 @@
+"""Names: each parser gives one canonical form, which it reads back unchanged, or says BadName."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.law import LAW
+from vgpumgr import names, resources
+from vgpumgr.core.driver import catalogue, profiles
+from vgpumgr.errors import BadName
+from vgpumgr.names import Slot, VmUuid
+
+if TYPE_CHECKING:
+    import uuid as uuid_module
+    from collections.abc import Callable
+
+CATALOGUE = catalogue.parse(resources.catalogue_text())
+
+DOMAIN = st.one_of(st.just(0), st.integers(0, 0xFFFF), st.integers(0, 0xFFFFFFFF))
+
+
+@st.composite
+def pci(draw: st.DrawFn) -> str:
+    bus, device, function = draw(st.integers(0, 255)), draw(st.integers(0, 31)), draw(st.integers(0, 7))
+    rest = f"{bus:02x}:{device:02x}.{function}"
+    domain = draw(DOMAIN)
+    forms = [
+        f"{domain:08x}:{rest}",
+        *([f"{domain:04x}:{rest}"] if domain <= 0xFFFF else []),
+        *([rest] if not domain else []),
+    ]
+    text = draw(st.sampled_from(forms))
+    return draw(st.sampled_from([text, text.upper(), f" {text}\n"]))
+
+
+@LAW
+@given(pci())
+def test_a_pci_address_has_one_canonical_form_that_reads_back(text: str) -> None:
+    once = names.parse_pci_address(text)
+    assert names.parse_pci_address(once) == once
+    assert int(once.partition(":")[0], 16) == (int(text.partition(":")[0], 16) if text.count(":") == 2 else 0)
+    assert len(once.partition(":")[0]) >= 4
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("41:00.0", "0000:41:00.0"),
+        ("00000000:41:00.0", "0000:41:00.0"),
+        ("0001:C1:1F.7", "0001:c1:1f.7"),
+        ("00010000:e1:00.4", "10000:e1:00.4"),
+        ("10000:e1:00.4", "10000:e1:00.4"),
+    ],
+)
+def test_a_pci_address_is_written_as_sysfs_writes_it(text: str, canonical: str) -> None:
+    assert names.parse_pci_address(text) == canonical
+
+
+@LAW
+@given(st.uuids(), st.sampled_from(["gpu-{}", "GPU-{}", " GPU-{} "]), st.booleans())
+def test_a_gpu_uuid_has_one_canonical_form_that_reads_back(value: uuid_module.UUID, form: str, upper: bool) -> None:
+    text = form.format(str(value).upper() if upper else value)
+    assert names.parse_gpu_uuid(text) == names.parse_gpu_uuid(names.parse_gpu_uuid(text)) == f"GPU-{value}"
+
+
+@LAW
+@given(st.uuids())
+def test_a_uuid_has_one_canonical_form_that_reads_back(value: uuid_module.UUID) -> None:
+    for text in (str(value), str(value).upper(), value.hex, "{" + str(value) + "}"):
+        assert names.parse_uuid(text) == str(value)
+
+
+@LAW
+@given(st.from_regex(r"[A-Za-z0-9_-]{1,16}", fullmatch=True))
+def test_a_slot_is_kept_as_it_is_written(text: str) -> None:
+    assert names.parse_slot(text) == text
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (names.parse_pci_address, "41:00"),
+        (names.parse_pci_address, "0000:41:20.0"),
+        (names.parse_pci_address, "0000:41:00.8"),
+        (names.parse_pci_address, "000000000:41:00.0"),
+        (names.parse_pci_address, "0000:41:00.\u0663"),
+        (names.parse_gpu_uuid, "GPU-8a6f"),
+        (names.parse_uuid, "6a1f"),
+        (names.parse_uuid, ""),
+        (names.parse_slot, ""),
+        (names.parse_slot, "vgpu 0"),
+        (names.parse_slot, "vgpu0\n"),
+        (names.parse_slot, "a" * 17),
+        (names.parse_slot, "vgpü0"),
+        (names.parse_vm_name, ""),
+        (names.parse_vm_name, "a/b"),
+        (names.parse_vm_name, "a\nb"),
+        (names.parse_vm_name, "a\x7f"),
+        (names.parse_host_name, ""),
+        (names.parse_host_name, "-kvm01"),
+        (names.parse_host_name, "kvm 01"),
+    ],
+)
+def test_what_is_no_name_of_its_kind_is_refused(parse: Callable[[str], str], text: str) -> None:
+    with pytest.raises(BadName) as caught:
+        parse(text)
+    assert repr(text) in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["vm01", "Windows 11 (CAD)", "größe", "-", "a.b"])
+def test_a_vm_name_is_whatever_libvirt_accepts(text: str) -> None:
+    assert names.parse_vm_name(text) == text
+
+
+@pytest.mark.parametrize("text", ["kvm01", "kvm01.example.net", "10.0.0.1", "a"])
+def test_a_host_name_is_kept_as_it_is_written(text: str) -> None:
+    assert names.parse_host_name(text) == text
+
+
+def test_the_mdev_uuid_is_computed_from_vm_slot_and_generation_alone() -> None:
+    vm = VmUuid("6a1f0000-0000-4000-8000-000000000001")
+    one = names.compute_mdev_uuid(vm, Slot("vgpu0"), 1)
+    assert one == "aac8cb7c-765b-5a13-9d28-96543b141b9e"  # golden: a controller of any version must arrive at it
+    assert len({one, names.compute_mdev_uuid(vm, Slot("vgpu0"), 2), names.compute_mdev_uuid(vm, Slot("vgpu1"), 1)}) == 3
+
+
+def test_slots_are_ordered_by_their_number() -> None:
+    slots = [Slot(text) for text in ("vgpu10", "vgpu2", "b", "vgpu02", "vgpu", "7")]
+    assert sorted(slots, key=names.slot_order) == ["7", "b", "vgpu", "vgpu02", "vgpu2", "vgpu10"]
+
+
+def test_the_nearest_name_ignores_case_and_is_none_where_nothing_is_alike() -> None:
+    assert names.nearest("a40-4q", ["A40-4Q", "A40-8C", "L40S-4Q"]) == "A40-4Q"
+    assert names.nearest("zzz", ["A40-4Q"]) is None
+    assert names.nearest("4Q", []) is None
+
+
+def test_every_catalogue_name_is_a_profile_in_all_three_spellings() -> None:
+    for row in CATALOGUE.types:
+        for text in (row.name.text, f"NVIDIA {row.name.text}", f"GRID  {row.name.text}"):
+            found = profiles.parse_profile(text)
+            assert (found.board, found.short) == (row.name.board, row.name.short)
+            assert found.text == " ".join(text.split())
+            assert profiles.parse_profile(found.text) == found
+            assert CATALOGUE.names_board_type(found)
+        short = profiles.parse_profile(row.name.short)
+        assert (short.board, short.short) == (None, row.name.short)
+        assert not CATALOGUE.names_board_type(short)
+
+
+def test_every_catalogue_name_is_rendered_as_it_was_parsed() -> None:
+    for row in CATALOGUE.types:
+        assert profiles.parse_type_name(row.name.text) == row.name
+        found = CATALOGUE.find(row.name.text)
+        assert found is not None
+        assert found.name == row.name  # both RTX PRO boards have the code DC, so the row may be the other's
+
+
+def test_the_catalogue_keeps_every_row_of_its_file() -> None:
+    """No name in the shipped file is outside the grammar."""
+    assert len(CATALOGUE.types) == len(resources.catalogue_text().splitlines()) - 1
+    assert CATALOGUE.find("A40-5Q") is None
+
+
+def test_the_two_boards_of_code_dc_are_told_apart_by_the_names_we_give_them() -> None:
+    """The driver calls both DC; a person writes RTXPRO6000-48C or RTXPRO4500-32C."""
+    assert profiles.board_code("NVIDIA RTX Pro 6000 Blackwell DC-48C") == "RTXPRO6000"
+    assert profiles.board_code("NVIDIA RTX PRO 4500 Blackwell DC-32C") == "RTXPRO4500"
+    assert profiles.board_code("NVIDIA A40-4Q") == "A40"
+    assert CATALOGUE.names_board_type(profiles.parse_profile("RTXPRO6000-48C"))
+    assert CATALOGUE.names_board_type(profiles.parse_profile("RTXPRO4500-32C"))
+    assert not CATALOGUE.names_board_type(profiles.parse_profile("RTXPRO4500-48C"))
+
+
+def test_a_catalogue_row_outside_the_grammar_is_left_out() -> None:
+    text = "gpu,type_name,fb_mb,max_per_gpu\nNVIDIA A40,A40-4Q,,\nNVIDIA A40,nonsense,1,1\n"
+    found = catalogue.parse(text)
+    assert [(row.name.text, row.framebuffer_mib, row.max_per_gpu) for row in found.types] == [("A40-4Q", None, None)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "  ", "4", "Q", "4q", "A40", "A40-4Z", "NVIDIA 4Q", "4Q NVIDIA", "A40-4Q-", "\uff14Q", "A40-\u0664Q"]
+)
+def test_what_is_no_profile_is_refused_with_the_grammar(text: str) -> None:
+    with pytest.raises(BadName, match="not a profile") as caught:
+        profiles.parse_profile(text)
+    assert "4Q, A40-4Q or 'NVIDIA A40-4Q'" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("A40-0Q", 512), ("A40-4Q", 4096), ("NVIDIA A100-1-5CME", 5120), ("T4-1B4", 1024)]
+)
+def test_the_nominal_size_is_what_the_name_says(text: str, size: int) -> None:
+    assert profiles.parse_type_name(text).nominal_mib == size
+
+
+def test_a_type_name_that_is_empty_is_refused() -> None:
+    with pytest.raises(BadName):
+        profiles.parse_type_name("")
+
+
+@pytest.mark.parametrize(
+    ("wish", "text"),
+    [
+        (profiles.ByProfile(profile=profiles.parse_profile("NVIDIA  A40-4Q")), "--profile NVIDIA A40-4Q"),
+        (profiles.ByMigProfile(mig_profile="2g.10gb"), "--mig-profile 2g.10gb"),
+        (profiles.ByMemory(mib=4096), "--gpu-memory 4096M"),
+        (profiles.ByShare(gpu="0.25"), "--gpu 0.25"),
+        (profiles.ByFgpu(fgpu="0.5"), "--fgpu 0.5"),
+        (profiles.ByOther(asked=(("gpu_hours", "3"),)), "--gpu-hours 3"),
+    ],
+)
+def test_a_wish_is_described_as_the_option_that_asks_it(wish: profiles.Wish, text: str) -> None:
+    assert profiles.describe(wish) == text
+
+
+def test_two_spellings_of_one_profile_are_one_wish() -> None:
+    one, other, short = (
+        profiles.ByProfile(profile=profiles.parse_profile(text)) for text in ("A40-4Q", "NVIDIA A40-4Q", "4Q")
+    )
+    assert profiles.same_wish(one, other)
+    assert not profiles.same_wish(one, short)
+    assert not profiles.same_wish(one, profiles.ByShare(gpu="0.5"))

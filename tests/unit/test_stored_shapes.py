@@ -1,0 +1,69 @@
+"""A file of each stored shape, kept as it was written: what is there today is read, and a new number brings a new file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit import stored_shapes as stored
+from tests.unit.store.samples_of import PCI, SECOND, T0
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.vgpu import Mdev, Vf
+from vgpumgr.core.usage.sampling import VgpuKey
+from vgpumgr.core.usage.usage_window import window
+from vgpumgr.host.ledger.ledger import parse_ledger
+from vgpumgr.link.snapshot_facts import parse_entry
+from vgpumgr.names import HostName
+from vgpumgr.store.journal import Journal
+from vgpumgr.store.runs import Question
+from vgpumgr.store.samples import Samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    "path", [stored.LEDGER, stored.CLAIM, stored.JOURNAL, stored.SAMPLES], ids=lambda path: path.name
+)
+def test_each_shapes_version_of_today_has_its_file(path: Path) -> None:
+    assert path.is_file(), "a new version of a stored shape: python -m tests.unit.stored_shapes writes its file"
+
+
+def test_the_ledger_is_read_whole_and_its_entries_name_an_mdev_and_a_vf() -> None:
+    ledger = parse_ledger(stored.LEDGER.read_bytes())
+    assert (ledger.entries, ledger.stuck, ledger.freed) == (stored.ENTRIES, (stored.STUCK,), (stored.FREED,))
+    mdev, vf = (parse_entry(fact) for fact in ledger.facts())
+    assert (mdev.vgpu.device, mdev.state) == (Mdev(stored.ENTRIES[0]["uuid"]), "made")
+    assert (vf.vgpu.device, vf.state) == (Vf(stored.ENTRIES[1]["parent"]), "leaving")
+
+
+def test_the_claims_are_read_whole() -> None:
+    domain = ET.fromstring(f"<domain><metadata>{stored.CLAIM.read_text()}</metadata></domain>")
+    assert claims.read(domain) == stored.CLAIMS
+
+
+def test_the_journal_is_read_whole(tmp_path: Path) -> None:
+    shutil.copyfile(stored.JOURNAL, tmp_path / "store.db")
+    (run,) = Journal(tmp_path / "store.db", warn=pytest.fail).runs(Question(limit=9))
+    assert (run.entry, run.by, run.at) == (stored.ENTRY, stored.BY, stored.AT)
+    assert (run.ended_at, run.outcome) == (stored.ENDED_AT, "done")
+
+
+def test_the_samples_are_read_whole(tmp_path: Path) -> None:
+    shutil.copyfile(stored.SAMPLES, tmp_path / "samples.db")
+    samples = Samples(tmp_path / "samples.db")
+    (host,) = samples.latest()
+    assert host.last == stored.ROUND
+    assert samples.every_s() == 10
+    measured = {series.key: series.total().observed_us for series in samples.usage(window(T0, T0 + 60 * SECOND))}
+    assert measured[VgpuKey(HostName("kvm01"), PCI, "vm1", "vgpu0")] == 10 * SECOND
+
+
+def test_what_the_product_writes_today_is_what_is_kept(tmp_path: Path) -> None:
+    stored.write(tmp_path)
+    assert json.loads((tmp_path / stored.LEDGER.name).read_text()) == json.loads(stored.LEDGER.read_text())
+    assert (tmp_path / stored.CLAIM.name).read_text() == stored.CLAIM.read_text()

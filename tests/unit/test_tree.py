@@ -1,0 +1,112 @@
+"""The tree of tests/: every module of the product is imported by the tests of its own room, or is listed here with the reason.
+
+A room is a folder of `vgpumgr/` (of `vgpumgr/core/`: the next one), its tests lie in the folder of the same name below tests/unit
+(tests/lab for the simulator). A module counts that one of them imports, itself or through another module of that room: what is
+reached only from far away is tested by nobody in particular.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__)
+ROOT = HERE.parents[2]
+PRODUCT = ROOT / "vgpumgr"
+# Module → the test, elsewhere, that proves it. The list may only get shorter.
+SCHEMAS = "acceptance/test_schemas.py"  # prints each document and holds it against its schema
+SMI = "lab/nvml/test_nvidia_smi.py"  # runs the program as the one file that it is installed as
+ELSEWHERE = {
+    "vgpumgr.controller.adopt": "acceptance/test_lost_ledger.py",
+    "vgpumgr.controller.job_files": "unit/cli/commands/test_nightly.py",
+    "vgpumgr.controller.report": "acceptance/test_output.py",
+    "vgpumgr.controller.scheduler": "acceptance/test_scheduler.py",
+    "vgpumgr.controller.usage": "unit/cli/commands/test_usage.py",
+    "vgpumgr.core.model.endpoint": "unit/link/test_dial.py",
+    "vgpumgr.core.plan.gpu_choice": "unit/controller/test_parity.py",
+    "vgpumgr.core.plan.kept": "unit/controller/test_kept_plan.py",
+    "vgpumgr.core.report.scheduling_rows": "unit/core/plan/test_scheduling.py",
+    "vgpumgr.core.usage.live": "unit/cli/top/test_frames.py",
+    "vgpumgr.documents.collect": "acceptance/test_collect.py",
+    "vgpumgr.documents.history": "unit/cli/commands/test_history.py",
+    "vgpumgr.documents.install": "unit/cli/commands/test_nightly.py",
+    "vgpumgr.documents.inventory": "unit/cli/commands/test_inventory.py",
+    "vgpumgr.documents.lab": SCHEMAS,
+    "vgpumgr.documents.profiles": SCHEMAS,
+    "vgpumgr.documents.render": SCHEMAS,
+    "vgpumgr.documents.top": "acceptance/test_top.py",
+    "vgpumgr.documents.usage": "unit/cli/commands/test_usage.py",
+    "vgpumgr.lab.nvml.smi.gpus": SMI,
+    "vgpumgr.lab.nvml.smi.program": SMI,
+    "vgpumgr.lab.nvml.smi.scheduling": SMI,
+    "vgpumgr.lab.nvml.smi.text": SMI,
+    "vgpumgr.lab.nvml.smi.utilization": SMI,
+    "vgpumgr.lab.nvml.smi.vgpus": SMI,
+    "vgpumgr.metrics.page": "unit/core/usage/test_exposition.py",
+    "vgpumgr.metrics.textfile": "unit/cli/commands/test_export.py",
+}
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Dotted name → file."""
+    return {_dotted(file): file for file in PRODUCT.rglob("*.py")}
+
+
+def _dotted(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def imported(file: Path) -> frozenset[str]:
+    """Modules of the product that a file imports anywhere in it, or names in a string (commands are imported by their names)."""
+    found: set[str] = set()
+    package = _dotted(file).split(".") if file.name == "__init__.py" else _dotted(file).split(".")[:-1]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import():
+                found.update(name.name for name in node.names)
+            case ast.ImportFrom():
+                above = package[: len(package) + 1 - node.level] if node.level else []
+                base = ".".join((*above, *([node.module] if node.module else [])))
+                found.update((base, *(f"{base}.{name.name}" for name in node.names)))
+            case ast.Constant(value=str(text)):
+                found.add(text.partition(":")[0])
+            case _:
+                pass
+    return frozenset(found & set(modules()))
+
+
+def room(module: str) -> tuple[str, ...]:
+    """Where it belongs: ("core", "plan"), ("link",); () for the files beside the rooms."""
+    parts = module.split(".")[1:]
+    depth = 2 if parts[0] == "core" else 1
+    return tuple(parts[:depth]) if (PRODUCT / "/".join(parts[:depth])).is_dir() else tuple(parts[: depth - 1])
+
+
+@cache
+def reached(of: tuple[str, ...]) -> frozenset[str]:
+    """The modules of a room that its tests import, themselves or through others of the room."""
+    folder = ROOT / "tests" / "/".join(of if of[:1] == ("lab",) else ("unit", *of))
+    depth = "*" if of in ((), ("core",)) else "**/*"
+    todo = [each for file in folder.glob(f"{depth}.py") if file != HERE for each in imported(file)]
+    found: set[str] = set()
+    while todo:
+        module = todo.pop()
+        if module not in found and module != "vgpumgr" and room(module) == of:
+            found.add(module)
+            todo.extend(imported(modules()[module]))
+    return frozenset(found)
+
+
+def test_every_module_is_imported_by_the_tests_of_its_room() -> None:
+    wanted = {
+        module for module, file in modules().items() if file.name not in ("__init__.py", "__main__.py")
+    } - ELSEWHERE.keys()
+    assert sorted(module for module in wanted if module not in reached(room(module))) == []
+
+
+def test_the_list_of_exceptions_has_none_that_is_no_longer_one() -> None:
+    assert [module for module in ELSEWHERE if module not in modules() or module in reached(room(module))] == []
+    assert [test for test in ELSEWHERE.values() if not (ROOT / "tests" / test).is_file()] == []
