@@ -140,7 +140,7 @@ def test_a_vm_taken_out_of_the_inventory_loses_its_vgpu_after_the_question_and_o
     assert "--yes" in asked.err
     assert ours(fleet) == had
     refused = reconcile(fleet, "-i", str(inventory), "--yes", "--quiet", code=5)
-    assert "every one that the inventory gave on kvm03" in refused.err
+    assert "all that the inventory declared on kvm03" in refused.err
     assert ours(fleet) == had
     reconcile(fleet, "-i", str(inventory), "--yes", "--confirm-destroys", "1")
     assert ours(fleet) == {vm: place for vm, place in had.items() if vm != "vm32"}

@@ -1,1 +1,1 @@
-"""What a host, its domains and their claims are, as frozen values; one observation of them all is a HostView."""
+"""A host, its domains and their claims as frozen values; one observation of them all is a HostView."""

@@ -1,4 +1,4 @@
-"""The claim: what a VM wants and where it landed, kept in the domain's own metadata. Values, and the one reader.
+"""The claim: what a VM wants and where it was placed, kept in the domain's metadata. The values, and their only reader.
 
     <v:vgpumgr xmlns:v="urn:vgpumgr:domain:2" vm="UUID">
       <v:claim slot generation from [site] [declared] state by at> <v:ask …/> <v:binding …/> </v:claim> …
@@ -43,7 +43,7 @@ _ORIGINS: dict[str, Origin] = {origin: origin for origin in get_args(Origin)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """Where a claim landed. `host` is the machine-id; `uuid` is the mdev's, None on vendor-vfio."""
+    """Where a claim was placed. `host` is the machine-id; `uuid` is the mdev's, None on vendor-vfio."""
 
     host: str
     gpu_uuid: GpuUuid
@@ -59,7 +59,7 @@ class Binding:
 
 
 def binding_of(host: str, vgpu: VgpuSpec) -> Binding:
-    """What a claim keeps of its vGPU. The GPU's address is left out: its UUID finds it."""
+    """What a claim records about its vGPU. It omits the GPU's address: the UUID identifies it."""
     return Binding(
         host=host,
         gpu_uuid=vgpu.gpu_uuid,
@@ -116,7 +116,7 @@ class ClaimDocument:
 
 
 class UnreadableClaim(ValueError):
-    """There is an element of ours, and it cannot be understood. `namespace` is the one it has."""
+    """The VM has an element of ours that cannot be understood. `namespace` is the element's."""
 
     def __init__(self, why: str, namespace: str = NAMESPACE) -> None:
         super().__init__(why)
@@ -124,7 +124,7 @@ class UnreadableClaim(ValueError):
 
 
 def read(domain_xml: ET.Element) -> ClaimDocument | None:
-    """The claims in a domain's XML, or None where it has none. Raises UnreadableClaim."""
+    """The claims in a domain's XML, or None if it has none. Raises UnreadableClaim."""
     metadata = domain_xml.find("metadata")
     if metadata is None:
         return None
@@ -144,7 +144,7 @@ def _guard_version(namespace: str) -> None:
     with_which = (
         "use the vgpumgr that wrote it, or a newer one" if newer else "detach the VM with the vgpumgr that wrote it"
     )
-    raise UnreadableClaim(f"its version is {found}, and this vgpumgr knows {VERSION}: {with_which}", namespace)
+    raise UnreadableClaim(f"its version is {found}, but this vgpumgr knows {VERSION}: {with_which}", namespace)
 
 
 def read_element(element: ET.Element) -> ClaimDocument:
@@ -186,7 +186,7 @@ def _claim(element: ET.Element) -> Claim:
 
 
 def ask_attributes(wish: profiles.Wish) -> dict[str, str]:
-    """The inverse of what the reader takes from <ask>: only what was asked."""
+    """The attributes of <ask>, the reader's inverse: only what was requested."""
     return {name: str(value) for name, value in profiles.attributes(wish).items()}
 
 
@@ -221,7 +221,7 @@ def _number(text: str, what: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UnreadableClaim(f"{what} is {text[:40]!r}, which is no number") from None
+        raise UnreadableClaim(f"{what} is {text[:40]!r}, which is not a number") from None
 
 
 def _local(tag: str) -> str:

@@ -1,6 +1,6 @@
 """A domain's XML, read as a tree: its claims and its host devices. It is never rewritten.
 
-A hostdev is ours when its alias is `ua-SLOT`; every other one is somebody else's.
+A hostdev is ours if its alias is `ua-SLOT`; every other one belongs to someone else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import VmName, VmUuid
 
 _ALIAS = "ua-"
-# Each one ends at the first end tag, so that no device is ever taken for a part of it: a snapshot holds two domains.
+# Each match ends at the first end tag, so that no device is ever taken for part of it: a snapshot holds two domains.
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
@@ -36,7 +36,7 @@ class Hostdev:
 
     @property
     def slot(self) -> Slot | None:
-        """The slot its alias names, or None where it is not ours."""
+        """The slot that its alias names, or None if it is not ours."""
         return Slot(self.alias[len(_ALIAS) :]) if self.alias and self.alias.startswith(_ALIAS) else None
 
 
@@ -47,10 +47,10 @@ def wanted_hostdev(slot: Slot, binding: claim_values.Binding) -> Hostdev:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """One domain as read. `claims` None: it has none; `problem`: why a document or the claim could not be read.
+    """One domain as read. `claims` None: it has none; `problem` and `claim_problem`: why a document, or the claim, is unreadable.
 
-    inactive is empty for a transient domain; live is None for one that is shut off. `other_aliases` are those that a person
-    gave to devices that are no host devices.
+    `inactive` is empty for a transient domain; `live` is None for one that is shut off. `other_aliases` are user-defined
+    aliases of devices that are not host devices.
     """
 
     name: VmName
@@ -71,7 +71,7 @@ class Domain:
 
     @property
     def condition(self) -> str:
-        """As a person reads it."""
+        """The domain's state as messages name it."""
         return "running" if self.active else "shut off"
 
     @property
@@ -89,7 +89,7 @@ class Domain:
 class Saved:
     """Host devices that could come back: in the managed-save image, and per snapshot (name, devices).
 
-    image is None where there is none. A problem says why the image, or some snapshot, could not be read.
+    `image` is None if there is none. A problem says why the image, or some snapshot, could not be read.
     """
 
     image: tuple[Hostdev, ...] | None = None
@@ -99,7 +99,7 @@ class Saved:
 
 
 def read_domain(documents: DomainDocuments) -> Domain:
-    """Take the meaning from a domain's documents. Never raises: what cannot be read is named in `problem`."""
+    """Interpret a domain's documents. Never raises: what cannot be read is named in `problem` or `claim_problem`."""
     problem = documents.unreadable
     claim_document, claim_problem, claim_namespace = None, None, claim_values.NAMESPACE
     inactive: tuple[Hostdev, ...] = ()
@@ -141,7 +141,7 @@ def _other_aliases(tree: ET.Element) -> frozenset[str]:
 
 
 def read_saved(documents: SavedDocuments) -> Saved:
-    """The same for what could come back. Never raises either."""
+    """Interpret the managed-save image and the snapshots. Never raises either."""
     image: tuple[Hostdev, ...] | None = None
     snapshots: list[tuple[str, tuple[Hostdev, ...]]] = []
     image_problem, snapshots_problem = documents.image_unreadable, documents.snapshots_unreadable
@@ -164,10 +164,10 @@ def read_saved(documents: SavedDocuments) -> Saved:
 
 
 def _parse(xml: str) -> tuple[ET.Element, str | None]:
-    """A document of libvirt's; where its <metadata> spoils it, all the rest, and why. Raises ParseError.
+    """A libvirt document; if its <metadata> makes it unparsable, everything else, and why. Raises ParseError.
 
-    libvirt keeps what others put into <metadata> as it was, but not the declarations that it may need: an entity of a DTD
-    stands there undeclared ever after (seen on 9.0). The devices are not in there.
+    libvirt keeps foreign <metadata> verbatim, but not the declarations that it may need: an entity from a DTD stays there
+    undeclared (seen on 9.0). The devices are not in there.
     """
     try:
         return ET.fromstring(xml), None  # noqa: S314 -- libvirtd's own output
@@ -175,11 +175,11 @@ def _parse(xml: str) -> tuple[ET.Element, str | None]:
         rest = _METADATA.sub("", xml)
         if rest == xml:
             raise
-        return ET.fromstring(rest), f"the VM's <metadata> is no XML ({error})"  # noqa: S314 -- as above
+        return ET.fromstring(rest), f"the VM's <metadata> is not valid XML ({error})"  # noqa: S314 -- as above
 
 
 def read_hostdevs(tree: ET.Element) -> tuple[Hostdev, ...]:
-    """Every mdev and PCI hostdev of a domain, wherever its <devices> stands (a snapshot wraps two domains)."""
+    """Every mdev and PCI hostdev of a domain, wherever its <devices> is (a snapshot wraps two domains)."""
     found: list[Hostdev] = []
     for element in tree.iter("hostdev"):
         device = read_hostdev(element)
@@ -189,7 +189,7 @@ def read_hostdevs(tree: ET.Element) -> tuple[Hostdev, ...]:
 
 
 def read_hostdev(element: ET.Element) -> Hostdev | None:
-    """One <hostdev>; None where it is of another kind (USB, SCSI) or its address cannot be read."""
+    """One <hostdev>; None if it is of another kind (USB, SCSI) or its address cannot be read."""
     address = element.find("source/address")
     alias = element.find("alias")
     if element.get("mode") != "subsystem" or address is None:

@@ -1,4 +1,4 @@
-"""OBSERVED, from libvirt: one domain's documents as they were read. Meaning is taken from them by domain_xml."""
+"""OBSERVED, from libvirt: one domain's documents as they were read. domain_xml interprets them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class DomainDocuments:
     """A domain's XML, dumped without VIR_DOMAIN_XML_SECURE.
 
-    inactive_xml is None for a transient domain, live_xml None for one that is shut off. `unreadable` says why one of the
-    documents could not be read; such a domain may hold anything.
+    `inactive_xml` is None for a transient domain, `live_xml` for one that is shut off. `unreadable` says why one of the
+    documents could not be read; such a domain may hold any device.
     """
 
     name: VmName
@@ -29,9 +29,9 @@ class DomainDocuments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedDocuments:
-    """What could come back for one domain: the XML inside its managed-save image, and each snapshot's (name, XML).
+    """What could come back for one domain: the XML in its managed-save image, and each snapshot's (name, XML).
 
-    image_xml is None where it has no image. `image_unreadable` and `snapshots_unreadable` as above, for each of the two.
+    `image_xml` is None if it has no image. `image_unreadable` and `snapshots_unreadable` say why either could not be read.
     """
 
     uuid: VmUuid

@@ -1,4 +1,4 @@
-"""How one host is reached, as the inventory says it."""
+"""How to reach one host, according to the inventory."""
 
 from __future__ import annotations
 

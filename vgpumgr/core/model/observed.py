@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
 
 
-CANNOT_TELL = "cannot tell"  # begins the line of evidence that could not be read
+CANNOT_TELL = "cannot tell"  # begins each line about evidence that could not be read
 
 FindingKind = Literal[
     "at-stake",
@@ -71,7 +71,7 @@ STANDING: frozenset[FindingKind] = frozenset({"will-not-start", "not-built", "gr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something a person should know; it never changes the exit code."""
+    """Something the user should know; it never changes the exit code."""
 
     kind: FindingKind
     host: HostName | None
@@ -82,11 +82,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostView:
-    """`libvirt_version` as libvirt counts: 9000000 is 9.0.0.
+    """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
 
-    `saved` is what could come back, of the VMs that have a managed-save image or snapshots. None: it was not read, since
-    only what frees a vGPU needs it. Two things the inventory says of the host: `excluded_vfs`, on which nothing new is made,
-    and `even_if_it_will_not_start`, whether a vGPU is made that no VM can start with.
+    `saved` is what could come back, for VMs that have a managed-save image or snapshots. None: it was not read, since only
+    steps that free a vGPU need it. Two settings are the inventory's: `excluded_vfs`, on which nothing new is created, and
+    `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with.
     """
 
     snapshot: HostSnapshot
@@ -100,7 +100,7 @@ class HostView:
         return next((domain for domain in self.domains if domain.uuid == uuid), None)
 
     def vm_name(self, uuid: VmUuid) -> str:
-        """The VM's name, or its UUID where it was defined since the domains were read."""
+        """The VM's name, or its UUID if it was defined after the domains were read."""
         domain = self.domain(uuid)
         return domain.name if domain else uuid
 
@@ -111,17 +111,18 @@ class HostView:
 
 
 class Unread(str):
-    """A line of evidence that could not be read: it counts as use, and says nothing of anybody."""
+    """A line about evidence that could not be read: it counts as use, but names no user."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holders:
-    """Who has a vGPU, in words. Both empty: all evidence was read and nobody has it.
+    """Who has a vGPU, in words. Both empty: all evidence was read, and nothing has it.
 
-    `lasting` is refused. `passing` ends by itself: a QEMU that is ending, or a VM that is off and that NVML still has in its list
-    (`listed`); the host program waits for it. Cannot tell is a holder like any other: a line that says what could not be read.
+    `lasting` holders lead to a refusal. `passing` ones end by themselves: a QEMU that is exiting, or a VM that is off but that
+    NVML still lists (`listed`); the host program waits for them. Unreadable evidence counts as a holder, too: its line says
+    what could not be read.
     """
 
     lasting: tuple[str, ...]
@@ -132,8 +133,8 @@ class Holders:
 def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: VmUuid | None = None) -> Holders:
     """Who has a vGPU.
 
-    `vgpu` is the hardware, None where it is gone. `letting_go` is the domain whose *inactive* XML is about to lose the
-    device: only what runs there counts.
+    `vgpu` is the hardware, None if it is gone. `letting_go` is the domain whose *inactive* XML is about to lose the device:
+    for that domain only its running state counts.
     """
     found: list[str] = []
     for domain in view.domains:
@@ -153,7 +154,7 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
 
 
 def users(view: HostView, device: Device, vgpu: Vgpu) -> Holders:
-    """Who uses a vGPU now: what counts where the same device comes back, so that definitions stay true."""
+    """Who uses a vGPU now. Definitions do not count, because the same device will be re-created."""
     running = [line for domain in view.domains if (line := _runs_with(domain, device)) is not None]
     return _with_users(running, view, device, vgpu)
 
@@ -169,7 +170,7 @@ def _with_users(lasting: list[str], view: HostView, device: Device, vgpu: Vgpu |
 
 
 def runs_without(view: HostView, vm: VmUuid) -> bool:
-    """Whether a VM runs; of a vGPU that nothing `lasting` holds, it runs without it."""
+    """Whether a VM runs; if nothing `lasting` holds its vGPU, it runs without it."""
     domain = view.domain(vm)
     return domain is not None and domain.active
 
@@ -183,7 +184,7 @@ def _runs_with(domain: Domain, device: Device) -> str | None:
 
 
 def _opened(view: HostView, vgpu: Vgpu) -> tuple[list[str], list[str]]:
-    """The open handles: of processes that stay, and of those that are ending."""
+    """The open handles: those of processes that stay, and those of processes that are exiting."""
     snapshot = view.snapshot
     if snapshot.handles is None:
         return [Unread(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")], []
@@ -201,7 +202,7 @@ def _opened(view: HostView, vgpu: Vgpu) -> tuple[list[str], list[str]]:
 
 
 def _listed(view: HostView, device: Device, vgpu: Vgpu) -> tuple[list[str], list[str]]:
-    """NVML's list: rows of VMs that run, or of which that cannot be told, and rows of VMs that are off."""
+    """NVML's active list: rows of VMs that run (or may run), and rows of VMs that are off."""
     snapshot = view.snapshot
     gpu = next((item for item in snapshot.gpus if vgpu in item.vgpus), None)
     why_silent = snapshot.why_silent(gpu.pci) if gpu else None
@@ -214,7 +215,7 @@ def _listed(view: HostView, device: Device, vgpu: Vgpu) -> tuple[list[str], list
         if active.device == device:
             line = f"NVML lists it as active for VM {who}"
         elif _may_be(view, active, vgpu):
-            line = f"cannot tell: NVML lists a vGPU of {active.gpu} as active for VM {who}, and not which"
+            line = f"cannot tell: NVML lists a vGPU of {active.gpu} as active for VM {who}, but does not say which one"
         else:
             continue
         domain = view.domain(active.vm_uuid) if active.vm_uuid is not None else None
@@ -225,7 +226,7 @@ def _listed(view: HostView, device: Device, vgpu: Vgpu) -> tuple[list[str], list
 def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
     """Whether an active row that names no device may mean this vGPU.
 
-    It does not where its VM has something of that GPU open: which, the handles say (two VFs of one VM, for example).
+    It does not if its VM has something of that GPU open: then the handles say which one (two VFs of one VM, for example).
     """
     if active.device is not None:
         return False
@@ -240,7 +241,7 @@ def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
 
 
 def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
-    """The one name that a table shows: the VM that runs with the vGPU, else whoever holds it open."""
+    """The one name that a table shows: the VM that runs with the vGPU, else a process that has it open."""
     for domain in view.domains:
         if any(item.source == vgpu.device for item in domain.live or ()):
             return domain.name
@@ -254,5 +255,5 @@ def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
 
 
 def why_unknown(snapshot: HostSnapshot, what: str) -> str:
-    """The host program's own reason for an unknown."""
+    """The host program's reason for an unknown."""
     return next((row.why for row in snapshot.unknown if row.what == what), "not read")

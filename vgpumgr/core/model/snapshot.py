@@ -30,7 +30,7 @@ MIG: Final = "mig"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VgpuType:
-    """A type that one GPU's driver knows. `type_name` is the last word of the driver's `name`; `max` is per GPU."""
+    """A type that a GPU's driver knows. `type_name` is the last word of the driver's `name`; `max` is per GPU."""
 
     id: int
     name: str
@@ -41,7 +41,7 @@ class VgpuType:
 
     @property
     def size_mib(self) -> int | None:
-        """Framebuffer as the host says it, else as the name says it."""
+        """The framebuffer as the host reports it, else as the name implies."""
         if self.framebuffer_mib is not None:
             return self.framebuffer_mib
         return self.parsed.nominal_mib if self.parsed else None
@@ -52,7 +52,7 @@ class VgpuType:
 
     @property
     def board(self) -> str | None:
-        """The board's code as we write it; None where the name is outside the grammar."""
+        """The board's code as we write it; None if the name does not match the grammar."""
         return profiles.board_code(self.name) if self.parsed else None
 
 
@@ -75,9 +75,9 @@ class Vgpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
-    """The PF (vf_index None, many vGPUs) or a VF (one at most). `creatable`: type id → how many; None = unknown.
+    """The PF (vf_index None, many vGPUs) or a VF (at most one). `creatable`: type id → how many; None = unknown.
 
-    `vfio_dev` False: libvirt would refuse to start a VM with this VF. None: it is not known, or mdevs are what is made.
+    `vfio_dev` False: libvirt would refuse to start a VM with this VF. None: unknown, or the GPU's vGPUs are mdevs.
     """
 
     pci: PciAddress
@@ -89,7 +89,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A physical function. `problem` says why `framework` is None: then it offers no vGPUs."""
+    """A physical function. `problem` says why `framework` is None, in which case it offers no vGPUs."""
 
     pci: PciAddress
     uuid: GpuUuid | None
@@ -119,7 +119,7 @@ class Gpu:
         return tuple(vgpu for parent in self.parents for vgpu in parent.vgpus)
 
     def creatable_now(self, type_id: int) -> int | None:
-        """How many more of this type the driver would take on the whole GPU; None where it cannot be told."""
+        """How many more of this type the driver would take on the whole GPU; None if unknown."""
         offers = [parent.creatable for parent in self.parents]
         if not offers or any(offer is None for offer in offers):
             return None
@@ -130,7 +130,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handle:
-    """A process with a node of a vGPU open: a /dev/vfio path, or the vGPU plugin with /dev/nvidia-vgpuN."""
+    """A process that has a device node of a vGPU open: a /dev/vfio path, or (the vGPU plugin) /dev/nvidia-vgpuN."""
 
     path: str
     pid: int
@@ -142,9 +142,9 @@ class Handle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qemu:
-    """A QEMU that is not gone, whatever its state. `ending`: it may have no descriptor to see any more, and its vGPU yet.
+    """A QEMU that is not gone, whatever its state. `ending`: it may show no descriptors any more, but still have its vGPU.
 
-    `machine`: libvirt's name for it, where its command line is gone. With none of the three it cannot be told whose it is.
+    `machine`: libvirt's name for it, if its command line is gone. Without any of the three its VM is unknown.
     """
 
     pid: int
@@ -159,7 +159,7 @@ class Qemu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Active:
-    """A row of NVML's active list: a running VM's vGPU. `device` is None where it cannot be told which one."""
+    """A row of NVML's active list: a running VM's vGPU. `device` is None if it is unknown which one."""
 
     gpu: PciAddress
     vm_uuid: VmUuid | None
@@ -169,7 +169,7 @@ class Active:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
-    """What the host's ledger says was ours: a vGPU that was taken away on purpose, and not made again since."""
+    """A vGPU that was ours, according to the host's ledger: it was removed on purpose, and not re-created since."""
 
     vm_uuid: VmUuid
     slot: Slot
@@ -178,9 +178,9 @@ class Freed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StuckWrite:
-    """A write of ours to /sys that has not returned: its GPU takes no more until it has.
+    """A write of ours to /sys that has not returned: its GPU takes no more writes until it has.
 
-    `pid` sleeps in it on the host; `since` as RFC 3339; `vfio`: what a holder of the vGPU has open that it takes away.
+    `pid` sleeps in it on the host; `since` is RFC 3339; `vfio`: what a holder of the vGPU that it removes has open.
     """
 
     gpu_uuid: GpuUuid
@@ -222,7 +222,7 @@ class HostSnapshot:
     active: tuple[Active, ...] | None
     silent: Mapping[PciAddress, str]
     ledger: tuple[LedgerEntry, ...] | None
-    freed: tuple[Freed, ...] = field(compare=False)  # the past: two hosts that have the same are the same
+    freed: tuple[Freed, ...] = field(compare=False)  # history: it does not make two hosts differ
     ledger_file: bool
     stuck: tuple[StuckWrite, ...] | None
     modprobe: tuple[ModprobeFile, ...] | None
@@ -233,27 +233,27 @@ class HostSnapshot:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
 
     def why_silent(self, gpu: PciAddress) -> str | None:
-        """Why it cannot be told what runs on a GPU; None where NVML tells it."""
+        """Why it is unknown what runs on a GPU; None if NVML reports it."""
         if self.active is None:
             return next((row.why for row in self.unknown if row.what == "active"), "not read")
         return self.silent.get(gpu)
 
     def stuck_on(self, gpu_uuid: str | None) -> StuckWrite | None:
-        """The write that keeps a GPU from being written to; None where it takes writes."""
+        """The write that blocks writes to a GPU; None if it takes writes."""
         return next((write for write in self.stuck or () if write.gpu_uuid == gpu_uuid), None)
 
     def may_be_hidden(self, place: Place) -> bool:
-        """Whether a place's GPU is not shown while another GPU's UUID cannot be read: it may be that one."""
+        """Whether a place's GPU is missing while another GPU's UUID cannot be read: it may be that one."""
         return self.gpu_by_uuid(place.gpu_uuid) is None and any(gpu.uuid is None for gpu in self.gpus)
 
     def vgpu_of(self, place: Place) -> Vgpu | None:
-        """The hardware at a place: the mdev of its UUID, or whatever the VF of its index shows, unless that is an mdev."""
+        """The hardware at a place: the mdev with its UUID, or whatever the VF with its index shows, unless that is an mdev."""
         gpu = self.gpu_by_uuid(place.gpu_uuid)
         vgpus = gpu.vgpus if gpu is not None else ()
         match place.device:
             case Mdev() as mdev:
                 return next((vgpu for vgpu in vgpus if vgpu.device == mdev), None)
-            case Vf():  # by its index: the address may be the one of before a boot
+            case Vf():  # by its index: the address may be from before a boot
                 on_vfs = (vgpu for vgpu in vgpus if vgpu.vf_index is not None and isinstance(vgpu.device, Vf))
                 return next((vgpu for vgpu in on_vfs if vgpu.vf_index == place.vf_index), None)
 
@@ -265,9 +265,9 @@ class HostSnapshot:
         return None
 
     def with_gpus(self, part: HostSnapshot) -> HostSnapshot:
-        """This snapshot, with the GPUs (and everything else) that a later, partial one shows.
+        """This snapshot, updated with the GPUs (and everything else) that a later, partial one shows.
 
-        What runs on the GPUs that the partial one left out is as it was.
+        For the GPUs that the partial one omits, what runs there is unchanged.
         """
         fresh = {gpu.pci: gpu for gpu in part.gpus}
         gpus = tuple(fresh.get(gpu.pci, gpu) for gpu in self.gpus)
@@ -291,7 +291,7 @@ class Place(Protocol):
 
 
 def located(ledger: tuple[LedgerEntry, ...], gpus: Sequence[Gpu]) -> tuple[LedgerEntry, ...]:
-    """Entries with their places' addresses of now."""
+    """The entries with the current addresses of their places."""
     known = {gpu.uuid: gpu for gpu in gpus if gpu.uuid is not None}
     found: list[LedgerEntry] = []
     for entry in ledger:

@@ -93,7 +93,7 @@ def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
 
 
 def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
-    """The GPU's type that a profile names. A short profile matches any board; of equal names the first listed wins."""
+    """The GPU's type that a profile names. A short profile matches any board; of equal names the lowest id wins."""
     for kind in (gpu.types or {}).values():
         if (
             kind.parsed is not None

@@ -1,8 +1,8 @@
-"""adopt: what is a VM's vGPU and not in the ledger is entered there, so that it is ours from then on.
+"""adopt: enter a VM's vGPU that is not in the ledger, so that it is ours from then on.
 
-Without names, all that claim, hardware and definition prove together (ownership.py). By name, also a foreign vGPU that one
-VM's definition alone names, and what somebody made at our place since the host's boot: a person says that it is right.
-Nothing is made or destroyed, and what runs goes on.
+Without names, adopt everything that claim, hardware and definition prove together (ownership.py). By name, also adopt a
+foreign vGPU that only one VM's definition names, and one that was created at our place since the host's boot: the user
+vouches for it. Nothing is created or destroyed, and running VMs keep running.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TOLD: frozenset[FindingKind] = frozenset({"ledger-missing", "unsure", "shared",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptRequest:
-    """`vgpus`: mdev UUIDs and VFs' addresses; none: all that can be proved. `by` and `at` go into the claims."""
+    """`vgpus`: mdev UUIDs and VF addresses; if empty, all that can be proved. `by` and `at` go into the claims."""
 
     vgpus: tuple[MdevUuid | PciAddress, ...]
     by: str
@@ -44,7 +44,7 @@ class AdoptRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptPlan:
-    """Steps about several VMs of one host. `adopted`: what the plan is about, whether anything is left to do or not."""
+    """Steps for several VMs of one host. `adopted`: the vGPUs that the plan is about, even if nothing is left to do."""
 
     host: HostName
     adopted: tuple[VgpuSpec, ...]
@@ -73,7 +73,7 @@ class AdoptPlan:
 
 
 def parse_name(text: str) -> MdevUuid | PciAddress:
-    """What a person calls a vGPU: the mdev's UUID, or the address of its virtual function. Raises BadName."""
+    """A vGPU as a user names it: the mdev's UUID, or the address of its virtual function. Raises BadName."""
     try:
         return names.MdevUuid(names.parse_uuid(text.strip()))
     except errors.BadName:
@@ -88,7 +88,7 @@ def parse_name(text: str) -> MdevUuid | PciAddress:
 
 
 def plan_adopt(view: HostView, request: AdoptRequest) -> AdoptPlan:
-    """What enters the vGPUs. Raises RequestError or RefusedPlan for the first that cannot be; changes nothing."""
+    """Plan the steps that enter the vGPUs. Raises RequestError or RefusedPlan for the first that cannot be entered."""
     detaching.guard_ledger(view)
     saved.guard_read(view)
     steps: list[changes.Step] = []
@@ -126,7 +126,7 @@ def _adopt(
             raise detaching.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
         if domain.uuid != entry.vgpu.vm:
             raise errors.ConflictingClaim(
-                f"{name} is in the definition of {domain.name}, and the ledger has it for {entry.vgpu.vm_name}",
+                f"{name} is in the definition of {domain.name}, but the ledger has it for {entry.vgpu.vm_name}",
                 hint=f"`{command('detach', entry.vgpu.vm_name, slot=entry.vgpu.slot, on=view.snapshot.host)}` first",
             )
         spec = plans.spec_of_entry(view, entry)
@@ -147,13 +147,13 @@ def _guard_leaving(view: HostView, entry: LedgerEntry, name: MdevUuid | PciAddre
     domain = view.domain(entry.vgpu.vm)
     vm = domain.name if domain is not None else entry.vgpu.vm_name
     raise errors.ConflictingClaim(
-        f"a detach of {vm} slot {entry.vgpu.slot} has not ended, and it takes {name} away",
+        f"a detach of {vm} slot {entry.vgpu.slot}, which removes {name}, is unfinished",
         hint=f"`{command('detach', vm, slot=entry.vgpu.slot, on=view.snapshot.host)}` finishes it",
     )
 
 
 def _of_ours(view: HostView, request: AdoptRequest, entry: LedgerEntry) -> Sequence[changes.Step]:
-    """What is left to do for what the ledger names: nothing, or what an adopt that was killed did not get to."""
+    """The remaining steps for a vGPU that the ledger names: none, or those that a killed adopt did not reach."""
     domain = view.domain(entry.vgpu.vm)
     claim = domain.claim(entry.vgpu.slot) if domain is not None and not domain.copied else None
     if domain is None or claim is None or (claim.state, claim.generation) != (claims.PENDING, entry.vgpu.generation):
@@ -183,7 +183,7 @@ def _find(view: HostView, name: MdevUuid | PciAddress) -> tuple[Gpu, Vgpu]:
             if name == vgpu.uuid or (vgpu.vf_index is not None and name == vgpu.parent):
                 reason = placement.unfit(view.snapshot, gpu)
                 if reason is not None:
-                    raise errors.Unsure(f"{name} is on GPU {gpu.pci}, which {reason}", hint="mend that first")
+                    raise errors.Unsure(f"{name} is on GPU {gpu.pci}, which {reason}", hint="fix that first")
                 if vgpu.type_id is None:
                     raise errors.Unsure(
                         f"the type of {name} cannot be read", hint=f"vgpumgr discover {view.snapshot.host} says why"
@@ -196,7 +196,7 @@ def _find(view: HostView, name: MdevUuid | PciAddress) -> tuple[Gpu, Vgpu]:
 
 
 def _only_namer(view: HostView, vgpu: Vgpu, name: MdevUuid | PciAddress) -> Domain:
-    """The one VM whose definition names the vGPU. Raises ForeignDevice where none does, ConflictingClaim where several do."""
+    """The one VM whose definition names the vGPU. Raises ForeignDevice if none does, ConflictingClaim if several do."""
     namers = sharing.namers(view, vgpu.device, but=None)
     domain = next((namer.domain for namer in namers if namer.in_definition and namer.domain is not None), None)
     if domain is None:
@@ -205,7 +205,7 @@ def _only_namer(view: HostView, vgpu: Vgpu, name: MdevUuid | PciAddress) -> Doma
     if others:
         raise errors.ConflictingClaim(
             f"{name} is in the definition of {domain.name}, and also in {sharing.in_words(others)}",
-            hint=f"one VM alone may name it: {sharing.ways_out(view.snapshot.host, others)}",
+            hint=f"only one VM may name it: {sharing.ways_out(view.snapshot.host, others)}",
         )
     return domain
 
@@ -213,8 +213,8 @@ def _only_namer(view: HostView, vgpu: Vgpu, name: MdevUuid | PciAddress) -> Doma
 def _nobody(namers: Sequence[sharing.Namer], name: MdevUuid | PciAddress) -> NoReturn:
     seen = f", only {sharing.in_words(namers)}" if namers else ""
     raise errors.ForeignDevice(
-        f"no VM's definition names {name}{seen}, so it cannot be told whose it is",
-        hint="put it into its VM's definition (`virsh attach-device VM FILE --config`) and adopt it then, or free it by hand "
+        f"no VM's definition names {name}{seen}, so its owner is unknown",
+        hint="add it to its VM's definition (`virsh attach-device VM FILE --config`) and then adopt it, or free it by hand "
         "once nothing uses it",
     )
 
@@ -225,13 +225,13 @@ def _guard_domain(view: HostView, domain: Domain) -> None:
     if domain.copied:
         raise errors.ConflictingClaim(
             f"{domain.name} carries a copy of another VM's claim",
-            hint=f"`{command('detach', domain.name, on=view.snapshot.host)}` takes the copy out",
+            hint=f"`{command('detach', domain.name, on=view.snapshot.host)}` removes the copy",
         )
     saved.guard_image(view, domain)
 
 
 def _slot(view: HostView, domain: Domain, vgpu: Vgpu) -> Slot:
-    """The slot that the hostdev's alias names; else that of a claim for it; else the first that is free."""
+    """The slot of a claim for the vGPU; else the one that the hostdev's alias names; else the first that is free."""
     device = next(item for item in domain.inactive if item.source == vgpu.device)
     for claim in domain.claims.claims if domain.claims else ():
         if claim.binding.device == vgpu.device and not view.entries(domain.uuid, claim.slot):
@@ -241,7 +241,7 @@ def _slot(view: HostView, domain: Domain, vgpu: Vgpu) -> Slot:
         if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
             return slot
         raise errors.ConflictingClaim(
-            f"the hostdev of {domain.name} has the alias {device.alias}, and slot {slot} has another vGPU",
+            f"the hostdev of {domain.name} has the alias {device.alias}, but slot {slot} has another vGPU",
             hint=f"`{command('detach', domain.name, slot=slot, on=view.snapshot.host)}` frees that one",
         )
     taken = {*plans.slots_of(view, domain), *(item.slot for item in domain.inactive)}
@@ -252,18 +252,18 @@ def _slot(view: HostView, domain: Domain, vgpu: Vgpu) -> Slot:
 
 
 def _short(gpu: Gpu, vgpu: Vgpu, name: MdevUuid | PciAddress) -> str:
-    """The profile that a person would have asked for it with."""
+    """The profile with which a user would have requested it."""
     kind = (gpu.types or {}).get(vgpu.type_id or 0)
     if kind is None or kind.parsed is None:
         raise errors.Unsure(
-            f"{name} is of type {vgpu.type_name or vgpu.type_id}, whose name no profile has",
-            hint="it stays as it is: no vgpumgr command could ask for it again",
+            f"{name} is of type {vgpu.type_name or vgpu.type_id}, which no profile names",
+            hint="it stays as it is: no vgpumgr command could request it again",
         )
     return kind.short
 
 
 def _generation(view: HostView, domain: Domain, slot: Slot, vgpu: Vgpu) -> int:
-    """The generation that the mdev's UUID is computed for, where it is one of the slot's own; else the next one."""
+    """The generation from which the mdev's UUID was computed, if it is one of the slot's; else the next one."""
     after = ownership.next_generation(view, domain, slot)
     of_uuid = (number for number in range(1, after) if names.compute_mdev_uuid(domain.uuid, slot, number) == vgpu.uuid)
     return next(of_uuid, after)

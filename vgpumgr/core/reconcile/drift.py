@@ -1,6 +1,6 @@
-"""What differs between the declared state and the observed one: named by field, with its likely cause.
+"""Differences between the declared and the observed state, named by field, with their likely cause.
 
-The steps that mend it are the plan's; drift says in words why there are any.
+The plan has the steps that repair them; drift explains in words why there are any.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName, PciAddress, Slot, VmName
 
 REBOOTED = "the host has rebooted since it was made"
-REVERTED = "it was freed since, and the definition went back to what it was, or the ledger did"
+REVERTED = "it was freed since, and then the definition or the ledger was restored to an earlier state"
 LOST = "the host's ledger was lost, or its entry there"
-UNENTERED = "the host's ledger lost it; claim, hardware and definition agree whose it is"
-MOVED = "its vGPU is another one now"
+UNENTERED = "the host's ledger lost it; claim, hardware and definition agree on its owner"
+MOVED = "its vGPU is now a different one"
 BY_HAND = "removed by hand: the host has not rebooted since it was made"
-NEVER = "declared, and never attached"
+NEVER = "declared, but never attached"
 UNDECLARED = "no longer in the inventory"
 NOW_IN = "now in the inventory"
-ELSEWHERE = "declared at another place of the inventory now"
+ELSEWHERE = "now declared in another place of the inventory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
     """One difference. `field` is claim, vgpu, hostdev, profile, declaration, or scheduler.…; the rest is in words.
 
-    `vm` and `slot` are None where it is about a GPU; `gpu` is None where no GPU can be named.
+    `vm` and `slot` are None if it is about a GPU; `gpu` is None if no GPU can be named.
     """
 
     host: HostName
@@ -59,7 +59,7 @@ class Drift:
 
 
 def of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) -> tuple[Drift, ...]:
-    """Why a plan that serves a slot has steps; none where it has none."""
+    """Why a plan that serves a slot has steps; empty if it has none."""
     return tuple(_of_slot(view, domain, slot, wish, plan)) if plan.changed else ()
 
 
@@ -84,7 +84,7 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
     if claim is None or not profiles.same_wish(claim.wish, wish):
         yield drift("claim" if claim is None else "profile", _asked(wish), *_claimed(claim, entries))
     elif claim.state == claims.PENDING:
-        yield drift("claim", "bound", "pending", "an attach or a reconcile did not end")
+        yield drift("claim", "bound", "pending", "an attach or a reconcile did not finish")
     else:
         for step in plan.steps:
             if isinstance(step, changes.PutClaim) and claims.said_by(step.claim) != claims.said_by(claim):
@@ -95,7 +95,9 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
         if isinstance(step, changes.CreateVgpu) and claim is not None and profiles.same_wish(claim.wish, wish):
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
             if step.expect == changes.SAME:
-                yield drift("vgpu", f"{where}, in the ledger as made", "planned", "the run that made it did not end")
+                yield drift(
+                    "vgpu", f"{where}, in the ledger as made", "planned", "the run that created it did not finish"
+                )
             else:
                 yield drift("vgpu", where, "none", why_gone(view, domain, entries, claim))
         elif isinstance(step, changes.EnterVgpu):
@@ -118,7 +120,7 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
 
 
 def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
-    """How a GPU's scheduler differs from its declaration; what only waits for a reboot, or for a VM, does not."""
+    """How a GPU's scheduler differs from its declaration; a difference that only waits for a reboot or a VM does not count."""
     return tuple(
         Drift(
             host=view.snapshot.host,
@@ -136,7 +138,7 @@ def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
 
 
 def why_gone(view: HostView, domain: Domain, entries: tuple[LedgerEntry, ...], claim: Claim) -> str:
-    """Why a served claim has no hardware, as far as it can be told."""
+    """Why a served claim has no hardware, as far as known."""
     entry = next((row for row in reversed(entries) if row.vgpu.generation == claim.generation), None)
     if entry is None:
         return REVERTED if ownership.is_reverted(view, domain, claim) else LOST
@@ -144,7 +146,7 @@ def why_gone(view: HostView, domain: Domain, entries: tuple[LedgerEntry, ...], c
 
 
 def of_undeclared(view: HostView, domain: Domain, claim: Claim) -> Drift:
-    """A claim that came from a declaration which is gone."""
+    """A claim whose declaration is gone."""
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     return Drift(
         host=view.snapshot.host,
@@ -160,7 +162,7 @@ def of_undeclared(view: HostView, domain: Domain, claim: Claim) -> Drift:
 
 def _claimed(claim: Claim | None, entries: tuple[LedgerEntry, ...]) -> tuple[str, str]:
     if claim is not None:
-        return _asked(claim.wish), "the inventory asks for something else now"
+        return _asked(claim.wish), "the inventory now asks for something else"
     if entries:
         return "none", "the VM was redefined without its claim; the host's ledger still has it"
     return "none", NEVER

@@ -1,7 +1,7 @@
-"""What stops a reconcile before its first write: too many vGPUs that would go, or declarations that look lost.
+"""What stops a reconcile before its first write: too many vGPUs would be destroyed, or declarations look lost.
 
-A group that got lost in an inventory looks like the first, a file that a broken checkout left out like the second. Hosts
-hold few vGPUs, and at night nobody is asked, so a host that would lose all that it was declared counts whatever its number.
+A group lost from an inventory looks like the first; a file missing from a broken checkout looks like the second. Hosts hold
+few vGPUs, and at night nobody can confirm, so a host that would lose everything declared for it counts, however few they are.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ COUNTS_FROM = 10  # with fewer vGPUs a share says little
 
 
 def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
-    """Refuse more destroys than MAX_SHARE_PCT of the vGPUs that are ours, of one host or of all that were read; every
-    declared vGPU of a host; and what a part of the inventory declared that decides there no longer.
+    """Refuse to destroy more than MAX_SHARE_PCT of our vGPUs, of one host or of all that were read; every declared vGPU of a
+    host; or what was declared by a part of the inventory that no longer decides about the host.
 
-    `confirmed` is how many a person expects; that very number lets them pass, another one does not. Raises TooManyDestroys.
+    `confirmed` is the number that the user expects; only exactly that number passes. Raises TooManyDestroys.
     """
     total = sum(plan.destroys for plan in plans)
     if confirmed is not None and confirmed != total:
         raise errors.TooManyDestroys(
             f"{_count(total)} would be destroyed, not the {confirmed} that --confirm-destroys names",
             details=_lines(plans),
-            hint="look at `vgpumgr plan` once more",
+            hint="check `vgpumgr plan` again",
         )
     if confirmed is not None or not total:
         return
@@ -48,12 +48,12 @@ def _reasons(plans: Sequence[HostPlan], total: int) -> list[str]:
     found = []
     over = [plan.host for plan in plans if _is_over(plan.destroys, plan.ours)]
     if over:
-        found.append(f"more than {MAX_SHARE_PCT} % of what {', '.join(over)} has")
+        found.append(f"more than {MAX_SHARE_PCT} % of those on {', '.join(over)}")
     elif _is_over(total, sum(plan.ours for plan in plans)):
-        found.append(f"more than {MAX_SHARE_PCT} % of all there are")
+        found.append(f"more than {MAX_SHARE_PCT} % of all vGPUs")
     emptied = [plan.host for plan in plans if 0 < plan.given <= len(plan.frees)]
     if emptied:
-        found.append(f"every one that the inventory gave on {', '.join(emptied)}")
+        found.append(f"all that the inventory declared on {', '.join(emptied)}")
     found += [
         f"{', '.join(plan.vanished)} used to declare VMs on {plan.host} and no longer does"
         for plan in plans

@@ -1,8 +1,8 @@
-"""What there is to do on a host: a job for each slot that is wanted, each that no longer is, and each scheduler.
+"""The work on a host: a job for each slot that is wanted, each that no longer is, and each scheduler.
 
-Serve and Free are what reconcile finds to do; Give, Take and Adopt are what somebody asks for; Share is either. The order is
-the one that survives: what the inventory no longer wants goes first (it makes room), then schedulers (an empty GPU takes one
-without moving anything), then the vGPUs: those with a place before new ones.
+reconcile finds Serve and Free; a user requests Give, Take and Adopt; Share can be either. What the inventory no longer wants
+goes first (it makes room), then come schedulers (an empty GPU takes one without moving anything), then the vGPUs: those with
+a place before new ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RECONCILE = "reconcile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One pass over jobs: who runs it (user@controller) and when (RFC 3339, UTC); both go into the claims it writes."""
+    """One pass over jobs: who runs it (user@controller) and when (RFC 3339, UTC). Both go into the claims that it writes."""
 
     by: str
     at: str
@@ -43,7 +43,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serve:
-    """Give a slot what it was declared with, or what its claim once got. `declared` None: the claim alone wants it."""
+    """Give a slot what was declared for it, or what its claim once got. `declared` None: only the claim wants it."""
 
     vm: VmName
     slot: Slot
@@ -64,7 +64,7 @@ class Serve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Free:
-    """Take back what a declaration gave that is gone."""
+    """Free a slot whose declaration is gone."""
 
     vm: VmName
     uuid: VmUuid
@@ -104,10 +104,10 @@ class Share:
 
 
 class Replace(Enum):
-    """When the vGPU that a slot has gives way to a new one.
+    """When to replace the vGPU that a slot has.
 
-    NEVER: another wish is a conflict. IF_OTHER: a vGPU of another wish is exchanged. ALWAYS: so is one that was lost, for
-    example with its GPU. A slot that has what is asked is left as it is in any case.
+    NEVER: another wish is a conflict. IF_OTHER: a vGPU with another wish is replaced. ALWAYS: so is one that was lost, for
+    example with its GPU. A slot that has what is requested is never changed.
     """
 
     NEVER = "never"
@@ -119,7 +119,7 @@ class Replace(Enum):
 class Give:
     """Somebody asks for a slot to have this. `gpu_id`: a PCI address or GPU UUID of the host, and no other GPU.
 
-    `even_if_it_will_not_start`: as of an AttachRequest.
+    `even_if_it_will_not_start`: see AttachRequest.
     """
 
     vm: VmName
@@ -143,9 +143,9 @@ class Give:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take:
-    """Somebody asks for a slot to be free; `slot` None: for the only one, or with `every` for all.
+    """The user wants a slot freed; `slot` None: the only one, or with `every` all of them.
 
-    The host may no longer have the VM: then its ledger names it. `keep_snapshots`: also where a snapshot names the device.
+    The host may no longer have the VM: then its ledger names it. `keep_snapshots`: free it even if a snapshot names the device.
     """
 
     vm: VmName
@@ -167,7 +167,7 @@ class Take:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopt:
-    """Somebody asks for vGPUs that are there to be entered into the ledger; none named: all that can be proved."""
+    """The user wants existing vGPUs entered into the ledger; if none is named, all that can be proved."""
 
     vgpus: tuple[MdevUuid | PciAddress, ...] = ()
 
@@ -184,7 +184,7 @@ Job: TypeAlias = Serve | Free | Share | Give | Take | Adopt
 
 
 def of_host(view: HostView, declared: HostDeclaration) -> tuple[Job, ...]:
-    """All jobs of a host, in the order in which they are done."""
+    """All jobs of a host, in order of execution."""
     shares = [
         Share(gpu_id=gpu.gpu_id, wish=gpu.scheduler.wish, where=str(gpu.where))
         for gpu in declared.gpus
@@ -207,11 +207,11 @@ def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
         for slot in vm.slots.values()
         if isinstance(
             slot.wish, profiles.ByProfile
-        )  # the other ways to ask are not built yet, as a finding of the inventory says
+        )  # the other ways to ask are not implemented yet; a finding of the inventory says so
     ]
     for domain in view.domains:
         for claim in own_claims(view, domain):
-            # One that a later version made, with another way to ask, is left as it is: findings.of_host says so.
+            # Leave a claim with another way to ask, from a later version, as it is: findings.of_host reports it.
             once_bound = (
                 claim.state == claims.BOUND
                 and claim.origin == claims.ATTACH
@@ -225,19 +225,19 @@ def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
 
 
 def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
-    """The claims that are this VM's and this host's: not a copy's, not of a VM that moved, not unreadable."""
+    """The claims that belong to this VM and this host: no copies, none of a VM that moved, none that are unreadable."""
     if domain.problem or domain.claim_problem or domain.copied or domain.claims is None:
         return ()
     return tuple(claim for claim in domain.claims.claims if claim.binding.host == view.snapshot.machine)
 
 
 def is_of_other_site(declared: HostDeclaration, claim: Claim) -> bool:
-    """Whether another site's inventory gave it: that one decides about it. A claim without a site is anybody's."""
+    """Whether the claim came from another site's inventory, which decides about it. A claim without a site is any site's."""
     return claim.origin == claims.INVENTORY and claim.site is not None and claim.site != declared.site
 
 
 def may_free(declared: HostDeclaration, claim: Claim) -> bool:
-    """Whether this inventory takes a claim away once it declares the slot no longer."""
+    """Whether this inventory removes the claim once it no longer declares the slot."""
     return claim.origin == claims.INVENTORY and not is_of_other_site(declared, claim)
 
 
@@ -248,16 +248,15 @@ def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclar
 
 
 def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
-    """The slots that have a place: in the ledger, or proved by what is there."""
+    """The slots that have a place: in the ledger, or proved by existing hardware."""
     entered = {(entry.vgpu.vm_name, entry.vgpu.slot) for entry in view.snapshot.ledger or ()}
     return frozenset(entered | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})
 
 
 def needs_saved(view: HostView, job: Job) -> bool:
-    """Whether a job's plan has to know what could come back: managed-save images and snapshots.
+    """Whether a job's plan needs the managed-save images and snapshots, which could bring a device back.
 
-    A first attach frees nothing, and an mdev has a UUID that nothing else ever named; a VF that is given may be named by
-    another VM's image.
+    A first attach frees nothing, and nothing else ever named a new mdev's UUID. But another VM's image may name a VF.
     """
     match job:
         case Share():

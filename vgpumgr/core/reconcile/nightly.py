@@ -1,7 +1,7 @@
-"""The nightly job as a value, and its words written so that cron, a shell and systemd read them as they were meant.
+"""The nightly job as a value, and its command quoted so that cron, a shell and systemd read it as intended.
 
-crontab(5): `%` is a newline unless a backslash stands before it, and everything behind the first one is input. So a `%` is
-written `\\%`, which cron undoes before the shell sees the line. A backslash of one's own is refused: crons differ in whether
+crontab(5): `%` is a newline unless a backslash precedes it, and everything after the first one is input. So a `%` is
+written `\\%`, which cron undoes before the shell sees the line. A literal backslash is refused: crons differ in whether
 two of them are one. systemd.syntax(7), systemd.service(5): double quotes with C escapes, `%%` and `$$`.
 """
 
@@ -18,7 +18,7 @@ from vgpumgr.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-CRON_LINE_MAX = 990  # vixie-cron's MAX_COMMAND is 1000 characters, and it drops a longer line without a word
+CRON_LINE_MAX = 990  # vixie-cron's MAX_COMMAND is 1000 characters, and it silently drops a longer line
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _AT = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
@@ -27,7 +27,7 @@ _SEAL = re.compile(r"^# sha256:([0-9a-f]{64})$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """`words` is the command, absolute paths only. It starts at `hour`:`minute` and up to `jitter_s` later."""
+    """`words` is the command, with absolute paths only. It starts at `hour`:`minute`, or up to `jitter_s` later."""
 
     words: tuple[str, ...]
     user: str
@@ -52,7 +52,7 @@ def parse_user(text: str) -> str:
 
 
 def cron_command(job: Job) -> str:
-    """The last field of the crontab's line. Raises UsageError for what no crontab can hold."""
+    """The last field of the crontab line. Raises UsageError for a command that no crontab can hold."""
     command = shlex.join(_checked(job.words, "\\"))
     if job.jitter_s:
         # sh has no $RANDOM; two bytes are enough for 18 hours.
@@ -61,7 +61,7 @@ def cron_command(job: Job) -> str:
     line = command.replace("%", r"\%")
     if len(line) > CRON_LINE_MAX:
         raise UsageError(
-            f"the command takes {len(line)} characters, and cron reads {CRON_LINE_MAX}",
+            f"the command has {len(line)} characters, but cron reads only {CRON_LINE_MAX}",
             hint="use a shorter path for the inventory, or `vgpumgr install timer`",
         )
     return line
@@ -73,12 +73,12 @@ def systemd_command(words: Iterable[str]) -> str:
 
 
 def seal(text: str) -> str:
-    """The text with a line on top that tells whether it is still as it was written."""
+    """The text with a first line that shows whether the text was changed later."""
     return f"# sha256:{_digest(text)}\n{text}"
 
 
 def is_untouched(text: str) -> bool:
-    """Whether a sealed text is as it was written; False for any text that we did not seal."""
+    """Whether a sealed text is unchanged; False for any text that we did not seal."""
     found = _SEAL.match(text)
     return found is not None and found[1] == _digest(text[found.end() + 1 :])
 
@@ -101,6 +101,6 @@ def _checked(words: Iterable[str], refused: str) -> tuple[str, ...]:
             raise UsageError(
                 f"{word!r} has a {'backslash' if bad == chr(92) else 'character that is not printable'}, "
                 "which the job's file cannot hold safely",
-                hint="rename the folder, or name it by a symbolic link",
+                hint="rename the folder, or use a symbolic link to it",
             )
     return tuple(words)

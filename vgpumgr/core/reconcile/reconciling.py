@@ -1,6 +1,6 @@
 """(declared, observed) → what one host needs so that every VM has what was declared or once bound to it.
 
-Each job of the host is planned on what the ones before it will have left, by the same functions that attach and detach use.
+Each job is planned on the state that the jobs before it will leave, by the same functions that attach and detach use.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.jobs import Job
     from vgpumgr.names import HostName
 
-# A job that is refused so may be served once another job is done: one that takes the room, or still names the device.
+# A job refused with one of these may succeed after another job: one that frees the room, or the device's other definition.
 _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """One job: its plan, or what it was refused for. `drift` says why there are steps.
+    """One job: its plan, or why it was refused. `drift` says why there are steps.
 
-    Both are set where a declaration is refused and what the slot has from before is kept whole.
+    Both are set if a declaration is refused but what the slot had before is kept intact.
     """
 
     job: Job
@@ -57,23 +57,23 @@ class Unit:
 
     @property
     def gpu(self) -> str | None:
-        """The PCI address of the GPU it is about; None of a VM, and where no GPU of the UUID that was named was found."""
+        """The PCI address of the GPU it is about; None for a job about a VM, or if no GPU with the given UUID was found."""
         if isinstance(self.plan, GpuPlan):
             return self.plan.gpu.pci
         return self.job.gpu_id if isinstance(self.job, Share) and not self.job.gpu_id.startswith("GPU-") else None
 
     @property
     def may_pass(self) -> bool:
-        """Whether it was refused for what another job may yet change."""
+        """Whether it was refused for a reason that another job may still remove."""
         return isinstance(self.refused, _MAY_PASS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPlan:
-    """All jobs of one host, in their order. `ours`: how many vGPUs its ledger names now, which guards compare with.
+    """All jobs of one host, in order. `ours`: the number of vGPUs in its ledger now, for the guards.
 
-    `given`: how many slots this inventory once gave here; `vanished`: those parts of it that declared a slot which is to be
-    freed, and that decide about this host's VMs no longer.
+    `given`: the number of slots that this inventory has served here; `vanished`: the parts of it that declared a slot which
+    is to be freed, but that no longer decide about this host's VMs.
     """
 
     host: HostName
@@ -86,7 +86,7 @@ class HostPlan:
 
     @property
     def frees(self) -> tuple[Unit, ...]:
-        """The slots that are declared no longer, refused ones too; none where no vGPU goes for them."""
+        """The slots that are no longer declared, including refused ones; empty if no vGPU is destroyed for them."""
         found = tuple(unit for unit in self.units if isinstance(unit.job, Free))
         return found if any(changes.destroys(step) for unit in found for step in unit.steps) else ()
 
@@ -100,7 +100,7 @@ class HostPlan:
 
     @property
     def takes_away(self) -> tuple[changes.Step, ...]:
-        """What a person is asked about."""
+        """The steps that need confirmation."""
         return tuple(step for unit in self.units if unit.plan for step in unit.plan.takes_away)
 
     @property
@@ -113,7 +113,7 @@ class HostPlan:
 
 
 def plan_host(view: HostView, declared: HostDeclaration, run: jobs.Run) -> HostPlan:
-    """Plan every job of a host. Raises LedgerBroken; what a single job is refused for is in its unit."""
+    """Plan every job of a host. Raises LedgerBroken; the refusal of a single job is in its unit."""
     detaching.guard_ledger(view)
     units, _ = plan_jobs(view, declared, jobs.of_host(view, declared), run)
     given = [(domain, claim) for domain in view.domains for claim in jobs.own_claims(view, domain)]
@@ -139,7 +139,7 @@ def plan_host(view: HostView, declared: HostDeclaration, run: jobs.Run) -> HostP
 def plan_jobs(
     view: HostView, declared: HostDeclaration, todo: Iterable[Job], run: jobs.Run
 ) -> tuple[tuple[Unit, ...], HostView]:
-    """Plan jobs in their order, each on what the ones before it will have left; and the host as they would leave it."""
+    """Plan jobs in order, each on the state that those before it will leave; return also the host's state after all of them."""
     units: list[Unit] = []
     after = view
     work = Worklist(todo)
@@ -151,16 +151,16 @@ def plan_jobs(
 
 
 def plan_next(view: HostView, declared: HostDeclaration, job: Job, run: jobs.Run) -> tuple[Unit, HostView]:
-    """One job's plan, and the host as it would leave it; a plan that cannot be carried out there is a refusal too."""
+    """One job's plan, and the host's state after it; a plan that cannot be carried out counts as a refusal."""
     unit = plan_job(view, declared, job, run)
     try:
         return unit, simulate.apply(view, unit.steps)
-    except Exception as error:  # noqa: BLE001 -- what is odd about one job's place is that job's own outcome
+    except Exception as error:  # noqa: BLE001 -- an oddity of one job's place is that job's own outcome
         return replace(unit, plan=None, refused=_impossible(view, job, error), drift=()), view
 
 
 def joined(units: list[Unit], unit: Unit) -> list[Unit]:
-    """The units with one more; where its job came again, the first refusal stands, or gives way to what was found."""
+    """The units plus one more; if its job was repeated, a plan replaces the first refusal, but a second refusal does not."""
     first = next((one for one in units if one.job == unit.job), None)
     if first is None:
         return [*units, unit]
@@ -171,7 +171,7 @@ def joined(units: list[Unit], unit: Unit) -> list[Unit]:
 
 
 def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: jobs.Run) -> Unit:
-    """Plan one job on a view. What it is refused for becomes part of the unit, for the others go on."""
+    """Plan one job on a view. A refusal becomes part of the unit, so that the other jobs go on."""
     try:
         match job:
             case Serve():
@@ -189,17 +189,17 @@ def plan_job(view: HostView, declared: HostDeclaration, job: Job, run: jobs.Run)
                 return Unit(job=job, plan=adopting.plan_adopt(view, request), refused=None, drift=())
     except errors.VgpumgrError as error:
         return Unit(job=job, plan=None, refused=error, drift=())
-    except Exception as error:  # noqa: BLE001 -- one odd VM must not keep the others from what is theirs
+    except Exception as error:  # noqa: BLE001 -- one odd VM must not block the others
         return Unit(job=job, plan=None, refused=errors.Unexpected.of(error, about=job.subject), drift=())
 
 
 def _impossible(view: HostView, job: Job, error: Exception) -> errors.VgpumgrError:
-    """The refusal of a job whose plan cannot be carried out on what is there."""
+    """The refusal of a job whose plan cannot be carried out on the host's state."""
     if not isinstance(error, simulate.ImpossibleStepError):
         return errors.Unexpected.of(error, about=job.subject)
     return errors.Unsure(
-        f"{job.subject}: what is on {view.snapshot.host} does not fit its plan: {error}",
-        hint=f"`{command('list', view.snapshot.host)}` shows what is there; what does not fit has to be repaired by hand",
+        f"{job.subject}: the state of {view.snapshot.host} does not fit its plan: {error}",
+        hint=f"`{command('list', view.snapshot.host)}` shows the state; what does not fit must be repaired by hand",
     )
 
 
@@ -210,7 +210,7 @@ def _plan_serve(view: HostView, declared: HostDeclaration, job: Serve, run: jobs
         near = names.nearest(job.vm, {item.name for item in view.domains})
         raise errors.UnknownVm(
             f"{view.snapshot.host} has no VM {job.vm!r}{where}",
-            hint=f"did you mean {near}?" if near else "define it there, or take it out of the inventory",
+            hint=f"did you mean {near}?" if near else "define it there, or remove it from the inventory",
         )
     try:
         request = _request(view, declared, domain, job, run)
@@ -230,7 +230,7 @@ def _plan_request(view: HostView, domain: Domain, job: Serve, request: targets.A
 
 
 def _kept(view: HostView, declared: HostDeclaration, domain: Domain, job: Serve, refused: errors.VgpumgrError) -> Unit:
-    """What was declared cannot be given: what the slot once got is kept whole all the same, until it can."""
+    """The declaration cannot be served: until it can, keep what the slot already got intact."""
     claim = domain.claim(job.slot)
     nothing = Unit(job=job, plan=None, refused=refused, drift=())
     if job.declared is None or claim is None or claim.state != claims.BOUND:
@@ -271,7 +271,7 @@ def _request(
     if claim is not None and _is_ours_here(view, domain, claim) and jobs.is_of_other_site(declared, claim):
         return _of_other_site(declared, domain, claim, request)
     if claim is not None and claim.origin == claims.INVENTORY and domain.managed_save:
-        # Only what is said of it would be written anew, and an image forbids every change of the definition.
+        # Only the claim's site and part would be rewritten, but an image forbids every change of the definition.
         request = replace(request, site=claim.site, declared=claim.declared)
     if claim is None or targets.serves(claim, request) or not _is_ours_here(view, domain, claim):
         return request
@@ -279,23 +279,23 @@ def _request(
         return replace(request, replace=True)
     raise errors.ConflictingClaim(
         f"{domain.name} slot {job.slot} has {claim.binding.type_name}, attached by {claim.by} as "
-        f"{profiles.describe(claim.wish)}, and is declared with {profiles.describe(job.declared.wish)} ({job.declared.where})",
+        f"{profiles.describe(claim.wish)}, but is declared with {profiles.describe(job.declared.wish)} ({job.declared.where})",
         hint=f"`{command('attach', domain.name, slot=job.slot, options=(*profiles.options(job.declared.wish), '--replace'))}` "
-        "carries the declaration out, or change the inventory",
+        "carries out the declaration; or change the inventory",
     )
 
 
 def _of_other_site(
     declared: HostDeclaration, domain: Domain, claim: Claim, request: targets.AttachRequest
 ) -> targets.AttachRequest:
-    """Both sites want the same: it is kept whole, and stays the other's. Raises ConflictingClaim where they do not."""
+    """If both sites want the same, it is kept intact and stays the other's. Raises ConflictingClaim if they do not."""
     if targets.serves(claim, request):
         return replace(request, site=claim.site, declared=claim.declared)
     again = command("attach", domain.name, slot=claim.slot, options=(*profiles.options(request.wish), "--replace"))
     raise errors.ConflictingClaim(
         f"{domain.name} slot {claim.slot} has {claim.binding.type_name}, which the inventory of site {claim.site} declared, "
-        f"and is declared with {profiles.describe(request.wish)} by {_site_text(declared)}",
-        hint=f"take it out of one of the two inventories; `{again}` makes it this one's",
+        f"but is declared with {profiles.describe(request.wish)} by {_site_text(declared)}",
+        hint=f"remove it from one of the two inventories; `{again}` makes it this one's",
     )
 
 
@@ -304,7 +304,7 @@ def _site_text(declared: HostDeclaration) -> str:
 
 
 def _other_sites(view: HostView, declared: HostDeclaration) -> list[Finding]:
-    """One for each other site whose inventory gave slots here, and not one for each slot: a shared host has many."""
+    """One for each other site whose inventory declared slots here, not one per slot: a shared host has many."""
     slots: dict[str, list[str]] = {}
     for domain in view.domains:
         for claim in jobs.own_claims(view, domain):
@@ -316,8 +316,8 @@ def _other_sites(view: HostView, declared: HostDeclaration) -> list[Finding]:
             host=view.snapshot.host,
             vm=None,
             slot=None,
-            text=f"the inventory of site {site} gave {', '.join(having)}: only an inventory of that site (vgpumgr_site) "
-            f"takes it away again, and not {_site_text(declared)}",
+            text=f"the inventory of site {site} declared {', '.join(having)}: only an inventory of that site (vgpumgr_site) "
+            f"frees it, not {_site_text(declared)}",
         )
         for site, having in sorted(slots.items())
     ]
@@ -352,9 +352,9 @@ def _plan_free(view: HostView, job: Free, run: jobs.Run) -> Unit:
 
 
 def _plan_share(view: HostView, declared: HostDeclaration, job: Share) -> Unit:
-    """A declared scheduler is set without making lost vGPUs again: that is each VM's own job, after this one.
+    """Set a declared scheduler without re-creating lost vGPUs: each VM's own job does that later.
 
-    Raises InventoryError for a GPU that is declared by its address and by its UUID: every run would set it twice.
+    Raises InventoryError for a GPU that is declared both by its address and by its UUID: every run would set it twice.
     """
     chosen = gpu_choice.named(view.snapshot, job.gpu_id)
     gpu = view.snapshot.gpu_by_uuid(names.parse_gpu_uuid(chosen[0])) if chosen else None
@@ -375,7 +375,7 @@ def _plan_share(view: HostView, declared: HostDeclaration, job: Share) -> Unit:
 
 
 def _findings(view: HostView, units: Sequence[Unit]) -> tuple[Finding, ...]:
-    """What is odd on the host, without what a job mends anyway; and what its plans have to say."""
+    """The host's findings, except those that a job resolves anyway, plus those of its plans."""
     served = {(unit.job.vm, unit.job.slot) for unit in units if unit.plan and not isinstance(unit.job, Share)}
     found = [
         finding

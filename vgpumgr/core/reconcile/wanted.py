@@ -1,4 +1,4 @@
-"""What somebody asks of a slot, by itself or among many: the plan of it, with what the inventory declares for that slot."""
+"""Plans for what a user requests of a slot, alone or among many, combined with the inventory's declaration of that slot."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def plan_give(view: HostView, declared: HostDeclaration, job: Give, run: Run) -> Plan:
-    """What gives the slot the wish. Where the very same is declared, the declaration is carried out, with its options.
+    """Plan the steps that give the slot the wish. If the same wish is declared, the declaration applies, with its options.
 
-    Raises ConflictingClaim where something else is declared, and what plan_attach raises.
+    Raises ConflictingClaim if something else is declared, and what plan_attach raises.
     """
     domain = plans.find_domain(view, job.uuid)
     slot = jobs.declaration(declared, job.vm, job.slot)
@@ -59,9 +59,9 @@ def _replaces(view: HostView, domain: Domain, job: Give, request: targets.Attach
 
 
 def plan_take(view: HostView, declared: HostDeclaration, job: Take, run: Run) -> Plan:
-    """What frees the slots; what declares one is a finding, since reconcile would give it back. Raises as plan_detach.
+    """Plan the steps that free the slots; a declared slot is a finding, since reconcile will attach it again.
 
-    Raises UnknownSlot where one is to go and the VM has several.
+    Raises as plan_detach does, and UnknownSlot if no slot is named but the VM has several.
     """
     domain = view.domain(job.uuid)
     slots = _slots(plans.slots_of(view, domain or plans.GoneVm(name=job.vm, uuid=job.uuid)), job)
@@ -78,7 +78,7 @@ def plan_take(view: HostView, declared: HostDeclaration, job: Take, run: Run) ->
     for name in slots:
         slot = jobs.declaration(declared, job.vm, name)
         if slot is not None:
-            text = f"{job.vm} slot {name} is declared ({slot.where}): the next reconcile gives it back"
+            text = f"{job.vm} slot {name} is declared ({slot.where}): the next reconcile will attach it again"
             found.append(Finding(kind="declared", host=view.snapshot.host, vm=job.vm, slot=name, text=text))
     return replace(plan, findings=(*plan.findings, *found))
 
@@ -88,6 +88,6 @@ def _slots(have: tuple[Slot, ...], job: Take) -> tuple[Slot, ...]:
         return (job.slot,)
     if len(have) > 1 and not job.every:
         raise errors.UnknownSlot(
-            f"{job.vm} has {len(have)} slots: {', '.join(have)}", hint="name one (--slot), or take all (--all)"
+            f"{job.vm} has {len(have)} slots: {', '.join(have)}", hint="name one (--slot), or free all (--all)"
         )
     return have

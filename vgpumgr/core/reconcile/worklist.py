@@ -1,7 +1,7 @@
-"""A host's jobs in their order, where one that was refused comes again once others have changed something.
+"""A host's jobs in order; one that was refused is retried after others have changed something.
 
-What another job does late can end what a job before it was refused for: it frees a vGPU of another size, or takes a device out
-of a definition that only one VM may name. Without another try the next night would do what this one could have done.
+A later job can remove the reason for an earlier refusal: it frees a vGPU of another size, or removes a device, which only one
+VM may name, from a definition. Without a retry, that would have to wait for the next night.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Worklist:
-    """Iterate over it, and `tell` what came of each job before the next one is asked for. It ends: a round that changes nothing is the last."""
+    """Iterate over it, and report each job's outcome with `tell` before taking the next. A round without changes is the last."""
 
     def __init__(self, work: Iterable[Job]) -> None:
         self._queue = list(work)

@@ -145,7 +145,7 @@ def parse_ledger(text: bytes) -> Ledger:
 
 
 def _other_version(version: int) -> str:
-    found = "its version is {}, and this vgpumgr knows {}".format(version, LEDGER_VERSION)
+    found = "its version is {}, but this vgpumgr knows {}".format(version, LEDGER_VERSION)
     if version > LEDGER_VERSION:
         return found + ": use the vgpumgr that wrote it, or a newer one"
     return found + ": detach what it names with the vgpumgr that wrote it, then move the file away"

@@ -140,7 +140,7 @@ def test_another_versions_claim_is_refused_by_name_with_what_to_do(found: str, w
     for stored in (other, STORED + other):
         domain = domain_xml.read_domain(documents_of(ET.tostring(wrapped(stored), encoding="unicode")))
         assert domain.claims is None
-        assert domain.claim_problem == f"its version is {found}, and this vgpumgr knows 2: {what_to_do}"
+        assert domain.claim_problem == f"its version is {found}, but this vgpumgr knows 2: {what_to_do}"
         assert f"`virsh metadata vm01 urn:vgpumgr:domain:{found} --config`" in detaching.claim_way_out(domain)
 
 

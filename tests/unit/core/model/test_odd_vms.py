@@ -47,7 +47,7 @@ def documents(xml: str, live: str | None = None) -> DomainDocuments:
 def test_devices_are_read_where_only_the_metadata_is_no_xml() -> None:
     found = read_domain(documents(SPOILT, live=SPOILT))
     assert found.problem is None
-    assert (found.claim_problem or "").startswith("the VM's <metadata> is no XML (undefined entity")
+    assert (found.claim_problem or "").startswith("the VM's <metadata> is not valid XML (undefined entity")
     assert [str(device.source) for device in found.inactive] == [MDEV]
     assert [str(device.source) for device in found.live or ()] == [MDEV]
 

@@ -279,7 +279,7 @@ def test_an_active_row_that_names_no_device_may_be_this_one(framework: Framework
     """A VM runs on the GPU, and NVML tells neither the mdev nor whose handle it is: cannot tell means in use."""
     view = listed(builders.attached(builders.host_of(framework)), device=None, vm_name="vm09")
     assert refused(view, errors.InUse).details == (
-        "cannot tell: NVML lists a vGPU of 0000:41:00.0 as active for VM vm09, and not which",
+        "cannot tell: NVML lists a vGPU of 0000:41:00.0 as active for VM vm09, but does not say which one",
     )
     other = replace(
         view.snapshot, active=tuple(replace(row, gpu=PciAddress("0000:c1:00.0")) for row in view.snapshot.active or ())

@@ -433,7 +433,7 @@ def test_a_claim_whose_place_is_taken_is_not_said_to_get_its_old_place() -> None
     assert made.placed is not None
     assert made.target is not None
     assert made.target.parent != builders.claim_of(view).binding.parent
-    assert "its vGPU is another one now" in {row.cause for row in plan(view).drift}
+    assert "its vGPU is now a different one" in {row.cause for row in plan(view).drift}
 
 
 def test_a_detach_that_began_before_the_ledger_was_lost_says_what_stays() -> None:

@@ -194,7 +194,7 @@ def test_an_image_without_the_vgpu_is_said_since_it_wins_at_the_next_start() -> 
 
 def test_a_claim_that_cannot_be_read_is_told_with_the_command_that_takes_it_out() -> None:
     view = builders.change_domain(
-        builders.host(), "vm01", lambda found: replace(found, claim_problem="generation is 'x', which is no number")
+        builders.host(), "vm01", lambda found: replace(found, claim_problem="generation is 'x', which is not a number")
     )
     found = findings.of_host(view)
     assert [item.kind for item in found] == ["unreadable"]

@@ -99,7 +99,7 @@ def test_a_host_whose_every_declared_vgpu_would_go_is_refused_however_few_they_a
     """An empty file, a lost one, `vgpumgr_vms: {}`: what a person attached there stays and does not count."""
     view = builders.attached(after(builders.host(), declared(vm01="4Q")), "vm02")
     error = refused(plan(view, declared()))
-    assert error.message == "1 vGPU would be destroyed: every one that the inventory gave on kvm01; nothing was changed"
+    assert error.message == "1 vGPU would be destroyed: all that the inventory declared on kvm01; nothing was changed"
     assert error.hint is not None
     assert "vgpumgr reconcile --confirm-destroys 1" in error.hint
 
@@ -134,7 +134,7 @@ def test_a_declaration_that_moved_whole_to_another_part_is_written_into_the_clai
     assert [row.text() for row in made.drift] == [
         (
             f"claim: wanted from inventory ({FILE}), found from inventory (group_vars/gpus) "
-            "(declared at another place of the inventory now)"
+            "(now declared in another place of the inventory)"
         )
     ]
     guards.guard_destroys([made], confirmed=None)
@@ -157,7 +157,7 @@ def test_another_sites_inventory_takes_nothing_away_and_says_whose_it_is(site: s
     assert made.steps == ()
     (finding,) = made.findings
     assert (finding.kind, finding.vm) == ("other-site", None)
-    assert "the inventory of site lab1 gave vm01 vgpu0, vm02 vgpu0: only an inventory of that site" in finding.text
+    assert "the inventory of site lab1 declared vm01 vgpu0, vm02 vgpu0: only an inventory of that site" in finding.text
 
 
 def test_its_own_sites_inventory_takes_it_away_and_one_without_a_site_is_anybodys() -> None:

@@ -71,7 +71,7 @@ def test_declared_vms_are_served_and_then_there_is_nothing_left_to_do() -> None:
     view = builders.host()
     first = plan(view, vm01="4Q", vm02="4C")
     assert first.changed
-    assert words(first) == [("claim", "declared, and never attached")] * 2
+    assert words(first) == [("claim", "declared, but never attached")] * 2
     later = simulate.apply(view, first.steps)
     assert builders.claim_of(later).origin == "inventory"
     again = plan(later, NEXT_RUN, vm01="4Q", vm02="4C")
@@ -140,7 +140,7 @@ def test_what_is_freed_late_makes_room_in_the_same_run() -> None:
 def test_another_wish_in_the_inventory_exchanges_what_the_inventory_gave_new_first_old_last() -> None:
     view = after(builders.host_of("mdev-vf"), vm01="4Q")
     made = plan(view, vm01="8Q")
-    assert ("profile", "the inventory asks for something else now") in words(made)
+    assert ("profile", "the inventory now asks for something else") in words(made)
     assert verbs(made).index("create_vgpu") < verbs(made).index("destroy_vgpu")
     later = simulate.apply(view, made.steps)
     assert builders.entry_of(later).vgpu.type_name == "A40-8Q"
