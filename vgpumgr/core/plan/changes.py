@@ -52,7 +52,7 @@ class PutClaim:
     before: Claim | None
 
     @property
-    def verb(self) -> str:
+    def verb(self) -> Literal["put_claim", "bind_claim", "leave_claim"]:
         match self.claim.state:
             case "pending":
                 return "put_claim"

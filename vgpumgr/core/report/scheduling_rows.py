@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.core.driver import modprobe, scheduler
 from vgpumgr.core.model import observed
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.scheduling import Difference, Observed, Persistent
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
-OK = "ok"
-UNDECLARED = "undeclared"
+State = Literal["ok", "drift", "pending_reboot", "unverified", "undeclared"]
+OK: Final = "ok"
+UNDECLARED: Final = "undeclared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class SchedulerRow:
     persistent: Persistent
     caps: Caps | None
     declared: SchedulerWish | None
-    state: str | None
+    state: State | None
     differences: tuple[Difference, ...]
 
     @property
@@ -121,7 +122,7 @@ def _differences(view: Observed, gpu: Gpu, wish: SchedulerWish | None) -> tuple[
         return (), error.message
 
 
-def _word(layer: Persistent, wish: SchedulerWish | None, differences: Sequence[Difference]) -> str:
+def _word(layer: Persistent, wish: SchedulerWish | None, differences: Sequence[Difference]) -> State:
     kinds = {difference.kind for difference in differences}
     for kind in (scheduling.DRIFT, scheduling.PENDING_REBOOT, scheduling.UNVERIFIED):
         if kind in kinds:
