@@ -1,1 +1,1 @@
-"""What each VM used: readings into measures, measures into windows, histograms and metrics. It knows of no plan."""
+"""What each VM used: readings become measures, measures become windows, histograms and metrics. Independent of plans."""

@@ -1,8 +1,7 @@
-"""What the store knows → metrics: one series for each set of labels, and none for what is unknown or too old.
+"""The store's contents as metrics: one series per set of labels, and none for values that are unknown or too old.
 
-A vGPU whose VM is off has its constants, its size and its counters as they stood, and no utilization. vGPUs that no key
-tells apart (VgpuKey: foreign ones that no VM is known of) are one series, added up: Prometheus refuses a page that names
-a series twice.
+A vGPU whose VM is off keeps its constants, its size and its last counters, but has no utilization. vGPUs that share a key
+(VgpuKey: foreign ones with no known VM) are added up into one series: Prometheus rejects a page that names a series twice.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _ENGINES = (
 
 
 class Series(NamedTuple):
-    """A value, and the values of its family's labels in their order."""
+    """A value, and the label values in the order of the family's labels."""
 
     labels: tuple[str, ...]
     value: float
@@ -40,7 +39,7 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A metric with its series, which may be none."""
+    """A metric with its series; there may be none."""
 
     metric: Metric
     series: tuple[Series, ...]
@@ -54,16 +53,16 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """The program that exports."""
+    """The exporting program."""
 
     version: str
     python: str
 
 
 def families(hosts: Iterable[LatestHost], *, now: float, max_age_s: float, build: Build) -> tuple[Family, ...]:
-    """All of METRICS in their order. `now`: seconds since the epoch; a round that began longer ago is not served.
+    """All of METRICS in their order. `now`: seconds since the epoch; a round that began more than `max_age_s` ago is left out.
 
-    Nor is one from as far in the future, which comes of a clock that was set back.
+    A round that far in the future is left out too; it means that a clock was set back.
     """
     hosts = tuple(hosts)
     found: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
@@ -81,7 +80,7 @@ def families(hosts: Iterable[LatestHost], *, now: float, max_age_s: float, build
 
 
 def _float(value: float | Fraction | None) -> float | None:
-    """The number as a metric has it; None where it is unknown, or none that could be shown."""
+    """The number as a metric value; None if it is unknown or cannot be shown (infinite, NaN, too large)."""
     try:
         return None if value is None or not math.isfinite(value) else float(value)
     except OverflowError:
@@ -89,7 +88,7 @@ def _float(value: float | Fraction | None) -> float | None:
 
 
 def _text(label: str | None) -> str:
-    """A label's text; what is no Unicode (half a surrogate pair) could not be written at all. Empty: none, or unknown."""
+    """A label's text. Invalid Unicode (a lone surrogate) is replaced, because it could not be encoded. Empty: none or unknown."""
     return (label or "").encode("utf-8", "replace").decode()
 
 
@@ -106,7 +105,7 @@ def _rows(hosts: Sequence[LatestHost], now: float, max_age_s: float, build: Buil
             continue
         try:
             found = [*_of_gpus(reading), *_of_vgpus(host, reading)]
-        except Exception:  # noqa: BLE001 -- what is odd about one host leaves the page to the others
+        except Exception:  # noqa: BLE001 -- one host's bad data must not cost the others the page
             yield _Row(table.HOST_UP, (name,), 0)
             continue
         yield _Row(table.HOST_UP, (name,), 1)
@@ -128,19 +127,19 @@ def _of_gpus(reading: HostReading) -> Iterator[_Row]:
 
 
 def running(gpu: GpuReading) -> int | None:
-    """How many of its vGPUs a VM runs with; None where that is unknown of any."""
+    """How many of its vGPUs have a running VM; None if that is unknown for any of them."""
     if not gpu.told or UNKNOWN in {vgpu.state for vgpu in gpu.vgpus}:
         return None
     return sum(_number_of(vgpu) for vgpu in gpu.vgpus if vgpu.state == RUNNING)
 
 
 def there(gpu: GpuReading) -> int | None:
-    """How many vGPUs it has, whoever made them and whether their VMs run or not; None where that could not be read."""
+    """How many vGPUs it has, foreign ones and those of stopped VMs included; None if that could not be read."""
     return gpu.made
 
 
 def _number_of(vgpu: VgpuReading) -> int:
-    """One, or as many as were added up."""
+    """One, or the number of vGPUs that were added up."""
     return max(1, len(vgpu.instances))
 
 
@@ -157,7 +156,7 @@ def _of_vgpus(host: LatestHost, reading: HostReading) -> Iterator[_Row]:
 
 
 def _identity(gpu: str, vgpu: VgpuReading) -> tuple[object, ...]:
-    """What tells a vGPU of one reading from all others of it."""
+    """What identifies a vGPU within one reading."""
     return gpu, vgpu.uuid, vgpu.vf, vgpu.instances
 
 
@@ -171,9 +170,9 @@ class _Member(NamedTuple):
 
 
 def _of_vgpu(labels: tuple[str, ...], members: Sequence[_Member], counters: Counters | None) -> Iterator[_Row]:
-    """What one key tells: of one vGPU, or of several added up."""
+    """The rows of one key: of one vGPU, or of several added up."""
     vgpus = [member.vgpu for member in members]
-    # One that is off uses nothing, and is no part of a sum; where all are off there is nothing to tell.
+    # A vGPU whose VM is off uses nothing and is left out of the sums; if all are off, nothing is reported.
     awake = [member for member in members if member.vgpu.state != OFF]
     constants = [
         (vgpu.type_name, _number(vgpu.type_id), vgpu.uuid, vgpu.vm_uuid, vgpu.vf, vgpu.origin) for vgpu in vgpus
@@ -184,7 +183,7 @@ def _of_vgpu(labels: tuple[str, ...], members: Sequence[_Member], counters: Coun
         percent = _sum(getattr(member.load, engine, None) for member in awake)
         yield _Row(share, labels, None if percent is None else min(float(percent) / 100, 1.0))
         seconds = float(getattr(counters, f"{engine}_busy_s", 0.0))
-        # An engine that the driver never told of is 0 in the store, and unknown.
+        # An engine that the driver never reported is 0 in the store, but its use is unknown.
         yield _Row(busy, labels, seconds if seconds or (counters and percent is not None) else None)
     yield _Row(table.VGPU_OBSERVED, labels, counters.observed_s if counters else None)
     bought = _sum(vgpu.bought for vgpu in vgpus)
@@ -203,7 +202,7 @@ def _runs(vgpus: Sequence[VgpuReading]) -> int | None:
 
 
 def _sum(values: Iterable[int | Fraction | None]) -> int | Fraction | None:
-    """None where there is nothing, or anything of it is unknown."""
+    """None if there are no values or any of them is unknown."""
     known = list(values)
     if not known or None in known:
         return None
@@ -219,5 +218,5 @@ def _number(value: int | None) -> str | None:
 
 
 def _common(values: Sequence[str | None]) -> str | None:
-    """What all have in common, else nothing."""
+    """The one value that all share; None if they differ."""
     return values[0] if len(set(values)) == 1 else None

@@ -1,7 +1,7 @@
-"""How long something stood at each whole percent, as one integer: 101 fields of 32 bits, field p counts centiseconds at p.
+"""The time spent at each whole percent, as one integer: 101 fields of 32 bits; field p counts centiseconds at p percent.
 
-So adding two is adding two integers, and that is what makes a day of 500 VMs quick. A field holds 2**32 cs, 497 days: who
-adds up more of one series than MAX_DAYS could carry into the next field.
+Two histograms are added by adding two integers, which makes a day of 500 VMs quick. A field holds 2**32 cs, 497 days;
+adding up more than MAX_DAYS of one series could overflow into the next field.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIELDS = struct.Struct(f"<{FIELDS}I")
 
 
 def weigh(percent: int, microseconds: int) -> Histogram:
-    """So long at that percent: to the centisecond, and at least one, so that what was seen leaves a trace."""
+    """A histogram of one stretch at one percent, rounded to the centisecond; at least one, so that no measure is lost."""
     return max(1, (microseconds + 5000) // 10_000) << (BITS * percent)
 
 
@@ -34,7 +34,7 @@ def counts(histogram: Histogram) -> Sequence[int]:
 
 
 def quantiles(histogram: Histogram, *percents: int) -> tuple[int | None, ...]:
-    """For each: the least value that was not exceeded for that much of the time. 100 is the maximum; None: nothing seen."""
+    """For each percentage of the time: the lowest value not exceeded for that long. 100 is the maximum; None: no data."""
     below = tuple(accumulate(counts(histogram)))
     whole = below[-1]
     if not whole:
@@ -46,9 +46,9 @@ def quantiles(histogram: Histogram, *percents: int) -> tuple[int | None, ...]:
 
 
 def pack(histogram: Histogram) -> bytes:
-    """As stored: the first value that occurs, then the fields from there on without the zeros behind. Empty for EMPTY.
+    """The stored form: the first value that occurs, then the fields from there on without trailing zeros. Empty for EMPTY.
 
-    An engine that idles takes a few bytes, and one whose load stays in a range of 20 percent 80.
+    An idle engine takes a few bytes; one whose load stays within 20 percentage points takes 80.
     """
     if not histogram:
         return b""
@@ -58,5 +58,5 @@ def pack(histogram: Histogram) -> bytes:
 
 
 def unpack(stored: bytes) -> Histogram:
-    """What `pack` made."""
+    """The inverse of `pack`."""
     return int.from_bytes(stored[1:], "little") << (BITS * stored[0]) if stored else EMPTY

@@ -1,4 +1,4 @@
-"""What every vGPU does now: the newest readings, a row for each."""
+"""What every vGPU is doing now: one row for each, from the newest readings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One vGPU. `load` None: its VM is off, or there is no measure yet."""
+    """One vGPU. `load` None: its VM is off, or nothing has been measured yet."""
 
     host: HostName
     gpu: GpuReading

@@ -1,7 +1,7 @@
-"""Every metric that is exported: name, kind, labels and meaning. docs/metrics.md shows this table, a test compares them.
+"""Every exported metric: name, kind, labels and meaning. docs/metrics.md shows this table; a test compares the two.
 
-Names and units after prometheus.io/docs/practices/naming: base units only, `_total` on counters, constants in `_info`.
-Values carry the key labels and nothing else, so that a new profile or driver does not begin a new series.
+Names and units follow prometheus.io/docs/practices/naming: base units only, `_total` on counters, constants in `_info`.
+Values carry only the key labels, so that a new profile or driver does not start a new series.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VGPU = ("host", "gpu", "vm", "slot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One family. `unit`: ratio (0 to 1), bytes, seconds, or 1. A stable one keeps name, labels and meaning."""
+    """One family. `unit`: ratio (0 to 1), bytes, seconds, or 1. A stable one keeps its name, labels and meaning."""
 
     name: str
     kind: str
@@ -39,16 +39,16 @@ def _counter(name: str, labels: tuple[str, ...], unit: str, text: str) -> Metric
 
 
 _WHOLE = "0 to 1 of the whole GPU"
-_BUSY = "Seconds of full use of the GPU's {}: share times length, each measured moment once"
+_BUSY = "Seconds of full use of the GPU's {}: share times duration; each measured moment counts once"
 
 VGPU_INFO = _gauge(
     "vgpu_info",
     (*VGPU, "type_name", "type_id", "vgpu_uuid", "vm_uuid", "vf", "origin"),
     "1",
-    "A vGPU and what does not change about it; always 1, for joins",
+    "A vGPU and its constant properties; always 1, for joins",
     MAY_CHANGE,
 )
-VGPU_RUNNING = _gauge("vgpu_running", VGPU, "1", "Whether a VM runs with the vGPU: 1, or 0; absent where unknown")
+VGPU_RUNNING = _gauge("vgpu_running", VGPU, "1", "Whether a VM runs with the vGPU: 1 or 0; absent if unknown")
 VGPU_SM = _gauge("vgpu_sm_utilization_ratio", VGPU, "ratio", f"SM time used in the last measure, {_WHOLE}")
 VGPU_MEMORY = _gauge("vgpu_memory_utilization_ratio", VGPU, "ratio", f"Memory bandwidth used, {_WHOLE}")
 VGPU_ENCODER = _gauge("vgpu_encoder_utilization_ratio", VGPU, "ratio", f"Encoder time used, {_WHOLE}")
@@ -58,10 +58,13 @@ VGPU_MEMORY_BUSY = _counter("vgpu_memory_busy_seconds", VGPU, "seconds", _BUSY.f
 VGPU_ENCODER_BUSY = _counter("vgpu_encoder_busy_seconds", VGPU, "seconds", _BUSY.format("encoders"))
 VGPU_DECODER_BUSY = _counter("vgpu_decoder_busy_seconds", VGPU, "seconds", _BUSY.format("decoders"))
 VGPU_OBSERVED = _counter(
-    "vgpu_observed_seconds", VGPU, "seconds", "Seconds that measures cover; what it lacks of the clock is a gap"
+    "vgpu_observed_seconds",
+    VGPU,
+    "seconds",
+    "Seconds covered by measures; what is missing compared to the clock is a gap",
 )
 VGPU_BOUGHT = _gauge(
-    "vgpu_share_bought_ratio", VGPU, "ratio", f"Share that type and scheduler policy promise, {_WHOLE}"
+    "vgpu_share_bought_ratio", VGPU, "ratio", f"Share that the type and the scheduler policy promise, {_WHOLE}"
 )
 VGPU_FRAMEBUFFER_USED = _gauge("vgpu_framebuffer_used_bytes", VGPU, "bytes", "Framebuffer in use by the VM")
 VGPU_FRAMEBUFFER_SIZE = _gauge("vgpu_framebuffer_size_bytes", VGPU, "bytes", "Framebuffer of the vGPU's type")
@@ -73,7 +76,7 @@ GPU_INFO = _gauge(
     "gpu_info",
     (*GPU, "uuid", "name", "driver_version", "policy"),
     "1",
-    "A GPU and what seldom changes about it; always 1, for joins",
+    "A GPU and its properties that seldom change; always 1, for joins",
     MAY_CHANGE,
 )
 GPU_SM = _gauge("gpu_sm_utilization_ratio", GPU, "ratio", "Share of time in which anything ran on the GPU, 0 to 1")
@@ -86,12 +89,14 @@ GPU_VGPUS = _gauge(
     "gpu_vgpus",
     GPU,
     "1",
-    "vGPUs on the GPU, whether their VMs run or not; idle ones of others included; absent where sysfs does not tell",
+    "vGPUs on the GPU, with running VMs or not, idle foreign ones included; absent if sysfs cannot be read",
 )
-GPU_RUNNING = _gauge("gpu_vgpus_running", GPU, "1", "vGPUs that a VM runs with; absent where that is unknown of any")
+GPU_RUNNING = _gauge(
+    "gpu_vgpus_running", GPU, "1", "vGPUs with a running VM; absent if that is unknown for any of them"
+)
 
 HOST_UP = _gauge(
-    "host_up", HOST, "1", "Whether the last round read the host and is not too old; at 0 only errors are told"
+    "host_up", HOST, "1", "Whether the last round read the host and is not too old; at 0 only errors are exported"
 )
 HOST_DURATION = _gauge("host_sample_duration_seconds", HOST, "seconds", "How long the last round of the host took")
 HOST_SAMPLE = _gauge(

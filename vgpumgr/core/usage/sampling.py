@@ -1,8 +1,8 @@
-"""What runs on a host and how much of its GPUs it uses: readings of vGPUs joined to VMs, and what was measured between two.
+"""What runs on a host and how much of its GPUs it uses: readings of vGPUs joined to VMs, and the measures between readings.
 
-A driver's sample is a mean since the time that was asked for (nvml.h: "utilization since the previous query"). So the
-first reading of a vGPU is a baseline and measures nothing; every later one measures the time from the last reading's
-sample to its own. What is longer than the driver's own memory is a gap, and never filled.
+A driver's sample is a mean since the requested time (nvml.h: "utilization since the previous query"). So the first
+reading of a vGPU is a baseline and measures nothing; every later one measures the time from the previous reading's
+sample to its own. Time beyond the driver's own memory is a gap and is never filled.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ OFF: Final = "off"
 UNKNOWN: Final = "unknown"
 
 # The driver remembers 72 to 100 samples (NV2080_CTRL_PERF_GPUMON_SAMPLE_COUNT_PERFMON_UTIL, open kernel modules) of a
-# sixth of a second each (the period is inferred): a mean since an earlier time than that is a mean of these only.
+# sixth of a second each (the period is inferred): a mean since an earlier time covers only these.
 MEMORY_US = 12_000_000
 
 _INTERVALS = 3
-_AT_LEAST_S = 20.0  # a host that hangs holds a round up for 5 s however short the interval is (controller/collect.py)
-_CRON_S = 900.0  # a collector without an interval is cron's: three times five minutes
+_AT_LEAST_S = 20.0  # a host that hangs delays a round by 5 s even if the interval is shorter (controller/collect.py)
+_CRON_S = 900.0  # a collector without an interval is run by cron: three times five minutes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Percent of the whole GPU, 0 to 100, by engine. None: the driver did not say."""
+    """Percent of the whole GPU, 0 to 100, by engine. None: the driver did not report it."""
 
     sm: int | None
     memory: int | None
@@ -49,10 +49,10 @@ class Load:
 class VgpuReading:
     """One vGPU, whether its VM runs or not.
 
-    `vm` is the name that it runs under, or had when it was attached; None where nothing tells it. `slot` None: foreign, or
-    several of one VM that cannot be told apart, added up. `uuid` is the mdev's, `vf` the VF's address. `instances` are
-    NVML's handles, new with each start. `state`: running, off, or unknown where NVML does not tell. `bought`: the share of
-    the GPU that its type and the scheduler's policy promise. `load` over (what was asked for, `at_us`].
+    `vm` is the VM's name now, or when the vGPU was attached; None if unknown. `slot` None: foreign, or the sum of several
+    vGPUs of one VM that cannot be told apart. `uuid` is the mdev's, `vf` the VF's address. `instances` are NVML's handles,
+    new with each start. `state`: running, off, or unknown if NVML does not report it. `bought`: the share of the GPU that
+    the type and the scheduler policy promise. `load` covers (requested time, `at_us`].
     """
 
     vm: str | None
@@ -74,10 +74,10 @@ class VgpuReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """One GPU. `sm` and `memory` in percent; `policy` is how graphics is shared.
+    """One GPU. `sm` and `memory` in percent; `policy` is the graphics engine's scheduler policy.
 
-    `told`: whether NVML said what runs; `listed`: whether the ledger could be read. Where not, `vgpus` may lack some.
-    `made`: how many vGPUs sysfs shows on it, idle ones of whomever included; None where that could not be read.
+    `told`: whether NVML reported what runs; `listed`: whether the ledger could be read. If either is false, `vgpus` may be
+    incomplete. `made`: how many vGPUs sysfs shows on it, idle foreign ones included; None if that could not be read.
     """
 
     pci: PciAddress
@@ -108,7 +108,7 @@ class HostReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCursor:
-    """Up to where a GPU was read: the newest sample's time, and the vGPU instances that were there then."""
+    """How far a GPU has been read: the newest sample's time, and the vGPU instances present then."""
 
     at_us: int
     instances: frozenset[int]
@@ -116,13 +116,13 @@ class GpuCursor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """Up to where a host was read, in one boot of it; GPUs by PCI address."""
+    """How far a host has been read within one boot; GPUs by PCI address."""
 
     boot: str = ""
     gpus: Mapping[str, GpuCursor] = field(default_factory=dict)
 
     def since(self) -> dict[str, int]:
-        """What the host program is to be asked: samples newer than this, microseconds, by GPU."""
+        """What to ask the host program for: samples newer than this time in microseconds, by GPU."""
         return {pci: gpu.at_us for pci, gpu in self.gpus.items()}
 
 
@@ -143,10 +143,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One try to read one host, begun at `at` (the controller's clock, s since the epoch), which took `seconds`.
+    """One attempt to read one host, begun at `at` (the controller's clock, s since the epoch); it took `seconds`.
 
-    `reading` None: it could not be read; `error` is the error's class name, `failure` the error itself, in the process that
-    met it. `cursor` is for the next round.
+    `reading` None: the host could not be read; `error` is the error's class name, `failure` the error itself, known only in
+    the process that met it. `cursor` is for the next round.
     """
 
     host: HostName
@@ -160,7 +160,7 @@ class Round:
 
 
 class VgpuKey(NamedTuple):
-    """What a series of measures is of: it outlives restarts, reboots and reattachments. Empty text: not known, or none."""
+    """What a series of measures belongs to; it survives restarts, reboots and reattachments. Empty text: unknown or none."""
 
     host: HostName
     gpu: PciAddress
@@ -170,7 +170,7 @@ class VgpuKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """Seconds since the beginning of the store: measured at all, and of full use of each engine (share times length)."""
+    """Seconds since the store began: measured at all, and of full use of each engine (share times duration)."""
 
     observed_s: float = 0.0
     sm_busy_s: float = 0.0
@@ -181,7 +181,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestHost:
-    """What the store knows of a host's last round, and of all before it. `errors`: rounds that failed, by error."""
+    """What the store knows of a host's last round and of all earlier ones. `errors`: failed rounds, counted by error."""
 
     last: Round
     counters: Mapping[VgpuKey, Counters]
@@ -189,20 +189,23 @@ class LatestHost:
 
 
 def outdated_after_s(every_s: float | None) -> float:
-    """How long ago a host's last round may have begun and still tell what is now. `every_s`: the collector's interval, None: once."""
+    """The greatest age in seconds at which a host's last round still counts as current.
+
+    `every_s`: the collector's interval; None: it ran once.
+    """
     return _CRON_S if every_s is None else max(_AT_LEAST_S, _INTERVALS * every_s)
 
 
 def key_of(host: HostName, gpu: PciAddress, vgpu: VgpuReading) -> VgpuKey:
-    """Two VMs without a name are told apart by their UUIDs."""
+    """The key of a vGPU's series. VMs without a known name are distinguished by their UUIDs."""
     return VgpuKey(host=host, gpu=gpu, vm=vgpu.vm or vgpu.vm_uuid or "", slot=vgpu.slot or "")
 
 
 def advance(cursor: Cursor, reading: HostReading) -> tuple[tuple[Measured, ...], Cursor]:
-    """What a reading, made with `cursor.since()`, measured; and the cursor for the next one.
+    """What a reading made with `cursor.since()` measured, and the cursor for the next one.
 
-    No time is measured twice, and none that the driver cannot have seen: a vGPU that was not there at the cursor, another
-    boot, and a cursor older than MEMORY_US give a baseline only.
+    No time is measured twice, nor any that the driver cannot have seen: a vGPU that was absent at the cursor, another
+    boot and a cursor older than MEMORY_US give only a baseline.
     """
     known = cursor.gpus if cursor.boot == reading.boot else {}
     measured: list[Measured] = []
@@ -218,7 +221,7 @@ def advance(cursor: Cursor, reading: HostReading) -> tuple[tuple[Measured, ...],
 
 
 def unmeasured(reading: HostReading, measured: Iterable[Measured]) -> bool:
-    """Whether something had its baseline in this reading, and no more: another one soon measures it."""
+    """Whether a vGPU got only its baseline from this reading; another reading soon after will measure it."""
     seen = {(row.gpu, row.vgpu.instances) for row in measured}
     return any(
         vgpu.load is not None and (gpu.pci, vgpu.instances) not in seen for gpu in reading.gpus for vgpu in gpu.vgpus
@@ -226,9 +229,9 @@ def unmeasured(reading: HostReading, measured: Iterable[Measured]) -> bool:
 
 
 def silence(reading: HostReading) -> str | None:
-    """Why it cannot be told what some vGPU of the host uses: the first cause, and how many more. None: all was told.
+    """Why the use of some vGPU of the host is unknown: the first cause, and how many more. None: the reading is complete.
 
-    What a GPU without vGPUs does not tell (a card that is passed through whole, say) concerns nobody.
+    A GPU without vGPUs (a card that is passed through whole, for example) is ignored.
     """
     concerns = {f"gpus[{at}]": gpu for at, gpu in enumerate(reading.gpus) if gpu.vgpus}
     found: list[str] = []
@@ -251,9 +254,9 @@ def _measured(before: GpuCursor, gpu: GpuReading) -> Iterator[Measured]:
 
 
 def _next(before: GpuCursor | None, gpu: GpuReading, now_us: int) -> GpuCursor | None:
-    """The newest sample; where there was none newer, the cursor stays.
+    """The cursor at the newest sample; without a newer sample the cursor stays.
 
-    One in the host's future comes of a clock that was set back: it is forgotten, or nothing would be newer for a while.
+    A cursor in the host's future means that its clock was set back: it is dropped, else no sample would be newer for a while.
     """
     if before is not None and before.at_us > now_us:
         before = None
@@ -267,8 +270,8 @@ def _next(before: GpuCursor | None, gpu: GpuReading, now_us: int) -> GpuCursor |
 def bought(kind: VgpuType | None, policy: str | None, running: int, *, runs: bool) -> Fraction | None:
     """The share of a GPU that a vGPU is promised.
 
-    Equal share: a part like that of each other VM that runs. Else one of as many as the GPU takes of its type: what fixed
-    share gives it, and what was paid for under best effort, which promises nothing.
+    Equal share: the same part as every other running VM. Otherwise one part in as many as the GPU takes of its type: what
+    fixed share guarantees, and what the VM is entitled to under best effort, which guarantees nothing.
     """
     if policy == EQUAL_SHARE:
         return Fraction(1, running) if runs and running else None

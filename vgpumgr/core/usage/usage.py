@@ -1,10 +1,10 @@
-"""Measures added up: a quarter of an hour of a vGPU is one tally, and tallies add up to what a window of time came to.
+"""Measures added up: a quarter of an hour of a vGPU is one tally, and tallies add up to the total of a window.
 
-What is older than FINE_US is kept by the hour: the hour's tally stands at its first quarter.
+Tallies older than FINE_US are kept by the hour: the hour's tally is stored at its first quarter.
 
-A measure is a mean over its time, so one that goes over a border counts in each quarter for the part that lies there:
-nothing is lost, and no quarter holds more than its length. Times are the host's; amounts are whole microseconds, and
-percent times microseconds, so that sums are exact.
+A measure is a mean over its time, so one that crosses a quarter's border counts in each quarter for the part that lies
+in it: nothing is lost, and no quarter holds more than its length. Times are the host's; amounts are whole microseconds
+and percent times microseconds, so that sums are exact.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(slots=True)
 class EngineTally:
-    """`seen_us`: how long the driver told its load; `busy`: percent times microseconds."""
+    """`seen_us`: the time for which the driver reported the load; `busy`: percent times microseconds."""
 
     seen_us: int = 0
     busy: int = 0
@@ -41,7 +41,7 @@ class EngineTally:
 
     @property
     def mean(self) -> float | None:
-        """In percent; None: never seen."""
+        """In percent; None: never reported."""
         return self.busy / self.seen_us if self.seen_us else None
 
 
@@ -49,8 +49,9 @@ class EngineTally:
 class Tally:
     """What was measured of one vGPU; grows by `count` and `add`.
 
-    `observed_us`: measured at all. `engines` in the order of ENGINES. `bought_us`: the time for which the share that was bought is known, `bought` that share
-    times it. Framebuffer in bytes: the most and the last that was used, and the last size; None: never told.
+    `observed_us`: measured at all. `engines` in the order of ENGINES. `bought_us`: the time for which the entitled share is
+    known; `bought`: that share times that time. Framebuffer in bytes: the most and the last that was used, and the last size;
+    None: never reported.
     """
 
     samples: int = 0
@@ -65,7 +66,7 @@ class Tally:
 
     @property
     def bought_share(self) -> float | None:
-        """The part of the GPU that was bought, 0 to 1: its mean over time."""
+        """The entitled share of the GPU, 0 to 1: its mean over time."""
         return self.bought / self.bought_us if self.bought_us else None
 
     def add(self, other: Tally) -> None:
@@ -83,7 +84,7 @@ class Tally:
             self._put_last(other.framebuffer_last, other.framebuffer_size)
 
     def count(self, measure: Measure, since_us: int, until_us: int) -> None:
-        """Count the part of a measure that lies between these two."""
+        """Count the part of a measure that lies between these two times."""
         length = until_us - since_us
         self.samples += until_us == measure.until_us
         self.observed_us += length
@@ -106,7 +107,7 @@ class Tally:
 
 
 class Measure(NamedTuple):
-    """What is counted of a Measured. `load` in the order of ENGINES, each 0 to 100; `share` that was bought, 0 to 1."""
+    """What is counted of a Measured. `load` in the order of ENGINES, each 0 to 100; `share`: the entitled share, 0 to 1."""
 
     since_us: int
     until_us: int
@@ -132,9 +133,9 @@ def fold(rounds: Iterable[Round]) -> dict[VgpuKey, dict[int, Tally]]:
 
 
 def measures(host: HostName, measured: Iterable[Measured]) -> dict[VgpuKey, list[Measure]]:
-    """What is to be counted for each key. Several vGPUs that nothing tells apart (no VM known) are one: their sum.
+    """The measures to count for each key. Several vGPUs that cannot be told apart (no known VM) count as one: their sum.
 
-    Those are measured over the same time; one after the other are two measures of one vGPU.
+    Measures whose times overlap are of different vGPUs and are summed; consecutive ones are two measures of one vGPU.
     """
     found: dict[VgpuKey, list[Measure]] = {}
     for row in measured:
@@ -148,7 +149,7 @@ def measures(host: HostName, measured: Iterable[Measured]) -> dict[VgpuKey, list
 
 
 def split(since_us: int, until_us: int) -> Iterator[tuple[int, int, int]]:
-    """A stretch of time cut at the quarters: bucket, since, until."""
+    """A span of time cut at the quarters of an hour: bucket, since, until."""
     while since_us < until_us:
         bucket = since_us // BUCKET_US
         end = min(until_us, (bucket + 1) * BUCKET_US)
@@ -157,7 +158,7 @@ def split(since_us: int, until_us: int) -> Iterator[tuple[int, int, int]]:
 
 
 def most(one: int | None, other: int | None) -> int | None:
-    """The greater one of those that are known."""
+    """The greater of the known values; None if neither is known."""
     if one is None or other is None:
         return one if other is None else other
     return max(one, other)
@@ -176,7 +177,7 @@ def _measure(row: Measured) -> Measure:
 
 
 def _together(one: Measure, other: Measure) -> Measure:
-    """An amount that is not known of one is not known of both."""
+    """The sum of two measures; an amount unknown in one is unknown in the sum."""
     return Measure(
         since_us=min(one.since_us, other.since_us),
         until_us=max(one.until_us, other.until_us),
@@ -188,7 +189,7 @@ def _together(one: Measure, other: Measure) -> Measure:
 
 
 def _percent(value: int | None) -> int | None:
-    """Several together may be told as a little more than the whole."""
+    """Clamped to 0 to 100: several vGPUs together can be reported as slightly more than the whole."""
     return None if value is None else min(100, max(0, value))
 
 

@@ -1,4 +1,4 @@
-"""What every vGPU used in a window, beside what was bought and what it is doing now: samples joined to the last readings."""
+"""What every vGPU used in a window, its entitled share and its current state: samples joined to the last readings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLOCK_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineUse:
-    """Percent of the whole GPU, over the time that was measured, and the means by cell. None: nothing was measured."""
+    """Percent of the whole GPU over the measured time, and the means by cell. None: nothing was measured."""
 
     mean: float | None
     p50: int | None
@@ -37,9 +37,10 @@ class EngineUse:
 class UsageRow:
     """One vGPU of the window, of the last readings, or of both.
 
-    `state`: running, off, gone (no longer there) or unknown, as of its host's last round. `bought`: the share of the GPU, 0
-    to 1, its mean over the window; `used_of_bought`: SM's share beside it, 1 is all of it. `seen`: the part of the window
-    that was measured, 0 to 1. Framebuffer in bytes: now, at most, the size, and what was never used of it. None: unknown.
+    `state`: running, off, gone (no longer there) or unknown, as of its host's last round. `bought`: the entitled share of
+    the GPU, 0 to 1, its mean over the window; `used_of_bought`: SM use relative to that share, 1 is all of it. `seen`: the
+    part of the window that was measured, 0 to 1. Framebuffer in bytes: now, the maximum, the size, and the part never used.
+    None: unknown.
     """
 
     vm: str | None
@@ -63,7 +64,7 @@ class UsageRow:
 
 
 def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window) -> tuple[UsageRow, ...]:
-    """By VM, host, GPU and slot; what no VM is known of comes last."""
+    """Sorted by VM, host, GPU and slot; vGPUs with no known VM come last."""
     hosts = {host.last.host: host for host in latest}
     measured = {one.key: one for one in series}
     now = {host.last.host: _now(host) for host in hosts.values()}
@@ -78,19 +79,19 @@ def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window)
 
 
 def _is_split(key: VgpuKey, now: Mapping[VgpuKey, object]) -> bool:
-    """Whether this is the sum of what could not be told apart while it ran, and each has its own row now that it is off."""
+    """Whether this is the sum of vGPUs that could not be told apart while running, and each has its own row now."""
     same = any((other.gpu, other.vm) == (key.gpu, key.vm) for other in now)
     return not key.slot and bool(key.vm) and key not in now and same
 
 
 def _off(row: UsageRow) -> UsageRow:
-    """The sum, as history: what was bought stands in the rows of its parts."""
+    """The sum, as history: the entitled share is in the rows of its parts."""
     return replace(row, state=OFF, bought=None)
 
 
 def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | None) -> Iterator[Finding]:
-    """Why what is shown may be old, not whole or at the wrong time: nothing is collected, a host is not read, or does not
-    tell all, its clock is off.
+    """Why the output may be old, incomplete or at the wrong time: nothing is collected, a host is not read or its reading is
+    incomplete, its clock is off.
     """
     if not latest:
         return
@@ -98,14 +99,16 @@ def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | Non
     limit = outdated_after_s(every_s)
     if now_s - newest > limit:
         yield _finding(
-            "stale", None, f"nothing was collected for {_long(now_s - newest)}: `vgpumgr collect` reads the hosts"
+            "stale", None, f"nothing has been collected for {_long(now_s - newest)}: `vgpumgr collect` reads the hosts"
         )
     for host in latest:
         last = host.last
         if last.reading is None:
-            yield _finding("unread", last.host, f"{last.host}: could not be read the last time ({last.error})")
+            yield _finding("unread", last.host, f"{last.host}: the last attempt to read it failed ({last.error})")
         elif newest - last.at > limit:
-            yield _finding("unread", last.host, f"{last.host}: was not read for {_long(newest - last.at)}, others were")
+            yield _finding(
+                "unread", last.host, f"{last.host}: not read for {_long(newest - last.at)}, though other hosts were"
+            )
         else:
             # The reading lies somewhere within the round.
             why = silence(last.reading)
@@ -114,7 +117,7 @@ def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | Non
             early, late = last.reading.now_us / 1e6 - last.at, last.reading.now_us / 1e6 - last.at - last.seconds
             if late > CLOCK_S or early < -CLOCK_S:
                 off, way = (late, "ahead of") if late > 0 else (-early, "behind")
-                text = f"{last.host}: its clock is {_long(off)} {way} this machine's, and samples have the host's time"
+                text = f"{last.host}: its clock is {_long(off)} {way} this machine's, and samples carry the host's time"
                 yield _finding("clock", last.host, text)
 
 
@@ -171,7 +174,7 @@ def _state(key: VgpuKey, now: Sequence[VgpuReading] | None, host: LatestHost | N
     if host is None or host.last.reading is None:
         return UNKNOWN
     if not now:
-        # Only who could be told of all that is there can tell that something is not.
+        # Only a complete list can show that something is missing.
         whole = any(gpu.pci == key.gpu and gpu.told and gpu.listed for gpu in host.last.reading.gpus)
         return GONE if whole else UNKNOWN
     states = {vgpu.state for vgpu in now}

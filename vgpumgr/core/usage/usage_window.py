@@ -1,4 +1,4 @@
-"""A window of time cut into cells, and what one vGPU's series came to in it."""
+"""A window of time cut into cells, and one vGPU's series in it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CELLS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Whole quarters of an hour, the buckets `first` to `last`, `per_cell` of them in each cell; it ends at `until_us`.
+    """Whole quarters of an hour: the buckets `first` to `last`, `per_cell` of them in each cell. It ends at `until_us`.
 
-    The last cell may be shorter than the others.
+    The last cell can be shorter than the others.
     """
 
     first: int
@@ -43,9 +43,9 @@ class Window:
 
 
 def window(since_us: int, until_us: int) -> Window:
-    """At least from `since_us`, which is moved back to the beginning of its quarter, or hour where that is kept by the hour.
+    """A window from `since_us`, moved back to the start of its quarter, or of its hour if the window is kept by the hour.
 
-    About CELLS cells, each of whole quarters, or hours.
+    It has about CELLS cells, each of whole quarters or hours.
     """
     unit = COARSE if until_us - since_us > FINE_US else 1
     first, last = since_us // BUCKET_US // unit * unit, max(since_us, until_us - 1) // BUCKET_US
@@ -55,7 +55,7 @@ def window(since_us: int, until_us: int) -> Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One vGPU in a window, by the cells in which anything was measured. The rest is as it was last told."""
+    """One vGPU in a window, by the cells in which anything was measured. The other fields are as last reported."""
 
     key: VgpuKey
     vm_uuid: str | None
@@ -64,13 +64,13 @@ class Series:
     cells: dict[int, Tally] = field(default_factory=dict)
 
     def add(self, cell: int, tally: Tally) -> None:
-        """Put a bucket's tally, which is then this one's own, into its cell."""
+        """Add a bucket's tally to its cell. The series takes ownership of the tally."""
         there = self.cells.setdefault(cell, tally)
         if there is not tally:
             there.add(tally)
 
     def total(self) -> Tally:
-        """All in all."""
+        """The sum of all cells."""
         total = Tally()
         for tally in self.cells.values():
             total.add(tally)

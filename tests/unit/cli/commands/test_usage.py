@@ -73,7 +73,7 @@ def test_the_table_has_each_vm_and_says_what_it_is_of(folder: Path) -> None:
         "a VM that is off used nothing that is known"
     )
     assert "a cell of the line is 1 h" in done.err
-    assert "kvm02: could not be read the last time (Unreachable)" in done.err
+    assert "kvm02: the last attempt to read it failed (Unreachable)" in done.err
 
 
 @pytest.mark.usefixtures("stored")
