@@ -279,8 +279,8 @@ def test_a_write_that_the_kernel_refused_carries_path_and_errno() -> None:
     [
         (3, "likely: a vGPU runs on this GPU", "dmesg on kvm01"),
         (9, "likely: the nvidia module is not loaded", "modprobe nvidia"),
-        (16, "likely: the driver failed half way", "reboot kvm01"),
-        (77, "likely: the driver failed for a reason that it does not tell", "dmesg"),
+        (16, "likely: the driver failed halfway", "reboot kvm01"),
+        (77, "likely: the driver failed without giving a reason", "dmesg"),
     ],
 )
 def test_what_nvml_refused_carries_function_and_code_and_the_likeliest_cause_first(
@@ -307,7 +307,7 @@ def test_a_refused_file_of_modprobe_is_explained_as_a_file_and_not_as_the_driver
     with pytest.raises(errors.SysfsRefused) as caught:
         start(Script(refuse("SysfsRefused", path=path, errno="ELOOP", read_back=None))).execute(STEP, deadline_s=1)
     assert "symbolic link" in caught.value.details[0]
-    assert caught.value.hint == f"look at {path} on kvm01; then run the same command again"
+    assert caught.value.hint == f"check {path} on kvm01; then run the same command again"
 
 
 def test_each_kind_of_step_is_sent_as_it_is_and_its_answer_has_the_scheduler() -> None:

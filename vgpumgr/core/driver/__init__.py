@@ -1,1 +1,1 @@
-"""Rules of NVIDIA's driver: profiles and the catalogue of types, schedulers, module options, what a refusal means."""
+"""Rules of NVIDIA's driver: profiles and the catalogue of types, schedulers, module options, the meaning of refusals."""

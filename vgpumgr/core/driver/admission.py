@@ -1,8 +1,8 @@
-"""Whether a GPU in equal-size mode takes one more vGPU: the one rule of what NVIDIA's driver admits there.
+"""Whether a GPU in equal-size mode takes one more vGPU: the only place that has NVIDIA's admission rule.
 
 Source: NVIDIA's vGPU user guide, "Valid Time-Sliced Virtual GPU Configurations on a Single GPU" (vGPUs of one GPU have the same
 framebuffer size, of any series); kernel_vgpu_mgr.c of the open modules, release 595 (the maximum is the type's own). The lab's
-driver and the test kernel module have the rule from the same sources, and not from here.
+driver and the test kernel module implement the rule from the same sources, independently of this file.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class Refusal(Enum):
-    """Why not."""
+    """Why a vGPU is not admitted."""
 
     OTHER_SIZE = "other-size"
     FULL = "full"
 
 
 def refusal(size_mib: int | None, maximum: int | None, there: Collection[int | None]) -> Refusal | None:
-    """Why a vGPU of this size is not admitted beside those of the sizes `there` (MiB); None where it is.
+    """Why a vGPU of this size is not admitted next to those of the sizes `there` (MiB); None if it is admitted.
 
-    A size that is not known is taken for another one; a maximum that is not known, for one that is never reached.
+    An unknown size counts as a different one; an unknown maximum counts as never reached.
     """
     if any(other is None or other != size_mib for other in there):
         return Refusal.OTHER_SIZE
@@ -32,8 +32,8 @@ def refusal(size_mib: int | None, maximum: int | None, there: Collection[int | N
 
 
 def left(offered: int, maximum: int | None, there: int) -> int:
-    """How many more of a type a whole GPU takes, where its functions offer so many together.
+    """How many more vGPUs of a type a whole GPU takes, given the number that its functions offer in total.
 
-    Each free virtual function offers one, so that their sum may exceed what the card holds.
+    Each free virtual function offers one, so the total can exceed what the card holds.
     """
     return offered if maximum is None else max(0, min(offered, maximum - there))

@@ -1,7 +1,7 @@
-"""NVIDIA's vGPU types as the public sources list them: what exists anywhere, for names and hints.
+"""NVIDIA's vGPU types as the public sources list them: every type that exists, for names and hints.
 
 The catalogue never decides what a host can do: ids, sizes and maxima come from the host itself. Only a maximum that the host
-does not tell is the catalogue's, found by the type's name.
+does not report is taken from the catalogue, by the type's name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vgpumgr.errors import BadName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueType:
-    """One row. framebuffer_mib and max_per_gpu (equal-size mode) are None where no public source says them."""
+    """One row. framebuffer_mib and max_per_gpu (equal-size mode) are None if no public source gives them."""
 
     board_name: str
     name: profiles.TypeName
@@ -35,14 +35,15 @@ class Catalogue:
     _by_text: Mapping[str, CatalogueType] = field(repr=False)
 
     def find(self, type_name: str) -> CatalogueType | None:
-        """By the last word of the driver's name: A40-4Q."""
+        """The type with this name, the last word of the driver's: A40-4Q."""
         return self._by_text.get(type_name)
 
     def maximum(self, board: str, name: profiles.TypeName) -> int | None:
-        """How many of a type a GPU takes in equal-size mode; None where no public source says it.
+        """How many of a type a GPU takes in equal-size mode; None if no public source gives it.
 
-        Where the type's own row is silent, what all known rows of that board and size agree on: the framebuffer decides
-        it. Not for compute (C), of which older releases take fewer (RTX 8000: 8 of 4C, 12 of 4Q), nor for MIG-backed types.
+        If the type's own row has no maximum, the one that all known rows of that board and size agree on is used, because the
+        framebuffer decides it. This holds neither for compute (C), of which older releases take fewer (RTX 8000: 8 of 4C,
+        12 of 4Q), nor for MIG-backed types.
         """
         row = self.find(f"{board}-{name.short}")
         if row is not None and row.max_per_gpu is not None:
@@ -57,12 +58,12 @@ class Catalogue:
         return alike.pop() if len(alike) == 1 else None
 
     def names_board_type(self, profile: Profile) -> bool:
-        """Whether a profile written with its board is a type that NVIDIA has."""
+        """Whether a profile written with its board is a type that NVIDIA lists."""
         return profile.board is not None and f"{profile.board}-{profile.short}" in self._by_text
 
 
 def parse(text: str) -> Catalogue:
-    """Read vgpu-types.csv. Rows whose name is outside the grammar are left out."""
+    """Read vgpu-types.csv. Rows whose name does not fit the grammar are left out."""
     rows: list[CatalogueType] = []
     for row in csv.DictReader(text.splitlines()):
         try:

@@ -1,10 +1,11 @@
-"""The persistent layer: RmPVMRL among the options of the nvidia module in /etc/modprobe.d, read and merged into.
+"""The persistent layer: RmPVMRL in the options of the nvidia module in /etc/modprobe.d, read and merged.
 
     options nvidia NVreg_RegistryDwordsPerDevice="pci=0000:41:00.0;RmPVMRL=0x00000011;pci=…"
 
-modprobe reads its files in order of their names and passes all options on; of a parameter given twice the kernel keeps the
-last. So a second line would take the first one's dwords away: an edit changes the one that wins, where it stands, and keeps
-every other byte. Comments, joined lines (a backslash before the newline) and double quotes as modprobe and the kernel read them.
+modprobe reads its files in order of their names and passes all options on; the kernel keeps only the last of a repeated
+parameter. A second line would therefore drop the dwords of the first: an edit changes the line that wins, in place, and keeps
+every other byte. Comments, joined lines (a backslash before the newline) and double quotes are read as modprobe and the
+kernel read them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ KEY = "RmPVMRL"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModprobeFile:
-    """A file with an `options nvidia` line, whole."""
+    """A whole file that has an `options nvidia` line."""
 
     path: str
     text: str
@@ -37,7 +38,7 @@ class ModprobeFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModule:
-    """What the module that runs now was loaded with; empty where nothing was given."""
+    """The parameters that the running module was loaded with; empty if none were given."""
 
     registry_dwords: str
     registry_dwords_per_device: str
@@ -45,7 +46,7 @@ class LoadedModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConf:
-    """Our own file, before it is rendered: its one options line."""
+    """Our own file before it is rendered: its only options line."""
 
     options: str
 
@@ -55,7 +56,7 @@ ConfText = str | NewConf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A value of RmPVMRL. `number` is None where the text is none. `path` is its file's, None for the loaded module's."""
+    """A value of RmPVMRL. `number` is None if the text is not a number. `path` is its file; None: the loaded module."""
 
     text: str
     number: int | None
@@ -65,7 +66,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """A file's text before and after. `before` None: the file is not there."""
+    """A file's text before and after. `before` None: the file does not exist."""
 
     path: str
     before: str | None
@@ -73,23 +74,23 @@ class Edit:
 
 
 def read(files: Sequence[ModprobeFile], gpu: PciAddress) -> Found | None:
-    """What RmPVMRL the module will have for a GPU once it is loaded with these files. None: not set, so best effort."""
+    """The RmPVMRL that the module will have for a GPU after its next load with these files. None: not set, so best effort."""
     return _read(_last(files, PER_DEVICE), _last(files, EVERY_DEVICE), gpu)
 
 
 def read_loaded(module: LoadedModule, gpu: PciAddress) -> Found | None:
-    """What RmPVMRL the module has for a GPU since it was loaded."""
+    """The RmPVMRL that the loaded module has for a GPU."""
     per_device = _Setting.of_text(module.registry_dwords_per_device)
     return _read(per_device, _Setting.of_text(module.registry_dwords), gpu)
 
 
 def number(found: Found | None) -> int | None:
-    """The value in effect: 0 where none is set; None where it cannot be read."""
+    """The value in effect: 0 if none is set; None if it is not a number."""
     return 0 if found is None else found.number
 
 
 def merge(files: Sequence[ModprobeFile], gpu: PciAddress, value: int) -> Edit:
-    """The one edit after which the module is loaded with this value for the GPU; all else stays."""
+    """The edit that makes the module load with this value for the GPU; nothing else changes."""
     winner = _last(files, PER_DEVICE)
     if winner is not None:
         before = next(file.text for file in files if file.path == winner.path)
@@ -107,30 +108,30 @@ def options_line(gpu: PciAddress, value: int) -> str:
 
 
 def places(file: ModprobeFile, name: str) -> tuple[str, ...]:
-    """FILE:LINE of each place in a file that sets a parameter of the module."""
+    """FILE:LINE of each place in a file that sets this parameter of the module."""
     return tuple(f"{file.path}:{one.line}" for one in _settings((file,), name))
 
 
 def warnings(files: Sequence[ModprobeFile], gpu: PciAddress) -> tuple[str, ...]:
-    """What a person should know of these files before they are relied on."""
+    """What the operator should know about these files before relying on them."""
     found: list[str] = []
     for name in (PER_DEVICE, EVERY_DEVICE):
         every = [place for file in sorted(files, key=lambda file: file.path) for place in places(file, name)]
         if len(every) > 1:
             rest = ", ".join(every[:-1])
-            found.append(f"{name} is set {len(every)} times: only the last, {every[-1]}, has an effect, not {rest}")
+            found.append(f"{name} is set {len(every)} times: only the last one, {every[-1]}, takes effect, not {rest}")
     whole = _last(files, EVERY_DEVICE)
     if whole is not None and _find(whole, None, KEY) is not None:
         found.append(
-            f"{whole.path}:{whole.line} sets {KEY} for every GPU; the value for GPU {gpu} alone stands above it (inferred)"
+            f"{whole.path}:{whole.line} sets {KEY} for every GPU; the value for GPU {gpu} alone overrides it (inferred)"
         )
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
-    """One `NAME=VALUE` of an options line. `at` has the place of each character of the value in the file, `end` where the
-    value ends: where an empty one would begin.
+    """One `NAME=VALUE` of an options line. `at` has the file offset of each character of the value; `end` is the offset
+    after the value, which for an empty value is where it would begin.
     """
 
     path: str
@@ -146,7 +147,7 @@ class _Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
-    """`KEY=TEXT`, one of those between semicolons. `device` is the `pci=` before it; begin and end are places in the value."""
+    """One `KEY=TEXT` between semicolons. `device` is the `pci=` before it; begin and end are offsets in the value."""
 
     device: PciAddress | None
     key: str
@@ -166,7 +167,7 @@ def _read(per_device: _Setting | None, every: _Setting | None, gpu: PciAddress) 
 
 
 def _put(text: str, setting: _Setting, gpu: PciAddress, value: int) -> str:
-    """The file's text with the GPU's dword in that setting."""
+    """The file's text with the GPU's dword put into that setting."""
     dword = _dword(value)
     there = _find(setting, gpu, KEY)
     if there is not None:
@@ -180,7 +181,7 @@ def _put(text: str, setting: _Setting, gpu: PciAddress, value: int) -> str:
 
 
 def _find(setting: _Setting, device: PciAddress | None, key: str) -> _Item | None:
-    """The item that counts: the last of that key, for that device (None: for every device)."""
+    """The item that takes effect: the last one of that key for that device (None: for every device)."""
     found = [item for item in _items(setting.value) if (item.device, item.key) == (device, key)]
     return found[-1] if found else None
 
@@ -204,7 +205,7 @@ def _device(text: str) -> PciAddress:
     try:
         return names.parse_pci_address(text)
     except BadName:
-        return names.PciAddress(text)  # whatever it is, it is no GPU of ours, and its dwords are its own
+        return names.PciAddress(text)  # not a PCI address, so not a GPU of ours; its dwords stay separate
 
 
 def _number(text: str) -> int | None:
@@ -235,11 +236,11 @@ def _settings(files: Sequence[ModprobeFile], name: str) -> list[_Setting]:
     ]
 
 
-_Word = list[tuple[str, int]]  # characters as modprobe sees them, each with its place in the file
+_Word = list[tuple[str, int]]  # characters as modprobe sees them, each with its offset in the file
 
 
 def _lines(text: str) -> Iterator[list[_Word]]:
-    """The words of each line, joined lines as one. A comment is a line whose first word is no command."""
+    """The words of each line; joined lines count as one. A comment is a line whose first word is not a command."""
     words: list[_Word] = [[]]
     quoted = False
     at = 0

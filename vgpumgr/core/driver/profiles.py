@@ -1,8 +1,8 @@
-"""What a person may ask for: the profile grammar, and the ways to ask as values.
+"""What can be asked for: the profile grammar, and the ways to ask as values.
 
-A profile is written in three spellings: `4Q` (any board that has it), `A40-4Q` (that board), `NVIDIA A40-4Q` (the driver's
-name). The grammar of a type name is BOARD-SIZE SERIES [SUFFIX], BOARD-SLICES-SIZE SERIES for MIG-backed types; SIZE is in
-GB, 0 standing for 512 MB; the series are A, B, C and Q (NVIDIA's vGPU user guide; vgpu-device-manager v0.5.0).
+A profile has three spellings: `4Q` (any board that has it), `A40-4Q` (that board), `NVIDIA A40-4Q` (the driver's name).
+The grammar of a type name is BOARD-SIZE SERIES [SUFFIX], or BOARD-SLICES-SIZE SERIES for MIG-backed types; SIZE is in GB,
+and 0 means 512 MB; the series are A, B, C and Q (NVIDIA's vGPU user guide; vgpu-device-manager v0.5.0).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RTX_PRO = re.compile(r"RTX Pro (\d{4})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeName:
-    """A parsed type name. `short` is what follows the board: 4Q, 1-5CME. `slices` is None for time-sliced types."""
+    """A parsed type name. `short` is the part after the board: 4Q, 1-5CME. `slices` is None for time-sliced types."""
 
     board: str
     slices: int | None
@@ -44,18 +44,18 @@ class TypeName:
 
     @property
     def nominal_mib(self) -> int:
-        """Framebuffer as the name says it, in MiB; the host's own figure stands above it."""
+        """Framebuffer according to the name, in MiB; the host's own figure takes precedence."""
         return self.size_gb * 1024 or 512
 
 
 def last_word(driver_name: str) -> str:
-    """`NVIDIA A40-4Q` → `A40-4Q`: what we call `type_name` everywhere."""
+    """`NVIDIA A40-4Q` → `A40-4Q`: called `type_name` everywhere."""
     words = driver_name.split()
     return words[-1] if words else driver_name
 
 
 def parse_type_name(text: str) -> TypeName:
-    """Read the driver's name, or its last word. Raises BadName."""
+    """Parse the driver's name or its last word. Raises BadName."""
     found = _TYPE.fullmatch(last_word(text))
     if found is None:
         raise BadName(f"not a vGPU type name: {text!r}")
@@ -70,7 +70,7 @@ def parse_type_name(text: str) -> TypeName:
 
 
 def board_code(driver_name: str) -> str:
-    """What we call the board of a type: its code (A40), and for code DC, which two boards share, RTXPRO6000 or RTXPRO4500.
+    """The board of a type: its code (A40), or RTXPRO6000 or RTXPRO4500 for code DC, which two boards share.
 
     Raises BadName.
     """
@@ -81,7 +81,7 @@ def board_code(driver_name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A way to ask: a profile. `board` is None for the short spelling. `text` is what was written."""
+    """A profile as asked for. `board` is None for the short spelling. `text` is the original spelling."""
 
     board: str | None
     short: str
@@ -89,7 +89,7 @@ class Profile:
 
 
 def parse_profile(text: str) -> Profile:
-    """Read `4Q`, `A40-4Q` or `NVIDIA A40-4Q`. Raises BadName."""
+    """Parse `4Q`, `A40-4Q` or `NVIDIA A40-4Q`. Raises BadName."""
     words = text.split()
     last = words[-1] if words else ""
     short = _SHORT.fullmatch(last)
@@ -106,7 +106,7 @@ def parse_profile(text: str) -> Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByProfile:
-    """The one way that can be served today; the inventory accepts the others, and reports them as findings."""
+    """The only way that can be served today; the inventory accepts the others and reports them as findings."""
 
     profile: Profile
 
@@ -132,7 +132,7 @@ class ByShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByFgpu:
-    """A share counted in fractional GPUs: how many make a GPU is said by the host (vgpumgr_fgpu_per_gpu)."""
+    """A share counted in fractional GPUs; the host's vgpumgr_fgpu_per_gpu says how many make one GPU."""
 
     fgpu: str
     series: str | None = None
@@ -140,17 +140,17 @@ class ByFgpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByOther:
-    """What a claim of a later version asks: its attributes as they stand, so that they are kept."""
+    """The wish of a claim from a later version: its attributes unchanged, so that they are kept."""
 
     asked: tuple[tuple[str, str], ...]
 
 
 Wish: TypeAlias = ByProfile | ByMigProfile | ByMemory | ByShare | ByFgpu | ByOther
-"""What a slot wants, as it was asked."""
+"""What a slot asks for, as it was written."""
 
 
 def same_wish(one: Wish, other: Wish) -> bool:
-    """Whether two wishes ask for the same thing: spelling of the driver's prefix aside."""
+    """Whether two wishes ask for the same thing; the driver's prefix in the spelling is ignored."""
     if isinstance(one, ByProfile) and isinstance(other, ByProfile):
         return (one.profile.board, one.profile.short) == (other.profile.board, other.profile.short)
     return one == other
@@ -179,7 +179,7 @@ def options(wish: Wish) -> tuple[str, ...]:
 
 
 def attributes(wish: Wish) -> dict[str, str | int]:
-    """The wish by the names that a claim and a document have for it; nothing of what was not asked."""
+    """The wish under the names used in a claim and in a document; what was not asked for is left out."""
     match wish:
         case ByProfile():
             return {"profile": wish.profile.text}
@@ -217,7 +217,7 @@ def _mib(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise BadName(f"gpu_memory_mib is {text[:40]!r}, which is no number") from None
+        raise BadName(f"gpu_memory_mib is {text[:40]!r}, which is not a number") from None
 
 
 def _series(series: str | None) -> dict[str, str]:

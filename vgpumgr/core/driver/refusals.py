@@ -1,8 +1,8 @@
-"""What a bare errno or NVML number probably means: one table for every errno that a write can meet, one for NVML's answers.
+"""What a bare errno or NVML code probably means: one table for the errnos of a write, one for NVML's codes.
 
 The causes are ranked, likeliest first. Sources: the kernel's mdev core (drivers/vfio/mdev), open-gpu-kernel-modules 595
 kernel_vgpu_mgr.c, captures from real cards (EIO and EPERM on current_vgpu_type), and nvml.h's text on each scheduler call.
-A driver's own errno that nobody has published falls back to the line for its file.
+An errno of the driver that is not documented anywhere falls back to the line for its file.
 """
 
 from __future__ import annotations
@@ -12,49 +12,53 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """`causes`, likeliest first, and what to do now."""
+    """`causes`, likeliest first, and `hint`: what to do now."""
 
     causes: tuple[str, ...]
     hint: str
 
 
 _DMESG = "dmesg on {host} has the driver's own words (grep NVRM or nvidia-vgpu)"
-_OTHER_SIZE = "the GPU holds another framebuffer size: in equal-size mode it takes only that one until it is empty"
-_RACE = "somebody else took the place between the look and the write"
+_OTHER_SIZE = (
+    "the GPU holds vGPUs of another framebuffer size: in equal-size mode it takes only that size until it is empty"
+)
+_RACE = "another program took the place between the check and the write"
 _FAULT = "the driver could not do it (nvidia-vgpu-mgr not running, firmware, or no memory left)"
 _FULL = "the GPU is full: as many vGPUs exist on it as the type's maximum, whether their VMs run or not"
 _TAKEN = "the virtual function holds a vGPU already"
 _LOST = (
-    "the driver has lost this place: an earlier vGPU there was removed while somebody had it (`vgpumgr list` says so)"
+    "the driver has lost this place: an earlier vGPU there was removed while it was in use (`vgpumgr list` shows it)"
 )
 _NO_TYPE = "the driver has no such type here (another release, or a type of MIG mode)"
 _PLUGIN = (
-    "the vGPU plugin (nvidia-vgpu-mgr) of the VM that stopped has not ended: nothing is lost, a moment later it works"
+    "the vGPU plugin (nvidia-vgpu-mgr) of the stopped VM has not ended yet: nothing is lost, it will work in a moment"
 )
 _VF_GONE = "the virtual function is gone: SR-IOV was switched off or the driver was reloaded"
 _HELD = "a VM or another process holds it"
 
 _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
-    # Whatever the resource manager refuses a create for is EIO (525.85.07, nvidia-vgpu-vfio.c; run on 5.15 and 5.19).
+    # Every refusal of a create by the resource manager is EIO (525.85.07, nvidia-vgpu-vfio.c; run on 5.15 and 5.19).
     ("create", "EIO"): (_OTHER_SIZE, _FULL, _TAKEN, _LOST, _NO_TYPE, _FAULT),
-    ("create", "EINVAL"): ("the kernel did not read the UUID that was written",),
-    ("create", "EEXIST"): ("an mdev of this UUID exists somewhere on the host: mdevctl, or another tool, made it",),
+    ("create", "EINVAL"): ("the kernel could not parse the UUID that was written",),
+    ("create", "EEXIST"): ("an mdev with this UUID already exists on the host: mdevctl or another tool made it",),
     ("create", "EUSERS"): ("no instance of this type is left on this parent", _RACE),
     ("create", "ENOSPC"): ("no instance of this type is left on this GPU", _RACE),
-    ("create", "EBUSY"): ("the GPU is busy: a reset, or a change of its mode", _RACE),
+    ("create", "EBUSY"): ("the GPU is busy with a reset or a change of its mode", _RACE),
     ("create", "EPERM"): (_TAKEN, _RACE),
     ("create", "ENOENT"): (_VF_GONE, "the driver no longer offers this type"),
     ("create", "ENODEV"): (_VF_GONE,),
     ("create", "ENOMEM"): ("the host has no memory left for it",),
     ("remove", "EBUSY"): (_HELD,),
-    ("remove", "EAGAIN"): ("it is being removed by somebody else right now",),
-    ("remove", "ENOENT"): ("somebody else removed it in between",),
-    ("remove", "ENODEV"): ("somebody else removed it in between",),
+    ("remove", "EAGAIN"): ("another program is removing it right now",),
+    ("remove", "ENOENT"): ("another program removed it in the meantime",),
+    ("remove", "ENODEV"): ("another program removed it in the meantime",),
     ("current_vgpu_type", "EIO"): (_OTHER_SIZE, _FULL, _LOST, _NO_TYPE, _FAULT),
-    # Also for 0 where there is nothing: "No vGPU exists on current device".
-    ("current_vgpu_type", "EPERM"): (_HELD, _TAKEN, "it holds none any more: somebody else took it away"),
+    # Also for writing 0 when no vGPU exists: "No vGPU exists on current device".
+    ("current_vgpu_type", "EPERM"): (_HELD, _TAKEN, "it no longer holds a vGPU: another program removed it"),
     ("current_vgpu_type", "EBUSY"): (_PLUGIN, _HELD),
-    ("current_vgpu_type", "EINVAL"): ("the driver did not read the number that was written (it takes decimal digits)",),
+    ("current_vgpu_type", "EINVAL"): (
+        "the driver could not parse the number that was written (it takes decimal digits)",
+    ),
     ("current_vgpu_type", "ENOENT"): (_VF_GONE,),
     ("current_vgpu_type", "ENODEV"): (_VF_GONE,),
     ("current_vgpu_type", "ENXIO"): (_VF_GONE,),
@@ -63,53 +67,55 @@ _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
 
 _ANY: dict[str, tuple[str, ...]] = {
     "EACCES": ("the file cannot be written: a security module (SELinux, AppArmor, lockdown) forbids it",),
-    "EROFS": ("/sys is mounted read-only there: is the host a container?",),
+    "EROFS": ("/sys is mounted read-only: is the host a container?",),
     "EINTR": ("the writing process was killed",),
-    "NONE": ("the driver took the write and did nothing",),
+    "NONE": ("the driver accepted the write but did nothing",),
 }
 
 
 # /etc/modprobe.d: an ordinary file system
 _FILE: dict[str, tuple[str, ...]] = {
-    "ELOOP": ("it is a symbolic link, and what it points to belongs to somebody else (a package's alternatives?)",),
+    "ELOOP": ("it is a symbolic link to a file that something else owns (a package's alternatives?)",),
     "EROFS": ("/etc is mounted read-only: an image-based system keeps such settings elsewhere",),
     "ENOSPC": ("the file system of /etc is full",),
     "EDQUOT": ("the file system of /etc is full",),
-    "ENOENT": ("/etc/modprobe.d is not there: is kmod installed?",),
+    "ENOENT": ("/etc/modprobe.d does not exist: is kmod installed?",),
     "EPERM": ("the file is immutable (lsattr), or a security module forbids it",),
     "EACCES": ("a security module (SELinux, AppArmor) forbids it",),
 }
 _FILE_OTHER = ("the file system of /etc could not take the write",)
-_FILE_HINT = "look at {path} on {host}; then run the same command again"
+_FILE_HINT = "check {path} on {host}; then run the same command again"
 
 _NVML: dict[int, tuple[str, ...]] = {
-    0: ("the driver took it and did nothing: another policy is forced on this GPU (mixed-size mode, a registry key)",),
-    2: ("this driver does not know such a setting for this engine",),
+    0: (
+        "the driver accepted it but did nothing: another policy is forced on this GPU (mixed-size mode, a registry key)",
+    ),
+    2: ("this driver does not support such a setting for this engine",),
     3: (
-        "a vGPU runs on this GPU, or (which releases do so is not known) one is idle there",
+        "a vGPU runs on this GPU, or an idle one exists there (which releases refuse for that is not known)",
         "MIG is on: its vGPUs are not time-sliced",
         "the GPU is not in host vGPU mode, or has no such scheduler (Maxwell)",
     ),
-    4: ("a security module or a container keeps the driver's devices from root",),
+    4: ("a security module or a container denies root access to the driver's devices",),
     9: ("the nvidia module is not loaded",),
-    12: ("libnvidia-ml.so.1 is not on this host: the vGPU Manager is not installed whole",),
+    12: ("libnvidia-ml.so.1 is not on this host: the vGPU Manager is not completely installed",),
     13: ("the driver is older than this call",),
-    15: ("the GPU has fallen off the bus, or was reset under the driver",),
-    16: ("the driver failed half way and can do nothing more with this GPU",),
-    18: ("the library and the loaded module are of different versions: the driver was updated and not reloaded",),
+    15: ("the GPU has fallen off the bus, or was reset while the driver used it",),
+    16: ("the driver failed halfway and can do nothing more with this GPU",),
+    18: ("the library and the loaded module have different versions: the driver was updated but not reloaded",),
     19: ("a vGPU or another process uses the GPU",),
 }
-_NVML_OTHER = ("the driver failed for a reason that it does not tell",)
+_NVML_OTHER = ("the driver failed without giving a reason",)
 _NVML_HINTS: dict[int, str] = {
-    9: "load it there: modprobe nvidia; then run the same command again",
-    15: "dmesg on {host} has the Xid; a GPU that is lost comes back with a reboot of the host at the earliest",
-    16: "reboot {host} (no reset of the GPU is enough), then run the same command again",
+    9: "load it on {host}: modprobe nvidia; then run the same command again",
+    15: "dmesg on {host} has the Xid; a lost GPU needs at least a reboot of the host to come back",
+    16: "reboot {host} (a reset of the GPU is not enough), then run the same command again",
     18: "reboot {host}, or reload the driver, then run the same command again",
 }
 
 
 def explain_nvml(code: int, host: str) -> Explanation:
-    """The likely causes of an answer of NVML that was not wanted."""
+    """The likely causes of an unwanted NVML return code."""
     hint = _NVML_HINTS.get(code, _DMESG + "; then run the same command again")
     return Explanation(causes=_NVML.get(code, _NVML_OTHER), hint=hint.format(host=host))
 

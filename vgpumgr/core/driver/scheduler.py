@@ -1,8 +1,8 @@
-"""How a GPU's time is shared: the wish, what the driver is told for it, and the same as the RmPVMRL registry value.
+"""How a GPU's time is shared: the wish, the setting passed to the driver for it, and the same as the RmPVMRL registry value.
 
-Two layers hold it. NVML's is per GPU and engine, works at once and is lost with the module; RmPVMRL is an option of the
-module, and works from its next load. Sources: nvml.h (slices in ns), nvrm_registry.h of R595 (RmPVMRL's bits), NVIDIA's
-vGPU guides 8.3 to 8.6 (ranges). "Round robin" below is the driver's adaptive one (ARR).
+Two layers hold it. NVML's is per GPU and engine, takes effect at once and is lost when the module is unloaded; RmPVMRL is an
+option of the module and takes effect at its next load. Sources: nvml.h (slices in ns), nvrm_registry.h of R595 (RmPVMRL's
+bits), NVIDIA's vGPU guides 8.3 to 8.6 (ranges). "Round robin" below means the driver's adaptive round robin (ARR).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SLICE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,6})?) ?ms")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """What NVML says that the driver would take. Beyond it the driver clamps without a word, so we check."""
+    """The values that the driver takes, according to NVML. It clamps others silently, so we check."""
 
     policies: tuple[str, ...]
     arr: bool
@@ -55,7 +55,7 @@ class EngineState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerState:
-    """The run-time layer of one GPU. `api` 2 (from r595) knows engines, and its round robin is always on."""
+    """The run-time layer of one GPU. `api` 2 (from r595) distinguishes engines, and its round robin is always on."""
 
     api: int
     caps: Caps
@@ -68,19 +68,19 @@ class SchedulerState:
 
     @property
     def policy(self) -> Policy | None:
-        """The one policy of all engines that tell theirs; None where none does, or they differ."""
+        """The policy of all engines that report one; None if none does or they differ."""
         told = {engine.policy for engine in self.engines if engine.policy is not None}
         return told.pop() if len(told) == 1 else None
 
     @property
     def active(self) -> EngineState | None:
-        """The graphics engine, or whichever tells its slice; None while no vGPU is active."""
+        """The first engine that reports its slice, normally graphics; None while no vGPU is active."""
         return next((engine for engine in self.engines if engine.time_slice_ns), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerWish:
-    """What is asked for, by option or by declaration. None: the driver's default."""
+    """What was asked for, by option or by declaration. None: the driver's default."""
 
     policy: Policy
     time_slice_ns: int | None = None
@@ -90,7 +90,7 @@ class SchedulerWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What the driver is told. None: its default. A slice goes with `arr` False; the other two with True or None."""
+    """What the driver is told. None: its default. A slice needs `arr` False; the other two need True or None."""
 
     policy: Policy
     arr: bool | None = None
@@ -101,7 +101,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """What a wish comes to on one GPU. `notes`: where that is not the wish to the letter."""
+    """What a wish becomes on one GPU. `notes`: how that differs from the exact wish."""
 
     setting: Setting
     text: str
@@ -119,7 +119,7 @@ def parse_time_slice(text: str) -> int:
 
 
 def check_together(wish: SchedulerWish) -> None:
-    """Raises BadSchedulerValue where the wish contradicts itself, on whatever GPU."""
+    """Raise BadSchedulerValue if the wish contradicts itself, whatever the GPU."""
     given = {
         "time slice": wish.time_slice_ns,
         "frequency": wish.frequency_hz,
@@ -132,27 +132,28 @@ def check_together(wish: SchedulerWish) -> None:
         )
     if wish.time_slice_ns is not None and len(named) > 1:
         raise BadSchedulerValue(
-            f"a time slice does not go with {named[1]}", hint="a slice is a fixed length, the other two adapt it"
+            f"a time slice cannot be combined with {named[1]}", hint="a slice is a fixed length; the other two adapt it"
         )
 
 
 def grant(wish: SchedulerWish, facts: SchedulerState) -> Granted:
-    """What the driver is to be told for a wish. Raises BadSchedulerValue, with the range that it would take."""
+    """The setting that serves a wish. Raises BadSchedulerValue with the range that this GPU takes."""
     check_together(wish)
     caps = facts.caps
     if wish.policy not in caps.policies:
         raise BadSchedulerValue(
-            f"this GPU does not know the policy {wish.policy}", hint=f"it knows {', '.join(caps.policies) or 'none'}"
+            f"this GPU does not support the policy {wish.policy}",
+            hint=f"it supports {', '.join(caps.policies) or 'none'}",
         )
     if wish.time_slice_ns is not None:
         return _grant_slice(wish.policy, wish.time_slice_ns, facts)
     adapts = wish.frequency_hz is not None or wish.averaging_factor is not None
-    # nvml.h calls it "Flag to check Adaptive Round Robin mode enabled/disabled": where round robin is off, its 0 says nothing.
+    # nvml.h: "Flag to check Adaptive Round Robin mode enabled/disabled". While round robin is off, a 0 proves nothing.
     is_off = any(engine.arr is False for engine in facts.engines)
     if adapts and not caps.arr and not is_off:
         raise BadSchedulerValue(
-            "this GPU's driver knows no frequency and no averaging factor: its time slice does not adapt",
-            hint="--time-slice",
+            "this GPU's driver supports neither a frequency nor an averaging factor: its time slice does not adapt",
+            hint="use --time-slice",
         )
     _check_range("frequency", wish.frequency_hz, caps.min_frequency_hz, caps.max_frequency_hz, " Hz")
     _check_range("averaging factor", wish.averaging_factor, caps.min_averaging_factor, caps.max_averaging_factor, "")
@@ -205,10 +206,10 @@ def _grant_slice(policy: Policy, slice_ns: int, facts: SchedulerState) -> Grante
         if not low <= slice_ns <= high:
             raise _out_of_slices(slice_ns, low, high, "")
         if slice_ns % NS_PER_MS:
-            # Rounded, the two layers would never agree, and the slice would change at the next reboot.
+            # If it were rounded, the two layers would never agree, and the slice would change at the next reboot.
             raise BadSchedulerValue(
-                f"a time slice of {show_ms(slice_ns)} cannot be kept over a reboot: there it is whole milliseconds",
-                hint=f"{slice_ns // NS_PER_MS or 1}ms or {slice_ns // NS_PER_MS + 1}ms",
+                f"a time slice of {show_ms(slice_ns)} would not survive a reboot: the registry takes whole milliseconds",
+                hint=f"use {slice_ns // NS_PER_MS or 1}ms or {slice_ns // NS_PER_MS + 1}ms",
             )
         setting = Setting(policy=policy, arr=False, time_slice_ns=slice_ns)
         return Granted(setting=setting, text=describe(setting))
@@ -218,8 +219,8 @@ def _grant_slice(policy: Policy, slice_ns: int, facts: SchedulerState) -> Grante
     frequency_hz = _nearest_frequency(slice_ns, caps)
     setting = Setting(policy=policy, frequency_hz=frequency_hz)
     note = (
-        f"time slice {show_ms(slice_ns)} is granted as {frequency_hz} Hz ({show_ms(slice_of(frequency_hz))}): "
-        "this driver only takes a frequency"
+        f"time slice {show_ms(slice_ns)} is set as {frequency_hz} Hz ({show_ms(slice_of(frequency_hz))}): "
+        "this driver takes only a frequency"
     )
     return Granted(setting=setting, text=describe(setting), notes=(note,))
 
@@ -244,8 +245,9 @@ def _out_of_slices(slice_ns: int, low: int, high: int, more: str) -> BadSchedule
     )
 
 
-# RmPVMRL: 0 scheduler on; 1 round robin off, before R595 (its nvrm_registry.h no longer has that bit); 3 weights off; 7:4 policy (0 equal, 1 fixed); 21:12 frequency in Hz, where
-# round robin is on; 23:16 slice in ms, where it is off; 31:24 averaging factor.
+# Bits of RmPVMRL: 0 scheduler on; 1 round robin off, before R595 (its nvrm_registry.h no longer has that bit); 3 weights off;
+# 7:4 policy (0 equal, 1 fixed); 21:12 frequency in Hz if round robin is on; 23:16 slice in ms if it is off; 31:24 averaging
+# factor.
 _ON, _ARR_OFF, _POLICY, _OTHER = 0x1, 0x2, 0xF0, 0xF0C
 _POLICY_BITS: dict[Policy, int] = {EQUAL_SHARE: 0x00, FIXED_SHARE: 0x10}
 
@@ -261,9 +263,9 @@ def rm_pvmrl(setting: Setting) -> int:
 
 
 def read_rm_pvmrl(value: int, *, api: int = 1) -> Setting | None:
-    """The setting that a registry value means; None where it has bits that this driver does not know, or we do not.
+    """The setting that a registry value encodes; None if it has bits that this driver does not know, or that we do not.
 
-    `api` as SchedulerState has it: 2 is a driver from R595.
+    `api` as in SchedulerState: 2 is a driver from R595 on.
     """
     if not value & _ON:
         return Setting(policy=BEST_EFFORT)

@@ -1,4 +1,4 @@
-"""The VMs of a host: `vgpumgr_vms`, with every way to ask. What is not built yet is read, kept and reported as a finding."""
+"""The VMs of a host: `vgpumgr_vms`, with every way to ask. What is not implemented yet is read, kept and reported as a finding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAYS_TO_ASK = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu")
 OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable")
 SERIES = ("A", "B", "C", "Q")
 _WITH_SERIES = ("gpu_memory", "gpu", "fgpu")
-# Two are built; policy has its own finding, and series goes with others.
+# Keys without the "not implemented" finding: two are implemented, policy has its own finding, and series belongs to others.
 _SILENT = ("profile", "gpu_id", "policy", "series")
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
 _MEMORY = re.compile(r"([1-9][0-9]{0,8})([GM])")
@@ -65,7 +65,7 @@ def _read_vm(member: Member, report: Report) -> VmDeclaration | None:
     if bare and all(key in {*WAYS_TO_ASK, *OPTIONS} for key in table):
         report.problem(
             table[bare[0]].where,
-            f"VM {name!r} has {bare[0]!r} where a slot's name should stand",
+            f"VM {name!r} has {bare[0]!r} where a slot name is expected",
             f"write {name}: {{vgpu0: {{{bare[0]}: …}}}}",
         )
         return None
@@ -92,9 +92,11 @@ def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | 
     options = _read_options(slot, table, report)
     for key, entry in table.items():
         if key in {*WAYS_TO_ASK, *OPTIONS} and key not in _SILENT:
-            report.finding(entry.where, f"{what}: {key} is not built yet, so nothing acts on it")
+            report.finding(entry.where, f"{what}: {key} is not implemented yet and is ignored")
     if options["policy"] not in {None, "spread"}:
-        report.finding(table["policy"].where, f"{what}: policy {options['policy']} is not built yet; spread is used")
+        report.finding(
+            table["policy"].where, f"{what}: policy {options['policy']} is not implemented yet; spread is used"
+        )
     return None if wish is None else SlotDeclaration(slot=slot, wish=wish, where=member.where, **options)
 
 
@@ -111,8 +113,8 @@ def _read_wish(member: Member, table: Table, what: str, report: Report) -> Wish 
         if key not in _WITH_SERIES:
             report.problem(
                 table["series"].where,
-                f"{what}: series does not go with {key}",
-                f"it goes with {', '.join(_WITH_SERIES)}",
+                f"{what}: series cannot be combined with {key}",
+                f"it can be combined with {', '.join(_WITH_SERIES)}",
             )
     return _wish_of(key, table[key].value, f"{key} of {what}", series, report)
 
@@ -146,7 +148,7 @@ def _wish_of(key: str, value: Value, what: str, series: str | None, report: Repo
 
 
 def _read_share(value: Value, what: str, report: Report, *, whole: bool) -> str | None:
-    """A share in its canonical spelling, for example 0.25; of one GPU it is at most 1."""
+    """A share in its canonical spelling, for example 0.25; a share of one GPU is at most 1."""
     text = reading.read_spelling(value, what, report, example="0.25")
     if text is None:
         return None
@@ -195,7 +197,7 @@ def read_gpu(value: Value, what: str, report: Report) -> PciAddress | GpuUuid | 
 
 
 def check_once(vms: Mapping[str, Mapping[VmName, VmDeclaration]], report: Report) -> None:
-    """A VM lives on one host: say both places where two declare it."""
+    """A VM lives on one host: if two hosts declare it, report both places."""
     first: dict[VmName, tuple[str, VmDeclaration]] = {}
     shared: set[VmName] = set()
     for host, declared in vms.items():
@@ -207,11 +209,11 @@ def check_once(vms: Mapping[str, Mapping[VmName, VmDeclaration]], report: Report
             if there is vm:  # one declaration of a group or range, for several hosts
                 if name not in shared:
                     shared.add(name)
-                    text = f"VM {name!r} is declared for {other} and {host} at once"
+                    text = f"VM {name!r} is declared for both {other} and {host}"
                     report.problem(vm.where, text, "a VM lives on one host: move it to that host's own variables")
                 continue
             report.problem(
                 vm.where,
-                f"VM {name!r} is declared on {host} here and on {other} at {there.where}",
+                f"VM {name!r} is declared on {host} here, but also on {other} at {there.where}",
                 "a VM lives on one host",
             )

@@ -1,4 +1,4 @@
-"""From files of plain data to an Inventory, or an InventoryError that carries every problem at once."""
+"""Builds an Inventory from files of plain data, or raises one InventoryError with every problem."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VARIABLES = ("vgpumgr_vms", "vgpumgr_gpus", "vgpumgr_policy", "vgpumgr_fgpu_per_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """An inventory's files as they were read, in Ansible's order, with what the reader itself has to say.
+    """An inventory's files as they were read, in Ansible's order, with the reader's own problems and findings.
 
     `group_vars` and `host_vars` map a name to its files. Paths in them are relative to `root`.
     """
@@ -47,7 +47,7 @@ class Sources:
 
 
 def build_inventory(sources: Sources, *, home: str, environ: Mapping[str, str]) -> Inventory:
-    """Raises InventoryError. `home` stands for ~; `environ` for ${NAME} in a known_hosts path."""
+    """The inventory in these files. Raises InventoryError. `home` replaces ~, `environ` ${NAME} in a known_hosts path."""
     report = Report()
     report.extend(sources.problems, sources.findings)
     tree = build_tree(sources.files, report)
@@ -55,7 +55,7 @@ def build_inventory(sources: Sources, *, home: str, environ: Mapping[str, str]) 
     reached = tree.above({group for host in ours.values() for group in host.groups})
     group_files = read_variable_files(sources.group_vars, reached, report)
     host_files = read_variable_files(sources.host_vars, ours, report)
-    if not sources.problems:  # else a file that could not be read may be the one that names them
+    if not sources.problems:  # otherwise the declaration may be in a file that could not be read
         _check_owners("group_vars", "group", group_files, tree.groups, report)
         _check_owners("host_vars", "host", host_files, tree.hosts, report)
         if not ours and not report.problems():
@@ -90,19 +90,19 @@ def _check_owners(
     valid: Mapping[str, object] | Mapping[HostName, object],
     report: Report,
 ) -> None:
-    """Variables of ours below a name that is no host or group would be lost without a word."""
+    """Report our variables under a name that is no host or group: they would be lost silently."""
     compared = 0
     for name, variables in files.items():
         ours = [member for key, member in variables.items() if key.startswith(PREFIX)]
         if name not in valid and ours:
-            compared += 1  # comparing with every name of a large fleet is slow, and the first few slips tell it all
+            compared += 1  # comparing with every name of a large fleet is slow, and the first few mistakes are enough
             like = nearest(name, valid) if compared <= _COMPARE_AT_MOST else None
             hint = f"did you mean {like!r}?" if like else f"rename it or declare the {kind}"
-            report.problem(ours[0].where, f"{folder} has {name!r}, and there is no such {kind}", hint)
+            report.problem(ours[0].where, f"{folder} has {name!r}, but there is no such {kind}", hint)
 
 
 def _check_read(ours: Mapping[HostName, Host], precedence: Precedence, report: Report) -> None:
-    """Variables of ours that reach no hypervisor would be lost without a word, too."""
+    """Report our variables that reach no hypervisor: they would be lost silently, too."""
     tree = precedence.tree
     if len(ours) == len(tree.hosts):
         return
@@ -117,13 +117,13 @@ def _check_read(ours: Mapping[HostName, Host], precedence: Precedence, report: R
     for name, layer in layers:
         lost = next((member for key, member in layer.items() if key.startswith(PREFIX)), None)
         if lost is not None:
-            hint = f"only hosts of the group {HYPERVISORS} are read, since there is one: put {name!r} there, or take it out"
-            report.problem(lost.where, f"{lost.key.text} is given to {name!r}, which is no hypervisor", hint)
+            hint = f"the group {HYPERVISORS} exists, so only its hosts are read: add {name!r} to it, or remove the variable"
+            report.problem(lost.where, f"{lost.key.text} is set for {name!r}, which is not a hypervisor", hint)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Declared:
-    """What each definition of a variable of ours means, read once however many hosts take it."""
+    """The parsed definitions of our variables, each read once, however many hosts use it."""
 
     report: Report
     vms: dict[int, Mapping[VmName, VmDeclaration]] = field(default_factory=dict)
@@ -166,15 +166,15 @@ class _Declared:
         if _SITE.fullmatch(site) is None:
             self.report.problem(
                 value.where,
-                f"vgpumgr_site {reading.found(value)} is no name of a site",
-                "letters, digits, . _ and -, at most 64: for example lab1",
+                f"vgpumgr_site {reading.found(value)} is not a valid site name",
+                "use letters, digits, . _ and -, at most 64: for example lab1",
             )
         self.sites[key] = site
 
     def _read_policy(self, value: Value) -> Placement:
         policy = reading.read_choice(value, "vgpumgr_policy", POLICIES, self.report)
         if policy not in {None, DEFAULT_POLICY}:
-            self.report.finding(value.where, f"policy {policy} is not built yet; {DEFAULT_POLICY} is used")
+            self.report.finding(value.where, f"policy {policy} is not implemented yet; {DEFAULT_POLICY} is used")
         return policy or DEFAULT_POLICY
 
 

@@ -1,4 +1,4 @@
-"""How a host is reached: Ansible's connection variables read into an Endpoint. What we cannot honour is said by name."""
+"""How a host is reached: Ansible's connection variables read into an Endpoint. Settings that we cannot honour are reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.report import Report
     from vgpumgr.names import HostName
 
-# Each setting's names, weakest first: where Ansible finds several, the last one wins (its ssh plugin's list of variables).
+# Each setting's names, weakest first: if Ansible finds several, the last one wins (its ssh plugin's list of variables).
 _HOST = ("ansible_host", "ansible_ssh_host")
 _PORT = ("ansible_port", "ansible_ssh_port")
 _USER = ("ansible_user", "ansible_ssh_user")
@@ -35,12 +35,12 @@ VARIABLES = frozenset(
 _OPTION = re.compile(r"\s*([A-Za-z]+)\s*(?:=|\s)\s*(.*?)\s*")
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OFF = ("", "~", "null", "false", "no", "off", "0")
-_JUMP_HINT = "jump hosts are not built yet: run vgpumgr where the host answers directly"
+_JUMP_HINT = "jump hosts are not supported yet: run vgpumgr on a machine that reaches the host directly"
 
 
 @dataclass(slots=True, kw_only=True)
 class Connections:
-    """Reads one host after the other; what many hosts take from one line is read once."""
+    """Reads one host after the other; a line that many hosts share is read once."""
 
     home: str
     environ: Mapping[str, str]
@@ -87,7 +87,7 @@ class Connections:
         if user is not None and user != "root":
             self.report.problem(
                 value.where,
-                f"logs in as {user!r}: only root logins are built so far",
+                f"logs in as {user!r}: only root logins are supported so far",
                 "write ansible_user: root, or leave it out",
             )
             return None
@@ -96,7 +96,7 @@ class Connections:
     def _path(self, text: str, value: Value, what: str) -> str | None:
         path = posixpath.join(self.home, text[2:]) if text.startswith("~/") else text
         if not path.startswith("/"):
-            # ssh would take it from the folder that the command happens to be run in.
+            # ssh would resolve it against the folder in which the command happens to run.
             self.report.problem(value.where, f"{what} {text!r} is not an absolute path", "write /… or ~/…")
             return None
         return path
@@ -107,20 +107,20 @@ class Connections:
             if kind is not None and kind not in _CONNECTIONS:
                 self.report.problem(
                     member.where,
-                    f"ansible_connection is {kind!r}: a hypervisor is reached by ssh only",
-                    "keep what is no hypervisor out of the group hypervisors (docs/inventory.md)",
+                    f"ansible_connection is {kind!r}: a hypervisor is reached only by ssh",
+                    "keep other machines out of the group hypervisors (docs/inventory.md)",
                 )
         if (member := variables.get("ansible_become")) is not None and member.value.text.lower() not in _OFF:
-            self.report.finding(member.where, "ansible_become is ignored: the login is root's already")
+            self.report.finding(member.where, "ansible_become is ignored: the login is already root's")
         for name in _SECRETS:
             if name in variables:
-                self.report.finding(variables[name].where, f"{name} is ignored: logins are by key only")
+                self.report.finding(variables[name].where, f"{name} is ignored: vgpumgr logs in only with keys")
         for name in _KEY_CHECKS:
             if (member := variables.get(name)) is not None and reading.read_switch(
                 member.value, name, self.report
             ) is False:
                 self.report.problem(
-                    member.where, f"{name} turns off the check of host keys", "put the hosts' keys into known_hosts"
+                    member.where, f"{name} turns off host key checking", "add the hosts' keys to known_hosts"
                 )
 
     def _from_arguments(self, name: str, value: Value) -> str | None:
@@ -153,23 +153,23 @@ class Connections:
                     self.report.problem(
                         value.where,
                         f"{name} has StrictHostKeyChecking={argument}, which is refused",
-                        "put the hosts' keys into known_hosts",
+                        "add the hosts' keys to known_hosts",
                     )
                 case "stricthostkeychecking" if argument.lower() in {"yes", "true"}:
                     pass
                 case _:
-                    self.report.finding(value.where, f"{name}: {option} is ignored here")
+                    self.report.finding(value.where, f"{name}: {option} is ignored")
         return known_hosts
 
     def _known_hosts_file(self, argument: str, value: Value) -> str | None:
         what = "UserKnownHostsFile"
         try:
-            files = shlex.split(argument)  # ssh's own quotes, inside of those of the shell
+            files = shlex.split(argument)  # ssh's own quotes, inside the shell's
         except ValueError:
             files = []
         if files in (["/dev/null"], ["none"]):
             self.report.problem(
-                value.where, f"{what} {argument} turns off the check of host keys", "name a file with the hosts' keys"
+                value.where, f"{what} {argument} turns off host key checking", "name a file with the hosts' keys"
             )
             return None
         if len(files) != 1:
@@ -179,7 +179,7 @@ class Connections:
         text = _ENVIRONMENT.sub(lambda found: self.environ.get(found[1], ""), files[0])
         text = text.replace("%%", "\0")
         if missing or "%" in text:
-            thing = f"${{{missing[0]}}} is not set" if missing else "tokens with % are not expanded here"
+            thing = f"${{{missing[0]}}} is not set" if missing else "% tokens are not expanded"
             self.report.problem(value.where, f"{what} {argument!r}: {thing}", "write the path itself")
             return None
         return self._path(text.replace("\0", "%"), value, what)

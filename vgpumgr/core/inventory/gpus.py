@@ -42,7 +42,7 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
             else None
         )
         if mode not in {None, "equal-size"}:
-            report.finding(settings["mode"].where, f"{what}: mode {mode} is not built yet, so nothing sets it")
+            report.finding(settings["mode"].where, f"{what}: mode {mode} is not implemented yet and is not set")
         shared = settings.get("scheduler")
         declared = _read_scheduler(shared.value, f"the scheduler of {what}", report) if shared else None
         left_out = settings.get("exclude_vfs")
@@ -50,7 +50,7 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
         if gpu is None:
             continue
         if gpu in found:
-            report.problem(member.where, f"{what} is the GPU of {found[gpu].where} again", "keep one of them")
+            report.problem(member.where, f"{what} is already declared at {found[gpu].where}", "keep one of them")
         found[gpu] = GpuDeclaration(
             gpu_id=gpu, mode=mode, scheduler=declared, where=member.where, exclude_vfs=exclude_vfs
         )
@@ -99,16 +99,16 @@ def _read_scheduler(value: Value, what: str, report: Report) -> SchedulerDeclara
 
 
 def _check_together(table: Table, policy: str | None, what: str, report: Report) -> None:
-    """A time slice belongs to strict round robin off, frequency and averaging factor to it on; best effort has neither."""
+    """A time slice needs adaptive round robin off, frequency and averaging factor need it on; best effort has neither."""
     for key in ("time_slice", "frequency", "averaging_factor"):
         if policy == scheduler.BEST_EFFORT and key in table:
-            report.problem(table[key].where, f"{what}: {key} does not go with best-effort", "take one of them away")
+            report.problem(table[key].where, f"{what}: {key} cannot be combined with best-effort", "remove one of them")
         elif key != "time_slice" and "time_slice" in table and key in table:
-            report.problem(table[key].where, f"{what}: {key} does not go with time_slice", "take one of them away")
+            report.problem(table[key].where, f"{what}: {key} cannot be combined with time_slice", "remove one of them")
 
 
 def _read_slice(value: Value, what: str, report: Report) -> int | None:
-    """In ns. Ranges here and above are NVIDIA's (vGPU user guide 17.0, 8.3); each GPU's own are checked when it is set."""
+    """A slice in ns. The ranges here and above are NVIDIA's (vGPU user guide 17.0, 8.3); each GPU's own are checked on set."""
     text = reading.read_text(value, f"time_slice of {what}", report, example="2ms")
     if text is None:
         return None
@@ -120,12 +120,12 @@ def _read_slice(value: Value, what: str, report: Report) -> int | None:
 
 
 def read_fgpu(value: Value, report: Report) -> dict[str, int]:
-    """How many of the site's units each board is."""
+    """How many of the site's fractional GPUs each board makes."""
     table = reading.read_table(value, "vgpumgr_fgpu_per_gpu", report, example="{A40: 2}")
     units: dict[str, int] = {}
     for board, member in sorted((table or {}).items()):
         if _BOARD.fullmatch(board) is None:
-            report.problem(member.where, f"not a board's name: {board!r}", "for example A40")
+            report.problem(member.where, f"not a board name: {board!r}", "for example A40")
         count = reading.read_whole(member.value, f"vgpumgr_fgpu_per_gpu of {board}", report, low=1, high=1_000_000)
         if count is not None:
             units[board] = count

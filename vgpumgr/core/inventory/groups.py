@@ -1,6 +1,6 @@
 """The hosts and groups of all inventory files merged into one tree, by Ansible's rules (ansible-core 2.19, inventory/data.py).
 
-Only what Ansible itself takes as hosts, groups and inline variables; files of host_vars and group_vars come in precedence.py.
+Only the hosts, groups and inline variables of inventory files; precedence.py handles the files of host_vars and group_vars.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName
 
 ALL, UNGROUPED = "all", "ungrouped"
-HYPERVISORS = "hypervisors"  # where there is such a group, all other hosts are Ansible's alone: VMs, for example
+HYPERVISORS = "hypervisors"  # if this group exists, all other hosts are Ansible's alone: VMs, for example
 _SECTIONS = ("hosts", "children", "vars")
 _EXAMPLE = "{hosts: {kvm01: }}"
 
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """A group while the tree grows. `depth` is the longest way down from `all`; a child stands above its parents."""
+    """A group while the tree grows. `depth` is the longest path from `all`; a child takes precedence over its parents."""
 
     name: str
     where: Location
@@ -41,7 +41,7 @@ class Group:
 
 @dataclass(slots=True, kw_only=True)
 class Host:
-    """A host while the tree grows. `groups` are those that name it directly."""
+    """A host while the tree grows. `groups` are the groups that name it directly."""
 
     name: HostName
     where: Location
@@ -55,7 +55,7 @@ class Tree:
     hosts: dict[HostName, Host]
 
     def above(self, names: Iterable[str]) -> set[str]:
-        """These groups and all that they hang from."""
+        """These groups and all their ancestors."""
         found, todo = set(names), list(names)
         while todo:
             for parent in self.groups[todo.pop()].parents:
@@ -65,7 +65,7 @@ class Tree:
         return found
 
     def hypervisors(self) -> dict[HostName, Host]:
-        """The hosts that are ours to look at, by name: those of the group `hypervisors` where there is one, else all."""
+        """The hosts that we manage, by name: those of the group `hypervisors` if it exists, otherwise all."""
         if HYPERVISORS not in self.groups:
             return dict(sorted(self.hosts.items()))
         below = {frozenset(host.groups) for host in self.hosts.values()}
@@ -74,15 +74,15 @@ class Tree:
 
 
 def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:
-    """Merge the files in their order: what comes later wins where one file gives a variable twice."""
+    """Merge the files in their order: if a variable is set more than once, the later value wins."""
     start = Location(file=files[0].file if files else ".", line=1)
     tree = Tree(groups={name: Group(name=name, where=start) for name in (ALL, UNGROUPED)}, hosts={})
     for file in files:
-        if file.content is None:  # the reader has said why
+        if file.content is None:  # the reader has reported why
             continue
         if file.content.data is None and file.content.opaque is None:
             start = Location(file=file.file, line=1)
-            report.problem(start, "the file is empty", "write {} where nothing is meant, or take the file away")
+            report.problem(start, "the file is empty", "write {} to declare nothing, or remove the file")
             continue
         groups = reading.read_table(file.content, "an inventory file", report, example=f"hypervisors: {_EXAMPLE}")
         if groups is None:
@@ -92,7 +92,7 @@ def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:
             report.problem(
                 plugin.where,
                 "this is the settings file of an Ansible inventory plugin, which is not run here",
-                "write its hosts down: `ansible-inventory -i FILE --list --yaml`",
+                "list its hosts in YAML instead: `ansible-inventory -i FILE --list --yaml`",
             )
             continue
         for member in groups.values():
@@ -131,7 +131,7 @@ def _read_group(member: Member, parent: str | None, tree: Tree, report: Report) 
 
 
 def _section_table(value: Value, what: str, report: Report) -> Table | None:
-    """A section as a table. Ansible takes a lone name for a table with that one key."""
+    """A section as a table. Ansible takes a single name as a table with only that key."""
     if isinstance(value.data, str) and value.opaque is None:
         return {value.data: Member(key=value, value=Value(where=value.where, data=None))}
     return reading.read_table(value, what, report, example="{NAME: }")
@@ -171,7 +171,7 @@ def _read_hosts(entry: Member, group: str, tree: Tree, report: Report) -> None:
 
 
 def _hang(tree: Tree) -> None:
-    """Groups without a parent hang from `all`; hosts in no group are `ungrouped`, and in no other case."""
+    """Put groups without a parent below `all`, and into `ungrouped` exactly the hosts that are in no group."""
     for group in tree.groups.values():
         if group.name != ALL and not group.parents:
             group.parents.add(ALL)
@@ -181,7 +181,7 @@ def _hang(tree: Tree) -> None:
 
 
 def _measure(tree: Tree, report: Report) -> None:
-    """Set every group's depth, from the top down. Groups that are left over hang in a loop."""
+    """Set every group's depth, from the top down. The groups that remain form a loop."""
     children: dict[str, list[str]] = {}
     waiting = {name: len(group.parents) for name, group in tree.groups.items()}
     for group in tree.groups.values():
@@ -200,5 +200,5 @@ def _measure(tree: Tree, report: Report) -> None:
         loop = sorted(waiting)
         shown = ", ".join(loop[:8]) + (" …" if len(loop) > 8 else "")
         report.problem(
-            tree.groups[loop[0]].where, f"groups are children of each other: {shown}", "take one of them out"
+            tree.groups[loop[0]].where, f"these groups form a loop: {shown}", "remove one of them from its parent"
         )

@@ -1,4 +1,4 @@
-"""Plain data that knows its place: what the files' reader hands over, and all that the rules of this package see."""
+"""Plain data with its location: what the file reader hands over, and the only input of this package's rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Location:
-    """A line of a file. `file` is relative to the inventory's folder; lines count from 1."""
+    """A line of a file. `file` is relative to the inventory's folder; line numbers start at 1."""
 
     file: str
     line: int
@@ -22,8 +22,8 @@ class Location:
 class Value:
     """One value of a YAML file.
 
-    `data` is what YAML makes of it, and what Ansible sees; `text` is a scalar's own spelling. `opaque` names the tag of
-    a value that cannot be known here (`!vault`, or a tag that we do not know); its data then means nothing.
+    `data` is the parsed value, as Ansible sees it; `text` is a scalar's original spelling. `opaque` names the tag of a value
+    that cannot be known here (`!vault`, or an unknown tag); its data then means nothing.
     """
 
     where: Location
@@ -34,7 +34,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A key with its value; a variable is one. Tables hold them by the key's own spelling."""
+    """A key with its value, for example a variable. Tables hold members by the key's spelling."""
 
     key: Value
     value: Value
@@ -49,8 +49,8 @@ Table: TypeAlias = Mapping[str, Member]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One file that was read. `content` is None where it could not be read, which the reader has told; of an empty file a
-    value without data.
+    """One file that was read. `content` is None if it could not be read, which the reader has reported; for an empty file it
+    is a value without data.
     """
 
     file: str

@@ -1,4 +1,4 @@
-"""DESIRED state as values: what the inventory declares. Places tell where, for messages; they carry no meaning."""
+"""DESIRED state as values: what the inventory declares. Locations are for messages only; they carry no meaning."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ WAYS: tuple[Way, ...] = ("mig", "time-sliced")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotDeclaration:
-    """What one slot of a VM wants. The options narrow where it may land; None where the declaration is silent.
+    """What one slot of a VM asks for. The options restrict its placement; None if the declaration does not set them.
 
-    `policy` stands above the host's. `prefer` and `only` are mig or time-sliced; `compute` is a scheduler policy that the
-    VM needs; `max_waste_pct` is how much of the vGPU may lie beyond what was asked, in per cent.
+    `policy` overrides the host's. `prefer` and `only` are mig or time-sliced; `compute` is a scheduler policy that the VM
+    needs; `max_waste_pct` is how much of the vGPU may exceed the request, in percent.
     """
 
     slot: Slot
@@ -49,7 +49,7 @@ class SlotDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmDeclaration:
-    """A VM that is decided here. No slots means: no vGPU."""
+    """A VM that the inventory decides. No slots means no vGPU."""
 
     name: VmName
     slots: Mapping[Slot, SlotDeclaration]
@@ -66,7 +66,7 @@ class SchedulerDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuDeclaration:
-    """What one GPU of a host is to be. `exclude_vfs`: its virtual functions on which nothing is to be made."""
+    """The desired settings of one GPU of a host. `exclude_vfs`: virtual functions on which no vGPU may be created."""
 
     gpu_id: PciAddress | GpuUuid
     mode: Mode | None
@@ -77,11 +77,11 @@ class GpuDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDeclaration:
-    """A hypervisor. `fgpu_per_gpu` is how many of the site's own units one board of that name is.
+    """A hypervisor. `fgpu_per_gpu`: how many of the site's fractional GPUs one board of that name makes.
 
-    `site` is vgpumgr_site, None where it is not given. `vms_from`: the part of the inventory whose vgpumgr_vms decides here
-    (`host_vars/kvm01`, `group_vars/gpus`, `group gpus`, `host kvm01`), None where there is none.
-    `even_if_it_will_not_start`: a vGPU is made also where the host's libvirt or kernel cannot start a VM with it.
+    `site` is vgpumgr_site, None if it is not set. `vms_from`: the part of the inventory whose vgpumgr_vms applies here
+    (`host_vars/kvm01`, `group_vars/gpus`, `group gpus`, `host kvm01`), None if there is none.
+    `even_if_it_will_not_start`: create a vGPU even if the host's libvirt or kernel cannot start a VM with it.
     """
 
     name: HostName
@@ -97,13 +97,13 @@ class HostDeclaration:
 
     @property
     def excluded_vfs(self) -> frozenset[PciAddress]:
-        """The virtual functions that no new vGPU is made on."""
+        """The virtual functions on which no new vGPU is created."""
         return frozenset(vf for gpu in self.gpus for vf in gpu.exclude_vfs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """Everything declared. `root` is the folder that it was read from; hosts, VMs and slots are in order of their names."""
+    """Everything declared. `root` is the folder that it was read from; hosts, VMs and slots are sorted by name."""
 
     root: str
     hosts: Mapping[HostName, HostDeclaration]
@@ -121,5 +121,5 @@ class Inventory:
         )
 
     def host_of_vm(self, name: str) -> HostDeclaration | None:
-        """The host that declares this VM, or None where none does."""
+        """The host that declares this VM, or None if none does."""
         return next((host for host in self.hosts.values() if name in host.vms), None)

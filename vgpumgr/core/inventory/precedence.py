@@ -2,7 +2,7 @@
 
     all, inline · other groups, inline · group_vars/all · group_vars of other groups · host, inline · host_vars
 
-Groups among themselves: by depth (a child stands above its parents), then ansible_group_priority, then name
+Groups among themselves: by depth (a child overrides its parents), then ansible_group_priority, then name
 (ansible-core 2.19: VARIABLE_PRECEDENCE and inventory/helpers.sort_groups). Tables are replaced, not merged.
 """
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 def read_variable_files(
     files: Mapping[str, tuple[SourceFile, ...]], ours: Collection[str], report: Report
 ) -> dict[str, dict[str, Member]]:
-    """The variables of every name in host_vars or group_vars; of a folder's files the later one wins.
+    """The variables of every name in host_vars or group_vars; among the files of one folder, the later one wins.
 
-    A file without anything in it is a problem where its name is one of `ours`: a full disk or a broken checkout leaves such
-    files, and what they declared must not look like a wish to take it all away.
+    An empty file is a problem if its name is one of `ours`: a full disk or a broken checkout leaves such files, and the loss
+    of what they declared must not look like a wish to remove it all.
     """
     found: dict[str, dict[str, Member]] = {}
     for name, parts in files.items():
         variables = found.setdefault(name, {})
         for part in parts:
-            if part.content is None:  # the reader has said why
+            if part.content is None:  # the reader has reported why
                 continue
             if part.content.data is None and part.content.opaque is None:
                 if name in ours:
                     where = Location(file=part.file, line=1)
-                    report.problem(where, "the file is empty", "write {} where nothing is meant, or take the file away")
+                    report.problem(where, "the file is empty", "write {} to declare nothing, or remove the file")
             else:
                 table = reading.read_table(
                     part.content, "a file of variables", report, example="vgpumgr_policy: spread"
@@ -79,7 +79,7 @@ class Precedence:
             yield from ((name, member) for name, member in layer.items() if self.wanted(name))
 
     def parts(self, variable: str) -> Iterator[tuple[str, Member]]:
-        """Every definition of one variable, with the part of the inventory that it stands in, whatever its file is called."""
+        """Every definition of one variable, with the part of the inventory that has it, whatever the file's name."""
         layers: list[tuple[str, Table]] = [
             (f"group {group.name}", group.variables) for group in self.tree.groups.values()
         ]

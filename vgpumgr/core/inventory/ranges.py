@@ -1,7 +1,7 @@
 """Ansible's host patterns: `kvm[01:10]`, `kvm[a:c]`, `kvm[0:9:3]-[1:2]`, each with an optional `:PORT`.
 
-The rules are those of ansible-core 2.19 (plugins/inventory: expand_hostname_range), with its silent ends turned into
-errors: an empty range, a step of 0.
+The rules are those of ansible-core 2.19 (plugins/inventory: expand_hostname_range), except that an empty range and a step
+of 0, which Ansible accepts silently, are errors here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import string
 from vgpumgr.errors import BadName
 from vgpumgr.names import HostName, parse_host_name
 
-MAX_HOSTS = 100_000  # in one pattern; a slip such as [1:1000000000] must not eat the memory
+MAX_HOSTS = 100_000  # in one pattern; a typo such as [1:1000000000] must not exhaust the memory
 
 _PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]{1,9})")
 _RANGE = re.compile(r"\[([^\[\]]*)\]")

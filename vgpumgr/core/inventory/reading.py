@@ -1,4 +1,4 @@
-"""Typed reads of located values: each gives the value, or None after it has reported what was found instead."""
+"""Typed reads of located values: each returns the value, or None after reporting what was found instead."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NOT_TEXT = "?"  # the tag of a key that is a list or mapping; the reader has rep
 
 
 def read_table(value: Value, what: str, report: Report, *, example: str, none_allowed: bool = True) -> Table | None:
-    """A mapping whose keys YAML reads as text. Anything else is a problem, and so is nothing at all.
+    """A mapping whose keys YAML reads as strings. Anything else is a problem, and so is an empty value.
 
-    What is commented out whole must not look like a declaration of nothing: that is written {}.
+    A value that is entirely commented out must not look like a declaration of nothing, which is written {}.
     """
     if not _known(value, what, report):
         return None
@@ -59,25 +59,25 @@ def check_keys(table: Table, valid: Collection[str], what: str, report: Report) 
 
 
 def read_text(value: Value, what: str, report: Report, *, example: str) -> str | None:
-    """A text that is not empty."""
+    """A string that is not empty."""
     if not _known(value, what, report):
         return None
     if not isinstance(value.data, str):
-        report.problem(value.where, f"{what} must be a text, found {found(value)}", f"for example {example}")
+        report.problem(value.where, f"{what} must be a string, found {found(value)}", f"for example {example}")
         return None
     if not value.data.strip():
-        report.problem(value.where, f"{what} is an empty text", f"for example {example}")
+        report.problem(value.where, f"{what} is an empty string", f"for example {example}")
         return None
     return value.data
 
 
 def read_spelling(value: Value, what: str, report: Report, *, example: str) -> str | None:
-    """A text or a number, as it was spelt."""
+    """A string or a number, as it was spelt."""
     if not _known(value, what, report):
         return None
     if isinstance(value.data, bool) or not isinstance(value.data, str | int | float):
         report.problem(
-            value.where, f"{what} must be a number or a text, found {found(value)}", f"for example {example}"
+            value.where, f"{what} must be a number or a string, found {found(value)}", f"for example {example}"
         )
         return None
     return value.text.strip()
@@ -99,7 +99,7 @@ def read_choice(value: Value, what: str, valid: Collection[Word], report: Report
 
 
 def read_whole(value: Value, what: str, report: Report, *, low: int, high: int) -> int | None:
-    """A whole number within a range, also as a text of digits (Ansible takes both)."""
+    """A whole number within a range, or a string of digits (Ansible takes both)."""
     if not _known(value, what, report):
         return None
     data = value.data
@@ -112,7 +112,7 @@ def read_whole(value: Value, what: str, report: Report, *, low: int, high: int) 
 
 
 def read_switch(value: Value, what: str, report: Report) -> bool | None:
-    """True or false, in YAML's spellings or as one of the texts that Ansible takes."""
+    """True or false, in YAML's spellings or as one of the strings that Ansible takes."""
     if not _known(value, what, report):
         return None
     if isinstance(value.data, bool):
@@ -127,7 +127,7 @@ def read_switch(value: Value, what: str, report: Report) -> bool | None:
 
 
 def found(value: Value) -> str:
-    """What a value is, in words for a message. The text of a secret never gets here (it is opaque)."""
+    """What a value is, in words for a message. A secret's text never gets here, because the value is opaque."""
     match value.data:
         case None:
             return "nothing"
@@ -148,14 +148,16 @@ def _short(text: str) -> str:
 
 
 def _known(value: Value, what: str, report: Report) -> bool:
-    """Whether the value can be known without Ansible at work."""
+    """Whether the value can be known without running Ansible."""
     if value.opaque == "!vault":
         report.problem(
-            value.where, f"{what} is encrypted with ansible-vault, which is not opened here", "write it plainly"
+            value.where,
+            f"{what} is encrypted with ansible-vault, which is not decrypted here",
+            "write it in plain text",
         )
         return False
     if value.opaque is not None:
-        report.problem(value.where, f"{what} has the unknown YAML tag {value.opaque}", "take the tag away")
+        report.problem(value.where, f"{what} has the unknown YAML tag {value.opaque}", "remove the tag")
         return False
     if isinstance(value.data, str) and ("{{" in value.data or "{%" in value.data):
         report.problem(

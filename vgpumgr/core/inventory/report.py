@@ -1,4 +1,4 @@
-"""What is wrong (problems stop the work) and what is merely worth saying (findings do not), gathered while reading on."""
+"""Problems, which stop the work, and findings, which do not; both are collected while reading continues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something worth knowing that stops nothing. `where` is None where it belongs to no single line."""
+    """Something worth knowing that stops nothing. `where` is None if it belongs to no single line."""
 
     where: Location | None
     text: str
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """The one collector. What a thousand hosts take from one line of a group is said once."""
+    """The collector of both. A line that a thousand hosts share through a group is reported once."""
 
     _problems: dict[Problem, None] = field(default_factory=dict)
     _findings: dict[Finding, None] = field(default_factory=dict)

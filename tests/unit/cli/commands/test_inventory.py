@@ -20,7 +20,7 @@ def test_check_counts_what_is_declared(capsys: pytest.CaptureFixture[str]) -> No
     """One line says how much was read and that nothing is wrong; findings come before it with their places."""
     assert run(["inventory", "check", "-i", DESIGN]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "host_vars/kvm01.yml:4: GPU 0000:81:00.0: mode mixed-size is not built yet, so nothing sets it"
+    assert lines[0] == "host_vars/kvm01.yml:4: GPU 0000:81:00.0: mode mixed-size is not implemented yet and is not set"
     assert lines[-1] == "2 hosts, 2 VMs declared; no problems, 3 findings"
 
 

@@ -19,12 +19,12 @@ VF_TYPE = "/sys/bus/pci/devices/0000:41:00.4/nvidia/current_vgpu_type"
     ("path", "name", "first"),
     [
         (CREATE, "EUSERS", "no instance of this type is left on this parent"),
-        (CREATE, "EROFS", "/sys is mounted read-only there: is the host a container?"),
+        (CREATE, "EROFS", "/sys is mounted read-only: is the host a container?"),
         (VF_TYPE, "EBUSY", refusals._PLUGIN),
         (CREATE, "EIO", refusals._OTHER_SIZE),
         (VF_TYPE, "EIO", refusals._OTHER_SIZE),
         (VF_TYPE, "EPERM", "a VM or another process holds it"),
-        (VF_TYPE, "NONE", "the driver took the write and did nothing"),
+        (VF_TYPE, "NONE", "the driver accepted the write but did nothing"),
         ("/sys/x/remove", "EBUSY", "a VM or another process holds it"),
     ],
 )
@@ -44,7 +44,7 @@ def test_every_refusal_of_the_resource_manager_is_eio_so_its_causes_are_all_name
 
 
 def test_a_type_is_taken_from_an_empty_function_with_eperm_and_the_last_cause_says_so() -> None:
-    assert "took it away" in refusals.explain(VF_TYPE, "EPERM", "kvm01").causes[-1]
+    assert "another program removed it" in refusals.explain(VF_TYPE, "EPERM", "kvm01").causes[-1]
 
 
 @LAW

@@ -129,7 +129,7 @@ def test_two_milliseconds_are_two_where_round_robin_can_be_off_and_500_hz_where_
         (SchedulerWish(policy=EQUAL_SHARE, frequency_hz=62), 1, "it takes 63 to 960 Hz"),
         (SchedulerWish(policy=EQUAL_SHARE, frequency_hz=961), 2, "it takes 63 to 960 Hz"),
         (SchedulerWish(policy=EQUAL_SHARE, averaging_factor=61), 1, "it takes 1 to 60"),
-        (SchedulerWish(policy=FIXED_SHARE, time_slice_ns=5 * MS // 2), 1, "2ms or 3ms"),
+        (SchedulerWish(policy=FIXED_SHARE, time_slice_ns=5 * MS // 2), 1, "use 2ms or 3ms"),
     ],
 )
 def test_what_is_out_of_range_is_refused_naming_the_range(wish: SchedulerWish, api: int, says: str) -> None:
@@ -168,7 +168,7 @@ def test_a_policy_that_the_gpu_lacks_is_refused_naming_those_it_has() -> None:
     state = replace(state, caps=replace(state.caps, policies=(BEST_EFFORT, EQUAL_SHARE)))
     with pytest.raises(errors.BadSchedulerValue) as caught:
         scheduler.grant(SchedulerWish(policy=FIXED_SHARE), state)
-    assert caught.value.hint == "it knows best-effort, equal-share"
+    assert caught.value.hint == "it supports best-effort, equal-share"
 
 
 @LAW
