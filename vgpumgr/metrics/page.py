@@ -1,7 +1,7 @@
-"""Families → the text that Prometheus reads: prometheus_client's one importer.
+"""Families → the text that Prometheus reads. Only this module imports prometheus_client.
 
-A custom collector of what is true now, in a registry of its own: no series is remembered, so what is gone is gone from
-the next page; and nothing of this process (memory, file descriptors, garbage collection) is told.
+A custom collector of current values in a separate registry: no series is remembered, so a removed one is absent from the
+next page; and nothing about this process (memory, file descriptors, garbage collection) is exported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A small HTTP server of one page, for Prometheus: on a unix socket, or on an address that was named.
+"""A small HTTP server with one page, for Prometheus: on a unix socket or on a given address.
 
-A thread for each client, a limit to how long all of its connection may take and to how many there are at once, so that a
-slow one, or a crowd of them, holds up nobody. The page is at most a second old; where it cannot be made the answer is 503, and
-the server goes on.
+Each client has its own thread; the duration of a connection and the number of clients are limited, so that slow or numerous
+clients block nobody. The page is at most a second old; if it cannot be made, the answer is 503 and the server goes on.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Page = Callable[[str], tuple[bytes, str]]
-    """What an Accept header gets: body and Content-Type. Raises VgpumgrError."""
+    """From an Accept header to the body and its Content-Type. Raises VgpumgrError."""
 
 PATH = "/metrics"
 _CLIENT_S = 10.0
-AT_ONCE = 32  # who has been there longest gives way to who comes: a scrape takes milliseconds
+AT_ONCE = 32  # beyond that, the oldest client is dropped for a new one: a scrape takes milliseconds
 _FRESH_S = 1.0
 _NO_DESCRIPTOR_S = 0.2
 _INDEX = f'<!doctype html><title>vgpumgr</title><p>vgpumgr: <a href="{PATH}">metrics</a></p>\n'.encode()
@@ -43,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """An IP address and a TCP port; port 0: any that is free."""
+    """An IP address and a TCP port; port 0: any free port."""
 
     ip: ipaddress.IPv4Address | ipaddress.IPv6Address
     port: int
@@ -55,27 +54,27 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """`127.0.0.1:9836` or `[::1]:9836`. Raises UsageError: a port alone would be open to everybody without being asked."""
+    """Parse `127.0.0.1:9836` or `[::1]:9836`. Raises UsageError for a port alone: it would be open to everybody by default."""
     found = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.IGNORECASE)
     with contextlib.suppress(ValueError):
         if found is not None and int(found[3]) < 2**16:
             ip = ipaddress.IPv6Address(found[1]) if found[1] else ipaddress.IPv4Address(found[2])
             return Address(ip=ip, port=int(found[3]))
     raise UsageError(
-        f"not an address to listen on: {text!r}", hint="ADDRESS:PORT, for example 127.0.0.1:9836 or [::1]:9836"
+        f"not an address to listen on: {text!r}", hint="write ADDRESS:PORT, for example 127.0.0.1:9836 or [::1]:9836"
     )
 
 
 @contextmanager
 def on_address(address: Address) -> Iterator[tuple[socket.socket, str]]:
-    """A socket that listens there, and where the page is. Raises ExportError."""
+    """A socket that listens there, and the page's URL. Raises ExportError."""
     family = socket.AF_INET6 if address.ip.version == 6 else socket.AF_INET
     try:
         listener = socket.create_server((str(address.ip), address.port), family=family)
     except OSError as error:
         raise ExportError(
             f"cannot listen on {address.ip} port {address.port}: {error.strerror}",
-            hint=f"`ss -ltnp 'sport = :{address.port}'` names who does; --listen takes another address and port",
+            hint=f"`ss -ltnp 'sport = :{address.port}'` names who does; use --listen with another address or port",
         ) from error
     with listener:
         yield listener, Address(ip=address.ip, port=listener.getsockname()[1]).url
@@ -89,13 +88,13 @@ def on_socket(path: Path) -> Iterator[tuple[socket.socket, str]]:
 
 
 def serve(listener: socket.socket, page: Page, *, failed: Callable[[VgpumgrError], None]) -> None:
-    """Answer whoever asks, until an exception (a signal's) ends it. `failed` is told of a page that could not be made."""
+    """Answer all clients until an exception (a signal's) ends it. `failed` is called if the page cannot be made."""
     with _Server(listener, page, failed) as server:
         server.serve_forever(poll_interval=0.2)
 
 
 class Fresh:
-    """A page that is made again once it is older than a second. Who asks while it is being made waits for that one."""
+    """A page that is made again once it is older than a second. Requests that come meanwhile wait for the new one."""
 
     def __init__(self, page: Page, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._page = page
@@ -104,7 +103,7 @@ class Fresh:
         self._made: dict[str, tuple[float, tuple[bytes, str]]] = {}
 
     def __call__(self, accept: str) -> tuple[bytes, str]:
-        """Raises what the page raises; that is not kept."""
+        """The page. Raises what making it raises; a failure is not cached."""
         with self._turn:
             now = self._clock()
             self._made = {key: row for key, row in self._made.items() if now - row[0] < _FRESH_S}
@@ -114,7 +113,7 @@ class Fresh:
 
 
 class _Server(ThreadingHTTPServer):
-    """Listens on the socket that it is given, which stays its giver's."""
+    """Listens on the given socket, which the caller still owns."""
 
     def __init__(self, listener: socket.socket, page: Page, failed: Callable[[VgpumgrError], None]) -> None:
         super().__init__(("", 0), _Handler, bind_and_activate=False)
@@ -126,7 +125,7 @@ class _Server(ThreadingHTTPServer):
         self._turn = threading.Lock()
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """The next client. Where no descriptor is left, who is there longest goes, and the loop does not spin meanwhile."""
+        """The next client. If no descriptor is left, the oldest client is dropped and the loop pauses briefly."""
         try:
             found: tuple[socket.socket, Any] = super().get_request()
         except OSError:
@@ -140,7 +139,7 @@ class _Server(ThreadingHTTPServer):
         return found
 
     def service_actions(self) -> None:
-        """Called by the loop, several times a second: whose time is over goes, however little it dripped in."""
+        """Called by the loop several times a second: drops clients whose time is over, even if they still send data."""
         late = time.monotonic() - _CLIENT_S
         with self._turn:
             over = sum(since < late for since in self._since.values())
@@ -160,8 +159,8 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 -- socketserver's signature
-        """A client that went away, or was too slow, is no matter of ours."""
-        logger.debug("a client was given up")
+        """A client that went away or was too slow is not our problem."""
+        logger.debug("a client was dropped")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -177,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "/metrics":
                 self._answer(*self._page())
             case _:
-                self._answer(HTTPStatus.NOT_FOUND, f"only {PATH} is here\n".encode(), _PLAIN)
+                self._answer(HTTPStatus.NOT_FOUND, f"not found: try {PATH}\n".encode(), _PLAIN)
 
     do_HEAD = do_GET  # noqa: N815 -- http.server finds it by this name
 
@@ -190,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:
             logger.exception("unexpected")
             self.server.failed(Unexpected.of(error, about=PATH))
-            return HTTPStatus.INTERNAL_SERVER_ERROR, b"failed; the server's own output says more\n", _PLAIN
+            return HTTPStatus.INTERNAL_SERVER_ERROR, b"failed; see the server's own output\n", _PLAIN
         return HTTPStatus.OK, body, content_type
 
     def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:

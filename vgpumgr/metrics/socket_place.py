@@ -1,4 +1,4 @@
-"""A unix socket's place in the file system: taken from nobody who listens there, and given back at the end."""
+"""A unix socket's path: never taken from a process that still listens there, and removed at the end."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 FOLDER_MODE = 0o750
 _NOT_FOR_OTHERS = 0o117  # umask: the socket is 0660
 _BACKLOG = 64
-_ALONE_S = 5.0  # whoever begins as we do needs milliseconds; whoever may read the folder could hold it for ever
+_ALONE_S = 5.0  # another start like ours needs milliseconds, but anyone who may read the folder could hold it forever
 _TRY_EVERY_S = 0.05
 
 
 @contextmanager
 def listening(path: Path) -> Iterator[socket.socket]:
-    """A socket that listens at `path`, 0660, in a folder that is made (0750) where it is missing.
+    """A socket that listens at `path`, 0660, in a folder that is created (0750) if missing.
 
-    Raises ExportError where somebody listens there, where it cannot be made, or something else lies there.
+    Raises ExportError if another process listens there, the socket cannot be created, or the path is something else.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as server:
         try:
@@ -41,27 +41,27 @@ def listening(path: Path) -> Iterator[socket.socket]:
             ours = path.stat().st_ino
         except OSError as error:
             raise ExportError(
-                f"the socket {path} cannot be made: {_why(error)}", hint="--socket names another place"
+                f"the socket {path} cannot be created: {_why(error)}", hint="use --socket with another path"
             ) from error
         try:
             yield server
         finally:
             with contextlib.suppress(OSError):
-                if path.stat().st_ino == ours:  # else somebody has put another one there
+                if path.stat().st_ino == ours:  # otherwise another process has replaced it
                     path.unlink()
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Two that begin at once would each take the other's new socket for a dead one."""
+    """Hold a lock on the folder: two processes starting at once would each take the other's new socket for a dead one."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     until = time.monotonic() + _ALONE_S
     try:
         while not _locked(descriptor):
             if time.monotonic() >= until:
                 raise ExportError(
-                    f"another process has locked the folder {folder}, and does not let go",
-                    hint=f"`fuser -v {shlex.quote(str(folder))}` names it; --socket names another place, best one that only we may read",
+                    f"another process has locked the folder {folder} and does not release it",
+                    hint=f"`fuser -v {shlex.quote(str(folder))}` names it; or use --socket in a folder that only vgpumgr may read",
                 )
             time.sleep(_TRY_EVERY_S)
         yield
@@ -84,15 +84,15 @@ def _clear(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(kind):
-        raise ExportError(f"{path} is no socket, and stays", hint="--socket names another place")
+        raise ExportError(f"{path} is not a socket and is left alone", hint="use --socket with another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
         probe.setblocking(False)  # a full backlog is an answer too
         if probe.connect_ex(os.fspath(path)) == errno.ECONNREFUSED:
             path.unlink()
             return
     raise ExportError(
-        f"somebody listens at {path} already",
-        hint=f"`fuser {shlex.quote(str(path))}` names who; --socket names another",
+        f"another process already listens on {path}",
+        hint=f"`fuser {shlex.quote(str(path))}` names it; or use --socket with another path",
     )
 
 
@@ -106,5 +106,5 @@ def _bind(server: socket.socket, path: Path) -> None:
 
 
 def _why(error: OSError) -> str:
-    # Too long a path is no errno of the kernel's: Python says it in words (sun_path holds 107 bytes).
+    # A path that is too long gives no errno from the kernel, only Python's words (sun_path holds 107 bytes).
     return error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""A page as a file for node_exporter's textfile collector, which may read it at any moment: whole or not at all."""
+"""A page as a file for node_exporter's textfile collector, which can read it at any moment and must find it complete."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 
 from vgpumgr.errors import ExportError
 
-SUFFIX = ".prom"  # the collector reads no other files, so neither the temporary one
+SUFFIX = ".prom"  # the collector reads no other files, so it ignores the temporary one
 _MODE = 0o644
 
 
 def write(path: Path, page: bytes) -> None:
-    """Put `page` into the place of `path`: written beside it, then renamed. Raises ExportError; then nothing has changed."""
+    """Replace `path` with `page`: written to a temporary file, then renamed. If it raises ExportError, nothing has changed."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
     except OSError as error:
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
         raise ExportError(
             f"{path} cannot be written: {error.strerror}",
-            hint=f"the folder that node_exporter's --collector.textfile.directory names has to be there: {path.parent}"
+            hint=f"create the folder that node_exporter's --collector.textfile.directory names: {path.parent}"
             if missing
-            else f"the folder {path.parent} must be writable for who runs this",
+            else f"the user who runs this must be able to write to the folder {path.parent}",
         ) from error
     new = Path(name)
     try:

@@ -1,1 +1,1 @@
-"""What the controller keeps for itself: history, and the lock of the nightly run. Nothing desired; deleting it loses no wish."""
+"""What the controller stores: history, and the lock of the nightly run. Nothing desired, so deleting it loses no declaration."""

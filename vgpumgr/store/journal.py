@@ -1,8 +1,8 @@
-"""The journal: who changed what, when and why. History only; no decision reads it, and without it nothing is lost but itself.
+"""The journal: who changed what, when and why. History only: no decision reads it, and losing it loses nothing else.
 
-A run is *begun* before the first write to a host and *ended* afterwards; one that never ended was killed, or is under way.
-Nothing here stops a change: a journal that cannot be written is told once (`warn`) and kept as `problem`, for a finding.
-sqlalchemy (a quarter of a second) is imported when the first line is written or read, not before.
+A run is *begun* before the first write to a host and *ended* afterwards; a run that never ended was killed or is under way.
+Nothing here stops a change: a journal that cannot be written is reported once (`warn`) and kept as `problem`, for a finding.
+sqlalchemy (a quarter of a second) is not imported before the first line is written or read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Journal:
-    """The journal at `path`, which need not be there yet. Safe to be used by several threads and processes at once."""
+    """The journal at `path`, which need not exist yet. Several threads and processes can use it at once."""
 
     def __init__(self, path: Path, *, warn: Callable[[str], None]) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class Journal:
         self._telling = threading.Lock()
 
     def begin(self, entry: Entry, *, by: str, at: str) -> int | None:
-        """Write that a run begins; its number. None where that could not be written: then no further one is tried."""
+        """Record that a run begins; return its number, or None if that failed. After a failure nothing more is written."""
         if self.problem is not None:
             return None
         try:
@@ -43,7 +43,7 @@ class Journal:
     def end(
         self, number: int | None, *, at: str, outcome: str, error: str | None = None, message: str | None = None
     ) -> None:
-        """Write how the run ended; nothing where its beginning is not there."""
+        """Record how the run ended; does nothing if its beginning was not recorded."""
         if number is None:
             return
         try:
@@ -54,7 +54,7 @@ class Journal:
             self._tell(failed)
 
     def runs(self, question: Question) -> Sequence[Run]:
-        """What was asked for, newest first; nothing where there is no journal yet. Raises StoreError; writes nothing."""
+        """The matching runs, newest first; none if there is no journal yet. Raises StoreError; writes nothing."""
         from vgpumgr.store.sql import journal
 
         return journal.select_runs(self.path, question)

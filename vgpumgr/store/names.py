@@ -1,4 +1,4 @@
-"""The names that the journal knows, for completion: quick, without sqlalchemy, and nothing at all where anything is wrong."""
+"""The names that the journal knows, for completion: quick, without sqlalchemy, and empty on any error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Known:
 
 
 def known(path: Path) -> Known:
-    """The VMs and hosts of the journal at `path`. Raises nothing and makes no file."""
+    """The VMs and hosts of the journal at `path`. Raises nothing and creates no file."""
     try:
         uri = place.reading_uri(path)
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_WAIT_S)) as connection:

@@ -1,4 +1,4 @@
-"""At most one run of a job on this controller: a flock beside the store, which no kill outlives."""
+"""At most one run of a job on this controller: a flock next to the store, which ends with the process even if it is killed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NAME = "reconcile.lock"
 
 @contextmanager
 def only_one(store: Path, by: str, *, name: str = NAME) -> Iterator[None]:
-    """Hold the lock of that name, the nightly run's by default, beside the file `store`, as `by` (user@controller).
+    """Hold the lock of that name, the nightly run's by default, next to the file `store`, as `by` (user@controller).
 
-    Raises AlreadyRunning at once where another process holds it; it never waits. Raises StoreError where the lock cannot
-    be made. The file stays when the run ends: who unlinked it could free a lock that somebody just took.
+    Raises AlreadyRunning at once if another process holds it; it never waits. Raises StoreError if the lock cannot be
+    created. The file stays when the run ends, because unlinking it could free a lock that another run has just taken.
     """
     path = store.with_name(name)
     try:
@@ -31,26 +31,28 @@ def only_one(store: Path, by: str, *, name: str = NAME) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StoreError(
-            f"the lock {path}, which keeps two runs apart, cannot be made: {error.strerror}",
-            hint="VGPUMGR_STORE names a file in a folder that can be written",
+            f"the lock {path}, which keeps two runs apart, cannot be created: {error.strerror}",
+            hint="set VGPUMGR_STORE to a file in a writable folder",
         ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            owner = os.pread(descriptor, 400, 0).decode(errors="replace").strip() or "it does not say which"
+            owner = os.pread(descriptor, 400, 0).decode(errors="replace").strip() or "it left no name"
             raise AlreadyRunning(
                 f"another run is under way on this controller: {owner}",
-                hint="wait for its end and try again; the lock ends with the process",
+                hint="wait until it ends and try again; the lock ends with the process",
                 details=[str(path)],
             ) from error
         since = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, and the second run is told less
+        with contextlib.suppress(
+            OSError
+        ):  # a full disk: the lock still holds, but the second run cannot name its owner
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"pid {os.getpid()} by {by} since {since}\n".encode(), 0)
         try:
             yield
         finally:
-            os.ftruncate(descriptor, 0)  # else the next owner could be told with this one's name
+            os.ftruncate(descriptor, 0)  # otherwise the next owner could be reported under this one's name
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Where the controller's own file lies, and how SQLite is to open it. Makes nothing."""
+"""Where the controller's own file is, and how SQLite should open it. Creates nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NAME = "store.sqlite"
 
 
 def store_path(environ: Mapping[str, str], *, root: bool, home: Path) -> Path:
-    """$VGPUMGR_STORE; else /var/lib/vgpumgr for root, and $XDG_STATE_HOME/vgpumgr (~/.local/state) for everybody else.
+    """$VGPUMGR_STORE; otherwise /var/lib/vgpumgr for root, and $XDG_STATE_HOME/vgpumgr (~/.local/state) for other users.
 
-    Absolute where the environment is: a relative VGPUMGR_STORE is taken from the folder that one stands in.
+    Absolute if the environment's value is: a relative VGPUMGR_STORE is relative to the working directory.
     """
     named = environ.get(VARIABLE)
     if named:
@@ -25,20 +25,20 @@ def store_path(environ: Mapping[str, str], *, root: bool, home: Path) -> Path:
     if root:
         return Path("/var/lib/vgpumgr") / NAME
     state = Path(environ.get("XDG_STATE_HOME") or "")
-    # The XDG specification has a relative path ignored.
+    # The XDG specification says to ignore a relative path.
     return (state if state.is_absolute() else home / ".local" / "state") / "vgpumgr" / NAME
 
 
 def uri(path: Path, mode: str) -> str:
-    """SQLite's address of the file, which must be there; see sqlite.org/uri.html."""
+    """SQLite's URI of the file, which must exist; see sqlite.org/uri.html."""
     return f"file:{quote(str(path.absolute()))}?mode={mode}"
 
 
 def reading_uri(path: Path) -> str:
-    """The address for who only reads (and says so with `PRAGMA query_only`).
+    """The URI for a reader (which also sets `PRAGMA query_only`).
 
-    A WAL database has two companions while it is open. Who may not write leaves them lying there; a read-only disk cannot
-    have them, but then nobody writes either.
+    A WAL database has two companion files while it is open. A reader without write permission leaves them behind; a read-only
+    disk cannot have them, but then nobody writes either.
     """
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         return uri(path, "rw")

@@ -1,4 +1,4 @@
-"""A host's last round as JSON and back; its error's name stays, the error itself does not.
+"""A host's last round as JSON and back; the error's name is kept, the error itself is not.
 
 A change of what a round holds wants a migration of what is stored: tests/unit/store/test_samples.py pins the fields.
 """

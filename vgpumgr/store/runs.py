@@ -1,4 +1,4 @@
-"""What the journal holds, as values: what a run is about to do, what became of it, and which runs are asked for."""
+"""The journal's contents as values: what a run is about to do, its outcome, and the query for runs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ INTERRUPTED = "interrupted"
 class Entry:
     """What a run is about to do to one host.
 
-    `verb`: attach, detach, reconcile or scheduler. `why`: the wish or the cause, in words. `vm` is a name, `vm_uuid` finds
-    it after it was renamed. `gpu`: PCI address; None, as for `slot`, where there are several. `steps`: the plan's, as
-    `-o json` prints them.
+    `verb`: attach, detach, reconcile or scheduler. `why`: the wish or the cause, in words. `vm` is a name; `vm_uuid` finds
+    the VM after it was renamed. `gpu`: PCI address; like `slot`, None if there are several. `steps`: the plan's, as `-o json`
+    prints them.
     """
 
     verb: str
@@ -35,8 +35,8 @@ class Entry:
 class Run:
     """A line of the journal. `at` and `ended_at` are RFC 3339 in UTC, `by` is user@controller.
 
-    `outcome`: done, interrupted, or the error's own (failed, refused, busy …); None where it never ended. `error` is the
-    error's class, `message` what it said.
+    `outcome`: done, interrupted, or the error's own (failed, refused, busy …); None if the run never ended. `error` is the
+    error's class, `message` its text.
     """
 
     id: int
@@ -51,9 +51,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Which runs: at most `limit`, begun at `since` or later; all of None's kind where it is None.
+    """Which runs to select: at most `limit`, begun at `since` or later. A field that is None restricts nothing.
 
-    `name` is a host's, or a VM's at any time: what that VM did under its other names is found too. `vm_uuid` is a VM.
+    `name` is a host's, or a name that a VM ever had: runs of that VM under its other names are found too. `vm_uuid` is a VM.
     """
 
     limit: int

@@ -1,7 +1,7 @@
-"""One way to make, open, migrate and judge an SQLite file of ours. Raises StoreError and nothing else.
+"""The only way to create, open, migrate and check our SQLite files. Raises StoreError and nothing else.
 
-The file is 0600 in a folder 0700, in WAL mode, and is put into its place whole (written beside it, then linked), so nobody
-ever opens half a schema. Migrations go forward only; each is SQL that is never changed once it was released.
+The file is 0600 in a folder 0700, in WAL mode, and appears complete (written under another name, then linked), so nobody ever
+opens half a schema. Migrations only go forward; the SQL of a released migration never changes.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ MIGRATION = sa.Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """A kind of file. `what`: its name in messages. `application_id`: how it is told from any other SQLite database.
+    """A kind of file. `what`: its name in messages. `application_id`: distinguishes it from other SQLite databases.
 
-    `table`: one that its first migration makes. `pragmas`: what only an empty file can still be told. `corrupt`: the error
-    of a file that is damaged or not ours.
+    `table`: a table that its first migration creates. `pragmas`: those that can be set only on an empty file. `corrupt`: the
+    error for a file that is damaged or not ours.
     """
 
     what: str
@@ -53,7 +53,7 @@ class Schema:
 
 @contextmanager
 def writing(path: Path, schema: Schema) -> Iterator[sa.Connection]:
-    """The file, open and of the newest schema; made where there is none. Each statement commits for itself."""
+    """The file, open and migrated to the newest schema; created if missing. Each statement commits by itself."""
     with _translated(path, schema, "written"):
         if not _is_there(path):
             _make(path, schema)
@@ -65,16 +65,16 @@ def writing(path: Path, schema: Schema) -> Iterator[sa.Connection]:
 
 @contextmanager
 def transaction(path: Path, schema: Schema) -> Iterator[sa.Connection]:
-    """The same as one transaction: all of it is kept or nothing."""
+    """The same as one transaction: all of it is kept, or nothing."""
     with writing(path, schema) as connection, begun(connection):
         yield connection
 
 
 @contextmanager
 def reading(path: Path, schema: Schema) -> Iterator[sa.Connection | None]:
-    """The file for who only reads; None where there is none. All that is read is of one moment.
+    """The file, read-only; None if there is none. Everything read is from one moment.
 
-    An older schema is read as it is: so far there is none that lacks a column.
+    An older schema is read without migration: so far none lacks a column.
     """
     with _translated(path, schema, "read"):
         if not _is_there(path):
@@ -84,15 +84,15 @@ def reading(path: Path, schema: Schema) -> Iterator[sa.Connection | None]:
             connection.exec_driver_sql("PRAGMA query_only = ON")
             connection.exec_driver_sql("BEGIN")
             if _version(path, schema, connection) == 0:
-                raise schema.corrupt(f"{path} is no {schema.what}: it is empty", hint=_away(path))
+                raise schema.corrupt(f"{path} is not a {schema.what}: it is empty", hint=_away(path))
             yield connection
 
 
 def shrink(connection: sa.Connection) -> None:
-    """Give free pages back to the file system, of a file with auto_vacuum = INCREMENTAL; outside of a transaction."""
+    """Return free pages to the file system; needs auto_vacuum = INCREMENTAL and no open transaction."""
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
-    # The pragma frees one page with each step, and has no columns: execute() would make one step.
+    # The pragma frees one page per step and returns no columns: execute() would make only one step.
     driver.executescript("PRAGMA incremental_vacuum")
     connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").all()
 
@@ -117,14 +117,14 @@ def begun(connection: sa.Connection) -> Iterator[None]:
         yield
         connection.exec_driver_sql("COMMIT")
     except BaseException:
-        # Some of SQLite's errors (a full disk) have rolled back already.
+        # After some of SQLite's errors (a full disk) the transaction has already been rolled back.
         with contextlib.suppress(sa.exc.DBAPIError):
             connection.exec_driver_sql("ROLLBACK")
         raise
 
 
 def _version(path: Path, schema: Schema, connection: sa.Connection) -> int:
-    """The schema's number, 0 for an empty file. Raises `schema.corrupt` and NewerSchema."""
+    """The schema's version, 0 for an empty file. Raises `schema.corrupt` and NewerSchema."""
     tables = {
         str(name) for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")
     }
@@ -136,16 +136,16 @@ def _version(path: Path, schema: Schema, connection: sa.Connection) -> int:
     found = connection.execute(sa.select(sa.func.max(MIGRATION.c.version))).scalar() or 0
     if found > schema.version:
         raise NewerSchema(
-            f"a newer vgpumgr made the {schema.what} {path} (schema {found}, this one knows {schema.version})",
-            hint="use that vgpumgr, or name another file in VGPUMGR_STORE",
+            f"a newer vgpumgr made the {schema.what} {path} (schema {found}; this version supports {schema.version})",
+            hint="use that version, or name another file in VGPUMGR_STORE",
         )
     return int(found)
 
 
 def _make(path: Path, schema: Schema) -> None:
-    """A new, empty file; another process may make it at the same time, and either one's will do."""
+    """Create an empty file. Another process may do the same at the same time; either file will do."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Its own name for each process and thread that makes one; what a kill leaves is a small file that says what it is.
+    # The name is unique to each process and thread; a kill leaves a small file whose name says what it is.
     new = path.with_name(f".{path.name}.new-{os.getpid()}-{time.monotonic_ns()}")
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     try:
@@ -158,7 +158,7 @@ def _make(path: Path, schema: Schema) -> None:
 
 
 def _migrate(path: Path, schema: Schema, connection: sa.Connection) -> None:
-    """Forward, one version after the other, in one transaction; the version is read again inside it."""
+    """Migrate forward, version by version, in one transaction; the version is read again inside it."""
     if _version(path, schema, connection) == 0:
         for pragma in (*schema.pragmas, "journal_mode = WAL"):
             connection.exec_driver_sql(f"PRAGMA {pragma}")
@@ -176,24 +176,24 @@ def _migrate(path: Path, schema: Schema, connection: sa.Connection) -> None:
 
 @contextmanager
 def _translated(path: Path, schema: Schema, done: str) -> Iterator[None]:
-    """SQLite's and the file system's errors as ours, told apart by their codes."""
+    """Translates SQLite's and the file system's errors into ours, by their codes."""
     try:
         yield
     except sa.exc.DBAPIError as error:
         raise _judge(path, schema, done, error.orig) from error
     except sqlite3.Error as error:
         raise _judge(path, schema, done, error) from error
-    except (OverflowError, UnicodeEncodeError) as error:  # of a value that SQLite has no room for
+    except (OverflowError, UnicodeEncodeError) as error:  # a value that SQLite cannot hold
         raise UnstorableValue(
             f"a value cannot be {done} in the {schema.what} {path}: {error}",
-            hint="one host told what no host can mean: it is left out, and the others are kept",
+            hint="one host reported an impossible value: that host is left out, the others are stored",
         ) from error
     except UnicodeDecodeError as error:
         raise damaged(path, schema, error) from error
     except OSError as error:
         raise StoreError(
             f"the {schema.what} {path} cannot be {done}: {error.strerror or error}",
-            hint="VGPUMGR_STORE names another file; what is desired does not depend on it",
+            hint="set VGPUMGR_STORE to use another file; declarations and claims do not depend on it",
         ) from error
 
 
@@ -203,22 +203,22 @@ def _judge(path: Path, schema: Schema, done: str, error: Any) -> StoreError:
     match None if code is None else code & 0xFF:
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return damaged(path, schema, error)
-        case None if "Could not decode" in str(error):  # sqlite3's own, without a code: text that is no UTF-8
+        case None if "Could not decode" in str(error):  # sqlite3's own error without a code: the text is not UTF-8
             return damaged(path, schema, error)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreError(
                 f"the {schema.what} {path} is locked by another process",
-                hint=f"`fuser {shlex.quote(str(path))}` names it; history only",
+                hint=f"`fuser {shlex.quote(str(path))}` names it; only history is affected",
             )
-        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:  # to read in WAL mode is to write beside the file, too
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:  # reading in WAL mode also writes next to the file
             return StoreError(
                 f"the {schema.what} {path} cannot be {done}: {error}",
-                hint=f"is the disk full, or broken? `df {shlex.quote(str(path.parent))}`, and the kernel's log",
+                hint=f"is the disk full or broken? check `df {shlex.quote(str(path.parent))}` and the kernel's log",
             )
         case _:
             return StoreError(
                 f"the {schema.what} {path} cannot be {done}: {error}",
-                hint="VGPUMGR_STORE names another file; what is desired does not depend on it",
+                hint="set VGPUMGR_STORE to use another file; declarations and claims do not depend on it",
             )
 
 
@@ -228,11 +228,11 @@ def damaged(path: Path, schema: Schema, error: BaseException) -> StoreError:
 
 def _away(path: Path) -> str:
     target = shlex.quote(str(path))
-    return f"it holds history only and can be moved away: mv {target} {target}.broken"
+    return f"it holds only history and can be moved away: mv {target} {target}.broken"
 
 
 def _is_there(path: Path) -> bool:
-    """Raises OSError where that cannot be told."""
+    """Whether the file exists. Raises OSError if that cannot be determined."""
     try:
         path.stat()
     except FileNotFoundError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.store.runs import Question
 
-KEEP_RUNS = 100_000  # the newest, by their numbers and not by a clock that may jump: some 100 MB
+KEEP_RUNS = 100_000  # the newest, by number rather than by a clock that can jump: about 100 MB
 
 SCHEMA = file.Schema(
     what="journal",
@@ -52,7 +52,7 @@ RUN = sa.Table(
 
 
 def insert(path: Path, entry: Entry, *, by: str, at: str) -> int:
-    """A new run's number; makes the file where there is none, and lets go of what is too old to be kept."""
+    """Insert a run and return its number; creates the file if missing, and deletes runs that are too old to keep."""
     values = {
         "at": at,
         "by": by,
@@ -80,7 +80,7 @@ def finish(path: Path, number: int, *, at: str, outcome: str, error: str | None,
 
 
 def select_runs(path: Path, question: Question) -> Sequence[Run]:
-    """Newest first. Numbers grow with time; two controllers' clocks, or one set back, do not disturb their order."""
+    """Newest first, by number: two controllers' clocks, or a clock that was set back, do not disturb the order."""
     query = sa.select(RUN).order_by(RUN.c.id.desc()).limit(question.limit)
     if question.since is not None:
         query = query.where(RUN.c.at >= question.since)

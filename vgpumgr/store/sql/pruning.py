@@ -1,6 +1,6 @@
-"""Keeping the samples small: hours made of old quarters, nothing older than it should be, the file within its limit.
+"""Keeps the samples small: old quarters merged into hours, expired data deleted, the file within its size limit.
 
-Nothing to do costs a few look-ups, so that it can follow every round.
+If there is nothing to do it costs a few look-ups, so it can follow every round.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.usage.usage import Tally
 
-_ROOM = 0.9  # of the limit is left full, so that not every round prunes
+_ROOM = 0.9  # pruning stops at this part of the limit, so that not every round prunes
 
 
 def coarsen(path: Path, *, before_us: int) -> int:
-    """Put the quarters of each whole hour before that together; how many rows fewer there are."""
+    """Merge the quarters of each whole hour before that time; return the number of rows saved."""
     until = before_us // BUCKET_US // COARSE * COARSE
     with file.transaction(path, SCHEMA) as connection:
         since = connection.execute(sa.select(COLLECTOR.c.coarse)).scalar()
@@ -41,7 +41,7 @@ def coarsen(path: Path, *, before_us: int) -> int:
             return 0
         first, _ = _span(connection)
         fewer = 0
-        # An hour at a time: of a long pause, all hours that were left; and only of those that there are.
+        # One hour at a time: after a long pause, all hours that were left over, but only those that exist.
         for hour in range(max(since, until if first is None else first // COARSE * COARSE), until, COARSE):
             fewer += _put_together(connection, hour)
         connection.execute(COLLECTOR.update().values(coarse=until))
@@ -66,7 +66,7 @@ def _put_together(connection: sa.Connection, hour: int) -> int:
 
 
 def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
-    """Take away what is older, then the oldest until the file is within its limit; how many buckets went."""
+    """Delete older buckets, then the oldest until the file is within its limit; return the number deleted."""
     with file.writing(path, SCHEMA) as connection:
         horizon = before_us // BUCKET_US
         first, _ = _span(connection)
@@ -86,7 +86,7 @@ def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
 
 
 def forget_hosts_but(path: Path, fleet: Collection[str]) -> None:
-    """The last rounds and errors of all other hosts."""
+    """Delete the last rounds and errors of all other hosts."""
     with file.writing(path, SCHEMA) as connection:
         there = {name for (name,) in connection.execute(sa.select(HOST.c.name))}
         for name in there.difference(fleet):
@@ -96,16 +96,16 @@ def forget_hosts_but(path: Path, fleet: Collection[str]) -> None:
 
 
 def _span(connection: sa.Connection) -> tuple[int | None, int | None]:
-    """The first and the last quarter of an hour that there is."""
+    """The first and the last quarter of an hour in the store."""
     ends = [connection.execute(sa.select(end(BUCKET.c.id))).scalar() for end in (sa.func.min, sa.func.max)]
     first, last = (None if end is None else end >> SERIES_BITS for end in ends)
     return first, last
 
 
 def _largest(connection: sa.Connection) -> sa.ColumnElement[bool]:
-    """The buckets of a host that has more than half of them, where there are others; else all.
+    """The buckets of the host that has more than half of them, if there are other hosts; otherwise all buckets.
 
-    One host's vGPUs, invented ones too, must not cost the others their past.
+    One host's vGPUs, even bogus ones, must not cost the others their history.
     """
     rows = sa.func.count().label("rows")
     counted = sa.select(SERIES.c.host, rows).join(BUCKET, BUCKET.c.series == SERIES.c.id).group_by(SERIES.c.host)
@@ -116,9 +116,9 @@ def _largest(connection: sa.Connection) -> sa.ColumnElement[bool]:
 
 
 def _oldest(connection: sa.Connection, share: float, of: sa.ColumnElement[bool]) -> int | None:
-    """The quarter before which that share of these buckets lies, and at least one; None: there are none.
+    """The quarter before which that share of these buckets lies, at least one of them; None: there are none.
 
-    Of buckets, not of time: one from a host whose clock was years ahead must not make the rest look old.
+    A share of buckets, not of time: a bucket from a host whose clock was years ahead must not make the rest look old.
     """
     count = connection.execute(sa.select(sa.func.count()).select_from(BUCKET).where(of)).scalar_one()
     at = max(0, min(count, round(count * share)) - 1)
@@ -128,7 +128,7 @@ def _oldest(connection: sa.Connection, share: float, of: sa.ColumnElement[bool])
 
 
 def _used(connection: sa.Connection) -> int:
-    """Bytes of the pages that hold something."""
+    """The bytes of all pages in use."""
     pages, free, size = (
         int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
         for name in ("page_count", "freelist_count", "page_size")
@@ -137,14 +137,14 @@ def _used(connection: sa.Connection) -> int:
 
 
 def _delete(connection: sa.Connection, horizon: int, of: sa.ColumnElement[bool] | None = None) -> int:
-    """The buckets before that quarter: all, or these."""
+    """Delete the buckets before that quarter: all, or only those of `of`."""
     chosen = BUCKET.c.id < horizon << SERIES_BITS
     with file.begun(connection):
         return connection.execute(BUCKET.delete().where(chosen if of is None else chosen & of)).rowcount
 
 
 def _forget(connection: sa.Connection, before_us: int) -> None:
-    """The series and hosts that were not seen since, whatever it was that took their buckets: age, or the limit."""
+    """Delete the series and hosts not seen since then, whether age or the limit removed their buckets."""
     with file.begun(connection):
         left = sa.select(BUCKET.c.id).where(BUCKET.c.series == SERIES.c.id).exists()
         connection.execute(SERIES.delete().where(SERIES.c.last_us < before_us, ~left))

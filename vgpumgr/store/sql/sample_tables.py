@@ -1,7 +1,8 @@
 """The tables of the samples.
 
-A bucket's id is its quarter of an hour, then its series: so a window of time lies together in the file, and what is pruned
-frees whole pages. `coarse`: the bucket up to which hours were made of quarters. Percent times microseconds is called busy, as everywhere (core/usage/usage.py).
+A bucket's id is its quarter of an hour, then its series, so that a window of time is contiguous in the file and pruning frees
+whole pages. `coarse`: the bucket up to which quarters were merged into hours. Percent times microseconds is called busy, as
+everywhere (core/usage/usage.py).
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ COLLECTOR = sa.Table(
 
 
 def tally_of(row: Sequence[Any]) -> Tally:
-    """A bucket's row, whose columns are in the table's order."""
+    """The tally in a bucket's row; its columns are in the table's order."""
     engines = tuple(
         [
             EngineTally(row[index], row[index + 1], histogram.unpack(row[index + 2]))

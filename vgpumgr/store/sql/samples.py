@@ -1,7 +1,7 @@
-"""The samples: rounds in, and what was asked for out.
+"""The samples: rounds go in, query results come out.
 
-What a round measured, its cursor and its counters are one transaction: nothing is lost that was acknowledged, and nothing
-is counted twice.
+A round's measures, its cursor and its counters are stored in one transaction: nothing acknowledged is lost, and nothing is
+counted twice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.usage_window import Window
     from vgpumgr.names import HostName
 
-# Of one host: NVIDIA's largest takes 16 GPUs of 48 vGPUs, and VMs come and go as long as samples are kept.
+# Limits for one host: NVIDIA's largest takes 16 GPUs of 48 vGPUs, and VMs come and go while samples are kept.
 MAX_IN_ROUNDS = 2_000
 MAX_SERIES = 20_000
 _TOGETHER = 500  # ids in one statement; SQLite takes 32766
@@ -49,7 +49,7 @@ _TOLD = ("vm_uuid", "type_name", "origin", "last_us")
 
 
 def add(path: Path, rounds: Sequence[Round], every_s: float | None) -> None:
-    """Store rounds, of each host the oldest first, and how often they are made."""
+    """Store rounds, each host's oldest first, and their interval."""
     folded: Mapping[VgpuKey, Mapping[int, Tally]] = fold(rounds)
     described = {key_of(one.host, row.gpu, row.vgpu): row.vgpu for one in rounds for row in one.measured}
     with file.transaction(path, SCHEMA) as connection:
@@ -100,7 +100,7 @@ def every_s(path: Path) -> float | None:
 
 
 def usage(path: Path, window: Window, *, vm: str | None, host: str | None) -> list[Series]:
-    """The series that were measured in the window. `vm` is a name or a UUID."""
+    """The series with measures in the window. `vm` is a name or a UUID."""
     chosen = sa.select(SERIES)
     if vm is not None:
         chosen = chosen.where(sa.or_(SERIES.c.vm == vm, SERIES.c.vm_uuid == vm))
@@ -127,7 +127,7 @@ def usage(path: Path, window: Window, *, vm: str | None, host: str | None) -> li
 
 
 def names(path: Path) -> tuple[set[str], set[str]]:
-    """The VMs that were measured or are there now (names and UUIDs), and the hosts that were tried."""
+    """The VMs (names and UUIDs) that were measured or exist now, and the hosts that were tried."""
     with file.reading(path, SCHEMA) as connection:
         if connection is None:
             return set(), set()
@@ -145,7 +145,7 @@ def names(path: Path) -> tuple[set[str], set[str]]:
 def _bounded(
     connection: sa.Connection, folded: Mapping[VgpuKey, Mapping[int, Tally]]
 ) -> Mapping[VgpuKey, Mapping[int, Tally]]:
-    """Without what no host can have: one that invents vGPUs must not push out what the others used."""
+    """Without more vGPUs than a host can have: a host that reports bogus vGPUs must not displace the others' samples."""
     counted = sa.select(SERIES.c.host, sa.func.count()).group_by(SERIES.c.host)
     there: dict[str, int] = {row.host: row[1] for row in connection.execute(counted)}
     asked = Counter(key.host for key in folded)
@@ -166,7 +166,7 @@ def _count(
     folded: Mapping[VgpuKey, Mapping[int, Tally]],
     described: Mapping[VgpuKey, VgpuReading],
 ) -> dict[int, Tally]:
-    """Add to the counters of these series, made where they are new; the tallies by the ids of their buckets."""
+    """Add to the counters of these series, creating new ones; return the tallies by bucket id."""
     empty = dict.fromkeys((*_COUNTED, "last_us"), 0)
     connection.execute(sqlite.insert(SERIES).on_conflict_do_nothing(), [key._asdict() | empty for key in folded])
     columns = (SERIES.c[name] for name in VgpuKey._fields)
@@ -190,7 +190,7 @@ def _count(
 
 
 def _merge(path: Path, connection: sa.Connection, tallies: Mapping[int, Tally]) -> None:
-    """Add these to the buckets."""
+    """Add these tallies to the buckets."""
     ids = sorted(tallies)
     merged = dict(tallies)
     for begin in range(0, len(ids), _TOGETHER):
@@ -205,7 +205,7 @@ def _merge(path: Path, connection: sa.Connection, tallies: Mapping[int, Tally]) 
 
 
 def _put_hosts(connection: sa.Connection, rounds: Sequence[Round]) -> None:
-    """The last round of each host, and how often each of its errors was met."""
+    """Store the last round of each host, and count its errors."""
     for name, last in {one.host: one for one in rounds}.items():
         values = {"at": last.at, "cursor": forms.cursor_to_json(last.cursor), "round": forms.to_json(last)}
         put = sqlite.insert(HOST).values(name=name, **values)
@@ -218,7 +218,7 @@ def _put_hosts(connection: sa.Connection, rounds: Sequence[Round]) -> None:
 
 @contextmanager
 def _ours(path: Path) -> Iterator[None]:
-    """What is decoded inside was written by us: if it cannot be, the file was damaged where SQLite does not look."""
+    """Everything decoded inside was written by us: if decoding fails, the file was damaged where SQLite does not look."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error) as error:

@@ -152,7 +152,7 @@ def test_a_socket_that_a_killed_server_left_is_replaced_and_one_that_lives_is_no
     with kept.serving("--socket", str(path)) as server:
         second = kept.run("export", "prometheus", "--socket", str(path))
         assert second.returncode == 1
-        assert f"somebody listens at {path} already" in second.stderr
+        assert f"another process already listens on {path}" in second.stderr
         assert server.ask()[0] == 200
 
 
@@ -161,7 +161,7 @@ def test_what_is_no_socket_stays(kept: Site) -> None:
     path.write_text("mine")
     done = kept.run("export", "prometheus", "--socket", str(path))
     assert (done.returncode, path.read_text()) == (1, "mine")
-    assert "is no socket, and stays" in done.stderr
+    assert "is not a socket and is left alone" in done.stderr
 
 
 def test_too_long_a_path_for_a_socket_is_an_error_of_one_line(kept: Site) -> None:
