@@ -1,3 +1,3 @@
-"""vgpumgr: NVIDIA vGPUs for libvirt VMs, asked for by profile, kept as declared, on plain KVM hosts over SSH."""
+"""vgpumgr: NVIDIA vGPUs for libvirt VMs, requested by profile and kept as declared, on plain KVM hosts over SSH."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Every error vgpumgr raises on purpose.
+"""Every error that vgpumgr raises on purpose.
 
     VgpumgrError(message, hint, details)                exit  outcome
     ├── ConfigError                                       2   usage
@@ -30,8 +30,8 @@
     └── LabError                                          1   failed
 
 The message says what and where; `hint` says what to do now and comes last, near the prompt. `details` holds one line
-per candidate or problem. A library's exception is translated in the one module that imports the library, `raise … from`.
-`transient` marks what the same command may well get past when it is run again.
+per candidate or problem. A library's exception is translated in the only module that imports the library, `raise … from`.
+`transient` marks errors that running the same command again may well get past.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """What became of a command, or of one thing in it; part of the contract that scripts rely on (docs/exit-codes.md).
+    """The outcome of a command or of one item in it; part of the contract that scripts rely on (docs/exit-codes.md).
 
-    The first three are those of success; each of the others is that of an error.
+    The first three are successes; each of the others belongs to an error.
     """
 
     DONE = "done"
@@ -62,7 +62,7 @@ class Outcome(StrEnum):
 
     @property
     def changed(self) -> bool:
-        """Whether something is another way now, or would be."""
+        """Whether something has changed, or would change."""
         return self in (Outcome.DONE, Outcome.WOULD_CHANGE)
 
 
@@ -93,7 +93,7 @@ class InventoryError(ConfigError):
 
 
 class TemplateError(ConfigError):
-    """A template is missing, broken, or wants a value that it was not given."""
+    """A template is missing, broken, or lacks a value that it needs."""
 
 
 class RequestError(VgpumgrError):
@@ -102,7 +102,7 @@ class RequestError(VgpumgrError):
 
 
 class UsageError(RequestError):
-    """Options that do not go together, or a question that could not be asked."""
+    """Options that cannot be combined, or a prompt that could not be shown."""
 
 
 class BadName(RequestError):
@@ -110,11 +110,11 @@ class BadName(RequestError):
 
 
 class BadSchedulerValue(RequestError):
-    """A policy, time slice, frequency or averaging factor that this GPU does not take, or that do not go together."""
+    """A policy, time slice, frequency or averaging factor that this GPU does not take, or a combination that is invalid."""
 
 
 class Declined(RequestError):
-    """The person said no."""
+    """The user answered no."""
 
     exit_code = 1
     outcome = Outcome.FAILED
@@ -152,7 +152,7 @@ class UnknownProfile(RequestError):
 
 
 class UnknownSlot(RequestError):
-    """The VM has no claim in that slot, or several and none was named."""
+    """The VM has no claim in that slot, or it has several and none was named."""
 
 
 class UnknownName(RequestError):
@@ -160,14 +160,14 @@ class UnknownName(RequestError):
 
 
 class NoCapacity(RequestError):
-    """Well asked, but no GPU of the VM's host can take it; each detail is one GPU's reason."""
+    """The request is valid, but no GPU of the VM's host can take it; each detail is one GPU's reason."""
 
     exit_code = 5
     outcome = Outcome.NO_CAPACITY
 
 
 class ProfileNotHere(NoCapacity):
-    """No GPU of the VM's host has a type of that name; another host's may."""
+    """No GPU of the VM's host has a type of that name, but one of another host may."""
 
 
 class ConflictingClaim(RequestError):
@@ -178,18 +178,18 @@ class ConflictingClaim(RequestError):
 
 
 class RefusedPlan(VgpumgrError):
-    """A guard said no."""
+    """A guard refused the plan."""
 
     exit_code = 5
     outcome = Outcome.REFUSED
 
 
 class InUse(RefusedPlan):
-    """Something holds the vGPU, or it cannot be told that nothing does."""
+    """Something holds the vGPU, or it cannot be determined that nothing does."""
 
 
 class StillEnding(InUse):
-    """What still has the vGPU ends by itself, as the QEMU of a VM that stopped and its plugin do; it had not in its time."""
+    """The holder ends by itself, as the QEMU of a stopped VM and its plugin do, but it did not end within the wait."""
 
 
 class Stuck(RefusedPlan):
@@ -201,7 +201,7 @@ class ForeignDevice(RefusedPlan):
 
 
 class SavedImage(RefusedPlan):
-    """The VM has a managed-save image, whose own XML would win at the next start."""
+    """The VM has a managed-save image, whose own XML would override the definition at the next start."""
 
 
 class NamedInSnapshot(RefusedPlan):
@@ -209,15 +209,15 @@ class NamedInSnapshot(RefusedPlan):
 
 
 class Unsure(RefusedPlan):
-    """The ledger says planned, and evidence does not show whose the hardware is."""
+    """The ledger entry is only planned, and the evidence does not show whose the hardware is."""
 
 
 class TooManyDestroys(RefusedPlan):
-    """More vGPUs would go than a reconcile may take away on its own."""
+    """The plan would remove more vGPUs than a reconcile may remove unattended."""
 
 
 class PlanOutdated(RefusedPlan):
-    """What a kept plan read has changed since, or another plan comes out of it now."""
+    """What a kept plan was based on has changed, or planning again gives another plan."""
 
 
 class HostError(VgpumgrError):
@@ -232,9 +232,9 @@ class HostError(VgpumgrError):
 
 
 class Unreachable(HostError):
-    """`stage` is where it ended: dns, tcp, banner, kex, auth, program or libvirt.
+    """`stage` is where it failed: dns, tcp, banner, kex, auth, program or libvirt.
 
-    `may_happen`: what was asked may have been done, or be done later; False only where it certainly was not asked.
+    `may_happen`: the request may have been carried out, or may be later; False only if it was certainly never sent.
     """
 
     transient = True
@@ -262,11 +262,11 @@ class HostDeadline(Unreachable):
 
 
 class ProgramFailed(HostError):
-    """The host program did not start, ended early, or spoke something else than the protocol."""
+    """The host program did not start, ended early, or did not follow the protocol."""
 
 
 class LedgerBroken(HostError):
-    """The host's ledger cannot be read, so nothing there may be changed."""
+    """The host's ledger cannot be read, so nothing may be changed on that host."""
 
 
 class SysfsRefused(HostError):
@@ -291,9 +291,9 @@ class SysfsRefused(HostError):
 
 
 class LedgerUnwritable(HostError):
-    """The host's ledger cannot be written (a full or read-only disk), so nothing is made or taken away there.
+    """The host's ledger cannot be written (a full or read-only disk), so nothing is created or removed there.
 
-    `written`: the step's own write to the hardware had been done, and only its end is not in the ledger.
+    `written`: the step's write to the hardware was done; only its end is missing from the ledger.
     """
 
     exit_code = 1
@@ -332,7 +332,7 @@ class NvmlRefused(HostError):
 class HypervisorError(HostError):
     """libvirt refused; `code` is its VIR_ERR_ number."""
 
-    SYSTEM_ERROR = 38  # libvirt's virterror.h: the kernel refused libvirtd something, a write to its disk for example
+    SYSTEM_ERROR = 38  # libvirt's virterror.h: the kernel refused a call of libvirtd's, for example a write to its disk
 
     exit_code = 1
     outcome = Outcome.FAILED
@@ -351,7 +351,7 @@ class Busy(HostError):
 
 
 class LeaseLost(HostError):
-    """The host's lock is no longer ours (we were stopped, or the connection died), so nothing more was written."""
+    """We no longer hold the host's lock (we were suspended, or the connection died), so nothing more was written."""
 
     exit_code = 6
     outcome = Outcome.BUSY
@@ -359,7 +359,7 @@ class LeaseLost(HostError):
 
 
 class ApplyError(VgpumgrError):
-    """A plan could not be carried out whole."""
+    """A plan could not be carried out completely."""
 
 
 class StalePlan(ApplyError):
@@ -371,31 +371,31 @@ class StalePlan(ApplyError):
 
 
 class PartialApply(ApplyError):
-    """Some steps were done and could not be taken back; the same command again goes on from there."""
+    """Some steps were done and could not be undone; running the same command again continues from there."""
 
 
 class NotConverged(ApplyError):
-    """All steps were done, and yet what is observed is not what was planned."""
+    """All steps were done, but the observed state is not the planned one."""
 
 
 class StoreError(VgpumgrError):
-    """The controller's own file cannot be read or written. While something is changed this is only told, never raised."""
+    """The controller's own file cannot be read or written. During a change this is only reported, never raised."""
 
 
 class JournalCorrupt(StoreError):
-    """The file is not a journal of ours: damaged, or somebody else's."""
+    """The file is not one of our journals: it is damaged or another program's."""
 
 
 class SamplesCorrupt(StoreError):
-    """The file is not a store of samples of ours: damaged, or somebody else's."""
+    """The file is not one of our stores of samples: it is damaged or another program's."""
 
 
 class NewerSchema(StoreError):
-    """A newer vgpumgr made the file."""
+    """A newer version of vgpumgr made the file."""
 
 
 class UnstorableValue(StoreError):
-    """A number or text that no database of ours holds: nothing of what was to be stored with it is stored."""
+    """A number or text that our databases cannot hold: nothing that was to be stored with it is stored."""
 
 
 class AlreadyRunning(VgpumgrError):
@@ -407,25 +407,25 @@ class AlreadyRunning(VgpumgrError):
 
 
 class ExportError(VgpumgrError):
-    """Metrics cannot be put where they were to go: a file that cannot be written, an address that cannot be listened on."""
+    """Metrics cannot be exported as asked: the file cannot be written, or the address cannot be listened on."""
 
 
 class Unexpected(VgpumgrError):
-    """What nobody foresaw: a bug of ours, or a machine that is short of something. Made by `of`, from what was raised.
+    """An unforeseen error: a bug of ours, or a machine short of resources. `of` makes it from the original exception.
 
-    It is one VM's, GPU's or host's outcome like any other error, so that the others go on.
+    It is the outcome of one VM, GPU or host like any other error, so that the others go on.
     """
 
     @classmethod
     def of(cls, error: Exception, *, about: str | None = None) -> Unexpected:
-        """`about`: what was under way, before the message; the innermost place in the code comes after it."""
+        """`about`, what was under way, precedes the message; the innermost place in the code follows it."""
         where, trace = "", error.__traceback__
         while trace is not None:
             where = f" ({trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno})"
             trace = trace.tb_next
         found = cls(
             f"{f'{about}: ' if about else ''}unexpected {type(error).__name__}: {error}{where}",
-            hint="this machine is short of memory, threads or open files (`ulimit -a`): make room, then run it again"
+            hint="this machine is short of memory, threads or open files (`ulimit -a`): free some, then run it again"
             if _is_shortage(error)
             else "this is a bug in vgpumgr: please report it with the output of the same command with -v",
         )
@@ -434,11 +434,11 @@ class Unexpected(VgpumgrError):
 
 
 def _is_shortage(error: Exception) -> bool:
-    """Whether the controller's own machine has no more of what a program needs."""
+    """Whether the controller's machine has run out of a resource."""
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
         return True
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 
 
 class LabError(VgpumgrError):
-    """The simulated hosts could not do what was asked."""
+    """The simulated hosts could not do what was requested."""

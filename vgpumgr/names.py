@@ -1,4 +1,4 @@
-"""Identifiers as types: each `parse_…` gives the canonical form or raises BadName. Never a bare str past this point."""
+"""Identifiers as types: each `parse_…` returns the canonical form or raises BadName. No bare str goes past this point."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 
 
 def parse_pci_address(text: str) -> PciAddress:
-    """Read a PCI address; the domain may be missing (0000), or have eight digits as nvidia-smi prints it."""
+    """Parse a PCI address; the domain can be missing (0000) or have eight digits, as nvidia-smi prints it."""
     found = _PCI.fullmatch(text.strip().lower())
     if found is None:
         raise BadName(f"not a PCI address: {text!r}", hint="write it as 0000:41:00.0")
@@ -45,7 +45,7 @@ def parse_gpu_uuid(text: str) -> GpuUuid:
 
 
 def parse_gpu_id(text: str) -> PciAddress | GpuUuid:
-    """A GPU as a person names it: by PCI address or by UUID."""
+    """A GPU as a user names it: by PCI address or by UUID."""
     return parse_gpu_uuid(text) if text.strip().upper().startswith("GPU-") else parse_pci_address(text)
 
 
@@ -76,12 +76,12 @@ def parse_slot(text: str) -> Slot:
 
 
 def compute_mdev_uuid(vm: VmUuid, slot: Slot, generation: int) -> MdevUuid:
-    """The vGPU's UUID, the same for a retry, a second controller or a restore: uuid5(VM's uuid, "vgpumgr:SLOT:GENERATION")."""
+    """The mdev's UUID; a retry, a second controller or a restore gets the same: uuid5(VM's uuid, "vgpumgr:SLOT:GENERATION")."""
     return MdevUuid(str(uuid_module.uuid5(uuid_module.UUID(vm), f"vgpumgr:{slot}:{generation}")))
 
 
 def nearest(wrong: str, valid: Iterable[str]) -> str | None:
-    """The valid name most like the wrong one, or None where none is alike."""
+    """The valid name most similar to the wrong one, or None if none is similar."""
     folded = {name.lower(): name for name in sorted(valid, reverse=True)}
     found = difflib.get_close_matches(wrong.lower(), sorted(folded), n=1, cutoff=0.6)
     return folded[found[0]] if found else None

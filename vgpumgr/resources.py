@@ -1,6 +1,6 @@
-"""Files that travel with the package: templates, the type catalogue, the host program's source. Text in, no meaning.
+"""Files shipped with the package: templates, the type catalogue, the host program's source. They are read, not interpreted.
 
-In a wheel the templates lie in vgpumgr/_data/templates; in a checkout (editable install) in templates/ beside the package.
+In a wheel the templates are in vgpumgr/_data/templates; in a checkout (editable install) in templates/ next to the package.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def template_text(name: str) -> str:
-    """The text of templates/NAME. Raises TemplateError where there is none."""
+    """The text of templates/NAME. Raises TemplateError if there is none."""
     for folder in (_package() / "_data" / "templates", Path(__file__).resolve().parent.parent / "templates"):
         file = folder / name
         if file.is_file():
@@ -26,7 +26,7 @@ def template_text(name: str) -> str:
 
 
 def catalogue_text() -> str:
-    """vgpu-types.csv: the vGPU types of NVIDIA's boards, gathered from public sources (named in its last column)."""
+    """vgpu-types.csv: the vGPU types of NVIDIA's boards, from public sources (named in its last column)."""
     return (_package() / "data" / "vgpu-types.csv").read_text(encoding="utf-8")
 
 

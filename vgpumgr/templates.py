@@ -1,4 +1,4 @@
-"""Everything that is rendered, from templates/: jinja2's one importer. XML is escaped; an undefined value is an error."""
+"""Renders the files of templates/; only this module imports jinja2. XML is escaped; an undefined value is an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def render_hostdev(device: Hostdev) -> str:
-    """The <hostdev> that libvirt is passed for a vGPU."""
+    """The <hostdev> that is passed to libvirt for a vGPU."""
     match device.source:
         case Mdev(uuid):
             return _render("hostdev-mdev.xml.j2", device=device, uuid=uuid)
@@ -30,9 +30,9 @@ def render_hostdev(device: Hostdev) -> str:
 
 
 def render_claims(document: claims.ClaimDocument, *, stored: bool) -> str:
-    """The claim document: as libvirt stores it, or as virDomainSetMetadata wants it passed.
+    """The claim document: as libvirt stores it, or as virDomainSetMetadata takes it.
 
-    Raises TemplateError where it would be larger than claims.MAX_BYTES.
+    Raises TemplateError if it would be larger than claims.MAX_BYTES.
     """
     rows = [
         {
@@ -47,23 +47,23 @@ def render_claims(document: claims.ClaimDocument, *, stored: bool) -> str:
     if len(text.encode()) > claims.MAX_BYTES:
         raise TemplateError(
             f"the claims of VM {document.vm} would take more than {claims.MAX_BYTES} bytes of its metadata",
-            hint="a VM cannot have so many slots",
+            hint="a VM cannot have that many slots",
         )
     return text
 
 
 def render_conf(conf: ConfText | None) -> str | None:
-    """The text of a file of /etc/modprobe.d: ours is rendered, another's is text already, None is no file."""
+    """The text of a file in /etc/modprobe.d: ours is rendered, another one is already text, None means no file."""
     return conf if conf is None or isinstance(conf, str) else _render("modprobe.conf.j2", conf=conf) + "\n"
 
 
 def render_cron(job: Job, *, command: str, mailto: str | None) -> str:
-    """A file of /etc/cron.d. `command` is as cron has to read it."""
+    """A file for /etc/cron.d. `command` is quoted for cron."""
     return _render("nightly-cron.j2", job=job, command=command, mailto=mailto) + "\n"
 
 
 def render_units(job: Job, *, command: str) -> tuple[str, str]:
-    """The service and the timer. `command` is as systemd has to read it."""
+    """The service and the timer. `command` is quoted for systemd."""
     return (
         _render("nightly.service.j2", job=job, command=command) + "\n",
         _render("nightly.timer.j2", job=job) + "\n",
@@ -71,7 +71,7 @@ def render_units(job: Job, *, command: str) -> tuple[str, str]:
 
 
 def render_collector(user: str, *, command: str) -> str:
-    """The service that collects. `command` is as systemd has to read it."""
+    """The service that collects samples. `command` is quoted for systemd."""
     return _render("collect.service.j2", user=user, command=command) + "\n"
 
 
@@ -86,7 +86,7 @@ def _render(name: str, **values: object) -> str:
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(resources.template_text),
-        # Shells, cron, systemd and modprobe have quoting of their own.
+        # Shells, cron, systemd and modprobe have their own quoting.
         autoescape=jinja2.select_autoescape(("xml.j2",), default=False),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=False,

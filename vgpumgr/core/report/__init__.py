@@ -1,1 +1,1 @@
-"""What is shown of a host: its vGPUs and whose they are, its schedulers, and what is odd about it."""
+"""What is shown about a host: its vGPUs and their owners, its schedulers, and its findings."""

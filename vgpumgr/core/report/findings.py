@@ -1,6 +1,6 @@
-"""Observed → findings: what is odd on a host and needs a person, each with the command that mends it.
+"""Observed → findings: what is wrong on a host and needs attention, each with the command that repairs it.
 
-Whether a served claim has drifted is judged by the attach plan itself, so what is listed and what attach does agree.
+The attach plan itself decides whether a served claim has drifted, so the findings agree with what attach does.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 def of_host(view: HostView) -> tuple[Finding, ...]:
-    """A ledger that cannot be read, or is lost; writes that do not return; what the driver has lost; unreadable VMs;
-    copied, moved, reverted, gone, drifted, half-done and lost claims; devices that several VMs name.
+    """All findings of a host: an unreadable or lost ledger; writes that do not return; what the driver has lost; unreadable
+    VMs; copied, moved, reverted, gone, drifted, half-done and lost claims; devices that several VMs name.
     """
     broken = detaching.ledger_broken(view.snapshot)
     if broken is not None:
         # Without the ledger every claim would look gone and every vGPU lost: one cause, one finding.
-        text = f"{broken.message}; whose its vGPUs are is not known, and {broken.hint}"
+        text = f"{broken.message}; the owners of its vGPUs are unknown; {broken.hint}"
         unreadable = [_unreadable(view, domain) for domain in view.domains if domain.problem or domain.claim_problem]
         return (_finding(view, None, None, "ledger", text), *unreadable)
     found = [*ownership.missing_ledger(view), *stuck.findings(view.snapshot), *lost.findings(view.snapshot)]
@@ -42,7 +42,7 @@ def of_host(view: HostView) -> tuple[Finding, ...]:
     for domain in view.domains:
         try:
             found += _domain_findings(view, domain)
-        except Exception as error:  # noqa: BLE001 -- what is odd about one VM must not hide what is told of the others
+        except Exception as error:  # noqa: BLE001 -- one VM's problem must not hide the findings of the others
             odd = Unexpected.of(error, about=domain.name)
             found.append(_finding(view, domain.name, None, "unexpected", f"{odd.message}: {odd.hint}"))
     for vm in plan.gone_vms(view):
@@ -57,10 +57,10 @@ def of_host(view: HostView) -> tuple[Finding, ...]:
 
 
 def _managed(view: HostView) -> Iterator[Finding]:
-    """Whatever definition it is: libvirt would unbind the function, and bind it again when the VM stops.
+    """Definitions of any kind with managed='yes': libvirt would unbind the function, and bind it again when the VM stops.
 
-    The driver is not told of what is on it then, which is lost (525.85.07); with later branches the function takes nothing
-    at all until SR-IOV is turned off and on (kernel/hypeman, lib/devices/GPU.md).
+    The driver does not learn of a vGPU that is on it then, which is lost (525.85.07); with later branches the function takes
+    nothing at all until SR-IOV is turned off and on (kernel/hypeman, lib/devices/GPU.md).
     """
     vendor = [gpu for gpu in view.snapshot.gpus if gpu.framework == VENDOR_VFIO]
     functions = [parent.pci for gpu in vendor for parent in gpu.parents]
@@ -68,21 +68,21 @@ def _managed(view: HostView) -> Iterator[Finding]:
         managed = {device.source for device in domain.mentioned if device.managed}
         for pci in (function for function in functions if Vf(function) in managed):
             text = (
-                f"{domain.name} names {pci} with managed='yes': at its start libvirt unbinds that virtual function from "
-                f"nvidia, and the driver loses it; put managed='no' there before that (virsh edit {domain.name})"
+                f"{domain.name} names {pci} with managed='yes': when it starts, libvirt unbinds that virtual function from "
+                f"nvidia and the driver loses it; set managed='no' before that (virsh edit {domain.name})"
             )
             yield _finding(view, domain.name, None, "managed", text)
 
 
 def is_left_over(entry: LedgerEntry, claim: Claim) -> bool:
-    """Whether an entry of the claim's slot is what an `attach --replace`, killed before its last step, was to free."""
+    """Whether an entry of the claim's slot is the vGPU that a killed `attach --replace` did not get to free."""
     return entry.vgpu.generation < claim.generation
 
 
 def to_mend(view: HostView, domain: Domain, claim: Claim) -> Sequence[Step] | VgpumgrError:
-    """What the same attach would still do for a claim's vGPU and definition, or why it would refuse."""
+    """The steps that the same attach would still do for a claim's vGPU and definition, or why it would refuse."""
     if view.snapshot.machine is None:
-        return ()  # nothing can be compared with it, and attach says so
+        return ()  # without a machine id nothing can be compared, and attach says so
     try:
         return attaching.to_mend(view, domain, claim)
     except VgpumgrError as error:
@@ -97,7 +97,7 @@ def _domain_findings(view: HostView, domain: Domain) -> list[Finding]:
         out = command("detach", domain.name, on=view.snapshot.host)
         if len(domain.claims.claims) > 1:
             out = command("detach", domain.name, on=view.snapshot.host, options=("--all",))
-        text = f"{domain.name} carries a copy of the claim of VM {domain.claims.vm}: `{out}` takes it out"
+        text = f"{domain.name} carries a copy of the claim of VM {domain.claims.vm}: `{out}` removes it"
         return [_finding(view, domain.name, None, "copied", text)]
     found: list[Finding] = []
     for claim in domain.claims.claims if domain.claims else ():
@@ -118,13 +118,13 @@ def _entry_findings(view: HostView, domain: Domain, entry: LedgerEntry) -> list[
     if claim is None:
         free = command("detach", domain.name, slot=entry.vgpu.slot, on=view.snapshot.host)
         text = (
-            f"the ledger has {what} for {domain.name} slot {entry.vgpu.slot}, and the VM has no claim: "
+            f"the ledger has {what} for {domain.name} slot {entry.vgpu.slot}, but the VM has no claim: "
             f"attach it again with that profile, or `{free}`"
         )
         return [_finding(view, domain.name, entry.vgpu.slot, "lost", text)]
     if is_left_over(entry, claim):
         text = (
-            f"{what} of {domain.name} slot {entry.vgpu.slot} is left over by a replace that did not end: "
+            f"{what} of {domain.name} slot {entry.vgpu.slot} is left over from an unfinished replace: "
             f"the same attach frees it (`{_again(view, domain, claim)}`)"
         )
         return [_finding(view, domain.name, entry.vgpu.slot, "leftover", text)]
@@ -136,8 +136,8 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Findin
     if not isinstance(claim.wish, profiles.ByProfile) and claim.state != claims.LEAVING:
         out = command("detach", name, slot=slot, on=view.snapshot.host)
         text = (
-            f"{name} slot {slot} was asked {profiles.describe(claim.wish)}, which this vgpumgr does not know how to serve (a "
-            f"newer one made it?): it is left as it is; `{out}` frees it"
+            f"{name} slot {slot} asks for {profiles.describe(claim.wish)}, which this vgpumgr cannot serve (made by a "
+            f"newer version?): it is left alone; `{out}` frees it"
         )
         return [_finding(view, name, slot, "not-served", text)]
     again = _again(view, domain, claim)
@@ -147,14 +147,14 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Findin
         return [_finding(view, name, slot, "moved", text)]
     entries = view.entries(domain.uuid, slot)
     if entries and claim.generation < entries[-1].vgpu.generation:
-        text = f"{name} slot {slot} went back to an older definition (a snapshot or a restore?): `{again}` mends it"
+        text = f"{name} slot {slot} went back to an older definition (a snapshot or a restore?): `{again}` repairs it"
         return [_finding(view, name, slot, "reverted", text)]
     if claim.state == claims.PENDING:
-        text = f"an attach of {name} slot {slot} has not ended: `{again}` finishes it"
+        text = f"an attach of {name} slot {slot} is unfinished: `{again}` finishes it"
         return [_finding(view, name, slot, "pending", text)]
     if claim.state == claims.LEAVING:
         out = command("detach", name, slot=slot, on=view.snapshot.host)
-        text = f"a detach of {name} slot {slot} has not ended: `{out}` finishes it"
+        text = f"a detach of {name} slot {slot} is unfinished: `{out}` finishes it"
         return [_finding(view, name, slot, "leaving", text)]
     entry = entries[-1] if entries and not is_left_over(entries[-1], claim) else None
     found: list[Finding] = [*_image(view, domain, claim)]
@@ -166,16 +166,16 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Findin
 
 
 def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
-    """A bound claim that the ledger does not know. Where the whole file is missing, one finding says it for those that are proved."""
+    """A bound claim that the ledger does not know. If the whole file is missing, one finding covers all proved claims."""
     name, slot, host = domain.name, claim.slot, view.snapshot.host
     stands = ownership.standing(view, domain, claim)
     if stands is None or stands.kind == ownership.HIDDEN:
         return []
     if stands.spec is None and ownership.is_reverted(view, domain, claim):
         text = (
-            f"{name} slot {slot} has a claim whose vGPU was freed since, as the ledger says: the definition went "
-            f"back to what it was (a snapshot or a restore?), or the ledger did: `{_again(view, domain, claim)}` makes it again, "
-            f"`{command('detach', name, slot=slot, on=host)}` takes the claim out"
+            f"{name} slot {slot} has a claim whose vGPU has been freed, according to the ledger: the definition or the ledger "
+            f"was reverted (a snapshot or a restore?): `{_again(view, domain, claim)}` creates the vGPU again, "
+            f"`{command('detach', name, slot=slot, on=host)}` removes the claim"
         )
         return [_finding(view, name, slot, "reverted", text)]
     if stands.spec is None:
@@ -185,33 +185,33 @@ def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
         if not view.snapshot.ledger_file:
             return []
         text = (
-            f"{what} is the vGPU of {name} slot {slot}, and the ledger does not name it: "
+            f"{what} is the vGPU of {name} slot {slot}, but the ledger does not name it: "
             f"`{command('adopt', host)}` or the next reconcile enters it again"
         )
         return [_finding(view, name, slot, "unentered", text)]
     text = (
-        f"{what} may be the vGPU of {name} slot {slot}, and the ledger does not name it ({'; '.join(stands.doubts)}): "
+        f"{what} may be the vGPU of {name} slot {slot}, but the ledger does not name it ({'; '.join(stands.doubts)}): "
         f"{ownership.way_out(view, domain, claim, stands)}"
     )
     return [_finding(view, name, slot, "unsure", text)]
 
 
 def _image(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
-    """A managed-save image that does not have the vGPU: it wins over the definition at the next start."""
+    """A managed-save image without the vGPU: it overrides the definition at the next start."""
     saved = (view.saved or {}).get(domain.uuid)
     if not lacks_in_image(view, domain, claim):
         return []
     assert saved is not None
     drop = f"`{virsh('managedsave-remove', domain.name)}` drops it"
     text = (
-        f"the managed-save image of {domain.name} does not have the vGPU of slot {claim.slot}, and the image wins at the next "
-        f"start: start {domain.name} and shut it down once, or {drop}"
+        f"the managed-save image of {domain.name} lacks the vGPU of slot {claim.slot}, and it overrides the definition at the "
+        f"next start: start {domain.name} and shut it down once, or {drop}"
     )
     return [_finding(view, domain.name, claim.slot, "saved-image", text)]
 
 
 def lacks_in_image(view: HostView, domain: Domain, claim: Claim) -> bool:
-    """Whether the VM would come back from its managed-save image without the vGPU of a claim."""
+    """Whether the VM would resume from its managed-save image without the vGPU of a claim."""
     saved = (view.saved or {}).get(domain.uuid)
     if saved is None or saved.image is None:
         return False
@@ -227,7 +227,7 @@ def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | 
 
 
 def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> list[Finding]:
-    """What differs between a served claim and what is there."""
+    """The differences between a served claim and the actual state."""
     name, slot = domain.name, claim.slot
     again = _again(view, domain, claim)
     steps = to_mend(view, domain, claim)
@@ -238,7 +238,7 @@ def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> 
         kind: FindingKind = "unsure" if ownership.is_of_earlier_boot(view.snapshot, entry) else "drift"
         return [_finding(view, name, slot, kind, f"{name} slot {slot}: {steps.message}{hint}")]
     if steps:
-        return [_finding(view, name, slot, "drift", f"{_what_drifted(domain, slot, steps)}: `{again}` mends it")]
+        return [_finding(view, name, slot, "drift", f"{_what_drifted(domain, slot, steps)}: `{again}` repairs it")]
     return []
 
 
@@ -255,17 +255,17 @@ def _what_drifted(domain: Domain, slot: Slot, steps: Sequence[Step]) -> str:
     if wrong:
         others = ", ".join(str(device.source) for device in wrong)
         return f"the definition of {domain.name} has another device ({others}) as slot {slot}"
-    return f"what {domain.name} slot {slot} has is not what its claim or the ledger says"
+    return f"{domain.name} slot {slot} does not match its claim or the ledger"
 
 
 def _description(device: Hostdev) -> str:
-    """What libvirt was told beside the device's own name."""
+    """The hostdev's settings besides the device itself."""
     alias = f"with alias {device.alias}" if device.alias else "without alias"
     return alias + (" and managed" if device.managed else "")
 
 
 def _again(view: HostView, domain: Domain, claim: Claim, *more: str) -> str:
-    """The attach that the claim came from."""
+    """The attach command that produced the claim."""
     options = (*profiles.options(claim.wish), *more)
     return command("attach", domain.name, slot=claim.slot, on=view.snapshot.host, options=options)
 

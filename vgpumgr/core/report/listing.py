@@ -1,4 +1,4 @@
-"""Observed → rows: every vGPU of a host, ours and foreign, in the state that its artefacts show together."""
+"""Observed → rows: every vGPU of a host, ours and foreign, with the state that all its artefacts together show."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ State = Literal["bound", "foreign", "gone", "in_use", "lost", "made", "pending",
 class VgpuRow:
     """One line of `list`. `vf` is the VF's PCI address (None on mdev-pf); `state` is one of the contract's words.
 
-    `gpu` is None where the host does not show it, `origin` where the ledger that would tell it cannot be read.
+    `gpu` is None if the host does not show it, `origin` if the ledger that has it cannot be read.
 
-    `vm_uuid` tells two VMs apart that had one name after each other.
+    `vm_uuid` distinguishes two VMs that had the same name one after the other.
 
     pending (claimed, not yet served) · made (the vGPU is there, not yet or no longer rightly in the VM's definition) ·
     bound · in_use · pending_restart (runs without it until the next start) · gone (ours, no hardware) · lost (a ledger
@@ -59,8 +59,8 @@ class VgpuRow:
 def rows(view: HostView) -> tuple[VgpuRow, ...]:
     """All vGPUs of a host: the ledger's entries, claims without an entry, and what is foreign.
 
-    Where the ledger cannot be read, or does not name it, a claim stands for the hardware that its binding names, and
-    its state is unknown.
+    If the ledger cannot be read or does not name the vGPU, the claim represents the hardware that its binding names, and its
+    state is unknown.
     """
     found = [_entry_row(view, entry) for entry in view.snapshot.ledger or ()]
     shown: list[Vgpu] = []
@@ -80,7 +80,7 @@ def rows(view: HostView) -> tuple[VgpuRow, ...]:
 
 
 def _named(view: HostView, domain: Domain, claim: Claim) -> Vgpu | None:
-    """The hardware that a claim's binding names and no entry does; a copied claim names another VM's."""
+    """The hardware that a claim's binding names but no entry does. A copied claim names another VM's, so it has none."""
     if view.snapshot.ledger is not None:
         found = ownership.standing(view, domain, claim)
         return found.vgpu if found is not None else None
@@ -138,7 +138,7 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
     if ownership.is_of_earlier_boot(view.snapshot, entry):
         return "unknown"
     if view.snapshot.handles is None or view.snapshot.why_silent(entry.vgpu.gpu) is not None:
-        return "unknown"  # nobody is seen to hold it, by half of the evidence
+        return "unknown"  # no holder is known, but only half of the evidence could be read
     if domain.active or findings.lacks_in_image(view, domain, claim):
         return "pending_restart"
     return "made" if _is_defined_wrongly(view, domain, claim) else "bound"
@@ -176,7 +176,7 @@ def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
 
 
 def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) -> VgpuRow:
-    """A claim without a ledger entry. `vgpu` is its hardware, None where none can be said to be."""
+    """A claim without a ledger entry. `vgpu` is its hardware, None if none can be identified."""
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
     unknown = (

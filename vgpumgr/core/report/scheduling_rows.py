@@ -1,4 +1,4 @@
-"""What `scheduler show` says of each GPU: both layers side by side, and how they stand to what is declared."""
+"""What `scheduler show` reports for each GPU: both layers side by side, compared with the declaration."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ UNDECLARED: Final = "undeclared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerRow:
-    """One GPU. The run-time values are None where they are unknown, as slice and factor are while no vGPU is active.
+    """One GPU. Run-time values are None if unknown, as slice and factor are while no vGPU is active.
 
-    `verified`: slice and factor are as the driver shows them now. `state`: ok, drift, pending_reboot, unverified,
-    undeclared (and nothing pending); None where it cannot be told. `rm_pvmrl`: the persistent value, None where none is set.
+    `verified`: the driver reports slice and factor now. `state`: ok, drift, pending_reboot, unverified, undeclared (and
+    nothing pending); None if it cannot be determined. `rm_pvmrl`: the persistent value, None if none is set.
     """
 
     host: HostName
@@ -51,7 +51,7 @@ class SchedulerRow:
 
     @property
     def remembered(self) -> Setting | None:
-        """The persistent setting where its policy is the one at work: what slice and frequency most likely are."""
+        """The persistent setting if its policy is the active one: then its slice and frequency most likely apply."""
         setting = self.persistent.setting
         return setting if setting is not None and setting.policy == self.policy else None
 
@@ -59,7 +59,7 @@ class SchedulerRow:
 def rows(
     view: Observed, declared: Sequence[GpuDeclaration] = ()
 ) -> tuple[tuple[SchedulerRow, ...], tuple[Finding, ...]]:
-    """Every GPU of a host, and what a person should know: what cannot be read, and what the files have twice."""
+    """Every GPU of a host, with findings: what cannot be read, and what the files set twice."""
     found: list[SchedulerRow] = []
     findings: list[Finding] = []
     for gpu in view.snapshot.gpus:

@@ -159,7 +159,7 @@ def test_a_wish_that_contradicts_itself_is_refused(wish: SchedulerWish) -> None:
 def test_a_driver_without_adaptive_round_robin_takes_slices_and_no_frequencies() -> None:
     old = builders.scheduler_state(arr=False)
     assert scheduler.grant(SchedulerWish(policy=EQUAL_SHARE, time_slice_ns=MS), old).setting.time_slice_ns == MS
-    with pytest.raises(errors.BadSchedulerValue, match="no frequency"):
+    with pytest.raises(errors.BadSchedulerValue, match="neither a frequency"):
         scheduler.grant(SchedulerWish(policy=EQUAL_SHARE, frequency_hz=480), old)
 
 

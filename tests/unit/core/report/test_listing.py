@@ -134,7 +134,7 @@ def test_an_entry_without_claim_is_lost() -> None:
     view = builders.without_claims(builders.attached(builders.host()))
     assert (row(view).state, row(view).profile, row(view).vm) == ("lost", None, "vm01")
     assert findings.of_host(view)[0].text == (
-        "the ledger has A40-4Q on 0000:41:00.4 for vm01 slot vgpu0, and the VM has no claim: "
+        "the ledger has A40-4Q on 0000:41:00.4 for vm01 slot vgpu0, but the VM has no claim: "
         "attach it again with that profile, or `vgpumgr detach vm01 --slot vgpu0 --on kvm01`"
     )
     assert kinds(view) == ["lost"]
@@ -256,7 +256,7 @@ def test_a_copy_is_a_finding_and_its_row_claims_nothing() -> None:
     found = findings.of_host(clone())
     assert [(item.kind, item.vm) for item in found] == [("copied", "vm02"), ("shared", "vm01")]
     assert found[0].text == (
-        f"vm02 carries a copy of the claim of VM {builders.vm_uuid('vm01')}: `vgpumgr detach vm02 --on kvm01` takes it out"
+        f"vm02 carries a copy of the claim of VM {builders.vm_uuid('vm01')}: `vgpumgr detach vm02 --on kvm01` removes it"
     )
     assert [(item.vm, item.state) for item in listing.rows(clone())] == [("vm01", "bound"), ("vm02", "unknown")]
 
@@ -279,7 +279,7 @@ def test_a_reverted_claim_is_a_finding_with_the_command_that_mends_it() -> None:
     view = builders.attached(first, profile="8Q", replace_it=True)
     view = builders.change_domain(view, "vm01", lambda found: replace(found, claims=old.claims))
     assert kinds(view) == ["reverted"]
-    assert "`vgpumgr attach vm01 --profile 4Q --slot vgpu0 --on kvm01` mends it" in findings.of_host(view)[0].text
+    assert "`vgpumgr attach vm01 --profile 4Q --slot vgpu0 --on kvm01` repairs it" in findings.of_host(view)[0].text
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def without_hostdev(view: HostView) -> HostView:
 def test_a_served_claim_whose_hostdev_is_gone_is_drift_and_made(framework: FrameworkName) -> None:
     view = without_hostdev(builders.attached(builders.host_of(framework)))
     assert states(view) == [("vm01", "made")]
-    assert texts(view) == [("drift", f"the definition of vm01 lacks the hostdev of slot vgpu0: {ATTACH} mends it")]
+    assert texts(view) == [("drift", f"the definition of vm01 lacks the hostdev of slot vgpu0: {ATTACH} repairs it")]
 
 
 def test_a_vm_that_runs_without_its_vgpu_and_lacks_the_hostdev_is_pending_a_restart_and_drift() -> None:
@@ -81,7 +81,7 @@ def test_an_alias_that_is_not_ours_is_drift_that_attach_mends(
     assert texts(view) == [
         (
             "drift",
-            f"the definition of vm01 has the hostdev of slot vgpu0 {said}, not with alias ua-vgpu0: {ATTACH} mends it",
+            f"the definition of vm01 has the hostdev of slot vgpu0 {said}, not with alias ua-vgpu0: {ATTACH} repairs it",
         )
     ]
     made = builders.plan_attach(view)
@@ -106,7 +106,7 @@ def test_another_device_in_the_slots_place_is_drift() -> None:
     view = change_hostdev(whole, lambda device: replace(device, source=Mdev(other)))
     assert states(view) == [("vm01", "made")]
     assert texts(view) == [
-        ("drift", f"the definition of vm01 has another device ({other}) as slot vgpu0: {ATTACH} mends it")
+        ("drift", f"the definition of vm01 has another device ({other}) as slot vgpu0: {ATTACH} repairs it")
     ]
     made = builders.plan_attach(view)
     assert [step.verb for step in made.takes_away] == ["detach_hostdev"]
@@ -124,9 +124,7 @@ def test_swapped_aliases_are_mended_slot_by_slot() -> None:
 
 def test_an_entry_that_still_says_planned_under_a_served_claim_is_drift() -> None:
     view = builders.change_entries(builders.attached(builders.host()), lambda entry: replace(entry, state="planned"))
-    assert texts(view) == [
-        ("drift", f"what vm01 slot vgpu0 has is not what its claim or the ledger says: {ATTACH} mends it")
-    ]
+    assert texts(view) == [("drift", f"vm01 slot vgpu0 does not match its claim or the ledger: {ATTACH} repairs it")]
 
 
 def test_hardware_of_another_type_is_drift_with_the_reason_why_attach_refuses() -> None:
@@ -203,7 +201,7 @@ def test_a_generation_that_a_killed_replace_left_is_a_finding_of_its_own() -> No
     assert [(row.type_name, row.state) for row in listing.rows(view)] == [("A40-4Q", "lost"), ("A40-8Q", "bound")]
     again = "`vgpumgr attach vm01 --profile 8Q --slot vgpu0 --on kvm01`"
     assert texts(view) == [
-        ("leftover", f"{LEFT} is left over by a replace that did not end: the same attach frees it ({again})")
+        ("leftover", f"{LEFT} is left over from an unfinished replace: the same attach frees it ({again})")
     ]
 
 
