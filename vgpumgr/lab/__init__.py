@@ -1,1 +1,1 @@
-"""Simulated hosts for trying, rehearsing and testing: real in everything but the GPU."""
+"""Simulated hosts for trials, rehearsals and tests: everything but the GPU is real."""

@@ -1,4 +1,4 @@
-"""The plain ssh that reaches a host of a lab: nothing of the user's own ssh set-up is read."""
+"""Plain ssh to a host of a lab, without the user's own ssh configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def ssh_command(layout: Layout, host: HostRecord, argv: Sequence[str] = ()) -> list[str]:
-    """The command line; `argv` is joined by blanks on the way, as ssh always does."""
+    """The command line; ssh joins `argv` with blanks, as it always does."""
     if host.port is None:
         raise LabError(f"{host.name} has not come up yet")
     options = {
@@ -36,12 +36,12 @@ def ssh_command(layout: Layout, host: HostRecord, argv: Sequence[str] = ()) -> l
 
 
 def common_arguments(layout: Layout) -> str:
-    """What the inventory gives Ansible and vgpumgr alike (`ansible_ssh_common_args`, shell words)."""
+    """The ssh arguments that the inventory gives both Ansible and vgpumgr (`ansible_ssh_common_args`, shell words)."""
     return f"-o {shlex.quote(f'UserKnownHostsFile={quoted(layout.known_hosts)}')}"
 
 
 def quoted(path: Path) -> str:
-    """A path as an ssh option wants it: the option takes several, parted by blanks."""
+    """A path quoted for an ssh option, which takes several separated by blanks."""
     text = str(path).replace("%", "%%")
     return f'"{text}"' if " " in text else text
 

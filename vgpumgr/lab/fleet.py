@@ -1,4 +1,4 @@
-"""A whole lab: up, down, status. Supervisors are started here and found again through the lab's record."""
+"""A whole lab: up, down, status. It starts the supervisors and finds them again through the lab's record."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LOG_LINES = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostStatus:
-    """One host, as it is now. `answer` is what its supervisor says, None where that one is gone."""
+    """One host's current state. `answer` is its supervisor's answer, None if the supervisor is gone."""
 
     record: HostRecord
     answer: dict[str, Any] | None
@@ -50,7 +50,7 @@ class HostStatus:
 
 @dataclass(slots=True, kw_only=True)
 class _Starting:
-    """A supervisor on its way up: the read end of the pipe that it reports to, and the lines heard so far."""
+    """A supervisor that is starting: the read end of its report pipe, and the lines received so far."""
 
     name: str
     pipe: int
@@ -62,7 +62,7 @@ class _Starting:
 
 
 def up(layout: Layout, spec: str, *, tell: Callable[[str], None] = lambda _: None) -> LabRecord:
-    """Bring a lab up in a directory that has none; returns when every host answers. What fails takes all down again."""
+    """Bring a lab up in a directory that has none; returns when every host answers. On failure everything is taken down."""
     requirements.check()
     fleet = load_spec(spec)
     layout.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -84,7 +84,7 @@ def up(layout: Layout, spec: str, *, tell: Callable[[str], None] = lambda _: Non
             down(layout)
             raise
         finally:
-            # A supervisor whose `up` is gone before the host answers ends by itself.
+            # A supervisor ends by itself if its `up` is gone before the host answers.
             for pending in starting:
                 os.close(pending.pipe)
         tell(f"{len(record.hosts)} hosts are up after {time.monotonic() - began:.1f} s")
@@ -92,7 +92,7 @@ def up(layout: Layout, spec: str, *, tell: Callable[[str], None] = lambda _: Non
 
 
 def down(layout: Layout) -> bool:
-    """End every process of the lab and remove what it made; whether there was one. Also for a lab that died."""
+    """End every process of the lab and remove its files; return whether there was a lab. Works for a dead lab, too."""
     record = layout.read()
     if record is None:
         return False
@@ -102,7 +102,7 @@ def down(layout: Layout) -> bool:
 
 
 def read(layout: Layout) -> LabRecord:
-    """The record of a lab that is up. UsageError where there is none."""
+    """The record of a lab that is up. Raises UsageError if there is none."""
     record = layout.read()
     if record is None:
         raise UsageError(
@@ -136,7 +136,7 @@ def find_vm_host(layout: Layout, vm: str) -> HostRecord:
 
 
 def environment(layout: Layout) -> dict[str, str]:
-    """The variables that point the program at this lab."""
+    """The environment variables that point vgpumgr at this lab."""
     return {
         "VGPUMGR_INVENTORY": str(layout.inventory),
         "VGPUMGR_STORE": str(layout.store),
@@ -149,49 +149,50 @@ def environment(layout: Layout) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _alone(layout: Layout) -> Iterator[None]:
-    """One `up` per directory at a time. The lock is the directory's own and dies with this process."""
+    """One `up` per directory at a time. The lock is on the directory and ends with this process."""
     descriptor = os.open(layout.folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
-        raise UsageError(f"another `lab up` is at work in {layout.folder}") from error
+        raise UsageError(f"another `lab up` is running in {layout.folder}") from error
     finally:
         os.close(descriptor)
 
 
 def _prepare(layout: Layout, spec: str) -> None:
-    """Make the directory a lab's, marked by its record. Refuses one where a lab is up, or where it is not ours to wipe."""
+    """Make the directory a lab's, marked by its record. Refuses it if a lab is up there or its contents are not ours to wipe."""
     record = layout.read()
     if record is not None:
         if any(is_running(host) for host in record.hosts):
             raise UsageError(
-                f"a lab ({record.spec}) is up in {layout.folder} already",
+                f"a lab ({record.spec}) is already up in {layout.folder}",
                 hint=f"vgpumgr lab down --dir {shlex.quote(str(layout.folder))}",
             )
         _end_all(layout, record)
         layout.wipe(keep_folder=True)
     elif strangers := layout.in_the_way():
         raise UsageError(
-            f"{layout.folder} is no lab's directory, and has {', '.join(strangers)} in it",
-            hint="name one of its own: --dir DIR",
+            f"{layout.folder} is not a lab directory and contains {', '.join(strangers)}",
+            hint="name a directory that only the lab uses: --dir DIR",
         )
     if any(layout.folder.iterdir()) and layout.folder.stat().st_mode & 0o077:
         raise UsageError(
-            f"{layout.folder} has other files in it and others may look into it", hint="name one of its own: --dir DIR"
+            f"{layout.folder} contains other files, and other users can read it",
+            hint="name a directory that only the lab uses: --dir DIR",
         )
     layout.folder.chmod(0o700)
     layout.write(LabRecord(spec=spec, hosts=()))
 
 
 def _cache_folder() -> Path:
-    """Where the compiled library is kept from one lab to the next (its name says what it was compiled from)."""
+    """Where the compiled library is kept between labs (its name identifies its sources)."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "vgpumgr" / "lab"
 
 
 def _start(layout: Layout, spec: str, name: str, library: Path) -> _Starting:
-    """Start a supervisor: its own session and namespaces, nobody's child, and of our descriptors only the pipe's end."""
+    """Start a supervisor with its own session and namespaces, reparented, and with only the pipe's end of our descriptors."""
     folder = layout.host(name)
     folder.mkdir(parents=True)
     reading, writing = os.pipe()
@@ -202,7 +203,7 @@ def _start(layout: Layout, spec: str, name: str, library: Path) -> _Starting:
             stdin=subprocess.DEVNULL,
             stdout=log_file,
             stderr=log_file,
-            # The same code as this one's, wherever that was imported from.
+            # The same code as ours, wherever it was imported from.
             env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
             pass_fds=(writing,),
             check=False,
@@ -214,7 +215,7 @@ def _start(layout: Layout, spec: str, name: str, library: Path) -> _Starting:
 
 
 def _await_pids(layout: Layout, spec: str, starting: list[_Starting]) -> LabRecord:
-    """The first line of each is its pid; from here on `down` finds them."""
+    """Read each supervisor's first line, its pid; from here on `down` finds them."""
     hosts = []
     try:
         _listen(layout, starting, lines=1, timeout=_PID_S)
@@ -231,7 +232,7 @@ def _await_pids(layout: Layout, spec: str, starting: list[_Starting]) -> LabReco
 def _await_hosts(
     layout: Layout, record: LabRecord, starting: list[_Starting], tell: Callable[[str], None]
 ) -> tuple[LabRecord, dict[str, str]]:
-    """The second line says that the host answers; gives the record with ports, and the host keys by name."""
+    """Read each second line, which says that the host answers; return the record with ports, and the host keys by name."""
     _listen(layout, starting, lines=2, timeout=_UP_S)
     answers = {host.name: _parse_word(layout, host) for host in starting}
     for name, answer in answers.items():
@@ -242,7 +243,7 @@ def _await_hosts(
 
 
 def _listen(layout: Layout, starting: list[_Starting], *, lines: int, timeout: float) -> None:
-    """Read until each host has said so many lines. LabError with the log's end where one ends before, or is late."""
+    """Read until each host has sent that many lines. Raises LabError with the end of the log if one ends first or is late."""
     deadline = time.monotonic() + timeout
     with selectors.DefaultSelector() as selector:
         for host in starting:
@@ -285,7 +286,7 @@ def _write_known_hosts(layout: Layout, record: LabRecord, host_keys: dict[str, s
 
 
 def _check_logins(layout: Layout, record: LabRecord) -> None:
-    """Log in once everywhere, as whoever uses the lab will."""
+    """Log in once to every host, as the lab's users will."""
 
     def check(host: HostRecord) -> None:
         done = client.run(layout, host, ["true"], timeout=_LOGIN_S)
@@ -305,7 +306,7 @@ def _end_all(layout: Layout, record: LabRecord) -> None:
 
 
 def _end(layout: Layout, host: HostRecord) -> None:
-    """End one host: ask its supervisor, and kill it where that does not help. The kernel does the rest (machine.py)."""
+    """End one host: ask its supervisor, and kill it if that does not help. The kernel does the rest (machine.py)."""
     folder = layout.host(host.name)
     first = 0
     if is_running(host):
@@ -320,7 +321,7 @@ def _end(layout: Layout, host: HostRecord) -> None:
 
 
 def _kill(host: HostRecord) -> None:
-    """SIGKILL for a supervisor that does not answer (it may be half way up)."""
+    """Send SIGKILL to a supervisor that does not answer (it may be halfway up)."""
     if is_running(host):
         os.kill(host.pid, signal.SIGKILL)
         wait_until(lambda: not is_running(host), f"the end of {host.name}'s supervisor", timeout=_DOWN_S)

@@ -1,4 +1,4 @@
-"""The files of a lab directory, and the record of what was started there. No processes here.
+"""The files of a lab directory, and the record of what was started there. This module handles no processes.
 
 D/                     0700
   lab.json             the record: hosts, the pid and start time of each supervisor, ports
@@ -27,7 +27,7 @@ OUR_FOLDERS = ("inventory", "hosts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRecord:
-    """One host. `started` is the supervisor's start in clock ticks since boot: with it a pid is that process for good."""
+    """One host. `started` is the supervisor's start in clock ticks since boot, which with the pid identifies the process."""
 
     name: str
     pid: int
@@ -53,7 +53,7 @@ class LabRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where everything lies below one lab directory (absolute)."""
+    """The paths below one lab directory (absolute)."""
 
     folder: Path
 
@@ -87,7 +87,7 @@ class Layout:
         return self.host(name) / "writes.jsonl"
 
     def read(self) -> LabRecord | None:
-        """The record, or None where no lab was ever brought up (or it was taken down)."""
+        """The record, or None if no lab was ever brought up or it was taken down."""
         try:
             data = json.loads(self.record.read_text(encoding="utf-8"))
             hosts = tuple(HostRecord(**host) for host in data["hosts"])
@@ -98,17 +98,17 @@ class Layout:
             raise LabError(f"{self.record} is not a lab's record: {error}") from error
 
     def write(self, record: LabRecord) -> None:
-        """Replace the record whole, so that no reader meets half of one."""
+        """Replace the record atomically, so that no reader sees half of it."""
         beside = self.record.with_suffix(".new")
         beside.write_text(json.dumps(asdict(record), indent=1), encoding="utf-8")
         beside.rename(self.record)
 
     def in_the_way(self) -> list[str]:
-        """What lies in the directory under a name that a lab would use, and wipe."""
+        """The entries in the directory whose names a lab would use, and wipe."""
         return [name for name in (*OUR_FOLDERS, *OURS) if (self.folder / name).exists()]
 
     def wipe(self, *, keep_folder: bool = False) -> None:
-        """Remove what a lab makes, and the directory where nothing else is left in it."""
+        """Remove what a lab makes, and the directory if nothing else is left in it."""
         for name in OUR_FOLDERS:
             shutil.rmtree(self.folder / name, ignore_errors=True)
         for name in OURS:
@@ -118,17 +118,17 @@ class Layout:
 
 
 def find_layout(folder: str | os.PathLike[str] | None) -> Layout:
-    """The lab directory: as given, else $VGPUMGR_LAB, else ./.lab."""
+    """The lab directory: the given one, otherwise $VGPUMGR_LAB, otherwise ./.lab."""
     return Layout(folder=Path(folder or os.environ.get("VGPUMGR_LAB") or ".lab").absolute())
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot (proc(5), stat field 22); None where it has ended."""
+    """When a process started, in clock ticks since boot (proc(5), stat field 22); None if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command name, in brackets, may hold blanks and brackets itself; the fields after it never do.
+    # The command name, in parentheses, can itself contain blanks and parentheses; the fields after it never do.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] == "Z" else int(fields[19])
 

@@ -1,4 +1,4 @@
-"""What a lab needs of the machine it runs on, checked all at once before anything is made."""
+"""What a lab needs from the machine it runs on; everything is checked before anything is created."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ PROGRAMS = {
 LIBRARY = "libfuse3.so.3"
 HOST_PYTHON = Path("/usr/bin/python3")
 
-# Where the programs lie that a user's PATH often leaves out.
+# Directories of programs that a user's PATH often leaves out.
 PROGRAM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def check() -> None:
-    """Raise LabError naming everything that is missing, and the command that gets it."""
+    """Raise LabError naming everything that is missing, and the command that installs it."""
     missing = [*_missing_rights(), *_missing_layout()]
     packages: set[str] = set()
     for program, package in PROGRAMS.items():
@@ -59,7 +59,7 @@ def check() -> None:
         commands.append(f"apt-get install --no-install-recommends {' '.join(sorted(packages))}")
     if modules:
         commands.append("pip install 'vgpumgr[lab]'")
-    hint = f"get it with: {' && '.join(commands)}" if commands else "run it as root on a machine that has these"
+    hint = f"install it with: {' && '.join(commands)}" if commands else "run it as root on a machine that has these"
     raise LabError("the lab cannot run here", hint=hint, details=missing)
 
 
@@ -73,7 +73,7 @@ def _missing_rights() -> list[str]:
 
 
 def _missing_layout() -> list[str]:
-    """A host's root is a copy-on-write view of the file system that holds /; it cannot look into other ones."""
+    """A host's root is a copy-on-write view of the file system that holds /; it cannot see other file systems."""
     root = Path("/").stat().st_dev
     apart = [name for name in ("/usr", "/etc", "/var", "/var/lib") if Path(name).stat().st_dev != root]
     return [f"{name} on the same file system as /" for name in apart]

@@ -38,7 +38,7 @@ class GpuSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
-    """One simulated host. `framework` is what its GPUs have where a board does not decide otherwise.
+    """One simulated host. `framework` is that of its GPUs, unless a board requires another one.
 
     `scheduler_counts_idle`: as in HostState.
     """
@@ -72,14 +72,14 @@ class FleetSpec:
 
 
 def lab_uuid(fleet: str, *parts: str) -> str:
-    """The same UUID for the same thing of the same lab, every time it comes up."""
+    """A UUID that is the same for the same object of the same lab, every time the lab comes up."""
     return str(uuid_module.uuid5(uuid_module.NAMESPACE_URL, "/".join(("urn:vgpumgr:lab", fleet, *parts))))
 
 
 def host_state(host: HostSpec, *, boot_id: str) -> HostState:
-    """The driver's state on a freshly installed host: no vGPU yet; Driver.make_foreign() makes the foreign ones."""
+    """The driver's state on a freshly installed host, without vGPUs; Driver.make_foreign() creates the foreign ones."""
     gpus: list[Gpu] = []
-    group, vfio = 20, 0  # the numbers below are a machine's own devices, which the lab does not show
+    group, vfio = 20, 0  # lower numbers belong to a machine's own devices, which the lab does not show
     for gpu in host.gpus:
         gpus.append(
             Gpu(

@@ -1,17 +1,17 @@
-"""A lab spec from plain data: a built-in's, or a YAML file's of the same shape.
+"""A lab spec from plain data: a built-in one, or a YAML file in the same format.
 
     hosts:                                   # or a list of such mappings, each with its `name`
       kvm01:
         driver: 570                          # a branch, or the whole version
-        framework: mdev-vf                   # mdev-vf or vendor-vfio; boards without SR-IOV are mdev-pf whatever it says
-        numa: 0                              # of boards that do not say; without it by the bus
+        framework: mdev-vf                   # mdev-vf or vendor-vfio; boards without SR-IOV are always mdev-pf
+        numa: 0                              # for boards that do not set it; by default it follows from the bus
         boards: [A40, {board: A40, pci: "0000:81:00.0", numa: 1, framework: mdev-vf, vfs: 4}]     # or {A40: 2}
         vms: ["vm[01:30]", {name: db, machine: pc, memory_mib: 128, ours: false}]
         foreign: [{gpu: 1, vf: 0, type: A40-4Q, vm: db}]         # gpu: index or address
         scheduler_counts_idle: false         # the scheduler can be set while vGPUs exist, if no VM holds one (default: true)
     declared: {kvm01: {vm01: {vgpu0: {profile: 4Q}}}}
 
-Each mistake is a LabError with the file and the place in it.
+Each mistake is a LabError that names the file and the place in it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _HOST_KEYS = (
     *("name", "driver", "driver_version", "framework", "boards", "numa", "numa_node", "foreign", "vms"),
     "scheduler_counts_idle",
 )
-_BUSES = ("41", "81", "c1", "01", "21", "61", "a1", "e1")  # where cards sit that do not say; from 80 up NUMA node 1
+_BUSES = ("41", "81", "c1", "01", "21", "61", "a1", "e1")  # buses of cards that set no address; from 80 up NUMA node 1
 _RANGE = re.compile(r"(?P<head>[^\[\]]*)\[(?P<first>\d+):(?P<last>\d+)\](?P<tail>[^\[\]]*)")
 _DRIVER = re.compile(r"(\d{3})(?:\.\d+){1,2}")
-_FIRST_VENDOR_VFIO = 580  # the branch from which the lab takes vendor-vfio where the spec names no framework
+_FIRST_VENDOR_VFIO = 580  # the branch from which the lab uses vendor-vfio if the spec names no framework
 
 
 def load_spec(name_or_path: str) -> FleetSpec:
-    """A built-in spec by name, or a YAML file. Raises LabError that says what is wrong, where, and what to write."""
+    """A built-in spec by name, or a YAML file. Raises LabError, which says what is wrong, where, and what to write."""
     data = builtin_specs.BUILTIN.get(name_or_path)
     if data is not None:
         return fleet(name_or_path, data, f"built-in spec {name_or_path}")
@@ -69,7 +69,7 @@ def read_file(path: str) -> FleetSpec:
             hint=f"name a YAML file, or one of: {' '.join(builtin_specs.BUILTIN)}",
         ) from error
     try:
-        # CSafeLoader is as safe as SafeLoader, and quicker.
+        # CSafeLoader is as safe as SafeLoader, but faster.
         data = yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -158,11 +158,13 @@ def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: s
         if "pci" in data:
             pci = _read(parse_pci_address, data["pci"], f"{place}.pci")
             if not pci.endswith(":00.0"):
-                raise LabError(f"{place}.pci: {pci} is no card's own address", hint="write it as 0000:41:00.0")
+                raise LabError(
+                    f"{place}.pci: {pci} is not the address of a card itself", hint="write it as 0000:41:00.0"
+                )
         elif free:
             pci = _read(parse_pci_address, f"0000:{free[0]}:00.0", place)
         else:
-            raise LabError(f"{place}: the lab has only {len(_BUSES)} addresses of its own", hint="add `pci:`")
+            raise LabError(f"{place}: the lab assigns only {len(_BUSES)} addresses", hint="add `pci:`")
         free = [bus for bus in free if f":{bus}:" not in pci]
         numa = data.get("numa", data.get("numa_node", host.get("numa", host.get("numa_node"))))
         gpus.append(
@@ -181,7 +183,7 @@ def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: s
 
 
 def _framework(wanted: Any, board: BoardSpec, stated: bool, where: str) -> str:
-    """A board without SR-IOV is mdev-pf; one with it is what was asked, unless that cannot be."""
+    """The framework of a board: mdev-pf without SR-IOV, otherwise the requested one if the board supports it."""
     valid = (MDEV_VF, VENDOR_VFIO) if board.vfs else (MDEV_PF,)
     if not board.vfs and not stated:
         return MDEV_PF
@@ -191,7 +193,7 @@ def _framework(wanted: Any, board: BoardSpec, stated: bool, where: str) -> str:
 
 
 def _vfs(value: Any, board: BoardSpec, where: str) -> int:
-    """Fewer VFs than the board has, which makes a host quicker to read."""
+    """The number of VFs; fewer than the board has make a host faster to read."""
     if not 1 <= _number(value, where) <= board.vfs:
         has = f"has {board.vfs}" if board.vfs else "has none"
         raise LabError(f"{where}: {value} of the VFs of {board.code}, which {has}", hint="write fewer, or leave it out")
@@ -199,7 +201,7 @@ def _vfs(value: Any, board: BoardSpec, where: str) -> int:
 
 
 def _vm_items(value: Any, where: str) -> list[Any]:
-    """A count is short for that many: vms: 3 → vm01, vm02, vm03."""
+    """A number is short for that many VMs: vms: 3 → vm01, vm02, vm03."""
     if isinstance(value, int):
         return [f"vm[01:{_number(value, where):02}]"] if value else []
     return _list(value, where)
@@ -211,7 +213,7 @@ def _vms(fleet_name: str, host_name: str, item: Any, where: str) -> Iterable[VmS
     )
     machine = data.get("machine", "q35")
     if machine not in ("q35", "pc"):
-        raise LabError(f"{where}.machine: {machine!r} is no machine type of the lab", hint="write q35 or pc")
+        raise LabError(f"{where}.machine: {machine!r} is not a machine type of the lab", hint="write q35 or pc")
     ours = _flag(data.get("ours", True), f"{where}.ours")
     for name in _expand(str(data.get("name", ""))):
         yield VmSpec(
@@ -267,7 +269,7 @@ def _foreign(
 
 
 def _declared(data: Any, hosts: list[HostSpec], where: str) -> dict[str, dict[str, dict[str, dict[str, str]]]]:
-    """Host → VM → slot → {"profile": …}, each name known and each profile one that the host has."""
+    """Host → VM → slot → {"profile": …}; each name must be known, and the host must have each profile."""
     known = {host.name: host for host in hosts}
     declared: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for host_name, vms in _mapping(data or {}, where, tuple(known)).items():
@@ -335,7 +337,7 @@ def _number(value: Any, where: str) -> int:
 
 def _count(value: Any, where: str) -> int:
     if _number(value, where) == 0:
-        raise LabError(f"{where}: none of it", hint="write 1, 2 …, or leave the board out")
+        raise LabError(f"{where}: the number is 0", hint="write 1, 2 …, or leave the board out")
     return int(value)
 
 
@@ -343,7 +345,7 @@ def _unique(names: Iterable[str], where: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise LabError(f"{where}: {name} is there twice", hint="give each its own name or address")
+            raise LabError(f"{where}: {name} appears twice", hint="give each its own name or address")
         seen.add(name)
 
 

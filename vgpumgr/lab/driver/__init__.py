@@ -1,1 +1,1 @@
-"""The lab's own GPU driver: boards, admission, schedulers, loads; written apart from core, whose witness it is."""
+"""The lab's own GPU driver: boards, admission, schedulers, loads. Written independently of core, to check it."""

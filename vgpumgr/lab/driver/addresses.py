@@ -1,4 +1,4 @@
-"""PCI addresses of a card's virtual functions, and the key by which a vGPU is named."""
+"""PCI addresses of a card's virtual functions, and the key that identifies a vGPU."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def vf_pci(gpu: Gpu, vf: int) -> str:
 
 
 def key_of(gpu: Gpu, vgpu: Vgpu) -> str:
-    """What Driver.find() takes: the mdev's UUID; on vendor-vfio the VF's address."""
+    """The key for Driver.find(): the mdev's UUID; on vendor-vfio the VF's address."""
     return vgpu.uuid or (vf_pci(gpu, vgpu.vf) if vgpu.vf is not None else gpu.pci)

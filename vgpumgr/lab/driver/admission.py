@@ -1,8 +1,8 @@
 """What the driver admits in equal-size mode, as pure functions over one GPU's state.
 
 Source: the driver's own rules in open-gpu-kernel-modules 595, kernel_vgpu_mgr.c: after the first vGPU only types of the
-same framebuffer size stay creatable, whatever their series, until the type's maximum; 32 time-sliced vGPUs per GPU at
-most; one vGPU per VF. What the driver has lost (model.Gpu.lost) counts like what is there.
+same framebuffer size stay creatable, whatever their series, until the type's maximum; at most 32 time-sliced vGPUs per GPU;
+one vGPU per VF. vGPUs that the driver has lost (model.Gpu.lost) count like existing ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_TIME_SLICED = 32  # per GPU without MIG
 
 
 class Refusal(Enum):
-    """Why a vGPU cannot be made."""
+    """Why a vGPU cannot be created."""
 
     FULL = "full"
     OTHER_SIZE = "other-size"
@@ -27,19 +27,19 @@ class Refusal(Enum):
 
 
 def on_vf(gpu: Gpu, vf: int | None) -> Vgpu | None:
-    """The vGPU of that VF, if it has one; one that is lost is none that anybody sees."""
+    """The vGPU of that VF, if it has one; lost ones are not shown."""
     return next((vgpu for vgpu in gpu.vgpus if vgpu.vf == vf), None)
 
 
 def instances_left(gpu: Gpu, kind: TypeSpec) -> int:
-    """How many more of this type the whole GPU takes now, virtual functions aside."""
+    """How many more of this type the whole GPU takes now, regardless of virtual functions."""
     if any(vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in gpu.counted):
         return 0
     return max(0, min(kind.max_instances, MAX_TIME_SLICED) - len(gpu.counted))
 
 
 def refusal(gpu: Gpu, vf: int | None, kind: TypeSpec) -> Refusal | None:
-    """Why one more vGPU of this type is refused on that VF (None: on the PF), or None where it is admitted."""
+    """Why one more vGPU of this type is refused on that VF (None: on the PF), or None if it is admitted."""
     if gpu.framework != MDEV_PF and any(vgpu.vf == vf for vgpu in gpu.counted):
         return Refusal.VF_TAKEN
     if any(vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in gpu.counted):
@@ -50,7 +50,7 @@ def refusal(gpu: Gpu, vf: int | None, kind: TypeSpec) -> Refusal | None:
 
 
 def available(gpu: Gpu, vf: int | None, kind: TypeSpec) -> int:
-    """What `available_instances` says: how many on the PF, 0 or 1 on a VF."""
+    """The value of `available_instances`: a number on the PF, 0 or 1 on a VF."""
     if gpu.framework == MDEV_PF:
         return instances_left(gpu, kind)
     return int(refusal(gpu, vf, kind) is None)
@@ -71,7 +71,7 @@ def creatable(gpu: Gpu) -> tuple[TypeSpec, ...]:
 
 
 def next_placement(gpu: Gpu, kind: TypeSpec) -> int | None:
-    """The placement id of the next vGPU: the lowest free multiple of its size in GiB; None where none are reported."""
+    """The placement id of the next vGPU: the lowest free multiple of its size in GiB; None if none are reported."""
     if not gpu.board.placements:
         return None
     taken = {vgpu.placement_id for vgpu in gpu.counted}

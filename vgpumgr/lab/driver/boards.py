@@ -1,4 +1,4 @@
-"""Boards of the lab: the shipped catalogue's rows as the driver would show them."""
+"""The lab's boards: the rows of the shipped catalogue as the driver would show them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from vgpumgr.lab.driver.model import BoardSpec, TypeSpec
 from vgpumgr.names import nearest
 from vgpumgr.resources import catalogue_text
 
-FIRST_INVENTED_ID = 60000  # type ids that no public source gives; real ones are below 2000 today
+FIRST_INVENTED_ID = 60000  # for types whose id no public source gives; real ids are below 2000 today
 
-# What NVML calls the board, where that is not the catalogue's name; and its framebuffer in MiB as NVML reports it, where
-# that is not the largest type's nominal size (ECC takes some on GDDR boards). Seen in public nvidia-smi output.
+# NVML's name of the board if it differs from the catalogue's, and the framebuffer in MiB that NVML reports if it differs from
+# the largest type's nominal size (ECC takes some on GDDR boards). From public nvidia-smi output.
 _NVML = {
     "T4": ("Tesla T4", 15360),
     "A40": ("NVIDIA A40", 46068),
@@ -44,7 +44,7 @@ def _boards() -> dict[str, BoardSpec]:
         code = _SHORT_CODES.get(row["gpu"], name.board)
         facts.setdefault(code, (row["gpu"], int(row["pci_device_id_if_known"], 16)))
         type_id = int(row["type_id_if_known"] or invented)
-        invented += not row["type_id_if_known"]  # every row counts, so that an id does not depend on what is left out
+        invented += not row["type_id_if_known"]  # every row counts, so that ids do not depend on the rows left out
         size_mib = int(row["fb_mb"] or (name.nominal_mib if code in _SIZED_BY_NAME else 0))
         if name.slices is None and size_mib and row["max_per_gpu"]:
             rows.setdefault(code, []).append(
@@ -87,7 +87,7 @@ def _ampere(code: str) -> bool:
 
 
 def _prefix(code: str, catalogue_name: str) -> str:
-    """What stands before the type's name: GRID before Ampere and on A100/A800, NVIDIA after (NVIDIA's user guide)."""
+    """The prefix of the type's name: GRID before Ampere and on A100/A800, NVIDIA later (NVIDIA's user guide)."""
     if code == "RTXPRO6000":
         return "NVIDIA RTX Pro 6000 Blackwell"
     return "GRID" if _pre_ampere(catalogue_name) or code.startswith(("A100", "A800")) else "NVIDIA"
@@ -99,7 +99,7 @@ def board_codes() -> tuple[str, ...]:
 
 
 def board(name: str, where: str) -> BoardSpec:
-    """The board of that code (A40) or name (NVIDIA A40). Raises LabError, naming `where` it was asked for."""
+    """The board of that code (A40) or name (NVIDIA A40). Raises LabError, which names `where` it was requested."""
     for spec in _boards().values():
         if name.lower() in (spec.code.lower(), spec.name.lower()):
             return spec

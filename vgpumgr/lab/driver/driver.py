@@ -1,7 +1,7 @@
 """The simulated vGPU driver of one host: what a write to /sys does, under one lock, with the kernel's errno.
 
-Where an errno is the driver's own, it is that of NVIDIA's open kernel part of 525.85.07, as it was run on 5.15 and 5.19; where no
-public source shows it, the line says `likely`.
+The driver's own errnos are those of NVIDIA's open kernel part of 525.85.07, run on 5.15 and 5.19; an errno that no public
+source shows is marked `likely`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vgpumgr.lab.driver.model import Gpu, HostState, ModuleOptions, TypeSpec, Use
 
 CREATE_EIO = "create-eio"  # every create and every type write fails with EIO
-CARD_EXCHANGED = "card-exchanged"  # :PCI; the next reboot finds another card of the same kind there, once
+CARD_EXCHANGED = "card-exchanged"  # :PCI; the next reboot finds another card of the same kind at this address, once
 LATE_VFS = "late-vfs"  # after a reboot the VFs are off until enable_vfs() or clear_faults()
 
 PLUGIN_WAIT_S = 5.0  # how long a removal, a 0 or a VM's start waits for a plugin (525: 250 naps of 20 ms)
@@ -37,7 +37,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")  # uui
 
 _ID_MASK = 0xFFFFFFFF
 _PARAMS_BYTES = 1024
-_FIRST_INSTANCE = 3251634176  # NVML's handles start high; any number that is not an index will do
+_FIRST_INSTANCE = 3251634176  # NVML's handles start high; any number that cannot be an index will do
 
 
 def _wall_clock_us() -> int:
@@ -61,7 +61,7 @@ class Driver:
         self._revision = 0
         self._epoch = 0
         self._closed = False
-        self._stalls = 0  # reads that wait and let nobody pass
+        self._stalls = 0  # reads that wait and block all others
         self._next_instance = _FIRST_INSTANCE
         self._parents: dict[str, tuple[Gpu, int | None]] = {}
         for gpu in state.gpus:
@@ -73,7 +73,7 @@ class Driver:
 
     @contextmanager
     def reading(self) -> Iterator[HostState]:
-        """The state, which stands still inside the `with`. Do not change it, and do not keep it."""
+        """The state, which does not change inside the `with`. Do not modify it or keep a reference."""
         with self._changed:
             yield self._state
 
@@ -98,27 +98,27 @@ class Driver:
         return self._epoch
 
     def wait_change(self, revision: int, timeout: float) -> int:
-        """Wait until the revision is another one, at most so many seconds; gives the revision then."""
+        """Wait until the revision differs, for at most `timeout` seconds; return the revision then."""
         with self._changed:
             self._changed.wait_for(lambda: self._revision != revision or self._closed, timeout)
             return self._revision
 
     def gpu(self, pci: str) -> Gpu:
-        """The GPU at that address. ENODEV where there is none."""
+        """The GPU at that address. ENODEV if there is none."""
         found = next((gpu for gpu in self._state.gpus if gpu.pci == pci), None)
         if found is None:
             raise _error(errno.ENODEV)
         return found
 
     def parent(self, pci: str) -> tuple[Gpu, int | None]:
-        """The GPU and VF index that a parent's address stands for: (GPU, None) for a PF. ENODEV where there is none."""
+        """The GPU and VF index of a parent's address: (GPU, None) for a PF. ENODEV if there is none."""
         found = self._parents.get(pci)
         if found is None or (found[1] is not None and not found[0].vfs_on):
             raise _error(errno.ENODEV)
         return found
 
     def find(self, key: str) -> tuple[Gpu, Vgpu] | None:
-        """The vGPU of an mdev UUID or of a VF's address, a leaving one included."""
+        """The vGPU of an mdev UUID or a VF's address, including one whose removal waits."""
         with self._changed:
             return vms.find(self._state, key)
 
@@ -144,8 +144,8 @@ class Driver:
     def create_mdev(self, parent_pci: str, type_id: int, uuid: str) -> None:
         """A write of a UUID to mdev_supported_types/nvidia-ID/create.
 
-        drivers/vfio/mdev (6.1): EINVAL for what is not 36 characters of a UUID and at most one more, whatever that is;
-        EEXIST for one that exists under any parent (one whose removal still waits included). Whatever the driver refuses is EIO.
+        drivers/vfio/mdev (6.1): EINVAL unless the text is 36 characters of a UUID plus at most one more, of any kind;
+        EEXIST if it exists under any parent (including one whose removal still waits). Every refusal of the driver is EIO.
         """
         name = _canonical(uuid)
         with self._changed:
@@ -158,10 +158,10 @@ class Driver:
     def remove_mdev(self, uuid: str) -> None:
         """A write of 1 to /sys/bus/mdev/devices/UUID/remove. ENOENT for an unknown one, EINTR when the lab ends.
 
-        It never fails, whoever has the vGPU (NVIDIA's open kernel part 525.85.07, run on 5.15; and vfio_unregister_group_dev,
-        seen on 6.1 and 6.12). The device is gone from /sys at once, and then:
-        a VM has it: the VM's vGPU is dead from here on; the write sleeps until the VM closes it, and says success;
-        only its plugin has it: the write waits some seconds for the plugin's end, and says success in any case.
+        It never fails, even if the vGPU is in use (NVIDIA's open kernel part 525.85.07, run on 5.15; and
+        vfio_unregister_group_dev, seen on 6.1 and 6.12). The device disappears from /sys at once, and then:
+        if a VM has it, the VM's vGPU is dead from then on; the write sleeps until the VM closes it, and succeeds;
+        if only its plugin has it, the write waits some seconds for the plugin to end, and succeeds in any case.
         In both cases the driver never deletes the vGPU, unless the plugin ended in time: the place is lost until a reboot.
         """
         with self._changed:
@@ -187,11 +187,11 @@ class Driver:
             self._note()
 
     def set_vf_type(self, pci: str, type_id: int) -> None:
-        """A write to nvidia/current_vgpu_type of a VF: 0 takes the vGPU away, an id makes one, of which the driver sees 32 bits.
+        """A write to a VF's nvidia/current_vgpu_type: 0 removes the vGPU; an id, of which the driver sees 32 bits, creates one.
 
-        EPERM for 0 where there is none, for a type where there is one, and for both while a VM holds it; EBUSY for a 0 where the
-        plugin of the VM that was stopped does not end in some seconds: nothing is lost. Whatever else is refused is EIO, and the
-        read-back stays 0.
+        EPERM for 0 if there is no vGPU, for a type if there is one, and for both while a VM holds it; EBUSY for 0 if the plugin
+        of the stopped VM does not end within some seconds: then nothing is lost. Every other refusal is EIO, and the read-back
+        stays 0.
         """
         with self._changed:
             gpu, vf = self.parent(pci)
@@ -216,7 +216,7 @@ class Driver:
     def set_params(self, key: str, params: str) -> None:
         """A write to nvidia/vgpu_params. E2BIG, ENXIO without a vGPU, EPERM while a VM holds it; an empty one does nothing.
 
-        The driver keeps all but the last byte, which is a newline or lost.
+        The driver drops the last byte, which should be a newline.
         """
         data = params.encode()
         if not data:
@@ -234,7 +234,7 @@ class Driver:
             found[1].params = data[:-1].partition(b"\0")[0].decode("utf-8", "replace")
 
     def tell(self, vgpu: Vgpu, text: Callable[[], str]) -> str:
-        """A read of vm_name or vgpu_params. While the vGPU's VM stops it waits, and with it all other vGPU work of the host."""
+        """A read of vm_name or vgpu_params. While the vGPU's VM stops, it waits and blocks all other vGPU work of the host."""
         with self._changed:
             self._pass()
             self._stalls += 1
@@ -246,7 +246,7 @@ class Driver:
             return text()
 
     def set_scheduler(self, gpu_pci: str, order: scheduler.Order) -> None:
-        """What NVML's two calls that set a scheduler do. EOPNOTSUPP and EINVAL stand for its refusals, ENODEV for no GPU."""
+        """What NVML's two calls that set a scheduler do. EOPNOTSUPP and EINVAL represent its refusals, ENODEV no GPU."""
         with self._changed:
             gpu = self.gpu(gpu_pci)
             counts_idle = self._state.scheduler_counts_idle
@@ -261,8 +261,8 @@ class Driver:
     # VMs and the host's life
 
     def hold(self, key: str, vm_uuid: str, vm_name: str) -> None:
-        """A VM opens the vGPU (an mdev UUID, or a VF's address). ENOENT where there is none, EBUSY where another VM has it, and
-        where the plugin of the last one does not end in some seconds.
+        """A VM opens the vGPU (an mdev UUID or a VF's address). ENOENT if there is none, EBUSY if another VM has it or the
+        plugin of the last VM does not end within some seconds.
         """
         with self._changed:
             found = self.find(key)
@@ -272,8 +272,8 @@ class Driver:
             self._note()
 
     def set_load(self, key: str, wants: Use, framebuffer_used: int) -> None:
-        """The guest that holds the vGPU (its key) wants that much from now on, and has so many bytes in use. ENOENT where
-        nobody holds it.
+        """From now on the guest that holds the vGPU of this key wants that load and uses that many bytes. ENOENT if no VM
+        holds it.
         """
         with self._changed:
             found = self.find(key)
@@ -283,7 +283,7 @@ class Driver:
             self._note()
 
     def release(self, vm_uuid: str, *, plugin_stays: bool = False) -> tuple[str, ...]:
-        """The VM lets go of all it holds; waiting removals go on. Gives the keys of what it held."""
+        """The VM closes all vGPUs that it holds, and waiting removals go on. Returns their keys."""
         with self._changed:
             held = vms.close(self._state, vm_uuid, plugin_stays=plugin_stays)
             if held:
@@ -291,7 +291,7 @@ class Driver:
             return held
 
     def begin_exit(self, vm_uuid: str, *, plugin_stays: bool = False) -> tuple[str, ...]:
-        """The VM's QEMU was killed; it has its vGPUs until release(). Gives their keys."""
+        """The VM's QEMU was killed; it holds its vGPUs until release(). Returns their keys."""
         with self._changed:
             held = vms.begin_exit(self._state, vm_uuid, plugin_stays=plugin_stays)
             if held:
@@ -299,7 +299,7 @@ class Driver:
             return held
 
     def await_exit(self, vm_uuid: str) -> None:
-        """What the last close of a VM's QEMU does: it returns when the driver has let go of all its vGPUs, or at once."""
+        """The last close of a VM's QEMU: it returns when the driver has released all its vGPUs, at once if there are none."""
         with self._changed:
             self._wait(
                 lambda: (
@@ -310,14 +310,14 @@ class Driver:
             )
 
     def end_plugin(self, vgpu: Vgpu) -> None:
-        """The plugin of a VM that has stopped ends, too."""
+        """The plugin of a stopped VM ends, too."""
         with self._changed:
             if vgpu.plugin and vgpu.holder_uuid is None:
                 vgpu.plugin = False
                 self._note()
 
     def set_fault(self, name: str, *, instead_of: str | None = None) -> None:
-        """From now on that fault stands, and none that begins with `instead_of` does."""
+        """Set a fault; faults that begin with `instead_of` end."""
         with self._changed:
             if instead_of is not None:
                 self._state.faults.difference_update([old for old in self._state.faults if old.startswith(instead_of)])
@@ -325,14 +325,14 @@ class Driver:
             self._note()
 
     def clear_faults(self) -> None:
-        """All faults end; VFs that were late come now."""
+        """All faults end; late VFs appear now."""
         with self._changed:
             self._state.faults.clear()
             self._note()
             self.enable_vfs()
 
     def enable_vfs(self) -> None:
-        """What `sriov-manage -e ALL` does: every SR-IOV card has its VFs."""
+        """What `sriov-manage -e ALL` does: every SR-IOV card gets its VFs."""
         with self._changed:
             late = [gpu for gpu in self._state.gpus if gpu.framework != MDEV_PF and not gpu.vfs_on]
             for gpu in late:
@@ -343,8 +343,8 @@ class Driver:
                 self._note()
 
     def reboot(self, boot_id: str) -> None:
-        """All vGPUs, holders and run-time settings are lost, and what the driver had lost is whole again. The VFs come back, as with a site's boot unit that runs
-        sriov-manage.
+        """All vGPUs, holders and run-time settings are gone, and lost places are free again. The VFs come back, as with a site's
+        boot unit that runs sriov-manage.
         """
         with self._changed:
             self._state.boot_id = boot_id
@@ -400,7 +400,7 @@ class Driver:
     # inside the lock
 
     def _exchange(self, gpu: Gpu) -> None:
-        """Another card in the same slot tells another UUID; everything else of it is the same."""
+        """Another card in the same slot reports another UUID; everything else is the same."""
         fault = f"{CARD_EXCHANGED}:{gpu.pci}"
         if fault in self._state.faults:
             self._state.faults.remove(fault)
@@ -445,11 +445,11 @@ class Driver:
         return next(number for number in range(len(taken) + 1) if number not in taken)
 
     def _pass(self) -> None:
-        """Wait for the driver's list of vGPUs: a read that sleeps has it."""
+        """Wait for the driver's lock on its list of vGPUs, which a sleeping read holds."""
         self._wait(lambda: not self._stalls)
 
     def _wait(self, met: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Sleep until it is met, the time is over, or the lab ends; whether it is met."""
+        """Sleep until `met` holds, the time is over, or the lab ends; return whether it holds."""
         self._changed.wait_for(lambda: self._closed or met(), timeout)
         return met()
 
@@ -475,7 +475,7 @@ def _present(gpu: Gpu, vgpu: Vgpu) -> bool:
 
 
 def _canonical(text: str) -> str:
-    """create_store() takes 36 characters that guid_parse() likes, in any case, and one more that nobody looks at."""
+    """create_store() takes 36 characters that guid_parse() accepts, in either case, and ignores one more."""
     if len(text) not in (_UUID_LEN, _UUID_LEN + 1) or _UUID.match(text) is None:
         raise _error(errno.EINVAL)
     return text[:_UUID_LEN].lower()

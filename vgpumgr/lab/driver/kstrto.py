@@ -13,9 +13,9 @@ _WIDEST = 64
 
 
 def unsigned(text: str, bits: int) -> int:
-    """A number of so many bits: decimal, 0x or octal, with a plus before it and one newline behind it, and nothing else.
+    """An unsigned number of `bits` bits: decimal, 0x or octal, optionally with a leading plus and one trailing newline.
 
-    Raises OSError: ERANGE for one that is too large, EINVAL for what is none. What follows a NUL is not seen.
+    Raises OSError: ERANGE if it is too large, EINVAL if it is not a number. Text after a NUL is ignored.
     """
     seen = text.partition("\0")[0].removeprefix("+")
     found = _DIGITS.match(seen)
@@ -32,7 +32,7 @@ def unsigned(text: str, bits: int) -> int:
 
 
 def unsigned_or_einval(text: str, bits: int) -> int:
-    """The same for the stores that say EINVAL whatever was wrong."""
+    """The same for stores that return EINVAL for every mistake."""
     try:
         return unsigned(text, bits)
     except OSError as error:
@@ -40,9 +40,9 @@ def unsigned_or_einval(text: str, bits: int) -> int:
 
 
 def signed_decimal(text: str) -> int:
-    """A number of 64 bits with its sign, decimal whatever it begins with, and one newline behind it.
+    """A signed 64-bit number, always decimal, optionally with one trailing newline.
 
-    Raises OSError: ERANGE for one that is too large, EINVAL for what is none.
+    Raises OSError: ERANGE if it is too large, EINVAL if it is not a number.
     """
     seen = text.partition("\0")[0]
     found = _DECIMAL.match(seen)

@@ -1,7 +1,7 @@
-"""What each vGPU of a GPU gets of what its guest wants, by the scheduler's policy: pure functions; docs/load.md has the formulae.
+"""How much of its demand each vGPU of a GPU gets under the scheduler policy: pure functions; docs/load.md has the formulae.
 
-Percent are of the whole GPU, 0 to 100. Sources: the vGPU user guide (how the three policies share the graphics engine) and
-nvml.h (the encoders have a policy of their own). What is the lab's own choice is marked `chosen`.
+Percentages are of the whole GPU, 0 to 100. Sources: the vGPU user guide (how the three policies share the graphics engine)
+and nvml.h (the encoders have their own policy). The lab's own choices are marked `chosen`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Running:
 def share_out(policies: Mapping[Engine, Policy], running: Sequence[Running]) -> tuple[Use, ...]:
     """What each of a GPU's running vGPUs gets, in their order. `policies` has the engines that the board has.
 
-    Both encoder engines count as one, under NVENC 0's policy (chosen); a board without any gives none. The decoder has no
-    policy that could be set: best effort (chosen). A guest reads memory as fast as its work runs: its memory's part
-    shrinks with its part of the SMs, and what is left of it is shared in best effort (chosen).
+    Both encoder engines count as one, under NVENC 0's policy (chosen); a board without encoders gives none. The decoder has
+    no settable policy: best effort (chosen). A guest reads memory as fast as its work runs: its memory demand shrinks with
+    its part of the SMs, and the reduced demands are shared by best effort (chosen).
     """
     if not running:
         return ()
@@ -47,10 +47,10 @@ def share_out(policies: Mapping[Engine, Policy], running: Sequence[Running]) -> 
 
 
 def share(policy: Policy, wants: Sequence[float], turns: int) -> tuple[float, ...]:
-    """One engine's parts. `turns` is the type's maximum per GPU, into which fixed share cuts the GPU; at least len(wants).
+    """One engine's parts. `turns` is the type's maximum per GPU, into which fixed share divides the GPU; at least len(wants).
 
-    In equal-size mode all vGPUs of a GPU have one framebuffer size and so one maximum (but for one oddity of a board's
-    catalogue, where the largest counts).
+    In equal-size mode all vGPUs of a GPU have the same framebuffer size and so the same maximum (except for one oddity in a
+    board's catalogue, for which the largest counts).
     """
     match policy:
         case Policy.BEST_EFFORT:
@@ -62,7 +62,7 @@ def share(policy: Policy, wants: Sequence[float], turns: int) -> tuple[float, ..
 
 
 def _even(wants: Sequence[float]) -> tuple[float, ...]:
-    """Max-min fair: turns in a circle among those that have work; who wants less than its part leaves the rest to the others."""
+    """Max-min fair: round robin among vGPUs with work; one that wants less than its part leaves the rest to the others."""
     got = [0.0] * len(wants)
     left = WHOLE
     smallest_first = sorted(range(len(wants)), key=wants.__getitem__)
@@ -73,5 +73,5 @@ def _even(wants: Sequence[float]) -> tuple[float, ...]:
 
 
 def _memory(wants: Use, sm: float) -> float:
-    """A guest that wants no SM at all (copies only) is not slowed by its part of them."""
+    """The memory demand at that SM part. A guest that wants no SM at all (only copies) is not slowed."""
     return wants.memory * sm / wants.sm if wants.sm else wants.memory

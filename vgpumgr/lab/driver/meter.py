@@ -1,7 +1,7 @@
-"""What each running vGPU had of late, with the driver's own times: what NVML's utilization calls are answered from.
+"""The recent use of each running vGPU, with the driver's own times: the source for NVML's utilization calls.
 
 A vGPU has a list of stretches, each with one constant use. NVML sees them through ticks: whole multiples of TICK_US since
-the epoch, as far back as BUFFER_US. A tick tells of the time since the tick before it.
+the epoch, as far back as BUFFER_US. A tick covers the time since the previous tick.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUFFER_US = 12_000_000  # as long as the driver's buffer (72 entries of a sixth 
 
 
 def record(gpu: Gpu, now_us: int) -> None:
-    """From now on each running vGPU of the GPU has what the policy gives it; what is too old for NVML is forgotten."""
+    """Record what the policy gives each running vGPU of the GPU from now on; drop what is too old for NVML."""
     running = _running(gpu)
     policies = {engine: scheduling.policy for engine, scheduling in gpu.schedulers.items()}
     asking = [load.Running(wants=vgpu.wants, max_instances=vgpu.type.max_instances) for vgpu in running]
@@ -34,7 +34,7 @@ def record(gpu: Gpu, now_us: int) -> None:
 
 
 def use_now(gpu: Gpu) -> Use:
-    """What all running vGPUs of a GPU have together, which its GPU-wide rates tell."""
+    """The total use of all running vGPUs of a GPU, which is its GPU-wide rate."""
     uses = [vgpu.had[-1].use for vgpu in _running(gpu) if vgpu.had]
     return Use(
         sm=sum(use.sm for use in uses),
@@ -49,7 +49,7 @@ def newest_tick_us(now_us: int) -> int:
 
 
 def stretches(vgpu: Vgpu, newest_us: int) -> Iterator[tuple[int, int, Use]]:
-    """(from, to, use) of what the buffer holds at that newest tick, oldest first."""
+    """(from, to, use) of the buffer's contents at that newest tick, oldest first."""
     oldest_us = newest_us - BUFFER_US
     for stretch, following in zip_longest(vgpu.had, vgpu.had[1:]):
         begin = max(stretch.since_us, oldest_us)

@@ -41,7 +41,7 @@ class Scheduling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleOptions:
-    """What the nvidia module was loaded with: NVreg_RegistryDwords and NVreg_RegistryDwordsPerDevice, as given."""
+    """The nvidia module's parameters at load: NVreg_RegistryDwords and NVreg_RegistryDwordsPerDevice, as given."""
 
     registry_dwords: str = ""
     registry_dwords_per_device: str = ""
@@ -60,10 +60,10 @@ class TypeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardSpec:
-    """A board: `name` is what NVML and /proc say (NVIDIA A40), `code` the type names' first part (A40).
+    """A board: `name` as in NVML and /proc (NVIDIA A40), `code` the first part of its type names (A40).
 
-    `vfs` is 0 where there is no SR-IOV (pre-Ampere); the first VF is `vf_offset` functions after the card. `placements` says whether the driver reports placement ids in
-    equal-size mode (from Ada on).
+    `vfs` is 0 without SR-IOV (pre-Ampere); the first VF is `vf_offset` functions after the card. `placements`: whether the
+    driver reports placement ids in equal-size mode (from Ada on).
     """
 
     name: str
@@ -78,7 +78,7 @@ class BoardSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """Parts of one GPU's time, in percent of the whole GPU: wanted by a guest, or had by it."""
+    """Parts of one GPU's time, in percent of the whole GPU: requested by a guest, or received by it."""
 
     sm: float = 0.0
     memory: float = 0.0
@@ -88,7 +88,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """What a vGPU had from that time on (microseconds since the epoch), until the next stretch begins."""
+    """The use of a vGPU from that time (microseconds since the epoch) until the next stretch begins."""
 
     since_us: int
     use: Use
@@ -102,10 +102,10 @@ class Vgpu:
     `number` is that of its character device, /dev/nvidia-vgpuN.
 
     `holder_*` are set while a (simulated) VM has it open; it is then on NVML's active list, unless that VM is `exiting`:
-    its QEMU has been killed and is not yet done with closing it. `plugin` is set while the vGPU's plugin, a process of
-    nvidia-vgpu-mgr, has its character device open: as long as the VM, and then for as long as it takes to end.
-    `leaving` is set while a removal waits for either of them: gone from the bus already, its place not free.
-    `wants` and `framebuffer_used` (bytes) are its guest's load, `had` what the GPU gave it of late, oldest first; both
+    its QEMU has been killed and has not finished closing it. `plugin` is set while the vGPU's plugin, a process of
+    nvidia-vgpu-mgr, has its character device open: while the VM runs, and then until the plugin ends.
+    `leaving` is set while a removal waits for either of them: the vGPU is off the bus, but its place is not free.
+    `wants` and `framebuffer_used` (bytes) are its guest's load, `had` what the GPU recently gave it, oldest first; both
     are empty while no VM runs on it.
     """
 
@@ -135,10 +135,10 @@ class Vgpu:
 
 @dataclass(slots=True, kw_only=True)
 class Gpu:
-    """A physical function. `vfs_on` says whether SR-IOV is enabled (always False on mdev-pf).
+    """A physical function. `vfs_on`: whether SR-IOV is enabled (always False on mdev-pf).
 
     `schedulers` has the engines that the board has. `mig_on`: MIG mode; nothing in the lab turns it on yet.
-    `lost` are vGPUs that the driver counts and no longer shows: they were removed while something had them.
+    `lost` are vGPUs that the driver counts but no longer shows: they were removed while in use.
     IOMMU groups: the PF has `first_group`, VF n has first_group + 1 + n. `first_vfio` is VF 0's /dev/vfio/devices number.
     """
 
@@ -157,13 +157,13 @@ class Gpu:
 
     @property
     def counted(self) -> list[Vgpu]:
-        """The vGPUs that take a place: the lost ones as well."""
+        """The vGPUs that occupy a place, including the lost ones."""
         return [*self.vgpus, *self.lost]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignSpec:
-    """A vGPU that somebody else made: there at the first boot, lost at a reboot like all.
+    """A vGPU that another tool made: present at the first boot, gone after a reboot like all others.
 
     `vf` is None on mdev-pf, `uuid` None on vendor-vfio; `vm` is the VM whose definition names it, if one does.
     """
@@ -179,8 +179,8 @@ class ForeignSpec:
 class HostState:
     """Everything the driver of one host knows. `faults` are names such as create-eio.
 
-    `scheduler_counts_idle`: whether a vGPU that no VM holds is in the way of a scheduler change, too. NVIDIA's header
-    can be read both ways. `module` is as of the last boot.
+    `scheduler_counts_idle`: whether a vGPU that no VM holds blocks a scheduler change, too. NVIDIA's header can be read
+    both ways. `module` is as of the last boot.
     """
 
     name: str
@@ -195,14 +195,14 @@ class HostState:
 
     @property
     def branch(self) -> int:
-        """570 for 570.133.10; 0 where the version does not start with a number."""
+        """570 for 570.133.10; 0 if the version does not start with a number."""
         head = self.driver_version.partition(".")[0]
         return int(head) if head.isdecimal() else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmSpec:
-    """A VM that the lab defines. `ours` is False for one that nobody's inventory or example speaks of."""
+    """A VM that the lab defines. `ours` is False for one that no inventory or example mentions."""
 
     name: str
     uuid: str

@@ -1,7 +1,7 @@
-"""What modprobe would load the nvidia module with: the `options` lines of a host's /etc/modprobe.d.
+"""The options with which modprobe would load the nvidia module: the `options` lines of a host's /etc/modprobe.d.
 
-Files count in the order of their names, lines in theirs. A parameter that is given twice has its last value, as with any
-string parameter of the kernel. Source: modprobe.d(5), and lib/cmdline.c for the quotes.
+Files are read in the order of their names, lines in file order. A repeated parameter has its last value, as with any string
+parameter of the kernel. Source: modprobe.d(5), and lib/cmdline.c for the quotes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the simulated driver takes, keeps and tells time slices, as pure functions over one GPU's state.
+"""How the simulated driver accepts, stores and reports time slices, as pure functions over one GPU's state.
 
 Sources: NVIDIA's nvml.h (structs, error codes), the vGPU user guide (ranges, defaults by density, silent clamping) and
 nvrm_registry.h of the open kernel modules (the bits of RmPVMRL). What no public source says is marked `likely`.
@@ -26,7 +26,7 @@ _DENSE_FROM = 9
 _SPARSE, _DENSE = (2_000_000, 480), (1_000_000, 960)
 
 _FIRST_ARR = 525  # the branch from which the driver knows adaptive round robin
-_FIRST_ALWAYS_ARR = 595  # … and from which it knows nothing else, has the _v2 calls, and refuses `off` (likely)
+_FIRST_ALWAYS_ARR = 595  # … and from which it supports nothing else, has the _v2 calls, and refuses `off` (likely)
 
 _NO_NVENC = re.compile(r"A30|A100|A800|H\d|GH\d|B\d|GB\d")  # compute boards have no encoder
 
@@ -57,7 +57,7 @@ class Caps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a caller of NVML asks for, as it came. `engine` None: the v1 call, which speaks of all engines.
+    """What a caller of NVML asks for, unchanged. `engine` None: the v1 call, which concerns all engines.
 
     `arr` is one of NVML_VGPU_SCHEDULER_ARR_*; 0 in a number is the driver's default.
     """
@@ -72,7 +72,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What NVML tells of one engine: `arr` is one of NVML_VGPU_SCHEDULER_ARR_*; 0 is "no active scheduling"."""
+    """What NVML reports for one engine: `arr` is one of NVML_VGPU_SCHEDULER_ARR_*; 0 is "no active scheduling"."""
 
     policy: Policy
     arr: int = ARR_DEFAULT
@@ -81,12 +81,12 @@ class Reading:
 
 
 def engines(board: BoardSpec) -> tuple[Engine, ...]:
-    """What is scheduled on a board: the header says that a GPU may have some of them only."""
+    """The scheduled engines of a board: according to the header, a GPU can have only some of them."""
     return (Engine.GRAPHICS,) if _NO_NVENC.match(board.code) else tuple(Engine)
 
 
 def caps(branch: int) -> Caps:
-    """What a driver of that branch would take."""
+    """The values that a driver of that branch would take."""
     if branch < _FIRST_ARR:
         return Caps(arr=False, min_frequency_hz=0, max_frequency_hz=0, min_factor=0, max_factor=0)
     return Caps(
@@ -101,7 +101,7 @@ def caps(branch: int) -> Caps:
 def obey(gpu: Gpu, order: Order, *, branch: int, counts_idle: bool) -> dict[Engine, Scheduling]:
     """The engines' new states after nvmlDeviceSetVgpuSchedulerState or its _v2. Raises Unsupported, Invalid.
 
-    Refused under MIG and while vGPUs are in the way. Numbers beyond their ranges are clamped without a word.
+    Refused under MIG and while vGPUs block the change. Numbers beyond their ranges are clamped silently.
     """
     if gpu.mig_on or any(counts_idle or vgpu.holder_uuid or vgpu.plugin for vgpu in gpu.counted):
         raise Unsupported
@@ -147,12 +147,12 @@ def _plain(policy: Policy, time_slice_ns: int) -> Scheduling:
 
 
 def _clamp(number: int, low: int, high: int) -> int | None:
-    """None for 0, which asks for the default."""
+    """The number within its range; None for 0, which asks for the default."""
     return min(high, max(low, number)) if number else None
 
 
 def reading(gpu: Gpu, engine: Engine) -> Reading:
-    """What NVML tells now. The policy always; the rest is 0 while no VM runs on the GPU.
+    """What NVML reports now: always the policy; the rest is 0 while no VM runs on the GPU.
 
     Under best effort these numbers mean nothing (nvml.h); they are 0 then (likely).
     """
@@ -177,7 +177,7 @@ def reading(gpu: Gpu, engine: Engine) -> Reading:
 def loaded(gpu: Gpu, options: ModuleOptions, *, branch: int) -> dict[Engine, Scheduling]:
     """The engines' states after the module was loaded: RmPVMRL for graphics, RmNvencPVMRL for the encoders.
 
-    A device's own words (`pci=0000:41:00.0;RmPVMRL=…`) count before those for all.
+    A device's own words (`pci=0000:41:00.0;RmPVMRL=…`) override those for all devices.
     """
     words = {**registry_words(options.registry_dwords), **_own_words(options.registry_dwords_per_device, gpu.pci)}
     keys = {engine: "RmPVMRL" if engine is Engine.GRAPHICS else "RmNvencPVMRL" for engine in gpu.schedulers}
@@ -187,8 +187,8 @@ def loaded(gpu: Gpu, options: ModuleOptions, *, branch: int) -> dict[Engine, Sch
 def decode(word: int, *, branch: int) -> Scheduling:
     """RmPVMRL: bit 0 on, bit 1 ARR off, 7:4 policy, 21:12 frequency in Hz, 23:16 slice in ms, 31:24 averaging factor.
 
-    Frequency and slice overlap: the one counts with ARR, the other without. A field beyond its range is clamped (likely);
-    from r595 on the ARR bit is not looked at (likely, as the run-time switch is gone).
+    Frequency and slice overlap: frequency applies with ARR, slice without. A field beyond its range is clamped (likely);
+    from r595 on the ARR bit is ignored (likely, because the run-time switch is gone).
     """
     policy = {0: Policy.EQUAL_SHARE, 1: Policy.FIXED_SHARE}.get(word >> 4 & 0xF)
     if not word & 1 or policy is None:
@@ -199,7 +199,7 @@ def decode(word: int, *, branch: int) -> Scheduling:
 
 
 def registry_words(text: str) -> dict[str, int]:
-    """`RmPVMRL=0x01;Other=2` by name; the last of a name counts, and what is no number is left out."""
+    """`RmPVMRL=0x01;Other=2` by name; the last one of a name counts, and values that are not numbers are left out."""
     words = {}
     for part in text.split(";"):
         name, _, value = (piece.strip() for piece in part.partition("="))
@@ -211,7 +211,7 @@ def registry_words(text: str) -> dict[str, int]:
 
 
 def _own_words(text: str, pci: str) -> dict[str, int]:
-    """Those of `pci=ADDRESS;A=1;pci=OTHER;B=2` that stand after this GPU's address."""
+    """The words of `pci=ADDRESS;A=1;pci=OTHER;B=2` that follow this GPU's address."""
     ours = False
     parts = []
     for part in text.split(";"):

@@ -1,7 +1,7 @@
-"""How VMs come to vGPUs and leave them, as functions over one host's state; Driver calls them under its lock.
+"""How VMs open and close vGPUs, as functions over one host's state; Driver calls them under its lock.
 
-A VM that runs has the vGPU open (`holder_*`), and so has its plugin, a process of nvidia-vgpu-mgr (`plugin`). When it stops, they
-go one after the other: first QEMU, which may take some 30 s to close it, then the plugin.
+A running VM has the vGPU open (`holder_*`), and so has its plugin, a process of nvidia-vgpu-mgr (`plugin`). When the VM stops,
+they end one after the other: first QEMU, which can take about 30 s to close it, then the plugin.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def find(state: HostState, key: str) -> tuple[Gpu, Vgpu] | None:
-    """The vGPU of an mdev UUID or of a VF's address, a leaving one included."""
+    """The vGPU of an mdev UUID or a VF's address, including one whose removal waits."""
     for gpu in state.gpus:
         for vgpu in gpu.vgpus:
             if key in (vgpu.uuid, vf_pci(gpu, vgpu.vf) if vgpu.vf is not None else None):
@@ -29,12 +29,12 @@ def find(state: HostState, key: str) -> tuple[Gpu, Vgpu] | None:
 
 
 def is_ending(vgpu: Vgpu) -> bool:
-    """Whether its last VM is not yet done with it."""
+    """Whether its last VM has not finished closing it."""
     return vgpu.exiting or (vgpu.plugin and vgpu.holder_uuid is None)
 
 
 def start(state: HostState, key: str, vm_uuid: str, vm_name: str) -> None:
-    """A VM opens the vGPU. ENOENT where there is none, EBUSY where another VM has it, or the last one is not done with it."""
+    """A VM opens the vGPU. ENOENT if there is none, EBUSY if another VM has it or the last one has not finished closing it."""
     found = find(state, key)
     if found is None or found[1].leaving:
         raise _error(errno.ENOENT)
@@ -45,12 +45,12 @@ def start(state: HostState, key: str, vm_uuid: str, vm_name: str) -> None:
 
 
 def begin_exit(state: HostState, vm_uuid: str, *, plugin_stays: bool) -> tuple[str, ...]:
-    """The VM's QEMU was killed, and its plugins with it, or not: it is still to close the vGPUs. Their keys."""
+    """The VM's QEMU was killed, with or without its plugins, and has yet to close its vGPUs. Returns their keys."""
     return tuple(key_of(gpu, vgpu) for gpu, vgpu in _exit(state, vm_uuid, plugin_stays=plugin_stays))
 
 
 def close(state: HostState, vm_uuid: str, *, plugin_stays: bool) -> tuple[str, ...]:
-    """The VM lets go of all it has; its plugins end with it, or stay. The keys of what it had."""
+    """The VM closes all its vGPUs; its plugins end with it, or stay. Returns the vGPUs' keys."""
     held = []
     for gpu, vgpu in _exit(state, vm_uuid, plugin_stays=plugin_stays):
         vgpu.holder_uuid = vgpu.holder_name = None
@@ -69,7 +69,7 @@ def _exit(state: HostState, vm_uuid: str, *, plugin_stays: bool) -> Iterator[tup
 
 
 def end_work(vgpu: Vgpu) -> None:
-    """Its guest does no more work, and NVML forgets what it did."""
+    """The vGPU's guest stops working, and NVML forgets its use."""
     vgpu.wants, vgpu.framebuffer_used = Use(), 0
     vgpu.had.clear()
 

@@ -1,7 +1,7 @@
-"""The tree as a file system: the one importer of mfusepy.
+"""The tree as a file system. Only this module imports mfusepy.
 
-One operation costs some 55 µs and a host of 64 VFs 0.3 s to read. Speaking to /dev/fuse without libfuse was tried and takes
-a third of that; it is 280 lines that are not worth keeping beside a library that others look after.
+One operation costs about 55 µs, and a host with 64 VFs takes 0.3 s to read. Using /dev/fuse without libfuse was tried and takes
+a third of that, but those 280 lines are not worth maintaining when others maintain a library.
 """
 
 # ruff: noqa: ARG002 -- mfusepy calls its operations with fixed arguments, needed or not
@@ -22,16 +22,15 @@ if TYPE_CHECKING:
 
     from vgpumgr.lab.sysfs.tree import Tree
 
-# Names are kept by the kernel for so long, but everything about them (getattr, open, readlink, list) is asked each time,
-# and answered ENOENT for what is gone. Names that are not there are never kept (libfuse's default), so what appears is
-# seen at once.
+# The kernel caches names for that long, but asks for everything about them (getattr, open, readlink, list) each time and gets
+# ENOENT for what is gone. Missing names are never cached (libfuse's default), so new ones are visible at once.
 _ENTRY_TIMEOUT_S = 3600
 _THREADS = 128  # each blocked removal keeps one
 _here = threading.local()
 
 
 class _Operations:
-    """mfusepy's callbacks: path in, OSError out. What is not here is refused by the kernel with ENOSYS."""
+    """mfusepy's callbacks: they take a path and raise OSError. The kernel refuses operations missing here with ENOSYS."""
 
     use_ns = True
 
@@ -82,10 +81,10 @@ class _Operations:
 
 
 def _stay() -> None:
-    """Let Python keep what it knows of libfuse's thread that calls us, for as long as that thread lives.
+    """Let Python keep its state of the libfuse thread that calls us until that thread ends.
 
-    ctypes makes it anew for every callback from a thread that Python did not start, and takes it apart at its end: a third
-    of an operation's cost.
+    Otherwise ctypes creates and destroys that state in every callback from a thread that Python did not start: a third of an
+    operation's cost.
     """
     if not hasattr(_here, "stays"):
         _here.stays = True
@@ -93,7 +92,7 @@ def _stay() -> None:
 
 
 class _Gate:
-    """One file of each name. Whoever closes it, and be it by its end, waits as long as `wait` says of that name."""
+    """One file for each name. A process that closes it, even by exiting, waits until `wait` for that name returns."""
 
     use_ns = True
 
@@ -118,7 +117,7 @@ class _Gate:
 def mount(tree: Tree, mountpoint: str, *, ready: threading.Event | None = None) -> None:
     """Mount the tree and serve it until it is unmounted (`umount`, or the end of its mount namespace).
 
-    `ready` is set when the kernel speaks to it. Raises RuntimeError where FUSE refuses (no /dev/fuse, no such directory).
+    `ready` is set when the kernel first calls it. Raises RuntimeError if FUSE refuses (no /dev/fuse, no such directory).
     """
     mfusepy.FUSE(
         _Operations(tree, ready),

@@ -1,4 +1,4 @@
-"""What a /sys is made of: directories, files and links as values, and a builder that keeps directories complete."""
+"""The parts of a /sys: directories, files and links as values, and a builder that keeps directories complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = 4096  # the size that sysfs reports for a text file, and the most that on
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`mode` with its type bits, as stat(2) gives it. Of `names`, `read`/`write` and `target` a kind has its own."""
+    """`mode` includes the type bits, as in stat(2). Each kind uses its own of `names`, `read`/`write` and `target`."""
 
     mode: int
     size: int = 0
@@ -28,7 +28,7 @@ class Node:
 def text_file(
     read: Callable[[], str] | None = None, write: Callable[[str], None] | None = None, *, mode: int | None = None
 ) -> Node:
-    """A sysfs attribute. Without `mode` it is 0444, 0644 or 0200 after what it can do, as the kernel's macros say."""
+    """A sysfs attribute. Without `mode` it is 0444, 0644 or 0200 depending on what it can do, as with the kernel's macros."""
     usual = (0o444 if read else 0) | (0o200 if write else 0)
     encoded = None if read is None else (lambda: read().encode())
     return Node(mode=stat.S_IFREG | (mode if mode is not None else usual), size=PAGE, read=encoded, write=write)
@@ -44,9 +44,9 @@ def binary(data: bytes) -> Node:
 
 
 class Builder:
-    """Collects nodes by absolute path ("/bus/pci"); parent directories come by themselves.
+    """Collects nodes by absolute path ("/bus/pci"); parent directories are created automatically.
 
-    On top of `base`, entries of its directories are added to copies, so the base stays as it is.
+    With a `base`, entries are added to copies of its directories, so the base is not changed.
     """
 
     def __init__(self, base: Mapping[str, Node] | None = None) -> None:
@@ -60,7 +60,7 @@ class Builder:
             self.put(path, Node(mode=stat.S_IFDIR | 0o755))
 
     def put(self, path: str, node: Node) -> None:
-        """Enter a node; the same node may stand at many paths, unless it is a directory."""
+        """Add a node; the same node can be at many paths, unless it is a directory."""
         self.nodes[path] = node
         parent, name = posixpath.split(path)
         self.directory(parent)
@@ -70,6 +70,6 @@ class Builder:
         self.nodes[parent].names.append(name)
 
     def link(self, path: str, target: str) -> None:
-        """A relative link, as sysfs has only these."""
+        """Add a relative link; sysfs has no others."""
         relative = posixpath.relpath(target, posixpath.dirname(path))
         self.put(path, Node(mode=stat.S_IFLNK | 0o777, target=relative))

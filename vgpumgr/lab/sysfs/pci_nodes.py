@@ -1,4 +1,4 @@
-"""PCI functions in /sys: what libvirt's nodedev, lspci and the host program read of them."""
+"""PCI functions in /sys: the files that libvirt's nodedev, lspci and the host program read."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MODULE = "nvidia"
 
 
 def device_path(pci: str) -> str:
-    """Where the function's directory is: its card sits on a root bus of its own."""
+    """The function's directory; each card is on its own root bus."""
     return f"/devices/pci{pci.rpartition(':')[0]}/{pci}"
 
 
 def build(builder: Builder, gpu: Gpu) -> None:
-    """Enter the physical function and, where SR-IOV is on, its virtual functions."""
+    """Add the physical function and, if SR-IOV is on, its virtual functions."""
     top = device_path(gpu.pci)
     _function(builder, gpu, gpu.pci, gpu.first_group)
     if not gpu.board.vfs:
@@ -96,7 +96,7 @@ def _function(builder: Builder, gpu: Gpu, address: str, group: int) -> None:
 def _config(device: int) -> bytes:
     """The configuration space's standard header (PCI 3.0, 6.1) and the PCI Express capability.
 
-    That one decides where libvirt puts the function in a q35 guest: on a root port, or behind a PCI bridge.
+    The capability decides where libvirt puts the function in a q35 guest: on a root port, or behind a PCI bridge.
     """
     status = _CAPABILITY_LIST
     head = struct.pack("<HHHHB3sBBBB", VENDOR, device, 0, status, _REVISION, _CLASS.to_bytes(3, "little"), 0, 0, 0, 0)
@@ -105,12 +105,12 @@ def _config(device: int) -> bytes:
 
 
 def _write_numvfs(gpu: Gpu, text: str) -> None:
-    """Refused on real cards: sriov-manage is the way. The kernel's own checks come first (drivers/pci/iov.c)."""
+    """Real cards refuse this; sriov-manage is used instead. The kernel's own checks come first (drivers/pci/iov.c)."""
     wanted = kstrto.unsigned_or_einval(text, 16)
     if wanted > gpu.board.vfs:
         raise OSError(errno.ERANGE, os.strerror(errno.ERANGE))
     if wanted == (gpu.board.vfs if gpu.vfs_on else 0):
         return
-    # What the kernel says where the driver offers no sriov_configure: NVIDIA's does not, as its own sriov-manage binds the
-    # card to pci-pf-stub for this.
+    # The kernel's answer if the driver offers no sriov_configure. NVIDIA's does not: its own sriov-manage binds the card to
+    # pci-pf-stub for this.
     raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))

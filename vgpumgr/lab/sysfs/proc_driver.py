@@ -1,6 +1,6 @@
 """/proc/driver/nvidia of a simulated host, in the driver's own format; the host's set-up binds it over /proc/driver.
 
-`params` has the few lines of the real file that somebody reads: what the module was loaded with at the last boot.
+`params` has only those lines of the real file that are used: the module's parameters at the last boot.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOP = "/kernel/debug/nvlab/proc-driver"
 
 
 def build(builder: Builder, state: HostState) -> None:
-    """Enter TOP/nvidia/{version,params,gpus/ADDRESS/…}."""
+    """Add TOP/nvidia/{version,params,gpus/ADDRESS/…}."""
     builder.put(
         f"{TOP}/nvidia/version",
         constant(

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from vgpumgr.lab.driver.driver import Driver
     from vgpumgr.lab.driver.model import HostState
 
-NVML_PATH = "/kernel/debug/nvlab/nvml"  # the mock libnvidia-ml reads it at each call, and writes its requests to it
+NVML_PATH = "/kernel/debug/nvlab/nvml"  # the mock libnvidia-ml reads it at each call and writes its requests to it
 GATE_PATH = (
-    "/kernel/debug/nvlab/gate"  # a file of the VM's UUID: whoever closes it waits while that VM's QEMU is exiting
+    "/kernel/debug/nvlab/gate"  # a file named by the VM's UUID: closing it waits while that VM's QEMU is exiting
 )
 PROC_DRIVER_PATH = proc_driver.TOP  # to be bound over /proc/driver
 
-# Directories that programs expect to be there, or that the host's set-up mounts the machine's own over.
+# Directories that programs expect, or over which the host's set-up mounts the machine's own.
 _EMPTY = (
     "/block",
     "/bus/scsi/devices",
@@ -57,7 +57,7 @@ _EMPTY = (
 
 
 class WriteRecord(TypedDict):
-    """One attempted write: when it ended, where, what, and how (errno's name, or None where it was taken)."""
+    """One attempted write: when it ended, its file, its data, and its result (the errno's name, or None for success)."""
 
     t: float
     path: str
@@ -67,7 +67,7 @@ class WriteRecord(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The nodes as of one revision. `moving` are vGPUs and the directories that list them; it stands above `fixed`."""
+    """The nodes as of one revision. `moving` has vGPUs and the directories that list them; it overrides `fixed`."""
 
     revision: int
     epoch: int
@@ -76,9 +76,9 @@ class _View:
 
 
 class Tree:
-    """Thread-safe. Every method raises OSError as the kernel would; a vanished path is ENOENT at once, ENODEV where it is open.
+    """Thread-safe. Every method raises OSError as the kernel would; a vanished path is ENOENT at once, ENODEV if it is open.
 
-    `nvml_text` gives what NVML_PATH holds, `nvml_request` carries out a line that is written there.
+    `nvml_text` gives the contents of NVML_PATH; `nvml_request` carries out a line that is written to it.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Tree:
         self._view = _View(revision=-1, epoch=-1, fixed={}, moving={})
 
     def node(self, path: str) -> Node:
-        """What is there. Raises ENOENT."""
+        """The node at that path. Raises ENOENT."""
         view = self._view
         if view.revision != self._driver.revision:
             view = self._refresh()
@@ -119,7 +119,7 @@ class Tree:
         return node.target
 
     def open(self, path: str, flags: int) -> None:
-        """The kernel's extra check (kernfs): even root may not read what has no reader, or write what has no writer."""
+        """The kernel's extra check (kernfs): even root may not read a file without a reader or write one without a writer."""
         node = self.node(path)
         if stat.S_ISDIR(node.mode):
             raise _error(errno.EISDIR)
@@ -128,7 +128,7 @@ class Tree:
             raise _error(errno.EACCES)
 
     def read(self, path: str) -> bytes:
-        """The whole content, made anew."""
+        """The whole content, made for this read."""
         node = self._opened(path)
         if node.read is None:
             raise _error(errno.EISDIR if stat.S_ISDIR(node.mode) else errno.EACCES)
@@ -152,14 +152,14 @@ class Tree:
         return len(data)
 
     def truncate(self, path: str) -> None:
-        """`>` in a shell truncates first: sysfs takes it from whoever may write, and it does nothing."""
+        """`>` in a shell truncates first: sysfs accepts that from anyone who may write, and does nothing."""
         if self.node(path).write is None:
             raise _error(errno.EACCES)
 
     # nodes
 
     def _opened(self, path: str) -> Node:
-        """What was opened: a file that is gone since is ENODEV (kernfs_get_active() in fs/kernfs/file.c)."""
+        """The node that was opened; ENODEV if it is gone since (kernfs_get_active() in fs/kernfs/file.c)."""
         try:
             return self.node(path)
         except FileNotFoundError as error:

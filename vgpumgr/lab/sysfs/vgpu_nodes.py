@@ -1,4 +1,4 @@
-"""vGPU types and vGPUs in /sys, of both frameworks: mediated devices, and nvidia/ on each VF."""
+"""vGPU types and vGPUs in /sys for both frameworks: mediated devices, and nvidia/ on each VF."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 _MDEV_DRIVER = "nvidia-vgpu-vfio"
 _HEADER = "ID    : vGPU Name\n"
 _NO_PLACEMENT = "Not Applicable\n"
-# Branches from which on there are more files in nvidia/. 525 has two, on both frameworks (NVIDIA's open kernel part; a capture
+# Branches that added files to nvidia/. 525 has two, on both frameworks (NVIDIA's open kernel part; a capture
 # of an A2 with mdevs); five on a VF of L40S and H100 hosts; six with 580.105 (a capture of an RTX PRO 6000).
 _FIRST_PLACES = 550
 _FIRST_WARM_UPDATE = 580
 
 
 def parents(gpu: Gpu) -> Iterator[tuple[int | None, str]]:
-    """Index and address of each function that vGPUs are made on."""
+    """Index and address of each function on which vGPUs are created."""
     if gpu.framework == MDEV_PF:
         yield None, gpu.pci
     elif gpu.vfs_on:
@@ -38,7 +38,7 @@ def parents(gpu: Gpu) -> Iterator[tuple[int | None, str]]:
 
 
 def build_parents(builder: Builder, driver: Driver, gpu: Gpu) -> None:
-    """Enter what stays while PCI functions stay: types, and on vendor-vfio the files of each VF."""
+    """Add what lasts as long as the PCI functions: types, and on vendor-vfio the files of each VF."""
     if gpu.framework == VENDOR_VFIO:
         for vf, address in parents(gpu):
             if vf is not None:
@@ -60,7 +60,7 @@ def build_parents(builder: Builder, driver: Driver, gpu: Gpu) -> None:
 
 
 def build_vgpu(builder: Builder, driver: Driver, gpu: Gpu, vgpu: Vgpu) -> None:
-    """Enter a mediated device that exists. (On vendor-vfio a vGPU has no node of its own.)"""
+    """Add an existing mediated device. (On vendor-vfio a vGPU has no separate node.)"""
     if vgpu.uuid is None:
         return
     uuid = vgpu.uuid
@@ -93,19 +93,19 @@ def build_vgpu(builder: Builder, driver: Driver, gpu: Gpu, vgpu: Vgpu) -> None:
 
 
 def _group(builder: Builder, top: str, vgpu: Vgpu) -> None:
-    """An mdev's IOMMU group: all that is left of it below its parent while its removal waits.
+    """An mdev's IOMMU group, the only part of it that remains below its parent while its removal waits.
 
-    device_del() takes the links of bus, type and driver away first, and only then the driver waits for the VM in
-    vfio_unregister_group_dev(), which takes vfio-dev away before that on 6.12 (shown here) and after that on 6.1.
+    device_del() first removes the links of bus, type and driver, and only then the driver waits for the VM in
+    vfio_unregister_group_dev(), which removes vfio-dev before the wait on 6.12 (shown here) and after it on 6.1.
     """
     group = f"/kernel/iommu_groups/{vgpu.group}"
     builder.link(f"{top}/iommu_group", group)
     builder.link(f"{group}/devices/{vgpu.uuid}", top)
-    builder.put(f"{group}/type", constant("unknown"))  # no IOMMU stands behind it
+    builder.put(f"{group}/type", constant("unknown"))  # there is no IOMMU behind it
 
 
 def build_buses(builder: Builder) -> None:
-    """The directories that the mdev core makes, devices or none."""
+    """Add the directories that the mdev core creates even without devices."""
     builder.directory("/class/mdev_bus")
     builder.directory("/bus/mdev/devices")
     builder.directory(f"/bus/mdev/drivers/{_MDEV_DRIVER}")
@@ -180,7 +180,7 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
         return "\n" if vgpu is None else driver.tell(vgpu, lambda: f"{vgpu.params}\n")
 
     def refuse(_: str) -> None:
-        """A placement can be chosen in mixed-size mode only (likely EINVAL); without a type there is none to choose."""
+        """A placement can be chosen only in mixed-size mode (likely EINVAL); without a type there is none to choose."""
         raise _error(errno.ENXIO if present() is None else errno.EINVAL)
 
     def no_instance() -> str:
