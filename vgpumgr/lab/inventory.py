@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def write_inventory(layout: Layout, record: LabRecord, fleet: FleetSpec) -> None:
-    """hosts.yml, and host_vars/HOST.yml for what the spec declares there."""
+    """Write hosts.yml, and host_vars/HOST.yml with the declarations of the spec."""
     hosts = {host.name: {"ansible_host": ADDRESS, "ansible_port": host.port} for host in record.hosts}
     variables: dict[str, Any] = {
         "ansible_user": "root",

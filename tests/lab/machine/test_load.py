@@ -158,11 +158,11 @@ def test_a_load_that_cannot_be_is_refused_and_nothing_changes(lab: Lab) -> None:
     before = loads(lab)
     assert refused(lab, "vm01", "--sm", "1", "--fb", "4294967297") == (
         1,
-        "error: kvm01: 4294967297 bytes are more framebuffer than A40-4Q has\nhint: it has 4294967296 bytes: --fb 4096M\n",
+        "error: kvm01: 4294967297 bytes is more framebuffer than A40-4Q has\nhint: it has 4294967296 bytes: --fb 4096M\n",
     )
     assert refused(lab, "vm04", "--sm", "1") == (
         1,
-        "error: kvm01: vm04 holds no vGPU, so it has nothing to load\nhint: vgpumgr lab hold vm04\n",
+        "error: kvm01: vm04 holds no vGPU to put a load on\nhint: vgpumgr lab hold vm04\n",
     )
     code, text = refused(lab, "vm01", "--sm", "1", "--device", "0000:41:00.7")
     assert (code, "vm01 holds no vGPU 0000:41:00.7" in text, before[0]["device"] in text) == (1, True, True)

@@ -76,7 +76,7 @@ def test_a_killed_supervisor_takes_its_host_along(lab_factory: LabFactory, numbe
 
 def test_a_second_up_in_the_same_directory_is_refused(mdev_vf_lab: Lab) -> None:
     """It says so and leaves the first lab alone."""
-    with pytest.raises(UsageError, match="is up in"):
+    with pytest.raises(UsageError, match="is already up in"):
         fleet.up(mdev_vf_lab.layout, "mdev-pf")
     assert all(host.answer is not None for host in fleet.status(mdev_vf_lab.layout))
 
@@ -144,7 +144,7 @@ def test_up_wipes_nothing_that_is_not_its_own(tmp_path: Path) -> None:
     ours = tmp_path / "inventory" / "hosts.yml"
     ours.parent.mkdir()
     ours.write_text("all: {}\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="no lab's directory, and has inventory"):
+    with pytest.raises(UsageError, match="is not a lab directory and contains inventory"):
         fleet.up(Layout(folder=tmp_path), "mdev-pf")
     assert ours.read_text(encoding="utf-8") == "all: {}\n"
     assert not fleet.down(Layout(folder=tmp_path))
@@ -152,7 +152,7 @@ def test_up_wipes_nothing_that_is_not_its_own(tmp_path: Path) -> None:
     shared.mkdir()
     shared.chmod(0o755)
     (shared / "note").touch()
-    with pytest.raises(UsageError, match="others may look into it"):
+    with pytest.raises(UsageError, match="other users can read it"):
         fleet.up(Layout(folder=shared), "mdev-pf")
     assert shared.stat().st_mode & 0o777 == 0o755
     assert [entry.name for entry in shared.iterdir()] == ["note"]

@@ -1,1 +1,1 @@
-"""One simulated host: its namespaces, sshd, libvirtd, VMs that hold vGPUs, and the process that looks after them."""
+"""One simulated host: its namespaces, sshd, libvirtd, VMs that hold vGPUs, and the process that supervises them."""

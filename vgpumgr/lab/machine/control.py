@@ -1,4 +1,4 @@
-"""How the `lab` commands speak to a host's supervisor: a unix socket D/hosts/NAME/control, one JSON line each way.
+"""How the `lab` commands talk to a host's supervisor: a unix socket D/hosts/NAME/control, one JSON line each way.
 
 {"do": OP, …}                     → {"ok": {…}} or {"error": text, "hint": text | null, "details": […], "kind": text}
 
@@ -6,16 +6,16 @@ op        fields                    ok
 status                              HostStatus as an object
 vms                                 {"vms": [names]}
 reboot                              {}          returns when the host answers again
-hold      vm, and optional unseen   {"pid": n or null, "devices": […]}; unseen: the driver alone knows of it, as in the moment
-                                    in which a VM opens a device that is being written to, and no process has it open
-load      vm, and optional device,  {"loads": [LoadRecord of each vGPU that is meant]}; what is not named is 0
+hold      vm, and optional unseen   {"pid": n or null, "devices": […]}; unseen: only the driver knows of it and no process has
+                                    it open, as at the moment when a VM opens a device that is being written to
+load      vm, and optional device,  {"loads": [LoadRecord of each selected vGPU]}; fields not given are 0
           sm, memory, encoder,
           decoder, framebuffer
 release   vm                        {"ended": bool}
 fault     name                      {}
-reload                              {}          the nvidia modules went and came: no vGPU is there, and none is lost
+reload                              {}          the nvidia modules were reloaded: no vGPU exists, and none is lost
 clear                               {}
-writes    since (optional)          {"writes": [WriteRecord from that revision on], "revision": how many there are now}
+writes    since (optional)          {"writes": [WriteRecord from that revision on], "revision": the current number of writes}
 shutdown                            {}          the host is off and its file systems are gone when the socket closes
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SOCKET = "control"
-_LINE_DEADLINE_S = 10.0  # a client that connects and says nothing does not stop the host
+_LINE_DEADLINE_S = 10.0  # a client that connects and stays silent does not block the host
 _KINDS: dict[str, type[VgpumgrError]] = {
     kind.__name__: kind for kind in (LabError, RequestError, UnknownVm, UsageError)
 }
@@ -45,7 +45,7 @@ _KINDS: dict[str, type[VgpumgrError]] = {
 
 @contextlib.contextmanager
 def _address(folder: Path) -> Iterator[str]:
-    """A path to the socket of at most 108 bytes, however long the lab's own is: through a descriptor of its folder."""
+    """A path to the socket of at most 108 bytes, even if the lab's path is longer: through a descriptor of its folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET}"
@@ -54,7 +54,7 @@ def _address(folder: Path) -> Iterator[str]:
 
 
 def listen(folder: Path) -> socket.socket:
-    """The supervisor's end. The lab's folder is 0700, so only its owner comes in."""
+    """The supervisor's end. The lab's folder is 0700, so only its owner can connect."""
     (folder / SOCKET).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with _address(folder) as address:
@@ -64,7 +64,7 @@ def listen(folder: Path) -> socket.socket:
 
 
 def serve_one(connection: socket.socket, handle: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Read one request, carry it out, answer. What the client does wrong ends only its own connection."""
+    """Read one request, carry it out, answer. A client's mistake ends only its own connection."""
     with connection, contextlib.suppress(OSError, ValueError):
         connection.settimeout(_LINE_DEADLINE_S)
         with connection.makefile("rb") as lines:
@@ -84,7 +84,7 @@ def _refusal(kind: str, message: str, hint: str | None = None, details: Iterable
 
 
 def ask(folder: Path, op: str, fields: Mapping[str, str] | None = None, *, deadline_s: float = 60) -> dict[str, Any]:
-    """Send one request to the host whose folder it is. Raises what the supervisor raised, or LabError where it is gone."""
+    """Send one request to the host of that folder. Raises what the supervisor raised, or LabError if it is gone."""
     name = folder.name
     try:
         with _address(folder) as address, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -97,7 +97,7 @@ def ask(folder: Path, op: str, fields: Mapping[str, str] | None = None, *, deadl
         raise LabError(f"{name}: the host's supervisor did not answer `{op}` within {deadline_s:.0f} s") from error
     except OSError as error:
         raise LabError(
-            f"{name}: the host's supervisor does not run", hint="take the lab down and bring it up again"
+            f"{name}: the host's supervisor is not running", hint="take the lab down and bring it up again"
         ) from error
     if not line:
         raise LabError(f"{name}: the host's supervisor ended during `{op}`", hint=f"its log is {folder / 'log'}")

@@ -1,11 +1,12 @@
-"""A process that holds a VM's vGPUs as a running guest would: QEMU itself, with no machine in it.
+"""A process that holds a VM's vGPUs as a running guest would: QEMU itself, without a machine.
 
-The kernel under a lab has no VFIO, so a guest cannot be started with a vGPU in it by default. What others look at is
-the same: a process of QEMU's name, the VM's name and UUID in its command line, and /dev/vfio/N open.
+The kernel under a lab has no VFIO, so by default no guest can be started with a vGPU. What observers see is the same: a
+process with QEMU's name, the VM's name and UUID in its command line, and /dev/vfio/N open.
 
-It has one file more open, whose close waits while the VM is said to be exiting (`lab fault HOST slow-exit:SECONDS`). So a holder that was
-killed then is what a QEMU is that waits in its last close: a process gives its memory back before its files (do_exit() in
-kernel/exit.c), so /proc/PID/cmdline and /proc/PID/fd are empty, and only its name, its flags and its control group are left.
+It has one more file open, whose close waits while the VM counts as exiting (`lab fault HOST slow-exit:SECONDS`). A holder that
+is killed then looks like a QEMU that waits in its last close: a process frees its memory before it closes its files
+(do_exit() in kernel/exit.c), so /proc/PID/cmdline and /proc/PID/fd are empty, and only its name, flags and control group are
+left.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _OPEN_AND_EXEC = 'while [ "$1" != -- ]; do exec {held}<>"$1"; shift; done; shift
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
-    """What a definition says about a VM: its identity, and the vGPUs it names (mdev UUIDs, PCI addresses of VFs)."""
+    """A VM according to its definition: its identity and its vGPUs (mdev UUIDs, PCI addresses of VFs)."""
 
     name: str
     uuid: str
@@ -60,10 +61,10 @@ def read_guest(document: str) -> Guest:
 
 
 def start(machine: Machine, guest: Guest, nodes: Sequence[str]) -> int:
-    """Start the holder with these /dev/vfio nodes open (names below /dev/vfio); gives its pid in the host."""
+    """Start the holder with these /dev/vfio nodes open (names below /dev/vfio); return its pid in the host."""
     pid_file = _pid_file(guest.uuid)
     if machine.alive(pid_file) is not None:
-        raise LabError(f"{guest.name} is held already", hint=f"vgpumgr lab stop {guest.name}")
+        raise LabError(f"{guest.name} is already held", hint=f"vgpumgr lab stop {guest.name}")
     machine.must(["mkdir", "-p", _FOLDER])
     opened = [*(f"/dev/vfio/{node}" for node in nodes), f"/sys{GATE_PATH}/{guest.uuid}"]
     identity = ["-name", f"guest={guest.name},debug-threads=on", "-uuid", guest.uuid]
@@ -75,7 +76,7 @@ def start(machine: Machine, guest: Guest, nodes: Sequence[str]) -> int:
 
 
 def stop(machine: Machine, vm_uuid: str) -> bool:
-    """End the holder; whether there was one."""
+    """End the holder; return whether there was one."""
     if not kill(machine, vm_uuid):
         return False
     wait_until(lambda: not is_running(machine, vm_uuid), "the end of the holder")
@@ -83,7 +84,7 @@ def stop(machine: Machine, vm_uuid: str) -> bool:
 
 
 def kill(machine: Machine, vm_uuid: str) -> bool:
-    """SIGKILL to the holder, which may be exiting for a while; whether there was one."""
+    """Send SIGKILL to the holder, which can then be exiting for a while; return whether there was one."""
     pid = machine.alive(_pid_file(vm_uuid))
     if pid is not None:
         machine.must(["kill", "-KILL", str(pid)])

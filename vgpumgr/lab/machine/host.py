@@ -1,8 +1,8 @@
 """The supervisor process of one host: `python -m vgpumgr.lab.machine.host LAB SPEC NAME LIBRARY READY_FD`.
 
-Started by vgpumgr.lab.fleet in mount, UTS and IPC namespaces of its own. It writes {"pid": …} to READY_FD at once, and
-when the host answers {"port": …, "host_key": …}; or {"error": …, "hint": …, "details": […]}, and ends. Then it serves
-the control socket until `shutdown`. Killing it ends the host (see machine.py).
+vgpumgr.lab.fleet starts it in its own mount, UTS and IPC namespaces. It writes {"pid": …} to READY_FD at once, and
+{"port": …, "host_key": …} when the host answers; on failure it writes {"error": …, "hint": …, "details": […]} and ends. Then
+it serves the control socket until `shutdown`. Killing it ends the host (see machine.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(lab: str, spec: str, name: str, library: str, ready: int) -> int:
             listener = control.listen(folder)
             _say(pipe, {"port": supervisor.port, "host_key": host_key})
         except (VgpumgrError, OSError) as error:
-            # A broken pipe comes here too: no one waits for this host any more.
+            # A broken pipe ends up here, too: nobody waits for this host any more.
             log.exception("the host did not come up")
             if supervisor is not None:
                 supervisor.power_off()
@@ -71,5 +71,5 @@ def _as_answer(error: Exception) -> dict[str, object]:
 if __name__ == "__main__":
     status = main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
     logging.shutdown()
-    # Not sys.exit: the FUSE thread sits in libfuse and would be waited for.
+    # Not sys.exit, which would wait for the FUSE thread inside libfuse.
     os._exit(status)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 _VIRSH = ("virsh", "-q", "-c", "qemu:///system")
 _PID_FILE = "/run/libvirtd.pid"
 _LOG_PID_FILE = "/run/virtlogd.pid"
-# libudev refuses a /sys that is no sysfs; libvirt's node devices come from there.
+# libudev refuses a /sys that is not a sysfs; libvirt's node devices come from there.
 _EXTRA = {"SYSTEMD_DEVICE_VERIFY_SYSFS": "0"}
 
-# No security driver, no device namespace and no cgroups: the host has none of its own to give.
+# No security driver, no device namespace and no cgroups: the host has none to offer.
 _QEMU_CONF = """security_driver = "none"
 user = "root"
 group = "root"
@@ -44,7 +44,7 @@ def install(root: HostRoot) -> None:
 
 
 def start(machine: Machine) -> None:
-    """Start both daemons where they do not run; returns when libvirtd has loaded its domains and answers."""
+    """Start the daemons that do not run; returns when libvirtd has loaded its domains and answers."""
     for pid_file, program in ((_LOG_PID_FILE, "virtlogd"), (_PID_FILE, "libvirtd")):
         if machine.alive(pid_file) is None:
             machine.must([program, "--daemon"], extra=_EXTRA)
@@ -60,7 +60,7 @@ def stop(machine: Machine) -> None:
 
 
 def define(machine: Machine, root: HostRoot, documents: Iterable[str]) -> None:
-    """Define VMs, all with one virsh."""
+    """Define all these VMs with one virsh call."""
     commands = []
     for number, document in enumerate(documents):
         root.write(f"tmp/define/{number}.xml", document, mode=0o600)
@@ -71,7 +71,7 @@ def define(machine: Machine, root: HostRoot, documents: Iterable[str]) -> None:
 
 
 def inactive_xml(machine: Machine, name: str) -> str | None:
-    """A VM's definition; None where the host has no such VM."""
+    """A VM's definition; None if the host has no such VM."""
     done = machine.run([*_VIRSH, "dumpxml", "--inactive", "--", name])
     return done.stdout if done.returncode == 0 else None
 
@@ -81,12 +81,12 @@ def vm_names(machine: Machine) -> list[str]:
 
 
 def destroy(machine: Machine, name: str) -> bool:
-    """Pull the plug of a running VM; whether it ran."""
+    """Power off a running VM at once; return whether it ran."""
     return machine.run([*_VIRSH, "destroy", "--", name]).returncode == 0
 
 
 def domain_xml(vm: VmSpec, *, foreign: ForeignSpec | None = None) -> str:
-    """An emulated guest without a disk. `foreign` is the vGPU that somebody else's definition of it names."""
+    """An emulated guest without a disk. `foreign` is a foreign vGPU that its definition names."""
     hostdev = "" if foreign is None else _hostdev(foreign)
     return f"""<domain type='qemu'>
   <name>{escape(vm.name)}</name>

@@ -1,6 +1,6 @@
-"""What is left of a VM for a while after it stopped: a QEMU that is still exiting, then plugins that have not ended.
+"""What remains of a VM for a while after it stopped: a QEMU that is still exiting, then plugins that have not ended.
 
-Only where a fault says so, `slow-exit:SECONDS` and `slow-plugin:SECONDS`; by default all ends at once.
+This happens only with the faults `slow-exit:SECONDS` and `slow-plugin:SECONDS`; by default everything ends at once.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _END_S = 10.0
 
 
 def parse_fault(name: str) -> tuple[str, float] | None:
-    """(kind, seconds) of `slow-exit:SECONDS` and `slow-plugin:SECONDS`; None where it is neither."""
+    """(kind, seconds) of `slow-exit:SECONDS` and `slow-plugin:SECONDS`; None if it is neither."""
     found = _FAULT.fullmatch(name)
     return None if found is None else (found[1], float(found[2]))
 
 
 def seconds(faults: Iterable[str], kind: str) -> float:
-    """How long that kind of fault lasts, where it stands; else 0."""
+    """How long that kind of fault lasts; 0 if it is not set."""
     return max((found[1] for name in faults if (found := parse_fault(name)) and found[0] == kind), default=0.0)
 
 
 @dataclass(slots=True, kw_only=True)
 class Lingering:
-    """Of one host."""
+    """The lingering processes of one host."""
 
     machine: Machine
     driver: Driver
@@ -52,7 +52,7 @@ class Lingering:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def stop(self, vm_uuid: str, vgpus: Sequence[Vgpu], *, exit_s: float, plugin_s: float) -> None:
-        """Kill the VM's holder, and begin what is left of it. In the end the driver knows that all is gone."""
+        """Kill the VM's holder and start its lingering phase, at whose end the driver learns that everything is gone."""
         numbers = [vgpu.number for vgpu in vgpus]
         if not plugin_s:
             plugin.stop(self.machine, numbers)
@@ -67,13 +67,13 @@ class Lingering:
         self._left.add(vm_uuid)
 
         def end() -> None:
-            with contextlib.suppress(LabError):  # the host is off: all ended with it
+            with contextlib.suppress(LabError):  # the host is off: everything ended with it
                 if exit_s:
                     self._wait(exit_s, lambda: holder.is_running(self.machine, vm_uuid))
                     self.driver.release(vm_uuid, plugin_stays=plugin_s > 0)
                 if plugin_s:
                     self._wait(plugin_s, lambda: plugin.lives(self.machine, numbers))
-                    # As with a real descriptor: the driver's part of a close is over before the process is.
+                    # As with a real descriptor, the driver's part of a close ends before the process does.
                     for vgpu in vgpus:
                         self.driver.end_plugin(vgpu)
                     plugin.stop(self.machine, numbers)
@@ -84,16 +84,16 @@ class Lingering:
         start_thread(f"lingering-{vm_uuid}", end)
 
     def end_all(self) -> None:
-        """Nothing is left of any VM."""
+        """End everything that is left of any VM."""
         self._over.set()
         with self._changed:
             ended = self._changed.wait_for(lambda: not self._left, _END_S)
         self._over.clear()
         if not ended:
-            raise LabError(f"something of a VM that stopped is still there after {_END_S:.0f} s")
+            raise LabError(f"processes of a stopped VM are still there after {_END_S:.0f} s")
 
     def _wait(self, timeout: float, alive: Callable[[], bool]) -> None:
-        """Until the time is over, everything is to end, or somebody has killed it."""
+        """Wait until the time is over, everything must end, or the process has been killed."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and alive() and not self._over.wait(_POLL_S):
             pass

@@ -1,4 +1,4 @@
-"""What `lab load` asks of a host's driver: a guest's load on the vGPUs that its VM holds, and what it gets of it now."""
+"""What `lab load` asks a host's driver for: a guest's load on the vGPUs that its VM holds, and what it gets of it now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LoadRecord(TypedDict):
-    """One vGPU under load: percent of the whole GPU by engine, wanted and had; its framebuffer in use, in bytes."""
+    """One vGPU under load: percent of the whole GPU by engine, requested and received; its framebuffer in use, in bytes."""
 
     vm: str
     device: str
@@ -30,10 +30,10 @@ class LoadRecord(TypedDict):
 
 
 def put(driver: Driver, guest: Guest, request: Mapping[str, str]) -> list[LoadRecord]:
-    """Put the load that the request states on the vGPUs that the guest holds, or on its one `device`; what each gets now.
+    """Put the requested load on the vGPUs that the guest holds, or only on `device`; return what each gets now.
 
-    What the request does not name is 0. Raises LabError, with nothing changed, where the guest holds nothing or not that
-    device, where the board has no encoder to load, and for more framebuffer than the type has.
+    Fields not in the request are 0. Raises LabError, with nothing changed, if the guest holds nothing or not that device, if
+    the board has no encoder to load, or if more framebuffer is requested than the type has.
     """
     device = request.get("device", "").lower()
     wants = Use(**{field.name: float(request.get(field.name, 0)) for field in dataclasses.fields(Use)})
@@ -41,9 +41,7 @@ def put(driver: Driver, guest: Guest, request: Mapping[str, str]) -> list[LoadRe
     with driver.reading() as state:
         held = {key_of(gpu, vgpu): (gpu, vgpu) for gpu, vgpu in _held(state) if vgpu.holder_uuid == guest.uuid}
         if not held:
-            raise LabError(
-                f"{guest.name} holds no vGPU, so it has nothing to load", hint=f"vgpumgr lab hold {guest.name}"
-            )
+            raise LabError(f"{guest.name} holds no vGPU to put a load on", hint=f"vgpumgr lab hold {guest.name}")
         if device and device not in held:
             raise LabError(f"{guest.name} holds no vGPU {device}", hint=f"write one of: {' '.join(held)}")
         meant = {key: pair for key, pair in held.items() if not device or key == device}
@@ -55,7 +53,7 @@ def put(driver: Driver, guest: Guest, request: Mapping[str, str]) -> list[LoadRe
 
 
 def of_host(state: HostState) -> list[LoadRecord]:
-    """Every load that stands."""
+    """All current loads."""
     return [_record(gpu, vgpu) for gpu, vgpu in _held(state) if vgpu.wants != Use() or vgpu.framebuffer_used]
 
 
@@ -67,7 +65,7 @@ def _check(gpu: Gpu, vgpu: Vgpu, wants: Use, framebuffer: int) -> None:
     name = _short(vgpu)
     if framebuffer > vgpu.type.framebuffer_mib << 20:
         raise LabError(
-            f"{framebuffer} bytes are more framebuffer than {name} has",
+            f"{framebuffer} bytes is more framebuffer than {name} has",
             hint=f"it has {vgpu.type.framebuffer_mib << 20} bytes: --fb {vgpu.type.framebuffer_mib}M",
         )
     if wants.encoder and Engine.NVENC0 not in gpu.schedulers:

@@ -1,8 +1,8 @@
 """The running part of a simulated host: a pid namespace with its own /proc, and how to start programs in it.
 
-The chain of life: the supervisor's main thread starts `setpriv --pdeathsig KILL unshare --kill-child=KILL`, whose child
-is the host's first process. Kill the supervisor, and unshare gets a SIGKILL; kill unshare, and the first process does;
-with that one the kernel kills everything in the host. So a SIGKILL at any place of the chain leaves nothing behind.
+The chain of processes: the supervisor's main thread starts `setpriv --pdeathsig KILL unshare --kill-child=KILL`, whose child
+is the host's first process. If the supervisor is killed, unshare gets a SIGKILL; if unshare is killed, the first process gets
+one; when that ends, the kernel kills everything in the host. So a SIGKILL anywhere in the chain leaves nothing behind.
 `pdeathsig` follows the *thread* that started it: power_on() must be called from a thread that lives as long as the host.
 """
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 _OFF_S = 30.0
 PROC_DRIVER = "sys/kernel/debug/nvlab/proc-driver"
 
-# Runs as the first process, in the directory that becomes /. Its pid, as the supervisor counts it, is what /proc/self
-# says before the host's own /proc is mounted; it is told only when the root is the host's, because from then on programs
-# are started in that root. A host's root may change neither the machine's sysctls nor press its
-# reboot key. `--ignore-signal=CHLD` makes the kernel reap orphans: libvirtd waits 40 s for a dead QEMU that stays a zombie.
+# Runs as the first process, in the directory that becomes /. Its pid in the supervisor's namespace is what /proc/self shows
+# before the host's own /proc is mounted; it is reported only once the root is the host's, because from then on programs are
+# started in that root. A host's root user must neither change the machine's sysctls nor trigger its reboot (sysrq).
+# `--ignore-signal=CHLD` makes the kernel reap orphans: libvirtd waits 40 s for a dead QEMU that stays a zombie.
 _FIRST_PROCESS = f"""set -e
 read -r pid _ </proc/self/stat
 mount -t proc -o nosuid,nodev,noexec proc proc
@@ -60,7 +60,7 @@ class Machine:
 
     @property
     def first_process(self) -> int:
-        """The pid of the host's first process as the machine counts it; 0 where the host is off."""
+        """The pid of the host's first process in the machine's namespace; 0 if the host is off."""
         return self._first
 
     def power_on(self, boot_id: str) -> None:
@@ -79,11 +79,11 @@ class Machine:
         if not answer:
             self.kill()
             self.wait_off()
-            raise LabError("the host's first process did not start", hint="the lines above it in the log say why")
+            raise LabError("the host's first process did not start", hint="the preceding lines of the log say why")
         self._first = int(answer)
 
     def kill(self) -> None:
-        """SIGKILL to everything in the host, as a power cut. wait_off() says when it is gone."""
+        """Send SIGKILL to everything in the host, like a power cut. wait_off() waits until it is gone."""
         if self._chain is None:
             return
         if self._first and start_time(self._first) is not None:
@@ -93,9 +93,9 @@ class Machine:
             self._chain.kill()
 
     def wait_off(self) -> None:
-        """Until every process of the host is gone.
+        """Wait until every process of the host is gone.
 
-        A write to /sys that the driver keeps waiting cannot be killed: the driver has to end its waits first.
+        A write to /sys that waits in the driver cannot be killed: the driver has to end its waits first.
         """
         if self._chain is not None:
             try:
@@ -112,7 +112,7 @@ class Machine:
         extra: Mapping[str, str] | None = None,
         timeout: float = 60,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program in the host and wait for it. Its exit status is the caller's to judge."""
+        """Run a program in the host and wait for it. The caller checks the exit status."""
         try:
             return subprocess.run(
                 [*self._enter(), *argv],
@@ -127,7 +127,7 @@ class Machine:
             raise LabError(f"`{' '.join(argv)}` in the host did not end within {timeout:.0f} s") from error
 
     def must(self, argv: Sequence[str], *, text: str | None = None, extra: Mapping[str, str] | None = None) -> str:
-        """Run a program in the host that has to work; gives its output."""
+        """Run a program in the host that must succeed; return its output."""
         done = self.run(argv, text=text, extra=extra)
         if done.returncode != 0:
             raise LabError(
@@ -136,7 +136,7 @@ class Machine:
         return done.stdout
 
     def start(self, argv: Sequence[str], *, extra: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        """Start a program that makes a daemon of itself; the caller waits for the Popen. It writes to the log only."""
+        """Start a program that daemonises itself; the caller waits for the Popen. It writes only to the log."""
         return subprocess.Popen(
             [*self._enter(), *argv],
             env={**ENVIRONMENT, **(extra or {})},
@@ -146,7 +146,7 @@ class Machine:
         )
 
     def alive(self, pid_file: str) -> int | None:
-        """The process (its pid in the host) that a pid file of the host names, where it lives."""
+        """The pid (in the host) that a pid file of the host names, if that process is alive."""
         try:
             pid = int((self._root / pid_file.lstrip("/")).read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
@@ -161,7 +161,7 @@ class Machine:
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, timeout: float = 30, pause: float = 0.01) -> None:
-    """Poll until it holds; LabError saying what was waited for when the time is over."""
+    """Poll until the condition holds. Raises LabError naming what was waited for when the time is over."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:

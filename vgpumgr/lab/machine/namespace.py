@@ -1,6 +1,6 @@
-"""Mount calls of libc, with the errno and the place in the message. Linux only; needs CAP_SYS_ADMIN.
+"""libc's mount calls, with the errno and the path in the message. Linux only; needs CAP_SYS_ADMIN.
 
-The caller is in a mount namespace of its own whose mounts are private, so that nothing done here is seen outside.
+The caller is in its own mount namespace with private mounts, so that nothing done here is visible outside.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, target: Path, kind: str | None = None, *, flags: int = 0, options: str = "") -> None:
-    """Mount, or change a mount. Relative paths in `options` (an overlay's upperdir) are taken from the working directory."""
+    """Mount, or change a mount. Paths in `options` (an overlay's upperdir) can be relative to the working directory."""
     arguments = (source, str(target), kind, options)
     encoded = [None if text is None else text.encode() for text in arguments]
     if _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]) != 0:
@@ -42,7 +42,7 @@ def mount_tmpfs(target: Path, *, mode: str = "755", flags: int = MS_NOSUID) -> N
 
 
 def detach(target: Path) -> None:
-    """Take a mount away now, and free it when the last process leaves it; nothing where none is."""
+    """Unmount lazily: detach now, free when the last process leaves. Does nothing if nothing is mounted."""
     if target.is_mount() and _libc.umount2(str(target).encode(), MNT_DETACH) != 0:
         raise LabError(f"cannot unmount {target}: {_reason()}")
 

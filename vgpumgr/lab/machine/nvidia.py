@@ -30,7 +30,7 @@ _MOUNT_S = 20.0
 
 
 def serve(driver: Driver, mountpoint: Path, writes: Path) -> None:
-    """Mount the driver's /sys and serve it on a thread of its own until the process ends; returns when it is there."""
+    """Mount the driver's /sys and serve it in a separate thread until the process ends; returns once it is mounted."""
     from vgpumgr.lab.sysfs import fuse
 
     view = Tree(
@@ -52,7 +52,7 @@ def _mount(name: str, mountpoint: Path, serving: Callable[[str, threading.Event]
             serving(str(mountpoint), ready)
         except (RuntimeError, OSError):
             log.exception("%s", mountpoint)
-        # A host without its /sys is none: end the supervisor, and with it the host (machine.py).
+        # A host cannot go on without its /sys: end the supervisor, and with it the host (machine.py).
         os._exit(1)
 
     start_thread(name, run)
@@ -61,20 +61,20 @@ def _mount(name: str, mountpoint: Path, serving: Callable[[str, threading.Event]
 
 
 def _note_write(file: Path, write: dict[str, Any]) -> None:
-    """One line per write. O_APPEND: lines of writers that run at once never mix."""
+    """Append one line per write. O_APPEND: lines of concurrent writers never mix."""
     with file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(write) + "\n")
 
 
 def install(root: HostRoot, library: Path) -> None:
-    """Where the driver's packages put them."""
+    """Put the driver's files where its packages put them."""
     multiarch = sysconfig.get_config_var("MULTIARCH") or ""
     root.copy(library, f"usr/lib/{multiarch}/{library.name}", mode=0o755)
     root.write("usr/bin/nvidia-smi", nvidia_smi_program(), mode=0o755)
 
 
 def read_writes(file: Path) -> list[dict[str, Any]]:
-    """Every write that the driver was asked for (WriteRecord), what NVML was told to set included, oldest first."""
+    """Every write requested of the driver (WriteRecord), including settings made through NVML, oldest first."""
     try:
         return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     except FileNotFoundError:

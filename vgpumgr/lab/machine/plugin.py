@@ -1,6 +1,6 @@
-"""A vGPU's plugin: while a VM runs, a process of nvidia-vgpu-mgr has the vGPU's character device open, and for a while after.
+"""A vGPU's plugin: a process of nvidia-vgpu-mgr that has the vGPU's character device open while a VM runs, and a while longer.
 
-On a host it is a child of the daemon, one for each vGPU: nvidia-vgpu-mgr by its name, `vgpu` by its command line.
+On a real host it is a child of the daemon, one for each vGPU: its name is nvidia-vgpu-mgr, its command line `vgpu`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _FOLDER = "/run/lab-plugins"
 _PROGRAM = f"{_FOLDER}/nvidia-vgpu-mgr"
-# Starts one process for each number: its device is open for good, and its pid in a file.
+# Starts one process for each number; it keeps its device open, and its pid is in a file.
 _START = f"""mkdir -p {_FOLDER} && ln -sf /usr/bin/sleep {_PROGRAM}
 for number; do
   (exec {{device}}<>/dev/nvidia-vgpu$number; exec -a vgpu {_PROGRAM} infinity) </dev/null >/dev/null 2>&1 &
@@ -34,13 +34,13 @@ def start(machine: Machine, numbers: Sequence[int]) -> None:
 
 
 def stop(machine: Machine, numbers: Sequence[int]) -> None:
-    """End them, where they live."""
+    """End the plugins that are alive."""
     files = " ".join(shlex.quote(_pid_file(number)) for number in numbers)
     machine.run(["bash", "-c", f"kill -KILL $(cat {files} 2>/dev/null) 2>/dev/null; rm -f {files}"])
 
 
 def lives(machine: Machine, numbers: Sequence[int]) -> bool:
-    """Whether one of them lives."""
+    """Whether one of them is alive."""
     return any(machine.alive(_pid_file(number)) is not None for number in numbers)
 
 

@@ -1,14 +1,14 @@
-"""A simulated host's file system: the machine's programs, and nothing of its data.
+"""A simulated host's file system: the machine's programs, but none of its data.
 
-    DIR/disk             tmpfs, the host's disk: it lives as long as the supervisor, so it outlasts the host's reboots
-      upper/ work/       what the host writes, over the machine's own / (which it reads only)
+    DIR/disk             tmpfs, the host's disk: it lives as long as the supervisor, so it survives the host's reboots
+      upper/ work/       what the host writes, on top of the machine's own / (which is only read)
       root/              the host's root: an overlay of both
         dev run tmp      new at each boot
         sys              the simulated driver (FUSE), with the machine's cpu, node and cgroup directories bound in
         proc             mounted by the host's first process (machine.py), because it shows a pid namespace
 
 Everything is mounted in the supervisor's own mount namespace and ends with it. Directories of the machine that hold
-data, keys or a person's settings are hidden by empty opaque ones, so that a host is clean and quick, and so that
+data, keys or a user's settings are hidden by empty opaque ones, so that a host is clean and fast, and so that
 nothing it does can reach the machine's /etc, /var or /root.
 """
 
@@ -21,9 +21,9 @@ from pathlib import Path
 
 from vgpumgr.lab.machine import namespace
 
-# Of the machine's top directories only these are seen in a host; any other one is there and empty.
+# Only these of the machine's top directories are visible in a host; all others exist but are empty.
 SHOWN = frozenset({"bin", "etc", "lib", "lib32", "lib64", "libx32", "sbin", "usr", "var"})
-# Below the shown ones these are empty at first, and the host's own.
+# These directories below the visible ones are empty at first and belong to the host.
 HIDDEN = (
     "etc/libvirt/hooks",
     "etc/libvirt/nwfilter",
@@ -50,7 +50,7 @@ LINKS = {
     "ptmx": "pts/ptmx",
 }
 _SRIOV_MANAGE = "#!/bin/sh\necho 'a lab host turns its virtual functions on by itself' >&2\nexit 1\n"
-# Of the machine's own /sys, what libvirt and QEMU want to know about processors and memory.
+# The parts of the machine's own /sys that libvirt and QEMU read about processors and memory.
 REAL_SYS = ("devices/system/cpu", "devices/system/node", "fs/cgroup")
 
 
@@ -66,11 +66,11 @@ class HostRoot:
 
     @property
     def path(self) -> Path:
-        """The host's / as the supervisor sees it."""
+        """The host's / in the supervisor's namespace."""
         return self.disk / "root"
 
     def build(self, *, name: str, machine_id: str) -> None:
-        """Make the disk with a fresh installation on it. Once, before the first boot."""
+        """Create the disk with a fresh installation. To be called once, before the first boot."""
         self.disk.mkdir(exist_ok=True)
         namespace.mount_tmpfs(self.disk)
         upper = self.disk / "upper"
@@ -88,7 +88,7 @@ class HostRoot:
         self.write("etc/hostname", f"{name}\n")
         self.write(
             "usr/lib/nvidia/sriov-manage", _SRIOV_MANAGE, mode=0o755
-        )  # where it is, the vGPU driver is installed
+        )  # its presence means that the vGPU driver is installed
         self.write("etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {name}\n")
 
     def bind_real_sys(self) -> None:
@@ -99,7 +99,7 @@ class HostRoot:
                 namespace.bind(real, self.path / "sys" / name, recursive=True)
 
     def mount_for_boot(self) -> None:
-        """What a boot finds new: /run, /tmp and /dev."""
+        """Mount what is new at each boot: /run, /tmp and /dev."""
         for name, mode in (("run", "755"), ("tmp", "1777"), ("dev", "755")):
             target = self.path / name
             namespace.detach(target)
@@ -118,16 +118,16 @@ class HostRoot:
         target.chmod(mode)
 
     def copy(self, source: Path, name: str, *, mode: int = 0o644) -> None:
-        """Put a file of the machine into the host."""
+        """Copy a file of the machine into the host."""
         target = self.path / name
         target.unlink(missing_ok=True)
         target.write_bytes(source.read_bytes())
         target.chmod(mode)
 
     def make_node(self, name: str) -> None:
-        """/dev/NAME: a character device that can be opened, which is all that a holder does with it here.
+        """Create /dev/NAME: a character device that can be opened, which is all that a holder does with it.
 
-        Raises FileNotFoundError where a boot has not filled /dev yet: it makes /dev/vfio itself.
+        Raises FileNotFoundError if the boot has not filled /dev yet: the boot creates /dev/vfio.
         """
         target = self.path / "dev" / name
         if not target.exists():
@@ -137,7 +137,7 @@ class HostRoot:
             os.mknod(target, stat.S_IFCHR | 0o600, os.makedev(*DEVICES["null"]))
 
     def device_nodes(self) -> set[str]:
-        """The names below /dev that stand for vGPUs: vfio/N, vfio/devices/vfioN and nvidia-vgpuN."""
+        """The names below /dev that represent vGPUs: vfio/N, vfio/devices/vfioN and nvidia-vgpuN."""
         dev = self.path / "dev"
         found = (*(dev / "vfio").rglob("*"), *dev.glob("nvidia-vgpu*"))
         return {str(node.relative_to(dev)) for node in found if node.is_char_device()} - {"vfio/vfio"}

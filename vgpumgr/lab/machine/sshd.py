@@ -1,4 +1,4 @@
-"""The host's sshd: loopback only, keys only, its own host key, and a listener that can be taken away and brought back."""
+"""The host's sshd: loopback only, keys only, its own host key, and a listener that can be stopped and started."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CONFIG = "/etc/ssh/sshd_config"
 HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
 _PID_FILE = "/run/sshd.pid"
 _PROGRAM = "/usr/sbin/sshd"
-# A login that answers every command with a text of its own, some of it no UTF-8, and swallows what it is told.
+# A login that answers every command with its own text, some of it not UTF-8, and discards its input.
 NOISE = "printf 'Welcome!\\nLast login: never \\377\\376\\000\\n{ this is no greeting\\n'; exec cat >/dev/null"
 
 
 def config_text(port: int) -> str:
-    """MaxStartups is generous because the default drops parallel connections at random."""
+    """The sshd_config. MaxStartups is generous because the default drops parallel connections at random."""
     return f"""Port {port}
 ListenAddress {ADDRESS}
 HostKey /{HOST_KEY}
@@ -52,8 +52,8 @@ Subsystem sftp internal-sftp
 def reserve_port() -> socket.socket:
     """A free loopback port that stays ours while the socket is open, though it never listens.
 
-    SO_REUSEADDR on both ends lets the host's sshd bind and listen on it; while sshd is down a connect is refused, and
-    no one else gets the port.
+    SO_REUSEADDR on both sockets lets the host's sshd bind and listen on it; while sshd is down, a connect is refused, and
+    no other process gets the port.
     """
     reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -62,7 +62,7 @@ def reserve_port() -> socket.socket:
 
 
 def install(root: HostRoot, *, port: int, authorized_key: str) -> str:
-    """Configure sshd on a host's fresh disk, with a new host key; gives its public half."""
+    """Configure sshd on a host's fresh disk, with a new host key; return its public half."""
     root.write(CONFIG.lstrip("/"), config_text(port))
     authorize(root, authorized_key)
     (root.path / "root/.ssh").chmod(0o700)
@@ -70,16 +70,16 @@ def install(root: HostRoot, *, port: int, authorized_key: str) -> str:
 
 
 def authorize(root: HostRoot, key: str, *, command: str | None = None) -> None:
-    """Let the key's owner log in; with a command, only to run that one, whatever is asked for.
+    """Let the key's owner log in; with a command, every login runs only that command.
 
-    sshd reads this at each login, so no session that is open changes.
+    sshd reads this at each login, so open sessions do not change.
     """
     forced = "" if command is None else f'command="{command}" '
     root.write("root/.ssh/authorized_keys", forced + key, mode=0o600)
 
 
 def make_key(file: Path) -> str:
-    """A new ed25519 key pair without a passphrase (FILE and FILE.pub); gives the public half."""
+    """A new ed25519 key pair without a passphrase (FILE and FILE.pub); return the public half."""
     done = subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "vgpumgr-lab", "-f", str(file)],
         stdin=subprocess.DEVNULL,
@@ -93,18 +93,18 @@ def make_key(file: Path) -> str:
 
 
 def start(machine: Machine) -> None:
-    """Start the listener; nothing where one runs."""
+    """Start the listener; does nothing if it runs."""
     if machine.alive(_PID_FILE) is None:
         machine.must([_PROGRAM, "-f", CONFIG])
 
 
 def stop(machine: Machine) -> None:
-    """End the listener, so that a connect is refused; sessions that are open stay."""
+    """End the listener, so that a connect is refused; open sessions stay."""
     _signal(machine, "KILL")
 
 
 def freeze(machine: Machine) -> None:
-    """Stop the listener (SIGSTOP): the kernel accepts connections, and no one says a word."""
+    """Stop the listener (SIGSTOP): the kernel accepts connections, but nothing answers."""
     _signal(machine, "STOP")
 
 
@@ -113,7 +113,7 @@ def thaw(machine: Machine) -> None:
 
 
 def wait_banner(port: int, *, timeout: float = 30) -> None:
-    """Until sshd greets."""
+    """Wait until sshd sends its banner."""
     wait_until(lambda: _greets(port), f"sshd on port {port}", timeout=timeout)
 
 

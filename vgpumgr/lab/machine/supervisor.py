@@ -1,7 +1,7 @@
-"""What one host's supervisor does: builds the host, boots it, and carries out what the `lab` commands ask for.
+"""One host's supervisor: it builds the host, boots it, and carries out the `lab` commands.
 
-All of it happens on the main thread, one thing after the other. Beside it run the FUSE thread, which serves /sys, one
-that keeps the vGPUs' nodes in /dev as the driver has them, and one for each VM of which something is left (lingering.py).
+All of that happens on the main thread, one operation after the other. Other threads are the FUSE thread, which serves /sys,
+one that keeps the vGPUs' nodes in /dev in step with the driver, and one for each VM with lingering processes (lingering.py).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Supervisor:
     # the host's life
 
     def build(self, *, library: Path, authorized_key: str) -> str:
-        """Install the host on its fresh disk and make its first vGPUs; gives the public host key."""
+        """Install the host on its fresh disk and create its first vGPUs; return the public host key."""
         namespace.set_host_name(self._spec.name)
         self._root.build(name=self._spec.name, machine_id=self._spec.machine_id)
         nvidia.serve(self._driver, self._root.path / "sys", self._folder / "writes.jsonl")
@@ -91,7 +91,7 @@ class Supervisor:
         return public
 
     def boot(self) -> None:
-        """From off to answering over ssh and libvirt."""
+        """Boot the host; returns when it answers over ssh and libvirt."""
         self._driver.load_module(modprobe.read(self._root.path / "etc/modprobe.d"))
         self._root.mount_for_boot()
         with self._driver.reading() as state:
@@ -104,7 +104,7 @@ class Supervisor:
         log.info("%s is up, boot %s, port %d", self._spec.name, boot_id, self.port)
 
     def define_vms(self) -> None:
-        """Once, after the first boot; definitions are on the host's disk from then on."""
+        """Define the VMs once, after the first boot; from then on the definitions are on the host's disk."""
         foreign = {item.vm: item for item in self._spec.foreign if item.vm is not None}
         libvirtd.define(
             self._machine,
@@ -173,9 +173,9 @@ class Supervisor:
     def _reboot(self) -> dict[str, Any]:
         self._lingering.end_all()
         self._machine.kill()
-        self._driver.reboot(str(uuid.uuid4()))  # ends the waits of writes to /sys as well
+        self._driver.reboot(str(uuid.uuid4()))  # also ends the waits of writes to /sys
         self._machine.wait_off()
-        self._service_faults &= {GARBAGE}  # that one lies on the disk
+        self._service_faults &= {GARBAGE}  # that one is on the disk
         self.boot()
         return {}
 
@@ -191,7 +191,7 @@ class Supervisor:
         found = {device: vgpu for device in guest.devices if (vgpu := self._driver.find(device)) is not None}
         lost = [device for device in guest.devices if device not in found]
         if lost:
-            raise LabError(f"{name} cannot start: its definition names {', '.join(lost)}, which is not there")
+            raise LabError(f"{name} cannot start: its definition names {', '.join(lost)}, which does not exist")
         if not found:
             raise UsageError(f"{name} has no vGPU that it could hold", hint=f"vgpumgr attach {name} --profile …")
         nodes = [node for gpu, vgpu in found.values() for node in vfio_nodes(gpu, vgpu)]
@@ -278,11 +278,11 @@ class Supervisor:
     # /dev
 
     def _follow_driver(self) -> None:
-        """What udev does on a host: device nodes come and go with the devices. Ends with the process."""
+        """Do udev's work: device nodes come and go with the devices. Ends with the process."""
         revision = -1
         while True:
             revision = self._driver.wait_change(revision, _NODES_POLL_S)
-            with contextlib.suppress(OSError):  # the host is off just now; boot() does it again
+            with contextlib.suppress(OSError):  # the host is off right now; boot() does it again
                 self._sync_nodes()
 
     def _sync_nodes(self) -> None:

@@ -1,4 +1,4 @@
-"""Threads of a supervisor, beside its main one, which alone takes the signals that end it."""
+"""A supervisor's additional threads; only the main thread receives the signals that end it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def end_on_signals() -> None:
     """End this process at once on SIGTERM, SIGINT and SIGHUP; the kernel then ends the host (machine.py).
 
-    Without handlers of ours libfuse would install its own, which only stop /sys.
+    Without our handlers libfuse would install its own, which only stop /sys.
     """
     for number in _ENDING:
         signal.signal(number, lambda received, _frame: os._exit(128 + received))
 
 
 def start_thread(name: str, run: Callable[[], None]) -> None:
-    """Start a thread that ends with the process, and that no ending signal is delivered to."""
+    """Start a thread that ends with the process and receives no terminating signal."""
 
     def masked() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)

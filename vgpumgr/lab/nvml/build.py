@@ -1,7 +1,7 @@
 """Compiles the mock libnvidia-ml.so.1 with the machine's C compiler against NVIDIA's own nvml.h.
 
 The header comes from the PyPI package nvidia-nvml-dev, so each exported function has the true prototype or does not
-compile. What was compiled is kept in a folder named by the hash of everything that went into it.
+compile. The compiled library is kept in a folder named by the hash of all its inputs.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _COMPILE_S = 120
 
 
 def build(directory: Path, *, compiler: str = "cc", extra_flags: Sequence[str] = ()) -> Path:
-    """Compile the library below `directory`, or find it there from before; the path of libnvidia-ml.so.1 (alone in its folder).
+    """Compile the library below `directory` unless it is there already; return the path of libnvidia-ml.so.1 (alone in its folder).
 
-    `extra_flags` is for sanitizers. Raises LabError naming what to install where the compiler or nvml.h is missing.
+    `extra_flags` is for sanitizers. Raises LabError naming what to install if the compiler or nvml.h is missing.
     """
     found = shutil.which(compiler)
     if found is None:
@@ -61,13 +61,13 @@ def find_header() -> Path:
         if file.name == "nvml.h" and path.is_file():
             return path
     raise LabError(
-        f"no nvml.h: the Python package {_HEADER_PACKAGE} is not installed, or not whole",
+        f"no nvml.h: the Python package {_HEADER_PACKAGE} is not installed, or not completely",
         hint="pip install 'vgpumgr[lab]'",
     )
 
 
 def _key(compiler: str, files: Sequence[Path], extra_flags: Sequence[str]) -> str:
-    """Same key, same library: by the contents of sources and header, the flags, and which compiler it is."""
+    """The key of a library: a hash of its sources and header, the flags, and the compiler."""
     version = subprocess.run([compiler, "--version"], check=False, capture_output=True, timeout=_COMPILE_S).stdout
     digest = hashlib.sha256()
     for part in (version, "\0".join([*_FLAGS, *extra_flags]).encode(), *(file.read_bytes() for file in files)):
@@ -76,7 +76,7 @@ def _key(compiler: str, files: Sequence[Path], extra_flags: Sequence[str]) -> st
 
 
 def _compile(compiler: str, flags: Sequence[str], sources: Sequence[Path], header: Path, library: Path) -> None:
-    """Compile aside and move into place, so that two that build at once, or one that is killed, do no harm."""
+    """Compile to a temporary file and move it into place, so that parallel or killed builds do no harm."""
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent.parent) as folder:
         product = Path(folder) / LIBRARY

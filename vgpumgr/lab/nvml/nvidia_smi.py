@@ -11,7 +11,7 @@ _MAIN = "from smi.program import run\nrun()\n"
 
 
 def nvidia_smi_program() -> bytes:
-    """The program, to be put at /usr/bin/nvidia-smi; it needs /usr/bin/python3 (3.9 or later) and nothing else."""
+    """The program for /usr/bin/nvidia-smi; it needs only /usr/bin/python3 (3.9 or later)."""
     buffer = io.BytesIO()
     buffer.write(_SHEBANG)
     with zipfile.ZipFile(buffer, "a") as archive:

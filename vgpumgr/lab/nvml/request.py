@@ -1,10 +1,10 @@
-"""What the mock libnvidia-ml.so.1 and the simulated nvidia-smi ask the driver to change: one line, written to STATE_PATH.
+"""Changes that the mock libnvidia-ml.so.1 and the simulated nvidia-smi request from the driver: one line, written to STATE_PATH.
 
     scheduler pci=0000:41:00.0 policy=2 arr=2 factor=33 frequency=480 slice=0               the v1 call
     scheduler pci=0000:41:00.0 engine=1 policy=2 factor=33 frequency=480                    the _v2 call
 
 write(2) returns when it is done; its errno is the answer: EOPNOTSUPP and EINVAL are NVML's *not supported* and *invalid
-argument*, ENODEV is a GPU that is not there. Numbers are the caller's own, unchecked; one that is missing is 0.
+argument*, ENODEV is a missing GPU. Numbers are the caller's, unchecked; a missing one is 0.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class SchedulerSetter(Protocol):
-    """What is asked of vgpumgr.lab.driver.Driver."""
+    """The part of vgpumgr.lab.driver.Driver that is used here."""
 
     def set_scheduler(self, gpu_pci: str, order: Order) -> None:
-        """Set it, or raise OSError."""
+        """Set the scheduler, or raise OSError."""
         ...
 
 
 def carry_out(driver: SchedulerSetter, text: str) -> None:
-    """Do what the line says. Raises OSError: the driver's refusal, or EINVAL for a line that is none of these."""
+    """Carry out the line. Raises OSError: the driver's refusal, or EINVAL for an unknown line."""
     word, *tokens = text.split() or [""]
     fields = dict(token.split("=", 1) for token in tokens if "=" in token)
     if word != "scheduler" or "pci" not in fields:

@@ -1,6 +1,6 @@
 """The driver's state as the lines that the mock libnvidia-ml.so.1 and the simulated nvidia-smi read.
 
-One state stands behind sysfs, NVML and nvidia-smi; this is its form for the last two, served at
+sysfs, NVML and nvidia-smi show the same state; this is its form for the last two, served at
 /sys/kernel/debug/nvlab/nvml in a simulated host. A line is a word and `key=value` tokens:
 
     nvlab 1
@@ -14,15 +14,16 @@ One state stands behind sysfs, NVML and nvidia-smi; this is its form for the las
     fail function=nvmlDeviceGetName code=15 pci=0000:41:00.0
     end
 
-A `use` line is a stretch of time in which a running vGPU had so many thousandths of a percent of the whole GPU; times are
-microseconds since the epoch, cut to what the driver's buffer holds (vgpumgr.lab.meter). `newest` is the last tick, `tick`
-their distance. Time slices are in ns, frequencies in Hz; engine, policy and a scheduler's arr are NVML's numbers. A GPU in MIG mode has no
-line of either kind. What may be written to the same file says vgpumgr.lab.nvml.request.
+A `use` line is a stretch of time with a running vGPU's use in thousandths of a percent of the whole GPU; times are
+microseconds since the epoch, limited to what the driver's buffer holds (vgpumgr.lab.driver.meter). `newest` is the last tick,
+`tick` the time between ticks. Time slices are in ns, frequencies in Hz; engine, policy and a scheduler's arr are NVML's
+numbers. A GPU in MIG mode has neither a caps nor a scheduler line. vgpumgr.lab.nvml.request describes what can be written to
+the same file.
 
-Blanks, `%`, control characters and what is not ASCII are %-escaped; a key that is not there means *not supported* or
-*not known*. `end` is last, so a reader can tell a torn read. Some values are the lab's own choice where no public source
-has them: the subsystem ids, `per_vm`, and a GPU without any use of its own memory. Of a GPU's memory, all that running
-vGPUs *have* is in use (`used_mib`), whatever their guests use of it: the host sets it aside when a VM starts.
+Blanks, `%`, control characters and non-ASCII characters are %-escaped; a missing key means *not supported* or *not known*.
+`end` is last, so that a reader can detect a torn read. Some values are the lab's own choice because no public source has them:
+the subsystem ids, `per_vm`, and that a GPU itself uses none of its memory. The whole framebuffer of all running vGPUs counts
+as used (`used_mib`), however much of it their guests use: the host reserves it when a VM starts.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ STATE_PATH = "/sys/kernel/debug/nvlab/nvml"
 PATH_VARIABLE = "VGPUMGR_LAB_NVML"  # names another file, for tests
 
 _NVIDIA = 0x10DE
-_SAFE = "!\"#$&'()*+,/:;<=>?@[\\]^_`{|}~"  # with letters, digits and _.-~: all of printable ASCII but blank and %
+_SAFE = "!\"#$&'()*+,/:;<=>?@[\\]^_`{|}~"  # with letters, digits and _.-~: all printable ASCII except blank and %
 _MILLI = 1000
 _PCI = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _DRIVER_NOT_LOADED = 9
@@ -65,10 +66,10 @@ _LICENSE = {
 
 
 class DriverView(Protocol):
-    """What is read of vgpumgr.lab.driver.Driver."""
+    """The part of vgpumgr.lab.driver.Driver that is read here."""
 
     def reading(self) -> AbstractContextManager[HostState]:
-        """The state, which stands still inside the `with`."""
+        """The state, which does not change inside the `with`."""
         ...
 
     def creatable(self, gpu_pci: str) -> tuple[int, ...]:
@@ -82,7 +83,7 @@ class DriverView(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InjectedError:
-    """An error that an NVML function (or `*`) is to return: everywhere, or on the GPU of one PCI address."""
+    """An error that an NVML function (or `*`) shall return: everywhere, or on the GPU at one PCI address."""
 
     function: str
     code: int
@@ -90,18 +91,18 @@ class InjectedError:
 
 
 def nvml_text(driver: DriverView) -> str:
-    """All that NVML and nvidia-smi show of this host, at one moment."""
+    """Everything that NVML and nvidia-smi show of this host, at one moment."""
     lines = [f"nvlab {VERSION}", *_lines(driver), "end"]
     return "\n".join(lines) + "\n"
 
 
 def escape(value: str) -> str:
-    """A value as one blank-free ASCII token; urllib.parse.unquote and the C reader take it back."""
+    """A value as one ASCII token without blanks; urllib.parse.unquote and the C reader decode it."""
     return quote(value, safe=_SAFE, errors="surrogateescape")
 
 
 def parse_fault(name: str) -> tuple[InjectedError, ...] | None:
-    """What a fault of a host means for NVML, or None where it is none of these:
+    """What a host's fault means for NVML, or None if it is none of these:
 
     `nvml-down` (no driver) · `gpu-lost:PCI` · `nvml:FUNCTION:CODE[:PCI]`, for example `nvml:DeviceGetActiveVgpus:999`.
     """
@@ -162,7 +163,7 @@ def _gpu_line(index: int, gpu: Gpu) -> str:
         util_sm=None if gpu.mig_on else _percent(use.sm),
         util_mem=None if gpu.mig_on else _percent(use.memory),
         sriov=int(on_vfs),
-        # Mixed-size mode exists on SR-IOV boards only (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED.
+        # Mixed-size mode exists only on SR-IOV boards (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED.
         hetero=0 if on_vfs else None,
         mig=int(gpu.mig_on) if _MIG.match(gpu.board.code) else None,
     )
@@ -174,7 +175,7 @@ def _type_line(index: int, gpu: Gpu, kind: TypeSpec, *, creatable: bool) -> str:
 
 @cache
 def _type_fields(pci_device_id: int, kind: TypeSpec) -> str:
-    """What never changes of a type. Kept, because it is nearly all of the text, which is written at each NVML call."""
+    """The constant fields of a type. Cached, because they are nearly all of the text, which is written at each NVML call."""
     heads, width, height = _display(kind)
     return _fields(
         id=kind.id,
@@ -207,7 +208,7 @@ def _display(kind: TypeSpec) -> tuple[int, int, int]:
 
 
 def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str) -> str:
-    # The driver's own UUID of a vGPU is another one than the mdev's, and is new with each creation.
+    # The driver's own UUID of a vGPU differs from the mdev's and is new with each creation.
     own = uuid.uuid5(uuid.NAMESPACE_OID, f"{gpu.uuid}:{boot_id}:{vgpu.instance}")
     return _line(
         "vgpu",
@@ -238,7 +239,7 @@ def _use_lines(vgpu: Vgpu, newest_us: int) -> Iterator[str]:
 
 
 def _percent(part: float) -> int:
-    """The nearest whole number, halves up, as NVML has only these; together vGPUs never have more than all."""
+    """The nearest whole number, halves up, because NVML has only these; all vGPUs together never exceed the whole."""
     return min(100, int(part + 0.5))
 
 

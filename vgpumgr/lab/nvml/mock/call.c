@@ -1,4 +1,4 @@
-/* What every call does first and last: the lock, the count of nvmlInit, the reading, the errors that the lab injects. */
+/* The start and the end of every call: the lock, the count of nvmlInit, reading the state, the errors that the lab injects. */
 #include "lab.h"
 
 #include <pthread.h>
@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Handles are 1-based numbers that look like no pointer; NULL stays invalid. */
+/* Handles are 1-based numbers that cannot be mistaken for pointers; NULL stays invalid. */
 #define HANDLE_BASE 0x4e560000U
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned int init_count;
 static struct lab_state current;
 
-/* Ours to free when the library goes, so that leak checkers see only true leaks. */
+/* Freed when the library is unloaded, so that leak checkers see only true leaks. */
 __attribute__((destructor)) static void forget(void)
 {
     lab_state_free(&current);

@@ -11,7 +11,7 @@ struct address {
     unsigned int function;
 };
 
-/* The three forms that nvmlDeviceGetHandleByPciBusId takes; all numbers are hexadecimal. */
+/* The three formats that nvmlDeviceGetHandleByPciBusId takes; all numbers are hexadecimal. */
 static bool parse_address(const char *text, struct address *address)
 {
     int used = 0;
@@ -38,7 +38,7 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
     return lab_leave(result);
 }
 
-/* A GPU that has fallen off the bus gives no handle either. */
+/* A GPU that has fallen off the bus gives no handle. */
 static nvmlReturn_t give_handle(const struct lab_state *state, const char *function, const struct lab_gpu *gpu,
                                 nvmlDevice_t *device)
 {
@@ -121,7 +121,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
         pci->device = at.slot;
         pci->pciDeviceId = (unsigned int)gpu->device;
         pci->pciSubSystemId = (unsigned int)gpu->subsystem;
-        /* NVML's own formats, which have function 0 in them; the legacy form has room for four digits of domain. */
+        /* NVML's own formats, which include function 0; the legacy format has room for four digits of domain. */
         snprintf(pci->busId, sizeof(pci->busId), NVML_DEVICE_PCI_BUS_ID_FMT, at.domain, at.bus & 0xff, at.slot & 0xff);
         snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), NVML_DEVICE_PCI_BUS_ID_LEGACY_FMT, at.domain & 0xffff,
                  at.bus & 0xff, at.slot & 0xff);
@@ -285,7 +285,7 @@ nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t device, unsigned int *vgpuCou
     if (result != NVML_SUCCESS)
         return lab_leave(result);
     for (size_t i = 0; i < state->vgpu_count; i++) {
-        /* A vGPU that exists and that no VM holds is not active. */
+        /* A vGPU that exists but that no VM holds is not active. */
         if (state->vgpus[i].gpu == gpu->index && state->vgpus[i].vm_uuid != NULL)
             add_to_list(&list, state->vgpus[i].instance);
     }

@@ -1,9 +1,9 @@
 /*
- * The mock's inside: one snapshot of the simulated driver's state, and what every exported function does first and last.
+ * The mock's internals: one snapshot of the simulated driver's state, and the start and end of every exported function.
  *
  * The state is a text (written by vgpumgr/lab/nvml/state.py, which describes it) that is read again at each call, so that
- * NVML shows what sysfs and nvidia-smi show. Only what never changes while a driver is loaded (the types) is answered from
- * the last reading. One mutex is held from lab_enter… to lab_leave, so a snapshot lives as long as the call.
+ * NVML shows what sysfs and nvidia-smi show. Only the types, which never change while a driver is loaded, are answered from
+ * the last reading. One mutex is held from lab_enter… to lab_leave, so a snapshot is valid during the call.
  */
 #ifndef VGPUMGR_LAB_H
 #define VGPUMGR_LAB_H
@@ -20,7 +20,7 @@
 #define LAB_PATH_VARIABLE "VGPUMGR_LAB_NVML"
 #define LAB_MIB (1024ULL * 1024ULL)
 #define LAB_LINE 256 /* the longest request */
-#define LAB_ABSENT (-1LL) /* a number that the state does not give: not supported */
+#define LAB_ABSENT (-1LL) /* a number that the state does not have: not supported */
 
 struct lab_driver {
     const char *version;
@@ -78,7 +78,7 @@ struct lab_vgpu {
     long long ecc;
 };
 
-/* What a running vGPU had in a stretch of time: us since the epoch, and thousandths of a percent of the whole GPU. */
+/* A running vGPU's use in a stretch of time: us since the epoch, and thousandths of a percent of the whole GPU. */
 struct lab_use {
     long long instance;
     long long from;
@@ -111,7 +111,7 @@ struct lab_scheduler {
 
 struct lab_fail {
     const char *function; /* or "*" */
-    const char *pci;      /* NULL: wherever */
+    const char *pci;      /* NULL: on every GPU */
     long long code;
 };
 
@@ -126,7 +126,7 @@ struct lab_state {
     size_t vgpu_count;
     struct lab_use *uses;
     size_t use_count;
-    struct lab_caps *caps; /* none of a GPU in MIG mode, nor of schedulers */
+    struct lab_caps *caps; /* a GPU in MIG mode has none, and no schedulers */
     size_t caps_count;
     struct lab_scheduler *schedulers;
     size_t scheduler_count;
@@ -138,13 +138,13 @@ struct lab_state {
 nvmlReturn_t lab_state_read(const char *path, struct lab_state *state);
 void lab_state_free(struct lab_state *state);
 
-/* The file that is read, and written to. */
+/* The state file, which is read and written to. */
 const char *lab_path(void);
 /* Have the driver change something: write one line (vgpumgr/lab/nvml/request.py describes them) and wait for its answer. */
 nvmlReturn_t lab_request(const char *line);
 
 /*
- * Begin a call: takes the mutex and reads the state. lab_leave must follow whatever was returned.
+ * Begin a call: takes the mutex and reads the state. lab_leave must follow, whatever the result.
  * _init needs no earlier nvmlInit; _types answers from the last reading; _device and _vgpu look their subject up too.
  */
 nvmlReturn_t lab_enter_init(const char *function);
@@ -190,7 +190,7 @@ nvmlReturn_t lab_leave(nvmlReturn_t result);
 void lab_count_init(void);
 nvmlReturn_t lab_count_shutdown(void);
 
-/* The error that a `fail` line wants of this function on this GPU, or NVML_SUCCESS. */
+/* The error that a `fail` line demands for this function on this GPU, or NVML_SUCCESS. */
 nvmlReturn_t lab_failure_on(const struct lab_state *state, const char *function, const struct lab_gpu *gpu);
 
 nvmlDevice_t lab_handle_of(const struct lab_gpu *gpu);

@@ -1,4 +1,4 @@
-/* What NVML changes: one line to the driver, whose answer is the errno of the write. */
+/* NVML's changes: one line to the driver, whose answer is the errno of the write. */
 #include "lab.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static nvmlReturn_t meaning_of(int why)
 nvmlReturn_t lab_request(const char *line)
 {
     const size_t length = strlen(line);
-    /* In a plain file, which tests have, requests come after the state's last line and are never read as state. */
+    /* In a plain file, as used in tests, requests come after the state's last line and are never read as state. */
     const int fd = open(lab_path(), O_WRONLY | O_APPEND | O_CLOEXEC);
     nvmlReturn_t result;
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The branches that these calls came with (NVML's change log). */
+/* The branches that introduced these calls (NVML's change log). */
 #define FIRST_GET 530
 #define FIRST_SET 535
 #define FIRST_V2 595

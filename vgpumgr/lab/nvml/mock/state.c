@@ -93,7 +93,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* In place: what comes out is never longer. */
+/* Decodes in place: the result is never longer. */
 static void unescape(char *text)
 {
     char *to = text;
@@ -148,7 +148,7 @@ static void parse_fields(const struct field *fields, void *item, char **rest)
     }
 }
 
-/* One more item at the end of the array that the pointer at `array` owns; NULL when there is no memory. */
+/* Append an item to the array that the pointer at `array` owns; NULL if there is no memory. */
 static void *grow(void *array, size_t *count, size_t size)
 {
     void *items;
@@ -204,7 +204,7 @@ static bool parse_line(char *line, struct lab_state *state)
     return true;
 }
 
-/* What later code takes for granted: texts that are there, and references that lead somewhere. */
+/* What later code relies on: texts that exist, and references that are valid. */
 static bool is_whole(const struct lab_state *state)
 {
     if (state->driver.version == NULL || state->driver.nvml == NULL)
@@ -241,7 +241,7 @@ static bool has_ended(const char *text, size_t length)
 /* The whole file as a string in *text, to be freed. */
 static nvmlReturn_t read_text(const char *path, char **text)
 {
-    size_t size = 128 * 1024; /* one FUSE read: what a real state needs */
+    size_t size = 128 * 1024; /* one FUSE read: enough for a real state */
     size_t used = 0;
     char *buffer = malloc(size);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -279,7 +279,7 @@ static nvmlReturn_t read_text(const char *path, char **text)
             return NVML_ERROR_DRIVER_NOT_LOADED;
         }
         used += (size_t)got;
-        if (got == 0 || has_ended(buffer, used)) /* no second read where one brought all */
+        if (got == 0 || has_ended(buffer, used)) /* no second read if the first one returned everything */
             break;
     }
     close(fd);
@@ -297,7 +297,7 @@ static nvmlReturn_t parse_text(char *text, struct lab_state *state)
     if (line == NULL || strcmp(line, FIRST_LINE) != 0)
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
     while (!ended && (line = strtok_r(NULL, "\n", &rest)) != NULL) {
-        ended = strcmp(line, LAST_LINE) == 0; /* what a second read brings after it is of a later moment */
+        ended = strcmp(line, LAST_LINE) == 0; /* whatever a second read returns after it is from a later moment */
         if (!parse_line(line, state))
             return NVML_ERROR_MEMORY;
     }
@@ -308,7 +308,7 @@ nvmlReturn_t lab_state_read(const char *path, struct lab_state *state)
 {
     nvmlReturn_t result = NVML_ERROR_UNKNOWN;
 
-    /* A read without its last line was torn by a change: look again. */
+    /* A read without the last line was torn by a change: read again. */
     for (int tries = 0; tries < READ_TRIES && result == NVML_ERROR_UNKNOWN; tries++) {
         memset(state, 0, sizeof(*state));
         result = read_text(path, &state->text);

@@ -14,7 +14,7 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
     const nvmlReturn_t result = lab_enter_init(__func__);
 
-    (void)flags; /* the lab's GPUs need no attaching, so every way to begin is the same */
+    (void)flags; /* the lab's GPUs need not be attached, so all flags mean the same */
     if (result == NVML_SUCCESS)
         lab_count_init();
     return lab_leave(result);

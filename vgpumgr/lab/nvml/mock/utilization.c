@@ -1,4 +1,4 @@
-/* How busy vGPUs and GPUs were. The stretches of time that the state gives are seen through ticks (vgpumgr/lab/meter.py). */
+/* How busy vGPUs and GPUs were. The state's stretches of time are seen through ticks (vgpumgr/lab/driver/meter.py). */
 #include "lab.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ static unsigned int mean(long long sum, long long span)
     return (unsigned int)((sum + whole / 2) / whole);
 }
 
-/* The mean of a vGPU's ticks newer than `seen`; false where it has none. */
+/* The mean of a vGPU's ticks newer than `seen`; false if it has none. */
 static bool take(const struct lab_state *state, const struct lab_vgpu *vgpu, unsigned long long seen,
                  struct sample *sample)
 {
@@ -41,7 +41,7 @@ static bool take(const struct lab_state *state, const struct lab_vgpu *vgpu, uns
 
     if (state->driver.tick <= 0 || newest <= 0 || seen >= (unsigned long long)newest)
         return false;
-    /* The tick that follows `seen` tells of the time since the tick before. */
+    /* The tick that follows `seen` covers the time since the previous tick. */
     begin = (long long)seen / state->driver.tick * state->driver.tick;
     for (size_t i = 0; i < state->use_count; i++) {
         const struct lab_use *use = &state->uses[i];

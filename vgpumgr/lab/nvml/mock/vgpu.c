@@ -5,7 +5,7 @@
 
 #define NO_GUEST_PCI "00000000:00:00.0" /* what NVML says while no NVIDIA driver runs in the guest */
 
-/* NVML's texts with a size that is told back when it was too small. */
+/* NVML's texts; the needed size is returned if the given one is too small. */
 static nvmlReturn_t put_sized_text(const char *text, char *buffer, unsigned int *size)
 {
     nvmlReturn_t result;

@@ -8,8 +8,8 @@
     nvidia-smi vgpu set-scheduler-state -p 1|2|3 [-a 0|1] [-asf HZ] [-aavg FACTOR] [-ts NS] [-i ID]
 
 ID is an index, a PCI bus id or a GPU's UUID, or several with commas. The exit status is NVML's error number. The formats
-are those of public captures of R535 to R595; fields that the lab has no state for are left out or say N/A. What
-set-scheduler-state says is worded by the lab.
+are those of public captures of R535 to R595; fields for which the lab has no state are left out or say N/A. The wording of
+set-scheduler-state is the lab's own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NO_COMBINATION = "Invalid combination of input arguments. Please run 'nvidia-sm
 
 
 def run() -> None:
-    """The process: `nvidia-smi | head` ends without a word, as does Ctrl-C."""
+    """The process: `nvidia-smi | head` ends silently, as does Ctrl-C."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What the driver says: the lab's state file, read afresh, and the errors that end the program."""
+"""The driver's answers: the lab's state file, read each time, and the errors that end the program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Row = dict[str, str]
 
 
 class SmiError(Exception):
-    """Ends the program: what is printed, and the exit status."""
+    """Ends the program: the text to print, and the exit status."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -49,7 +49,7 @@ class SmiError(Exception):
 
 
 class State(NamedTuple):
-    """The state's lines, by word. Rows are plain {key: value}; a key that is not there is not supported or not known."""
+    """The state's lines, by word. Rows are plain {key: value}; a missing key is not supported or not known."""
 
     driver: Row
     gpus: list[Row]
@@ -89,7 +89,7 @@ class State(NamedTuple):
 
 
 def read_state() -> State:
-    """The state, read afresh. SmiError where the driver is not there."""
+    """The current state. Raises SmiError if the driver is not loaded."""
     try:
         lines = read_once(state_path()).decode("ascii").splitlines()
     except PermissionError:
@@ -117,7 +117,7 @@ def state_path() -> str:
 
 
 def read_once(path: str) -> bytes:
-    """In one read(2), because the file is made anew for each: one moment's state."""
+    """The file's content by one read(2): it is generated for each read, so this is the state of one moment."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, ONE_READ)
@@ -163,7 +163,7 @@ def is_gpu(gpu: Row, name: str) -> bool:
 
 
 def address_of(text: str) -> tuple[int, ...] | None:
-    """Domain, bus, device, function; the domain may be missing, or have eight digits. None for what is no address."""
+    """Domain, bus, device, function; the domain can be missing or have eight digits. None if it is not an address."""
     found = re.fullmatch(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", text.lower())
     return tuple(int(part or "0", 16) for part in found.groups()) if found else None
 

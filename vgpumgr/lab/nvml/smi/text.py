@@ -1,4 +1,4 @@
-"""The forms that the real tool prints in."""
+"""The output formats of the real tool."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 
 def switch(value: str | None) -> str:
-    """Of a mode that can be on: Enabled or Disabled; N/A where the board does not have it."""
+    """A mode's state: Enabled or Disabled; N/A if the board does not have it."""
     return "N/A" if value is None else ("Disabled" if value == "0" else "Enabled")
 
 
 def cut(text: str, width: int) -> str:
-    """The boxed tables cut what does not fit."""
+    """Cut a text to the width of its column, as the boxed tables do."""
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def fields(state: State, depth: int, rows: list[tuple[str, str | None]]) -> list[str]:
-    """`Name   : value` with all colons in one column, which R580 moved to the right; a row without value is a heading."""
+    """`Name   : value` with all colons in one column, which R580 moved to the right; a row without a value is a heading."""
     column = 55 if state.branch >= 580 else 42
     lines = []
     for name, value in rows:

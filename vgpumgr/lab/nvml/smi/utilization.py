@@ -17,14 +17,14 @@ def gpu_util(gpu: Row, engine: str, unit: str = "%") -> str:
 
 
 def vgpu_util(state: State, vgpu: Row, engine: str, unit: str = "%") -> str:
-    """`engine` is sm, mem, enc or dec; 0 where no VM runs the vGPU."""
+    """`engine` is sm, mem, enc or dec; 0 if no VM runs with the vGPU."""
     own = [use for use in state.uses if use["instance"] == vgpu["instance"]]
     thousandths = int(own[-1][engine]) if own else 0
     return str((thousandths + 500) // 1000) + unit
 
 
 def show_columns(state: State, gpus: list[Row]) -> list[str]:
-    """`vgpu -u`: the head, and the first rows. R550 and later have two engines more, which no load of the lab uses."""
+    """`vgpu -u`: the header and the first rows. R550 and later have two more engines, which no load of the lab uses."""
     more = [("jpg", "%"), ("ofa", "%")] if state.branch >= _FIRST_SIX else []
     names = [("sm", "%"), ("mem", "%"), ("enc", "%"), ("dec", "%"), *more]
     head = ["# gpu       vgpu" + "".join(f"{name:>7}" for name, _ in names)]

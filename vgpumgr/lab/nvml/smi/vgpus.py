@@ -10,9 +10,9 @@ from .utilization import gpu_util, vgpu_util
 def show_vgpus(state: State, gpus: list[Row]) -> list[str]:
     """The boxed table.
 
-    The real tool lists *active* vGPUs only, those that a running VM holds. The simulator also lists those that exist and
-    that no VM holds, as VM `N/A`: without a hypervisor's guests there would be little to see. `vgpu -q` and NVML
-    keep to the active ones.
+    The real tool lists only *active* vGPUs, those that a running VM holds. The simulator also lists existing vGPUs that no
+    VM holds, as VM `N/A`: without a hypervisor's guests there would be little to see. `vgpu -q` and NVML list only the
+    active ones.
     """
     version = state.driver["version"]
     rule = "+" + "-" * 33 + "+" + "-" * 30 + "+" + "-" * 12 + "+"
@@ -54,7 +54,7 @@ def show_vgpu_query(state: State, gpus: list[Row]) -> list[str]:
 
 
 def vgpu_rows(state: State, vgpu: Row) -> list[tuple[str, str | None]]:
-    """One active vGPU. What only a guest's NVIDIA driver can tell is N/A while none runs."""
+    """One active vGPU. Fields that only a guest's NVIDIA driver can report are N/A while none runs."""
     kind = state.type_of(vgpu)
     used = int(vgpu.get("fb_used", "0")) >> 20
     licences = {"5": "Licensed", "3": "Unlicensed (Restricted)", "2": "Unlicensed (Unrestricted)"}
