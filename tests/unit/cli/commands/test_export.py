@@ -193,7 +193,7 @@ def test_a_port_that_is_taken_is_named(kept: Site) -> None:
 def test_an_address_is_asked_for_in_full(kept: Site, text: str) -> None:
     done = kept.run("export", "prometheus", "--listen", text)
     assert done.returncode == 2
-    assert "hint: ADDRESS:PORT" in done.stderr
+    assert "hint: write ADDRESS:PORT" in done.stderr
 
 
 def test_a_broken_store_is_503_and_one_line_until_it_is_well_again(kept: Site) -> None:
