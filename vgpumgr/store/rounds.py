@@ -1,6 +1,6 @@
 """A host's last round as JSON and back; the error's name is kept, the error itself is not.
 
-A change of what a round holds wants a migration of what is stored: tests/unit/store/test_samples.py pins the fields.
+Changing the fields of a round requires a migration of the stored ones: tests/unit/store/test_samples.py pins the fields.
 """
 
 from __future__ import annotations

@@ -80,7 +80,10 @@ def test_a_program_that_the_run_starts_does_not_keep_it(tmp_path: Path) -> None:
 
 def test_where_it_cannot_be_made_the_run_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(errors.StoreError, match="cannot be created"), only_one(tmp_path / "file" / "store.sqlite", "x@y"):
+    with (
+        pytest.raises(errors.StoreError, match="cannot be created"),
+        only_one(tmp_path / "file" / "store.sqlite", "x@y"),
+    ):
         pytest.fail("without a lock")
 
 

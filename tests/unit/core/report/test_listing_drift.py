@@ -345,7 +345,7 @@ def test_an_unreadable_ledger_is_one_finding_that_says_what_where_why_and_what_t
     assert kind == "ledger"
     assert text == (
         "kvm01: the ledger cannot be read: the ledger /var/lib/vgpumgr/ledger.json cannot be used: not JSON; "
-        "whose its vGPUs are is not known, and nothing is changed there until /var/lib/vgpumgr/ledger.json can be "
+        "the owners of its vGPUs are unknown; nothing is changed there until /var/lib/vgpumgr/ledger.json can be "
         "read: repair it, or restore it from a backup"
     )
     unreadable = builders.change_domain(gone, "vm03", lambda found: replace(found, problem="timed out"))
