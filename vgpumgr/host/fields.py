@@ -1,4 +1,4 @@
-"""Checks of a request's fields, one by one, each with the words that say what it must be."""
+"""Checks of a request's fields, one by one, each with a text that says what the field must be."""
 
 import re
 from typing import Any, Callable, Dict, Mapping, NoReturn, Tuple
@@ -23,7 +23,7 @@ def is_flag(value: object) -> bool:
 
 
 def matches(pattern: str) -> Check:
-    """The whole text, by a regular expression."""
+    """A check of the whole text by a regular expression."""
     compiled = re.compile(pattern)
     return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
 
@@ -37,7 +37,7 @@ def or_null(check: Check) -> Check:
 
 
 def check_fields(data: object, checks: Checks, what: str) -> Dict[str, Any]:
-    """What `data` has under these keys; further ones are left out. Raises Refusal(BadRequest) saying which is wrong."""
+    """The values of these keys in `data`; other keys are dropped. Raises Refusal(BadRequest) saying which is wrong."""
     if not isinstance(data, dict):
         refuse("{} must be an object".format(what))
     for key, (check, wanted) in checks.items():

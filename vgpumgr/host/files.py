@@ -1,8 +1,8 @@
-"""Small files below one root, read with as few system calls as there can be, written to last.
+"""Small files below one root, read with as few system calls as possible, and written durably.
 
 Every path of the host program goes through a Root, so that the same program runs on a directory that only looks like a
-host. Files are read relative to an open directory where many of them lie together: on a host whose /sys is slow (FUSE,
-or a kernel with thousands of functions) walking the path costs more than the read.
+host. If many files share a directory, they are read relative to its descriptor: on a host whose /sys is slow (FUSE, or a
+kernel with thousands of functions), walking the path costs more than the read.
 """
 
 import os
@@ -18,7 +18,7 @@ _CHUNK = 64 * 1024  # more than a page, which is the most that a sysfs file hold
 
 
 class Root:
-    """Where the host's file system begins: "/" in earnest."""
+    """Where the host's file system begins: "/" on a real host."""
 
     def __init__(self, top: "Union[str, os.PathLike[str]]" = "/") -> None:
         self.top = os.fspath(top).rstrip("/")
@@ -43,7 +43,7 @@ class Unknowns:
 
 
 def why(error: OSError) -> str:
-    """The error in words, with the file where Python names it."""
+    """The error in words, with the file if Python names it."""
     return reason(error) + (" ({})".format(error.filename) if isinstance(error.filename, str) else "")
 
 
@@ -64,7 +64,7 @@ def names_in(path: str, dir_fd: Optional[int] = None) -> List[str]:
 
 
 def read(path: str, dir_fd: Optional[int] = None) -> str:
-    """A sysfs file's text without white space at its ends. One read: such a file is given whole, or cut at a page."""
+    """A sysfs file's text, stripped. One read is enough: sysfs returns the whole file, or cuts it at a page."""
     descriptor = os.open(path, _READ, dir_fd=dir_fd)
     try:
         return os.read(descriptor, _CHUNK).decode("utf-8", "replace").strip()
@@ -73,7 +73,7 @@ def read(path: str, dir_fd: Optional[int] = None) -> str:
 
 
 def read_all(path: str, dir_fd: Optional[int] = None) -> bytes:
-    """A file's bytes, however many reads it takes (files in /proc come in pieces)."""
+    """A file's bytes, in as many reads as needed (files in /proc come in pieces)."""
     descriptor = os.open(path, _READ, dir_fd=dir_fd)
     try:
         pieces: List[bytes] = []
@@ -98,7 +98,7 @@ def link_parent_and_name(path: str, dir_fd: Optional[int] = None) -> Tuple[str, 
 
 
 def optional_names(path: str, dir_fd: Optional[int] = None) -> Optional[Set[str]]:
-    """The names in a directory, or None where there is no such directory."""
+    """The names in a directory, or None if it does not exist."""
     try:
         return set(names_in(path, dir_fd))
     except (FileNotFoundError, NotADirectoryError):
@@ -106,13 +106,13 @@ def optional_names(path: str, dir_fd: Optional[int] = None) -> Optional[Set[str]
 
 
 def write_whole(descriptor: int, data: bytes) -> None:
-    """Write all of it, however many writes it takes."""
+    """Write all of it, in as many writes as needed."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 def sync_folder(path: str) -> None:
-    """Make the directory's names durable: a rename is not before."""
+    """Make the directory's names durable: a rename is not durable before that."""
     with directory(path) as descriptor:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
 """The host program's two ways to run: answering the controller's requests, and pumping libvirt's bytes.
 
-`main` reads descriptor 0 directly. Whoever loads this program from its stdin must therefore have read it to the last
-byte with os.read, and nothing beyond it.
+`main` reads descriptor 0 directly. The loader that reads this program from its stdin must therefore use os.read, and read
+to the program's last byte but nothing beyond it.
 """
 
 import json
@@ -26,12 +26,12 @@ _LOOK_EVERY_S = 3600.0  # a hang-up ends the wait at once
 
 
 def main() -> NoReturn:
-    """What the loader calls."""
+    """The loader's entry point."""
     sys.exit(run())
 
 
 def run(argv: Optional[Sequence[str]] = None, stdin: int = 0, stdout: int = 1) -> int:
-    """Run as the controller started us: `argv[1]` is "pump" or absent. Returns the exit status."""
+    """Run in the mode that the controller chose: `argv[1]` is "pump" or absent. Returns the exit status."""
     arguments = sys.argv if argv is None else argv
     end_on_signals()
     if len(arguments) > 1 and arguments[1] == "pump":
@@ -39,17 +39,17 @@ def run(argv: Optional[Sequence[str]] = None, stdin: int = 0, stdout: int = 1) -
 
         return run_pump(Root(), stdin, stdout)
     if stdout == 1:
-        # What a library prints must not come between our lines.
+        # Output of a library must not get between our lines.
         stdout = os.dup(1)
         os.dup2(2, 1)
-    # The binding is large, and its import only needs time: let it pass while the first request is under way.
+    # The binding is large, and importing it only takes time: do it while the first request is on its way.
     threading.Thread(target=_import_quietly, daemon=True).start()
     channel = Channel(stdin, stdout)
     return serve(Server(gone=channel.hung_up), channel)
 
 
 def end_on_signals() -> None:
-    """Let the kernel end us at once, lock and all, even in the middle of a call into a driver."""
+    """Let the kernel end us at once, and release the lock, even in the middle of a call into a driver."""
     for number in (signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
 
@@ -73,11 +73,11 @@ def greeting(root: Root) -> bytes:
 
 
 class Silence(Exception):
-    """No line came, or none could be delivered, in the time that there was."""
+    """No line arrived, or none could be delivered, in time."""
 
 
 class TooLong(Exception):
-    """A line went over MAX_LINE_BYTES."""
+    """A line exceeded MAX_LINE_BYTES."""
 
 
 class Channel:
@@ -90,7 +90,7 @@ class Channel:
         os.set_blocking(stdout, False)  # a controller that is stopped must not hold us, and our lock, in a write
 
     def hung_up(self, seconds: float) -> bool:
-        """Wait for so long at most; True as soon as the other end has closed its side. Reads nothing."""
+        """Wait up to `seconds`; True as soon as the other end has closed its side. Reads nothing."""
         poll = select.poll()
         poll.register(self._in, select.POLLRDHUP)
         return bool(poll.poll(seconds * 1000))
@@ -118,7 +118,7 @@ class Channel:
             self._buffer += piece
 
     def send(self, line: bytes, within_s: float) -> None:
-        """Deliver a line. Raises Silence, OSError where nobody reads any more."""
+        """Deliver a line. Raises Silence, or OSError if nobody reads any more."""
         until = time.monotonic() + within_s
         rest = memoryview(line)
         while rest:
@@ -147,10 +147,10 @@ def serve(
     root: Optional[Root] = None,
     end: Callable[[], bool] = end_session,
 ) -> int:
-    """Greet, then answer line by line until the input ends. Returns the exit status; the lock is given back by then.
+    """Greet, then answer line by line until the input ends. Returns the exit status; by then the lock is released.
 
-    `end` ends the SSH session when the lease does. Where it cannot (a login shell that we do not know stands between), a
-    controller that wakes up could still write to libvirt: the lock then stays until the other end hangs up.
+    `end` ends the SSH session when the lease expires. If it cannot (an unknown login shell is in between), a controller that
+    wakes up could still write to libvirt: then the lock is kept until the other end hangs up.
     """
     try:
         channel.send(greeting(root or Root()), lease_s)

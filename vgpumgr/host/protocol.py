@@ -1,19 +1,20 @@
-"""What the controller and the host program say to each other: the one module that both sides know.
+"""The protocol between the controller and the host program: the one module that both sides import.
 
 The host program prints one greeting line, MAGIC followed by a JSON object (Hello); then each request is one JSON line on
 its stdin and each answer one JSON line on its stdout, in order. A request is {"id": n, "do": VERB, …}; an answer is
 {"id": n, "ok": {…}} or {"id": n, "err": {"kind": KIND, "message": text, …}}.
 
     do        fields                          ok
-    observe   wait_s                          Snapshot (under the shared lock, which is given back at once)
+    observe   wait_s                          Snapshot (under the shared lock, which is released at once)
     lock      by, wait_s                      Snapshot (under the exclusive lock, which is kept)
     execute   step, deadline_s                {"entry": LedgerEntry | null, "vgpu": VgpuFact | null, "note": text | null,
                                                "scheduler": SchedulerFact | null (as read back, set_scheduler only)}
     sample    wait_s, since                   SampleReport (as observe; since: {GPU's PCI address: us})
     ping                                      {}
-    unlock    gpu_uuids (a list)              Snapshot of these GPUs only; then the lock is given back
+    unlock    gpu_uuids (a list)              Snapshot of these GPUs only; then the lock is released
 
-`gpu` is a GPU's PCI address wherever it stands, and `gpu_uuid` its UUID. Every key of every object is always there; what is unknown is null and has a row in Snapshot["unknown"] saying why.
+`gpu` is always a GPU's PCI address, and `gpu_uuid` its UUID. Every key of every object is always present; an unknown value is
+null and has a row in Snapshot["unknown"] that says why.
 Python 3.9: this file runs on the hypervisor.
 """
 
@@ -21,8 +22,8 @@ from typing import Dict, Final, List, Literal, Optional, TypedDict, Union
 
 PROTOCOL = 2
 MAGIC = "VGPUMGR/1 "
-# Without a line from the lock's owner for so long, the host program gives the lock back and ends. Longer than libvirt's own
-# wait for a busy domain (30 s) and the time between two pings (8 s): what waits inside of libvirtd has ended by then.
+# After this long without a line from the lock's owner, the host program releases the lock and exits. It is longer than
+# libvirt's wait for a busy domain (30 s) and the time between two pings (8 s): what waits inside libvirtd has ended by then.
 LEASE_S = 40.0
 MAX_LINE_BYTES = 16 * 1024 * 1024
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
@@ -41,7 +42,7 @@ EQUAL_SIZE: Final = "equal-size"
 MIXED_SIZE: Final = "mixed-size"
 MIG: Final = "mig"
 
-# states of a ledger's entry: on disk before the hardware is made, while it stands, and before it goes
+# states of a ledger entry: on disk before the hardware is created, while it exists, and before it is removed
 EntryState = Literal["planned", "made", "leaving"]
 PLANNED: Final = "planned"
 MADE: Final = "made"
@@ -60,10 +61,8 @@ EXIT_LEASE = 3  # the program's status where the exclusive lock's owner was sile
 LOCKED = "Locked"  # owner
 NOT_LOCKED = "NotLocked"
 CHANGED = "Changed"  # expected, found: nothing was written
-IN_USE = "InUse"  # vm (its owner, or null), holders (one line each): nothing was written, else the message says what
-NOT_YET = (
-    "NotYet"  # vm, waits_for (one line each): nothing was written; what still has the vGPU ends by itself: ask again
-)
+IN_USE = "InUse"  # vm (its owner, or null), holders (one line each): nothing was written, or the message says what was
+NOT_YET = "NotYet"  # vm, waits_for (one line each): nothing was written; what still has the vGPU ends by itself: retry
 SYSFS_REFUSED = "SysfsRefused"  # path (below /sys, or in /etc/modprobe.d), errno, read_back
 DEADLINE = "Deadline"  # path: the write had not returned in time; it may still happen
 STUCK = "Stuck"  # gpu (its PCI address), path, pid, since: an earlier write there has not returned; nothing was written
@@ -74,9 +73,9 @@ LEDGER_UNWRITABLE = (
 NOT_ROOT = "NotRoot"
 BAD_REQUEST = "BadRequest"
 INTERNAL = "Internal"
-NVML_REFUSED = "NvmlRefused"  # function, code (NVML's number; 0: taken, without effect); message has NVML's text
+NVML_REFUSED = "NvmlRefused"  # function, code (NVML's; 0: accepted, but without effect); message has NVML's text
 
-# scheduler policies, as people write them
+# scheduler policies, as users write them
 Policy = Literal["best-effort", "equal-share", "fixed-share"]
 BEST_EFFORT: Final = "best-effort"
 EQUAL_SHARE: Final = "equal-share"
@@ -116,7 +115,7 @@ class CreatableFact(TypedDict):
 
 
 class VgpuFact(TypedDict):
-    """A vGPU that exists. `vfio` are the /dev/vfio paths a holder would have open; `uuid` is null on vendor-vfio."""
+    """A vGPU that exists. `vfio` are the /dev/vfio paths that a holder would have open; `uuid` is null on vendor-vfio."""
 
     uuid: Optional[str]
     type_id: Optional[int]
@@ -126,10 +125,10 @@ class VgpuFact(TypedDict):
 
 
 class ParentFact(TypedDict):
-    """A PCI function that vGPUs are made on: the PF (mdev-pf, vf_index null, many vGPUs) or a VF (at most one).
+    """A PCI function on which vGPUs are created: the PF (mdev-pf, vf_index null, many vGPUs) or a VF (at most one).
 
-    `vfio_dev`: whether the VF of a vendor-vfio GPU has its vfio-dev directory, by which libvirt knows that it may leave it
-    bound to nvidia (libvirt 9.7, virpci.c; Linux 6.1 and newer have it). Null: not read, or mdevs are what is made.
+    `vfio_dev`: whether the VF of a vendor-vfio GPU has its vfio-dev directory, by which libvirt knows that it can leave it
+    bound to nvidia (libvirt 9.7, virpci.c; Linux 6.1 and newer have it). Null: not read, or the GPU's vGPUs are mdevs.
     """
 
     pci: str
@@ -141,9 +140,9 @@ class ParentFact(TypedDict):
 
 
 class SchedulerCapsFact(TypedDict):
-    """What NVML says that the driver would take (nvmlVgpuSchedulerCapabilities_t); it clamps silently what lies beyond.
+    """What the driver accepts, according to NVML (nvmlVgpuSchedulerCapabilities_t); it silently clamps other values.
 
-    `arr`: adaptive (strict) round robin is known to the driver. Time slices in ns, frequencies in Hz.
+    `arr`: the driver knows adaptive (strict) round robin. Time slices are in ns, frequencies in Hz.
     """
 
     policies: List[Policy]
@@ -157,9 +156,9 @@ class SchedulerCapsFact(TypedDict):
 
 
 class EngineSchedulerFact(TypedDict):
-    """How one engine is shared now. Null: unknown, or (slice and factor) no vGPU is active, when NVML gives 0.
+    """How one engine is shared now. Null: unknown, or (slice and factor) no vGPU is active, in which case NVML returns 0.
 
-    `engine` is graphics, nvenc0 or nvenc1; the v1 call knows no engines, and its one row is graphics.
+    `engine` is graphics, nvenc0 or nvenc1; the v1 call has no engines, and its only row is graphics.
     """
 
     engine: str
@@ -178,7 +177,7 @@ class SchedulerFact(TypedDict):
 
 
 class GpuFact(TypedDict):
-    """A physical function. `framework` is null where neither mdev nor nvidia/ directories are there; `problem` says why."""
+    """A physical function. `framework` is null if it has neither mdev nor nvidia/ directories; `problem` says why."""
 
     pci: str
     uuid: Optional[str]
@@ -197,9 +196,9 @@ class GpuFact(TypedDict):
 
 
 class HandleFact(TypedDict):
-    """A process that has a node of a vGPU open: a /dev/vfio path, or the driver's own /dev/nvidia-vgpuN (the vGPU plugin).
+    """A process that has a vGPU's device node open: a /dev/vfio path, or the driver's /dev/nvidia-vgpuN (the vGPU plugin).
 
-    VM name and uuid as its command line gives them; `start` as in QemuFact.
+    The VM's name and uuid are those of its command line; `start` is as in QemuFact.
     """
 
     path: str
@@ -211,11 +210,11 @@ class HandleFact(TypedDict):
 
 
 class QemuFact(TypedDict):
-    """A QEMU that is not gone, whatever its state: one that is ending (or has no descriptor at all) may have its vGPU yet.
+    """A QEMU that is not gone, whatever its state: one that is exiting (or has no descriptor at all) may still have its vGPU.
 
-    `start`: clock ticks since the boot (field 22 of /proc/PID/stat), with which a pid is one process; `state` as there. Its VM's
-    name and uuid as its command line gives them; `machine` is libvirt's name for it (qemu-3-vm01), out of its control group,
-    where the command line is gone. All three null: it cannot be told whose it is.
+    `start`: clock ticks since boot (field 22 of /proc/PID/stat), which together with the pid identifies the process; `state` is
+    from the same file. Its VM's name and uuid are those of its command line; if that is gone, `machine` is libvirt's name for it
+    (qemu-3-vm01), from its control group. All three null: its VM is unknown.
     """
 
     pid: int
@@ -267,7 +266,7 @@ class LedgerEntry(OurVgpu):
 
 
 class FreedFact(TypedDict):
-    """The vGPU of a slot and generation that was taken away on purpose, and not made again since."""
+    """The vGPU of a slot and generation that was removed on purpose, and not re-created since."""
 
     vm_uuid: str
     slot: str
@@ -275,10 +274,10 @@ class FreedFact(TypedDict):
 
 
 class StuckFact(TypedDict):
-    """A write to a file of /sys that was begun and has not returned: its GPU takes no more until it has.
+    """A write to a file in /sys that was begun and has not returned: its GPU takes no more writes until it has.
 
-    `pid` and `start` (field 22 of /proc/PID/stat) tell the process that sleeps in it, `boot` the boot; `since` is when it was
-    begun (RFC 3339, UTC). `vfio` are the paths that a holder of the vGPU has open which it was to take away.
+    `pid` and `start` (field 22 of /proc/PID/stat) identify the process that sleeps in it, `boot` the boot; `since` is when it
+    began (RFC 3339, UTC). `vfio` are the paths that a holder of the vGPU to be removed has open.
     """
 
     gpu_uuid: str
@@ -295,14 +294,14 @@ class StuckFact(TypedDict):
 
 
 class ModprobeFact(TypedDict):
-    """A file of /etc/modprobe.d that has an `options nvidia` line, whole; vgpumgr.conf, whatever it has."""
+    """The whole text of a file in /etc/modprobe.d with an `options nvidia` line, or of vgpumgr.conf, whatever it contains."""
 
     path: str
     text: str
 
 
 class ModuleFact(TypedDict):
-    """What the nvidia module was loaded with: two lines of /proc/driver/nvidia/params; empty where nothing was given."""
+    """What the nvidia module was loaded with: two lines of /proc/driver/nvidia/params; empty if nothing was given."""
 
     registry_dwords: str
     registry_dwords_per_device: str
@@ -314,13 +313,13 @@ class UnknownFact(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """Facts about one host, read afresh. `handles` and `active` null means: cannot tell, so everything is in use.
+    """Facts about one host, read afresh. `handles` or `active` null means that use is unknown, so everything is in use.
 
     `qemus` is read with `handles`, and null with it.
-    `silent`: the GPUs (PCI address) of which NVML alone does not tell what runs there, and why; there all is in use.
-    `ledger` and `stuck` are of one file, and null together. `ledger_file`: whether there is one, readable or not; without
-    one `ledger` is empty, since nothing of ours was ever made there, or because the file was lost. `freed` is of that file, too: the newest of what
-    was freed; empty where `ledger` is null.
+    `silent`: the GPUs (PCI address) for which just NVML does not report what runs there, and why; everything there is in use.
+    `ledger` and `stuck` come from one file, and are null together. `ledger_file`: whether it exists, readable or not; if not,
+    `ledger` is empty, because we never created anything there or because the file was lost. `freed` is from that file, too:
+    the newest of what was freed; empty if `ledger` is null.
     """
 
     protocol: int
@@ -343,16 +342,16 @@ class Snapshot(TypedDict):
 
 
 class UnwritableFact(TypedDict):
-    """Why nothing can be written where the ledger lies: the folder that was tried, and the errno's name (ENOSPC, EROFS)."""
+    """Why the ledger's folder cannot be written to: the folder that was tried, and the errno's name (ENOSPC, EROFS)."""
 
     path: str
     errno: str
 
 
 class Locked(Snapshot):
-    """What `lock` answers: the facts under the lock, and whether the ledger can be written, null where it can.
+    """The answer to `lock`: the facts under the lock, and why the ledger cannot be written, null if it can.
 
-    Tried with a file that never has a name, so that a run that changes nothing leaves nothing.
+    This is tried with a file that never has a name, so that a run that changes nothing leaves nothing behind.
     """
 
     unwritable: Optional[UnwritableFact]
@@ -361,8 +360,8 @@ class Locked(Snapshot):
 class VgpuSampleFact(TypedDict):
     """A running vGPU: whose it is (as in ActiveFact; with the VF its index), its memory now, and the sample since `since`.
 
-    `at_us`: the sample's own time, us since the epoch, null where there is none newer; then the four are null, too. They
-    are whole percent of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization).
+    `at_us`: the sample's time, us since the epoch; null if there is no newer one, and then the four are null, too. They are
+    integer percentages of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization).
     """
 
     instance: int
@@ -384,7 +383,7 @@ class GpuSampleFact(TypedDict):
     """A physical function. `sm` and `memory`: percent of time in the driver's last period (nvmlDeviceGetUtilizationRates).
 
     `policy`: how the graphics engine is shared. `types`: those of its running vGPUs and of the ledger's entries. `made`:
-    how many vGPUs sysfs shows on it, whether they run or not. `vgpus` null: it cannot be told what runs.
+    how many vGPUs sysfs shows on it, running or not. `vgpus` null: it is unknown what runs.
     """
 
     pci: str
@@ -413,13 +412,13 @@ class SampleReport(TypedDict):
 
 
 class Step(OurVgpu):
-    """One change of hardware and ledger. The entry's own keys, and what must be found first.
+    """One change of hardware and ledger: the entry's keys, and the state that must be found first.
 
     verb create_vgpu: expect "empty" (no vGPU there, no other entry) or "same" (a vGPU of this type and uuid is there
-    and is to be entered as ours). verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
-    entry is left). verb park_vgpu: expect "present"; the vGPU goes, and its entry, which must be made, stays as it is.
-    `runs`: the VM runs without this vGPU. `listed`: NVML had it in its list of active vGPUs when this was planned, though its VM
-    is off: it must have left that list.
+    and must be entered as ours). verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
+    entry is left). verb park_vgpu: expect "present"; the vGPU is removed, but its entry, which must be `made`, stays as it is.
+    `runs`: the VM runs without this vGPU. `listed`: when this was planned, NVML listed it as active although its VM was off: it
+    must have left that list.
     """
 
     verb: str
@@ -429,7 +428,7 @@ class Step(OurVgpu):
 
 
 class SchedulerSetting(TypedDict):
-    """What NVML is told. Null: the driver's default. A time slice goes with arr false; the other two with arr true or null."""
+    """The setting for NVML. Null: the driver's default. A time slice requires arr false; the other two, arr true or null."""
 
     policy: Policy
     arr: Optional[bool]
@@ -439,9 +438,9 @@ class SchedulerSetting(TypedDict):
 
 
 class SchedulerStep(TypedDict):
-    """verb set_scheduler: every engine of the GPU gets the setting. `expect`: the policy of each engine, as was read.
+    """verb set_scheduler: every engine of the GPU gets the setting. `expect`: the policy of each engine, as read.
 
-    An engine that has the wanted policy already passes, too. Graphics must take it; what else does not is the answer's note.
+    An engine that already has the wanted policy passes, too. Graphics must accept it; the answer's note names engines that do not.
     """
 
     verb: str
@@ -453,9 +452,9 @@ class SchedulerStep(TypedDict):
 
 
 class ModprobeStep(TypedDict):
-    """verb write_modprobe: the file /etc/modprobe.d/NAME.conf gets this text (null: it goes); expect: its text before.
+    """verb write_modprobe: the file /etc/modprobe.d/NAME.conf gets this text (null: it is removed); expect: its text before.
 
-    A file that has the text already passes, too. A symbolic link is refused (SysfsRefused, ELOOP).
+    A file that already has the text passes, too. A symbolic link is refused (SysfsRefused, ELOOP).
     """
 
     verb: str

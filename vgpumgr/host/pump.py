@@ -1,8 +1,8 @@
 """The pump: this program's stdin and stdout joined to libvirt's socket, for hosts without virt-ssh-helper.
 
-Each way has one buffer, filled only while it is empty: a slow reader slows the other end, and no more. The pump ends as
-soon as libvirt has ended and was delivered, or nobody reads any more; and a little after the controller's end of input,
-which is passed on, so that libvirt can answer what it was asked before.
+Each direction has one buffer, filled only while it is empty: a slow reader slows the other end, and nothing else. The pump
+ends as soon as libvirt has ended and its bytes are delivered, or nobody reads any more. After the controller's end of input,
+which is passed on, it runs a little longer, so that libvirt can answer earlier requests.
 """
 
 import os
@@ -20,7 +20,7 @@ _CHUNK = 256 * 1024
 
 
 def run_pump(root: Root, stdin: int, stdout: int) -> int:
-    """Join the two; the exit status. Raises OSError where libvirt's socket cannot be reached."""
+    """Join the two and return the exit status. Raises OSError if libvirt's socket cannot be reached."""
     with connect(root) as libvirt:
         server = libvirt.fileno()
         for descriptor in (stdin, stdout, server):
@@ -32,7 +32,7 @@ def run_pump(root: Root, stdin: int, stdout: int) -> int:
 
 
 def connect(root: Root) -> socket.socket:
-    """The modular daemon's socket where there is one, else libvirtd's: what virt-ssh-helper does."""
+    """The modular daemon's socket if there is one, else libvirtd's, as virt-ssh-helper does."""
     paths = [root.path(path) for path in SOCKETS]
     path = next((each for each in paths if os.path.exists(each)), paths[-1])
     libvirt = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -102,7 +102,7 @@ def _copy(libvirt: socket.socket, there: _Way, back: _Way) -> None:
 
 
 def _events(*ways: _Way) -> Dict[int, int]:
-    """What to wait for on each descriptor; libvirt's socket, and an sshd's, are both a source and a sink."""
+    """The events to wait for on each descriptor; libvirt's socket, and sshd's, are both a source and a sink."""
     events: Dict[int, int] = {}
     for way in ways:
         if way.waits_for is not None:
@@ -114,5 +114,5 @@ def _events(*ways: _Way) -> Dict[int, int]:
 def _end_of_input(libvirt: socket.socket) -> None:
     try:
         libvirt.shutdown(socket.SHUT_WR)
-    except OSError:  # it has closed already; what it said before is still to be delivered
+    except OSError:  # it has closed already; its earlier bytes must still be delivered
         return

@@ -1,11 +1,11 @@
-"""What the host program answers instead of doing: an `err` of the protocol, raised where it is found."""
+"""The host program's negative answer: an `err` of the protocol, raised as an exception."""
 
 import errno
 from typing import Any, Dict
 
 
 class Refusal(Exception):
-    """One `err` object: `kind` is protocol's word for it, `fields` its further keys."""
+    """One `err` object: `kind` is the protocol's name for it, `fields` are its further keys."""
 
     def __init__(self, kind: str, message: str, **fields: Any) -> None:
         super().__init__(message)
@@ -20,16 +20,16 @@ class Refusal(Exception):
 
 
 class PeerGone(Exception):
-    """The other end has closed its side while we waited for it to get something; nobody is left to answer."""
+    """The other end closed its side while we waited on its behalf; nobody is left to answer."""
 
 
 def errno_name(number: int) -> str:
-    """`EIO` for 5; the number itself where it has no name."""
+    """`EIO` for 5; the number itself if it has no name."""
     return errno.errorcode.get(number, str(number))
 
 
 def reason(error: OSError) -> str:
-    """An OSError as a person reads it: `EIO: Input/output error`."""
+    """An OSError as text: `EIO: Input/output error`."""
     if error.errno is None:
         return str(error)
     return "{}: {}".format(errno_name(error.errno), error.strerror)

@@ -1,4 +1,4 @@
-"""Requests in, answers out: one JSON line each way. Knows nothing of pipes, so that a test can ask it directly."""
+"""Requests in, answers out: one JSON line each way. The server knows nothing about pipes, so a test can call it directly."""
 
 import json
 import os
@@ -21,10 +21,10 @@ _LONGEST_WAIT_S = 24 * 3600.0
 
 
 class Server:
-    """One host program. `root` stands before every path; what is injected has the real thing as its default.
+    """One host program. `root` is the prefix of every path; every injected part defaults to the real one.
 
-    `gone` is described at HostLock; `write` is what puts text into a sysfs file (in a child); `at` is called with the
-    name of each point of a step that is passed, and does nothing but in tests; `guard` decides what may be taken away.
+    `gone` is described at HostLock; `write` writes text to a sysfs file (in a child); `at` is called with the name of each
+    point that a step passes, and does nothing except in tests; `guard` decides what can be removed.
     """
 
     def __init__(
@@ -55,19 +55,19 @@ class Server:
 
     @property
     def locked(self) -> bool:
-        """Whether the exclusive lock is held, and so the lease runs."""
+        """Whether the exclusive lock is held, so that the lease runs."""
         return self._lock.held
 
     def tell_silent(self) -> None:
-        """Let others who want the lock read that its owner no longer answers."""
+        """Mark the lock, for others who want it: its owner no longer answers."""
         self._lock.tell_silent()
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._lock.give_back()
 
     def answer(self, line: bytes) -> bytes:
-        """The answer to one request, as a line. Raises PeerGone where nobody is left to read it."""
+        """The answer to one request, as a line. Raises PeerGone if nobody is left to read it."""
         number: Optional[int] = None
         try:
             request = _parse(line)
@@ -77,7 +77,7 @@ class Server:
             result = {"err": refusal.as_json()}
         except PeerGone:
             raise
-        except Exception as error:  # noqa: BLE001 -- the other end must hear of it; the program goes on
+        except Exception as error:  # noqa: BLE001 -- report it to the other end; the program goes on
             result = {"err": {"kind": INTERNAL, "message": "{}: {}".format(type(error).__name__, error)}}
         return json.dumps({"id": number, **result}, separators=(",", ":")).encode("ascii") + b"\n"
 
@@ -87,7 +87,7 @@ class Server:
         if handler is None:
             _bad("there is no verb {!r}".format(verb))
         if not self._root.top and os.geteuid() != 0:
-            raise Refusal(NOT_ROOT, "the host program must run as root, and runs as uid {}".format(os.geteuid()))
+            raise Refusal(NOT_ROOT, "the host program must run as root, but runs as uid {}".format(os.geteuid()))
         return handler(request)
 
     def _observe(self, request: Dict[str, Any]) -> Any:
@@ -148,7 +148,7 @@ def _number_of(request: Dict[str, Any]) -> int:
 
 def _seconds(request: Dict[str, Any], key: str) -> float:
     value = request.get(key)
-    # Written so that NaN, which JSON readers let through, is refused too.
+    # Written so that NaN, which JSON readers accept, is refused, too.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST_WAIT_S:
         _bad("{} must be a number of seconds".format(key))
     return float(value)

@@ -1,8 +1,7 @@
-"""The SSH session that this program runs in, and how it is ended when its controller has been silent for too long.
+"""The SSH session that this program runs in, and how to end it when its controller has been silent for too long.
 
-A controller that was stopped may wake up in the middle of a write to libvirt. Its libvirt bytes come over the same
-connection as our requests, so with the connection gone that write can no longer reach this host: the lock is only given
-back after that.
+A stopped controller may wake up in the middle of a write to libvirt. Its libvirt bytes use the same connection as our
+requests, so once the connection is gone, that write can no longer reach this host. The lock is released only after that.
 """
 
 import os
@@ -11,7 +10,7 @@ import time
 from typing import List, NamedTuple, Optional
 
 _SHELLS = frozenset({"sh", "dash", "bash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish"})
-_DEEPEST = 3  # login shell, our /bin/sh, and one to spare
+_DEEPEST = 3  # login shell, our /bin/sh, and one spare
 _END_S = 5.0
 
 
@@ -21,9 +20,9 @@ class _Process(NamedTuple):
 
 
 def end_session() -> bool:
-    """End the sshd process that serves our connection, and wait for its end. False where we do not run under one.
+    """End the sshd process that serves our connection, and wait for its end. False if we do not run under one.
 
-    Only shells may stand between it and us: from a test or a terminal somebody else's session would be hit.
+    Only shells may be between it and us: otherwise, from a test or a terminal, another session would be ended.
     """
     server = _find_server(os.getppid())
     if server is None:
@@ -57,7 +56,7 @@ def _read(pid: int) -> Optional[_Process]:
             text = file.read()
     except OSError:
         return None
-    # proc(5): pid (comm) state ppid …; the name may hold blanks and parentheses of its own
+    # proc(5): pid (comm) state ppid …; the name itself may contain blanks and parentheses
     name, _, rest = text.partition(" (")[2].rpartition(") ")
     fields: List[str] = rest.split()
     return _Process(name, int(fields[1]))

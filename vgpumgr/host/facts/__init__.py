@@ -1,1 +1,1 @@
-"""What a host shows: sysfs, /proc, NVML, the processes that have a vGPU. Nothing here writes."""
+"""Facts about a host: sysfs, /proc, NVML, the processes that have a vGPU. Nothing here writes."""

@@ -1,6 +1,6 @@
 """Facts about the host: everything that Snapshot holds, read afresh. Nothing here writes.
 
-One file that cannot be read makes one fact null and one row of `unknown`; it never hides the rest.
+A file that cannot be read makes one fact null and adds one row to `unknown`; it never hides the rest.
 """
 
 import sys
@@ -19,7 +19,7 @@ from .vfio import Unreadable, Users, look
 
 
 class _Seen(NamedTuple):
-    """One GPU, before NVML was asked."""
+    """One GPU, before NVML is queried."""
 
     card: pci.Card
     what: str
@@ -34,9 +34,9 @@ def observe(
     *,
     pause: Callable[[float], None] = time.sleep,
 ) -> Snapshot:
-    """The host's facts; `only` these GPU UUIDs where given. To be called under the host's lock.
+    """The host's facts; if `only` is given, those of these GPU UUIDs. Call it under the host's lock.
 
-    NVML is asked of no GPU whose VFs are still to come: its open handle would keep sriov-manage from making them.
+    NVML is not queried for a GPU whose VFs do not exist yet: its open handle would keep sriov-manage from creating them.
     """
     unknown = Unknowns()
     boot = boot_id(root, unknown)
@@ -71,7 +71,7 @@ def observe(
 
 
 def boot_id(root: Root, unknown: Unknowns) -> str:
-    """This boot's own id; empty (and noted) where it cannot be read."""
+    """The id of this boot; empty (and noted) if it cannot be read."""
     return _line(root, "/proc/sys/kernel/random/boot_id", "boot", unknown) or ""
 
 
@@ -93,7 +93,7 @@ def _ledger(root: Root, unknown: Unknowns) -> Optional[ledger.Ledger]:
 
 
 def read_driver_version(root: Root, unknown: Unknowns) -> Optional[str]:
-    """The NVIDIA module's version, such as 570.133.10; null (and noted) where it is not loaded."""
+    """The NVIDIA module's version, such as 570.133.10; null (and noted) if it is not loaded."""
     try:
         return read_all(root.path("/sys/module/nvidia/version")).decode("utf-8", "replace").strip()
     except OSError:
@@ -147,7 +147,7 @@ def _see(root: Root, unknown: Unknowns, only: Optional[Collection[str]]) -> List
 def _information(root: Root, card: pci.Card) -> pci.Information:
     try:
         return pci.read_information(root, card.pci)
-    except OSError:  # the driver does not have this GPU; NVML may, else the row is written then
+    except OSError:  # the driver does not have this GPU; NVML may, or else the row is written later
         return pci.Information(uuid=None, model=None)
 
 
@@ -166,7 +166,7 @@ def _offer(
     if framework in (MDEV_PF, MDEV_VF):
         if mdevs is not None:
             return gpu.read_mdev_offer(root, card, framework, mdevs, unknown=unknown, what=what)
-        # Parents without their vGPUs would look empty: better none at all.
+        # Parents without their vGPUs would look empty: it is better to show none at all.
         problem = why_no_mdevs
     assert problem is not None
     unknown.add(what + ".framework", problem)
@@ -185,18 +185,18 @@ def _gpu_fact(
     nvml = report.gpus.get(card.pci, NvmlGpu())
     information = seen.information
     if information.uuid is None and nvml.uuid is not None:
-        # The driver has it in /proc once the GPU was opened after it was bound, as just now (nv-procfs.c, nv_uuid_cache).
+        # The driver shows it in /proc once the GPU was opened after it was bound, as just now (nv-procfs.c, nv_uuid_cache).
         information = _information(root, card)
     uuid, name = information.uuid, information.model or nvml.name
     why = "/proc/driver/nvidia/gpus/{} does not tell it".format(card.pci)
     if uuid is None:
-        # NVML's alone would not do: each step reads it there once more before it writes.
+        # NVML's alone is not enough: each step reads it there again before it writes.
         unknown.add(what + ".uuid", why + ("" if nvml.uuid is None else ", though NVML does: {}".format(nvml.uuid)))
     if name is None:
         unknown.add(what + ".name", why)
     failure = report.failure
     if failure is None and card.pci not in report.gpus:
-        failure = "NVML is not asked while SR-IOV is off: its open handle would keep sriov-manage from the GPU"
+        failure = "NVML is not queried while SR-IOV is off: its open handle would keep sriov-manage from the GPU"
     if failure is not None:
         offers = seen.offer.framework is not None
         for key in ("mode", "framebuffer_mib", "scheduler") if offers else ("mode", "framebuffer_mib"):
@@ -236,7 +236,7 @@ def _users(root: Root, unknown: Unknowns) -> Optional[Users]:
 def _active(
     report: NvmlReport, handles: Sequence[HandleFact], gpus: Sequence[GpuFact], unknown: Unknowns
 ) -> Optional[List[ActiveFact]]:
-    """All GPUs' running vGPUs, as far as NVML tells them; null where it tells nothing at all."""
+    """All GPUs' running vGPUs, as far as NVML reports them; null if it reports nothing at all."""
     if report.failure is not None:
         unknown.add("active", report.failure)
         return None
@@ -249,7 +249,7 @@ def _active(
 
 
 def _silent(report: NvmlReport, gpus: Sequence[GpuFact]) -> Dict[str, str]:
-    """The GPUs that offer vGPUs and of which NVML does not tell what runs there, and why."""
+    """The GPUs that offer vGPUs but for which NVML does not report what runs there, and why."""
     told = ((fact, report.gpus.get(fact["pci"])) for fact in gpus if fact["framework"] is not None)
     return {fact["pci"]: nvml.silent for fact, nvml in told if nvml is not None and nvml.silent is not None}
 

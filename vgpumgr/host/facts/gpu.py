@@ -1,4 +1,4 @@
-"""One GPU as a fact: its framework, its types, and each function that vGPUs are made on."""
+"""One GPU as a fact: its framework, its types, and each function on which vGPUs are created."""
 
 import os
 from contextlib import suppress
@@ -24,7 +24,7 @@ from .vfio import device_paths
 NVIDIA_DRIVER = "nvidia"
 
 
-SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"  # of NVIDIA's vGPU host driver alone
+SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"  # only in NVIDIA's vGPU host driver
 
 
 class Offer(NamedTuple):
@@ -37,17 +37,17 @@ class Offer(NamedTuple):
 
 
 class Framework(NamedTuple):
-    """`name` of protocol.py's three, or null with the reason in words."""
+    """`name` is one of the three in protocol.py, or null with the reason in words."""
 
     name: Optional[FrameworkName]
     problem: Optional[str]
 
 
 def find_framework(root: Root, card: Card) -> Framework:
-    """Judged by this GPU's own directories, never by the host's kernel or distribution."""
+    """The GPU's framework, judged by its own directories, never by the host's kernel or distribution."""
     try:
         for vf in card.vfs.values():
-            # The first VF that shows anything decides: VFs come up one by one, and some may not be there yet.
+            # The first VF that shows anything decides: VFs appear one by one, and some may not be there yet.
             path = root.path("{}/{}".format(DEVICES, vf))
             names = optional_names(path) or ()
             if mdev.TYPES in names:
@@ -68,7 +68,7 @@ def _why_none(root: Root, card: Card) -> str:
     if card.vfs:
         return (
             "SR-IOV is on, but no virtual function has mdev types or nvidia/current_vgpu_type: the vGPU driver is not "
-            "loaded, nvidia-vgpud has not run, or it is still at it"
+            "loaded, nvidia-vgpud has not run, or it is still running"
         )
     if not sriov_totalvfs(root, card, Unknowns(), ""):
         return "no SR-IOV and no mdev types: the driver here is not NVIDIA's vGPU host driver"
@@ -83,24 +83,24 @@ def _why_none(root: Root, card: Card) -> str:
 
 
 def awaits_vfs(root: Root, card: Card) -> bool:
-    """Whether the GPU has SR-IOV and no virtual function yet, on a host with sriov-manage, which may be about to unbind it.
+    """Whether the GPU has SR-IOV but no virtual function yet, on a host with sriov-manage, which may be about to unbind it.
 
-    That fails with `Cannot obtain unbindLock` while an NVML client has the GPU open (seen on hardware: cubecos PR 1141). A host
-    without it has a driver that makes no virtual functions.
+    Unbinding fails with `Cannot obtain unbindLock` while an NVML client has the GPU open (seen on hardware: cubecos PR 1141).
+    A host without sriov-manage has a driver that creates no virtual functions.
     """
     able = not card.vfs and bool(sriov_totalvfs(root, card, Unknowns(), ""))
     return able and os.path.exists(root.path(SRIOV_MANAGE))
 
 
 def sriov_totalvfs(root: Root, card: Card, unknown: Unknowns, what: str) -> Optional[int]:
-    """How many VFs the GPU can have; 0 where it has no SR-IOV."""
+    """How many VFs the GPU can have; 0 if it has no SR-IOV."""
     if "sriov_totalvfs" not in card.names:
         return 0
     return _number(root, card, "sriov_totalvfs", unknown, what + ".vfs_total")
 
 
 def numa_node(root: Root, card: Card, unknown: Unknowns, what: str) -> Optional[int]:
-    """The NUMA node; null on a machine that has none, where sysfs says -1."""
+    """The NUMA node; null on a machine without NUMA, for which sysfs says -1."""
     if "numa_node" not in card.names:
         return None
     node = _number(root, card, "numa_node", unknown, what + ".numa_node")
@@ -120,7 +120,7 @@ def _number(root: Root, card: Card, name: str, unknown: Unknowns, what: str) -> 
 def read_mdev_offer(
     root: Root, card: Card, framework: FrameworkName, mdevs: Sequence[Mdev], *, unknown: Unknowns, what: str
 ) -> Offer:
-    """The GPU's types and parents where vGPUs are mdevs."""
+    """The GPU's types and parents, if vGPUs are mdevs."""
     catalogue = Catalogue(unknown, what)
     indexed: Dict[Optional[int], str] = {None: card.pci} if framework == MDEV_PF else dict(card.vfs.items())
     parents: List[ParentFact] = []
@@ -148,7 +148,7 @@ def read_mdev_offer(
 
 
 def count_vgpus(root: Root, card: Card, framework: Optional[FrameworkName], mdevs: Sequence[Mdev]) -> int:
-    """How many vGPUs are on the GPU, whoever made them. Raises OSError, ValueError where one of its functions cannot be read."""
+    """How many vGPUs are on the GPU, ours or not. Raises OSError or ValueError if one of its functions cannot be read."""
     if framework != VENDOR_VFIO:
         functions = {card.pci, *card.vfs.values()}
         return sum(1 for each in mdevs if each.parent in functions)
@@ -185,7 +185,7 @@ def _driver(function: int) -> Optional[str]:
 
 
 def read_vendor_offer(root: Root, card: Card, unknown: Unknowns, what: str) -> Offer:
-    """The GPU's types, as far as its VFs list them, and its VFs; names of vGPUs are put in by `name_vgpus`."""
+    """The GPU's types, as far as its VFs list them, and its VFs; `name_vgpus` adds the names of vGPUs."""
     types: Dict[int, TypeFact] = {}
     parents: List[ParentFact] = []
     for index, pci in card.vfs.items():
@@ -209,14 +209,14 @@ def _read_vendor_function(
     try:
         current = vendor.read_current(function)
     except FileNotFoundError as error:
-        # The driver has not set this VF up (yet): nothing can be on it, and nothing can be made.
+        # The driver has not set this VF up (yet): nothing can be on it, and nothing can be created.
         unknown.failed(here + ".creatable", error)
         return
     except OSError as error:
         unknown.failed(here + ".vgpus[0].type_id", error)
     except ValueError as error:
         unknown.add(here + ".vgpus[0].type_id", str(error))
-    if current != 0:  # a type is set, or it cannot be told: then something may be there
+    if current != 0:  # a type is set, or that is unknown: then something may be there
         parent["vgpus"] = [read_vendor_vgpu(function, current, None, unknown, here + ".vgpus[0]")]
     if current is None:
         return
@@ -265,9 +265,9 @@ def name_vgpus(
     unknown: Unknowns,
     what: str,
 ) -> None:
-    """Put names to vGPUs on VFs: a type that is set is listed by no VF that holds it, so others must know it.
+    """Name the vGPUs on VFs. A VF that has a type set no longer lists it, so the name must come from elsewhere.
 
-    Siblings and NVML are in `types`; then the ledger's entries of this GPU.
+    `types` has what sibling VFs and NVML list; then come the ledger's entries of this GPU.
     """
     for at, parent in enumerate(parents):
         for vgpu in parent["vgpus"]:
@@ -282,7 +282,7 @@ def name_vgpus(
 
 
 def unify_types(listed: Dict[int, TypeFact], supported: Optional[Sequence[TypeFact]]) -> List[TypeFact]:
-    """The types that functions list and those that NVML says the GPU supports; NVML's figures fill gaps."""
+    """The types that functions list, plus those that NVML says the GPU supports; NVML's figures fill gaps."""
     union = dict(listed)
     for fact in supported or ():
         here = union.get(fact["id"])

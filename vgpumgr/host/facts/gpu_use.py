@@ -1,4 +1,4 @@
-"""Whether anything uses a GPU: what must be sure before a setting of the whole GPU is changed."""
+"""Whether anything uses a GPU. This must be certain before a setting of the whole GPU is changed."""
 
 from typing import List, NamedTuple, Optional
 
@@ -9,7 +9,7 @@ from .vfio import Unreadable, open_handles
 
 
 class Place(NamedTuple):
-    """A vGPU on the GPU: in words, whose VM has it if it is ours, and its /dev/vfio paths."""
+    """A vGPU on the GPU: its description, the VM that owns it if it is ours, and its /dev/vfio paths."""
 
     what: str
     owner: Optional[str]
@@ -17,7 +17,7 @@ class Place(NamedTuple):
 
 
 def places_on(gpu: GpuFact, snapshot: Snapshot) -> List[Place]:
-    """Every vGPU on it, ours or not."""
+    """Every vGPU on the GPU, ours or not."""
     owners = {
         (entry["parent"], entry["uuid"]): entry["vm_name"]
         for entry in snapshot["ledger"] or []
@@ -35,7 +35,7 @@ def places_on(gpu: GpuFact, snapshot: Snapshot) -> List[Place]:
 
 
 class GpuUse:
-    """Refuses where the GPU is in use, or it cannot be told that it is not."""
+    """Refuses if the GPU is in use, or if that is unknown."""
 
     def __init__(self, root: Root, gpu: GpuFact, snapshot: Snapshot) -> None:
         self._root = root
@@ -43,7 +43,7 @@ class GpuUse:
         self._places = places_on(gpu, snapshot)
 
     def refuse_running(self, snapshot: Snapshot) -> None:
-        """By NVML's list, read a moment ago. Raises Refusal(InUse); NotYet where all that it lists is of VMs that have ended."""
+        """Check NVML's list, read a moment ago. Raises Refusal(InUse), or NotYet if it lists only VMs that have ended."""
         rows = [row for row in snapshot["active"] or [] if row["gpu"] == self._pci]
         if rows and all(self._is_ending(row, snapshot) for row in rows):
             names = [row["vm_name"] or row["vm_uuid"] or "?" for row in rows]
@@ -62,7 +62,7 @@ class GpuUse:
         self._refuse([row["vm_name"] for row in rows], lines, "")
 
     def _is_ending(self, row: ActiveFact, snapshot: Snapshot) -> bool:
-        """Whether a row's VM has no QEMU that stays, and nothing of this GPU open: then the plugin is all that is left of it."""
+        """Whether a row's VM has no QEMU that stays, and nothing of this GPU open: then only its plugin is left."""
         if row["vm_uuid"] is None or snapshot["handles"] is None:
             return False
         stays = any(qemu["vm_uuid"] == row["vm_uuid"] and not qemu["ending"] for qemu in snapshot["qemus"] or [])
@@ -70,7 +70,7 @@ class GpuUse:
         return not stays and not any(handle["path"] in paths for handle in snapshot["handles"])
 
     def refuse_open(self, but: str = "") -> None:
-        """By the handles that are open at this instant; `but` says what was changed before. Raises Refusal(InUse)."""
+        """Check the handles that are open at this instant; `but` says what was changed before. Raises Refusal(InUse)."""
         names: List[Optional[str]] = []
         lines: List[str] = []
         try:

@@ -32,7 +32,7 @@ class Description(NamedTuple):
 
 
 def type_directory(type_id: int) -> str:
-    """Where a parent keeps a type: mdev_supported_types/nvidia-558."""
+    """The directory of a type below its parent: mdev_supported_types/nvidia-558."""
     return "{}/nvidia-{}".format(TYPES, type_id)
 
 
@@ -57,7 +57,7 @@ def parse_placement(text: str) -> Optional[int]:
 
 
 def find_mdevs(root: Root) -> List[Mdev]:
-    """Every mediated device of the host. No bus at all is no devices. Raises OSError."""
+    """Every mediated device of the host; none if there is no mdev bus. Raises OSError."""
     try:
         names = names_in(root.path(BUS))
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def find_mdevs(root: Root) -> List[Mdev]:
         for name in sorted(names):
             try:
                 parent, _ = link_parent_and_name(name, bus)
-            except FileNotFoundError:  # removed while we looked
+            except FileNotFoundError:  # removed while we were reading
                 continue
             try:
                 type_id = parse_type_directory(link_name(name + "/mdev_type", bus))
@@ -78,7 +78,7 @@ def find_mdevs(root: Root) -> List[Mdev]:
 
 
 def read_vgpu(root: Root, mdev: Mdev, type_name: Optional[str], unknown: Unknowns, what: str) -> VgpuFact:
-    """One mediated device as a fact; what cannot be read of it is null and noted."""
+    """One mediated device as a fact; whatever cannot be read is null and noted."""
     paths: List[str] = []
     placement = None
     try:
@@ -103,7 +103,7 @@ def read_vgpu(root: Root, mdev: Mdev, type_name: Optional[str], unknown: Unknown
 
 
 def read_placement(device: int, unknown: Unknowns, what: str) -> Optional[int]:
-    """nvidia/placement_id; drivers and modes without placements have no such file or answer ENXIO."""
+    """The placement from nvidia/placement_id; drivers and modes without placements lack the file or answer ENXIO."""
     try:
         return parse_placement(read("nvidia/placement_id", device))
     except OSError as error:
@@ -113,7 +113,7 @@ def read_placement(device: int, unknown: Unknowns, what: str) -> Optional[int]:
 
 
 class Catalogue:
-    """The types of one GPU, read once each though every one of its VFs shows them."""
+    """The types of one GPU, each read only once although every VF shows them."""
 
     def __init__(self, unknown: Unknowns, what: str) -> None:
         self._unknown = unknown
@@ -149,7 +149,7 @@ class Catalogue:
 def read_creatable(parent: int, catalogue: Catalogue, *, offers: bool) -> List[CreatableFact]:
     """What the parent (an open directory) would take now. Raises OSError.
 
-    `offers` False: a VF that holds a vGPU takes no other, so its types are only learnt, not asked.
+    `offers` False: a VF that holds a vGPU takes no other, so its types are only learnt, and their availability is not read.
     """
     creatable: List[CreatableFact] = []
     with directory(TYPES, parent) as types:

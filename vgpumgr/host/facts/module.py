@@ -1,6 +1,6 @@
-"""What the nvidia module is told when it is loaded: the options in /etc/modprobe.d, and what it says that it was given.
+"""The nvidia module's load options: those in /etc/modprobe.d, and those that the loaded module reports.
 
-Other people write these files. What is in them is only data here, and no file is read beyond a bound.
+Others write these files, too. Their content is only data here, and no file is read beyond a limit.
 """
 
 import os
@@ -19,17 +19,17 @@ MOST_BYTES = 256 * 1024
 # modprobe.d(5): blanks between words, a backslash before the newline joins two lines, "nvidia-drm" is another module
 _OPTIONS = re.compile(rb"^[ \t]*options[ \t]+nvidia(?=[ \t]|$)", re.MULTILINE)
 _JOINT = b"\\\n"
-_OURS = b"vgpumgr.conf"  # told also where somebody has made a comment of its line: else it could not be written again
-# NONBLOCK: a fifo would else hold us until somebody writes to it
+_OURS = b"vgpumgr.conf"  # reported even if its line was commented out: otherwise it could not be rewritten
+# NONBLOCK: otherwise a fifo would block us until somebody writes to it
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NotText(Exception):
-    """The file is too large, or not UTF-8: it cannot be told whole, and so could not be written back."""
+    """The file is too large, or not UTF-8: it cannot be reported in full, and so could not be restored."""
 
 
 def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]:
-    """The files with an `options nvidia` line, in modprobe's order, and ours. None as soon as one file cannot be told."""
+    """The files with an `options nvidia` line, in modprobe's order, and ours. None if one file cannot be reported."""
     found: List[ModprobeFact] = []
     try:
         with directory(root.path(FOLDER)) as folder:
@@ -41,7 +41,7 @@ def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]
                     data = _read_regular(name, folder)
                     if data is not None and (name == _OURS or _OPTIONS.search(data.replace(_JOINT, b""))):
                         found.append({"path": path, "text": decode(data)})
-                except FileNotFoundError:  # a link to nowhere, or just removed: modprobe passes over it
+                except FileNotFoundError:  # a dangling link, or just removed: modprobe skips it
                     continue
                 except OSError as error:
                     unknown.add("modprobe", "{}: {}".format(path, reason(error)))
@@ -58,7 +58,7 @@ def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]
 
 
 def _read_regular(name: bytes, folder: int) -> Optional[bytes]:
-    """The file's bytes; None for what is no regular file (a link to /dev/null is how a file is masked)."""
+    """The file's bytes; None if it is not a regular file (a link to /dev/null masks a file)."""
     descriptor = os.open(name, _READ, dir_fd=folder)
     try:
         return read_bounded(descriptor) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
@@ -79,7 +79,7 @@ def read_bounded(descriptor: int) -> bytes:
 
 
 def decode(data: bytes) -> str:
-    """The text, such that encoding it gives these bytes again. Raises NotText."""
+    """The text, which encodes to exactly these bytes. Raises NotText."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
-"""What only the driver's library knows: modes, memory, types that sysfs does not list, who runs, how engines are shared.
+"""What only the driver's library knows: modes, memory, types that sysfs does not list, running vGPUs, how engines are shared.
 
-Through pynvml (nvidia-ml-py), which travels with this program and is imported on first use; it loads the host's own
-libnvidia-ml.so.1. The library is opened and shut down within one call of `read_nvml`: an open NVML client blocks
+It is called through pynvml (nvidia-ml-py), which is sent with this program and imported on first use; pynvml loads the
+host's libnvidia-ml.so.1. The library is opened and shut down within one call of `read_nvml`: an open NVML client blocks
 sriov-manage, so it must never outlive the host's lock.
 """
 
@@ -19,9 +19,9 @@ _VM_ID_IS_UUID = 1  # NVML_VGPU_VM_ID_UUID
 
 
 class Wanted(NamedTuple):
-    """A GPU to ask about: its address, its place in the snapshot (`gpus[0]`), and what is of use.
+    """A GPU to query: its address, its place in the snapshot (`gpus[0]`), and what to read.
 
-    `framework`: where it offers vGPUs, who runs and how they share it. `types`: sysfs does not list them all.
+    `framework`: if it offers vGPUs, read what runs and how it is shared. `types`: read them, as sysfs does not list all.
     """
 
     pci: str
@@ -31,7 +31,7 @@ class Wanted(NamedTuple):
 
 
 class NvmlGpu(NamedTuple):
-    """Null (and noted) is what could not be read; types, active and scheduler are null also where they were not wanted.
+    """What could not be read is null (and noted); types, active and scheduler are also null if they were not wanted.
 
     `silent` says why `active` could not be read.
     """
@@ -55,14 +55,14 @@ class NvmlReport(NamedTuple):
 
 
 def load_pynvml() -> Any:
-    """The binding. Raises ImportError where it did not travel along."""
+    """The binding. Raises ImportError if it was not sent along."""
     return importlib.import_module("pynvml")
 
 
 def read_nvml(
     load: Callable[[], Any], wanted: Sequence[Wanted], unknown: Unknowns, pause: Callable[[float], None] = time.sleep
 ) -> NvmlReport:
-    """Open NVML, ask about each GPU, shut it down. Never raises: a host without NVML has other facts to tell."""
+    """Open NVML, query each GPU, shut NVML down. Never raises: a host without NVML has other facts to report."""
     try:
         library = load()
     except Exception as error:  # noqa: BLE001 -- an import can fail in any way, and says nothing about the rest
@@ -90,7 +90,7 @@ def _text(value: Any) -> Optional[str]:
 
 
 class _Reader:
-    """One opened NVML. Each question that fails leaves a row and null."""
+    """One opened NVML. Each query that fails adds a row and gives null."""
 
     def __init__(self, library: Any, unknown: Unknowns, pause: Callable[[float], None]) -> None:
         self._nvml = library
@@ -102,7 +102,7 @@ class _Reader:
             return call(*arguments)
         except self._nvml.NVMLError as error:
             self._unknown.add(what, "NVML: {}".format(error))
-        except Exception as error:  # noqa: BLE001 -- the binding's own slips must not hide what sysfs tells
+        except Exception as error:  # noqa: BLE001 -- bugs in the binding must not hide what sysfs shows
             self._unknown.add(what, "pynvml: {}: {}".format(type(error).__name__, error))
         return None
 
@@ -132,7 +132,7 @@ class _Reader:
         return found._replace(silent=why)
 
     def _mode(self, handle: Any, what: str) -> Optional[Mode]:
-        """MIG stands above mixed-size, which is a setting of each GPU instance then (nvml.h 13), and not of the GPU."""
+        """MIG takes precedence over mixed-size, which is then a setting of each GPU instance (nvml.h 13), not of the GPU."""
         mig = self._setting(what, lambda: self._nvml.nvmlDeviceGetMigMode(handle)[0])
         if mig is None:
             return None
@@ -144,7 +144,7 @@ class _Reader:
         return MIXED_SIZE if mixed else EQUAL_SIZE
 
     def _setting(self, what: str, call: Callable[[], int]) -> Optional[int]:
-        """A setting; 0 where the GPU has no such setting or the driver is older than it."""
+        """A setting; 0 if the GPU does not have it or the driver is older than it."""
         try:
             return int(call())
         except self._nvml.NVMLError as error:
@@ -177,7 +177,7 @@ class _Reader:
         }
 
     def _scheduler(self, handle: Any, what: str) -> Optional[SchedulerFact]:
-        """One row says why it is not known, whichever of its calls it was."""
+        """The scheduler; if any of the calls fails, one row says why it is unknown."""
         try:
             return read_scheduler(self._nvml, handle)
         except NvmlFailed as failed:

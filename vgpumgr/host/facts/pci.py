@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs among the PCI functions, as sysfs shows them, and who they are as /proc/driver/nvidia says it."""
+"""NVIDIA's GPUs among the PCI functions in sysfs, and their identity according to /proc/driver/nvidia."""
 
 import os
 import re
@@ -33,7 +33,7 @@ class Information(NamedTuple):
 
 
 def find_cards(root: Root, unknown: Unknowns) -> List[Card]:
-    """Every GPU of the host that is not a virtual function, in the order of their addresses."""
+    """Every GPU of the host that is not a virtual function, ordered by address."""
     try:
         addresses = sorted(names_in(root.path(DEVICES)), key=_order)
     except OSError as error:
@@ -43,7 +43,7 @@ def find_cards(root: Root, unknown: Unknowns) -> List[Card]:
     virtual: Set[str] = set()
     with directory(root.path(DEVICES)) as devices:
         for address in addresses:
-            if address in virtual:  # its physical function came first and named it: nothing to read
+            if address in virtual:  # its physical function came first and named it, so there is nothing to read
                 continue
             try:
                 card = _read_card(devices, address)
@@ -84,7 +84,7 @@ def _read_card(devices: int, address: str) -> Optional[Card]:
 
 
 def read_information(root: Root, address: str) -> Information:
-    """Who the GPU at this address is. Raises OSError, also where the driver does not have it."""
+    """The identity of the GPU at this address. Raises OSError, also if the driver does not have it."""
     text = read_all(root.path("{}/{}/information".format(INFORMATION, address))).decode("utf-8", "replace")
     return parse_information(text)
 

@@ -1,8 +1,8 @@
-"""The host's processes as /proc tells them: who is there, in which state, and whether it is ending.
+"""The host's processes according to /proc: which exist, in which state, and whether they are exiting.
 
-A process that ends has lost its memory (an empty command line) and its descriptors (an empty fd table) long before it is gone:
-in state D, for up to half a minute, a QEMU still has its vGPU. Its first thread may be a zombie while others live. So a
-process counts as gone only once every thread of it is (proc(5), states Z and X).
+An exiting process has lost its memory (an empty command line) and its descriptors (an empty fd table) long before it is gone:
+in state D, a QEMU still has its vGPU for up to half a minute. Its first thread may be a zombie while others live. So a process
+counts as gone only once all its threads are (proc(5), states Z and X).
 """
 
 import os
@@ -17,9 +17,9 @@ _KERNEL = 0x00200000  # PF_KTHREAD
 
 
 class Process(NamedTuple):
-    """One process that is not gone. `start`: clock ticks since the boot (field 22 of its stat), with which a pid is one process.
+    """One process that is not gone. `start`: clock ticks since boot (field 22 of its stat); pid and start identify a process.
 
-    `ending`: it is in do_exit, or its first thread has ended. `table`: where its descriptors are listed, below /proc.
+    `ending`: it is in do_exit, or its first thread has ended. `table`: the listing of its descriptors, below /proc.
     """
 
     pid: int
@@ -38,7 +38,7 @@ class _Stat(NamedTuple):
 
 
 def live_processes(proc: int) -> Iterator[Process]:
-    """Every process but the kernel's own threads. `proc` is /proc, open. Raises OSError where /proc cannot be listed."""
+    """Every process except kernel threads. `proc` is the open /proc. Raises OSError if /proc cannot be listed."""
     for name in sorted(filter(str.isdigit, os.listdir(proc)), key=int):
         process = _process(proc, name)
         if process is not None:
@@ -68,12 +68,12 @@ def _process(proc: int, pid: str) -> Optional[Process]:
 
 
 def _stat(folder: int, number: str) -> Optional[_Stat]:
-    """The stat of a process or thread; None where it is gone, which is all that can hide it from root."""
+    """The stat of a process or thread; None if it is gone, the only thing that can hide it from root."""
     try:
         text = read(number + "/stat", folder)
     except OSError:
         return None
-    # proc(5): pid (comm) state …; the name may hold blanks and parentheses of its own
+    # proc(5): pid (comm) state …; the name itself may contain blanks and parentheses
     head, _, rest = text.rpartition(") ")
     fields = rest.split()
     if len(fields) < 20:

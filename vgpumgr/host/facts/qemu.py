@@ -1,4 +1,4 @@
-"""Which VM a process is: by its command line; where that is gone, by the control group that libvirt put it into."""
+"""Which VM a process is: by its command line or, if that is gone, by the control group that libvirt put it into."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from ..files import read_all
 from ..protocol import QemuFact
 from .processes import Process
 
-_NAMES = ("qemu", "kvm")  # what a process of QEMU is called, /usr/bin/kvm and /usr/libexec/qemu-kvm included
+_NAMES = ("qemu", "kvm")  # names of QEMU processes, including /usr/bin/kvm and /usr/libexec/qemu-kvm
 # machine-qemu\x2d3\x2dvm01.scope with systemd, qemu-3-vm01.libvirt-qemu without it
 _GROUP = re.compile(r"(?:machine-)?(qemu-\d+-[^/]*)\.(?:scope|libvirt-qemu)")
 _ESCAPED = re.compile(r"\\x([0-9a-fA-F]{2})")
@@ -24,7 +24,7 @@ class Vm(NamedTuple):
 
 
 def read_command_line(proc: int, pid: int) -> List[str]:
-    """A process's arguments; one empty one where it has none any more."""
+    """A process's arguments; a single empty one if it no longer has any."""
     try:
         return read_all("{}/cmdline".format(pid), proc).decode("utf-8", "replace").split("\0")
     except OSError:
@@ -32,7 +32,7 @@ def read_command_line(proc: int, pid: int) -> List[str]:
 
 
 def read_qemu(proc: int, process: Process) -> Optional[QemuFact]:
-    """The process as a VM's QEMU; None where it is none."""
+    """The process as a VM's QEMU; None if it is not one."""
     vm, machine = Vm(None, None), None
     by_name = process.name.startswith(_NAMES)
     if by_name and not process.ending:
@@ -54,7 +54,7 @@ def read_qemu(proc: int, process: Process) -> Optional[QemuFact]:
 
 
 def is_of(qemu: QemuFact, vm_uuid: str, vm_name: str) -> Optional[bool]:
-    """Whether the process is that VM's; None where nothing tells."""
+    """Whether the process is that VM's; None if unknown."""
     if qemu["vm_uuid"] is not None:
         return qemu["vm_uuid"] == vm_uuid
     if qemu["vm_name"] is not None:
@@ -65,7 +65,7 @@ def is_of(qemu: QemuFact, vm_uuid: str, vm_name: str) -> Optional[bool]:
 
 
 def is_machine_of(machine: str, vm_name: str) -> bool:
-    """Whether libvirt would name that VM's machine so: letters, digits, single dots and dashes, cut at 64 characters."""
+    """Whether libvirt would give that VM's machine this name: letters, digits, single dots and dashes, cut at 64 characters."""
     prefix = _MACHINE.match(machine)
     if prefix is None:
         return False

@@ -1,4 +1,4 @@
-"""The vGPUs that run, as NVML lists them: what `observe` and `sample` both ask, and what of it may be believed."""
+"""The running vGPUs that NVML lists: the queries that `observe` and `sample` share, and which answers to trust."""
 
 import re
 from contextlib import suppress
@@ -18,7 +18,7 @@ _ZEROES = "00000000-0000-0000-0000-000000000000"
 
 
 def running_vgpus(nvml: Any, handle: Any, pause: Callable[[float], None]) -> List[int]:
-    """The instances on the GPU's active list. A state that passes by itself is asked about once more. Raises NvmlFailed."""
+    """The instances on the GPU's active list. After a transient failure, NVML is queried once more. Raises NvmlFailed."""
     try:
         return _active(nvml, handle)
     except NvmlFailed as failed:
@@ -33,21 +33,21 @@ def _active(nvml: Any, handle: Any) -> List[int]:
 
 
 def mdev_uuid(nvml: Any, instance: int, framework: Optional[FrameworkName]) -> Optional[str]:
-    """The UUID of the mdev that a running vGPU is; null where it is none, or NVML does not tell it.
+    """The UUID of the mdev that a running vGPU is; null if it is not an mdev, or NVML does not report it.
 
-    Only asked where vGPUs are mdevs, and only a real UUID counts. For a vGPU on a VF nvml.h names no error (NOT_SUPPORTED
+    It is only queried if vGPUs are mdevs, and only a real UUID counts. For a vGPU on a VF nvml.h names no error (NOT_SUPPORTED
     is for hypervisors other than KVM), and the resource manager leaves the field zero (vgpuconfigapi.c, 550 to 595): so
-    success with zeroes, or with `N/A`, is to be expected there.
+    expect success with zeroes, or with `N/A`, there.
     """
     if framework not in (MDEV_PF, MDEV_VF):
         return None
-    with suppress(NvmlFailed):  # which vGPU it is cannot be told then, and whoever reads this takes it so
+    with suppress(NvmlFailed):  # then it is unknown which vGPU it is, and readers of this fact treat it so
         return parse_uuid(ask(nvml, "nvmlVgpuInstanceGetMdevUUID", instance))
     return None
 
 
 def parse_uuid(value: Any) -> Optional[str]:
-    """A UUID in small letters; null for zeroes and for what is none. Older bindings give bytes."""
+    """A UUID in lower case; null for zeroes and for anything else. Older bindings return bytes."""
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     text = text.strip().lower()
     return text if _UUID.fullmatch(text) and text != _ZEROES else None

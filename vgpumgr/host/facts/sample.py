@@ -1,7 +1,7 @@
 """What runs and how much it uses: one pass over NVML, without the rest of sysfs. Nothing here writes.
 
-To be called under the host's lock, as everything that opens NVML. From nvml.h: a vGPU is on NVML's list while a VM runs with
-it; nvmlDeviceGetVgpuUtilization gives one value for each, a mean since the time that is passed, in percent of the GPU.
+Call it under the host's lock, like everything that opens NVML. From nvml.h: a vGPU is on NVML's list while a VM runs with
+it; nvmlDeviceGetVgpuUtilization returns one value for each, the mean since the given time, in percent of the GPU.
 """
 
 import time
@@ -42,7 +42,7 @@ def sample(
     *,
     pause: Callable[[float], None] = time.sleep,
 ) -> SampleReport:
-    """Who runs and what they used since those times (us since the epoch, by GPU; 0 where a GPU is not named)."""
+    """What runs and what it used since those times (us since the epoch, by GPU; 0 for a GPU that is not named)."""
     unknown = Unknowns()
     entries = _entries(root, unknown)
     cards = pci.find_cards(root, unknown)
@@ -56,7 +56,7 @@ def sample(
     except NvmlFailed as failed:
         unknown.add("nvml", "NVML: {}".format(failed.text))
         facts = [gpu.nothing() for gpu in gpus]
-    except Exception as error:  # noqa: BLE001 -- an import can fail in any way, and the ledger is told all the same
+    except Exception as error:  # noqa: BLE001 -- an import can fail in any way, but the ledger is still reported
         unknown.add("nvml", "{}: {}".format(type(error).__name__, error))
         facts = [gpu.nothing() for gpu in gpus]
     _name(root, facts, cards, unknown)
@@ -126,15 +126,16 @@ class _Gpu:
         }
 
     def read(self, nvml: Any, since_us: int) -> GpuSampleFact:
-        """Ask everything of this GPU; what NVML refuses is null, with a row that says why."""
+        """Query everything about this GPU; what NVML refuses is null, with a row that says why."""
         fact = self.nothing()
         if self._is_left_alone:
-            self._note("nvml", "not asked while SR-IOV is off: its open handle would keep sriov-manage from the GPU")
+            self._note("nvml", "not queried while SR-IOV is off: its open handle would keep sriov-manage from the GPU")
             return fact
         handle = self._ask(nvml, "nvml", "nvmlDeviceGetHandleByPciBusId", self.pci)
         if handle is None:
             return fact
-        if fact["uuid"] is None:  # /proc has it once the GPU was opened after it was bound (nv-procfs.c, nv_uuid_cache)
+        # /proc shows it once the GPU was opened after it was bound (nv-procfs.c, nv_uuid_cache)
+        if fact["uuid"] is None:
             uuid = self._ask(nvml, "uuid", "nvmlDeviceGetUUID", handle)
             fact["uuid"] = _text(uuid) if uuid is not None else None
         memory = self._ask(nvml, "framebuffer_bytes", "nvmlDeviceGetMemoryInfo", handle)
@@ -169,7 +170,7 @@ class _Gpu:
             return ask(nvml, function, *arguments)
         except NvmlFailed as failed:
             self._note(key, "NVML: {} ({})".format(failed.text, failed.function))
-        except Exception as error:  # noqa: BLE001 -- the binding's own slips must not hide the rest
+        except Exception as error:  # noqa: BLE001 -- bugs in the binding must not hide the rest
             self._note(key, "pynvml: {}: {}".format(type(error).__name__, error))
         return None
 
@@ -188,7 +189,7 @@ class _Gpu:
         return next((row["policy"] for row in engines if row["engine"] == GRAPHICS), None)
 
     def _used(self, nvml: Any, handle: Any, since_us: int) -> Dict[int, _Used]:
-        """By instance; without those that have no newer sample."""
+        """The samples by instance, without those that have no newer one."""
         try:
             rows = ask(nvml, "nvmlDeviceGetVgpuUtilization", handle, since_us)
         except NvmlFailed as failed:
@@ -231,7 +232,7 @@ class _Gpu:
         }
 
     def _framebuffer(self, nvml: Any, instance: int, key: str) -> Optional[int]:
-        """By ourselves: nvidia-ml-py (13.615) passes 32 bits to nvmlVgpuInstanceGetFbUsage, which writes 64."""
+        """Call NVML directly: nvidia-ml-py (13.615) passes 32 bits to nvmlVgpuInstanceGetFbUsage, which writes 64."""
         try:
             function = nvml._nvmlGetFunctionPointer("nvmlVgpuInstanceGetFbUsage")  # noqa: SLF001 -- it has no public name
             size = c_ulonglong(0)
@@ -264,7 +265,7 @@ class _Gpu:
 
 
 def _percent(value: Any) -> Optional[int]:
-    """Percent; null for what is none: with MIG on the driver says "not available" by a number above 100 (a capture: N/A)."""
+    """Percent; null for any other number: with MIG on, the driver says "not available" with one above 100 (a capture: N/A)."""
     number = int(value)
     return number if number <= 100 else None
 
@@ -275,7 +276,7 @@ def _text(value: Any) -> str:
 
 
 def _name(root: Root, facts: Sequence[GpuSampleFact], cards: Sequence[pci.Card], unknown: Unknowns) -> None:
-    """Give each running vGPU its VM's name, and the VF whose /dev/vfio path the VM has open; NVML tells neither."""
+    """Add to each running vGPU its VM's name, and the VF whose /dev/vfio path the VM has open; NVML reports neither."""
     running = [(fact, row) for fact in facts for row in fact["vgpus"] or []]
     if not running:
         return
@@ -295,7 +296,7 @@ def _name(root: Root, facts: Sequence[GpuSampleFact], cards: Sequence[pci.Card],
 def _vf_of(
     root: Root, row: VgpuSampleFact, handles: Sequence[HandleFact], vfs: Mapping[int, str]
 ) -> Tuple[Optional[int], Optional[str]]:
-    """The one VF of this GPU that the VM has open; nulls where it has several, which NVML's rows do not tell apart."""
+    """The one VF of this GPU that the VM has open; nulls if it has several, which NVML's rows do not distinguish."""
     opened_by_vm = {handle["path"] for handle in handles if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"]}
     found = [(index, address) for index, address in vfs.items() if opened_by_vm.intersection(_paths(root, address))]
     return found[0] if len(found) == 1 else (None, None)

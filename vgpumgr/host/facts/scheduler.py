@@ -1,7 +1,7 @@
 """How a GPU's engines are shared among its vGPUs: NVML's scheduler calls, read and set.
 
-From nvml.h. The first calls know one state per GPU; those with `_v2` (drivers from r595) one per engine, with round robin
-always adaptive. NVML gives 0 for a slice or a factor while nothing is scheduled. Only the graphics engine has a choice of
+From nvml.h: the first calls have one state per GPU; those with `_v2` (drivers from r595) have one per engine, with round robin
+always adaptive. NVML returns 0 for a slice or a factor while nothing is scheduled. Only the graphics engine has a choice of
 policies: "for other engine types, it is BEST EFFORT policy", and a GPU may lack some of them.
 """
 
@@ -22,9 +22,9 @@ from ..protocol import (
 GRAPHICS = "graphics"
 ENGINES: Dict[str, int] = {GRAPHICS: 1, "nvenc0": 3, "nvenc1": 2}  # NVML_VGPU_SCHEDULER_ENGINE_TYPE_*
 
-# How NVML answers for a video engine that has no such thing is in no public text (INVALID_ARGUMENT and NOT_SUPPORTED are to be
-# expected; what 580 to 595 say on L4, A16 or H100 is not known). So only what is wrong with the GPU itself is a failure there:
-# GPU_IS_LOST, RESET_REQUIRED, IN_USE.
+# No public text says how NVML answers for a video engine without a scheduler (expect INVALID_ARGUMENT and NOT_SUPPORTED; what
+# 580 to 595 say on L4, A16 or H100 is unknown). So only an error of the GPU itself is a failure there: GPU_IS_LOST,
+# RESET_REQUIRED, IN_USE.
 GPU_FAILED = (15, 16, 19)
 
 _POLICIES: Dict[int, Policy] = {1: BEST_EFFORT, 2: EQUAL_SHARE, 3: FIXED_SHARE}  # NVML_VGPU_SCHEDULER_POLICY_*
@@ -40,7 +40,7 @@ _CAPS = "nvmlDeviceGetVgpuSchedulerCapabilities"
 
 
 class NvmlFailed(Exception):
-    """NVML said no: which function, its number, its text."""
+    """NVML failed: the function, the return code, its text."""
 
     def __init__(self, function: str, code: int, text: str) -> None:
         super().__init__("{}: {}".format(function, text))
@@ -50,7 +50,7 @@ class NvmlFailed(Exception):
 
 
 def ask(nvml: Any, function: str, *arguments: Any) -> Any:
-    """One call of NVML. Raises NvmlFailed, also where the binding is older than the function."""
+    """One NVML call. Raises NvmlFailed, also if the binding is older than the function."""
     call = getattr(nvml, function, None)
     if call is None:
         raise NvmlFailed(function, _FUNCTION_NOT_FOUND, "the binding does not have it")
@@ -62,7 +62,7 @@ def ask(nvml: Any, function: str, *arguments: Any) -> Any:
 
 @contextmanager
 def opened(load: Callable[[], Any]) -> Iterator[Any]:
-    """NVML, for as long as the block runs: an open client blocks sriov-manage. Raises NvmlFailed, ImportError."""
+    """NVML, open only while the block runs: an open client blocks sriov-manage. Raises NvmlFailed, ImportError."""
     nvml = load()
     ask(nvml, "nvmlInit")
     try:
@@ -81,7 +81,7 @@ def read_scheduler(nvml: Any, handle: Any) -> SchedulerFact:
 
 def _caps(said: Any) -> SchedulerCapsFact:
     return {
-        # Fewer than the array holds leave zeros; a policy that only a later driver has, has no name here.
+        # Unused array elements are zero, and a policy that only a later driver has is not named here.
         "policies": [_POLICIES[number] for number in said.supportedSchedulers if number in _POLICIES],
         "arr": bool(said.isArrModeSupported),
         "min_time_slice_ns": int(said.minTimeslice),
@@ -123,7 +123,7 @@ def _read_v2(nvml: Any, handle: Any, engine: str) -> EngineSchedulerFact:
 def _read_v1(nvml: Any, handle: Any, *, arr_is_known: bool) -> EngineSchedulerFact:
     said = ask(nvml, _GET, handle)
     arr = {_ARR_DISABLE: False, _ARR_ENABLE: True}.get(said.arrMode)
-    # Which half of the union it is: in the default mode, the one that the GPU can do.
+    # Choose the half of the union: in the default mode, the one that the GPU supports.
     if arr if arr is not None else arr_is_known:
         data = said.schedulerParams.vgpuSchedDataWithARR
         return _fact(GRAPHICS, said.schedulerPolicy, arr=arr, factor=data.avgFactor, time_slice=data.timeslice)
@@ -133,7 +133,7 @@ def _read_v1(nvml: Any, handle: Any, *, arr_is_known: bool) -> EngineSchedulerFa
 
 def _fact(engine: str, policy: int, *, arr: Optional[bool], factor: int, time_slice: int) -> EngineSchedulerFact:
     name = _POLICIES.get(policy)
-    if name is None or name == BEST_EFFORT:  # the rest of what NVML gives "is not relevant" then
+    if name is None or name == BEST_EFFORT:  # then the rest of NVML's answer "is not relevant"
         return {"engine": engine, "policy": name, "arr": None, "averaging_factor": None, "time_slice_ns": None}
     return {
         "engine": engine,

@@ -16,7 +16,7 @@ def parse_creatable(text: str) -> Dict[int, str]:
     """Read creatable_vgpu_types: {id: name}.
 
     Seen in the wild: a header `ID    : vGPU Name` or none, rows `1145  : NVIDIA L40S-1B`, and rows the other way
-    round, `NVIDIA A40-2Q  558`. A row that is neither is left out.
+    round, `NVIDIA A40-2Q  558`. Any other row is skipped.
     """
     types: Dict[int, str] = {}
     for line in text.splitlines():
@@ -32,7 +32,7 @@ def parse_creatable(text: str) -> Dict[int, str]:
 
 
 def read_current(function: int) -> int:
-    """The type id set on the VF (an open directory), 0 for none. Raises OSError, or ValueError for no number."""
+    """The type id set on the VF (an open directory), 0 for none. Raises OSError, or ValueError if it is not a number."""
     return int(read(CURRENT, function))
 
 

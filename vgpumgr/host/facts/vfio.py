@@ -1,9 +1,9 @@
-"""Who has a vGPU: the device nodes of a vGPU, the processes that have one of them open, and the QEMUs that are there.
+"""Who has a vGPU: the device nodes of a vGPU, the processes that have one of them open, and the QEMUs that exist.
 
-A descriptor counts by what it is, not by what it is called: anybody may have a file of his own that ends in dev/vfio/86, and
-QEMU under libvirt opened its nodes in a /dev of its own. So a character device counts by its number. Beside VFIO's nodes
-there is the driver's own, /dev/nvidia-vgpuN, which the vGPU plugin (nvidia-vgpu-mgr, a process for each VM) has open from the
-start of its VM until some seconds after its end (NVIDIA's open kernel part 525.85.07, nvidia-vgpu-vfio.c).
+A descriptor is judged by what it is, not by its name: anybody may have a file whose path ends in dev/vfio/86, and QEMU under
+libvirt opened its nodes in a private /dev. So a character device is identified by its number. In addition to VFIO's nodes
+there is the driver's, /dev/nvidia-vgpuN, which the vGPU plugin (nvidia-vgpu-mgr, one process per VM) has open from the start
+of its VM until some seconds after its end (NVIDIA's open kernel part 525.85.07, nvidia-vgpu-vfio.c).
 """
 
 import errno
@@ -20,11 +20,11 @@ from .processes import Process, live_processes
 from .qemu import command_of, parse_command_line, read_command_line, read_qemu
 
 _PREFIX = "/dev/vfio/"
-_CONTAINER = "/dev/vfio/vfio"  # opened by every user of VFIO, and names no device
+_CONTAINER = "/dev/vfio/vfio"  # every user of VFIO opens it, and it names no device
 _DELETED = " (deleted)"
-_GONE = (errno.ENOENT, errno.ESRCH)  # the process ended while it was looked at
+_GONE = (errno.ENOENT, errno.ESRCH)  # the process ended while we were reading
 _PLUGIN = re.compile(r"/dev/nvidia-vgpu[0-9]+")
-# What a descriptor's own text must have in it to be worth a stat, which may hang on a dead file system.
+# What a descriptor's text must contain to be worth a stat, which may hang on a dead file system.
 _WORDS = ("vfio", "nvidia-vgpu")
 
 _MEMORY = 1  # Documentation/admin-guide/devices.txt: null, zero and their like
@@ -33,7 +33,7 @@ _Identity = Tuple[str, int, int]
 
 
 class Unreadable(Exception):
-    """Some process's descriptors could not be listed, so it cannot be told what is in use."""
+    """Some process's descriptors could not be listed, so it is unknown what is in use."""
 
 
 class Users(NamedTuple):
@@ -54,17 +54,17 @@ def device_paths(device: int) -> List[str]:
 
 
 def is_plugin(path: str) -> bool:
-    """Whether a handle's path is the driver's own node of a vGPU, which the vGPU plugin has open."""
+    """Whether a handle's path is the driver's node of a vGPU, which the vGPU plugin has open."""
     return _PLUGIN.fullmatch(path) is not None
 
 
 def open_handles(root: Root) -> List[HandleFact]:
-    """Every open node of a vGPU of every process, VFIO's container aside. Raises Unreadable where one hides its own."""
+    """Every open vGPU device node of every process, except VFIO's container. Raises Unreadable if a process hides its own."""
     return look(root).handles
 
 
 def look(root: Root) -> Users:
-    """One walk over /proc. Raises Unreadable where a process hides its descriptors."""
+    """One walk over /proc. Raises Unreadable if a process hides its descriptors."""
     users = Users([], [])
     nodes = _Nodes(root)
     try:
@@ -74,7 +74,7 @@ def look(root: Root) -> Users:
                 paths = sorted(path for path in found if path)
                 if paths:
                     users.handles.extend(_facts(proc, process, paths))
-                # No QEMU that lives is without descriptors: its table went while nobody looked at its flags.
+                # A live QEMU always has descriptors: this one lost its table after its flags were read.
                 qemu = read_qemu(proc, process if found else process._replace(ending=True))
                 if qemu is not None:
                     users.qemus.append(qemu)
@@ -84,7 +84,7 @@ def look(root: Root) -> Users:
 
 
 class _Nodes:
-    """The host's device nodes of vGPUs, by what they are; read when the first descriptor may be one."""
+    """The host's device nodes of vGPUs, by identity; they are read once a descriptor may be one."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -92,13 +92,13 @@ class _Nodes:
         self._majors: Set[int] = set()
 
     def path_of(self, status: os.stat_result, text: str) -> str:
-        """The node that a descriptor is, as the host names it; empty where it is none. `text` is the descriptor's own."""
+        """The host's name of a descriptor's node; empty if it is not one. `text` is the descriptor's link text."""
         if self._known is None:
             self._known = self._read()
         known = self._known.get(_identity(status))
         if known is not None:
             return known
-        # A node that is gone from /dev, or lies in another /dev only, is told by its driver.
+        # A node that is gone from /dev, or exists only in another /dev, is recognised by its driver.
         if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) in self._majors:
             return _named_by(text)
         return ""
@@ -119,14 +119,14 @@ class _Nodes:
 
 
 def _identity(status: os.stat_result) -> _Identity:
-    """By number; of what is no device of a driver's own (a simulated host has files, or copies of /dev/null) by its inode."""
+    """The device number; the inode if it is no driver's device (a simulated host has files, or copies of /dev/null)."""
     if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) != _MEMORY:
         return "device", os.major(status.st_rdev), os.minor(status.st_rdev)
     return "file", status.st_dev, status.st_ino
 
 
 def _vgpu_majors(root: Root) -> Set[int]:
-    """The numbers of the drivers vfio and nvidia-vgpu*, as /proc/devices has them."""
+    """The major numbers of the drivers vfio and nvidia-vgpu*, from /proc/devices."""
     try:
         lines = read_all(root.path("/proc/devices")).decode("ascii", "replace").splitlines()
     except OSError:
@@ -149,7 +149,7 @@ def _named_by(text: str) -> str:
 
 
 def _paths_of(proc: int, process: Process, nodes: _Nodes) -> Set[str]:
-    """The nodes that it has open, with an empty text for all else; an empty set where it has no descriptors at all."""
+    """The nodes that it has open, with an empty text for all else; an empty set if it has no descriptors at all."""
     try:
         with directory(process.table, proc) as descriptors:
             return {_path(descriptors, name, nodes) for name in os.listdir(descriptors)}
@@ -170,7 +170,7 @@ def _path(descriptors: int, name: str, nodes: _Nodes) -> str:
         return ""
     try:
         status = os.stat(name, dir_fd=descriptors)
-    except OSError:  # closed just now, or a file of a user's own file system, which is no device of the host
+    except OSError:  # just closed, or a file of a user's file system, which is no device of the host
         return ""
     return nodes.path_of(status, text)
 
