@@ -219,7 +219,7 @@ def test_more_than_thirty_per_cent_of_destroys_is_refused_whole_until_their_numb
     assert ours(fleet) == had
     no = on_terminal(fleet, "n\n", "reconcile", "-i", str(inventory), "--confirm-destroys", "4")
     assert (no.returncode, ours(fleet)) == (1, had)
-    assert "0 to create, 4 to destroy: go on? [y/N]" in no.stdout
+    assert "0 to create, 4 to destroy: continue? [y/N]" in no.stdout
     yes = on_terminal(fleet, "y\n", "reconcile", "-i", str(inventory), "--confirm-destroys", "4")
     assert yes.returncode == 0, yes.stdout
     assert set(ours(fleet)) == set(had) - {"vm01", "vm02", "vm03", "vm04"}

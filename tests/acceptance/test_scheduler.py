@@ -174,7 +174,7 @@ def test_nobody_to_ask_is_2_and_nothing_is_done(lab: Lab, given: str) -> None:
     before = everything(lab, given)
     named = ("--on", given, "--gpu-id", GPU, "--policy", "equal-share")
     ran = vgpumgr(lab, "scheduler", "set", *named, "-o", "json", code=2)
-    assert "needs a yes" in ran.error["message"]
+    assert "needs confirmation" in ran.error["message"]
     assert everything(lab, given) == before
 
 

@@ -28,7 +28,7 @@ def test_the_hosts_are_read_and_shown_until_it_is_ended_and_nothing_is_written(m
         terminal.until("kvm01  2 GPUs at 0%, framebuffer 0.0 of 90.0 GiB")
         assert "kvm02  1 GPU at 0%" in terminal.display.text
         terminal.press("h")
-        terminal.until("any key goes on")
+        terminal.until("press any key to continue")
         if end == "q":
             terminal.press(" q")
         else:

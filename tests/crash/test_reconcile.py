@@ -68,4 +68,4 @@ def test_killed_at_each_step_the_next_reconcile_ends_as_the_first_would_have(
         killed(nights.run(point, *last))
         must(nights.run())
     check(rig, nights.host, {})
-    assert "nothing is wanted there" in must(nights.run()).out
+    assert "nothing is declared or attached there" in must(nights.run()).out

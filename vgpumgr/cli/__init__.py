@@ -1,1 +1,1 @@
-"""The command line: thin, one file per family; the one place that prints."""
+"""The command line: thin, one file per command family. Nothing else in the program prints."""

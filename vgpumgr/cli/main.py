@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-# name → (module, attribute, help): the help stands here so that `--help` imports nothing else.
+# name → (module, attribute, help): the help is kept here so that `--help` imports nothing else.
 _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Daily": {
         "attach": ("vgpumgr.cli.commands.change", "attach", "Attach a vGPU to a VM."),
@@ -69,12 +69,12 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
 
 
 def families() -> dict[str, dict[str, str]]:
-    """Every command with its line of help, by family, in the order of `--help`."""
+    """Every command and its line of help, by family, in the order of `--help`."""
     return {title: {name: text for name, (_, _, text) in family.items()} for title, family in _COMMANDS.items()}
 
 
 class _Program(click.Group):
-    """A group whose commands are imported when they are used."""
+    """A group that imports a command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
         return [name for family in _COMMANDS.values() for name in family]
@@ -139,11 +139,11 @@ def program() -> None:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, made to unwind like Ctrl-C so that half-done work is taken back."""
+    """SIGTERM unwinds like Ctrl-C, so that half-done work is undone."""
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
-    """Run the program and leave with the contract's exit code; or, where a shell asks what TAB may put there, answer."""
+    """Run the program and exit with the documented code; if a shell asks for completions, print those instead."""
     if instruction := os.environ.get(COMPLETE):
         from vgpumgr.cli.params import completion
 
@@ -154,15 +154,15 @@ def main(argv: list[str] | None = None) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process with that code, and without taking the interpreter apart.
+    """End the process with that code, without finalizing the interpreter.
 
-    Threads of a connection that was cut may still stand in C (OpenSSL, libvirt), and Python's own end pulls the interpreter
-    from under them. That is the likely cause of a segmentation fault that once stood in the place of the exit code, after a
-    cut connection under load (3.11); it could not be brought about again.
+    After a lost connection, threads can still be inside C code (OpenSSL, libvirt), and finalization removes the interpreter
+    from under them. That is the likely cause of a segmentation fault that once replaced the exit code, after a lost
+    connection under load (3.11); it could not be reproduced.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done; nothing is left to interrupt
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done; nothing is left to interrupt
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    atexit._run_exitfuncs()  # noqa: SLF001 -- sockets' folders go there; there is no public way to run them
+    atexit._run_exitfuncs()  # noqa: SLF001 -- they remove the sockets' folders; there is no public way to run them
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -175,7 +175,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def run(argv: list[str]) -> int:
-    """Run one command line and give its exit code; every error is printed here and nowhere else."""
+    """Run one command line and return its exit code; every error is printed here and nowhere else."""
     from vgpumgr import errors
     from vgpumgr.cli.text import output
 
@@ -208,7 +208,8 @@ def run(argv: list[str]) -> int:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             return _bug(context, argv, error)
         full = errors.VgpumgrError(
-            f"the output cannot be written: {error.strerror}", hint="make room, then look: `vgpumgr list`"
+            f"the output cannot be written: {error.strerror}",
+            hint="free some space, then check the result: `vgpumgr list`",
         )
         output.print_error(_settings(context, argv), full)
         return full.exit_code
@@ -217,7 +218,7 @@ def run(argv: list[str]) -> int:
 
 
 def _bug(context: click.Context | None, argv: list[str], error: Exception) -> int:
-    """Print what should not have happened; its traceback is printed with -v."""
+    """Report an unexpected exception; -v also prints its traceback."""
     from vgpumgr import errors
     from vgpumgr.cli.text import output
 
@@ -228,7 +229,7 @@ def _bug(context: click.Context | None, argv: list[str], error: Exception) -> in
 
 
 def _settings(context: click.Context | None, argv: list[str]) -> Settings:
-    """The settings as far as they were read; for an error met before that, whether json was asked for is what matters."""
+    """The settings as far as they were parsed. For an earlier error, it matters only whether json was requested."""
     settings = settings_of(context) if context else Settings()
     words = " ".join(argv)
     if settings.output == "table" and any(
@@ -246,7 +247,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG00
 
 
 def _forget_stdout() -> None:
-    # The reader went away; without this the interpreter complains at exit when it flushes.
+    # The reader has closed the pipe; without this the interpreter complains when it flushes at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

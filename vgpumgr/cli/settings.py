@@ -1,16 +1,16 @@
-"""What a command line came to, as a value that every part of the CLI is given."""
+"""The parsed command line, as a value that every part of the CLI is passed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-COMPLETE = "_VGPUMGR_COMPLETE"  # set by a shell that asks what TAB may put there
+COMPLETE = "_VGPUMGR_COMPLETE"  # set by a shell that asks for completions
 FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`inventory` None: search the usual places. `timeout` in seconds, None: each stage's own."""
+    """`inventory` None: search the usual places. `timeout` is in seconds; None: each stage has its own."""
 
     inventory: str | None = None
     output: str = "table"

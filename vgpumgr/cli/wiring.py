@@ -1,4 +1,4 @@
-"""From settings to what use cases want; what is told meanwhile goes to stderr."""
+"""From settings to what use cases need; progress and warnings go to stderr."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def load_inventory(settings: Settings) -> Inventory:
 
 
 def inventory_path(settings: Settings) -> Path:
-    """Where the inventory is. Raises InventoryError where none is found."""
+    """Where the inventory is. Raises InventoryError if none is found."""
     return surroundings.inventory_path(settings.inventory)
 
 
 def build_context(settings: Settings) -> Context:
-    """Everything a use case needs. Raises InventoryError; reaches no host yet."""
+    """Everything a use case needs. No host is contacted yet. Raises InventoryError."""
     return surroundings.make_context(
         load_inventory(settings),
         check=settings.check,
@@ -43,7 +43,7 @@ def build_context(settings: Settings) -> Context:
 
 
 def open_journal(settings: Settings) -> Journal:
-    """The journal, which need not exist; nothing is opened yet."""
+    """The journal, which need not exist. Nothing is opened yet."""
     return surroundings.open_journal(lambda text: output.print_warning(settings, text))
 
 

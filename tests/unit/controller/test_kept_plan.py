@@ -158,13 +158,13 @@ def test_a_kept_plan_comes_back_as_it_was(tmp_path: Path) -> None:
     ("text", "told"),
     [
         (None, "cannot be read: No such file"),
-        ("{", "is no plan"),
-        ("[]", "is no plan"),
+        ("{", "is not a plan"),
+        ("[]", "is not a plan"),
         (json.dumps({"schema": "vgpumgr.change/1"}), "is 'vgpumgr.change/1', and not a plan"),
-        (json.dumps({"schema": "vgpumgr.plan/1", "plan": []}), "is no plan"),
+        (json.dumps({"schema": "vgpumgr.plan/1", "plan": []}), "is not a plan"),
         (
             json.dumps({"schema": "vgpumgr.plan/1", "fingerprint": "x", "plan": [1], "result": {"host": "h"}}),
-            "is no plan",
+            "is not a plan",
         ),
     ],
 )

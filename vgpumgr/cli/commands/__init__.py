@@ -1,1 +1,1 @@
-"""The commands, a file for each family; each imports what it needs when it is called, so that help is quick."""
+"""The commands, one file per family. Each imports what it needs when it runs, so that help stays quick."""

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 @click.argument("vgpus", nargs=-1, metavar="[UUID|VF]...")
 @common_options
 def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
-    """Enter vGPUs that are there into HOST's ledger: from then on they are vgpumgr's. Nothing is made, nothing stops.
+    """Enter existing vGPUs into HOST's ledger, so that vgpumgr manages them from then on. Nothing is created or stopped.
 
     \b
       vgpumgr adopt kvm01
       vgpumgr adopt kvm01 9e0d1c5e-6f0a-4c1e-8a55-0f1d2c3b4a59
       vgpumgr adopt kvm01 0000:41:00.4 --check
 
-    Without names: after a lost ledger, every vGPU that claim, hardware and definition prove to be a VM's. Give an mdev UUID or
-    a VF address to adopt a vGPU made by another tool; exactly one VM's definition must name it.
+    Without names, after a lost ledger, this adopts every vGPU that claim, hardware and definition prove to be a VM's. Give
+    an mdev UUID or a VF address to adopt a vGPU made by another tool; exactly one VM's definition must name it.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import adopt as use_case

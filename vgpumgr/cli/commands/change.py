@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--even-if-it-will-not-start",
     is_flag=True,
-    help="Also where the host's libvirt (before 9.7) or kernel (before 6.1) cannot start a VM with it.",
+    help="Attach even if the host's libvirt (before 9.7) or kernel (before 6.1) cannot start a VM with it.",
 )
 @plan_files.out_option
 @plan_files.plan_option
@@ -69,14 +69,14 @@ def attach(
     out: str | None,
     plan_file: str | None,
 ) -> int:
-    """Give VM a vGPU: it is made on the VM's host and put into the VM's definition.
+    """Attach a vGPU to VM: create it on the VM's host and add it to the VM's definition.
 
     \b
       vgpumgr attach vm01 --profile 4Q
       vgpumgr attach vm01 --profile A40-8Q --slot vgpu1 --gpu-id 0000:81:00.0
       vgpumgr attach vm01 --profile 4Q --check
 
-    A running VM gets it at its next start. The same command again changes nothing.
+    A running VM gets it at its next start. Repeating the command changes nothing.
     """
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
@@ -108,11 +108,11 @@ def attach(
     "--slot",
     metavar="NAME",
     shell_complete=candidates.slots,
-    help="Which of the VM's vGPUs; not needed where it has one.",
+    help="Which of the VM's vGPUs; not needed if it has only one.",
 )
 @click.option("--all", "every", is_flag=True, help="All of the VM's vGPUs.")
 @click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
-@click.option("--keep-snapshots", is_flag=True, help="Even though snapshots name the device; they become unusable.")
+@click.option("--keep-snapshots", is_flag=True, help="Detach even if snapshots name the device; they become unusable.")
 @plan_files.out_option
 @plan_files.plan_option
 @common_options
@@ -127,9 +127,9 @@ def detach(
     out: str | None,
     plan_file: str | None,
 ) -> int:
-    """Take VM's vGPU out of its definition and free it on the host. Refused while anything uses it.
+    """Remove VM's vGPU from its definition and free it on the host. Refused while anything uses the vGPU.
 
-    Root ports that libvirt added for it stay in the definition, empty.
+    PCIe root ports that libvirt added for it stay in the definition, empty.
 
     \b
       vgpumgr detach vm01
@@ -140,7 +140,7 @@ def detach(
     from vgpumgr.controller import attach as use_case
 
     if slot is not None and every:
-        raise errors.UsageError("--slot and --all do not go together", hint="one slot, or all of them")
+        raise errors.UsageError("--slot and --all cannot be combined", hint="name one slot, or use --all")
     options = use_case.DetachOptions(
         vm=names.parse_vm_name(vm),
         slot=None if slot is None else names.parse_slot(slot),

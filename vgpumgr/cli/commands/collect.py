@@ -1,4 +1,4 @@
-"""`vgpumgr collect`: read what every VM uses and keep it, once or as a service."""
+"""`vgpumgr collect`: sample what every VM uses and store it, once or as a service."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ def collect(
     keep: float,
     max_size: int,
 ) -> int:
-    """Read what every VM uses of the hosts' GPUs, and keep it for `usage` and `export`.
+    """Sample what every VM uses of the hosts' GPUs, and store it for `usage` and `export`.
 
     \b
       vgpumgr collect                    (once; for cron, every 5 minutes or so)
       vgpumgr collect --every 10s        (a service, until a signal ends it)
 
-    The driver tells means over the time since it was last asked, and remembers some 12 s: with --every 10s nothing is
-    missed. Once, each host is read twice, 2 s apart, and what was used in between is all that is known of the time. A host
-    that cannot be read is named (exit 4), the others are stored; a service names it when it goes and when it is back.
+    The driver reports means since the previous reading and remembers some 12 s, so --every 10s misses nothing. Without
+    --every, each host is read twice, 2 s apart, and only the usage in between is known. A host that cannot be read is named
+    (exit 4) and the others are stored; a service names such a host once when it fails and once when it is back.
     """
     from vgpumgr.cli.wiring import build_context, store_path
     from vgpumgr.controller import collect as use_case
@@ -82,14 +82,14 @@ def collect(
     if keep > histogram.MAX_DAYS * 86400:
         raise errors.UsageError(f"--keep: at most {histogram.MAX_DAYS}d")
     if lasting is not None and every is None:
-        raise errors.UsageError("--for wants --every", hint="without --every, hosts are read once")
+        raise errors.UsageError("--for needs --every", hint="without --every, hosts are read once")
     context = build_context(settings)
     chosen = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
     store = samples.Samples(samples.beside(store_path()))
     fleet = None if hosts else frozenset(context.inventory.hosts)
     keeping = use_case.Keeping(every_s=every, keep_s=keep, max_bytes=max_size, fleet=fleet)
     if settings.check:
-        output.progress(settings, f"would read {_hosts(len(chosen))} and store what they use in {store.path}")
+        output.progress(settings, f"would read {_hosts(len(chosen))} and store the samples in {store.path}")
         return 3
     with (
         only_one(store.path, context.by, name=LOCK),
@@ -128,7 +128,7 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, keeping: Keeping
 
 
 class _Teller:
-    """Warnings when something goes, a line when it is back."""
+    """Prints a warning when something fails and a line when it is back."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""`vgpumgr export textfile|prometheus`: what `collect` has stored, as metrics. Reaches no host."""
+"""`vgpumgr export textfile|prometheus`: what `collect` has stored, as metrics. No host is contacted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MAX_AGE = click.option(
 @click.group()
 @root_options
 def export() -> None:
-    """What `collect` has stored, as metrics for Prometheus. Reaches no host; docs/metrics.md says what each means."""
+    """Export what `collect` has stored as Prometheus metrics. No host is contacted. docs/metrics.md explains each metric."""
 
 
 @export.command()
@@ -43,7 +43,7 @@ def export() -> None:
 @_MAX_AGE
 @common_options
 def textfile(settings: Settings, *, file: Path, max_age: float | None) -> int:
-    """Write FILE for node_exporter's textfile collector: whole, by renaming, 0644. `-` is standard output.
+    """Write FILE for node_exporter's textfile collector, atomically by renaming, mode 0644. `-` is standard output.
 
     \b
       vgpumgr collect -q; vgpumgr export textfile /var/lib/prometheus/node-exporter/vgpumgr.prom
@@ -74,19 +74,21 @@ def textfile(settings: Settings, *, file: Path, max_age: float | None) -> int:
 @_MAX_AGE
 @common_options
 def prometheus(settings: Settings, *, path: Path | None, listen: str | None, max_age: float | None) -> int:
-    """Serve /metrics until a signal ends it; by default on a unix socket (0660), and on no port.
+    """Serve /metrics until a signal ends it. The default is a unix socket (0660), with no port open.
 
     \b
       vgpumgr export prometheus --listen 127.0.0.1:9836
       vgpumgr export prometheus --socket /run/vgpumgr/metrics.sock
 
     The default socket is /run/vgpumgr/metrics.sock for root, $XDG_RUNTIME_DIR/vgpumgr/metrics.sock for everybody else.
-    There is no password and no TLS: put a web server before it where others may reach it.
+    There is no password and no TLS: put a web server in front of it if others can reach it.
     """
     from vgpumgr.metrics import page, server
 
     if path is not None and listen is not None:
-        raise errors.UsageError("--socket and --listen do not go together", hint="two programs may serve one store")
+        raise errors.UsageError(
+            "--socket and --listen cannot be combined", hint="two exporters can serve the same store"
+        )
     tell = _once(settings)
     place = (
         server.on_socket(path or _socket_path()) if listen is None else server.on_address(server.parse_address(listen))
@@ -99,7 +101,7 @@ def prometheus(settings: Settings, *, path: Path | None, listen: str | None, max
         try:
             _families(max_age)
         except errors.StoreError as error:
-            tell(error)  # now, and not with the first scrape; the store may become well meanwhile
+            tell(error)  # at startup, not at the first scrape; the store may be readable by then
         server.serve(listener, lambda accept: page.negotiated(_families(max_age), accept), failed=tell)
     return 0
 
@@ -121,14 +123,14 @@ def _socket_path() -> Path:
     runtime = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR")
     if not runtime:
         raise errors.UsageError(
-            "there is no folder for a socket: XDG_RUNTIME_DIR is not set",
-            hint="--socket PATH, or --listen 127.0.0.1:9836",
+            "there is no directory for a socket: XDG_RUNTIME_DIR is not set",
+            hint="use --socket PATH, or --listen 127.0.0.1:9836",
         )
     return Path(runtime) / "vgpumgr" / "metrics.sock"
 
 
 def _once(settings: Settings) -> Callable[[errors.VgpumgrError], None]:
-    """Tells an error when it begins, and not again with every scrape that meets it within the hour."""
+    """Reports an error when it first occurs, and does not repeat it for every scrape within the hour."""
     told: dict[str, float] = {}
 
     def tell(error: errors.VgpumgrError) -> None:

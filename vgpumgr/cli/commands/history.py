@@ -1,4 +1,4 @@
-"""`vgpumgr history`: the journal as a table or as JSON. Reaches no host and writes nothing."""
+"""`vgpumgr history`: the journal as a table or as JSON. It contacts no host and writes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 class _Since(click.ParamType[datetime.datetime]):
-    """`7d`, `12h`, `30m`, or a date, or a date with a time; without an offset, local."""
+    """`7d`, `12h`, `30m`, or a date with or without a time; without an offset, it is local time."""
 
     name = "since"
 
@@ -54,20 +54,25 @@ class _Since(click.ParamType[datetime.datetime]):
     default=20,
     show_default=True,
     metavar="N",
-    help="At most the newest N.",
+    help="Show at most the newest N.",
 )
-@click.option("--since", type=_Since(), metavar="AGE|DATE", help="Not older than 7d, 12h, 30m, or since 2026-11-21.")
+@click.option(
+    "--since",
+    type=_Since(),
+    metavar="AGE|DATE",
+    help="Show runs no older than this (7d, 12h, 30m), or since a date (2026-11-21).",
+)
 @common_options
 def history(settings: Settings, *, name: str | None, limit: int, since: datetime.datetime | None) -> int:
-    """Who changed what, when and why, and what came of it; the newest first.
+    """Who changed what, when and why, and the outcome; newest first.
 
     \b
       vgpumgr history
       vgpumgr history vm01 --since 7d
       vgpumgr history kvm02 -o json
 
-    A VM is found by its name or UUID, also under the names it had before. "not ended" was killed, or is under way. The
-    journal is history only: deleting it changes nothing that is desired.
+    A VM is found by its name or UUID, and also by earlier names. A run that is "not ended" was killed or is still going.
+    The journal is history only: deleting it does not change the desired state.
     """
     from vgpumgr.cli.wiring import open_journal
     from vgpumgr.documents import history as documents
@@ -75,7 +80,7 @@ def history(settings: Settings, *, name: str | None, limit: int, since: datetime
 
     journal = open_journal(settings)
     uuid = _as_uuid(name)
-    # The newest first: in a pager, and with head, the top is what one sees.
+    # Newest first: in a pager or with head, the top is what the reader sees.
     runs = journal.runs(
         Question(
             limit=limit,
@@ -106,7 +111,7 @@ def _row(run: Run) -> dict[str, object]:
 
 
 def _table_rows(runs: Iterable[Run]) -> list[dict[str, object]]:
-    """For people: local time with its offset, a dash for what does not apply, and an error's first line."""
+    """Rows for people: local time with its offset, a dash if nothing applies, and only the first line of an error."""
     from vgpumgr.store.runs import INTERRUPTED
 
     rows = []
@@ -132,7 +137,7 @@ def _as_uuid(name: str | None) -> str | None:
 
 
 def _must_be_known(settings: Settings, name: str, uuid: str | None) -> None:
-    """Whether anything knows that name; a VM or host of the inventory that nothing was done to yet is no mistake."""
+    """Refuse a name that nothing knows. A VM or host of the inventory that was never changed is fine."""
     from vgpumgr import names
     from vgpumgr.cli.wiring import load_inventory, store_path
     from vgpumgr.store.names import known
@@ -143,11 +148,11 @@ def _must_be_known(settings: Settings, name: str, uuid: str | None) -> None:
         for host in load_inventory(settings).hosts.values():
             valid |= {host.name, *host.vms}
     except errors.InventoryError:
-        pass  # history is readable without any inventory
+        pass  # history can be read without any inventory
     if (uuid or name) in valid:
         return
     near = names.nearest(name, valid)
     raise errors.UnknownName(
         f"neither the journal nor the inventory knows a VM or host {name!r}",
-        hint=f"did you mean {near}?" if near else "`vgpumgr history` shows them all",
+        hint=f"did you mean {near}?" if near else "`vgpumgr history` lists all names",
     )

@@ -1,4 +1,4 @@
-"""`vgpumgr inventory check`: read the whole inventory and say what is wrong with it. Reaches no host."""
+"""`vgpumgr inventory check`: read the whole inventory and report its problems. No host is contacted."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def inventory() -> None:
 @inventory.command()
 @common_options
 def check(settings: Settings) -> int:
-    """Read the inventory and report every problem with its file and line; exit 2 where there is one.
+    """Read the inventory and report every problem with its file and line; exit 2 if there is one.
 
-    What is declared and not built yet is told too, and is no error. No host is reached.
+    Settings that are declared but not implemented yet are reported too, but are no error. No host is contacted.
     """
     from vgpumgr.cli.wiring import load_inventory
 
@@ -47,7 +47,7 @@ def check(settings: Settings) -> int:
 
 
 def summary(found: Inventory) -> str:
-    """One line: what was read, and that nothing is wrong with it."""
+    """One line: how much was read, and that it has no problems."""
     vms = sum(len(host.vms) for host in found.hosts.values())
     findings = len(found.findings)
     told = f", {_count(findings, 'finding')}" if findings else ""

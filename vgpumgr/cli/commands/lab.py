@@ -1,4 +1,4 @@
-"""`vgpumgr lab …`: simulated hosts. Thin: what it does is in vgpumgr.lab, imported when a command runs."""
+"""`vgpumgr lab …`: simulated hosts. The work is done in vgpumgr.lab, which is imported when a command runs."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def lab() -> None:
     shell_complete=candidates.lab_specs,
     help="What the lab consists of.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr while all goes well.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr unless something fails.")
 def up(layout: Layout, spec: str, *, quiet: bool) -> None:
-    """Bring a lab up; prints the shell's export lines that point vgpumgr at it."""
+    """Start a lab and print the shell's export lines that point vgpumgr at it."""
     from vgpumgr.lab import fleet
 
     silent = quiet or settings_of(click.get_current_context()).quiet
@@ -74,9 +74,9 @@ def up(layout: Layout, spec: str, *, quiet: bool) -> None:
 
 @lab.command()
 @folder_option
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing while all goes well.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing unless something fails.")
 def down(layout: Layout, *, quiet: bool) -> None:
-    """Take the lab down: its processes, mounts, keys and files. Nothing to do is no error."""
+    """Take the lab down: its processes, mounts, keys and files. It is no error if no lab is up."""
     from vgpumgr.lab import fleet
 
     was_up = fleet.down(layout)
@@ -88,7 +88,7 @@ def down(layout: Layout, *, quiet: bool) -> None:
 @folder_option
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), help="How to print (default: table).")
 def status(layout: Layout, output: str | None) -> None:
-    """What runs."""
+    """Show what is running."""
     from vgpumgr.documents import lab as documents
     from vgpumgr.lab import fleet
 
@@ -123,7 +123,7 @@ def _cell(value: object) -> str:
 @click.argument("host", shell_complete=candidates.lab_hosts)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh(layout: Layout, host: str, command: tuple[str, ...]) -> None:
-    """Plain ssh to HOST as root. COMMAND's words are joined by blanks; its exit status is ssh's.
+    """Run plain ssh to HOST as root. COMMAND's words are joined by spaces; the exit status is that of ssh.
 
     Without COMMAND: a shell.
     """
@@ -137,7 +137,7 @@ def ssh(layout: Layout, host: str, command: tuple[str, ...]) -> None:
 @folder_option
 @click.argument("host", shell_complete=candidates.lab_hosts)
 def reboot(layout: Layout, host: str) -> None:
-    """Pull HOST's plug and boot it again: the disk stays, vGPUs and guests are lost. Returns when it answers."""
+    """Cut HOST's power and boot it again: the disk stays, vGPUs and guests are lost. Returns when HOST answers."""
     _ask(layout, host, "reboot")
 
 
@@ -145,7 +145,7 @@ def reboot(layout: Layout, host: str) -> None:
 @folder_option
 @click.argument("vm")
 def hold(layout: Layout, vm: str) -> None:
-    """Hold VM's vGPUs as if it ran: a process of its name with /dev/vfio open, and NVML lists it."""
+    """Hold VM's vGPUs as if it ran: a process of its name has /dev/vfio open, and NVML lists it."""
     from vgpumgr.lab import fleet
 
     host = fleet.find_vm_host(layout, vm)
@@ -157,17 +157,20 @@ def hold(layout: Layout, vm: str) -> None:
 @folder_option
 @click.argument("vm")
 @click.option(
-    "--sm", type=_PERCENT, metavar="PERCENT", help="Of the SMs (graphics and compute), percent of the whole GPU."
+    "--sm",
+    type=_PERCENT,
+    metavar="PERCENT",
+    help="Load of the SMs (graphics and compute), in percent of the whole GPU.",
 )
-@click.option("--memory", type=_PERCENT, metavar="PERCENT", help="Of the memory's bandwidth, likewise.")
-@click.option("--encoder", type=_PERCENT, metavar="PERCENT", help="Of the video encoders, likewise.")
-@click.option("--decoder", type=_PERCENT, metavar="PERCENT", help="Of the video decoders, likewise.")
+@click.option("--memory", type=_PERCENT, metavar="PERCENT", help="Load of the memory bandwidth, in percent.")
+@click.option("--encoder", type=_PERCENT, metavar="PERCENT", help="Load of the video encoders, in percent.")
+@click.option("--decoder", type=_PERCENT, metavar="PERCENT", help="Load of the video decoders, in percent.")
 @click.option("--fb", "framebuffer", type=Bytes(), help="Framebuffer in use: 2G, 512M, 64K or bytes; units are binary.")
-@click.option("--device", metavar="UUID|VF", help="This one of VM's vGPUs only.  [default: each that it holds]")
+@click.option("--device", metavar="UUID|VF", help="Only this one of VM's vGPUs.  [default: all that it holds]")
 def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> None:
-    """Say what the guest of a held VM wants: it gets of that what the GPU's scheduler gives it.
+    """Set the load that the guest of a held VM wants; the GPU's scheduler decides how much of it the guest gets.
 
-    A load stands until the next one, `lab stop`, or a reboot; what is not named is 0, so `--sm 0` alone ends it.
+    A load lasts until the next one, `lab stop`, or a reboot. Engines that are not named are 0, so `--sm 0` alone ends it.
     """
     from vgpumgr.lab import fleet
 
@@ -187,7 +190,7 @@ def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> 
 @folder_option
 @click.argument("vm")
 def stop(layout: Layout, vm: str) -> None:
-    """End what holds VM's vGPUs, and the VM where it runs."""
+    """End the processes that hold VM's vGPUs, and the VM if it runs."""
     from vgpumgr.lab import fleet
 
     host = fleet.find_vm_host(layout, vm)

@@ -1,4 +1,4 @@
-"""list, show, discover, profiles, render: reading only."""
+"""list, show, discover, profiles, render: these commands only read."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _VGPU_WIDE = (
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
 @common_options
 def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
-    """Every vGPU of the hosts (all of the inventory, or those named): ours, and foreign ones, which are never changed.
+    """Every vGPU on the hosts (the whole inventory, or those named): ours, and foreign ones, which are never changed.
 
-    Whose a vGPU is and what state it is in takes libvirt; `discover` shows the GPUs of a host without it.
+    Owner and state need libvirt; `discover` shows a host's GPUs without it.
     """
     from vgpumgr.core.report import findings as core_findings
     from vgpumgr.core.report import listing
@@ -69,7 +69,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
         output.echo(f"{found.domain.name} on {where}, {found.domain.uuid}")
         for claim in claims:
             output.echo(
-                f"  {claim.slot}: asked {profiles.describe(claim.wish)} by {claim.by} at {claim.at}, {claim.state}"
+                f"  {claim.slot}: requested {profiles.describe(claim.wish)} by {claim.by} at {claim.at}, {claim.state}"
                 + ("" if claim.origin == claims_of.ATTACH else f", {claims_of.said_by(claim)}")
             )
         if not found.rows:
@@ -125,7 +125,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @click.option("--fits", is_flag=True, help="Only what fits now.")
 @common_options
 def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) -> int:
-    """What can be asked for on each GPU, how large it is, how many a GPU takes, and how many fit now."""
+    """The profiles of each GPU: size, how many a GPU takes, and how many fit now."""
     from vgpumgr.core.plan import placement, targets
     from vgpumgr.documents import profiles as documents
 
@@ -153,7 +153,7 @@ def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) 
 @click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
 @common_options
 def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> int:
-    """The hostdev XML of VM's claims, exactly as libvirt is passed it. Reads only."""
+    """The hostdev XML of VM's claims, exactly as it is passed to libvirt. Read-only."""
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
@@ -179,14 +179,14 @@ def _read(settings: Settings, hosts: Sequence[str]) -> Fleet:
 
 
 def _finish(settings: Settings, fleet: Fleet | Discovery, findings: Iterable[Finding]) -> int:
-    """Findings and unreached hosts on stderr, and the exit code."""
+    """Print findings and unreached hosts on stderr; the result is the exit code."""
     output.print_findings(settings, findings)
     output.print_errors(settings, [error for _, error in fleet.errors])
     return output.worst_exit(error.exit_code for _, error in fleet.errors)
 
 
 def _shown(settings: Settings, rows: Iterable[VgpuRow]) -> list[dict[str, object]]:
-    """Rows for tables, with a dash for what is known to be absent; plain ones for csv and names, which programs read."""
+    """Rows for tables have a dash for what is known to be absent; rows for csv and names, which programs read, stay plain."""
     from vgpumgr.documents import common
 
     return [_table_row(row) if settings.for_people else common.plain(row) for row in rows]
@@ -235,7 +235,7 @@ def _version(number: int | None) -> str | None:
 
 
 def _say_none(fleet: Fleet | Discovery, what: str) -> None:
-    """In place of an empty table; nothing where no host was read, since then nothing is known."""
+    """Printed instead of an empty table. If no host was read, nothing is known and nothing is printed."""
     number = len(fleet.views)
     if number:
         output.echo(f"{what} {fleet.views[0].snapshot.host if number == 1 else f'{number} hosts'}")

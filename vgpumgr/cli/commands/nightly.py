@@ -1,4 +1,4 @@
-"""`vgpumgr install cron|timer|collect`: jobs of this machine, the nightly reconcile and the collector. Printed, or written."""
+"""`vgpumgr install cron|timer|collect`: prints or writes the files that run the nightly reconcile and the collector here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNIT_DIR = "/etc/systemd/system"
 UNIT = "vgpumgr-reconcile"
 COLLECTOR = "vgpumgr-collect"
 _WRITE = click.option("--write", is_flag=True, help="Install the files instead of printing them; needs root.")
-_USER = click.option("--user", default="root", show_default=True, metavar="NAME", help="The user that runs it.")
+_USER = click.option("--user", default="root", show_default=True, metavar="NAME", help="The user that the job runs as.")
 _DIR = click.option("--dir", "folder", type=click.Path(path_type=Path), help="Write to this directory instead.")
 
 
@@ -35,7 +35,9 @@ def _job_options(command: Callable[..., int]) -> Callable[..., int]:
     for option in reversed(
         (
             _WRITE,
-            click.option("--at", default="02:30", show_default=True, metavar="HH:MM", help="When, in local time."),
+            click.option(
+                "--at", default="02:30", show_default=True, metavar="HH:MM", help="Start time, in local time."
+            ),
             click.option(
                 "--jitter",
                 type=click.IntRange(0, 600),
@@ -55,17 +57,17 @@ def _job_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.group()
 @root_options
 def install() -> None:
-    """Jobs of this machine: the nightly reconcile, by cron or by a systemd timer, and the service that collects."""
+    """Install jobs on this machine: the nightly reconcile, by cron or by a systemd timer, and the collector service."""
 
 
 @install.command()
 @_job_options
-@click.option("--mailto", metavar="ADDRESS", help="Who gets the mail on trouble (default: the user of the job).")
+@click.option("--mailto", metavar="ADDRESS", help="Who gets mail about problems (default: the user of the job).")
 @common_options
 def cron(
     settings: Settings, *, write: bool, at: str, jitter: int, user: str, folder: Path | None, mailto: str | None
 ) -> int:
-    """A file for /etc/cron.d. What the run prints is mailed by cron, and it prints nothing while all is as wanted.
+    """A file for /etc/cron.d. Cron mails the run's output; there is none while everything is as wanted.
 
     \b
       vgpumgr install cron -i /etc/vgpumgr/inventory
@@ -87,7 +89,7 @@ def cron(
 @_job_options
 @common_options
 def timer(settings: Settings, *, write: bool, at: str, jitter: int, user: str, folder: Path | None) -> int:
-    """A systemd service and its timer. What the run prints is in the journal; trouble leaves the service failed.
+    """A systemd service and its timer. The run's output goes to the journal; a problem leaves the service failed.
 
     \b
       vgpumgr install timer -i /etc/vgpumgr/inventory
@@ -109,12 +111,12 @@ def timer(settings: Settings, *, write: bool, at: str, jitter: int, user: str, f
 
 @install.command()
 @_WRITE
-@click.option("--every", type=Duration(), default="10s", show_default=True, metavar="TIME", help="How often it reads.")
+@click.option("--every", type=Duration(), default="10s", show_default=True, metavar="TIME", help="Collection interval.")
 @_USER
 @_DIR
 @common_options
 def collect(settings: Settings, *, write: bool, every: float, user: str, folder: Path | None) -> int:
-    """A systemd service that keeps what every VM uses. It tells when a host goes and when it is back, and nothing else.
+    """A systemd service that records what every VM uses. It logs only when a host fails and when it is back.
 
     \b
       vgpumgr install collect --write && systemctl daemon-reload && systemctl enable --now vgpumgr-collect.service
@@ -139,7 +141,7 @@ def _job(settings: Settings, *, at: str, jitter: int, user: str) -> Job:
 
 
 def _words(settings: Settings, *command: str) -> tuple[str, ...]:
-    """The command with absolute paths only: neither cron nor systemd starts it where one stands now."""
+    """The command with absolute paths only, since neither cron nor systemd starts it in the current directory."""
     from vgpumgr.cli.wiring import inventory_path
     from vgpumgr.store.place import VARIABLE
 
@@ -155,13 +157,13 @@ def _words(settings: Settings, *command: str) -> tuple[str, ...]:
 
 
 def _program() -> tuple[str, ...]:
-    """This very program: the script beside the interpreter that runs it, not whatever PATH finds at night."""
+    """This very program: the script next to the running interpreter, not the one that PATH finds at night."""
     script = Path(sys.executable).with_name("vgpumgr")
     return (str(script),) if script.exists() else (sys.executable, "-m", "vgpumgr.cli.main")
 
 
 def _finish(settings: Settings, files: Sequence[JobFile], *, write: bool, then: str) -> int:
-    """Print, say what would change, or write; in that order of how little is done."""
+    """Print the files, report what would change, or write them."""
     from vgpumgr.controller import job_files
 
     changing = [file for file in files if file.state != job_files.FileState.SAME]
@@ -193,7 +195,7 @@ def _finish(settings: Settings, files: Sequence[JobFile], *, write: bool, then: 
 
 
 def _print(files: Sequence[JobFile]) -> None:
-    """One file as it is, so that it can be redirected; several with their paths above them, as `systemctl cat` does."""
+    """Print one file unchanged, so that it can be redirected; several get their path above them, as with `systemctl cat`."""
     for number, file in enumerate(files):
         if len(files) > 1:
             output.block(("\n" if number else "") + f"# {file.path}")
@@ -201,7 +203,7 @@ def _print(files: Sequence[JobFile]) -> None:
 
 
 def _tell(settings: Settings, files: Sequence[JobFile], changing: Sequence[JobFile], edited: Sequence[JobFile]) -> None:
-    """Each file in a line, and the difference where it was asked for or would take away what somebody wrote."""
+    """Print a line per file, and the diff if it was requested or a manual edit would be lost."""
     if not settings.for_people:
         return
     for file in files:
@@ -221,15 +223,15 @@ def _told(state: FileState) -> str:
         case FileState.OURS:
             return "would be rewritten"
         case FileState.EDITED:
-            return "was edited by hand: written over only with --yes"
+            return "was edited by hand: overwritten only with --yes"
 
 
 def _ask(settings: Settings, edited: Sequence[JobFile]) -> None:
     names = ", ".join(str(file.path) for file in edited)
     asking.confirm(
         settings,
-        f"{names} was edited by hand. Write over it?",
+        f"{names} was edited by hand. Overwrite it?",
         why=f"{names} was edited by hand",
-        hint="--yes writes over it, --dir writes elsewhere",
+        hint="--yes overwrites it, --dir writes elsewhere",
         kept="nothing was written",
     )

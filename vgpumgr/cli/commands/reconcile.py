@@ -24,7 +24,7 @@ _LIMIT = click.option(
     multiple=True,
     metavar="HOSTS",
     shell_complete=candidates.host_list,
-    help="These hosts only: names or patterns, separated by commas.",
+    help="Only these hosts: names or patterns, separated by commas.",
 )
 _DEADLINE = click.option(
     "--deadline",
@@ -51,7 +51,7 @@ _CONFIRM = click.option(
 def plan(
     settings: Settings, *, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None, out: str | None
 ) -> int:
-    """What `reconcile` would do now, and why: drift by field and cause. Changes nothing; exit 3 if there is anything.
+    """Show what `reconcile` would do now, and why: drift by field and cause. Changes nothing; exit 3 if there is drift.
 
     \b
       vgpumgr plan
@@ -78,7 +78,7 @@ def reconcile(
     out: str | None,
     plan_file: str | None,
 ) -> int:
-    """Bring every host to what is declared, and to what VMs were once given. Asks before anything is taken away.
+    """Reconcile every host with the inventory and earlier attaches. Prompts before anything is removed.
 
     \b
       vgpumgr reconcile --check
@@ -86,12 +86,12 @@ def reconcile(
       vgpumgr reconcile --plan tonight.json
       vgpumgr reconcile --yes --quiet        (nightly; prints nothing when all is as wanted)
 
-    A host that does not answer is left out whole and named (exit 4); the others are served.
+    A host that does not answer is skipped entirely and reported (exit 4); the others are reconciled.
     """
     plan_files.guard_out(settings, out)
     kept = plan_files.read(plan_file)
     if kept is not None and limit:
-        raise errors.UsageError("--plan and --limit do not go together", hint="the plan names its hosts")
+        raise errors.UsageError("--plan and --limit cannot be combined", hint="the plan already names its hosts")
     return _run(settings, _options(kept.hosts if kept else limit, deadline, confirm_destroys), out=out, kept=kept)
 
 
@@ -117,10 +117,10 @@ def _run(settings: Settings, options: ReconcileOptions, *, out: str | None, kept
 
 
 def _names(limit: tuple[str, ...]) -> tuple[str, ...]:
-    """`kvm01, kvm02` → two. One that names nothing is an unset variable in a script, not a wish for every host."""
+    """`kvm01, kvm02` → two names. An empty value is an unset variable in a script, not a request for every host."""
     found = tuple(name.strip() for text in limit for name in text.split(",") if name.strip())
     if limit and not found:
-        raise errors.UsageError("--limit names no host", hint="name some, or leave it out for all")
+        raise errors.UsageError("--limit names no host", hint="name at least one, or omit --limit for all hosts")
     return found
 
 
@@ -134,8 +134,8 @@ def _consent(settings: Settings, kept: KeptPlan | None) -> FleetConsent:
 
     def ask(fleet: FleetPlan) -> None:
         counted = fleet_text.counted(fleet)
-        why = f"this plan takes something away ({counted})"
-        asking.confirm(settings, f"{counted}: go on?", why=why, hint=asking.SEE_FIRST)
+        why = f"this plan removes something ({counted})"
+        asking.confirm(settings, f"{counted}: continue?", why=why, hint=asking.SEE_FIRST)
 
     return FleetConsent(check=settings.check, show=show, ask=ask, kept=kept)
 
@@ -150,7 +150,7 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
     columns = ("host", "vm", "slot", "gpu", "outcome")
     output.print_rows(settings, change.of_fleet(result), rows, columns=columns, wide=(*columns, "error"), name="vm")
     if settings.output in ("json", "yaml"):
-        told = "the details name each; `errors` and `result` on stdout have all that is known"
+        told = "the details name each; `errors` and `result` on stdout are complete"
         output.print_errors(settings, result.problems, what="hosts or VMs are not as wanted", hint=told)
         return
     for error in result.problems:

@@ -25,17 +25,17 @@ _POLICIES = ("best-effort", "equal-share", "fixed-share")
 @click.group()
 @root_options
 def scheduler() -> None:
-    """How GPUs share their time among vGPUs: at run time, and from the next boot on."""
+    """Show or set how GPUs share their time among vGPUs: at run time, and from the next boot on."""
 
 
 @scheduler.command("show")
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
 @common_options
 def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
-    """Policy, time slice and frequency of every GPU, what is kept for the next boot, and how that stands to the inventory.
+    """Policy, time slice and frequency of every GPU, the setting for the next boot, and whether both match the inventory.
 
-    The driver tells slice and frequency only while a VM runs with a vGPU; until then they are shown as they were set, with
-    a question mark. STATE is ok, drift, pending_reboot, unverified, or undeclared.
+    The driver reports slice and frequency only while a VM runs with a vGPU; until then the values that were set are shown,
+    with a question mark. STATE is ok, drift, pending_reboot, unverified, or undeclared.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import scheduler as use_case
@@ -45,7 +45,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     rows = [row for host in fleet.hosts for row in host.rows]
     findings = [finding for host in fleet.hosts for finding in host.findings]
     if not rows and settings.for_people:
-        output.echo("no NVIDIA GPU there")
+        output.echo("no NVIDIA GPU found")
     else:
         shown = [scheduler_text.cells(row) for row in rows]
         output.print_rows(settings, documents.document(fleet), shown, columns=_COLUMNS, wide=_WIDE, name="gpu")
@@ -61,7 +61,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @click.option(
     "--time-slice",
     metavar="MS",
-    help="Length of each turn, for example 2ms; the nearest frequency where the driver takes only that.",
+    help="Length of each turn, for example 2ms; the nearest frequency is used if the driver takes only that.",
 )
 @click.option(
     "--frequency", type=int, metavar="HZ", help="Turns per second, for example 480; the driver evens them out."
@@ -78,14 +78,14 @@ def set_command(
     frequency: int | None,
     averaging_factor: int | None,
 ) -> int:
-    """Set how one GPU shares its time: now, and in /etc/modprobe.d for every boot after.
+    """Set how one GPU shares its time: now, and in /etc/modprobe.d for every later boot.
 
     \b
       vgpumgr scheduler set --on kvm01 --gpu-id 0000:41:00.0 --policy fixed-share --time-slice 2ms
       vgpumgr scheduler set --on kvm01 --gpu-id 0000:41:00.0 --policy equal-share --frequency 480 --check
 
-    The driver takes it on an empty GPU only: idle vGPUs of ours go out for a moment and come back as they were. Refused
-    while a VM runs with one, and where a vGPU is not ours. Asks first.
+    The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created unchanged. The
+    command is refused while a VM runs with a vGPU of the GPU, and if a vGPU there is not ours. It asks first.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import scheduler as use_case

@@ -1,4 +1,4 @@
-"""`vgpumgr top`: who uses how much of the GPUs now. Reads the hosts itself and stores nothing."""
+"""`vgpumgr top`: live GPU usage by VM. It reads the hosts itself and stores nothing."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ _CSV = (
 @click.option("--once", is_flag=True, help="Print one reading as a table and exit; the default without a terminal.")
 @common_options
 def top(settings: Settings, *, hosts: tuple[str, ...], every: float, sort: str, once: bool) -> int:
-    """Who uses how much of the GPUs now: shares of the whole GPU, measured by the driver since the reading before.
+    """Live GPU usage by VM, in percent of the whole GPU, as measured by the driver since the previous reading.
 
-    Keys: q quits, s changes the order, / filters, o hides VMs that are off, arrows and PgUp PgDn scroll, h lists all keys. A VM
-    that is off, and what the driver does not tell, is a question mark. Stores nothing; `usage` shows what `collect` stored.
+    Keys: q quits, s changes the order, / filters, o hides VMs that are off, arrows and PgUp PgDn scroll, h lists all keys.
+    A question mark means that the VM is off or the driver does not report the value. Nothing is stored; `usage` shows what
+    `collect` stored.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller.sampling import Sampler
@@ -46,7 +47,7 @@ def top(settings: Settings, *, hosts: tuple[str, ...], every: float, sort: str, 
     live = (
         not once and settings.output == "table" and output.is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
     )
-    # On the other screen nothing may be told beside the frames.
+    # Nothing but frames may be printed on the alternate screen.
     context = build_context(replace(settings, quiet=True) if live else settings)
     chosen = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
     with Sampler(context, chosen) as sampler:

@@ -1,4 +1,4 @@
-"""`vgpumgr usage`: what every vGPU really used, from the samples that `collect` stored."""
+"""`vgpumgr usage`: what every vGPU actually used, from the samples that `collect` stored."""
 
 from __future__ import annotations
 
@@ -32,21 +32,22 @@ _CSV = (
 @click.option(
     "--since", type=Duration(), default="24h", show_default=True, metavar="AGE", help="How far back: 7d, 12h, 30m."
 )
-@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="This host only.")
+@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Only this host.")
 @common_options
 def usage(settings: Settings, *, vm: str | None, since: float, on: str | None) -> int:
-    """What every VM really used of its GPU, beside its guaranteed share, from the samples that `collect` stored.
+    """What every VM actually used of its GPU, next to its guaranteed share, from the samples that `collect` stored.
 
     \b
       vgpumgr usage
       vgpumgr usage vm01 --since 7d
       vgpumgr usage -o json | jq '.vgpus[] | select(.sm.p95 < 10)'
 
-    SM, P50, P95 and MAX are percent of the whole GPU over the time that was measured (SEEN of the window); OF BOUGHT is SM
-    beside the share that the vGPU's type or the scheduler promises. Times begin at a quarter of an hour. A VM that was off
-    the whole time, and what the driver did not tell, is a question mark. Reaches no host and writes nothing.
+    SM, P50, P95 and MAX are percent of the whole GPU over the time that was measured (SEEN of the window). OF BOUGHT is SM
+    relative to the share that the vGPU's type or the scheduler guarantees. Times begin at a quarter of an hour. A question
+    mark means that the VM was off the whole time or the driver did not report the value. The command contacts no host and
+    writes nothing.
     """
-    gc.disable()  # a tenth of the time goes into looking for garbage that is not there; the process ends soon
+    gc.disable()  # a tenth of the time goes into searching for garbage that does not exist; the process ends soon
     from vgpumgr.cli.wiring import store_path
     from vgpumgr.controller import usage as use_case
     from vgpumgr.core.usage import histogram
@@ -76,10 +77,10 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
     if not report.rows:
         if not report.collected:
             output.echo(
-                f"no samples yet ({store.path}): `vgpumgr collect` takes one, `vgpumgr collect --every 10s` goes on"
+                f"no samples yet ({store.path}): `vgpumgr collect` takes one, `vgpumgr collect --every 10s` keeps collecting"
             )
         else:
-            output.echo(f"no vGPU was there, or measured, {usage_text.span(report)}")
+            output.echo(f"no vGPU existed, or was measured, {usage_text.span(report)}")
         return
     bars = sparkline.bars_of_stdout()
     if of_one and settings.output == "table":
@@ -97,7 +98,7 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
 
 
 def _flat(row: dict[str, object]) -> dict[str, object]:
-    """The same for csv: an engine's numbers in columns of their own, without the series."""
+    """A row for csv: each of an engine's numbers is a separate column; the series is dropped."""
     flat: dict[str, object] = {}
     for name, value in row.items():
         if isinstance(value, dict):
@@ -108,7 +109,7 @@ def _flat(row: dict[str, object]) -> dict[str, object]:
 
 
 def _canonical(vm: str | None) -> str | None:
-    """A UUID as the store has it; a name as it is."""
+    """A UUID in the store's form; a name unchanged."""
     from vgpumgr import names
 
     try:
@@ -118,7 +119,7 @@ def _canonical(vm: str | None) -> str | None:
 
 
 def _must_be_known(settings: Settings, store: Samples, vm: str | None, host: str | None) -> None:
-    """Whether anything knows these names; a VM or host of the inventory that was not sampled yet is no mistake."""
+    """Refuse names that nothing knows. A VM or host of the inventory that was not sampled yet is fine."""
     from vgpumgr import names
     from vgpumgr.cli.wiring import load_inventory
 
@@ -128,16 +129,16 @@ def _must_be_known(settings: Settings, store: Samples, vm: str | None, host: str
             hosts |= {declared.name}
             vms |= set(declared.vms)
     except errors.InventoryError:
-        pass  # samples are readable without any inventory
+        pass  # samples can be read without any inventory
     if host is not None and host not in hosts:
         near = names.nearest(host, hosts)
         raise errors.UnknownHost(
             f"neither the samples nor the inventory knows a host {host!r}",
-            hint=f"did you mean {near}?" if near else "`vgpumgr usage` shows them all",
+            hint=f"did you mean {near}?" if near else "`vgpumgr usage` lists all of them",
         )
     if vm is not None and _canonical(vm) not in vms:
         near = names.nearest(vm, vms)
         raise errors.UnknownName(
             f"neither the samples nor the inventory knows a VM {vm!r}",
-            hint=f"did you mean {near}?" if near else "`vgpumgr usage` shows them all",
+            hint=f"did you mean {near}?" if near else "`vgpumgr usage` lists all of them",
         )

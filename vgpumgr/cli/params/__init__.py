@@ -1,1 +1,1 @@
-"""Options and their values: what every command takes, durations and sizes, completion, and the question before a change."""
+"""Options and their values: the common options, durations and sizes, completion, and the prompt before a change."""

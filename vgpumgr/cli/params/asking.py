@@ -1,4 +1,4 @@
-"""How a change asks its person: on a terminal, or not at all with --yes."""
+"""How a change asks for confirmation: on a terminal, or not at all with --yes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SEE_FIRST = "add --yes (or --check to see what would be done)"
 def consent(
     settings: Settings, what: str, show: Callable[[Planned[PlanT]], None], *, kept: KeptPlan | None = None
 ) -> Consent[PlanT]:
-    """The consent for a command that does `what` (`detach`). Asking raises UsageError where nobody is there, or Declined."""
+    """The consent for the command `what` (`detach`). Asking raises UsageError without a terminal, Declined on a no."""
 
     def ask(planned: Planned[PlanT]) -> None:
         confirm(
             settings,
             f"{what} {planned.plan.about} on {planned.host}?",
-            why=f"{what} of {planned.plan.about} needs a yes",
+            why=f"{what} of {planned.plan.about} needs confirmation",
             hint=SEE_FIRST,
         )
 
@@ -38,9 +38,9 @@ def consent(
 
 
 def confirm(settings: Settings, question: str, *, why: str, hint: str, kept: str = "nothing was changed") -> None:
-    """Ask, unless --yes did. `why` a yes is needed, and `hint`, are for where nobody is there; `kept` is what a no leaves.
+    """Ask, unless --yes was given. Without a terminal, the error has `why` and `hint`; `kept` is the state after a no.
 
-    Raises UsageError where there is nobody to ask, Declined where the answer is no.
+    Raises UsageError if there is no terminal, Declined if the answer is no.
     """
     if settings.yes:
         return

@@ -1,7 +1,7 @@
-"""What TAB offers where a name is wanted: from the inventory's files, the journal and the catalogue, never from a host.
+"""The names that TAB offers, read from the inventory's files, the journal and the catalogue, never from a host.
 
-Each function has the signature of click's shell_complete. What cannot be read offers nothing: an error has no place in the
-middle of a line that somebody types.
+Each function has the signature of click's shell_complete. A source that cannot be read offers nothing: an error must not
+appear in the middle of the line that is being typed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def _offering(source: Source) -> Completer:
-    """A completer of those names that begin with what is typed and are not on the line yet."""
+    """A completer that offers the names which begin with the typed text and are not on the line yet."""
 
     @functools.wraps(source)
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         given = context.params.get(parameter.name or "") if parameter.nargs == -1 else None
         try:
             names = dict.fromkeys(source(context))
-        except Exception:  # noqa: BLE001 -- whatever is wrong, the person is told by the command, not by TAB
+        except Exception:  # noqa: BLE001 -- the command reports what is wrong, not TAB
             return []
         return [name for name in names if name.startswith(incomplete) and name not in (given or ())]
 
@@ -45,7 +45,7 @@ def hosts(context: click.Context) -> Iterable[str]:
 
 
 def host_list(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The same for a list with commas: what follows the last one."""
+    """The same for a comma-separated list: completes the part after the last comma."""
     before, comma, begun = incomplete.rpartition(",")
     found: list[str] = hosts(context, parameter, begun)
     return [f"{before}{comma}{name}" for name in found if name not in before.split(",")]
@@ -53,19 +53,19 @@ def host_list(context: click.Context, parameter: click.Parameter, incomplete: st
 
 @_offering
 def vms(context: click.Context) -> Iterable[str]:
-    """The declared VMs, of the host of --on where it stands on the line already, and those the journal has seen."""
+    """The declared VMs (of --on's host if the line already has it), and those in the journal."""
     return _vm_names(context)
 
 
 @_offering
 def vms_and_hosts(context: click.Context) -> Iterable[str]:
-    """What a history may be asked for."""
+    """The names that `history` accepts."""
     return *_vm_names(context), *_inventory(context).hosts
 
 
 @_offering
 def slots(context: click.Context) -> Iterable[str]:
-    """The slots that are declared for the VM, and the usual one."""
+    """The slots declared for the VM, and the default one."""
     from vgpumgr.names import DEFAULT_SLOT
 
     vm = _vm(context)
@@ -77,7 +77,7 @@ def slots(context: click.Context) -> Iterable[str]:
 
 @_offering
 def gpus(context: click.Context) -> Iterable[str]:
-    """The GPUs that the inventory names, of the VM's host where that is known."""
+    """The GPUs that the inventory names, only those of the VM's host if that is known."""
     for host in _hosts_asked(context):
         yield from (gpu.gpu_id for gpu in host.gpus)
         yield from (slot.gpu_id for vm in host.vms.values() for slot in vm.slots.values() if slot.gpu_id is not None)
@@ -85,7 +85,7 @@ def gpus(context: click.Context) -> Iterable[str]:
 
 @_offering
 def profiles(_context: click.Context) -> Iterable[str]:
-    """The catalogue's profiles, the smallest first: the short names, then those with their board."""
+    """The catalogue's profiles, smallest first: the short names, then those with their board."""
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue
 
@@ -120,7 +120,7 @@ def _vm_names(context: click.Context) -> list[str]:
 
 
 def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
-    """The host that --on names or that declares the VM; every host where the line says neither."""
+    """The host that --on names or that declares the VM; every host if the line has neither."""
     inventory = _inventory(context)
     on, vm = context.params.get("on"), _vm(context)
     found = inventory.hosts.get(on) if on else inventory.host_of_vm(vm) if vm else None
@@ -128,7 +128,7 @@ def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
 
 
 def _seen() -> Known:
-    """The names in the journal; none where there is no journal."""
+    """The names in the journal; none if there is no journal."""
     from vgpumgr.cli.wiring import store_path
     from vgpumgr.store.names import known
 
@@ -136,14 +136,14 @@ def _seen() -> Known:
 
 
 def _vm(context: click.Context) -> str | None:
-    """The VM on the line. Where the option before the cursor has no value yet, click leaves arguments unparsed."""
+    """The VM on the line. If the option before the cursor has no value yet, click leaves arguments unparsed."""
     if "vm" not in context.params:
         return None
     return context.params["vm"] or next(iter(context.args), None)
 
 
 def _inventory(context: click.Context) -> Inventory:
-    """The inventory of the line's own -i, else the one that the command would find. Raises InventoryError."""
+    """The inventory named by -i on the line, else the one that the command would find. Raises InventoryError."""
     from vgpumgr.cli.settings import Settings
     from vgpumgr.cli.wiring import load_inventory
 
@@ -151,4 +151,4 @@ def _inventory(context: click.Context) -> Inventory:
     above: click.Context | None = context
     while above is not None and chosen is None:
         chosen, above = above.params.get("inventory"), above.parent
-    return load_inventory(Settings(inventory=os.path.expanduser(chosen) if chosen else None))  # noqa: PTH111 -- a text
+    return load_inventory(Settings(inventory=os.path.expanduser(chosen) if chosen else None))  # noqa: PTH111 -- a str is needed, not a Path

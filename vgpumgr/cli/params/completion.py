@@ -1,8 +1,8 @@
-"""`vgpumgr completion SHELL` prints a shell's script, and `answer` is what the script asks at each TAB.
+"""`vgpumgr completion SHELL` prints a shell's script, and the script calls `answer` at each TAB.
 
-click's own machinery, but for two things: bash gets another script, because click's gets the line from bash already
-broken at every colon, and PCI addresses are full of them; and zsh and fish, which replace a word whole, are given
-`--option=value` where click offers the value alone.
+This is click's own machinery with two exceptions. Bash gets another script, because bash splits the line at every colon
+before click's script sees it, and PCI addresses are full of colons. Zsh and fish replace a whole word, so they are given
+`--option=value`, while click offers only the value.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class _Safe(shell_completion.ShellComplete):
-    """Names come from libvirt and the journal, and may hold anything: what would be two lines of the answer is not offered."""
+    """Names come from libvirt and the journal and can hold anything: one that would break the answer's line is not offered."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         return [item for item in super().get_completions(args, incomplete) if item.value.isprintable()]
 
 
 class _Bash(_Safe):
-    """bash: the line up to the cursor comes in COMP_LINE, whole.
+    """bash passes the whole line up to the cursor in COMP_LINE.
 
-    It puts an answer into the line as it is, where `$(…)` would be run at Enter: only words that need no quotes are offered.
+    It inserts an answer unquoted, so `$(…)` would run at Enter. Hence only words that need no quotes are offered.
     """
 
     name = "bash"
@@ -107,16 +107,16 @@ _SHELLS: dict[str, type[ShellComplete]] = {
 def completion(_settings: Settings, *, shell: str) -> None:
     """Print the script that makes TAB complete commands, options, VMs, hosts, slots, GPUs and profiles in a shell.
 
-    TAB reads the inventory's files, the journal and the catalogue of profiles, and reaches no host.
+    TAB reads the inventory's files, the journal and the catalogue of profiles. It contacts no host.
 
-    For this shell only:
+    For the current shell only:
 
     \b
       eval "$(vgpumgr completion bash)"
       eval "$(vgpumgr completion zsh)"
       vgpumgr completion fish | source
 
-    For good: bash wants the package bash-completion, zsh a folder of its fpath, before compinit runs.
+    Permanently: bash needs the package bash-completion; zsh needs the file in a directory of its fpath before compinit runs.
 
     \b
       vgpumgr completion bash > ~/.local/share/bash-completion/completions/vgpumgr
@@ -129,7 +129,7 @@ def completion(_settings: Settings, *, shell: str) -> None:
 def answer(program: click.Command, instruction: str) -> None:
     """Print the candidates for the line that the shell left in the environment. `instruction`: SHELL_complete.
 
-    What goes wrong is not said: the line that is being typed would be torn by it.
+    Errors are not printed: they would garble the line that is being typed.
     """
     with contextlib.suppress(Exception):
         found = _of(program, instruction.removesuffix("_complete")).complete()

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: `10s`, `5m`, `1h`, `2d`."""
+"""Durations as people write them: `10s`, `5m`, `1h`, `2d`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Duration(click.ParamType[float]):
-    """Seconds from a number with its unit; without one, seconds. At least `least` seconds."""
+    """Seconds, from a number and its unit (the default unit is seconds). The value must be at least `least` seconds."""
 
     name = "duration"
 
@@ -22,7 +22,7 @@ class Duration(click.ParamType[float]):
             return float(value)
         found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)([smhd]?)", value.strip())
         if found is None:
-            self.fail(f"{value!r} is no length of time such as 10s, 5m or 1h", param, ctx)
+            self.fail(f"{value!r} is not a duration such as 10s, 5m or 1h", param, ctx)
         seconds = float(found[1]) * _UNITS_S[found[2] or "s"]
         if seconds < self._least:
             self.fail(f"{value!r} is less than {self._least:g}s", param, ctx)

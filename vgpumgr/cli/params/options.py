@@ -1,4 +1,4 @@
-"""The options that every command takes, before and after its name, and the settings they make."""
+"""The options that every command takes, before or after its name, and the settings made from them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _OPTIONS = (
         is_flag=True,
         help="Change nothing; show what would change, exit 3 if anything.",
     ),
-    click.option("--diff", is_flag=True, help="Show the XML that goes in or out, too."),
-    click.option("-y", "--yes", is_flag=True, help="Do not ask."),
+    click.option("--diff", is_flag=True, help="Also show the XML that is added or removed."),
+    click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
     click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
     click.option("-v", "--verbose", count=True, help="Log to stderr; twice for more."),
     click.option(
@@ -54,14 +54,14 @@ _OPTIONS = (
 
 
 def common_options(command: Command) -> Command:
-    """Give a command the common options; it gets them as its first argument, a Settings."""
+    """Add the common options to a command, which gets them as its first argument, a Settings."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         context = click.get_current_context()
         _collect(context, kwargs)
         settings = settings_of(context)
-        log_lines.start(settings)  # each command's: without it Python prints what is logged, whatever -v says
+        log_lines.start(settings)  # for every command: without it Python prints log records whatever -v says
         return command(settings, *args, **kwargs)
 
     for option in reversed(_OPTIONS):
@@ -70,7 +70,7 @@ def common_options(command: Command) -> Command:
 
 
 def root_options(command: Command) -> Command:
-    """The same options on a group: only remembered for the command that follows."""
+    """The same options on a group, which only remembers them for the command that follows."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -83,7 +83,7 @@ def root_options(command: Command) -> Command:
 
 
 def settings_of(context: click.Context) -> Settings:
-    """The settings collected so far; what stands nearest to the command wins."""
+    """The settings collected so far; the option nearest to the command wins."""
     return Settings(**context.find_root().meta.get("vgpumgr.settings", {}))
 
 

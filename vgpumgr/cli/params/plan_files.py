@@ -1,4 +1,4 @@
-"""--out FILE keeps a plan, --plan FILE carries out that one and no other."""
+"""--out FILE saves a plan; --plan FILE carries out exactly that plan."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
 _PATH = click.Path(dir_okay=False, allow_dash=False)
 
-out_option = click.option("--out", type=_PATH, metavar="FILE", help="With --check: keep the plan in FILE, for --plan.")
+out_option = click.option("--out", type=_PATH, metavar="FILE", help="With --check: save the plan in FILE, for --plan.")
 plan_option = click.option(
     "--plan",
     "plan_file",
     type=_PATH,
     metavar="FILE",
-    help="Carry out the plan kept in FILE; refuse if anything it read has changed.",
+    help="Carry out the plan saved in FILE; refuse if anything it was based on has changed.",
 )
 
 
 def guard_out(settings: Settings, out: str | None) -> None:
-    """Raises UsageError where a plan is to be kept that is carried out at once."""
+    """Raises UsageError if a plan is to be saved and carried out in one run."""
     if out is not None and not settings.check:
-        raise errors.UsageError("--out keeps a plan and changes nothing", hint="add --check, or leave --out away")
+        raise errors.UsageError("--out saves a plan and changes nothing", hint="add --check, or omit --out")
 
 
 def write(out: str, document: Mapping[str, object]) -> None:
-    """Keep the document of a plan. Raises UsageError where FILE cannot be written."""
+    """Save the document of a plan. Raises UsageError if FILE cannot be written."""
     try:
         Path(out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise errors.UsageError(
-            f"--out: {out} cannot be written: {error.strerror}", hint="name another file"
+            f"--out: {out} cannot be written: {error.strerror}", hint="choose another file"
         ) from error
 
 
 def read(path: str | None) -> KeptPlan | None:
-    """The plan in FILE. Raises UsageError where there is none."""
+    """The plan in FILE. Raises UsageError if there is none."""
     from vgpumgr.core.plan.kept import KeptPlan
     from vgpumgr.documents.change import PLAN
 
@@ -69,7 +69,9 @@ def read(path: str | None) -> KeptPlan | None:
         )
     except OSError as error:
         raise errors.UsageError(
-            f"--plan: {path} cannot be read: {error.strerror}", hint="name a file that --out wrote"
+            f"--plan: {path} cannot be read: {error.strerror}", hint="use a file that --out wrote"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise errors.UsageError(f"--plan: {path} is no plan: {error}", hint="`--check --out FILE` makes one") from error
+        raise errors.UsageError(
+            f"--plan: {path} is not a plan: {error}", hint="`--check --out FILE` makes one"
+        ) from error

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them: `2G`, `1.5G`, `512M`, `64K`, or bytes; units are binary."""
+"""Sizes as people write them: `2G`, `1.5G`, `512M`, `64K`, or bytes; units are binary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 class Bytes(click.ParamType[int]):
-    """A number of bytes, exactly: 2G, 1.5G, 512M or 21474836481."""
+    """An exact number of bytes: 2G, 1.5G, 512M or 21474836481."""
 
     name = "SIZE"
 
@@ -19,5 +19,5 @@ class Bytes(click.ParamType[int]):
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:i?B)?", str(value), re.IGNORECASE | re.ASCII)
         size = Fraction(found[1]) * 2 ** _UNITS[found[2].upper()] if found else None
         if size is None or size.denominator != 1:
-            self.fail(f"no number of bytes: {value!r}; write one of: 2G 512M 64K, or bytes", param, ctx)
+            self.fail(f"{value!r} is not a size such as 2G, 512M, 64K, or a number of bytes", param, ctx)
         return int(size)

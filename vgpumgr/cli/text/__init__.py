@@ -1,1 +1,1 @@
-"""What is printed: plans, fleets, schedulers and usage as lines; output.py is the one place that prints."""
+"""Plans, fleets, schedulers and usage as lines of text. Only output.py prints."""

@@ -19,7 +19,7 @@ VGPUS = ("vm", "slot", "host", "gpu", "type_name", "state")
 def print_vgpus(
     settings: Settings, result: ChangeResult | AdoptResult, closing: str, empty: Mapping[str, object]
 ) -> int:
-    """The vGPUs afterwards; `empty` is the row where there is none."""
+    """Print the vGPUs after the change; `empty` is the row if there is none."""
     from vgpumgr.documents import common
 
     rows = [common.plain(row) for row in result.rows] or [empty]
@@ -36,7 +36,7 @@ def print_rows(
     wide: Sequence[str],
     name: str,
 ) -> int:
-    """For people findings and `closing`, their last line; else the document or the rows."""
+    """Print the findings and the last line, `closing`, for people; the document or the rows for programs."""
     if settings.for_people:
         output.print_findings(settings, result.findings)
         output.echo(closing)

@@ -1,4 +1,4 @@
-"""A fleet's plan as a person reads it: per host what differs, why, and the steps; at the end lines that add up."""
+"""A fleet's plan for people: what differs on each host, why, and the steps; the last lines summarize."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def lines(fleet: FleetPlan, *, diff: bool) -> Iterator[str]:
-    """Every host with something to do, and its jobs; a last line that counts. Nothing where nothing is to be done."""
+    """Every host with something to do, its jobs, and a last line of totals. There are no lines if nothing is to be done."""
     for plan in fleet.plans:
         yield from _host(plan, diff=diff)
     if fleet.changed:
@@ -47,19 +47,19 @@ def _steps(plan: Plan | GpuPlan | AdoptPlan, *, diff: bool) -> Iterator[str]:
 
 
 def counted(fleet: FleetPlan) -> str:
-    """`2 to create, 1 to destroy, 3 definitions to change; 1 host not read`."""
+    """`2 to create, 1 to destroy, 3 to repair in place; 1 host not read`."""
     steps = [step for plan in fleet.plans for step in plan.steps]
     made = sum(isinstance(step, changes.CreateVgpu) for step in steps) - _parked(steps)
     gone = sum(changes.destroys(step) for step in steps)
     others = sum(_is_other(unit) for plan in fleet.plans for unit in plan.units if unit.steps)
     parts = [f"{made} to create", f"{gone} to destroy"]
     if others:
-        parts.append(f"{others} to put right without either")
+        parts.append(f"{others} to repair in place")
     return ", ".join(parts) + _unread(fleet)
 
 
 def _parked(steps: list[changes.Step]) -> int:
-    """A vGPU that is moved out and back is neither made nor destroyed."""
+    """A vGPU that is moved out and back counts as neither created nor destroyed."""
     return sum(isinstance(step, changes.ParkVgpu) for step in steps)
 
 
@@ -73,7 +73,7 @@ def _unread(fleet: FleetPlan) -> str:
 
 
 def closing(result: ReconcileResult, elapsed_s: float) -> Iterator[str]:
-    """What is true now: one line, or one for each thing that went wrong and then the line."""
+    """The last line: the state after the run."""
     failed = result.failed
     if result.check and result.fleet.changed:
         yield "would change; nothing was written (--check)."
@@ -97,5 +97,7 @@ def _wanted(units: Sequence[UnitResult]) -> str:
         if number
     ]
     return (
-        f"{' and '.join(parts)} {'is' if len(units) == 1 else 'are'} as wanted" if parts else "nothing is wanted there"
+        f"{' and '.join(parts)} {'is' if len(units) == 1 else 'are'} as wanted"
+        if parts
+        else "nothing is declared or attached there"
     )

@@ -1,7 +1,7 @@
-"""What goes to stderr with `--log-format json`: one JSON object a line, from the program's own words and from logging alike.
+"""stderr with `--log-format json`: one JSON object per line, for the program's own messages and for log records alike.
 
-ts (RFC 3339, UTC) · level (debug info warning error critical) · message · host (null where it is not one host's) · run.
-`run` is the same on all lines of one process: systemd's $INVOCATION_ID, by which its journal finds them too, else the pid.
+ts (RFC 3339, UTC) · level (debug info warning error critical) · message · host (null if no single host is meant) · run.
+`run` is the same on all lines of one process: systemd's $INVOCATION_ID, which also finds them in its journal, else the pid.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def line(level: str, message: str, *, host: str | None = None, more: Mapping[str, object] | None = None) -> str:
-    """One line without its end. `more` are keys beside the usual ones."""
+    """One line without its line break. `more` holds additional keys."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     run = os.environ.get("INVOCATION_ID") or str(os.getpid())
     return json.dumps({"ts": now, "level": level, "message": message, "host": host, "run": run, **(more or {})})
 
 
 def start(settings: Settings) -> None:
-    """Send logging to stderr: nothing by default, with -v and -vv more."""
+    """Send logging to stderr: nothing by default, more with -v and -vv."""
     level = {0: logging.CRITICAL, 1: logging.INFO}.get(settings.verbose, logging.DEBUG)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if settings.log_format == "json" else _Text(_TEXT))
@@ -40,14 +40,14 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _Text(logging.Formatter):
-    """For people: what a host sent (a server's version line, before any key is checked) must not reach the terminal raw."""
+    """For people. Text from a host (a server's version line, before any key is checked) must not reach the terminal raw."""
 
     def format(self, record: logging.LogRecord) -> str:
         return folded(super().format(record))
 
 
 class _Json(logging.Formatter):
-    """A record as a line; `extra={"host": …}` names its host, and a traceback is part of the line."""
+    """A record as one line; `extra={"host": …}` names its host, and the line includes any traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         more: dict[str, object] = {"logger": record.name}

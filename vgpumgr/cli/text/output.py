@@ -1,8 +1,8 @@
 """The one place that prints: rows as table, wide, json, yaml, csv or names; findings, progress and errors.
 
-Tables have upper-case heads, two blanks between columns and no lines; `?` is unknown and never 0. Data goes to stdout,
-everything else to stderr. Text that came from a host is cleaned of control characters before it reaches a terminal, and
-begins no line of its own there.
+Tables have upper-case heads, two spaces between columns and no rules; `?` is unknown and never 0. Data goes to stdout,
+everything else to stderr. Text from a host is stripped of control characters before it reaches a terminal, where it never
+begins a line.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ _PRECEDENCE = (2, 1, 4, 5, 6, 3, 0)
 
 
 def worst_exit(codes: Iterable[int]) -> int:
-    """Several at once: 2 > 1 > 4 > 5 > 6 > 3 > 0 (design: docs/exit-codes.md)."""
+    """The exit code if there are several: 2 > 1 > 4 > 5 > 6 > 3 > 0 (design: docs/exit-codes.md)."""
     seen = set(codes)
     return next((code for code in _PRECEDENCE if code in seen), 1 if seen else 0)
 
 
 def echo(text: str = "") -> None:
-    """One line; what has more than one is a host's doing, and folded."""
+    """Print one line. Any line break in it comes from a host and is folded."""
     click.echo(folded(text))
 
 
 def block(text: str) -> None:
-    """Several lines, each of our own making."""
+    """Print several lines, all written by us."""
     click.echo(visible(text))
 
 
 def progress(settings: Settings, text: str, *, host: str | None = None) -> None:
-    """One line on stderr: none with -q, and none where stderr is for one JSON object."""
+    """Print one line on stderr, but not with -q, nor if stderr is reserved for one JSON object."""
     if not settings.quiet and settings.for_people:
         _tell(settings, "info", folded(text), text, host=host)
 
 
 def print_warning(settings: Settings, text: str, *, host: str | None = None) -> None:
-    """One line on stderr, with -q too; none where stderr is for one JSON object."""
+    """Print one line on stderr, even with -q, but not if stderr is reserved for one JSON object."""
     if settings.for_people:
         _tell(settings, "warning", f"{style(settings, 'warning:', 'yellow')} {folded(text)}", text, host=host)
 
@@ -75,13 +75,13 @@ def _tell(
 
 
 def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
-    """Columns by key; the head is the key in upper case. None is printed as ?."""
+    """Print columns by key; the head is the key in upper case. None is printed as ?."""
     import tabulate
 
     tabulate.MIN_PADDING = 0
     cells = [[one_line(cell(row.get(column))) for column in columns] for row in rows]
     heads = [_HEADS.get(column, column.upper().replace("_", " ")) for column in columns]
-    # Blanks in a line of bars are gaps.
+    # Spaces in a line of bars are gaps.
     text = tabulate.tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True, preserve_whitespace=True)
     block("\n".join(line.rstrip() for line in text.split("\n")))
 
@@ -103,7 +103,7 @@ def print_rows(
     wide: Sequence[str],
     name: str,
 ) -> None:
-    """Print in the format asked for: `document` for json and yaml, `rows` for the others, key `name` for names."""
+    """Print in the requested format: `document` for json and yaml, `rows` for the others, key `name` for names."""
     match settings.output:
         case "json":
             print_json(document)
@@ -136,24 +136,24 @@ def _csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
 
 
 def _csv_cell(value: object) -> str:
-    """A text that a spreadsheet would take for a formula gets an apostrophe, which spreadsheets do not show."""
+    """Text that a spreadsheet would take for a formula gets an apostrophe, which spreadsheets do not show."""
     text = one_line(cell(value))
     return f"'{text}" if isinstance(value, str) and text[1:] and text.startswith(("=", "+", "-", "@")) else text
 
 
 def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
-    """Findings for people, on stderr, each once; in json they are part of the document."""
+    """Print findings for people on stderr, each once; in json they are part of the document."""
     if settings.for_people:
-        # A journal that cannot be written was told when that happened: what follows may fail, and show no findings.
+        # A journal that cannot be written was reported at once, since a later failure would show no findings.
         told = {finding.text: finding.host for finding in findings if finding.kind != "journal"}
         for text, host in told.items():
             print_warning(settings, text, host=host)
 
 
 def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, str] | None = None) -> None:
-    """What, where, one line per candidate, and the hint last, near the prompt; with json one object.
+    """Print what failed, where, one line per candidate, and last the hint, near the prompt; with json, one object.
 
-    `about`: a host and what of it, said first where several errors are printed under one another.
+    `about` is a host and the subject there. It comes first, for when several errors are printed in a row.
     """
     from vgpumgr.documents import error as documents
 
@@ -175,15 +175,15 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, st
 
 
 _UNREAD = "hosts could not be read"
-_ALL_KNOWN = "the details name each host and what stopped it; `unreached` on stdout has all that is known"
+_ALL_KNOWN = "the details name each host and the error; `unreached` on stdout is complete"
 
 
 def print_errors(
     settings: Settings, errors: Sequence[VgpumgrError], *, what: str = _UNREAD, hint: str = _ALL_KNOWN
 ) -> None:
-    """One error for each, for people; for scripts always one object, with a detail for each where there are several.
+    """Print each error for people; for scripts always one object, with a detail for each error if there are several.
 
-    `what` and `hint` are for that object: what several of them are, after their number.
+    `what` and `hint` are for that object: `what` follows the number of errors.
     """
     if len(errors) < 2 or settings.output not in ("json", "yaml"):
         for error in errors:
@@ -199,7 +199,7 @@ def style(settings: Settings, text: str, colour: str) -> str:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person is there. A daemon may have its standard streams closed; Python then has None for them."""
+    """Whether the stream is a terminal. If a daemon has its standard streams closed, Python has None for them."""
     return stream is not None and stream.isatty()
 
 

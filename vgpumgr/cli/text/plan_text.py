@@ -1,4 +1,4 @@
-"""A plan as a person reads it: one line a step, the mark carrying the meaning."""
+"""A plan for people: one line per step, with a mark that carries the meaning."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _WOULD_CHANGE = "would change; nothing was written (--check)."
 
 
 def lines(planned: Planned[Plan], *, diff: bool) -> Iterator[str]:
-    """The head and one line per step; with `diff` also the XML that goes in or out."""
+    """The head and one line per step; with `diff` also the XML that is added or removed."""
     plan = planned.plan
-    what = planned.asked if planned.asked == "detach" else f"asked {planned.asked}"
+    what = planned.asked if planned.asked == "detach" else f"requested {planned.asked}"
     yield f"{plan.vm.name} on {planned.host} ({plan.vm.condition}), {what}"
     for text in step_lines(plan, diff=diff):
         yield f"  {text}"
 
 
 def adopt_lines(planned: Planned[AdoptPlan], *, diff: bool) -> Iterator[str]:
-    """The same of a plan about several VMs: each VM's steps below its name."""
+    """The same for a plan about several VMs: each VM's steps follow its name."""
     plan, last = planned.plan, None
     for step in plan.steps:
         name = _whose(step)
@@ -68,11 +68,11 @@ def _whose(step: changes.Step) -> str:
         case changes.PutClaim() | changes.AttachHostdev() | changes.DetachHostdev():
             return step.vm_name
         case _:
-            return ""  # no plan that adopts has others
+            return ""  # adopting has no other steps
 
 
 def step_lines(plan: Plan | AdoptPlan, *, diff: bool) -> Iterator[str]:
-    """One line per step; with `diff` also the XML that goes in or out."""
+    """One line per step; with `diff` also the XML that is added or removed."""
     for step in plan.steps:
         text = _line(step, plan)
         if text is not None:
@@ -82,7 +82,7 @@ def step_lines(plan: Plan | AdoptPlan, *, diff: bool) -> Iterator[str]:
 
 
 def closing(result: ChangeResult, elapsed_s: float, undo: str | None) -> str:
-    """The last line: what is now true, and the next command."""
+    """The last line: the state now, and the next command."""
     plan = result.planned.plan
     match result.outcome:
         case Outcome.UNCHANGED if plan.target is not None:
@@ -94,7 +94,7 @@ def closing(result: ChangeResult, elapsed_s: float, undo: str | None) -> str:
         case Outcome.WOULD_CHANGE:
             return _WOULD_CHANGE
         case Outcome.DONE:
-            return f"done in {elapsed_s:.1f} s." + (f" Take it back: {undo}" if undo else "")
+            return f"done in {elapsed_s:.1f} s." + (f" Undo: {undo}" if undo else "")
 
 
 def _line(step: changes.Step, plan: Plan | AdoptPlan) -> str | None:
@@ -109,10 +109,10 @@ def _line(step: changes.Step, plan: Plan | AdoptPlan) -> str | None:
             return None if plan.steps[-1] != step or len(plan.steps) > 1 else f"~ claim    {step.claim.slot}: bound"
         case changes.CreateVgpu():
             if step.expect == changes.SAME:
-                return f"= vGPU     {_where(step.vgpu)}      made by an attach that did not end"
+                return f"= vGPU     {_where(step.vgpu)}      created by an attach that did not finish"
             return f"+ vGPU     {_where(step.vgpu)}{_placed(plan.placed)}"
         case changes.EnterVgpu():
-            return f"= vGPU     {step.vgpu.type_name} {_where(step.vgpu)}      is there; entered into the host's ledger"
+            return f"= vGPU     {step.vgpu.type_name} {_where(step.vgpu)}      exists; entered into the host's ledger"
         case changes.AttachHostdev():
             when = "from the next start on"
             return f"+ hostdev  {_device(step.device)}, {when}"
@@ -120,12 +120,12 @@ def _line(step: changes.Step, plan: Plan | AdoptPlan) -> str | None:
             alias = "" if step.device.slot == step.slot else f"      alias {step.device.alias or 'missing'}"
             return f"- hostdev  {_device(step.device)}{alias}"
         case changes.DestroyVgpu():
-            gone = "" if step.expect == changes.PRESENT else "      already gone, only the ledger's entry"
+            gone = "" if step.expect == changes.PRESENT else "      already gone, only the ledger entry"
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
         case changes.DropClaim():
             return f"- claim    {step.before.slot}"
         case changes.ParkVgpu() | changes.SetScheduler() | changes.WriteModprobe():
-            return None  # no plan about a VM has these
+            return None  # plans about a VM do not have these
 
 
 def _share(type_name: str, placed: Placed | None) -> str:
@@ -145,7 +145,7 @@ def _where(vgpu: VgpuSpec) -> str:
 
 def _placed(placed: Placed | None) -> str:
     if placed is None:
-        return "      at its old place"
+        return "      at its previous placement"
     count = f", {placed.ordinal} of {placed.maximum}" if placed.maximum else ""
     return f"{count}      {placed.why}"
 

@@ -1,4 +1,4 @@
-"""A GPU's scheduler as a person reads it: the plan's lines, the closing one, a table's cells."""
+"""A GPU's scheduler for people: the plan's lines, the last line, a table's cells."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def lines(planned: Planned[GpuPlan], *, diff: bool) -> Iterator[str]:
     """The head and one line per step; with `diff` also the lines of the file that change."""
     plan = planned.plan
-    yield f"GPU {plan.gpu.pci} on {planned.host} ({plan.gpu.board or plan.gpu.name or '?'}), asked {planned.asked}"
+    yield f"GPU {plan.gpu.pci} on {planned.host} ({plan.gpu.board or plan.gpu.name or '?'}), requested {planned.asked}"
     for text in step_lines(plan, diff=diff):
         yield f"  {text}"
 
@@ -31,13 +31,13 @@ def step_lines(plan: GpuPlan, *, diff: bool) -> Iterator[str]:
     for step in plan.steps:
         yield _line(step, plan)
         for park in step.around if isinstance(step, changes.SetScheduler) else ():
-            yield f"? vGPU    {_vgpu(park.vgpu)}      out for a moment and back, only where the driver asks for it"
+            yield f"? vGPU    {_vgpu(park.vgpu)}      removed for a moment and re-created, only if the driver requires it"
         if diff and isinstance(step, changes.WriteModprobe):
             yield from _diff(step)
 
 
 def closing(result: SchedulerResult, elapsed_s: float) -> str:
-    """The last line: what was granted."""
+    """The last line: the granted setting."""
     plan = result.planned.plan
     match result.outcome:
         case Outcome.UNCHANGED:
@@ -49,7 +49,7 @@ def closing(result: SchedulerResult, elapsed_s: float) -> str:
 
 
 def cells(row: SchedulerRow) -> dict[str, object]:
-    """A table's row. A value with a question mark was set and cannot be read back now; a dash is known to be none."""
+    """A table's row. A value with a question mark was set but cannot be read back now; a dash is known to be none."""
     none = row.policy == scheduler.BEST_EFFORT
     set_to = row.remembered
     fixed = none or (set_to is not None and set_to.arr is False)
@@ -87,12 +87,12 @@ def _cell(seen: int | None, set_to: int | None, *, none: bool, show: Callable[[i
 def _line(step: changes.Step, plan: GpuPlan) -> str:
     match step:
         case changes.ParkVgpu():
-            return f"< vGPU    {_vgpu(step.vgpu)}      out for a moment"
+            return f"< vGPU    {_vgpu(step.vgpu)}      removed for a moment"
         case changes.CreateVgpu(expect=changes.SAME):
-            return f"= vGPU    {_vgpu(step.vgpu)}      made by a run that did not end"
+            return f"= vGPU    {_vgpu(step.vgpu)}      created by a run that did not finish"
         case changes.CreateVgpu():
             parked = any(isinstance(other, changes.ParkVgpu) and other.vgpu == step.vgpu for other in plan.steps)
-            return f"> vGPU    {_vgpu(step.vgpu)}      back{'' if parked else ', it was gone'}"
+            return f"> vGPU    {_vgpu(step.vgpu)}      re-created{'' if parked else ', it was gone'}"
         case changes.SetScheduler():
             return f"~ policy  {step.expect.get('graphics') or '?'} -> {plan.granted.text}"
         case changes.WriteModprobe():

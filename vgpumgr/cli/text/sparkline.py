@@ -1,4 +1,4 @@
-"""A line of small bars, one character a value: 0 to 100 percent on a fixed scale, so that two lines can be compared."""
+"""A line of small bars, one character per value: 0 to 100 percent on a fixed scale, so that two lines can be compared."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ASCII = ".:-=+*#%"
 
 
 def sparkline(values: Iterable[float | None], bars: str) -> str:
-    """None, which is not 0, is a blank."""
+    """None, which is not 0, becomes a space."""
     return "".join(" " if value is None else bars[min(7, int(value * 8 / 100))] for value in values)
 
 
 def bars_of_stdout() -> str:
-    """The blocks, or marks in ASCII where stdout cannot show blocks."""
+    """Block characters, or ASCII if stdout cannot show blocks."""
     try:
         BLOCKS.encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):

@@ -1,4 +1,4 @@
-"""Usage as text for people: percents, sizes and times short enough for a table; unknown stays None, which is printed as ?."""
+"""Usage for people: percentages, sizes and times short enough for a table; unknown stays None and is printed as ?."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OF_ONE = ("engine", "mean", "p50", "p95", "max", "over_time")
 
 
 def cells(row: UsageRow, bars: str) -> dict[str, object]:
-    """A row of the table."""
+    """One row of the table."""
     sm = row.engines["sm"]
     rest = {
         name: value
@@ -63,12 +63,12 @@ def cells(row: UsageRow, bars: str) -> dict[str, object]:
 
 
 def of_one(row: UsageRow, report: UsageReport) -> Iterator[str]:
-    """What stands above the table of one vGPU's engines."""
+    """The lines above the table of one vGPU's engines."""
     slot = f" {row.slot}" if row.slot else ""
     kind = row.type_name or "type unknown"
     yield f"{row.vm or row.vm_uuid or '?'}{slot} on {row.host} {row.gpu}, {kind}, {row.state}"
     samples = f"{row.samples} sample{'' if row.samples == 1 else 's'}"
-    last = "" if row.last_us is None else f", the last until {local(row.last_us)}"
+    last = "" if row.last_us is None else f", the last at {local(row.last_us)}"
     yield f"  measured     {_word(_percent(row.seen * 100))} of {span(report)}: {samples}{last}"
     bought = _word(_percent(None if row.bought is None else row.bought * 100))
     used = _percent(None if row.used_of_bought is None else row.used_of_bought * 100)
@@ -101,10 +101,10 @@ def engines(row: UsageRow, bars: str) -> list[dict[str, object]]:
 
 
 def foot(report: UsageReport) -> str:
-    """What the columns are of."""
+    """The line below the table, with the columns' unit."""
     step = report.window.step_s
     each = f"{step // 3600} h" if step % 3600 == 0 else f"{step // 60} min"
-    return f"percent of the whole GPU, {span(report)}; a cell of the line is {each}; ? is not known"
+    return f"percent of the whole GPU, {span(report)}; each bar is {each}; ? is unknown"
 
 
 def span(report: UsageReport) -> str:
@@ -117,7 +117,7 @@ def local(microseconds: int) -> str:
 
 
 def _percent(value: float | None) -> str | None:
-    """Whole above 10, with a tenth below."""
+    """A whole number from 10 on, one decimal below."""
     if value is None:
         return None
     return f"{value:.0f}%" if value >= 9.95 or value == int(value) else f"{value:.1f}%"

@@ -1,20 +1,20 @@
-"""Text that came from elsewhere (a host, libvirt, a VM's name) made fit to be shown: it moves no cursor and forges no line."""
+"""Makes foreign text (from a host, libvirt, a VM's name) safe to print: it can neither move the cursor nor forge a line."""
 
 from __future__ import annotations
 
 
 def visible(text: str) -> str:
-    """Control characters spelt out (`\\x1b`), line breaks kept: for our own blocks of several lines, and for other programs."""
+    """Escape control characters (`\\x1b`) but keep line breaks: for our own multi-line blocks and for other programs."""
     return "".join(
         character if character.isprintable() or character == "\n" else repr(character)[1:-1] for character in text
     )
 
 
 def one_line(text: str) -> str:
-    """The same on one line whatever it holds: a cell, a name."""
+    """The same, but always on one line: for a cell or a name."""
     return visible(text).replace("\n", "\\n")
 
 
 def folded(text: str) -> str:
-    """The same with every line but the first set in by two blanks: what a host says begins no line as if we said it."""
+    """The same, with every line but the first indented by two spaces, so that no line of a host's text looks like ours."""
     return visible(text).replace("\n", "\n  ")

@@ -1,1 +1,1 @@
-"""`vgpumgr top`: a table of rows, the state of its view, frames of text, and a terminal's screen and keyboard."""
+"""`vgpumgr top`: a table of rows, the state of the view, frames of text, and the terminal's screen and keyboard."""

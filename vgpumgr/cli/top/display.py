@@ -1,7 +1,7 @@
-"""The loop of `top` on a terminal: keys, readings and a new size come in, frames go out.
+"""The loop of `top` on a terminal: keys, readings and size changes come in, frames go out.
 
-Hosts are read in a thread, so that a slow one holds up neither keys nor the screen. On every way out (q, Ctrl-C, SIGTERM,
-Ctrl-Z, an error) the terminal is as it was.
+Hosts are read in a thread, so that a slow one delays neither keys nor the screen. However `top` ends (q, Ctrl-C, SIGTERM,
+Ctrl-Z, an error), the terminal is restored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _Event = _Key | _Read | _Broken | _Resized | _Suspended
 
 
 def run(rounds: Rounds, *, every_s: float, view: View, hosts: int, colour: bool) -> None:
-    """Show `rounds()` every so many seconds until somebody has seen enough. `hosts`: how many will be read."""
+    """Show `rounds()` at this interval until the user quits. `hosts` is the number of hosts to read."""
     _Loop(every_s=every_s, view=view, hosts=hosts, colour=colour).run(rounds)
 
 
@@ -67,7 +67,7 @@ class _Loop:
         self._hosts = hosts
         self._colour = colour
         self._rounds: Sequence[Round] = ()
-        # Its put may come from a signal's handler in the midst of anything (docs.python.org/3/library/queue.html).
+        # A signal handler can call its put at any point (docs.python.org/3/library/queue.html).
         self._events: SimpleQueue[_Event] = SimpleQueue()
 
     def run(self, rounds: Rounds) -> None:
@@ -81,7 +81,7 @@ class _Loop:
                 stop.set()
 
     def _show(self, reader: threading.Thread) -> bool:
-        """Draw until the end (False), or until the program is to be suspended (True)."""
+        """Draw until the user quits (False) or suspends the program (True)."""
         with Screen(colour=self._colour) as screen, self._keys():
             self._draw(screen)
             if reader.ident is None:
@@ -119,17 +119,17 @@ class _Loop:
         )
 
     def _read(self, rounds: Rounds, stop: threading.Event) -> None:
-        """The thread that reads: one round, then a rest, so that a slow fleet is not read without pause."""
+        """The thread that reads: one round, then a pause, so that a slow fleet is not read continuously."""
         try:
             while not stop.is_set():
                 self._events.put(_Read(rounds()))
                 stop.wait(self._every_s)
-        except BaseException as error:  # noqa: BLE001 -- raised again where the terminal can be put right
+        except BaseException as error:  # noqa: BLE001 -- re-raised where the terminal can be restored
             self._events.put(_Broken(error))
 
     @contextmanager
     def _keys(self) -> Iterator[None]:
-        """Keys, where there is somebody to press them."""
+        """Keys, if stdin is a terminal."""
         if not output.is_terminal(sys.stdin):
             yield
             return
@@ -138,7 +138,7 @@ class _Loop:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """A new size and Ctrl-Z as events; the handlers that were there come back."""
+        """Turn size changes and Ctrl-Z into events; the previous handlers are restored afterwards."""
         with contextlib.ExitStack() as before:
             for number, event in ((signal.SIGWINCH, _Resized()), (signal.SIGTSTP, _Suspended())):
                 before.callback(signal.signal, number, signal.signal(number, self._telling(event)))
@@ -149,7 +149,7 @@ class _Loop:
 
 
 def _stop_like_the_shell_wants() -> None:
-    """Stop as Ctrl-Z does without a handler; returns when `fg` lets it go on."""
+    """Stop as Ctrl-Z does without a handler; returns when `fg` resumes the program."""
     ours = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTSTP)
     signal.signal(signal.SIGTSTP, ours)

@@ -1,4 +1,4 @@
-"""One screen of `top` as text: heads, columns and the rows that fit, and no row more. Unknown is `?`."""
+"""One screen of `top` as text: heads, columns and only the rows that fit. Unknown is `?`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 _GIB = 2**30
 _BAR = 10
 _BLOCKS = " ▏▎▍▌▋▊▉█"
-_WARM, _HOT = 60, 85  # percent from which a bar changes its colour
+_WARM, _HOT = 60, 85  # percent at which a bar changes colour
 COLUMNS = ("VM", "SLOT", "HOST", "SM", "FB GIB", "BOUGHT", "MEM", "ENC", "DEC", "GPU", "TYPE", "STATE")
-ALWAYS = 4  # so many columns are never dropped, however narrow the terminal
+ALWAYS = 4  # this many columns are never dropped, however narrow the terminal
 
 
 class Cell(NamedTuple):
-    """Text and a style in rich's words."""
+    """Text and one of rich's styles."""
 
     text: str
     style: str = ""
@@ -38,9 +38,9 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One screen: lines, then a table of COLUMNS where there are rows, then `foot`.
+    """One screen: lines, then a table of COLUMNS if there are rows, then `foot`.
 
-    `page`: how many rows fit. `count`: how many there are, the ones above and below the screen with them.
+    `page`: how many rows fit. `count`: how many there are, including those above and below the screen.
     """
 
     lines: tuple[Cell, ...]
@@ -51,7 +51,7 @@ class Frame:
 
 
 def frame(rounds: Sequence[Round], view: View, *, height: int, ascii_only: bool, hosts: int, every_s: float) -> Frame:
-    """What a screen of `height` lines shows: sorted and filtered first, then cut. `rounds` empty: nothing is read yet."""
+    """The content of a screen of `height` lines: sorted, filtered, then cut. `rounds` is empty until the first reading."""
     totals = table.totals(rounds)
     lines = heads(totals, room=max(1, height // 3))
     if not rounds:
@@ -60,7 +60,11 @@ def frame(rounds: Sequence[Round], view: View, *, height: int, ascii_only: bool,
     if view.help:
         text = [Cell(f"  {key:<10} {meaning}") for key, meaning in KEYS]
         return Frame(
-            lines=tuple(text[: height - 1]), rows=(), foot=Cell("any key goes on", "reverse"), page=page, count=0
+            lines=tuple(text[: height - 1]),
+            rows=(),
+            foot=Cell("press any key to continue", "reverse"),
+            page=page,
+            count=0,
         )
     found = table.arranged(live.rows(rounds), view.sort, pattern=view.pattern, hide_off=view.hide_off)
     first = max(0, min(view.offset, len(found) - page))
@@ -75,7 +79,7 @@ def frame(rounds: Sequence[Round], view: View, *, height: int, ascii_only: bool,
 
 
 def heads(totals: Sequence[Total], *, room: int | None = None) -> list[Cell]:
-    """A line for each host; where there is no room for all, those that could not be read first, and a count of the rest."""
+    """A line for each host. If they do not all fit, the unread hosts come first, and the last line counts the rest."""
     if room is None or len(totals) <= room:
         return [_head(total) for total in totals]
     first = sorted(totals, key=lambda total: (total.error is None, total.host))[: room - 1]
@@ -90,7 +94,7 @@ def _head(total: Total) -> Cell:
     used, size = gib(total.framebuffer_used_bytes), gib(total.framebuffer_size_bytes)
     gpus = f"{total.gpus} GPU{'' if total.gpus == 1 else 's'}"
     runs, vgpus = output.cell(total.running), output.cell(total.vgpus)
-    told = f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs run"
+    told = f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs active"
     return Cell(told) if total.silent is None else Cell(f"{told}; {tidy(total.silent)}", "yellow")
 
 
@@ -104,13 +108,13 @@ def _foot(rounds: Sequence[Round], view: View, shown: slice, count: int, every_s
         *([f"only /{tidy(view.pattern)}"] if view.pattern else []),
         *(["off hidden"] if view.hide_off else []),
         *([] if at is None else [f"{time.strftime('%H:%M:%S', time.localtime(at))}, every {every_s:g} s"]),
-        "q leave  s sort  / filter  o off  h help",
+        "q quit  s sort  / filter  o off  h help",
     ]
     return Cell("  ".join(parts), "reverse")
 
 
 def cells(row: Row, *, ascii_only: bool) -> tuple[Cell, ...]:
-    """A row's cells, in the order of COLUMNS; dim where the VM is off."""
+    """A row's cells, in the order of COLUMNS; dim if the VM is off."""
     dim = "dim" if row.off else ""
     sm = row.load.sm if row.load else None
     used = _share(row.vgpu.framebuffer_used_bytes, row.vgpu.framebuffer_size_bytes)
@@ -124,7 +128,7 @@ def cells(row: Row, *, ascii_only: bool) -> tuple[Cell, ...]:
 
 
 def texts(row: Row) -> dict[str, str]:
-    """A row in words, by column. What a VM that is off uses is not known: `?`."""
+    """A row as text, by column. The usage of a VM that is off is unknown: `?`."""
     load, vgpu = row.load, row.vgpu
     return {
         "vm": tidy(row.vm) or "-",
@@ -143,7 +147,7 @@ def texts(row: Row) -> dict[str, str]:
 
 
 def bar(value: float | None, *, ascii_only: bool) -> str:
-    """A bar of fixed length from 0 to 100 percent; blank where unknown."""
+    """A bar of fixed length from 0 to 100 percent; blank if unknown."""
     if value is None:
         return " " * _BAR
     value = max(0.0, min(float(value), 100.0))
@@ -166,7 +170,7 @@ def gib(value: int | None) -> str:
 
 
 def tidy(text: str) -> str:
-    """One line of what a host or a person wrote."""
+    """Text from a host or a user, as one safe line."""
     return one_line(text)
 
 

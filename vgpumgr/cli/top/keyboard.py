@@ -1,4 +1,4 @@
-"""Keys as they are pressed, read by a thread of their own, so that they are answered while hosts are waited for."""
+"""Keys as they are pressed, read by a separate thread, so that they work while `top` waits for hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# ECMA-48 and what xterm, the Linux console and screen send in both cursor modes.
+# ECMA-48, and the sequences that xterm, the Linux console and screen send in both cursor modes.
 _NAMES = {"A": "up", "B": "down", "H": "home", "F": "end"}
 _NAMES |= {"1~": "home", "7~": "home", "4~": "end", "8~": "end", "5~": "pgup", "6~": "pgdn"}
 _KEY = re.compile(r"\x1b[\[O]([0-9;]*[A-Za-z~])|(\x1b)|([\r\n])|([\x7f\b])|([^\x00-\x1f\x7f])", re.DOTALL)
@@ -35,7 +35,7 @@ def decode(data: bytes) -> list[str]:
 
 @contextmanager
 def pressed(terminal: int, tell: Callable[[str], None]) -> Iterator[None]:
-    """Tell of every key while this is open; on any way out the terminal is as it was. Ctrl-C and Ctrl-Z stay signals."""
+    """Report every key while this is open, then restore the terminal. Ctrl-C and Ctrl-Z stay signals."""
     before = termios.tcgetattr(terminal)
     end, wake = os.pipe2(os.O_CLOEXEC)
     thread = threading.Thread(target=_read, args=(terminal, end, tell), name="keys", daemon=True)
@@ -52,7 +52,7 @@ def pressed(terminal: int, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def _read(terminal: int, end: int, tell: Callable[[str], None]) -> None:
-    with contextlib.suppress(OSError):  # the terminal went away, and SIGHUP with it
+    with contextlib.suppress(OSError):  # the terminal has closed, which also sends SIGHUP
         while True:
             ready, _, _ = select.select((terminal, end), (), ())
             if end in ready:

@@ -1,4 +1,4 @@
-"""The terminal's other screen, and frames on it: rich's one importer."""
+"""The terminal's alternate screen and the frames on it. Only this file imports rich."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _GAP = 2
 
 
 class Screen:
-    """A context manager: inside it the other screen is shown, afterwards the first one again, with its cursor."""
+    """A context manager that shows the alternate screen, and afterwards restores the main screen and its cursor."""
 
     def __init__(self, *, colour: bool) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # a name that the terminal's character set lacks
+            sys.stdout.reconfigure(errors="replace")  # a name with characters that the terminal cannot show
         self._console = Console(no_color=not colour, highlight=False, markup=False, emoji=False)
         self._live: Live | None = None
 
@@ -43,7 +43,7 @@ class Screen:
         return self._console.options.ascii_only
 
     def draw(self, frame: Frame) -> None:
-        """Show a frame, no wider than the terminal."""
+        """Show a frame, cut to the terminal's width."""
         assert self._live is not None
         width, height = self._console.size
         parts: list[RenderableType] = [*map(_text, frame.lines), *([table(frame, width)] if frame.rows else [])]
@@ -55,7 +55,7 @@ class Screen:
         self._live = Live(console=self._console, screen=True, auto_refresh=False)
         try:
             self._live.start()
-        except BaseException:  # a signal in the midst of it
+        except BaseException:  # a signal arrived while drawing
             self._restore()
             raise
         return self
@@ -77,7 +77,7 @@ class Screen:
 
 
 def table(frame: Frame, width: int) -> Table:
-    """The frame's rows under the columns that fit into `width`: dropped from the right, never wrapped."""
+    """The frame's rows under the columns that fit into `width`. Columns are dropped from the right, never wrapped."""
     found = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_edge=False)
     for name in COLUMNS[: fitting(frame, width)]:
         found.add_column(name, no_wrap=True, overflow="crop", header_style="bold")
@@ -87,7 +87,7 @@ def table(frame: Frame, width: int) -> Table:
 
 
 def fitting(frame: Frame, width: int) -> int:
-    """How many of the columns fit, and at least those that are always shown."""
+    """How many columns fit; those that are always shown count in any case."""
     widths = [
         max(cell_len(text) for text in (name, *(row[at].text for row in frame.rows))) for at, name in enumerate(COLUMNS)
     ]

@@ -1,4 +1,4 @@
-"""What `top` shows, as values: rows sorted and filtered, a total for each host."""
+"""The content of `top` as values: rows sorted and filtered, and a total for each host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """One host. `error`: why it was not read, None where it was; `silent`: why it did not tell all. `sm`: the mean over its GPUs, in percent; bytes and numbers are sums."""
+    """One host.
+
+    `error`: why it was not read, None if it was. `silent`: why its reading is incomplete. `sm`: the mean over its GPUs, in
+    percent; bytes and numbers are sums.
+    """
 
     host: HostName
     error: str | None
@@ -68,11 +72,11 @@ SORTS: dict[str, Callable[[Row], float | Fraction | None]] = {
     "host": lambda _row: None,
     "bought": lambda row: row.vgpu.bought,
 }
-"""By what rows may be sorted: the largest first, unknown last; `vm` and `host` by name."""
+"""The sort keys of the rows: largest first, unknown last; `vm` and `host` by name."""
 
 
 def arranged(found: Iterable[Row], sort: str, *, pattern: str = "", hide_off: bool = False) -> list[Row]:
-    """The rows whose VM, slot, host, GPU or type has `pattern` in it, in that order; alike ones by name."""
+    """The rows whose VM, slot, host, GPU or type contains `pattern`, in that order; ties by name."""
     measure, words = SORTS[sort], pattern.casefold().split()
     kept = [row for row in found if not (hide_off and row.off) and _matches(row, words)]
 

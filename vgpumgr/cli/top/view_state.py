@@ -1,4 +1,4 @@
-"""What of `top` is looked at, and what each key makes of it. No terminal here."""
+"""Which part of `top` is on the screen, and how each key changes that. There is no terminal code here."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from vgpumgr.cli.top.table import SORTS
 
 KEYS = (
     ("q", "leave"),
-    ("s", "sort by the next of: " + ", ".join(SORTS)),
-    ("/", "show only what has these words in it; Enter keeps them, Esc drops them"),
-    ("o", "hide VMs that are off, show them again"),
+    ("s", "sort by the next column of: " + ", ".join(SORTS)),
+    ("/", "show only rows that contain this text; Enter keeps the filter, Esc clears it"),
+    ("o", "hide or show VMs that are off"),
     ("↑ ↓", "one line up or down; also k and j"),
     ("PgUp PgDn", "one screen up or down; also b and space"),
-    ("Home End", "the first and the last; also g and G"),
-    ("h", "this help; any key leaves it"),
+    ("Home End", "first or last row; also g and G"),
+    ("h", "this help; any key closes it"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """`offset`: rows above the first one on the screen. `typing`: what is typed goes into the filter, `pattern`."""
+    """`offset`: rows above the first one on the screen. `typing`: typed text goes into the filter, `pattern`."""
 
     sort: str = "sm"
     offset: int = 0
@@ -31,7 +31,7 @@ class View:
 
 
 def press(view: View, key: str, *, page: int, count: int) -> View | None:
-    """The view after a key (top_keys names them); None: leave. `page` rows fit on the screen, `count` there are."""
+    """The view after a key (keyboard.py names them); None: quit. `page` rows fit on the screen; there are `count`."""
     if view.help:
         return replace(view, help=False)
     if view.typing:

@@ -72,7 +72,7 @@ def test_the_table_has_each_vm_and_says_what_it_is_of(folder: Path) -> None:
     assert third.split()[5:] == ["25%", *"?????", "?", "12.0G", "?", "0%"], (
         "a VM that is off used nothing that is known"
     )
-    assert "a cell of the line is 1 h" in done.err
+    assert "each bar is 1 h" in done.err
     assert "kvm02: the last attempt to read it failed (Unreachable)" in done.err
 
 
@@ -134,7 +134,7 @@ def test_bars_stand_on_one_scale_and_a_gap_is_blank() -> None:
     ("arguments", "error", "hint"),
     [
         (("vm1",), "UnknownName", "did you mean vm01?"),
-        (("no-such",), "UnknownName", "`vgpumgr usage` shows them all"),
+        (("no-such",), "UnknownName", "`vgpumgr usage` lists all of them"),
         (("--on", "kvm0"), "UnknownHost", "did you mean kvm0"),
         (("--since", "500d"), "UsageError", None),
         (("--since", "soon"), "UsageError", "vgpumgr --help"),

@@ -60,7 +60,7 @@ def test_keys_are_answered_while_hosts_are_waited_for() -> None:
     with Terminal([*LIVE, "hangs"]) as terminal:
         terminal.until("reading 2 hosts …")
         terminal.press("h")
-        terminal.until("any key goes on")
+        terminal.until("press any key to continue")
         terminal.press("xq")
         assert terminal.wait() == 0
         assert terminal.restored
