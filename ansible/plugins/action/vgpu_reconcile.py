@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vgpu_reconcile, whatever interpreter the target has."""
+"""vgpu_reconcile, run in Ansible's own process, whatever interpreter the target has."""
 
 from __future__ import annotations
 

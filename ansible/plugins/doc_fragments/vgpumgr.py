@@ -10,23 +10,24 @@ class ModuleDocFragment:
 options:
   inventory:
     description:
-      - The inventory that vgpumgr reads, which says how the hypervisors are reached. A folder of plain Ansible YAML, or one such file.
-      - Where it is left out, and E(VGPUMGR_INVENTORY) is not set, it is the one folder or YAML file that Ansible itself was
-        given with C(-i). Several, or one of another kind (a script, a list of hosts), are refused; only where Ansible was given
-        none, vgpumgr's usual places count.
+      - The inventory that vgpumgr reads, which says how to reach the hypervisors. It is a directory of plain Ansible YAML, or one
+        such file.
+      - If it is omitted and E(VGPUMGR_INVENTORY) is not set, the one directory or YAML file that Ansible itself was given with
+        C(-i) is used. Several inventories, or one of another kind (a script, a list of hosts), are refused. vgpumgr's usual
+        places are searched only if Ansible was given no inventory.
     type: path
 requirements:
-  - vgpumgr >= 0.1.0, in the Python that Ansible itself runs in
+  - vgpumgr >= 0.1.0, in the same Python environment as Ansible itself
 notes:
-  - The work is done by an action plugin, inside Ansible's own process on the control node. Neither C(ansible_python_interpreter)
-    nor the target's connection, become or environment matter, and C(delegate_to) changes nothing.
-  - The hypervisors are reached by vgpumgr itself, over SSH as root, as its inventory says.
+  - An action plugin does the work, inside Ansible's own process on the control node. C(ansible_python_interpreter) and the
+    target's connection, become and environment do not matter, and C(delegate_to) has no effect.
+  - vgpumgr itself connects to the hypervisors, over SSH as root, as its inventory says.
 attributes:
   platform:
     support: full
     platforms: posix
   action_group:
-    description: Takes the defaults that C(module_defaults) gives to the group.
+    description: Uses the defaults that C(module_defaults) sets for the group.
     support: full
     membership:
       - vgpumgr.kvm.vgpumgr

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The work of module vgpu: slots of VMs brought to what a task asks for."""
+"""The work of module vgpu: bringing the slots of VMs to the state that a task requests."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def vgpu(run):
 
 
 def _wanted(task, entry):
-    """One wish. What an entry of the list leaves out is the task's."""
+    """One request. Options that a list entry omits come from the task."""
     from vgpumgr import names
     from vgpumgr.controller.wanted import Wanted
     from vgpumgr.core.driver import profiles
     from vgpumgr.core.reconcile.jobs import Replace
     from vgpumgr.errors import UsageError
 
-    # Ansible's own kind of text carries where it came from, which is no business of libvirt's.
+    # Ansible's own string type carries its origin, which libvirt must not see.
     slot, state, profile, host, gpu, replace, keep = (
         task[key] if entry[key] is None else entry[key]
         for key in ("slot", "state", "profile", "host", "gpu_id", "replace", "keep_snapshots")
     )
     name = names.parse_vm_name(str(entry["name"]))
     if state == "present" and not profile:
-        raise UsageError(f"{name}: no profile is given, and its state is to be present", hint="for example profile: 4Q")
+        raise UsageError(f"{name}: state present needs a profile", hint="for example profile: 4Q")
     return Wanted(
         vm=name,
         slot=names.parse_slot(str(slot)),
@@ -54,7 +54,7 @@ def _wanted(task, entry):
 
 
 def _told(slot):
-    """What became of one slot, in a sentence."""
+    """The outcome of one slot, in a sentence."""
     from vgpumgr.documents import error
     from vgpumgr.errors import Outcome
 
@@ -62,19 +62,19 @@ def _told(slot):
         return error.text(slot.error)
     name = f"{slot.vm} slot {slot.wanted.slot}"
     if slot.row is None:
-        freed = {Outcome.DONE: f"{name} is free now", Outcome.WOULD_CHANGE: f"{name} would be freed"}
+        freed = {Outcome.DONE: f"{name} is now free", Outcome.WOULD_CHANGE: f"{name} would be freed"}
         return freed.get(slot.outcome, f"{name} has no vGPU")
     where = f"{slot.row.type_name} on {slot.row.vf or slot.row.gpu} of {slot.host}"
-    given = {Outcome.DONE: f"{name} has got {where}", Outcome.WOULD_CHANGE: f"{name} would get {where}"}
+    given = {Outcome.DONE: f"{name} now has {where}", Outcome.WOULD_CHANGE: f"{name} would get {where}"}
     return given.get(slot.outcome, f"{name} has {where}")
 
 
 def _summary(found):
-    """For a list: how many were changed, and what failed; what several have in common is told once, below them."""
+    """For a list: how many slots changed, and what failed; details that several share are printed once, below them."""
     count = len(found.slots)
     changed = sum(slot.changed for slot in found.slots)
     if not found.failed:
-        return f"{changed} of {count} slots {'changed' if changed else 'differ: nothing to do'}"
+        return f"{changed or count} of {count} slots {'changed' if changed else 'already as requested'}"
     alike = {}
     for slot in found.failed:
         alike.setdefault((slot.error.details, slot.error.hint), []).append(slot)
@@ -87,7 +87,7 @@ def _summary(found):
 
 
 def _definitions(found):
-    """Before and after of every VM that is changed, once."""
+    """The definition before and after, once for every VM that changes."""
     from vgpumgr.documents.slot import definition
 
     pairs = {(slot.host, slot.vm): slot for slot in reversed(found.slots) if slot.changed and slot.after is not None}

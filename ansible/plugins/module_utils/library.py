@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether vgpumgr is there, and new enough, in the Python that runs this."""
+"""Whether the Python that runs this has vgpumgr, and a version that is new enough."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ NEEDED = (0, 1, 0)
 
 
 def why_not():
-    """What is wrong with the vgpumgr of this Python, as a failed result; None where nothing is."""
+    """What is wrong with vgpumgr in this Python, as a failed result; None if nothing is."""
     try:
         from vgpumgr import __version__
-        from vgpumgr.controller import wanted  # noqa: F401 -- what it needs in turn is missed here, not half way
+        from vgpumgr.controller import wanted  # noqa: F401 -- so that a missing dependency of vgpumgr shows here, not half way
     except ImportError as error:
-        reason = f"({error}) {sys.executable} has no usable vgpumgr; Ansible and vgpumgr belong into one virtual environment."
+        reason = f"({error}) {sys.executable} has no usable vgpumgr; Ansible and vgpumgr belong in the same virtual environment."
         return {"failed": True, "msg": f"{missing_required_lib('vgpumgr')} {reason}", "python": sys.executable}
     if _numbers(__version__) < NEEDED:
         least = ".".join(map(str, NEEDED))

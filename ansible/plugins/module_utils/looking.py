@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The work of module vgpu_info: what is on the hypervisors."""
+"""The work of module vgpu_info: the claims and vGPUs on the hypervisors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The work of module vgpu_reconcile: every hypervisor as the inventory declares it."""
+"""The work of module vgpu_reconcile: reconciling every hypervisor with the inventory."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def vgpu_reconcile(run):
     def ask(fleet):
         if not confirmed:
             raise UsageError(
-                "this plan takes something away, and nobody said that it may; nothing was changed",
+                "this plan removes something, and the task does not confirm that; nothing was changed",
                 details=_taken(fleet),
-                hint="look at it with --check --diff, then say confirm: true",
+                hint="inspect it with --check --diff, then set confirm: true",
             )
 
     context = run.context()
@@ -39,12 +39,15 @@ def vgpu_reconcile(run):
     run.warnings += [row.text for row in found.findings]
     if run.check and found.fleet.takes_away and not confirmed and found.guard is None:
         taken = "; ".join(_taken(found.fleet))
-        run.warnings.append(f"this plan takes something away ({taken}): without check mode it wants confirm: true")
+        run.warnings.append(f"this plan removes something ({taken}): without check mode it needs confirm: true")
     done = [unit.outcome for host in found.hosts for unit in host.units]
     changed = sum(outcome.changed for outcome in done)
     result["changed"] = bool(changed)
     result["failed"] = bool(found.problems)
-    lines = [f"{changed} of {len(done)} jobs {'changed' if changed else 'differ: nothing to do'}"]
+    if changed or found.problems:
+        lines = [f"{changed} of {len(done)} jobs changed"]
+    else:
+        lines = [f"{len(done)} of {len(done)} jobs already as wanted"]
     lines += [f"{host}: {unit.unit.job.subject}: {text(unit.error)}" for host, unit in found.failed]
     lines += [text(error) for _host, error in found.errors]
     lines += [text(found.guard)] if found.guard else []
@@ -55,7 +58,7 @@ def vgpu_reconcile(run):
 
 
 def _taken(fleet):
-    """What would go, a line for each step."""
+    """What would be removed, a line for each step."""
     return [
         f"{plan.host}: {unit.job.subject}: {step.verb}"
         for plan in fleet.plans
@@ -66,7 +69,7 @@ def _taken(fleet):
 
 
 def _drift(plan):
-    """What a host's plan brings in line: found against wanted, by VM or GPU, slot and field."""
+    """What a host's plan corrects: found against wanted, by VM or GPU, slot and field."""
     before, after = {}, {}
     for row in plan.drift:
         whose = " ".join(part for part in (row.vm, row.slot) if part) or f"GPU {row.gpu}"

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a task's options to calls of vgpumgr.controller, and from what it returns to a task's result. No text is parsed.
+"""From a task's options to calls of vgpumgr.controller, and from the return values to a task's result. No text is parsed.
 
-Whoever calls has looked at library.why_not before. A refusal or an unreachable host is a failed result, never an exception.
+The caller checks library.why_not first. A refusal or an unreachable host is a failed result, never an exception.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-_NONE_GIVEN = "/etc/ansible/hosts"  # what Ansible names where neither -i, its environment nor its settings name any
+_NONE_GIVEN = (
+    "/etc/ansible/hosts"  # Ansible's default if neither -i, its environment nor its settings name an inventory
+)
 
 
 @dataclass
 class Run:
-    """One task: its options, its modes, and where its progress is told. `sources`: what Ansible was given with -i."""
+    """One task: its options, its modes, and where its progress goes. `sources`: what Ansible was given with -i."""
 
     params: dict
     check: bool
@@ -30,17 +32,17 @@ class Run:
     warnings: list = field(default_factory=list)
 
     def context(self):
-        """Vgpumgr's own, for the inventory of this task."""
+        """vgpumgr's context for the inventory of this task."""
         from vgpumgr.controller import surroundings
 
         inventory = surroundings.load_inventory(self.params["inventory"] or self._given())
         return surroundings.make_context(inventory, check=self.check, progress=self.tell, warn=self.warnings.append)
 
     def _given(self):
-        """The one inventory that Ansible was given; None where it was given none.
+        """The one inventory that Ansible was given; None if it was given none.
 
-        Raises UsageError for several, or one of a kind that vgpumgr does not read (a script, a list of hosts): what lies in
-        one of the usual places may be another site's.
+        Raises UsageError for several, or for a kind that vgpumgr does not read (a script, a list of hosts). It does not fall
+        back to the usual places, since an inventory there can be another site's.
         """
         from vgpumgr.errors import UsageError
 
@@ -52,16 +54,18 @@ class Run:
         if not sources:
             return None
         raise UsageError(
-            "which inventory is vgpumgr's? Ansible was given "
+            "it is not clear which inventory vgpumgr should read: Ansible was given "
             + (
-                f"{len(sources)}: {', '.join(sources)}" if len(sources) > 1 else f"{sources[0]}, no folder or YAML file"
+                f"{len(sources)}: {', '.join(sources)}"
+                if len(sources) > 1
+                else f"{sources[0]}, neither a directory nor a YAML file"
             ),
             hint="name it in the task, inventory: DIR, or in VGPUMGR_INVENTORY",
         )
 
 
 def caught(work, run):
-    """The work's result, with the run's warnings; a failed one where vgpumgr raised one of its errors."""
+    """The work's result, with the run's warnings; a failed result if vgpumgr raised one of its errors."""
     from vgpumgr.documents.error import text
     from vgpumgr.errors import VgpumgrError
 
@@ -81,7 +85,7 @@ def caught(work, run):
 
 
 def _cleaned(value):
-    """What came from a hypervisor moves no cursor where Ansible prints it."""
+    """The value with control characters escaped: text from a hypervisor must not move the cursor when Ansible prints it."""
     from vgpumgr.cli.text.words import visible
 
     if isinstance(value, str):
@@ -94,7 +98,7 @@ def _cleaned(value):
 
 
 def diff_of(what, before, after):
-    """Two values as Ansible shows a difference: as YAML."""
+    """Two values in the form in which Ansible shows a difference: as YAML."""
     import yaml
 
     def text(value):

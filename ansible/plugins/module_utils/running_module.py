@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The body of every module: what runs where its action plugin is not in the way (an old runner, a copy of the module alone)."""
+"""The body of every module, which runs if there is no action plugin (an old runner, a copy of the module alone)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of every module, for the module itself and for its action plugin: what AnsibleModule and validate_argument_spec take."""
+"""The options of every module, for the module itself (AnsibleModule) and its action plugin (validate_argument_spec)."""
 
 from __future__ import annotations
 

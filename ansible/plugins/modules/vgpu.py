@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vgpu
-short_description: Give NVIDIA vGPUs to libvirt VMs, or take them back
+short_description: Attach NVIDIA vGPUs to libvirt VMs, or detach them
 version_added: 0.1.0
 author:
   - The vgpumgr authors (@vgpumgr)
 description:
-  - Makes a vGPU on the VM's own hypervisor and puts it into the VM's definition, or takes it out and frees it.
-  - A slot that has what is asked is left as it is. One that has another profile is exchanged, as one change, and never gets a
-    second device.
+  - Creates a vGPU on the VM's own hypervisor and adds it to the VM's definition, or removes it from there and frees it.
+  - A slot that already has the requested profile is left alone. A vGPU with another profile is replaced in one change, and the
+    slot never gets a second device.
   - Nothing in use is touched. A running VM gets its first vGPU at its next start; to change or free one, shut the VM down.
-  - With O(vms) many VMs are served by one task. Each hypervisor is reached once, each VM has its own result, and one that fails
+  - With O(vms), one task handles many VMs. It connects to each hypervisor once, each VM has its own result, and a VM that fails
     does not stop the others.
 extends_documentation_fragment:
   - ansible.builtin.action_common_attributes
@@ -30,7 +30,7 @@ options:
   name:
     description:
       - The VM, by its libvirt name or UUID.
-      - Exactly one of O(name) and O(vms) is to be given.
+      - Give exactly one of O(name) and O(vms).
     type: str
   slot:
     description: Which of the VM's vGPUs. 1 to 16 letters, digits, C(_) and C(-).
@@ -39,41 +39,41 @@ options:
   profile:
     description:
       - The vGPU profile, written as V(4Q) (any board that has it), V(A40-4Q) or V(NVIDIA A40-4Q).
-      - Wanted where O(state=present).
+      - Required if O(state=present).
     type: str
   state:
     description:
-      - V(present) gives the slot the profile.
-      - V(absent) frees the slot. Where no hypervisor knows the VM this is no change, and a warning.
+      - V(present) attaches a vGPU with the profile to the slot.
+      - V(absent) frees the slot. If no hypervisor knows the VM, nothing changes and there is a warning.
     type: str
     choices: [present, absent]
     default: present
   host:
     description:
-      - The hypervisor where the VM is to be looked for, by its name in the inventory.
-      - Where it is left out, it is the one that declares the VM in the inventory, else all are asked.
+      - The hypervisor to look for the VM on, by its name in the inventory.
+      - If omitted, the hypervisor is the one that the inventory declares the VM on, or else all are searched.
     type: str
   gpu_id:
     description:
-      - The GPU of the hypervisor that the vGPU is to be on, by its PCI address or UUID.
-      - Where it is left out, any GPU that has room.
+      - The GPU of the hypervisor to create the vGPU on, by its PCI address or UUID.
+      - If omitted, any GPU that has room is used.
     type: str
   replace:
     description:
-      - What becomes of a vGPU that the slot has.
-      - V(if-other) exchanges one of another profile, or one that is not on O(gpu_id). V(never) fails then.
-      - V(always) also makes a new one where the old one is lost, for example because its GPU is gone.
+      - What to do with a vGPU that the slot already has.
+      - V(if-other) replaces it if it has another profile or is not on O(gpu_id). V(never) fails in that case.
+      - V(always) also creates a new vGPU if the old one is lost, for example because its GPU is gone.
     type: str
     choices: [never, if-other, always]
     default: if-other
   keep_snapshots:
-    description: Free the slot even though snapshots of the VM name the device. A revert to them fails afterwards.
+    description: Free the slot even if snapshots of the VM name the device. Reverting to them fails afterwards.
     type: bool
     default: false
   vms:
     description:
-      - Many VMs at once. What is to go goes first, since that makes room; the rest keeps its order.
-      - What an entry leaves out is taken from the task.
+      - Many VMs at once. Entries that free a slot come first, since that makes room; the others keep their order.
+      - Options that an entry omits are taken from the task.
     type: list
     elements: dict
     suboptions:
@@ -110,17 +110,17 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Give vm01 a vGPU with 4 GiB
+- name: Attach a vGPU with 4 GiB to vm01
   vgpumgr.kvm.vgpu:
     name: vm01
     profile: 4Q
 
-- name: Take it back
+- name: Detach it
   vgpumgr.kvm.vgpu:
     name: vm01
     state: absent
 
-- name: Give many VMs their vGPUs with one look at each hypervisor
+- name: Attach vGPUs to many VMs, reading each hypervisor once
   vgpumgr.kvm.vgpu:
     profile: 4Q
     vms:
@@ -134,19 +134,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 msg:
-  description: What became of the VM; for a list, what failed, or how many were changed.
+  description: The outcome for the VM; for a list, what failed, or how many slots were changed.
   returned: always
   type: str
-  sample: vm01 slot vgpu0 has got A40-4Q on 0000:41:00.4 of kvm01
+  sample: vm01 slot vgpu0 now has A40-4Q on 0000:41:00.4 of kvm01
 outcomes:
-  description: Every outcome there is, each once. V(done), V(unchanged), V(would_change), or how a slot failed.
+  description: The outcomes that occurred, each once. V(done), V(unchanged), V(would_change), or how a slot failed.
   returned: always
   type: list
   elements: str
   sample: [done]
 vms:
-  description: One row for each slot that was asked for, in that order.
-  returned: with O(vms), when the hypervisors were asked
+  description: One row for each requested slot, in the order of the request.
+  returned: with O(vms), when the hypervisors were read
   type: list
   elements: dict
   contains:
@@ -159,23 +159,23 @@ vms:
       type: str
       sample: vgpu0
     host:
-      description: Its hypervisor. Null where the VM was not found.
+      description: Its hypervisor. Null if the VM was not found.
       type: str
       sample: kvm01
     profile:
-      description: What was asked. Null for V(absent).
+      description: The requested profile. Null for V(absent).
       type: str
       sample: 4Q
     gpu:
-      description: PCI address of the GPU. Null where the slot has no vGPU, or that is not known.
+      description: PCI address of the GPU. Null if the slot has no vGPU, or if that is unknown.
       type: str
       sample: "0000:41:00.0"
     device:
-      description: PCI address of the virtual function, or the mdev's UUID where there is none.
+      description: PCI address of the virtual function, or the mdev's UUID if there is none.
       type: str
       sample: "0000:41:00.4"
     uuid:
-      description: The mdev's UUID. Null where the vGPU is no mdev.
+      description: The mdev's UUID. Null if the vGPU is not an mdev.
       type: str
       sample: 85c7fd2f-ddf6-5079-9c79-7423c57e32e3
     type:
@@ -187,16 +187,16 @@ vms:
       type: str
       sample: done
     changed:
-      description: Whether anything was done, or would be.
+      description: Whether anything changed, or would change.
       type: bool
       sample: true
     error:
-      description: What kind of thing went wrong; RV(vms[].msg) says all. Null where nothing did.
+      description: The kind of error; RV(vms[].msg) has the details. Null if there was none.
       type: str
     msg:
-      description: The same in words.
+      description: The outcome in words.
       type: str
-      sample: vm01 slot vgpu0 has got A40-4Q on 0000:41:00.4 of kvm01
+      sample: vm01 slot vgpu0 now has A40-4Q on 0000:41:00.4 of kvm01
 vm:
   description: As in RV(vms[].vm).
   returned: with O(name)

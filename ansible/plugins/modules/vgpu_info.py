@@ -7,14 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vgpu_info
-short_description: Tell which VMs have which NVIDIA vGPUs
+short_description: Report which VMs have which NVIDIA vGPUs
 version_added: 0.1.0
 author:
   - The vgpumgr authors (@vgpumgr)
 description:
-  - Reads the hypervisors and says what every VM, or one, has been promised (its claims) and what it has (its vGPUs). Changes nothing.
-  - A hypervisor that cannot be read makes the task fail, since what it has is unknown. What the others have is in the result all
-    the same.
+  - Reads the hypervisors and reports what one VM or every VM has been promised (its claims) and what it has (its vGPUs). It
+    changes nothing.
+  - A hypervisor that cannot be read makes the task fail, since its vGPUs are unknown. The result still includes those of the
+    others.
 extends_documentation_fragment:
   - ansible.builtin.action_common_attributes
   - vgpumgr.kvm.vgpumgr
@@ -25,22 +26,22 @@ attributes:
     support: none
 options:
   name:
-    description: One VM, by its libvirt name or UUID. All of every hypervisor where it is left out.
+    description: One VM, by its libvirt name or UUID. If omitted, all VMs of every hypervisor.
     type: str
   host:
-    description: This hypervisor only, by its name in the inventory.
+    description: Only this hypervisor, by its name in the inventory.
     type: str
 seealso:
   - module: vgpumgr.kvm.vgpu
 """
 
 EXAMPLES = r"""
-- name: Look at one VM
+- name: Read one VM
   vgpumgr.kvm.vgpu_info:
     name: vm01
   register: found
 
-- name: Say what it has
+- name: Show its vGPUs
   ansible.builtin.debug:
     msg: "{{ found.vms[0].vgpus | map(attribute='type_name') }}"
 
@@ -52,7 +53,7 @@ EXAMPLES = r"""
 RETURN = r"""
 vms:
   description: The VM, or all VMs that have a claim or a vGPU.
-  returned: when the hypervisors were asked
+  returned: when the hypervisors were read
   type: list
   elements: dict
   contains:
@@ -73,17 +74,17 @@ vms:
       type: str
       sample: shut off
     claims:
-      description: What it was promised, by slot, with the keys slot, generation, from, state, by, at, asked, type_name, gpu_uuid, parent, uuid.
+      description: Its claims, by slot, with the keys slot, generation, from, state, by, at, asked, type_name, gpu_uuid, parent, uuid.
       type: list
       elements: dict
     vgpus:
-      description: The rows of RV(vgpus) that are its own.
+      description: The rows of RV(vgpus) that belong to it.
       type: list
       elements: dict
 vgpus:
   description:
-    - Every vGPU, with the keys of C(vgpumgr list -o json). Foreign ones too, where no single VM was asked for.
-  returned: when the hypervisors were asked
+    - Every vGPU, with the keys of C(vgpumgr list -o json). Foreign ones are included unless O(name) is given.
+  returned: when the hypervisors were read
   type: list
   elements: dict
   contains:
@@ -113,7 +114,7 @@ vgpus:
       sample: bound
 unread:
   description: The hypervisors that could not be read, with the keys host, error, message, hint and details.
-  returned: when the hypervisors were asked
+  returned: when the hypervisors were read
   type: list
   elements: dict
 msg:

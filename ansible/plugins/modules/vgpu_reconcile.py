@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vgpu_reconcile
-short_description: Bring every hypervisor to what the inventory declares
+short_description: Reconcile every hypervisor with the inventory
 version_added: 0.1.0
 author:
   - The vgpumgr authors (@vgpumgr)
 description:
-  - Does what C(vgpumgr reconcile) does. Every VM gets what the inventory declares or what it was once given, GPUs get their
-    schedulers, and what is no longer declared is taken back.
-  - There is no prompt, so a plan that takes anything away is refused unless O(confirm) or O(confirm_destroys) says that it may.
-  - A hypervisor that cannot be reached makes the task fail, after the others were served.
+  - Does the same as C(vgpumgr reconcile). Every VM gets the vGPUs that the inventory declares or that were attached earlier,
+    GPUs get their schedulers, and vGPUs that are no longer declared are removed.
+  - There is no prompt, so a plan that removes anything is refused unless O(confirm) or O(confirm_destroys) allows it.
+  - A hypervisor that cannot be reached makes the task fail, after the others are reconciled.
 extends_documentation_fragment:
   - ansible.builtin.action_common_attributes
   - vgpumgr.kvm.vgpumgr
@@ -26,22 +26,22 @@ attributes:
     support: full
 options:
   limit:
-    description: These hypervisors only, by names or shell patterns of the inventory. All where it is empty.
+    description: Only these hypervisors, by inventory names or shell patterns of them. All if it is empty.
     type: list
     elements: str
     default: []
   confirm:
     description:
-      - What is no longer declared may be taken away, and what has another profile exchanged.
-      - More than 30 per cent of a hypervisor's vGPUs, or of all, are refused all the same, and so is every vGPU that the inventory
-        gave on a hypervisor, or what a file or a group declared that is lost; see O(confirm_destroys).
+      - Allow removing vGPUs that are no longer declared, and replacing those with another profile.
+      - A plan is still refused if it removes more than 30 per cent of a hypervisor's vGPUs or of all, every vGPU that the
+        inventory declared on a hypervisor, or what a lost file or group declared; see O(confirm_destroys).
     type: bool
     default: false
   confirm_destroys:
-    description: Let a plan pass that destroys exactly so many vGPUs, however large a share that is. Means O(confirm), too.
+    description: Allow a plan that destroys exactly this many vGPUs, however large a share that is. Implies O(confirm).
     type: int
   deadline:
-    description: How many seconds each hypervisor may take. One that takes longer is left behind and named.
+    description: Time limit for each hypervisor, in seconds. One that exceeds it is skipped and reported.
     type: int
     default: 300
 seealso:
@@ -49,10 +49,10 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Keep what is declared
+- name: Reconcile with the inventory
   vgpumgr.kvm.vgpu_reconcile:
 
-- name: The same where VMs have left the inventory
+- name: Also remove vGPUs of VMs that are no longer in the inventory
   vgpumgr.kvm.vgpu_reconcile:
     limit: [kvm01, "kvm1*"]
     confirm: true
@@ -65,38 +65,38 @@ msg:
   type: str
   sample: 2 of 8 jobs changed
 outcomes:
-  description: Every outcome there is, each once. V(done), V(unchanged), V(would_change), or how a job failed.
+  description: The outcomes that occurred, each once. V(done), V(unchanged), V(would_change), or how a job failed.
   returned: always
   type: list
   elements: str
   sample: [done]
 drift:
   description: What differed, with the keys host, vm, slot, gpu, field, wanted, found and cause.
-  returned: when the hypervisors were asked
+  returned: when the hypervisors were read
   type: list
   elements: dict
 plan:
-  description: The steps that mend it, as C(vgpumgr plan -o json) has them.
-  returned: when the hypervisors were asked
+  description: The steps that correct it, as in C(vgpumgr plan -o json).
+  returned: when the hypervisors were read
   type: list
   elements: dict
 result:
-  description: For each hypervisor its jobs, and what became of them.
-  returned: when the hypervisors were asked
+  description: The jobs of each hypervisor, and their outcomes.
+  returned: when the hypervisors were read
   type: dict
 errors:
   description: What went wrong with whole hypervisors, with the keys host, error, message, hint and details.
-  returned: when the hypervisors were asked
+  returned: when the hypervisors were read
   type: list
   elements: dict
 findings:
-  description: What a person should know, with the keys kind, host, vm, slot and text.
-  returned: when the hypervisors were asked
+  description: Notable conditions, with the keys kind, host, vm, slot and text.
+  returned: when the hypervisors were read
   type: list
   elements: dict
 fingerprint:
-  description: A hash of what the plan read.
-  returned: when the hypervisors were asked
+  description: A hash of the state that the plan is based on.
+  returned: when the hypervisors were read
   type: str
 """
 

@@ -149,7 +149,7 @@ def test_the_inventory_is_the_options_or_the_environments_or_ansibles_own(plays:
     for inventory in ([own, other], [other]):
         nowhere = plays.play(play, inventory=inventory)
         assert nowhere.code == 2
-        assert "which inventory is vgpumgr's?" in nowhere.results[0]["msg"]
+        assert "it is not clear which inventory vgpumgr should read" in nowhere.results[0]["msg"]
         assert plays.play(play, inventory=inventory, VGPUMGR_INVENTORY=str(own)).code == 0
     given = plays.play(play, VGPUMGR_INVENTORY="/nowhere/at/all")
     assert "/nowhere/at/all" in given.results[0]["msg"]

@@ -216,7 +216,7 @@ def test_what_an_entry_leaves_out_is_the_tasks_and_a_group_has_defaults(plays: P
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"name": "vm01"}, "no profile is given"),
+        ({"name": "vm01"}, "state present needs a profile"),
         ({"name": "vm01", "profile": "many"}, "not a profile: 'many'"),
         ({"name": "vm01", "profile": "4Q", "vms": []}, "mutually exclusive"),
         ({"profile": "4Q"}, "one of the following is required: name, vms"),
