@@ -32,7 +32,7 @@ class Run:
     warnings: list = field(default_factory=list)
 
     def context(self):
-        """vgpumgr's context for the inventory of this task."""
+        """The vgpumgr context for the inventory of this task."""
         from vgpumgr.controller import surroundings
 
         inventory = surroundings.load_inventory(self.params["inventory"] or self._given())
