@@ -203,14 +203,14 @@ def test_what_cannot_be_stored_is_held_and_stored_later(site: Site) -> None:
     place, aside = site.samples.path, site.samples.path.with_name("aside")
     place.rename(aside)
     place.write_bytes(b"no database at all\n" * 99)
-    wait_until(lambda: "it is tried again" in service.err, "it is told")
+    wait_until(lambda: "it will be retried" in service.err, "it is told")
     before = measured(Samples(aside))
     time.sleep(3)  # some rounds, however slow the machine
     aside.replace(place)
     wait_until(lambda: "samples can be stored again" in service.err, "it is stored again")
     service.kill(signal.SIGINT)
     assert service.wait() == 130
-    assert service.err.count("it is tried again") == 1
+    assert service.err.count("it will be retried") == 1
     after = measured(site.samples)
     assert after["observed_us"] - before["observed_us"] == after["at_us"] - before["at_us"] > SECOND
 

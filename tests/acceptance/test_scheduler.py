@@ -189,7 +189,7 @@ def test_what_the_driver_refuses_is_taken_back(lab: Lab, given: str) -> None:
     finally:
         lab.control(given, "clear")
     assert error["error"] == "NvmlRefused"
-    assert "what had been done before is undone" in error["details"]
+    assert "the steps before it are undone" in error["details"]
     assert everything(lab, given) == before
 
 

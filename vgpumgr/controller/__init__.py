@@ -1,1 +1,1 @@
-"""Use cases. Returns frozen results and never prints: this is the Python API."""
+"""Use cases: the Python API. They return frozen results and never print."""

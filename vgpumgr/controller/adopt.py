@@ -1,4 +1,4 @@
-"""adopt: enter into a host's ledger what is a VM's and not in it, all that can be proved or what a person names."""
+"""adopt: enter existing vGPUs of VMs into a host's ledger, either all that can be proved or those that the user names."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptOptions:
-    """`host` is the inventory's name; `vgpus` what is taken by name, none: all that can be proved."""
+    """`host` is the inventory's name; `vgpus` are the vGPUs to adopt by name, none: all that can be proved."""
 
     host: str
     vgpus: tuple[MdevUuid | PciAddress, ...] = ()
 
 
 def adopt(context: Context, options: AdoptOptions, consent: Consent[AdoptPlan]) -> AdoptResult:
-    """Enter vGPUs that are there. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    """Enter existing vGPUs. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     declaration = context.inventory.host(options.host)
     with open_session(context, declaration) as session:
         changed = carry_out(

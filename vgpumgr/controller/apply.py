@@ -1,4 +1,4 @@
-"""Carry out exactly a plan's steps; what fails half way takes back what this run did, and nothing else."""
+"""Carry out exactly a plan's steps. A failure half way undoes what this run did, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from vgpumgr.controller.session import Session
     from vgpumgr.core.plan.plan import AnyPlan
 
-STEP_END_S = 180.0  # never reached: every wait below has a shorter end of its own
+STEP_END_S = 180.0  # never reached: every wait below has a shorter limit
 _BEGIN_S = 1.0
 _MOMENT_S = 1.0
 _PROGRAM = "program"  # the stage of errors.Unreachable
 
 
 def apply(session: Session, plan: AnyPlan) -> None:
-    """Do the steps in order. Raises what a step raised, once all that was done is undone; PartialApply where it could not be.
+    """Do the steps in order. If one fails, undo the finished ones and raise its error, or PartialApply if the undo fails.
 
-    Raises LedgerUnwritable before the first step, where a step would write the ledger and the host has said that it cannot.
+    Raises LedgerUnwritable before the first step if a step would write the ledger and the host has reported that it cannot.
 
-    A destroyed vGPU is never made again by an undo: the same command goes on from there instead. After a Ctrl-C the step
-    under way is still waited for, because half a step cannot be undone; a second one leaves all to the next run.
+    An undo never re-creates a destroyed vGPU; instead, the same command continues from there. After a Ctrl-C we still wait
+    for the current step, because half a step cannot be undone; a second Ctrl-C leaves everything to the next run.
     """
     _guard_ledger_writable(session, plan)
     executor = Executor(session, plan)
@@ -41,13 +41,13 @@ def apply(session: Session, plan: AnyPlan) -> None:
         if lost is not None:
             raise lost from error
         if run.done:
-            error.details = (*error.details, "what had been done before is undone")
+            error.details = (*error.details, "the steps before it are undone")
         raise
     except KeyboardInterrupt:
         run.stop()
         moments.tell(session.declaration.name, "interrupted", run.under_way)
         session.context.progress(
-            f"interrupted: waiting for {run.under_way}, then undoing; once more leaves it to the next run"
+            f"interrupted: waiting for {run.under_way}, then undoing; interrupt again to leave it to the next run"
         )
         failed = run.settle()
         if any(isinstance(step, changes.DestroyVgpu) for step in run.done):
@@ -59,7 +59,7 @@ def apply(session: Session, plan: AnyPlan) -> None:
 
 
 def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
-    """A full or read-only disk is told before a VM's definition is touched."""
+    """A full or read-only disk is reported before any VM's definition is touched."""
     if session.unwritable is not None and any(
         isinstance(step, changes.VgpuStep) or (isinstance(step, changes.SetScheduler) and step.around)
         for step in plan.steps
@@ -68,10 +68,10 @@ def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
 
 
 def _lost_lease(session: Session, error: errors.VgpumgrError) -> errors.LeaseLost | None:
-    """Whether a connection that went is the lock's lease that ended: the host ends it then, so that nothing more is written."""
+    """Whether the connection was lost because the lock's lease ended: the host then cuts it, so that nothing more is written."""
     if not isinstance(error, errors.Unreachable):
         return None
-    # What has just not answered in its time is asked once more for a moment only: a connection that ended says so at once.
+    # After a timeout, a short retry is enough: a connection that has ended reports so at once.
     silent = isinstance(error, errors.HostDeadline) and error.stage == _PROGRAM
     try:
         session.link.ping(*((_MOMENT_S,) if silent else ()))
@@ -83,10 +83,10 @@ def _lost_lease(session: Session, error: errors.VgpumgrError) -> errors.LeaseLos
 
 
 class _Run:
-    """The steps of a plan, in a thread of their own: a signal's exception strikes the main thread only, at any instruction,
-    and what was done must be known exactly.
+    """Runs the steps of a plan in a separate thread: a signal's exception can hit the main thread at any instruction,
+    but we must know exactly what was done.
 
-    `steps`: the plan's, with what was done in the place of a refused one. `done` is how they begin.
+    `steps` are the plan's, with each refused step replaced by what was done instead. `done` is a prefix of them.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -112,7 +112,7 @@ class _Run:
                     instead = changes.instead(step, refused.code)
                     if not instead:
                         raise
-                    self._executor.tell(f"{refused.message}: idle vGPUs are moved out for a moment")
+                    self._executor.tell(f"{refused.message}: moving idle vGPUs out for a moment")
                     self.steps[len(self.done) : len(self.done) + 1] = instead
                 else:
                     self.done.append(step)
@@ -128,13 +128,13 @@ class _Run:
             self._ended.set()
 
     def stop(self) -> None:
-        """Begin no further step, and end one that waits for a VM's end."""
+        """Begin no further step, and end a step that waits for a VM to stop."""
         self._stopped = True
         self._executor.interrupted.set()
 
     def settle(self) -> errors.VgpumgrError | None:
-        """Wait for the end of the step under way; what made it fail, if it did. From then on the executor waits for VMs again."""
-        # A thread that has not begun was interrupted out of its start.
+        """Wait for the current step to end and return its error, if any. From then on the executor waits for VMs again."""
+        # The interrupt came before the thread had started.
         if not self._begun.wait(_BEGIN_S) or self._ended.wait(STEP_END_S):
             self._executor.interrupted.clear()
         return self._failed

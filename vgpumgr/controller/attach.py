@@ -1,4 +1,4 @@
-"""attach and detach: find the VM, and carry out the one job that is asked for it."""
+"""attach and detach: find the VM, and carry out the one job requested for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachOptions:
-    """`vm` is a name or UUID; `gpu_id` a PCI address or GPU UUID of the VM's host."""
+    """`vm` is a name or UUID; `gpu_id` is the PCI address or UUID of a GPU of the VM's host."""
 
     vm: str
     profile: Profile
@@ -45,7 +45,7 @@ class DetachOptions:
 
 
 def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> ChangeResult:
-    """Give the VM's slot a vGPU of the profile. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    """Attach a vGPU of the profile to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     found = find_vm(context, options.vm, options.on)
     give = jobs.Give(
         vm=names.VmName(found.name),
@@ -65,7 +65,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> 
 
 
 def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> ChangeResult:
-    """Free one slot, or all; also those of a VM that is gone. A VM without any is no change. Raises as attach does."""
+    """Free one slot, or all, even if the VM is gone. If it has none, nothing changes. Raises the same errors as attach."""
     found = find_vm(context, options.vm, options.on, or_gone=True)
     take = jobs.Take(
         vm=names.VmName(found.name),
@@ -81,7 +81,7 @@ def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> 
 def _change(
     found: FoundVm, consent: Consent[Plan], job: jobs.Give | jobs.Take, *, asks: bool, asked: str
 ) -> ChangeResult:
-    """A change of one VM, and what it has afterwards."""
+    """Change one VM; the result includes its vGPUs afterwards."""
     context = found.session.context
     changed = carry_out(
         Change(

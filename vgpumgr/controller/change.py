@@ -1,4 +1,4 @@
-"""One job of one host that somebody asked for: plan, show, ask; lock, plan again, and leave the rest to HostRun."""
+"""One requested job on one host: plan, show, ask; then lock, plan again, and leave the rest to HostRun."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[PlanT]):
-    """What somebody asked for. `makes`: the type of plan that the job has. `asks`: a person has to say yes.
+    """The request. `makes`: the type of the job's plan. `asks`: it needs confirmation.
 
-    `asked` is the wish as a person wrote it, `name` whom it is about, as the host's lock says it. `findings` were made
+    `asked` is the request as the user typed it; `name` is its subject, as the host's lock names it. `findings` were made
     on the way to the host.
     """
 
@@ -39,7 +39,7 @@ class Change(Generic[PlanT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed(Generic[PlanT]):
-    """How a change ended: done, unchanged or would_change; `view` is the host as it was last seen."""
+    """How a change ended: done, unchanged or would_change; `view` is the last reading of the host."""
 
     planned: Planned[PlanT]
     outcome: Success
@@ -48,7 +48,7 @@ class Changed(Generic[PlanT]):
 
 
 def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
-    """Make the change. Raises what the plan is refused for, PlanOutdated, Declined, HostError or ApplyError."""
+    """Make the change. Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError."""
     session, consent, todo = change.session, change.consent, (change.job,)
     host = HostRun(session, change.run)
     shown: Planned[PlanT] | None = None
@@ -63,7 +63,7 @@ def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
     view = host.lock(what, todo)
     now = _planned(change, host, view)
     while not _is_agreed(now, shown):
-        # Nobody keeps a host locked while a person thinks.
+        # The host is not locked while the user decides.
         session.unlock(view, ())
         consent.show(now)
         consent.ask(now)
@@ -95,6 +95,6 @@ def _ended(change: Change[PlanT], planned: Planned[PlanT], outcome: Success, vie
 
 
 def _is_agreed(now: Planned[PlanT], shown: Planned[PlanT] | None) -> bool:
-    """Whether all that the plan takes away was in the one that a person said yes to."""
+    """Whether everything that the plan removes was in the plan that the user confirmed."""
     agreed = shown.plan.takes_away if shown is not None else ()
     return all(step in agreed for step in now.plan.takes_away)

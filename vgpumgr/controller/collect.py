@@ -1,7 +1,7 @@
-"""Keeping what is read: once, or round after round at fixed times. The only thing that stores samples.
+"""Stores readings: once, or in rounds at fixed times. Nothing else stores samples.
 
-As a service it outlives what goes wrong: a host that fails is a round without a reading, and what cannot be stored is tried
-again with the next round. Each trouble is told when it begins and when it ends, not every time.
+As a service it survives failures: a host that fails yields a round without a reading, and rounds that cannot be stored are
+retried with the next one. Each problem is reported when it begins and when it ends, not every time.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 _LEAST_PATIENCE_S = 5.0
 _AHEAD_US = 86_400_000_000
-_UNSTORED = 60  # so many rounds are held in memory while they cannot be stored; older ones are lost
+_UNSTORED = 60  # the number of rounds held in memory while they cannot be stored; older ones are lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """`every_s` None: once. Samples are kept for `keep_s`, and for less where they take more than `max_bytes`.
+    """`every_s` None: once. Samples are kept for `keep_s`, or for less if they take more than `max_bytes`.
 
-    `fleet`: all hosts of the inventory. What others told last is forgotten, or one that was retired would be missed for ever;
-    what it used stays as long as the rest. None: only a part of the inventory is read.
+    `fleet`: all hosts of the inventory. The last readings of other hosts are deleted, otherwise a retired host would be
+    reported as missing forever; its samples stay as long as all others. None: only part of the inventory is read.
     """
 
     every_s: float | None
@@ -44,19 +44,19 @@ class Keeping:
 
 
 class Teller(Protocol):
-    """Who is told what goes wrong, and what is well again; `host` None: it is about the store."""
+    """Receives reports of what fails and what has recovered; `host` None: the report is about the store."""
 
     def went(self, host: HostName | None, what: str) -> None: ...
     def came_back(self, host: HostName | None, what: str) -> None: ...
 
 
 def patience_s(every_s: float | None) -> float:
-    """How long a round waits for its slowest host: a dead one must not delay the others past what the driver remembers."""
+    """How long a round waits for its slowest host: a dead host must not delay the others beyond the driver's memory."""
     return PATIENCE_S if every_s is None else min(PATIENCE_S, max(_LEAST_PATIENCE_S, 0.8 * every_s))
 
 
 def keep(samples: Samples, rounds: Sequence[Round], keeping: Keeping) -> None:
-    """Store rounds, and let go of what is too old or too much. Raises StoreError; UnstorableValue once the rest is stored."""
+    """Store rounds and delete samples beyond the age or size limit. Raises StoreError; UnstorableValue after storing the rest."""
     left_out = _add(samples, rounds, keeping)
     _tidy(samples, keeping)
     if left_out:
@@ -66,7 +66,7 @@ def keep(samples: Samples, rounds: Sequence[Round], keeping: Keeping) -> None:
 
 
 def _add(samples: Samples, rounds: Iterable[Round], keeping: Keeping) -> dict[HostName, str]:
-    """Store rounds together; where one holds what cannot be stored, each alone. Why, of each host that is left out."""
+    """Store rounds together, or each alone if one has a value that cannot be stored. Returns why a host was left out."""
     try:
         samples.add(tuple(rounds), every_s=keeping.every_s)
     except UnstorableValue:
@@ -89,16 +89,16 @@ def _tidy(samples: Samples, keeping: Keeping) -> None:
 
 
 def _now_us(samples: Samples) -> int:
-    """The time that age is counted from: ours, but no more than a day after the newest sample.
+    """The time from which age is counted: the current time, but at most a day after the newest sample.
 
-    A clock of this controller that jumps ahead, if only once, would else make everything look too old.
+    Otherwise a single jump ahead of the controller's clock would make all samples look too old.
     """
     now_us, newest_us = int(time.time() * 1e6), samples.newest_us()
     return now_us if newest_us is None else min(now_us, newest_us + _AHEAD_US)
 
 
 def serve(sampler: Sampler, samples: Samples, keeping: Keeping, teller: Teller, *, until: float | None = None) -> None:
-    """Read and keep, every `keeping.every_s` seconds of the clock, until `until` (time.monotonic) or an exception."""
+    """Read and store every `keeping.every_s` seconds of the clock, until `until` (time.monotonic) or an exception."""
     assert keeping.every_s is not None
     trouble = _Trouble(teller)
     unstored: deque[Round] = deque()
@@ -110,15 +110,15 @@ def serve(sampler: Sampler, samples: Samples, keeping: Keeping, teller: Teller, 
         left_out: dict[HostName, str] = {}
         try:
             left_out = _add(samples, unstored, keeping)
-            unstored.clear()  # at once: what is stored must not be stored again, whatever comes of the rest
+            unstored.clear()  # at once: a stored round must not be stored again, whatever happens to the rest
             _tidy(samples, keeping)
         except StoreError as error:
-            trouble.look(None, f"{error.message}; it is tried again")
+            trouble.look(None, f"{error.message}; it will be retried")
         else:
             trouble.look(None, None)
         for one in rounds:
             trouble.look(one.host, left_out.get(one.host) or _why(one))
-        # A multiple of the interval by the clock: no drift, and what took too long leaves out times instead of moving them.
+        # A multiple of the interval by the clock: there is no drift, and a slow round skips times instead of shifting them.
         rest = keeping.every_s - time.time() % keeping.every_s
         if until is not None and time.monotonic() + rest >= until:
             return
@@ -126,14 +126,14 @@ def serve(sampler: Sampler, samples: Samples, keeping: Keeping, teller: Teller, 
 
 
 class _Trouble:
-    """Who is in trouble, so that only changes are told."""
+    """Knows what has failed, so that only changes are reported."""
 
     def __init__(self, teller: Teller) -> None:
         self._teller = teller
         self._since: dict[HostName | None, float] = {}
 
     def look(self, who: HostName | None, what: str | None) -> None:
-        """`what` is wrong with it, or nothing."""
+        """Note that `what` is wrong with it, or that nothing is."""
         if what is not None and who not in self._since:
             self._since[who] = time.monotonic()
             self._teller.went(who, what)

@@ -1,4 +1,4 @@
-"""What every use case is given: the inventory, a way to reach hosts, who asks, the clock. Nothing is taken from globals."""
+"""What every use case gets: the inventory, a way to reach hosts, the user, the clock. Nothing comes from globals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Connect(Protocol):
-    """Opens one host; without `hypervisor` its libvirt is left alone. Raises HostError with the stage that failed."""
+    """Opens one host; without `hypervisor` its libvirt is not contacted. Raises HostError with the stage that failed."""
 
     def __call__(self, endpoint: Endpoint, *, hypervisor: bool = True) -> Host: ...
 
@@ -26,8 +26,8 @@ class Connect(Protocol):
 class Context:
     """`by` is user@controller; `now` gives RFC 3339 in UTC; `progress` takes one short line.
 
-    `lock_wait_s` is how long to wait for a host that another run has locked. `journal` None: what is done is not recorded.
-    `store` is the controller's own file; beside it lies the lock that keeps two reconciles apart (None: nothing does).
+    `lock_wait_s` is how long to wait for a host that another run has locked. `journal` None: changes are not recorded.
+    `store` is the controller's own file; the lock that keeps two reconciles apart is next to it (None: there is no lock).
     """
 
     inventory: Inventory

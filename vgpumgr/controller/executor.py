@@ -1,4 +1,4 @@
-"""One step carried out on one host: claim and hostdev through libvirt, all else through the host program."""
+"""Carries out one step on one host: claim and hostdev through libvirt, everything else through the host program."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ logger = logging.getLogger(__name__)
 
 
 class Executor:
-    """Does one step at a time, keeping each claim document as it was last written and schedulers as they were read back."""
+    """Does one step at a time. It remembers each claim document as last written and each scheduler as last read back."""
 
     def __init__(self, session: Session, plan: AnyPlan) -> None:
         self.session = session
         self.plan = plan
         self.documents: dict[VmUuid, claims.ClaimDocument | None] = {}
-        self.interrupted = threading.Event()  # a step that waits for a VM's end waits no longer
+        self.interrupted = threading.Event()  # a step that waits for a VM to stop gives up
         self._policies: dict[GpuUuid, Mapping[str, Policy | None]] = {}
 
     def execute(self, step: changes.Step) -> None:
@@ -60,20 +60,20 @@ class Executor:
                 self._set_scheduler(step)
 
     def _patiently(self, step: changes.HostStep) -> StepResult:
-        """A step that waits for the end of a VM that is ending."""
+        """Run a step that waits for a VM to finish stopping."""
         return wait_for_end(lambda: self.session.link.execute(step), tell=self.tell, stop=self.interrupted)
 
     def tell(self, line: str) -> None:
-        """One line for a person, with the host's name before it where it has none."""
+        """One line for the user, prefixed with the host's name if it lacks it."""
         host = self.session.declaration.name
         self.session.context.progress(line if line.startswith(f"{host}: ") else f"{host}: {line}")
 
     def write_claims_again(self, vm: VmUuid) -> None:
-        """The claims as they were last written: after a write that failed libvirt may have others in its memory."""
+        """The claims as last written: after a failed write, libvirt can have different ones in memory."""
         self._write(vm, self._document(vm))
 
     def take_back_hostdev(self, step: changes.AttachHostdev | changes.DetachHostdev) -> None:
-        """Take a step back where the VM's definition shows that it was done, under the step's own alias."""
+        """Undo a step if the VM's definition shows, under the step's own alias, that it was done."""
         documents = self.session.link.hypervisor().domain(step.vm)
         found = () if documents is None else domain_xml.read_domain(documents).inactive
         there = any(one.source == step.device.source and one.alias == step.device.alias for one in found)
@@ -81,7 +81,7 @@ class Executor:
             self.execute(changes.inverse(step))
 
     def _set_scheduler(self, step: changes.SetScheduler) -> None:
-        """What an engine shows after a set is read back: only so can the set be taken back."""
+        """Remember the scheduler that was read back after setting it: undoing the step needs it."""
         expect = self._policies.get(step.gpu_uuid, step.expect)
         result = self._patiently(replace(step, expect=expect))
         if result.scheduler is not None:

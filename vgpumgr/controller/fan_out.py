@@ -1,7 +1,7 @@
-"""One function over many hosts in bounded parallel: a host that fails, or does not end, is an outcome of its own.
+"""One function over many hosts in bounded parallel: a host that fails or hangs has a separate outcome.
 
-Each host has a daemon thread, so that one that hangs below us (a stopped peer, a library without a timeout) can be left
-behind: it neither holds up the others nor the end of the program.
+Each host has a daemon thread, so that one that hangs below us (a stopped peer, a library without a timeout) can be
+abandoned: it delays neither the other hosts nor the end of the program.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-MAX_WORKERS = 32  # more threads hide no more latency: the interpreter lock is the ceiling (measured, paramiko 5.1)
-STAGE = "run"  # of the errors.HostDeadline of a host that was left behind
+MAX_WORKERS = 32  # more threads do not hide more latency: the interpreter lock is the limit (measured, paramiko 5.1)
+STAGE = "run"  # the stage in the errors.HostDeadline of an abandoned host
 _TELL_EVERY_S = 10.0
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Generic[Result]):
-    """What one host gave: what the work returned, or the error that stopped it. `seconds`: how long it took."""
+    """One host's outcome: the return value of the work, or the error that stopped it. `seconds`: how long it took."""
 
     host: HostName
     value: Result | None
@@ -40,10 +40,10 @@ class Outcome(Generic[Result]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long each host may take, from its own beginning, and what is done about one that takes longer.
+    """How long each host may take from its start, and what happens to one that takes longer.
 
-    `abort` ends what is open to that host, without waiting; `tell` is given a line now and then that names who still runs.
-    With `stop`, a first Ctrl-C sets it and waits for the hosts under way, which look at it between two pieces of work.
+    `abort` cuts all connections to that host, without waiting; `tell` gets an occasional line that names the running hosts.
+    With `stop`, a first Ctrl-C sets it and waits for the running hosts, which check it between two pieces of work.
     """
 
     seconds: float
@@ -55,12 +55,12 @@ class Patience:
 def fan_out(
     hosts: Sequence[HostDeclaration], work: Callable[[HostDeclaration], Result], patience: Patience | None = None
 ) -> tuple[Outcome[Result], ...]:
-    """Run `work` for every host; the answers come back in the order of the hosts."""
+    """Run `work` for every host; the outcomes are returned in the order of the hosts."""
     return _Crowd(hosts, work, patience).wait() if hosts else ()
 
 
 class _Crowd(Generic[Result]):
-    """The hosts under way. `_turn` guards everything; whoever changes anything says so on it."""
+    """The running hosts. `_turn` guards everything; each change is notified on it."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class _Crowd(Generic[Result]):
                 running = ", ".join(self._running())
             assert self._patience is not None
             if running:
-                once_more = "once more leaves it to the next run"
+                once_more = "interrupt again to leave it to the next run"
                 self._patience.tell(f"interrupted: {running} may finish what is under way; {once_more}")
             self._wait()
             raise
@@ -114,14 +114,14 @@ class _Crowd(Generic[Result]):
         try:
             thread.start()
         except BaseException:
-            if thread.ident is None:  # a Ctrl-C came first: there is nothing to wait for
+            if thread.ident is None:  # a Ctrl-C came first, so there is nothing to wait for
                 del self._started[host.name]
             raise
 
     def _run(self, host: HostDeclaration) -> None:
         outcome = _one(host, self._work)
         with self._turn:
-            self._outcomes.setdefault(host.name, outcome)  # one that was left behind keeps that outcome
+            self._outcomes.setdefault(host.name, outcome)  # an abandoned host keeps that outcome
             self._turn.notify_all()
 
     def _leave_late_ones(self) -> None:
@@ -133,8 +133,8 @@ class _Crowd(Generic[Result]):
                 late = errors.HostDeadline(
                     name,
                     STAGE,
-                    f"not done after {patience.seconds:g} s, and left behind",
-                    hint="nothing is lost: the same command again looks afresh and goes on from what is there",
+                    f"not done after {patience.seconds:g} s, so it was skipped",
+                    hint="nothing is lost: the same command reads the host again and continues from there",
                 )
                 self._outcomes[name] = Outcome(host=name, value=None, error=late, seconds=patience.seconds)
                 threading.Thread(target=patience.abort, args=(name,), name=f"abort-{name}", daemon=True).start()
@@ -157,7 +157,7 @@ def _one(host: HostDeclaration, work: Callable[[HostDeclaration], Result]) -> Ou
         value = work(host)
     except errors.VgpumgrError as error:
         failed = error
-    except Exception as error:  # a bug at one host must not stop the others; it is recorded whole
+    except Exception as error:  # a bug with one host must not stop the others; it is recorded in full
         logger.exception("host %s: unexpected", host.name)
         bug = errors.Unexpected.of(error)
         failed = errors.ProgramFailed(host.name, bug.message, hint=bug.hint)

@@ -1,4 +1,4 @@
-"""Where many VMs are: every host where any of them may be is reached and asked once, and stays open for what comes then."""
+"""Locates many VMs: every host that may have one of them is contacted and queried once, and stays open for later work."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan import plan
     from vgpumgr.names import HostName
 
-_NAMED = 8  # VMs in one line; of more only how many
+_NAMED = 8  # how many VMs one line names; for more it has only their number
 
 
 class ManyVms:
-    """`ask` first, then `find` as often as one likes. The sessions are those of the OpenHosts."""
+    """Call `ask` first, then `find` any number of times. The sessions belong to the OpenHosts."""
 
     def __init__(self, context: Context, opened: OpenHosts, *, host_deadline_s: float) -> None:
         self._context = context
@@ -35,7 +35,7 @@ class ManyVms:
         self._gone: dict[HostName, tuple[Session, tuple[plan.GoneVm, ...]]] = {}
 
     def ask(self, named: Iterable[tuple[str, str | None]]) -> None:
-        """Ask the hosts where these VMs (name or UUID, and the host that was named for it) may be. Raises InventoryError."""
+        """Query the hosts that may have these VMs (name or UUID, and the host named for it). Raises InventoryError."""
         hosts: dict[HostName, HostDeclaration] = {}
         wanted = tuple(named)
         self._named = frozenset(vm for vm, _ in wanted)
@@ -43,7 +43,7 @@ class ManyVms:
             try:
                 hosts.update((host.name, host) for host in candidates(self._context, vm, on))
             except errors.RequestError:
-                continue  # `find` will say so
+                continue  # `find` will report it
         self._context.progress(f"reading {next(iter(hosts)) if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
         asked = list(hosts.values())
         outcomes = fan_out(
@@ -52,7 +52,7 @@ class ManyVms:
         self._answers = {host.name: answer_of(host, outcome) for host, outcome in zip(asked, outcomes, strict=True)}
 
     def find(self, vm: str, on: str | None, *, or_gone: bool) -> FoundVm:
-        """As find_vm, of the hosts that were asked. Raises what that raises."""
+        """As find_vm, but only on the hosts that were queried. Raises the same errors."""
         answers = [self._answers[host.name] for host in candidates(self._context, vm, on)]
 
         def gone() -> list[FoundVm]:
@@ -61,7 +61,7 @@ class ManyVms:
         return settle(vm, answers, gone=gone if or_gone else None)
 
     def not_asked(self, found: Sequence[FoundVm]) -> Iterator[Finding]:
-        """What each host that could not be asked leaves open about these VMs: told once, however many they are."""
+        """What stays unknown about these VMs because of each unread host: one line per host, however many VMs there are."""
         for answer in self._answers.values():
             host = answer.host.name
             vms = dict.fromkeys(one.name for one in found if any(finding.host == host for finding in one.findings))
@@ -71,7 +71,7 @@ class ManyVms:
                 yield Finding(kind="unreached", host=host, vm=None, slot=None, text=text)
 
     def _gone_on(self, answer: Answer, vm: str) -> list[FoundVm]:
-        """The VM where only this host's ledger names it; looked at once, however many VMs are not to be found."""
+        """The VM, if only this host's ledger names it; the ledger is read once, however many VMs are missing."""
         host = answer.host.name
         if host not in self._gone:
             session = answer.session or self._open.connect(answer.host)

@@ -1,6 +1,6 @@
-"""Where a VM is: on the host that the inventory declares it on, on --on HOST, or found by asking every host.
+"""Locates a VM: on the host that the inventory declares it on, on --on HOST, or by querying every host.
 
-A VM that no host has any more may still be named by a host's ledger: what is to be freed is looked for there too.
+A VM that no host has any more can still be named by a host's ledger, so detach also searches the ledgers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundVm:
-    """The open session of the VM's host (the caller closes it), and what could not be asked on the way.
+    """The open session of the VM's host (the caller closes it), and findings about hosts that could not be queried.
 
     `gone`: the host no longer has the VM, and only its ledger names it.
     """
@@ -42,10 +42,10 @@ class FoundVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a host says when it is asked for its VMs: the domains, or why it could not be asked.
+    """A host's answer when it is queried for its VMs: the domains, or why it could not be queried.
 
-    `session` is open where one of them is looked for; else it was closed at once, for many hosts are more than one process
-    may have open (5 descriptors and 3 threads each).
+    `session` is open if one of the wanted VMs is there. Otherwise it was closed at once, because one process cannot keep
+    many hosts open (each takes 5 descriptors and 3 threads).
     """
 
     host: HostDeclaration
@@ -55,7 +55,7 @@ class Answer:
 
 
 def find_vm(context: Context, vm: str, on: str | None, *, or_gone: bool = False) -> FoundVm:
-    """Find a VM by name or UUID; with `or_gone` also one that only a ledger still names.
+    """Find a VM by name or UUID; with `or_gone`, also a VM that only a ledger still names.
 
     Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host.
     """
@@ -88,7 +88,7 @@ def find_vm(context: Context, vm: str, on: str | None, *, or_gone: bool = False)
 
 
 def _gone_on(context: Context, host: HostDeclaration, opened: list[Session], vm: str) -> list[FoundVm]:
-    """The VM where only this host's ledger names it. A session that was opened for it is `opened` where that is so, else closed."""
+    """The VM, if only this host's ledger names it. A session opened for it is then added to `opened`, otherwise closed."""
     session = next((one for one in opened if one.declaration.name == host.name), None)
     looked = session or open_session(context, host)
     found: list[FoundVm] = []
@@ -103,14 +103,14 @@ def _gone_on(context: Context, host: HostDeclaration, opened: list[Session], vm:
 
 
 def candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclaration, ...]:
-    """The hosts where the VM may be. Raises UnknownHost, UsageError where it is declared on another one, InventoryError."""
+    """The hosts that may have the VM. Raises UnknownHost, UsageError if it is declared on another host, InventoryError."""
     declared = context.inventory.host_of_vm(vm)
     if on is not None:
         host = context.inventory.host(on)
         if declared is not None and declared.name != host.name:
             raise errors.UsageError(
                 f"{vm} is declared on {declared.name} ({declared.vms[names.parse_vm_name(vm)].where}), not on {host.name}",
-                hint="leave --on out, or change the inventory",
+                hint="omit --on, or change the inventory",
             )
         return (host,)
     if declared is not None:
@@ -118,15 +118,15 @@ def candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclarati
     hosts = tuple(context.inventory.hosts.values())
     if not hosts:
         raise errors.InventoryError(
-            f"the inventory {context.inventory.root} has no hosts", hint="docs/inventory.md shows a small one"
+            f"the inventory {context.inventory.root} has no hosts", hint="docs/inventory.md has a small example"
         )
     return hosts
 
 
 def ask(host: HostDeclaration, session: Session, named: Collection[str] | None) -> Answer:
-    """What VMs an open host has. It is closed where none of `named` is among them (None: it stays open in any case).
+    """The VMs of an open host. It is closed if none of `named` is among them (None: it stays open in any case).
 
-    Closes it, and raises HostError, where it does not say.
+    If the host does not answer, it is closed and HostError is raised.
     """
     try:
         domains = session.link.hypervisor().domains()
@@ -140,7 +140,7 @@ def ask(host: HostDeclaration, session: Session, named: Collection[str] | None) 
 
 
 def answer_of(host: HostDeclaration, outcome: Outcome[Answer]) -> Answer:
-    """The answer that a host of a fan_out gave, or did not."""
+    """A host's answer as an outcome of fan_out, which can also be that it gave none."""
     return outcome.value or Answer(host=host, session=None, domains=(), error=outcome.error)
 
 
@@ -150,7 +150,7 @@ def gone_of(session: Session) -> tuple[plan.GoneVm, ...]:
 
 
 def gone_named(session: Session, gone: Sequence[plan.GoneVm], vm: str) -> list[FoundVm]:
-    """Those of them that have this name or UUID."""
+    """The vanished VMs that have this name or UUID."""
     return [
         FoundVm(session=session, uuid=one.uuid, name=one.name, active=False, gone=True)
         for one in gone
@@ -159,9 +159,9 @@ def gone_named(session: Session, gone: Sequence[plan.GoneVm], vm: str) -> list[F
 
 
 def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[FoundVm]] | None) -> FoundVm:
-    """Where a VM is, by what its candidates say. Closes nothing. Raises as find_vm does.
+    """Where a VM is, according to the candidate hosts. Closes nothing. Raises the same errors as find_vm.
 
-    `gone` looks on them for one that only a ledger still names; None: such a one does not count.
+    `gone` searches them for a VM that only a ledger still names; None: such a VM does not count.
     """
     if len(answers) == 1 and answers[0].error is not None:
         raise answers[0].error
@@ -180,7 +180,7 @@ def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[Fo
         session, found = hits[0]
         seen = tuple(_unread_finding(answer, vm) for answer in unread)
         return FoundVm(session=session, uuid=found.uuid, name=found.name, active=found.active, findings=seen)
-    if gone is not None and not unread:  # else it may have moved to a host that could not be asked
+    if gone is not None and not unread:  # otherwise it may have moved to a host that could not be queried
         left = _only_one(vm, gone())
         if left is not None:
             return left
@@ -203,7 +203,7 @@ def _only_one(vm: str, found: Sequence[FoundVm]) -> FoundVm | None:
     if len(found) > 1:
         first = found[0]
         raise errors.AmbiguousVm(
-            f"several VMs that are gone were called {vm}, or were on more than one host",
+            f"several VMs called {vm} are gone, or one was on more than one host",
             details=[f"{one.uuid} on {one.session.declaration.name}" for one in found],
             hint=f"name one: `{command('detach', first.uuid, on=first.session.declaration.name)}`",
         )
@@ -222,14 +222,14 @@ def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
         return errors.UnknownVm(f"none of {len(answers)} hosts has a VM {vm!r}", hint=_suggestion(vm, known))
     read = len(answers) - len(unread)
     return errors.VmNotSeen(
-        f"no VM {vm!r} on the {read} host{'s' if read != 1 else ''} that answered; {len(unread)} could not be asked",
+        f"no VM {vm!r} on the {read} host{'s' if read != 1 else ''} that answered; {len(unread)} could not be read",
         details=unread,
-        hint="bring those hosts back, or name the VM's host with --on",
+        hint="make those hosts reachable, or name the VM's host with --on",
     )
 
 
 def _is_vgpu(text: str) -> bool:
-    """Whether it is a UUID or a PCI address: what a vGPU is called, and hardly a VM."""
+    """Whether it is a UUID or a PCI address, which names a vGPU rather than a VM."""
     try:
         adopting.parse_name(text)
     except errors.BadName:
@@ -239,6 +239,6 @@ def _is_vgpu(text: str) -> bool:
 
 def _suggestion(vm: str, known: Collection[str]) -> str:
     if _is_vgpu(vm):
-        return f"a vGPU of no VM of ours is taken over first: `{command('adopt', 'HOST', options=(vm,))}`"
+        return f"to take over a foreign vGPU, adopt it first: `{command('adopt', 'HOST', options=(vm,))}`"
     near = names.nearest(vm, known)
     return f"did you mean {near}?" if near else "`virsh list --all` on the host shows what it has"

@@ -1,7 +1,7 @@
-"""The jobs of one host, one after the other, inside its lock: each planned on what the ones before it left, done, and looked at.
+"""The jobs of one host, one after the other, inside its lock. Each is planned on the result of the ones before it.
 
-This is the one way in which anything is changed. attach, detach, adopt and `scheduler set` have one job and ask about its
-plan (change.py); Ansible's lists have many and ask nobody (wanted.py); reconcile has asked for all hosts at once.
+All changes are made here. attach, detach, adopt and `scheduler set` have one job and ask for confirmation of its plan
+(change.py); Ansible's lists have many and never prompt (wanted.py); reconcile has asked once for all hosts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class HostRun:
-    """One host's run. `results` grows as jobs end. `agreed` is all that may be taken away; None: whatever the jobs ask for."""
+    """One host's run. `results` grows as jobs end. `agreed` is all that may be removed; None: whatever the jobs ask for."""
 
     def __init__(self, session: Session, run: Run, agreed: Sequence[Step] | None = None) -> None:
         self.results: list[UnitResult] = []
@@ -42,24 +42,24 @@ class HostRun:
         self._lines: list[tuple[Job, Line]] = []
 
     def read(self, todo: Sequence[Job]) -> HostView:
-        """The host as it is, with all that the jobs' plans have to know. Changes nothing. Raises LedgerBroken."""
+        """The host's present state, with everything that the jobs' plans need. Changes nothing. Raises LedgerBroken."""
         return self._whole(self._session.observe(), todo)
 
     def lock(self, what: str, todo: Sequence[Job]) -> HostView:
-        """The same inside the host's lock; `what` it is held for is told to whoever waits. Raises Busy, LedgerBroken."""
+        """The same inside the host's lock; a run that waits for the lock is shown `what`. Raises Busy, LedgerBroken."""
         return self._whole(self._session.lock(what), todo)
 
     def plan(self, view: HostView, job: Job) -> Unit:
-        """One job's plan there. Raises what it is refused for."""
+        """One job's plan there. Raises its refusal."""
         unit, _ = reconciling.plan_next(view, self._session.declaration, job, self._run)
         if unit.refused is not None:
             raise unit.refused
         return unit
 
     def go(self, view: HostView, todo: Sequence[Job], *, stopped: Callable[[], bool] = lambda: False) -> HostView:
-        """Do them all and give the lock back; the host as it is then.
+        """Do all jobs, release the lock, and return the host's state.
 
-        What one job failed with is in its result. Raises what ended the work before its end, and NotConverged.
+        A job's failure is in its result. Raises the error that ended the work early, and NotConverged.
         """
         try:
             view, gpus = self._go(view, todo, stopped)
@@ -68,7 +68,7 @@ class HostRun:
                 line.end(_not_converged(self._host, {job: left[job]}) if job in left else None)
             self._lines.clear()
         finally:
-            for _, line in self._lines:  # what was done stands, whatever ended the work
+            for _, line in self._lines:  # finished work remains, whatever ended the run
                 line.end(None)
         if left:
             raise _not_converged(self._host, left)
@@ -82,7 +82,7 @@ class HostRun:
                 break
             unit, left = reconciling.plan_next(view, self._session.declaration, job, self._run)
             if self._lines and unit.plan is not None and unit.plan.takes_away:
-                # A VM may have been saved, or a snapshot made, since the host was read: other jobs can take minutes.
+                # Other jobs can take minutes: a VM may have been saved since the host was read, or a snapshot made.
                 view = self._session.with_saved(view)
                 unit, left = reconciling.plan_next(view, self._session.declaration, job, self._run)
             if unit.plan is None or not unit.steps:
@@ -91,11 +91,11 @@ class HostRun:
                 continue
             gpus.update(unit.plan.gpus)
             error = self._do(unit)
-            # What failed changed nothing, however often it is tried.
+            # A failed job changed nothing, however often it is tried.
             work.tell(job, may_pass=unit.may_pass, changed=error is None)
             self._note(unit_result(unit, errors.Outcome.DONE, error))
             if error is None:
-                view = left  # cheaper than another look
+                view = left  # cheaper than reading the host again
             elif len(todo) == 1 or isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
                 raise error
             else:
@@ -103,14 +103,14 @@ class HostRun:
         return view, gpus
 
     def _last_look(self, view: HostView, gpus: Collection[str]) -> tuple[HostView, dict[Job, tuple[Step, ...]]]:
-        """Give the lock back. The host then, and what the jobs that were done still have to do there: nothing, or it is told."""
+        """Release the lock and return the host's state. Steps that the finished jobs still have to do there are reported."""
         try:
             after = self._session.unlock(view, sorted(gpus))
             return after, self._residues(after)
         except errors.VgpumgrError:
             raise
         except Exception as error:
-            about = f"{self._host}: all steps were done, and then the last look at it"
+            about = f"{self._host}: all steps were done, but then the final reading of the host"
             raise errors.Unexpected.of(error, about=about) from error
 
     def _whole(self, view: HostView, todo: Sequence[Job]) -> HostView:
@@ -119,7 +119,7 @@ class HostRun:
         return self._session.with_saved(view) if needed else view
 
     def _note(self, result: UnitResult) -> None:
-        """Keep a result; a job that came again has the last one that is not another refusal."""
+        """Keep a result; a repeated job keeps its last result that is not another refusal."""
         first = next((at for at, one in enumerate(self.results) if one.unit.job == result.unit.job), None)
         if first is None:
             self.results.append(result)
@@ -133,7 +133,7 @@ class HostRun:
         if new:
             return errors.StalePlan(
                 f"{self._host} changed since the plan was made: it would now also {new[0].verb}",
-                hint="run the same command again: it plans afresh",
+                hint="run the same command again to make a new plan",
             )
         try:
             with recorded(self._session.context, _entry(unit, self._host)) as line:
@@ -161,7 +161,7 @@ class HostRun:
 
 
 def unit_result(unit: Unit, outcome: errors.Success, error: errors.VgpumgrError | None = None) -> UnitResult:
-    """`outcome` is for a unit that has steps: one without is unchanged, a refused one has its error's."""
+    """`outcome` is for a unit with steps: a unit without steps is unchanged, a refused one has its error's outcome."""
     failed = error or unit.refused
     if failed is not None:
         return UnitResult(unit=unit, outcome=failed.outcome, error=failed)
@@ -170,14 +170,14 @@ def unit_result(unit: Unit, outcome: errors.Success, error: errors.VgpumgrError 
 
 def _not_converged(host: HostName, left: dict[Job, tuple[Step, ...]]) -> errors.NotConverged:
     return errors.NotConverged(
-        f"{host}: all steps were done, and {', '.join(job.subject for job in left)} is not as planned",
+        f"{host}: all steps were done, but {', '.join(job.subject for job in left)} is not as planned",
         details=[f"still to do: {step.verb} ({job.subject})" for job, steps in left.items() for step in steps],
-        hint=f"`{command('list', host)}`; somebody else may be changing it, and the same command again looks afresh",
+        hint=f"see `{command('list', host)}`; something else may be changing the host; run the same command again",
     )
 
 
 def _entry(unit: Unit, host: HostName) -> Entry:
-    """The journal's line of a unit: which job, and the causes of its drift."""
+    """A unit's line in the journal: its job, and the causes of its drift."""
     return entry_of(
         unit.steps,
         verb=unit.job.verb,

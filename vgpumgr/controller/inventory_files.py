@@ -1,7 +1,7 @@
-"""Reads an inventory's files into plain data with places, and has core build the Inventory. Decides nothing itself.
+"""Reads an inventory's files into plain data with line numbers, from which core builds the Inventory. Decides nothing itself.
 
-The YAML parser's events are taken one by one instead of its nodes: no recursion, so nesting can be bounded before it
-hurts (the parser itself needs 15 s for 100,000 open brackets); aliases are shared, so unfolding them can be bounded too.
+It takes the YAML parser's events one by one instead of its nodes. So there is no recursion, and nesting can be bounded before
+it hurts (the parser itself needs 15 s for 100,000 open brackets). Aliases are shared, so their expansion can be bounded too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LONGEST_NUMBER = 64
 
 def load(path: Path, *, home: Path, environ: Mapping[str, str]) -> Inventory:
     """The inventory at `path`. Raises InventoryError with all problems at once."""
-    # Nothing here makes cycles, and with hundreds of thousands of young objects the collector costs more than the parser.
+    # This creates no cycles, and with hundreds of thousands of young objects the collector costs more than the parser.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -70,7 +70,7 @@ def _read_sources(path: Path) -> Sources:
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Reads one file after the other; what is wrong with one does not stop the others."""
+    """Reads one file after the other; a problem with one does not stop the others."""
 
     root: Path
     problems: list[Problem]
@@ -89,7 +89,7 @@ class _Reader:
             self.problems.append(Problem(where=where, text=text, hint="split it into several files"))
             return SourceFile(file=file, content=None)
         if data.startswith(b"$ANSIBLE_VAULT;"):
-            text = "the whole file is encrypted with ansible-vault and is not read; variables that matter here must not be in it"
+            text = "the whole file is encrypted with ansible-vault and is not read; variables that vgpumgr needs must not be in it"
             self.findings.append(Finding(where=where, text=text))
             return SourceFile(file=file, content=None)
         try:
@@ -102,13 +102,13 @@ class _Reader:
         self.problems += problems
         if (
             content is None and not problems
-        ):  # nothing at all, or comments alone: what that means is for the rules to say
+        ):  # nothing at all, or only comments: the rules in core decide what that means
             content = Value(where=where, data=None)
         return SourceFile(file=file, content=content)
 
 
 def _read_bytes(path: Path) -> bytes:
-    """At most a little more than MAX_BYTES, and of a regular file only: a pipe would keep us waiting for ever."""
+    """At most a little more than MAX_BYTES, and only from a regular file: a pipe could keep us waiting forever."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -121,7 +121,7 @@ def _reason(error: OSError) -> str:
 
 
 def read_yaml(text: str, file: str) -> tuple[Value | None, list[Problem]]:
-    """One document as located data, and what is wrong with it. After broken YAML there is no data."""
+    """One document as located data, and its problems. After broken YAML there is no data."""
     feed = _Feed(file=file)
     try:
         loader = yaml.CSafeLoader(text)
@@ -133,9 +133,9 @@ def read_yaml(text: str, file: str) -> tuple[Value | None, list[Problem]]:
         mark = error.problem_mark or error.context_mark
         told = ", ".join(part for part in (error.context, error.problem) if part)
         line = mark.line + 1 if mark is not None else 1
-        hint = "indent with blanks, not with tabs" if _begins_with_tab(text, line) else None
+        hint = "indent with spaces, not with tabs" if _begins_with_tab(text, line) else None
         return None, [feed.refusal(line, f"not YAML: {told}", hint)]
-    except yaml.YAMLError as error:  # characters that YAML does not allow come without a mark
+    except yaml.YAMLError as error:  # errors about characters that YAML does not allow have no mark
         return None, [feed.refusal(_line_of_bad_character(text), f"not YAML: {str(error).splitlines()[0]}")]
     except CannotGoOnError as error:
         return None, [*feed.builder.problems, error.problem]
@@ -155,7 +155,7 @@ def _line_of_bad_character(text: str) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class _Feed:
-    """The parser's events, put into a builder's words."""
+    """Translates the parser's events into calls of a builder."""
 
     file: str
     builder: ValueBuilder = field(default_factory=ValueBuilder)
@@ -180,7 +180,7 @@ class _Feed:
                 documents += 1
                 if documents > 1:
                     text = "a second document begins here; an inventory file holds one"
-                    self.builder.problem(self._where(event), text, "give it a file of its own")
+                    self.builder.problem(self._where(event), text, "move it to a separate file")
                     return
 
     def refusal(self, line: int, text: str, hint: str | None = None) -> Problem:
@@ -214,9 +214,9 @@ class _Feed:
 
 
 def _construct(tag: str, text: str) -> Plain:
-    """What PyYAML, and so Ansible, makes of a plain scalar (22:30 is a number in YAML 1.1).
+    """The value that PyYAML, and so Ansible, reads from a plain scalar (22:30 is a number in YAML 1.1).
 
-    A longer text than any number of ours stays a text: 400 KB of 1:1:1:… would take PyYAML 39 s.
+    Text longer than any number that we expect stays text: 400 KB of 1:1:1:… would take PyYAML 39 s.
     """
     if len(text) > _LONGEST_NUMBER:
         return text

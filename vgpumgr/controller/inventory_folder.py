@@ -1,6 +1,6 @@
-"""Which files of a folder are an inventory: Ansible's choice (ansible-core 2.19), with what it skips silently said aloud.
+"""Which files of a directory form an inventory: as Ansible chooses (ansible-core 2.19), but files it silently skips are reported.
 
-Looks at names and kinds only; inventory_files.py reads what is found here.
+This looks only at names and file types; inventory_files.py reads the files found here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 YAML = (".yml", ".yaml")
 ENVIRONMENT = "VGPUMGR_INVENTORY"
-# What Ansible never reads as an inventory (INVENTORY_IGNORE_EXTS and IGNORED_ALWAYS).
+# Files that Ansible never reads as an inventory (INVENTORY_IGNORE_EXTS and IGNORED_ALWAYS).
 _IGNORED_ENDS = (
     ".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
 )  # fmt: skip
@@ -29,7 +29,7 @@ _MAX_DEPTH = 16
 
 @dataclass(slots=True, kw_only=True)
 class Folder:
-    """The files to read, in Ansible's order; variable files by the name that they belong to."""
+    """The files to read, in Ansible's order; variable files by the name of their host or group."""
 
     root: Path
     files: list[Path] = field(default_factory=list)
@@ -43,12 +43,12 @@ class Folder:
 
 
 def find_inventory(option: str | None, environ: Mapping[str, str], cwd: Path, home: Path) -> Path:
-    """The inventory to use: the option, else VGPUMGR_INVENTORY, else the first of three usual places that is there."""
+    """The inventory to use: the option, else VGPUMGR_INVENTORY, else the first of three usual places that exists."""
     for named, source in ((option, "-i/--inventory"), (environ.get(ENVIRONMENT), ENVIRONMENT)):
         if named:
             path = _expand(named, cwd, home)
             if not path.exists():
-                raise InventoryError(f"no inventory at {path} (from {source})", hint="name a folder that is there")
+                raise InventoryError(f"no inventory at {path} (from {source})", hint="name an existing directory")
             return path
     places = (cwd / "inventory", home / ".config/vgpumgr/inventory", Path("/etc/vgpumgr/inventory"))
     for place in places:
@@ -68,7 +68,7 @@ def _expand(text: str, cwd: Path, home: Path) -> Path:
 
 
 def scan(path: Path) -> Folder:
-    """All files of the inventory at `path`: a folder, or one file with host_vars and group_vars beside it."""
+    """All files of the inventory at `path`: a directory, or one file with host_vars and group_vars next to it."""
     if path.is_dir():
         folder = Folder(root=path)
         _scan_sources(path, folder, ())
@@ -96,7 +96,7 @@ def _scan_sources(directory: Path, folder: Folder, above: tuple[str, ...]) -> No
 
 
 def _add_source(path: Path, folder: Folder) -> None:
-    """A file that Ansible would take for hosts. Only YAML is read; anything else there is a slip that must be seen."""
+    """A file in which Ansible would look for hosts. Only YAML is read; anything else is a mistake that must be reported."""
     suffix = path.suffix.lower()
     mode = _mode(path)
     if suffix == ".json":
@@ -112,7 +112,7 @@ def _add_source(path: Path, folder: Folder) -> None:
         folder.problem(path, kind, "write it as YAML, NAME.yml: `ansible-inventory -i FILE --list --yaml`")
     elif suffix not in YAML:
         if mode & 0o111:
-            folder.problem(path, "an executable inventory is not run", "write its hosts down as YAML")
+            folder.problem(path, "an executable inventory is not run", "write its hosts as YAML")
         else:
             folder.problem(path, "not a YAML file, and Ansible would read it as a list of hosts", "move it elsewhere")
     else:
@@ -120,7 +120,7 @@ def _add_source(path: Path, folder: Folder) -> None:
 
 
 def _scan_variables(directory: Path, found: dict[str, list[Path]], folder: Folder) -> None:
-    """host_vars or group_vars. Of NAME, NAME.yml and NAME.yaml Ansible reads the first that is there, and no other."""
+    """host_vars or group_vars. Of NAME, NAME.yml and NAME.yaml, Ansible reads only the first that exists."""
     if not directory.exists():
         return
     candidates: dict[str, list[tuple[int, Path]]] = {}
@@ -136,12 +136,12 @@ def _scan_variables(directory: Path, found: dict[str, list[Path]], folder: Folde
     for name, paths in candidates.items():
         first, *others = (path for _, path in sorted(paths))
         for other in others:
-            folder.problem(other, f"Ansible reads {first.name} and not this one", "make one of the two")
+            folder.problem(other, f"Ansible reads {first.name} and not this one", "merge the two")
         found[name] = _inside(first, folder, ()) if first.is_dir() else [first]
 
 
 def _inside(directory: Path, folder: Folder, above: tuple[str, ...]) -> list[Path]:
-    """All files of variables below a folder, in order of their names."""
+    """All files of variables below a directory, in order of their names."""
     real = os.path.realpath(directory)
     if real in above or len(above) >= _MAX_DEPTH:
         folder.problem(directory, "a folder that holds itself, or too many folders in each other", "remove the link")
@@ -152,7 +152,7 @@ def _inside(directory: Path, folder: Folder, above: tuple[str, ...]) -> list[Pat
         if name.startswith(".") or name.endswith("~"):
             continue
         if path.is_dir():
-            if not path.suffix:  # Ansible passes over folders with a dot in their name
+            if not path.suffix:  # Ansible skips directories with a dot in their name
                 files += _inside(path, folder, (*above, real))
         elif path.suffix == ".json":
             folder.problem(path, "a JSON file of variables is not read", "write it as YAML")
@@ -173,4 +173,4 @@ def _mode(path: Path) -> int:
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:
-        return 0  # reading it will say what is wrong
+        return 0  # reading it will report the problem

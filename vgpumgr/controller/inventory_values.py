@@ -1,6 +1,6 @@
-"""Builds located values from a parser's events: shares what aliases name, bounds depth and size, and sees double keys.
+"""Builds located values from a parser's events: shares aliased values, bounds depth and size, and detects duplicate keys.
 
-Knows no YAML library. inventory_files.py feeds it.
+It depends on no YAML library. inventory_files.py feeds it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from vgpumgr.core.inventory import Location, Member, Problem, Value
 from vgpumgr.core.inventory.reading import NOT_TEXT
 
 MAX_DEPTH = 50
-MAX_VALUES = 2_000_000  # in one file, aliases unfolded
+MAX_VALUES = 2_000_000  # in one file, with aliases expanded
 
 Plain: TypeAlias = "str | int | float | bool | None"
 _MERGE = "<<"
 
 
 class CannotGoOnError(Exception):
-    """The rest of the file would make no sense, or would not end."""
+    """Raised if the rest of the file would make no sense, or would not end."""
 
     def __init__(self, where: Location, text: str) -> None:
         super().__init__(text)
@@ -28,7 +28,7 @@ class CannotGoOnError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Open:
-    """A mapping (members) or list (items) whose end has not come yet. `size` counts values, aliases unfolded."""
+    """A mapping (members) or list (items) that has not ended yet. `size` counts values, with aliases expanded."""
 
     where: Location
     anchor: str | None
@@ -42,7 +42,7 @@ class _Open:
 
 @dataclass(slots=True, kw_only=True)
 class ValueBuilder:
-    """One document. `root` is there once its last event came."""
+    """One document. `root` is set at its last event."""
 
     root: Value | None = None
     problems: list[Problem] = field(default_factory=list)
@@ -50,7 +50,7 @@ class ValueBuilder:
     _anchors: dict[str, tuple[Value, int] | None] = field(default_factory=dict)  # None while it is still open
 
     def scalar(self, value: Value, *, anchor: str | None, merge: bool) -> None:
-        """A scalar. `merge` says that it is a plain `<<`, which as a key takes in other mappings."""
+        """A scalar. `merge`: it is a plain `<<`, which as a key merges other mappings."""
         if anchor is not None:
             self._anchors[anchor] = (value, 1)
         if merge:
@@ -66,7 +66,7 @@ class ValueBuilder:
         self._stack.append(_Open(where=where, anchor=anchor, opaque=opaque, members={} if mapping else None))
 
     def close(self) -> None:
-        """The innermost one ends."""
+        """The innermost mapping or list ends."""
         done = self._stack.pop()
         for source in done.merged:
             self._merge(done.members, source)
@@ -82,7 +82,7 @@ class ValueBuilder:
             raise CannotGoOnError(where, f"*{name} names no anchor above it")
         found = self._anchors[name]
         if found is None:
-            raise CannotGoOnError(where, f"*{name} stands inside of what it names")
+            raise CannotGoOnError(where, f"*{name} is inside the value that it names")
         self._add(*found)
 
     def problem(self, where: Location, text: str, hint: str) -> None:
@@ -95,7 +95,7 @@ class ValueBuilder:
         top = self._stack[-1]
         top.size += size
         if top.size > MAX_VALUES:
-            raise CannotGoOnError(value.where, f"unfolds to more than {MAX_VALUES:,} values")
+            raise CannotGoOnError(value.where, f"expands to more than {MAX_VALUES:,} values")
         if top.members is None:
             top.items.append(value)
         elif top.key is None:
@@ -121,9 +121,9 @@ class ValueBuilder:
         return value
 
     def _merge(self, members: dict[str, Member] | None, source: Value) -> None:
-        """`<<: *other`: the other's members, where this mapping does not have its own."""
+        """`<<: *other`: the other's members, except those that this mapping has itself."""
         if members is None or not isinstance(source.data, dict):
-            self.problem(source.where, "<< takes in mappings only", "name an anchor: <<: *NAME")
+            self.problem(source.where, "<< merges only mappings", "name an anchor: <<: *NAME")
             return
         for text, member in source.data.items():
             members.setdefault(text, member)

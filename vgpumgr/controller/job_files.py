@@ -1,4 +1,4 @@
-"""Files of the controller's own machine that a job is made of: told apart from what somebody edited, and written whole."""
+"""The files of a job on the controller's own machine: manual edits are detected, and files are written atomically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FileState(StrEnum):
-    """How a file stands to what it is to hold. OURS: as we once wrote it, with other settings."""
+    """How a file compares with its intended content. OURS: as we once wrote it, with other settings."""
 
     ABSENT = "absent"
     SAME = "same"
@@ -26,7 +26,7 @@ class FileState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """`text` is what the file is to hold, `current` what it holds (None: no such file)."""
+    """`text` is the intended content, `current` the present one (None: no such file)."""
 
     path: Path
     text: str
@@ -42,13 +42,13 @@ class JobFile:
 
     @property
     def diff(self) -> tuple[str, ...]:
-        """Unified, one line each; empty where nothing differs."""
+        """The lines of a unified diff; empty if nothing differs."""
         old, new = (self.current or "").splitlines(), self.text.splitlines()
         return tuple(difflib.unified_diff(old, new, str(self.path), str(self.path), lineterm=""))
 
 
 def look(path: Path, text: str) -> JobFile:
-    """The file as it is, beside the sealed text that it is to hold. Raises VgpumgrError where it cannot be read."""
+    """The file's present content and the sealed text intended for it. Raises VgpumgrError if the file cannot be read."""
     try:
         current = path.read_bytes().decode(errors="surrogateescape")
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def look(path: Path, text: str) -> JobFile:
 
 
 def write(file: JobFile) -> None:
-    """Put the text in place of the file, at once and 0644 as cron wants it. Raises UsageError where that is root's to do."""
+    """Replace the file atomically, with the mode 0644 that cron requires. Raises UsageError if only root may do that."""
     new = file.path.with_name(f".{file.path.name}.new-{os.getpid()}")
     try:
         try:
@@ -72,12 +72,13 @@ def write(file: JobFile) -> None:
             new.unlink(missing_ok=True)
     except PermissionError as error:
         raise UsageError(
-            f"{file.path} cannot be written: that takes root",
-            hint="run it as root (sudo), or print the job and hand it to somebody who is",
+            f"{file.path} cannot be written: only root may write it",
+            hint="run it as root (sudo), or print the job and pass it to an administrator",
         ) from error
     except FileNotFoundError as error:
         raise UsageError(
-            f"there is no folder {file.path.parent}", hint="is cron, or systemd, there? --dir names another folder"
+            f"there is no directory {file.path.parent}",
+            hint="check that cron or systemd is installed, or name another directory with --dir",
         ) from error
     except OSError as error:
         raise VgpumgrError(f"cannot write {file.path}: {error.strerror}") from error

@@ -1,12 +1,12 @@
-"""One line of the journal around one apply: begun before the first write to the host, ended whatever comes of it.
+"""One line of the journal around one apply: begun before the first write to the host, ended whatever the outcome.
 
     with recorded(context, entry_of(plan.steps, verb="attach", why="asked --profile 4Q", host=host, vm=name)) as line:
         apply(session, plan)
-    …                             # the last look, which decides whether it was done
+    …                             # the final reading, which decides whether it was done
     line.end(None)
 
-Where the context has no journal (--check, the Python API without one) this does nothing. A journal that cannot be written
-stops nothing either: `findings` says so in the result. Threads may record at the same time.
+If the context has no journal (--check, the Python API without one), this does nothing. A journal that cannot be written
+stops nothing either: `findings` reports it in the result. Several threads can record at the same time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Entry", "Line", "entry_of", "findings", "recorded"]
 
 
 class Line:
-    """A line that was begun. What had been done by `done_at` stands, however long the last look at it takes."""
+    """A line that has begun. `done_at` is when the steps were done, however long the final reading takes."""
 
     def __init__(self, context: Context, number: int | None) -> None:
         self._context = context
@@ -38,11 +38,11 @@ class Line:
         self._done_at: str | None = None
 
     def done(self) -> None:
-        """All steps were done, now. What came of them is told by `end`."""
+        """All steps are done now. `end` records the outcome."""
         self._done_at = self._context.now()
 
     def end(self, error: VgpumgrError | None) -> None:
-        """It ended as it should (None), or with this error."""
+        """The run ended well (None), or with this error."""
         if error is None:
             self._write(runs.DONE)
         else:
@@ -50,7 +50,7 @@ class Line:
             self._write(error.outcome, type(error).__name__, message)
 
     def end_oddly(self, error: BaseException) -> None:
-        """It ended with what is no error of ours. After Ctrl-C and SIGTERM, what was done is undone by now."""
+        """The run ended with an exception that is not ours. After Ctrl-C and SIGTERM, everything is undone by now."""
         odd = isinstance(error, Exception)
         self._write("failed" if odd else runs.INTERRUPTED, type(error).__name__, str(error) if odd else None)
 
@@ -62,7 +62,7 @@ class Line:
 
 @contextmanager
 def recorded(context: Context, entry: Entry) -> Iterator[Line]:
-    """Begin a line. An exception of the block ends it and passes through; after a block that did all, who called ends it."""
+    """Begin a line. An exception in the block ends it and propagates; after a complete block, the caller ends it."""
     journal = context.journal
     line = Line(context, None if journal is None else journal.begin(entry, by=context.by, at=context.now()))
     try:
@@ -85,7 +85,7 @@ def entry_of(
     vm: VmName | None = None,
     vm_uuid: VmUuid | None = None,
 ) -> Entry:
-    """The line of these steps. Slot and GPU are read from them, None where they name several. Without `vm`: a host's own."""
+    """The line of these steps. Slot and GPU come from them, None if they name several. Without `vm`: about the host itself."""
     told = tuple(changes.record(step) for step in steps)
     return Entry(
         verb=verb,
@@ -100,7 +100,7 @@ def entry_of(
 
 
 def findings(context: Context) -> tuple[Finding, ...]:
-    """That the journal could not be written, if so: for the result. It was told on stderr when it happened."""
+    """For the result: a finding if the journal could not be written. stderr had it when it happened."""
     problem = context.journal.problem if context.journal else None
     if problem is None:
         return ()
@@ -108,6 +108,6 @@ def findings(context: Context) -> tuple[Finding, ...]:
 
 
 def _only(told: Sequence[Mapping[str, object]], key: str) -> str | None:
-    """What all steps that have the key name under it; None where they name nothing, or several."""
+    """The value of this key that all steps agree on; None if no step has one, or they have several."""
     found = {str(step[key]) for step in told if step.get(key) is not None}
     return found.pop() if len(found) == 1 else None

@@ -1,4 +1,4 @@
-"""What it means that a VM's host has no GPU with a profile: no capacity there, or a name that nobody has."""
+"""What it means if a VM's host has no GPU with a profile: no capacity there, or an unknown name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MissingProfiles:
-    """Judges such refusals. Each profile is looked for once, however many VMs of a host ask for it."""
+    """Classifies such refusals. Each profile is searched for once, however many VMs of a host request it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -51,7 +51,7 @@ class MissingProfiles:
         )
 
     def _look(self, host: HostDeclaration, profile: Profile) -> tuple[Outcome[bool], ...]:
-        """Which other hosts have the profile."""
+        """The other hosts that have the profile."""
 
         def has(declaration: HostDeclaration) -> bool:
             with open_session(self._context, declaration) as session:

@@ -1,4 +1,4 @@
-"""The sessions of a run over many hosts: what is open is known, so that a host which takes too long can be cut off."""
+"""The open sessions of a run over many hosts, so that a host which takes too long can be cut off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OpenHosts:
-    """Opens sessions, from the threads of a fan_out; each is its caller's to close, and so is what `close` finds open."""
+    """Opens sessions from the threads of a fan_out. The caller closes each; `close` closes those that are still open."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -28,20 +28,20 @@ class OpenHosts:
         """Open a host. Raises HostError."""
         session = open_session_patiently(self._context, declaration)
         self._open[declaration.name] = session
-        if declaration.name in self._left:  # its time ended while it was being reached
+        if declaration.name in self._left:  # its time limit passed during the connection attempt
             session.link.abort()
         return session
 
     def is_left(self, host: HostName) -> bool:
-        """Whether the host took too long: nothing more is to be begun there."""
+        """Whether the host took too long, so that nothing more may begin there."""
         return host in self._left
 
     def patience(self, seconds: float, stop: threading.Event | None = None) -> Patience:
-        """So long for each host, which is then cut off."""
+        """The time limit for each host, after which it is cut off."""
         return Patience(seconds=seconds, abort=self._abort, tell=self._context.progress, stop=stop)
 
     def close(self) -> None:
-        """Close what is open, except for hosts that were left behind: they are being cut off."""
+        """Close what is open, except for abandoned hosts, which are already being cut off."""
         for host, session in self._open.items():
             if host not in self._left:
                 session.link.close()

@@ -1,6 +1,6 @@
-"""plan and reconcile: read every host, plan, guard, ask once, then bring host by host in line. What fails stays where it is.
+"""plan and reconcile: read every host, plan, guard, ask once, then reconcile host by host. A failure affects only its host.
 
-Every host is planned again inside its lock. What that plan takes away beyond what a person said yes to is left undone.
+Every host is planned again inside its lock. Removals in that plan which the user has not confirmed are not carried out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HOST_DEADLINE_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileOptions:
-    """`limit`: names or shell patterns of hosts, all where empty. `confirm_destroys`: how many a person expects to go."""
+    """`limit`: names or shell patterns of hosts, all if empty. `confirm_destroys`: the number of removals the user expects."""
 
     limit: tuple[str, ...] = ()
     confirm_destroys: int | None = None
@@ -45,11 +45,11 @@ class ReconcileOptions:
 
 
 def reconcile(context: Context, options: ReconcileOptions, consent: FleetConsent) -> ReconcileResult:
-    """Bring the hosts to what was declared and bound. Raises UnknownHost, Declined, UsageError or PlanOutdated.
+    """Reconcile the hosts with what was declared and bound. Raises UnknownHost, Declined, UsageError or PlanOutdated.
 
-    Two runs on one controller are kept apart (AlreadyRunning); one with `check` only reads, and waits for nobody.
-    What went wrong with one host or one VM is in the result, never raised; and so is the guard that let nothing be changed,
-    since a dead host counts beside it.
+    Two runs on one controller exclude each other (AlreadyRunning); a run with `check` only reads and never waits.
+    An error of one host or VM is in the result, never raised. So is the guard that refused all changes, since unreachable
+    hosts must be reported next to it.
     """
     hosts = choose_hosts(context.inventory, options.limit)
     with nullcontext() if consent.check or context.store is None else only_one(context.store, context.by):
@@ -76,16 +76,16 @@ def _reconcile(
 
 
 def choose_hosts(inventory: Inventory, limit: Sequence[str]) -> tuple[HostDeclaration, ...]:
-    """The hosts that a limit names, in the inventory's order. Raises UnknownHost, InventoryError where there is none."""
+    """The hosts that a limit names, in the inventory's order. Raises UnknownHost, InventoryError if there are no hosts."""
     if not inventory.hosts:
         raise errors.InventoryError(
-            f"the inventory {inventory.root} has no hosts", hint="docs/inventory.md shows a small one"
+            f"the inventory {inventory.root} has no hosts", hint="docs/inventory.md has a small example"
         )
     if not limit:
         return tuple(inventory.hosts.values())
     for pattern in limit:
         if not fnmatch.filter(inventory.hosts, pattern):
-            inventory.host(pattern)  # raises, with the nearest name
+            inventory.host(pattern)  # raises UnknownHost, with the nearest name
     return tuple(
         host for name, host in inventory.hosts.items() if any(fnmatch.fnmatchcase(name, pattern) for pattern in limit)
     )
@@ -105,7 +105,7 @@ def _untouched(fleet: FleetPlan, plan: HostPlan, outcome: Success) -> HostResult
 
 
 class _Workers:
-    """What runs beside one another, a thread for each host, and what is open meanwhile."""
+    """The parallel work, with a thread for each host, and the sessions open meanwhile."""
 
     def __init__(self, context: Context, options: ReconcileOptions) -> None:
         self._context = context
@@ -114,7 +114,7 @@ class _Workers:
         self._open = OpenHosts(context)
         self._results: dict[
             HostName, list[UnitResult]
-        ] = {}  # grows as jobs end: a host that fails half way has them too
+        ] = {}  # grows as jobs end, so that a host that fails half way has them too
         self._stop = threading.Event()
 
     def plan(self, hosts: Sequence[HostDeclaration]) -> FleetPlan:
@@ -128,7 +128,7 @@ class _Workers:
         )
 
     def apply(self, fleet: FleetPlan, hosts: Sequence[HostDeclaration], *, binds: bool) -> tuple[HostResult, ...]:
-        """Carry the plans out. A host without steps is not reached again. `binds`: a host where anything has moved is left."""
+        """Carry the plans out. A host without steps is not contacted again. `binds`: a host that has changed is skipped."""
         agreed = {plan.host: plan for plan in fleet.plans}
         todo = [host for host in hosts if host.name in agreed and agreed[host.name].changed]
         outcomes = fan_out(
@@ -161,7 +161,7 @@ class _Workers:
             if binds and reconciling.plan_host(view, declaration, self._run).fingerprint != agreed.fingerprint:
                 raise errors.PlanOutdated(
                     f"{declaration.name} has changed since the plan was made",
-                    hint="plan again with --out; nothing was changed on this host",
+                    hint="make a new plan with --out; nothing was changed on this host",
                 )
             work = jobs.of_host(view, declaration)
             host.go(view, work, stopped=lambda: self._stop.is_set() or self._open.is_left(declaration.name))

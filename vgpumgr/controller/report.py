@@ -1,4 +1,4 @@
-"""Reading only: what is on the hosts, one VM, and what attach would pass to libvirt."""
+"""Read-only use cases: the hosts' vGPUs and GPUs, one VM, and the XML that attach would pass to libvirt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet:
-    """Read hosts (all where none is named) in bounded parallel. Raises UnknownHost before anything is read."""
+    """Read hosts (all if none is named) in bounded parallel. Raises UnknownHost before anything is read."""
     declarations = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
 
     def observe(declaration: HostDeclaration) -> HostView:
@@ -40,17 +40,17 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet:
 
 
 def _unseen(outcome: Outcome[HostView]) -> errors.VgpumgrError | None:
-    """Why a host could not be read, or not whole."""
+    """Why a host could not be read, or only partly."""
     if outcome.value is not None:
         return detaching.ledger_broken(outcome.value.snapshot)
     if isinstance(outcome.error, errors.Unreachable) and outcome.error.stage == "libvirt":
-        # The error stays what it is; what to look at meanwhile is news.
+        # The error stays the same; the hint adds what can be read meanwhile.
         outcome.error.details += (f"`vgpumgr discover {outcome.host}` shows its GPUs without libvirt",)
     return outcome.error
 
 
 def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Discovery:
-    """Read the GPUs of hosts, which needs no libvirt: where that is down, it is an error beside the facts."""
+    """Read the GPUs of hosts, which does not need libvirt: if libvirt is down, the result has both facts and an error."""
     declarations = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
 
     def read(declaration: HostDeclaration) -> tuple[HostFacts, errors.VgpumgrError | None]:
@@ -97,7 +97,7 @@ def show_vm(context: Context, vm: str, on: str | None) -> VmReport:
 
 
 def render_slots(report: VmReport, slot: Slot | None) -> tuple[tuple[Slot, str], ...]:
-    """(slot, hostdev XML) of a VM's claims, as libvirt is passed it. Raises UnknownSlot where there is none."""
+    """(slot, hostdev XML) of a VM's claims, as passed to libvirt. Raises UnknownSlot if there is none."""
     document = report.domain.claims
     found = [claim for claim in document.claims if slot in (None, claim.slot)] if document else []
     if not found:

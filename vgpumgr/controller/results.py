@@ -1,4 +1,4 @@
-"""What use cases return: frozen, and free of anything that is open."""
+"""What use cases return: frozen values that hold no open resources."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PlanT = TypeVar("PlanT", bound="AnyPlan")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(Generic[PlanT]):
-    """A plan with where it belongs: what is shown before anything is written. `asked` is the wish as its option."""
+    """A plan and its host, shown before anything is written. `asked` is the request as the user typed it."""
 
     host: HostName
     plan: PlanT
@@ -43,9 +43,9 @@ class Planned(Generic[PlanT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent(Generic[PlanT]):
-    """How a use case shows its plan and asks. `show` prints; `ask` raises Declined or UsageError where the answer is no.
+    """How a use case shows its plan and asks. `show` prints; `ask` raises Declined or UsageError if the answer is no.
 
-    `check` means that nothing may be changed anywhere. `kept`: this plan and no other may be carried out.
+    `check` means that nothing may be changed anywhere. `kept`: only this plan may be carried out.
     """
 
     check: bool
@@ -56,7 +56,7 @@ class Consent(Generic[PlanT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult:
-    """What attach or detach came to. `outcome`: done, unchanged or would_change. `rows`: the VM's vGPUs afterwards."""
+    """The result of attach or detach. `outcome`: done, unchanged or would_change. `rows`: the VM's vGPUs afterwards."""
 
     planned: Planned[Plan]
     outcome: Success
@@ -66,7 +66,7 @@ class ChangeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptResult:
-    """What adopt came to. `outcome`: done, unchanged or would_change. `rows`: what it was about, as it is now."""
+    """The result of adopt. `outcome`: done, unchanged or would_change. `rows`: the vGPUs concerned, afterwards."""
 
     planned: Planned[AdoptPlan]
     outcome: Success
@@ -85,7 +85,7 @@ class SchedulerHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFleet:
-    """The same of several hosts. `errors` has one row for each host that could not be read."""
+    """The same for several hosts. `errors` has one row for each host that could not be read."""
 
     hosts: tuple[SchedulerHost, ...]
     errors: tuple[tuple[HostName, VgpumgrError], ...]
@@ -93,7 +93,7 @@ class SchedulerFleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerResult:
-    """What a change of a GPU's scheduler came to: done, unchanged or would_change. `row`: the GPU afterwards."""
+    """The result of setting a GPU's scheduler: done, unchanged or would_change. `row`: the GPU afterwards."""
 
     planned: Planned[GpuPlan]
     outcome: Success
@@ -103,7 +103,7 @@ class SchedulerResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What was read of several hosts. `errors` has one row for each host that could not be, or not whole."""
+    """The readings of several hosts. `errors` has one row for each host that could not be read, or only partly."""
 
     views: tuple[HostView, ...]
     errors: tuple[tuple[HostName, VgpumgrError], ...]
@@ -111,7 +111,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """What a host shows without its VMs. `libvirt_version` is None where libvirt does not answer."""
+    """A host's facts without its VMs. `libvirt_version` is None if libvirt does not answer."""
 
     snapshot: HostSnapshot
     libvirt_version: int | None
@@ -127,7 +127,7 @@ class Discovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmReport:
-    """One VM as its host shows it. `errors`: what could not be read there."""
+    """One VM as its host reports it. `errors`: what could not be read there."""
 
     view: HostView
     domain: Domain
@@ -139,9 +139,9 @@ class VmReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """The plans of all hosts that were read. `errors`: one row for each that could not be; `findings`: the inventory's.
+    """The plans of all hosts that were read. `errors`: one row for each unread host; `findings`: the inventory's.
 
-    `seconds`: how long each host took to be read, or not to be.
+    `seconds`: how long the reading of each host took, even if it failed.
     """
 
     plans: tuple[HostPlan, ...]
@@ -159,18 +159,18 @@ class FleetPlan:
 
     @property
     def records(self) -> tuple[dict[str, object], ...]:
-        """Every step as documents have it, with its host."""
+        """Every step in the form for documents, with its host."""
         return tuple({"host": plan.host, **record(step)} for plan in self.plans for step in plan.steps)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of what all plans read."""
+        """A hash of the state that all plans are based on."""
         return digest(*(plan.fingerprint for plan in self.plans))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetConsent:
-    """As Consent, for many hosts at once: shown and asked one time."""
+    """As Consent, for many hosts at once: one display and one question."""
 
     check: bool
     show: Callable[[FleetPlan], None]
@@ -180,7 +180,7 @@ class FleetConsent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResult:
-    """What became of one job: done, unchanged, would_change, or the outcome of its error."""
+    """The result of one job: done, unchanged, would_change, or the outcome of its error."""
 
     unit: Unit
     outcome: Outcome
@@ -189,9 +189,9 @@ class UnitResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostResult:
-    """One host's jobs, as far as they came. `error` is what ended or spoilt the host's whole run; None for nothing.
+    """One host's jobs, as far as they got. `error` ended or spoilt the host's whole run; None if nothing did.
 
-    `seconds`: how long reading it and carrying its plan out took together.
+    `seconds`: how long reading the host and carrying out its plan took together.
     """
 
     host: HostName
@@ -202,7 +202,7 @@ class HostResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileResult:
-    """What plan or reconcile came to. `guard`: what refuses the plan whole, so that nothing was changed.
+    """The result of plan or reconcile. `guard`: the refusal of the whole plan, after which nothing was changed.
 
     `findings`: the controller's own (a journal that cannot be written).
     """
@@ -215,7 +215,7 @@ class ReconcileResult:
 
     @property
     def errors(self) -> tuple[tuple[HostName, VgpumgrError], ...]:
-        """What went wrong with whole hosts: unread ones first."""
+        """The errors of whole hosts, unread ones first."""
         return (*self.fleet.errors, *((host.host, host.error) for host in self.hosts if host.error is not None))
 
     @property
@@ -225,7 +225,7 @@ class ReconcileResult:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """Every outcome there is, each once, as the contract names them; unchanged only where there is no other."""
+        """The outcomes that occurred, each once, as the contract names them; unchanged only if there is no other."""
         found: list[Outcome] = [
             unit.outcome for host in self.hosts for unit in host.units if unit.outcome != Outcome.UNCHANGED
         ]

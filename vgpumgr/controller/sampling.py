@@ -1,6 +1,6 @@
-"""Reading who uses how much of the GPUs: rounds over many hosts, each with its connection kept open between them.
+"""Reads GPU usage in rounds over many hosts, whose connections stay open between rounds.
 
-A host that hangs costs the others nothing: the round goes on without it, and it is not asked again before it has answered.
+A host that hangs costs the others nothing: the round continues without it, and it is not read again until it has answered.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName
 
 PATIENCE_S = 30.0
-SETTLE_S = 2.0  # between a baseline and the reading that measures from it; the driver samples several times a second
-LOCK_WAIT_S = 5.0  # a host that is being changed for longer has a gap
+SETTLE_S = (
+    2.0  # between a baseline and the reading that measures relative to it; the driver samples several times per second
+)
+LOCK_WAIT_S = 5.0  # a host whose change takes longer has a gap
 _WORKERS = 64
 
 
 class Sampler:
-    """Reads these hosts again and again; a context manager, which closes the connections.
+    """Reads these hosts repeatedly; a context manager, which closes the connections.
 
-    `cursors`: up to where they were read before. `patience_s`: how long a round waits for a host.
+    `cursors`: how far each host was read before. `patience_s`: how long a round waits for a host.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Sampler:
         self._patience_s = patience_s
 
     def round(self) -> tuple[Round, ...]:
-        """Read every host once, in bounded parallel, in their order. A host that fails, or is late, is a Round of its own."""
+        """Read every host once, in bounded parallel; rounds are in the hosts' order. A failed or late host has a Round as well."""
         begun = time.time()
         until = time.monotonic() + self._patience_s
         for host in self._hosts:
@@ -68,7 +70,7 @@ class Sampler:
 
 
 class _Host:
-    """One host: its connection, its cursor, and the reading that is under way."""
+    """One host: its connection, its cursor, and the current reading."""
 
     def __init__(
         self, context: Context, declaration: HostDeclaration, cursor: Cursor, turns: threading.BoundedSemaphore
@@ -82,12 +84,12 @@ class _Host:
         self._closed = False
 
     def begin(self) -> None:
-        """Start to read, unless an earlier reading is not done yet: then that is this round's."""
+        """Start to read. If an earlier reading is not done yet, that one counts for this round."""
         if self._running is None:
             self._running = Bounded(self._read, name=f"sample-{self._declaration.name}")
 
     def wait(self, seconds: float, begun: float) -> Round:
-        """The reading's round; one that says that the host is late where it is not done in time."""
+        """The reading's round, or one that reports the host as late if the reading is not done in time."""
         assert self._running is not None
         try:
             done = self._running.result(seconds)
@@ -95,8 +97,8 @@ class _Host:
             late = errors.HostDeadline(
                 self._declaration.name,
                 "run",
-                f"no answer for {time.time() - begun:.0f} s, and still waited for",
-                hint=f"the host hangs or is overloaded; `vgpumgr discover {self._declaration.name}` says at which stage",
+                f"no answer for {time.time() - begun:.0f} s; still waiting",
+                hint=f"the host hangs or is overloaded; `vgpumgr discover {self._declaration.name}` shows at which stage",
             )
             return Round(
                 host=self._declaration.name,
@@ -112,7 +114,7 @@ class _Host:
         return done
 
     def close(self) -> None:
-        """Close the connection; a reading under way fails soon."""
+        """Close the connection; the current reading soon fails."""
         self._closed = True
         link, self._link = self._link, None
         if link is None:
@@ -137,7 +139,7 @@ class _Host:
         except errors.VgpumgrError as failed:
             error, reading = failed, None
             self._drop(failed)
-        except Exception as failed:  # noqa: BLE001 -- what is odd about one host is that host's failed round
+        except Exception as failed:  # noqa: BLE001 -- an unexpected error with one host is that host's failed round
             error, reading = errors.Unexpected.of(failed, about=self._declaration.name), None
             self._drop(error)
         return Round(
@@ -160,14 +162,14 @@ class _Host:
 
     def _connect(self) -> Host:
         link = self._context.connect(self._declaration.endpoint, hypervisor=False)
-        if self._closed:  # the end came while it was being reached
+        if self._closed:  # the end came during the connection attempt
             link.close()
             raise errors.Unreachable(self._declaration.name, "run", "no longer wanted")
         self._link = link
         return link
 
     def _drop(self, failed: errors.VgpumgrError) -> None:
-        """After a failure the next round begins with a new connection; a busy host's is as good as ever."""
+        """After a failure the next round begins with a new connection; that of a busy host is kept."""
         link = self._link
         if link is not None and not isinstance(failed, errors.Busy):
             self._link = None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerOptions:
-    """`on` is the inventory's name of the host; `gpu_id` a PCI address or GPU UUID there; `asked` the wish as typed."""
+    """`on` is the host's inventory name; `gpu_id` the PCI address or UUID of a GPU there; `asked` the request as typed."""
 
     on: str
     gpu_id: str
@@ -35,7 +35,7 @@ class SchedulerOptions:
 
 
 def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> SchedulerFleet:
-    """Read hosts (all where none is named) in bounded parallel; libvirt is not asked. Raises UnknownHost."""
+    """Read hosts (all if none is named) in bounded parallel, without libvirt. Raises UnknownHost."""
     declarations = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
 
     def read(declaration: HostDeclaration) -> SchedulerHost:
@@ -53,7 +53,7 @@ def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> SchedulerFle
 
 
 def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[GpuPlan]) -> SchedulerResult:
-    """Give one GPU a policy. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    """Set one GPU's policy. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     declaration = context.inventory.host(options.on)
     with open_session(context, declaration) as session:
         changed = carry_out(
@@ -79,12 +79,12 @@ def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[
 
 
 def _against_declaration(declaration: HostDeclaration, gpu: Gpu, wish: SchedulerWish) -> tuple[Finding, ...]:
-    """What was set by hand on a GPU whose scheduler is declared does not last."""
+    """A setting made by hand on a GPU whose scheduler is declared does not last."""
     declared = scheduling_rows.declared_for(gpu, declaration.gpus)
     if declared is None or declared.wish == wish:
         return ()
     text = (
         f"{declaration.name}: the inventory declares another scheduler for GPU {gpu.pci} ({declared.where}), "
-        "and the next reconcile sets it back"
+        "and the next reconcile will restore that"
     )
     return (Finding(kind="declared", host=declaration.name, vm=None, slot=None, text=text),)

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from vgpumgr.link.host import Host
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
-_JITTER_S = (0.3, 1.0)  # many hosts behind one gateway must not come back all at once
-SILENT_WAIT_S = 2.0  # after so long a person is told whom a busy host waits for
+_JITTER_S = (0.3, 1.0)  # many hosts behind one gateway must not reconnect all at once
+SILENT_WAIT_S = 2.0  # after this time the user is told which run a busy host waits for
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """A connection to one host for one use case; closing it gives the lock back, whatever happened.
+    """A connection to one host for one use case; closing it releases the lock, whatever happened.
 
-    `unwritable`: why the host's ledger could not be written when its lock was taken; None where it could.
+    `unwritable`: why the host's ledger could not be written when its lock was taken; None if it could.
     """
 
     context: Context
@@ -47,11 +47,11 @@ class Session:
         self.link.close()
 
     def observe(self) -> HostView:
-        """Read everything: under the shared lock, which is given back at once, or under ours where it is held."""
+        """Read everything, under the shared lock, which is released at once, or under our exclusive lock if we hold it."""
         return self._view(self.read_facts())
 
     def read_facts(self) -> HostSnapshot:
-        """What the host program alone tells, without libvirt. Changes nothing."""
+        """The facts from the host program alone, without libvirt. Changes nothing."""
         return self.link.observe(wait_s=self.context.lock_wait_s)
 
     def lock(self, what: str) -> HostView:
@@ -69,14 +69,14 @@ class Session:
         return self._view(locked.snapshot)
 
     def unlock(self, before: HostView, gpus: Sequence[str]) -> HostView:
-        """Read the touched GPUs and the domains once more, then give the lock back."""
+        """Read the touched GPUs and the domains again, then release the lock."""
         found = self.link.locked_hypervisor().domains()
         domains = tuple(domain_xml.read_domain(documents) for documents in found)
         part = self.link.unlock(gpus)
         return replace(before, snapshot=before.snapshot.with_gpus(part), domains=domains)
 
     def with_saved(self, view: HostView) -> HostView:
-        """The view with what could come back: every VM's managed-save image and snapshots. Two calls where none has any."""
+        """The view with every VM's managed-save image and snapshots, which can be restored. Takes two calls if there are none."""
         found = self.link.hypervisor().saved()
         return replace(view, saved={documents.uuid: domain_xml.read_saved(documents) for documents in found})
 
@@ -97,14 +97,14 @@ def open_session(context: Context, declaration: HostDeclaration) -> Session:
 
 
 def open_session_patiently(context: Context, declaration: HostDeclaration) -> Session:
-    """As open_session, with one more try after a moment where the first was turned away (an sshd that is restarted or full).
+    """As open_session, but retries once after a moment if the connection was refused (an sshd that is restarting or full).
 
-    A stage that ran into its deadline is not tried again, since it has had its time; nor is what a person has to mend.
+    A stage that ran into its deadline is not retried, since it has had its time, nor is a problem that the user has to fix.
     """
     try:
         return open_session(context, declaration)
     except errors.Unreachable as error:
         if isinstance(error, errors.HostDeadline) or not error.transient or error.stage not in _CONNECTING:
             raise
-        time.sleep(random.uniform(*_JITTER_S))  # noqa: S311 -- nothing secret
+        time.sleep(random.uniform(*_JITTER_S))  # noqa: S311 -- the delay is no secret
     return open_session(context, declaration)

@@ -1,7 +1,7 @@
-"""What another try cannot mend is no exit 6: a step was refused as changed, and what is read says the very same as before.
+"""Avoids exit 6 if a retry cannot help: a step was refused because the host had changed, yet the facts read the same as before.
 
-Exit 6 means that the same command may well end otherwise, and docs tell cron to try again. So the host is looked at once
-more under the same lock: where the same plan comes out, the next run would be refused likewise.
+Exit 6 means that the same command may succeed later, and the docs tell cron to retry. So the host is read again under the
+same lock: if the same plan results, the next run would be refused in the same way.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 def judged(
     error: errors.StalePlan, host: str, steps: Sequence[Step], again: Callable[[], Sequence[Step]]
 ) -> errors.VgpumgrError:
-    """The error as it was, or Unsure (5) where `again`, a plan from a fresh look, has the same steps."""
+    """The error unchanged, or Unsure (5) if `again`, a plan from a new reading, has the same steps."""
     try:
         same = list(again()) == list(steps)
-    except Exception:  # noqa: BLE001 -- the fresh look says it in its own words to whoever runs the command again
+    except Exception:  # noqa: BLE001 -- repeating the command will report this error itself
         return error
     if not same:
         return error
     return errors.Unsure(
         f"{error.message}; nothing has changed on the host since, so the same command would fail the same way",
         details=error.details,
-        hint=f"`vgpumgr discover {host}` and `vgpumgr list {host}` show what is read; what differs has to be mended by hand",
+        hint=f"`vgpumgr discover {host}` and `vgpumgr list {host}` show what was read; the difference has to be corrected by hand",
     )

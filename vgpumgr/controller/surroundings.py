@@ -1,6 +1,6 @@
-"""What a use case takes from the machine and the process it runs in: environment, home, user, clock, store.
+"""What a use case needs from its machine and process: environment, home, user, clock, store.
 
-The program and the Ansible collection both begin here, so that they mean the same by no option, and journal alike:
+The program and the Ansible collection both start here, so that they have the same defaults and the same journal:
 
     inventory = surroundings.load_inventory("inventory")
     context = surroundings.make_context(inventory, check=False, progress=print, warn=print)
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vgpumgr.link.host import Host
 
 LOCK_WAIT_S = 60.0
-_FILES = 65536  # of 10,000 hosts; more only cost whoever closes all that there may be
+_FILES = 65536  # enough for 10,000 hosts; a higher limit only costs programs that close every possible descriptor
 
 
 def make_context(
@@ -43,10 +43,10 @@ def make_context(
     warn: Callable[[str], None],
     timeout: float | None = None,
 ) -> Context:
-    """Everything a use case needs; reaches no host yet. With `check` nothing is journalled.
+    """Everything a use case needs. No host is contacted yet. With `check`, nothing is recorded in the journal.
 
-    `warn` is told of a journal that cannot be written. `timeout` in seconds is the limit of each stage and of the wait for a
-    busy host, in the place of its own, be it shorter or longer; None: each its own.
+    `warn` is called if the journal cannot be written. `timeout` in seconds replaces the limit of each stage and of the wait
+    for a busy host, whether that is shorter or longer; None: each has its own limit.
     """
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue
@@ -67,7 +67,7 @@ def make_context(
 
 
 def raise_file_limit() -> None:
-    """Let this process have as many files open as it may: each open host takes five, and libvirt aborts where none is left."""
+    """Raise the limit of open files as far as allowed: each open host takes five, and libvirt aborts if none is left."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -77,32 +77,34 @@ def raise_file_limit() -> None:
 
 def load_inventory(named: str | None) -> Inventory:
     """Find and load the inventory. Raises InventoryError with every problem at once."""
-    from vgpumgr.controller import inventory_files  # YAML and all: not for a command that only wants the store
+    from vgpumgr.controller import (
+        inventory_files,
+    )  # imports YAML and more, which a command that only needs the store does without
 
     return inventory_files.load(inventory_path(named), home=Path.home(), environ=os.environ)
 
 
 def inventory_path(named: str | None) -> Path:
-    """Where the inventory is; the usual places where none is named. Raises InventoryError where none is found."""
+    """Where the inventory is; if none is named, the usual places are searched. Raises InventoryError if none is found."""
     from vgpumgr.controller import inventory_files
 
     return inventory_files.find_inventory(named, os.environ, _cwd(), Path.home())
 
 
 def store_path() -> Path:
-    """Where the journal is, and beside it the lock of the nightly run."""
+    """Where the journal is; the lock of the nightly run is next to it."""
     return place.store_path(os.environ, root=os.geteuid() == 0, home=Path.home())
 
 
 def open_journal(warn: Callable[[str], None]) -> Journal:
-    """The journal, which need not exist; nothing is opened yet."""
+    """The journal, which need not exist. Nothing is opened yet."""
     return Journal(store_path(), warn=warn)
 
 
 def _cwd() -> Path:
     try:
         return Path.cwd()
-    except FileNotFoundError:  # it was deleted under us; a named inventory does not need it
+    except FileNotFoundError:  # the current directory was deleted; a named inventory does not need it
         return Path()
 
 

@@ -1,4 +1,4 @@
-"""Taking back what a run did, where a step failed half way. Never more: what was there before, and what may be in use, stays."""
+"""Undoes what a run did if a step failed half way. Never more: existing vGPUs, and those that may be in use, stay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GOES_ON = "the same command again goes on from there"
 def undo(
     executor: Executor, steps: Sequence[changes.Step], done: list[changes.Step], error: errors.VgpumgrError | None
 ) -> None:
-    """Take back what was done, last first. `done` is how `steps` begin; `error` is what went wrong, None after an interrupt."""
+    """Undo the finished steps, last first. `done` is a prefix of `steps`; `error` is the failure, None after an interrupt."""
     failed_step = steps[len(done)] if len(done) < len(steps) else None
     unclear = _settle(executor, failed_step, error)
     if unclear is not None:
@@ -63,18 +63,18 @@ def undo(
             break
     if failed is not None:
         left = [row for row in done if row not in undone]
-        takes_back = "" if _is_apart(left[-1]) else ", vgpumgr detach takes it back"
+        takes_back = "" if _is_apart(left[-1]) else ", vgpumgr detach removes it"
         raise errors.PartialApply(
             f"{why}; undoing it failed too: {failed} (left: {verbs(left)})", hint=GOES_ON + takes_back
         ) from (error or failed)
 
 
 def _settle(executor: Executor, failed: changes.Step | None, error: errors.VgpumgrError | None) -> str | None:
-    """Make sure that the step that failed left nothing behind; why that cannot be told, None where it is well.
+    """Make sure that the failed step left nothing behind. Returns why that is uncertain, None if it is certain.
 
-    libvirt keeps a claim in its memory that it could not write to the disk (seen on 9.0 with a read-only /etc/libvirt): what
-    was there before is asked for once more, and that this is refused, too, is as good. Of an end that nobody foresaw it is
-    not known whether it came before or after the deed.
+    libvirt keeps a claim in memory even if it could not write it to disk (seen on 9.0 with a read-only /etc/libvirt). So we
+    write the previous claim again; a refusal of that is just as good. After an unexpected failure it is not known whether
+    it came before or after the action.
     """
     unwritten = isinstance(error, errors.HypervisorError) and error.code == errors.HypervisorError.SYSTEM_ERROR
     if failed is None or not (unwritten or isinstance(error, errors.Unexpected)):
@@ -88,7 +88,7 @@ def _settle(executor: Executor, failed: changes.Step | None, error: errors.Vgpum
         second = _try(lambda: executor.take_back_hostdev(failed), failed)
     elif isinstance(failed, changes.ParkVgpu) or (isinstance(failed, changes.CreateVgpu) and not _was_there(failed)):
         second = _take_back(executor, failed)
-        if isinstance(second, errors.StalePlan):  # it had not been made, or moved out
+        if isinstance(second, errors.StalePlan):  # it had not been created, or not moved out
             return None
     else:
         return f"it is not known whether {failed.verb} was done"
@@ -96,12 +96,12 @@ def _settle(executor: Executor, failed: changes.Step | None, error: errors.Vgpum
 
 
 def _try(call: Callable[[], None], step: changes.Step) -> errors.VgpumgrError | None:
-    """Make one call of an undo; why it failed, if it did."""
+    """Make one call of an undo and return its error, if any."""
     try:
         call()
     except errors.VgpumgrError as error:
         return error
-    except Exception as error:  # noqa: BLE001 -- what cannot be undone is told in any case
+    except Exception as error:  # noqa: BLE001 -- whatever cannot be undone must be reported
         return errors.Unexpected.of(error, about=step.verb)
     return None
 
@@ -111,7 +111,7 @@ def _take_back(executor: Executor, step: changes.Step) -> errors.VgpumgrError | 
 
 
 def _bring_back(executor: Executor, done: Sequence[changes.Step]) -> str:
-    """Make again what was moved out and is not back yet; in words."""
+    """Re-create the vGPUs that were moved out and are not back yet; returns the outcome as text."""
     parks = [step for step in done if isinstance(step, changes.ParkVgpu) and changes.inverse(step) not in done]
     failed = [second for second in (_take_back(executor, step) for step in reversed(parks)) if second is not None]
     if failed:
@@ -122,10 +122,11 @@ def _bring_back(executor: Executor, done: Sequence[changes.Step]) -> str:
 def _undo_without_libvirt(
     executor: Executor, failed: changes.Step | None, done: list[changes.Step], error: errors.Unreachable
 ) -> None:
-    """The host program and its lock are still there: vGPUs that were made are taken back, unless a definition may name one.
+    """The host program and its lock still work, so the created vGPUs are removed, unless a definition may name one.
 
-    A call without an answer may have been carried out, or be once a hanging libvirtd goes on. A VM whose definition names a
-    vGPU that is gone does not start; with the vGPU left it does, and the pending claim lets the next run finish or free it.
+    A call without an answer may have been carried out, or may be later when a hanging libvirtd continues. A VM whose
+    definition names a vGPU that is gone does not start. If the vGPU stays, the VM starts, and the pending claim lets the
+    next run finish or free it.
     """
     under_way = (failed,) if error.may_happen and failed is not None else ()
     named = any(isinstance(step, changes.AttachHostdev) for step in (*done, *under_way))
@@ -159,12 +160,12 @@ def _undo_without_libvirt(
 
 
 def _was_there(step: changes.Step) -> bool:
-    """A create that only entered what an earlier run had made: that run's work is not ours to take back."""
+    """Whether the create only entered a vGPU that an earlier run had made: we must not undo that run's work."""
     return isinstance(step, changes.EnterVgpu) or (isinstance(step, changes.CreateVgpu) and step.expect == changes.SAME)
 
 
 def _is_apart(step: changes.Step) -> bool:
-    """What needs nothing of the other steps: every parked vGPU is made again, whatever becomes of the rest."""
+    """Whether the step is independent of the others: every parked vGPU is re-created, whatever happens to the rest."""
     match step:
         case changes.ParkVgpu() | changes.SetScheduler() | changes.WriteModprobe() | changes.CreateVgpu(again=True):
             return True

@@ -1,4 +1,4 @@
-"""What was used: the store's samples and last readings as one report. Reaches no host and writes nothing."""
+"""The usage report, from the store's samples and last readings. It contacts no host and writes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReport:
-    """`every_s`: how often the last collector read; None: once. `collected`: whether there is anything in the store."""
+    """`every_s`: the last collector's interval; None: it read once. `collected`: whether the store has anything."""
 
     window: Window
     rows: tuple[UsageRow, ...]
@@ -28,7 +28,7 @@ class UsageReport:
 def report(
     samples: Samples, *, now_s: float, since_s: float, vm: str | None = None, host: str | None = None
 ) -> UsageReport:
-    """The last `since_s` seconds, back to the beginning of a quarter of an hour; of a VM (name or UUID), a host, or all.
+    """Usage over the last `since_s` seconds, back to the start of a quarter of an hour; of a VM (name or UUID), a host, or all.
 
     Raises StoreError.
     """

@@ -1,7 +1,7 @@
-"""Waiting for what ends by itself: a VM's QEMU, the vGPU plugin behind it.
+"""Waits for what ends by itself: a VM's QEMU, and the vGPU plugin behind it.
 
-The host program looks and refuses, and writes nothing; so the step is asked again each second. That keeps the host's lock, too, and
-an interrupt ends it at once.
+The host program checks and refuses, and writes nothing, so the step is retried each second. That also keeps the host's lock,
+and an interrupt ends the wait at once.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-ENDING_S = 60.0  # a killed QEMU may sit in the driver for 30 s, its plugin for some more
-BUSY_S = 30.0  # vendor-vfio: the driver itself says that a plugin is there, each time after 5 s, and loses nothing
+ENDING_S = 60.0  # a killed QEMU may stay in the driver for 30 s, and its plugin for longer
+BUSY_S = 30.0  # vendor-vfio: the driver itself reports that a plugin is there, each time after 5 s, and loses nothing
 POLL_S = 1.0
 _BUSY_FILE = "/current_vgpu_type"
 
@@ -30,10 +30,9 @@ def wait_for_end(
     stop: threading.Event,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """What `call` gives once nothing keeps it waiting. Raises StillEnding or SysfsRefused when its time is over or `stop` is set.
+    """The result of `call`, once nothing blocks it. Raises StillEnding or SysfsRefused if time runs out or `stop` is set.
 
-    The plugin's time begins when the QEMU before it has ended: where one kind of refusal follows the other, the clock begins
-    again, once.
+    The plugin's time begins when its QEMU has ended: if one kind of refusal follows the other, the clock starts again, once.
     """
     first = began = clock()
     told = ""

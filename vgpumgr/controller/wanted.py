@@ -1,9 +1,9 @@
-"""Many slots of many VMs brought to what somebody asks for, all at once: one connection and one look at each host.
+"""Brings many slots of many VMs to the requested state, all at once: each host is connected to once and read once.
 
     result = bring(context, [Wanted(vm="vm01", profile=parse_profile("4Q")), Wanted(vm="vm02", profile=None)], check=False)
     result.changed, result.slots[0].outcome, result.problems
 
-Nobody is asked: who calls has said what is to go. What fails, a VM or a host, is in the result and stops no other.
+There is no prompt: the caller has already authorised removals. A VM or host that fails is in the result and stops no other.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ HOST_DEADLINE_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What one slot of a VM is to have: a profile, or nothing (None). `vm` is a name or UUID; `on`: where to look for it.
+    """The requested content of one VM's slot: a profile, or nothing (None). `vm` is a name or UUID; `on`: where to look for it.
 
-    `gpu_id` and `replace` are about a profile, `keep_snapshots` about what frees the slot: as of jobs.Give and jobs.Take.
+    `gpu_id` and `replace` apply to a profile, `keep_snapshots` to freeing the slot, as in jobs.Give and jobs.Take.
     """
 
     vm: str
@@ -58,10 +58,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotResult:
-    """What became of one of them: done, unchanged, would_change, or the outcome of its error.
+    """The result of one slot: done, unchanged, would_change, or the outcome of its error.
 
-    `before` and `after` are the VM as it was found and as it is left (with check: as it would be), None where that is not
-    known or there is no such VM; `row` is what the slot has then. What was done is `changed` even where the host failed after it.
+    `before` and `after` are the VM as found and as left (with check: as it would be), None if that is unknown or there is no
+    such VM; `row` is the slot's final content. A slot that was changed is `changed` even if the host failed afterwards.
     """
 
     wanted: Wanted
@@ -78,7 +78,7 @@ class SlotResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedResult:
-    """One row for each thing that was asked, in that order. `findings`: hosts that could not be asked, and the journal."""
+    """One row for each request, in that order. `findings`: hosts that could not be read, and the journal."""
 
     slots: tuple[SlotResult, ...]
     findings: tuple[Finding, ...] = ()
@@ -93,16 +93,16 @@ class WantedResult:
 
     @property
     def problems(self) -> tuple[errors.VgpumgrError, ...]:
-        """Every error once, although a host that is down spoils many slots."""
+        """Every error once, even if a host that is down spoils many slots."""
         return tuple({id(slot.error): slot.error for slot in self.slots if slot.error is not None}.values())
 
 
 def bring(
     context: Context, wanted: Sequence[Wanted], *, check: bool, host_deadline_s: float = HOST_DEADLINE_S
 ) -> WantedResult:
-    """Bring every slot to what is asked. With `check` nothing is changed anywhere. Raises UsageError where a slot is named twice.
+    """Bring every slot to its requested state; `check` changes nothing anywhere. Raises UsageError if a slot is named twice.
 
-    On each host what is to go goes first, since that makes room; the rest keeps its order.
+    On each host, removals come first, since they make room; the rest keeps its order.
     """
     named: set[tuple[str, Slot, str | None]] = set()
     for one in wanted:
@@ -114,7 +114,7 @@ def bring(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Placed:
-    """A wish whose VM was found, and the job that it comes to."""
+    """A request whose VM was found, and the resulting job."""
 
     wanted: Wanted
     found: FoundVm
@@ -131,7 +131,7 @@ class _Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HostEnd:
-    """How a host was found and how it was left, or would be. `rows`: of each slot the newest, which `list` has last."""
+    """A host's state before and after, or as it would be. `rows`: the newest of each slot, which `list` has last."""
 
     before: HostView
     after: HostView
@@ -151,7 +151,7 @@ class _Bringing:
         self._open = OpenHosts(context)
         self._vms = ManyVms(context, self._open, host_deadline_s=host_deadline_s)
         self._stop = threading.Event()
-        # Grow as jobs end, so that a host that fails half way has them too.
+        # These grow as jobs end, so that a host that fails half way has them too.
         self._units: dict[HostName, list[UnitResult]] = {}
         self._before: dict[HostName, HostView] = {}
 
@@ -173,7 +173,7 @@ class _Bringing:
         return WantedResult(slots=slots, findings=(*findings, *journaling.findings(self._context)))
 
     def _place_all(self, wanted: Sequence[Wanted]) -> list[_Placed | SlotResult]:
-        """A VM may be named twice, by its name and by its UUID: then the second is refused."""
+        """A VM can be named twice, by its name and by its UUID; the second is then refused."""
         found: list[_Placed | SlotResult] = []
         taken: set[tuple[HostName, VmUuid, Slot]] = set()
         for one in wanted:
@@ -187,7 +187,7 @@ class _Bringing:
         return found
 
     def _place(self, wanted: Wanted) -> _Placed | SlotResult:
-        """The job that a wish comes to on the host of its VM, or its result where there is none."""
+        """The job that a request becomes on its VM's host, or the slot's result if there is none."""
         try:
             found = self._vms.find(wanted.vm, wanted.on, or_gone=wanted.profile is None)
         except errors.VgpumgrError as error:
@@ -210,7 +210,7 @@ class _Bringing:
         return _Placed(wanted=wanted, found=found, job=job)
 
     def _serve(self, placed: Sequence[_Placed]) -> _HostEnd:
-        """All jobs of one host. What ends them before their end is raised."""
+        """All jobs of one host. An error that ends them early is raised."""
         todo = sorted((one.job for one in placed), key=lambda job: isinstance(job, jobs.Give))
         with placed[0].found.session as session:
             run = HostRun(session, self._run)
@@ -262,7 +262,7 @@ class _Bringing:
         )
 
     def _judged(self, slots: Sequence[SlotResult]) -> tuple[SlotResult, ...]:
-        """The same, once it is known whether a profile that a host lacks exists anywhere."""
+        """The same results, after checking whether a profile that a host lacks exists anywhere."""
         missing = MissingProfiles(self._context)
         found: list[SlotResult] = []
         for slot in slots:
@@ -279,17 +279,17 @@ class _Bringing:
 
 
 def _twice(wanted: Wanted) -> errors.UsageError:
-    return errors.UsageError(f"{wanted.vm} slot {wanted.slot} is named twice", hint="say once what it is to have")
+    return errors.UsageError(f"{wanted.vm} slot {wanted.slot} is named twice", hint="name each slot once")
 
 
 def _refused(wanted: Wanted, error: errors.VgpumgrError) -> SlotResult:
-    """What came to an end before its host was looked at."""
+    """A result from before the host was read."""
     host = names.HostName(error.host) if isinstance(error, errors.HostError) else None
     return SlotResult(wanted=wanted, outcome=error.outcome, host=host, vm=wanted.vm, error=error)
 
 
 def _nowhere(wanted: Wanted, error: errors.UnknownVm) -> SlotResult:
-    """All hosts were asked, and none knows the VM: it has no vGPU. It may be a slip, so it is told."""
+    """All hosts were queried and none knows the VM, so it has no vGPU. That may be a mistake, so it is reported."""
     text = f"{error.message}, so there is nothing to free" + (f"; {error.hint}" if error.hint else "")
     found = Finding(kind="unknown-vm", host=None, vm=wanted.vm, slot=wanted.slot, text=text)
     return SlotResult(wanted=wanted, outcome=errors.Outcome.UNCHANGED, vm=wanted.vm, findings=(found,))

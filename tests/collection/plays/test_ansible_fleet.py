@@ -102,7 +102,7 @@ def test_nightly_gives_what_is_declared_and_takes_nothing_away_unless_told(plays
     with declared(plays, "vm07"):
         check = plays.play(NIGHTLY, "--check")
         assert (check.code, check.results[0]["changed"]) == (0, True)
-        assert "without check mode it wants confirm: true" in check.out
+        assert "without check mode it needs confirm: true" in check.out
         refused = plays.play(NIGHTLY)
         assert (refused.code, held(plays)) == (2, {"vm07", "vm08"})
         assert "vm08 vgpu0: destroy_vgpu" in refused.results[0]["msg"]

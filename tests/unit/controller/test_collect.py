@@ -93,7 +93,7 @@ def served(samples: Samples, count: int) -> tuple[float, list[str]]:
 def test_what_is_stored_is_not_stored_again_where_pruning_fails(tmp_path: Path) -> None:
     seconds, told = served(Failing(tmp_path / NAME, prunes=2), 5)
     assert seconds == 50
-    assert told == ["- None the disk is full; it is tried again", "+ None samples can be stored again"]
+    assert told == ["- None the disk is full; it will be retried", "+ None samples can be stored again"]
 
 
 def test_rounds_that_could_not_be_stored_are_stored_with_the_next_one(tmp_path: Path) -> None:

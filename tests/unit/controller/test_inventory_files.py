@@ -64,7 +64,7 @@ def test_billion_laughs_are_refused(tmp_path: Path) -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     (tmp_path / "hosts.yml").write_text("\n".join(lines))
     (line,) = problems(tmp_path)
-    assert "unfolds to more than 2,000,000 values" in line
+    assert "expands to more than 2,000,000 values" in line
 
 
 def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_block_that_did_all_is_not_ended_before_the_last_look_says_what_came_o
     with journaling.recorded(context(journal), ENTRY) as line:
         pass
     assert only_run(journal).outcome is None
-    line.end(errors.NotConverged("kvm01: all steps were done, and vm01 vgpu0 is not as planned"))
+    line.end(errors.NotConverged("kvm01: all steps were done, but vm01 vgpu0 is not as planned"))
     assert (only_run(journal).outcome, only_run(journal).error) == ("failed", "NotConverged")
 
 

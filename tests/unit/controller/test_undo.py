@@ -143,7 +143,7 @@ def test_a_disk_that_fills_up_meanwhile_is_undone_or_told(
     if number == 1:
         assert isinstance(error, errors.LedgerUnwritable)
         assert promises.truth(fleet.machines[HOST]) == before
-        assert error.details == ("what had been done before is undone",)
+        assert error.details == ("the steps before it are undone",)
     else:
         assert isinstance(error, errors.PartialApply)
         promises.check_always(fleet)

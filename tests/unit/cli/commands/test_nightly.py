@@ -208,7 +208,7 @@ def test_a_mistake_is_a_usage_error(argv: list[str], capsys: pytest.CaptureFixtu
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["install", "cron", "--write", "--dir", str(tmp_path / "cron.d")]) == 2
-    assert f"there is no folder {tmp_path}/cron.d" in capsys.readouterr().err
+    assert f"there is no directory {tmp_path}/cron.d" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to become another")
@@ -232,4 +232,4 @@ def test_without_root_it_says_that_it_takes_root(jobs: Path) -> None:
         check=True,
         timeout=60,
     )
-    assert done.stdout == f"{target} cannot be written: that takes root\n"
+    assert done.stdout == f"{target} cannot be written: only root may write it\n"

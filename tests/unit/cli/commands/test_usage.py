@@ -150,7 +150,7 @@ def test_an_unknown_name_is_told_with_the_nearest_one(
 
 @pytest.mark.usefixtures("stored")
 def test_a_vm_of_the_inventory_that_was_never_sampled_is_no_mistake(folder: Path) -> None:
-    assert run(folder, "vm90").out.startswith("no vGPU was there, or measured")
+    assert run(folder, "vm90").out.startswith("no vGPU existed, or was measured")
     assert json.loads(run(folder, "vm90", "-o", "json").out)["vgpus"] == []
 
 
