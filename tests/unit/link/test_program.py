@@ -328,7 +328,7 @@ def test_each_kind_of_step_is_sent_as_it_is_and_its_answer_has_the_scheduler() -
 def test_a_scheduler_of_another_shape_is_refused_by_its_place() -> None:
     wrong = {**SCHEDULER, "engines": [{"engine": "graphics", "policy": 3}]}
     ok = {"entry": None, "vgpu": None, "note": None, "scheduler": wrong}
-    with pytest.raises(errors.ProgramFailed, match=r"result\.scheduler\.engines\[0\]\.policy is 3, not str"):
+    with pytest.raises(errors.ProgramFailed, match=r"result\.scheduler\.engines\[0\]\.policy is 3, not one of"):
         start(Script(lambda request: render_ok(request, ok))).execute(SET, deadline_s=1)
 
 
