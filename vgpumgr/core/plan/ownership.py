@@ -67,9 +67,8 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
     others = sharing.namers(view, vgpu.device, but=domain.uuid)
     named = any(device.source == vgpu.device for device in domain.inactive)
     if isinstance(binding.device, Vf) and not named and (others or claim.state != claims.BOUND):
-        return Standing(
-            kind=GONE
-        )  # a VF's vGPU has no identity but its address: it is theirs, or nothing says that it is the claim's
+        # A VF's vGPU has no identity but its address: it is theirs, or nothing says that it is the claim's.
+        return Standing(kind=GONE)
     doubts: list[str] = []
     if claim.state != claims.BOUND:
         doubts.append(f"its claim is {claim.state}, not bound")

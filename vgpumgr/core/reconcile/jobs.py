@@ -205,9 +205,8 @@ def _serves(view: HostView, declared: HostDeclaration) -> tuple[Serve, ...]:
         Serve(vm=vm.name, slot=slot.slot, declared=slot)
         for vm in declared.vms.values()
         for slot in vm.slots.values()
-        if isinstance(
-            slot.wish, profiles.ByProfile
-        )  # the other ways to ask are not implemented yet; a finding of the inventory says so
+        # The other ways to ask are not implemented yet; a finding of the inventory says so.
+        if isinstance(slot.wish, profiles.ByProfile)
     ]
     for domain in view.domains:
         for claim in own_claims(view, domain):

@@ -1,1 +1,1 @@
-"""What the host keeps: the ledger, writes that have not returned, the lock; and the child that writes."""
+"""The host's persistent state: the ledger, writes that have not returned, the lock; and the child that writes."""

@@ -1,7 +1,7 @@
 """The ledger: which vGPUs of this host are ours and which writes are under way, written before the hardware is touched.
 
-A file that is there and cannot be understood is never overwritten: it may be another version's, and it is the only
-record of what is whose. Keys that this version does not know stay as they are.
+An existing file that cannot be understood is never overwritten: it may be another version's, and it is the only record of
+ownership. Keys that this version does not know are kept.
 """
 
 import errno
@@ -25,11 +25,9 @@ from ..protocol import (
 from ..refusal import Refusal, errno_name, reason
 
 STATES = (PLANNED, MADE, LEAVING)
-PARAMS = (
-    "vgpu_params"  # of an entry whose vGPU was moved out: what its plugin parameters were, until they are written back
-)
-_MOST_FREED = 500  # of the newest; what was freed before them is forgotten
-_ROOM = 128 * 1024  # what must be free: a ledger of a hundred entries, and all that it may say of freed ones
+PARAMS = "vgpu_params"  # in an entry whose vGPU was moved out: its plugin parameters, until they are written back
+_MOST_FREED = 500  # the newest ones; older ones are forgotten
+_ROOM = 128 * 1024  # the space that must be free: a ledger of a hundred entries, and as many freed ones as it can hold
 
 _TEXT = ("vm_uuid", "vm_name", "slot", "gpu_uuid", "gpu", "parent", "type_name", "boot", "state")
 _NUMBER = ("generation", "type_id")
@@ -40,19 +38,19 @@ _STUCK_NUMBER = ("pid", "start")
 _FREED_TEXT = ("vm_uuid", "slot")
 _FREED_NUMBER = ("generation",)
 
-Entry = Dict[str, Any]  # a LedgerEntry, and whatever keys a later version put beside
+Entry = Dict[str, Any]  # a LedgerEntry, plus any keys that a later version added
 Record = Dict[str, Any]  # a StuckFact, likewise
 
 _Checks = Sequence[Tuple[Tuple[str, ...], Callable[[object], bool], str]]  # keys, check, what it must be
 
 
 class Ledger(NamedTuple):
-    """The file's whole document; entries in the order in which they were made.
+    """The file's whole document; entries are in order of creation.
 
-    `stuck`: the writes that were begun and not seen to return, whether they hold or not (stuck.py); the key may be missing.
-    `freed`: whose vGPUs were taken away on purpose, oldest first, at most the newest 500; the key may be missing. A
-    claim of one of them went back behind the ledger; of any other claim without an entry, the ledger may have been lost.
-    `on_disk`: False where there was no file to read.
+    `stuck`: the writes that began but were not seen to return, whether they still hold or not (stuck.py); the key may be
+    missing. `freed`: the vGPUs that were removed on purpose, oldest first, at most the newest 500; the key may be missing. A
+    claim of one of them is older than the ledger; for any other claim without an entry, the ledger may have been lost.
+    `on_disk`: False if there was no file to read.
     """
 
     document: Dict[str, Any]
@@ -90,14 +88,14 @@ def entry_fact(entry: Mapping[str, Any]) -> LedgerEntry:
 
 
 def identity(entry: Mapping[str, Any]) -> Tuple[str, str, int]:
-    """What makes an entry the one that a step means: both have these keys."""
+    """The identity shared by an entry and the steps that mean it: both have these keys."""
     return entry["vm_uuid"], entry["slot"], entry["generation"]
 
 
 def read_ledger(root: Root) -> Ledger:
-    """The ledger; an empty one where there is no file. Raises Refusal(LedgerBroken)."""
+    """The ledger; an empty one if there is no file. Raises Refusal(LedgerBroken)."""
     path = root.path(LEDGER_PATH)
-    if os.path.islink(path):  # a write would put a file in its place, and what it points to would stay behind
+    if os.path.islink(path):  # a write would replace the link with a file, and leave its target behind
         _broken("it is a symbolic link")
     try:
         _check_owned(os.path.dirname(path))
@@ -111,7 +109,7 @@ def read_ledger(root: Root) -> Ledger:
 
 
 def parse_ledger(text: bytes) -> Ledger:
-    """Read and check the whole file. Raises Refusal(LedgerBroken) with the first thing that is wrong."""
+    """Read and check the whole file. Raises Refusal(LedgerBroken) with the first error."""
     try:
         document = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -170,7 +168,7 @@ def _problem(entry: object) -> str:
 
 
 def _wrong_key(row: object, checks: _Checks) -> str:
-    """The first thing that is wrong with one row of the file; empty where nothing is."""
+    """The first error in one row of the file; empty if there is none."""
     if not isinstance(row, dict):
         return "not an object"
     for keys, check, wanted in checks:
@@ -213,9 +211,9 @@ def _broken(why: str) -> NoReturn:
 
 
 def write_ledger(root: Root, ledger: Ledger) -> None:
-    """Put the ledger on disk so that at every instant either the old or the new one is there, whole and durable.
+    """Write the ledger so that at every instant either the old or the new one is on disk, complete and durable.
 
-    Raises Refusal(LedgerUnwritable): the old one is there.
+    Raises Refusal(LedgerUnwritable): then the old one is there.
     """
     try:
         _write(root, ledger)
@@ -226,9 +224,9 @@ def write_ledger(root: Root, ledger: Ledger) -> None:
 
 
 def find_unwritable(root: Root) -> Optional[UnwritableFact]:
-    """Why the ledger could not be written now, as far as a file without a name can tell; None where it could.
+    """Why the ledger could not be written now, as far as a file without a name can show; None if it could.
 
-    On file systems that make no such files (open(2), O_TMPFILE) only what statvfs(3) says is looked at.
+    On file systems without such files (open(2), O_TMPFILE), only statvfs(3) is checked.
     """
     folder = os.path.dirname(LEDGER_PATH)
     while not os.path.isdir(root.path(folder)) and folder != "/":
@@ -270,7 +268,7 @@ def _write(root: Root, ledger: Ledger) -> None:
     folder = os.path.dirname(path)
     _make_folder(folder)
     _check_owned(folder)
-    # The lock makes us the only writer, so one fixed name does, and what a killed run left is simply overwritten.
+    # The lock makes us the only writer, so one fixed name is enough, and a killed run's file is simply overwritten.
     temporary = path + ".new"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -284,13 +282,13 @@ def _write(root: Root, ledger: Ledger) -> None:
 
 
 def _check_owned(path: str) -> None:
-    """Raises Refusal(LedgerBroken) where another user than ours (root) could have written it; OSError where it is not there."""
+    """Raises Refusal(LedgerBroken) if a user other than ours (root) could have written it; OSError if it does not exist."""
     found = os.stat(path)
     if found.st_uid != os.geteuid():
-        _broken("{} belongs to the user with uid {}, not to root; look at it, then chown it".format(path, found.st_uid))
+        _broken("{} belongs to the user with uid {}, not to root; check it, then chown it".format(path, found.st_uid))
     if found.st_mode & 0o022:
         mode = "{:04o}".format(found.st_mode & 0o7777)
-        _broken("{} has mode {}: others than root can write there; look at it, then chmod go-w".format(path, mode))
+        _broken("{} has mode {}: users other than root can write there; check it, then chmod go-w".format(path, mode))
 
 
 def _make_folder(folder: str) -> None:

@@ -1,7 +1,7 @@
-"""One lock per host: a flock on a directory that is always there and only root can open, so nothing need be created.
+"""One lock per host: a flock on a directory that always exists and that only root can open, so nothing must be created.
 
-Shared for reading, exclusive for changing. The kernel gives it back when the process ends, however it ends. Who holds it
-is told without a file, too: the owner keeps a memfd open whose name says so, and /proc shows the name.
+It is shared for reading and exclusive for changing. The kernel releases it when the process ends, however it ends. The
+owner, too, is published without a file: it keeps a memfd open whose name identifies it, and /proc shows the name.
 """
 
 import errno
@@ -24,7 +24,7 @@ _BY_BYTES = 200  # the kernel allows a memfd's name 249
 
 
 def pause(seconds: float) -> bool:
-    """Wait, with nobody to watch: for a program that has no other end."""
+    """Wait without watching for a hang-up: for a program that has no other end."""
     time.sleep(seconds)
     return False
 
@@ -32,8 +32,8 @@ def pause(seconds: float) -> bool:
 class HostLock:
     """The lock of one host, held by at most one of our descriptors.
 
-    `gone(seconds)` waits that long at most, and says whether the other end has hung up meanwhile: a controller that
-    died while it queued must not come by the lock afterwards.
+    `gone(seconds)` waits up to that long, and returns whether the other end has hung up meanwhile: a controller that
+    died while it queued must not get the lock afterwards.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class HostLock:
 
     @property
     def descriptors(self) -> List[int]:
-        """What a child must close, or it would keep the lock beyond our end."""
+        """The descriptors that a child must close, or else it would keep the lock after we end."""
         return [each for each in (self._descriptor, self._mark) if each is not None]
 
     def take(self, by: str, wait_s: float) -> None:
@@ -69,20 +69,20 @@ class HostLock:
         self._mark = _mark(by)
 
     def tell_silent(self) -> None:
-        """Say in the owner's place that it no longer answers, while it keeps the lock."""
+        """Mark the owner as no longer answering, while it keeps the lock."""
         if self._mark is not None:
             os.close(self._mark)
             self._mark = _mark(SILENT.format(self._owner))
 
     def give_back(self) -> None:
-        """Let go of it; nothing happens where it is not held."""
+        """Release it; nothing happens if it is not held."""
         for descriptor in self.descriptors:
             os.close(descriptor)
         self._descriptor = self._mark = None
 
     @contextmanager
     def reading(self, wait_s: float) -> Iterator[None]:
-        """Hold it shared for a while, unless it is ours already. Raises Refusal(Locked), PeerGone."""
+        """Hold it shared while the block runs, unless it is ours already. Raises Refusal(Locked), PeerGone."""
         if self.held:
             yield
             return
@@ -97,7 +97,7 @@ class HostLock:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except PermissionError as error:
-            raise Refusal(NOT_ROOT, "{} can only be opened by root".format(LOCK_PATH)) from error
+            raise Refusal(NOT_ROOT, "only root can open {}".format(LOCK_PATH)) from error
         try:
             self._wait_for(descriptor, how, wait_s)
         except BaseException:
@@ -106,8 +106,8 @@ class HostLock:
         self._descriptor = descriptor
 
     def _wait_for(self, descriptor: int, how: int, wait_s: float) -> None:
-        # By tries, not by one blocking call: a flock that is waited for in the kernel is granted to a process whose
-        # controller died long ago.
+        # Poll instead of making one blocking call: the kernel would grant a queued flock to a process whose controller
+        # died long ago.
         until = self._clock() + wait_s
         while not _try(descriptor, how):
             left = until - self._clock()
@@ -134,7 +134,7 @@ def _mark(by: str) -> int:
 
 
 def _open_to_others(descriptor: int) -> Dict[str, str]:
-    """The folder's mode where others than root can open it, and so hold the lock for ever without being named."""
+    """The folder's mode if users other than root can open it, and so hold the lock for ever without being named."""
     mode = os.fstat(descriptor).st_mode & 0o7777
     return {"mode": "{:04o}".format(mode)} if mode & 0o055 else {}
 
@@ -146,7 +146,7 @@ def sanitise(by: str) -> str:
 
 
 def find_owner(root: Root, descriptor: int) -> Optional[str]:
-    """Who holds the lock on this directory exclusively, as /proc tells it; None where it does not."""
+    """Who holds the lock on this directory exclusively, according to /proc; None if it does not say."""
     lock = os.fstat(descriptor)
     proc = root.path("/proc")
     try:
@@ -165,7 +165,7 @@ def find_owner(root: Root, descriptor: int) -> Optional[str]:
 
 
 def _owner_in(folder: str, lock: os.stat_result) -> Optional[str]:
-    """The mark of a process that also has this very directory open: other hosts' programs may be seen from here."""
+    """The mark of a process, if it has this very directory open: the programs of other (simulated) hosts may be visible."""
     owner = None
     names = os.listdir(folder)
     for name in names:

@@ -1,13 +1,12 @@
-"""Writes to /sys that were begun and have not returned: their GPU takes no more until they have.
+"""Writes to /sys that were begun and have not returned: their GPU takes no more writes until they have.
 
 Removing an mdev that a process holds does not fail: the writer sleeps in the kernel (vfio_unregister_group_dev, state D),
-beyond SIGKILL, until the holder lets go, and the device is gone from /sys/bus/mdev at once (seen on 6.1 and 6.12). Whoever
-comes after sees an empty place that is none, and no holder. So the ledger has a record of each write *before* it begins: it
-goes to the disk with the entry's own `planned` or `leaving`, which costs nothing more (only a park, which changes no entry,
-writes the ledger for it), and so it is there however this program ends, killed at any instant included. It names the
-child that writes (writer.py), which outlives us where the write does not return. What /proc shows of that child decides:
-a record whose child has ended, or is of an earlier boot, no longer holds, is told to nobody, and goes with the next write
-of the ledger.
+and not even SIGKILL ends it, until the holder releases the device, which disappears from /sys/bus/mdev at once (seen on 6.1
+and 6.12). A later run sees a place that only looks empty, and no holder. So the ledger has a record of each write *before* it
+begins. It goes to disk with the entry's `planned` or `leaving`, which costs nothing extra (only a park, which changes no
+entry, writes the ledger for it), so it exists however this program ends, even if killed at any instant. It names the child
+that writes (writer.py), which outlives us if the write does not return. /proc decides: a record whose child has ended, or is
+of an earlier boot, no longer holds, is not reported, and is dropped with the next write of the ledger.
 """
 
 import time
@@ -20,32 +19,32 @@ from .ledger import Ledger, Record, read_ledger
 
 MOMENT_S = 0.5
 
-_ENDED = frozenset("ZX")  # proc(5): a zombie has returned from its write, and waits for nothing but its parent
+_ENDED = frozenset("ZX")  # proc(5): a zombie has returned from its write, and only waits for its parent
 
 
 class Child(NamedTuple):
-    """A process, told from a later one of the same number by its start (clock ticks since the boot)."""
+    """A process; its start (clock ticks since boot) distinguishes it from a later one with the same pid."""
 
     pid: int
     start: int
 
 
 def find_child(pid: int) -> Optional[Child]:
-    """The process of that number that runs now, asleep in the kernel or not; None where it has ended. Raises OSError.
+    """The process with that pid that runs now, asleep in the kernel or not; None if it has ended. Raises OSError.
 
-    In the machine's own /proc, whatever the root is: these are processes of this program.
+    It is looked up in the machine's /proc, whatever the root is: these are processes of this program.
     """
     try:
         text = read_all("/proc/{}/stat".format(pid)).decode("ascii", "replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # proc(5): pid (comm) state … with starttime as the 22nd; the name may hold blanks and parentheses of its own
+    # proc(5): pid (comm) state … with starttime as the 22nd field; the name itself may contain blanks and parentheses
     fields = text.rpartition(") ")[2].split()
     return None if fields[0] in _ENDED else Child(pid, int(fields[19]))
 
 
 def is_alive(child: Child) -> bool:
-    """Whether this very process is still there; where that cannot be told, it is."""
+    """Whether this very process still exists; if that is unknown, True."""
     try:
         return find_child(child.pid) == child
     except OSError:
@@ -53,7 +52,7 @@ def is_alive(child: Child) -> bool:
 
 
 def holding(records: Sequence[Record], boot: str, alive: Callable[[Child], bool]) -> Tuple[Record, ...]:
-    """The records whose write is still under way. An empty `boot` is one that cannot be read: then every one may be of it."""
+    """The records whose write is still under way. An empty `boot` is unreadable: then every record may be of this boot."""
     return tuple(
         record
         for record in records
@@ -62,7 +61,7 @@ def holding(records: Sequence[Record], boot: str, alive: Callable[[Child], bool]
 
 
 def find_holding(records: Sequence[Record], boot: str) -> Tuple[Record, ...]:
-    """The records that hold now, and a moment later, too: the child of a killed program that was never told ends at once."""
+    """The records that hold now and still hold a moment later: a child that never got its go-ahead ends at once."""
     until = time.monotonic() + MOMENT_S
     held = holding(records, boot, is_alive)
     while held and time.monotonic() < until:
@@ -72,7 +71,7 @@ def find_holding(records: Sequence[Record], boot: str) -> Tuple[Record, ...]:
 
 
 def record_of(step: Step, path: str, vfio: Sequence[str], *, boot: str, child: Child) -> Record:
-    """The record of a step's write to this path. `vfio`: what a holder of the vGPU that it takes away has open."""
+    """The record of a step's write to this path. `vfio`: the paths that a holder of the vGPU to be removed has open."""
     return {
         "gpu_uuid": step["gpu_uuid"],
         "gpu": step["gpu"],
@@ -89,7 +88,7 @@ def record_of(step: Step, path: str, vfio: Sequence[str], *, boot: str, child: C
 
 
 def started(pid: int) -> Child:
-    """The identity of a child of ours that cannot have ended unseen. Raises Refusal where /proc does not tell it."""
+    """The identity of a child of ours that cannot have ended unseen. Raises Refusal if /proc does not show it."""
     try:
         child = find_child(pid)
     except OSError as error:

@@ -1,9 +1,9 @@
 """Writing to sysfs in a child with a deadline.
 
-A write that makes or removes a vGPU can block for as long as a guest runs (removing a held mdev sits in the kernel,
-beyond signals). The child takes that upon itself; the program stays able to answer and to give the lock back. The child is
-there before the write begins, and waits for a word: so it can be on record (stuck.py) before anything happens, and where
-the program is killed before it gives the word, nothing does.
+A write that creates or removes a vGPU can block for as long as a guest runs (removing a held mdev sleeps in the kernel and
+takes no signals). Only the child blocks then; the program can still answer and release the lock. The child exists before
+the write begins, and waits for a go-ahead: so it can be recorded (stuck.py) before anything happens, and if the program is
+killed before it gives the go-ahead, nothing happens.
 """
 
 import os
@@ -14,13 +14,13 @@ from typing import Callable, Iterator, List, Optional
 
 from ..refusal import errno_name
 
-_NO_ERRNO = 255  # the child's word for an error without a number
+_NO_ERRNO = 255  # what the child sends for an error without a number
 _OK = 0
 _GO = b"\n"
 
 
 def write_file(path: str, text: bytes) -> None:
-    """Write to a file that must be there already, in one write, as sysfs wants it. Raises OSError."""
+    """Write to an existing file, in one write, as sysfs requires. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text)
@@ -29,7 +29,7 @@ def write_file(path: str, text: bytes) -> None:
 
 
 class Writing:
-    """One write, ready in the child `pid`. It is done once, or not at all."""
+    """One write, ready in the child `pid`. It happens once, or not at all."""
 
     def __init__(self, pid: int, *, go: int, said: int) -> None:
         self.pid = pid
@@ -38,7 +38,7 @@ class Writing:
         self._said = said
 
     def run(self, deadline_s: float) -> Optional[str]:
-        """Write. Returns None when it was taken, else the errno's name. Raises TimeoutError; it may still happen then."""
+        """Write. Returns None if it was accepted, else the errno's name. Raises TimeoutError; it may still happen then."""
         self.returned = False
         os.write(self._go, _GO)
         word = _receive(self._said, deadline_s)
@@ -59,9 +59,9 @@ class Writer:
 
     @contextmanager
     def ready(self, path: str, text: bytes) -> Iterator[Writing]:
-        """A child that waits to write this. It is told by `run`, ends with the block else; one that hangs is left behind."""
+        """A child that waits to write this. `run` starts it; otherwise it ends with the block. One that hangs is left behind."""
         self._reap()
-        # We keep both ends of the pipe that tells it: writing to one whose reader was killed would end us (SIGPIPE).
+        # We keep both ends of the go-ahead pipe: writing to one whose reader was killed would end us (SIGPIPE).
         hear, go = os.pipe2(os.O_CLOEXEC)
         said, say = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
@@ -83,7 +83,7 @@ class Writer:
         word = _NO_ERRNO
         try:
             keep_only(hear, say)
-            if os.read(hear, 1) != _GO:  # the step was refused, or the program killed, which gave back its lock
+            if os.read(hear, 1) != _GO:  # the step was refused, or the program was killed, which released its lock
                 os._exit(0)
             self._write(path, text)
             word = _OK
@@ -96,12 +96,12 @@ class Writer:
                 os._exit(0)
 
     def _reap(self) -> None:
-        """Let those that did come back be forgotten by the kernel, too."""
+        """Reap the children that did return."""
         self._left = [pid for pid in self._left if not os.waitpid(pid, os.WNOHANG)[0]]
 
 
 def _receive(descriptor: int, deadline_s: float) -> Optional[bytes]:
-    """The child's byte; empty where it ended without one; None where the deadline passed."""
+    """The child's byte; empty if it ended without one; None if the deadline passed."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     until = time.monotonic() + deadline_s
@@ -114,7 +114,7 @@ def _receive(descriptor: int, deadline_s: float) -> Optional[bytes]:
 
 
 def keep_only(*kept: int) -> None:
-    """Close what the child must not outlive the program with: the lock above all, then the channel to the controller."""
+    """Close what the child must not keep open if it outlives the program: above all the lock, then the controller's channel."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)

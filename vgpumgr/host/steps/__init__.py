@@ -1,1 +1,1 @@
-"""What changes a host: each step checked, written and read back, and the guard of every removal."""
+"""Changes of a host: each step is checked, written and read back; a guard checks every removal."""

@@ -1,7 +1,7 @@
-"""Executing one step, whichever it is: read it, check it, hand it to the module that knows how.
+"""Execute one step of any kind: read it, check it, pass it to the module that implements it.
 
-Killed between any two of a step's points, the same step run again gets to the same end. Where the host is not as the step
-expects it, nothing is written at all.
+After a kill between any two of a step's points, running the same step again gives the same result. If the host is not as
+the step expects, nothing is written at all.
 """
 
 from typing import Any, Callable, Dict, Optional
@@ -18,7 +18,7 @@ from .steps import VgpuSteps, answer
 
 
 def at_nothing(point: str) -> None:
-    """The default for who watches a step's points: nobody."""
+    """The default observer of a step's points: it does nothing."""
     del point
 
 

@@ -1,12 +1,13 @@
-"""Whether anything can hold a vGPU that is to be taken away: what stands before the one write that can do harm.
+"""Whether anything can hold a vGPU that is to be removed: the check before the one write that can do harm.
 
-From Linux 5.14 on a write to an mdev's `remove` is never refused: where somebody has the device, or the vGPU plugin of its VM has not
-ended, the VM's vGPU dies and the driver loses its place for good (NVIDIA's open kernel part 525.85.07, run on 5.15 over a
-stub: nv_vgpu_vfio_destroy answers EPERM or, after 250 x 20 ms, EBUSY, and nobody heeds it). There are seconds in which nobody seems to
-have it: a QEMU that is ending sits in state D with an empty fd table for up to 30 s, and the plugin (nvidia-vgpu-mgr) ends after it.
+Since Linux 5.14, a write to an mdev's `remove` is never refused: if a process has the device, or the vGPU plugin of its VM has
+not ended, the VM's vGPU dies and the driver loses its place for good (NVIDIA's open kernel part 525.85.07, run on 5.15 over a
+stub: nv_vgpu_vfio_destroy answers EPERM or, after 250 x 20 ms, EBUSY, and the kernel ignores it). For some seconds nothing
+seems to have it: a QEMU that is exiting is in state D with an empty fd table for up to 30 s, and the plugin (nvidia-vgpu-mgr)
+ends after it.
 
-So there are two refusals. InUse: somebody has it, and only a person can change that. NotYet: what is still there ends by
-itself; nothing was written, and the same step is to be asked again.
+So there are two refusals. InUse: something has it, and only the user can change that. NotYet: what still has it ends by
+itself; nothing was written, and the same step must be retried.
 """
 
 import os
@@ -22,22 +23,22 @@ from ..protocol import IN_USE, NOT_YET, HandleFact, Step, VgpuFact
 from ..refusal import Refusal
 from .reservations import place_of
 
-SETTLE_S = 5.0  # for so long the driver itself waits for a plugin, before it takes the vGPU away all the same
-PAUSE_S = 0.25  # between two looks, where nothing tells when the VM ended
+SETTLE_S = 5.0  # the driver waits this long for a plugin before it removes the vGPU anyway
+PAUSE_S = 0.25  # between two checks, if nothing shows when the VM ended
 _LOGS = "/var/log/libvirt/qemu"
 
 
 class Evidence(NamedTuple):
-    """Who has the vGPU, one line each: what lasts, and what ends by itself."""
+    """The vGPU's holders, one line each: those that last, and those that end by themselves."""
 
     lasting: List[str]
     passing: List[str]
 
 
 class RemovalGuard:
-    """Refuses to take a vGPU away while anything can hold it. One for a session: it remembers when it last saw something.
+    """Refuses to remove a vGPU while anything can hold it. There is one per session: it remembers when it last saw a holder.
 
-    `clock` never goes back; `wall` is the host's time, as file times are; `pause` sleeps.
+    `clock` never goes back; `wall` is the host's time, like file times; `pause` sleeps.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class RemovalGuard:
         self._refuse(step, self._look(step, found))
         ended = self._ended(step)
         who, since = self._since(step, ended)
-        if step["uuid"] is None:  # a virtual function's own vGPU: the driver refuses, and nothing is lost
+        if step["uuid"] is None:  # a VF's vGPU: the driver refuses, and nothing is lost
             return
         if since is not None and since < SETTLE_S:
             text = "{} ended {:.0f} s ago: looked at again {:.0f} s after its end".format(who, since, SETTLE_S)
@@ -71,7 +72,7 @@ class RemovalGuard:
             self._refuse(step, self._look(step, found))
 
     def refuse_by_now(self, step: Step, found: VgpuFact) -> None:
-        """As late as can be: a VM may have been started since. Raises Refusal(InUse, NotYet)."""
+        """Check again, as late as possible: a VM may have been started since. Raises Refusal(InUse, NotYet)."""
         self._refuse(step, self._look(step, found))
 
     def _refuse(self, step: Step, seen: Evidence) -> None:
@@ -97,9 +98,9 @@ class RemovalGuard:
         return Evidence(lasting, passing)
 
     def _lingering(self, users: Users) -> List[str]:
-        """Plugins, where there are more of them than vGPUs in use: one is left over, and may be of whoever had this vGPU last.
+        """Plugins, if there are more of them than vGPUs in use: one is left over, and may be of the last VM that had this vGPU.
 
-        All of them are named: which one is left over cannot be told, nor whose it is. Another VM may have had the vGPU since.
+        All of them are named: it is unknown which one is left over, and of which VM. Another VM may have had the vGPU since.
         """
         plugins = [handle for handle in users.handles if is_plugin(handle["path"])]
         if not plugins:
@@ -115,7 +116,7 @@ class RemovalGuard:
         ]
 
     def _listed(self, step: Step) -> List[str]:
-        """NVML's rows that may be this vGPU; asked only where a plan was made on one."""
+        """NVML's rows that may be this vGPU; they are read only if the plan was based on one."""
         snapshot = observe(self._root, self._load_nvml, only=[step["gpu_uuid"]])
         if snapshot["active"] is None or step["gpu"] in snapshot["silent"]:
             return ["cannot tell: NVML does not say whether it still lists it"]
@@ -127,12 +128,12 @@ class RemovalGuard:
                 row["vm_uuid"] == step["vm_uuid"]
                 or (row["uuid"] is not None and row["uuid"] == step["uuid"])
                 or (step["uuid"] is None and row["vf"] == step["parent"])
-                or (row["uuid"] is None and row["vf"] is None and row["vm_uuid"] is None)  # may be anybody's there
+                or (row["uuid"] is None and row["vf"] is None and row["vm_uuid"] is None)  # may be any vGPU there
             )
         ]
 
     def _ended(self, step: Step) -> Optional[float]:
-        """When the VM ended at the latest, by the host's clock: libvirt's log of it was last written then. None: nothing tells."""
+        """The latest time at which the VM ended, by the host's clock: the last write of libvirt's log for it. None: unknown."""
         name = step["vm_name"]
         if step["runs"] or "/" in name:
             return None
@@ -140,12 +141,12 @@ class RemovalGuard:
             at = os.stat(self._root.path("{}/{}.log".format(_LOGS, name))).st_mtime
         except (OSError, ValueError):
             return None
-        return at if at <= self._wall() else None  # the clock was set back since
+        return at if at <= self._wall() else None  # None: the clock was set back since
 
     def _since(self, step: Step, ended: Optional[float]) -> Tuple[str, Optional[float]]:
-        """What ended last of all that may have held the vGPU, and how many seconds ago, as far as anything tells.
+        """The last of all possible holders of the vGPU to end, and how many seconds ago, as far as known.
 
-        What was seen on the way to another step counts as well: whose vGPU it held could not be told then either.
+        A holder seen during another step counts as well: it was unknown then, too, which vGPU it held.
         """
         its = None if ended is None else self._wall() - ended
         seen = None if self._seen is None else self._clock() - self._seen
@@ -160,7 +161,7 @@ def _not_yet(step: Step, lines: Sequence[str]) -> Refusal:
 
 
 def _holding(users: Users, paths: Sequence[str]) -> Tuple[List[str], List[str]]:
-    """Who has one of the paths open: those that stay, and those that are ending."""
+    """The processes that have one of the paths open: those that stay, and those that are exiting."""
     ending = {qemu["pid"] for qemu in users.qemus if qemu["ending"]}
     lasting: Dict[str, None] = {}  # a process may have several of its paths open
     passing: Dict[str, None] = {}
@@ -172,10 +173,10 @@ def _holding(users: Users, paths: Sequence[str]) -> Tuple[List[str], List[str]]:
 
 
 def _ending(users: Users, step: Step) -> List[str]:
-    """The QEMUs that are there and may have the vGPU, descriptors or not: any VM's while it ends, and the step's VM's in any case.
+    """The QEMUs that may have the vGPU, with or without descriptors: any VM's while it is exiting, and always the step's VM's.
 
-    Another VM may have been given the vGPU (a copy of the definition), and an ending QEMU no longer shows what it has. Of
-    one that stays the descriptors tell all, where it is another VM's, or of a VM that is known to run without this vGPU.
+    Another VM may have got the vGPU (a copy of the definition), and an exiting QEMU no longer shows what it has. For one that
+    stays, the descriptors are enough if it is another VM's, or of a VM that is known to run without this vGPU.
     """
     lines: List[str] = []
     for qemu in users.qemus:
@@ -183,7 +184,7 @@ def _ending(users: Users, step: Step) -> List[str]:
         if not qemu["ending"] and (not its or step["runs"]):
             continue
         if its is None:
-            whose = "of a VM that cannot be told"
+            whose = "of an unknown VM"
         else:
             whose = "of {}".format(step["vm_name"]) if its else "of another VM, which may have had it,"
         lines.append(
@@ -193,9 +194,9 @@ def _ending(users: Users, step: Step) -> List[str]:
 
 
 def vgpu_paths(root: Root) -> List[List[str]]:
-    """The /dev/vfio paths of each vGPU on this host. What cannot be read is left out.
+    """The /dev/vfio paths of each vGPU on this host. Whatever cannot be read is left out.
 
-    Another vendor's mdev (Intel's GVT-g) has no plugin, nor has a VF that is passed through as it is.
+    Another vendor's mdev (Intel's GVT-g) has no plugin, and neither has a VF that is passed through as it is.
     """
     cards = pci.find_cards(root, Unknowns())
     parents = {card.pci for card in cards} | {vf for card in cards for vf in card.vfs.values()}
@@ -225,15 +226,15 @@ def _mdevs(root: Root) -> List[mdev.Mdev]:
 
 
 def held_since(handles: Sequence[HandleFact], vgpus: Sequence[Sequence[str]]) -> List[int]:
-    """For each vGPU that somebody has open, when that process was started (clock ticks)."""
+    """For each vGPU that a process has open, when that process was started (clock ticks)."""
     opened = {handle["path"]: handle["start"] for handle in handles}
     return [max(starts) for paths in vgpus if (starts := [opened[path] for path in paths if path in opened])]
 
 
 def matched(plugins: Sequence[HandleFact], started: Sequence[int]) -> int:
-    """How many plugins can be those of vGPUs in use: each begins after the QEMU that it serves. The most that can be.
+    """The maximum number of plugins that can belong to vGPUs in use: each starts after the QEMU that it serves.
 
-    A process with several nodes open serves several vGPUs, whenever they began.
+    A process with several nodes open serves several vGPUs, whenever they started.
     """
     nodes = [handle["pid"] for handle in plugins]
     begins = sorted(float("inf") if nodes.count(handle["pid"]) > 1 else float(handle["start"]) for handle in plugins)

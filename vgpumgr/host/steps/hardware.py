@@ -1,6 +1,6 @@
-"""One place of the hardware, read for a step: what is there now, and how it is changed.
+"""One place of the hardware, read for a step: what is there now, and how to change it.
 
-Mediated devices and VFs with a type of their own are two answers to the same few questions.
+Mediated devices and VFs with a type have the same small interface.
 """
 
 import os
@@ -13,13 +13,13 @@ from ..files import Root, Unknowns, directory, link_name, optional_names, read
 from ..protocol import CHANGED, Step, VgpuFact
 from ..refusal import Refusal, reason
 
-Write = Tuple[str, bytes]  # a path below the root, and the text to put there
+Write = Tuple[str, bytes]  # a path below the root, and the text to write there
 
 
 class Absent(Exception):
-    """The place itself is not there: no such GPU or VF now, so nothing can be on it.
+    """The place itself does not exist: there is no such GPU or VF now, so nothing can be on it.
 
-    `expected` and `found` say it in words: a card that was exchanged in its slot leaves another one at the address.
+    `expected` and `found` describe it: if a card was replaced in its slot, another one is at the address.
     """
 
     def __init__(self, expected: str, found: str) -> None:
@@ -33,15 +33,15 @@ class Absent(Exception):
 
 
 def changed(expected: str, found: str) -> Refusal:
-    """The refusal for a host that is not as the step assumes."""
+    """The refusal if the host is not as the step expects."""
     message = "expected {}, found {}".format(expected, found)
     return Refusal(CHANGED, message, expected=expected, found=found)
 
 
 def check_place(root: Root, step: Step) -> None:
-    """Make sure that the addresses still mean the GPU and the function that were meant.
+    """Make sure that the addresses still belong to the intended GPU and function.
 
-    Raises Refusal(Changed), or Absent where the GPU or the VF is not there at all.
+    Raises Refusal(Changed), or Absent if the GPU or the VF does not exist at all.
     """
     check_gpu(root, step["gpu_uuid"], step["gpu"])
     function = root.path("{}/{}".format(DEVICES, step["gpu"]))
@@ -60,9 +60,9 @@ def check_place(root: Root, step: Step) -> None:
 
 
 def check_gpu(root: Root, gpu: str, pci: str) -> None:
-    """Make sure that the GPU of this UUID is at this address.
+    """Make sure that the GPU with this UUID is at this address.
 
-    Raises Absent where nothing is there, or a card that tells another UUID; Refusal(Changed) where the card does not tell.
+    Raises Absent if nothing is there, or a card with another UUID; Refusal(Changed) if the card's UUID cannot be read.
     """
     wanted = "{} at {}".format(gpu, pci)
     if not os.path.isdir(root.path("{}/{}".format(DEVICES, pci))):
@@ -75,9 +75,9 @@ def check_gpu(root: Root, gpu: str, pci: str) -> None:
 
 
 def check_left_nothing(root: Root, step: Step) -> None:
-    """Of a place that is not there: make sure that its GPU is at no other address, and its mdev on no other parent.
+    """For a place that does not exist: make sure that its GPU is at no other address, and its mdev on no other parent.
 
-    Raises Refusal(Changed), also where it cannot be told.
+    Raises Refusal(Changed), also if that is unknown.
     """
     try:
         addresses = optional_names(root.path(INFORMATION)) or ()
@@ -111,9 +111,9 @@ class MdevHardware:
         self._step = step
 
     def find(self) -> Optional[VgpuFact]:
-        """What stands in this step's way or is its vGPU: the mdev of its uuid wherever it is, else its VF's.
+        """The step's vGPU, or what is in its way: the mdev with its uuid, wherever it is, else its VF's.
 
-        Raises OSError, Refusal(Changed) where the uuid is taken on another parent.
+        Raises OSError, or Refusal(Changed) if the uuid is taken on another parent.
         """
         step = self._step
         mdevs = mdev.find_mdevs(self._root)
@@ -133,7 +133,7 @@ class MdevHardware:
             folder = "{}/{}/{}".format(DEVICES, each.parent, mdev.type_directory(each.type_id))
             try:
                 name = read(self._root.path(folder + "/name"))
-            except OSError:  # a name for the person; the id decides
+            except OSError:  # the name is for the user; the id decides
                 name = None
         return mdev.read_vgpu(self._root, each, name, Unknowns(), "")
 
@@ -155,7 +155,7 @@ class VendorHardware:
         self._function = "{}/{}".format(DEVICES, step["parent"])
 
     def find(self) -> Optional[VgpuFact]:
-        """The vGPU on the VF. Raises OSError, Absent where the VF has no type to set, ValueError."""
+        """The vGPU on the VF. Raises OSError, ValueError, or Absent if no type can be set on the VF."""
         try:
             with directory(self._root.path(self._function)) as function:
                 type_id = vendor.read_current(function)
@@ -177,7 +177,7 @@ class VendorHardware:
 
 
 def hardware_for(root: Root, step: Step) -> Union[MdevHardware, VendorHardware]:
-    """A uuid is what tells the two: a VF's own vGPU has none."""
+    """The hardware of the step's place. The uuid distinguishes the two kinds: a VF's vGPU has none."""
     return VendorHardware(root, step) if step["uuid"] is None else MdevHardware(root, step)
 
 

@@ -1,7 +1,7 @@
-"""The step write_modprobe: one file of /etc/modprobe.d gets a text, whole or not at all.
+"""The step write_modprobe: one file of /etc/modprobe.d gets a text, completely or not at all.
 
-Written beside it and renamed over it: whoever reads, modprobe above all, finds the old file or the new one. What a killed
-run left lies under a name that modprobe does not read, and the next run of the step takes it away.
+The text is written to a file next to it, which is then renamed: every reader, above all modprobe, finds the old file or the
+new one. A killed run's file has a name that modprobe does not read, and the next run of the step removes it.
 """
 
 import errno
@@ -17,17 +17,17 @@ from ..refusal import Refusal, errno_name, reason
 from .hardware import changed
 
 _MODE = 0o644
-_ASIDE = ".vgpumgr-new"  # modprobe reads what ends in .conf
+_ASIDE = ".vgpumgr-new"  # modprobe reads only names that end in .conf
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _File(NamedTuple):
-    """What is there now: the text, and whose it is. No text: there is no file."""
+    """The current file: its text and its owner. Without a text there is no file."""
 
     text: Optional[str]
     mode: int = _MODE
-    uid: int = -1  # as chown takes it: leave it
+    uid: int = -1  # for chown: leave it unchanged
     gid: int = -1
 
 
@@ -51,7 +51,7 @@ def _write(path: str, step: ModprobeStep, at: Callable[[str], None]) -> None:
     with suppress(FileNotFoundError):
         os.unlink(aside)
     there = _read(path)
-    if there.text == text:  # as a killed run left it: it may not have reached the disk yet
+    if there.text == text:  # a killed run may have left it: it may not have reached the disk yet
         sync_folder(folder)
         return
     if there.text != step["expect"]:
@@ -74,7 +74,7 @@ def _write(path: str, step: ModprobeStep, at: Callable[[str], None]) -> None:
 
 
 def _read(path: str) -> _File:
-    """Raises OSError (ELOOP for a link: what it points to is another's to write), NotText."""
+    """Raises NotText, or OSError (ELOOP for a link: its target is not ours to write)."""
     try:
         descriptor = os.open(path, _READ)
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def _read(path: str) -> _File:
 
 
 def _put_aside(aside: str, text: str, there: _File) -> None:
-    """A durable file with the owner and mode of the one that it is to replace."""
+    """Write a durable file with the owner and mode of the one that it will replace."""
     descriptor = os.open(aside, _CREATE, 0o600)
     try:
         write_whole(descriptor, text.encode("utf-8"))
@@ -106,6 +106,6 @@ def _put_aside(aside: str, text: str, there: _File) -> None:
 
 
 def _changed(step: ModprobeStep, found: Optional[str]) -> Refusal:
-    """Without the texts: they may be long, and are another's."""
+    """The refusal, without the texts: they may be long, and belong to others."""
     expected = "no {}" if step["expect"] is None else "{} as it was read"
     return changed(expected.format(step["path"]), "no such file" if found is None else "another text there")

@@ -1,9 +1,9 @@
-"""A vGPU's plugin parameters (nvidia/vgpu_params: enable_uvm=1, frame_rate_limiter=0 and the like), kept over a remake.
+"""A vGPU's plugin parameters (nvidia/vgpu_params: enable_uvm=1, frame_rate_limiter=0 and the like), kept across re-creation.
 
-They live in the driver's memory of that one vGPU and go with it. A read of them waits, beyond signals and with all other vGPU
-work of the host, while the vGPU's VM starts or stops; so it is done by a child with a deadline, and only of a vGPU that
-nothing can hold (guard.py). A write stores all but its last byte, whatever that is, 1023 at most (NVIDIA's open kernel part
-525.85.07, nvidia-vgpu-vfio.c: vgpu_params_show, vgpu_params_store).
+The driver keeps them in memory for that one vGPU, and they are lost with it. While the vGPU's VM starts or stops, reading
+them blocks, takes no signals, and holds up all other vGPU work of the host. So a child with a deadline reads them, and only
+from a vGPU that nothing can hold (guard.py). A write stores all but its last byte, whatever that is, at most 1023 (NVIDIA's
+open kernel part 525.85.07, nvidia-vgpu-vfio.c: vgpu_params_show, vgpu_params_store).
 """
 
 import errno
@@ -25,20 +25,20 @@ _OK = 0
 
 
 def path_of(step: Step) -> str:
-    """Where the parameters of the step's vGPU are."""
+    """The path of the parameters of the step's vGPU."""
     device = "{}/{}".format(BUS, step["uuid"]) if step["uuid"] is not None else "{}/{}".format(DEVICES, step["parent"])
     return device + "/nvidia/vgpu_params"
 
 
 def text_for(params: str) -> bytes:
-    """What has to be written, so that the driver keeps all of it."""
+    """The text to write, so that the driver keeps all parameters."""
     return params.encode("latin-1") + b"\n"
 
 
 def read_params(path: str, step: Step) -> str:
-    """The vGPU's parameters; empty where it has none, or its driver knows none. `path` is the real one.
+    """The vGPU's parameters; empty if it has none, or its driver does not know them. `path` is the real one.
 
-    Raises Refusal(NotYet) where the read does not return, OSError where it is refused.
+    Raises Refusal(NotYet) if the read does not return, OSError if it is refused.
     """
     hear, say = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
@@ -78,7 +78,7 @@ def _child(path: str, say: int) -> None:
 
 
 def _receive(descriptor: int, until: float) -> Optional[bytes]:
-    """Everything that the child says; None where it says nothing in time."""
+    """All of the child's output; None if it does not finish in time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     pieces = b""

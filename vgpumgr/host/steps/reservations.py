@@ -1,4 +1,4 @@
-"""What the ledger's entries reserve: whether a step may have the place that it asks for, and whether it is ours already."""
+"""Reservations by the ledger's entries: whether a step can have the place that it wants, and whether it is ours already."""
 
 from typing import Any, Tuple
 
@@ -13,7 +13,7 @@ def place_of(step: Step) -> str:
 
 
 def _same_place(entry: Entry, step: Step) -> bool:
-    """Whether the entry reserves what the step is about: its VF, or its mdev."""
+    """Whether the entry reserves the step's VF or mdev."""
     on_vf = step["vf_index"] is not None and (entry["gpu_uuid"], entry["vf_index"]) == (
         step["gpu_uuid"],
         step["vf_index"],
@@ -22,12 +22,12 @@ def _same_place(entry: Entry, step: Step) -> bool:
 
 
 def superseded(entry: Entry, step: Step) -> bool:
-    """An older generation of the same slot on the very same place: two entries for one vGPU would be one too many."""
+    """Whether the entry is an older generation of the same slot at the same place: one vGPU must not have two entries."""
     return (entry["vm_uuid"], entry["slot"]) == (step["vm_uuid"], step["slot"]) and _same_place(entry, step)
 
 
 def check_reservations(ledger: Ledger, step: Step) -> None:
-    """No other entry has the place, and the step's own entry is not for another one. Raises Refusal(Changed)."""
+    """Raises Refusal(Changed) if another entry has the place, or if the step's entry is for another one."""
     for entry in ledger.entries:
         if identity(entry) == identity(step):
             if not _is_entry_for(entry, step):
@@ -42,7 +42,7 @@ def check_reservations(ledger: Ledger, step: Step) -> None:
 
 
 def check_ours(ledger: Ledger, step: Step) -> Entry:
-    """The step's own entry. Raises Refusal(Changed) where there is none, or it is for another place."""
+    """The step's entry. Raises Refusal(Changed) if there is none, or if it is for another place."""
     for entry in ledger.entries:
         if identity(entry) == identity(step):
             if not _is_entry_for(entry, step):
@@ -52,6 +52,6 @@ def check_ours(ledger: Ledger, step: Step) -> Entry:
 
 
 def _is_entry_for(entry: Entry, step: Step) -> bool:
-    """By the GPU's UUID and the VF's index: addresses may change over a boot."""
+    """Compare by the GPU's UUID and the VF's index: addresses may change with a boot."""
     mine: Tuple[Any, ...] = (step["gpu_uuid"], step["vf_index"], step["uuid"], step["type_id"])
     return (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_id"]) == mine

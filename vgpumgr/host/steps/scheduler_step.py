@@ -1,8 +1,8 @@
 """The step set_scheduler: every engine of one GPU gets a policy, on a GPU that nothing uses.
 
-NVML takes it "only when no VM is running". Graphics is the engine that counts: it comes last, so that until the end the
-GPU shows that it is not done, and the same step again finishes what a killed run began. A video engine that does not take
-the policy (nvml.h names none but best effort for it) is remarked, and is no failure.
+NVML accepts it "only when no VM is running". Graphics is the engine that counts: it is set last, so that until then the GPU
+shows that the step is unfinished, and the same step again finishes what a killed run began. A video engine that does not
+accept the policy (nvml.h names only best effort for it) is noted, but is no failure.
 """
 
 from typing import Any, Callable, List, Mapping, NamedTuple, Optional
@@ -18,7 +18,7 @@ from .hardware import Absent, changed, check_gpu
 
 
 class SchedulerSet(NamedTuple):
-    """What is read back, and a remark if any."""
+    """The state read back, and a note if there is one."""
 
     found: SchedulerFact
     note: Optional[str]
@@ -58,7 +58,7 @@ def set_scheduler(
 def _gpu(snapshot: Snapshot, step: SchedulerStep) -> GpuFact:
     for gpu in snapshot["gpus"]:
         if gpu["pci"] == step["gpu"]:
-            if gpu["framework"] is None:  # what is on it cannot be told then
+            if gpu["framework"] is None:  # then it is unknown what is on it
                 raise changed("a GPU that offers vGPUs at {}".format(gpu["pci"]), "one that shows none")
             return gpu
     raise _no_gpu(step)
@@ -69,7 +69,7 @@ def _no_gpu(step: SchedulerStep) -> Refusal:
 
 
 def _check_expected(found: SchedulerFact, step: SchedulerStep) -> None:
-    """Each engine as the step was told, or already as it wants it: a killed run had come so far."""
+    """Each engine must be as the step expects, or already as it wants: a killed run may have set it."""
     if found["api"] != step["api"]:
         raise changed("scheduler calls v{}".format(step["api"]), "v{}".format(found["api"]))
     now = {engine["engine"]: engine["policy"] for engine in found["engines"]}
@@ -83,9 +83,9 @@ def _words(policies: Mapping[str, Optional[str]]) -> str:
 
 
 def _set_one(nvml: Any, handle: Any, engine: str, step: SchedulerStep) -> bool:
-    """Whether it was taken. Raises NvmlFailed.
+    """Whether the engine accepted it. Raises NvmlFailed.
 
-    A GPU that takes nothing now answers as an engine does that has no such policy: graphics tells the two apart.
+    A GPU that accepts nothing now answers like an engine without that policy: graphics distinguishes the two.
     """
     try:
         set_engine(nvml, handle, engine, step["setting"], api=step["api"])
@@ -97,11 +97,11 @@ def _set_one(nvml: Any, handle: Any, engine: str, step: SchedulerStep) -> bool:
 
 
 def _check_taken(found: SchedulerFact, step: SchedulerStep, done: List[str]) -> Optional[str]:
-    """Graphics must show the policy; the others that do not are remarked. Raises Refusal(NvmlRefused)."""
+    """Graphics must show the policy; other engines that do not are noted. Raises Refusal(NvmlRefused)."""
     wanted = step["setting"]["policy"]
     others = {engine["engine"]: engine["policy"] for engine in found["engines"] if engine["policy"] != wanted}
     if GRAPHICS in others:
-        text = "taken, and without effect: {}".format(_words({GRAPHICS: others[GRAPHICS]}))
+        text = "accepted, but without effect: {}".format(_words({GRAPHICS: others[GRAPHICS]}))
         raise _refused("nvmlDeviceSetVgpuSchedulerState", 0, text, done)
     return "the driver keeps {}".format(_words(others)) if others else None
 

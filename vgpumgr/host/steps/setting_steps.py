@@ -1,6 +1,6 @@
 """The steps that change a GPU's or the module's settings, as they come over the wire: checked like the vGPU steps.
 
-Numbers go into unsigned 32-bit fields of NVML's structures, where one too large would wrap round silently.
+Numbers go into unsigned 32-bit fields of NVML's structures, in which too large a number would silently wrap around.
 """
 
 import re
@@ -27,7 +27,7 @@ def _is_file_text(value: object) -> bool:
         return False
     try:
         return len(value.encode("utf-8")) <= MOST_BYTES
-    except UnicodeEncodeError:  # half a surrogate pair, which JSON lets through
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON accepts
         return False
 
 

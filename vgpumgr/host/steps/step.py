@@ -1,6 +1,6 @@
-"""A step as it comes over the wire, checked to the last key before anything is done with it.
+"""A step as it comes over the wire; every key is checked before anything is done with it.
 
-The addresses and the uuid become parts of paths that root writes to, so they must look exactly like what they are.
+The addresses and the uuid become parts of paths that root writes to, so their syntax must match exactly.
 """
 
 from typing import cast
@@ -34,7 +34,7 @@ _CHECKS: Checks = {
 
 
 def parse_vgpu_step(data: object) -> Step:
-    """The step, whose verb is one of vGPUs. Raises Refusal(BadRequest) saying which key is wrong."""
+    """The step; its verb is one for vGPUs. Raises Refusal(BadRequest) saying which key is wrong."""
     step = check_fields(data, _CHECKS, "step")
     if step["expect"] not in _EXPECTATIONS[step["verb"]]:
         refuse("step.expect must be one of {}".format(", ".join(_EXPECTATIONS[step["verb"]])))
@@ -44,6 +44,6 @@ def parse_vgpu_step(data: object) -> Step:
 
 
 def entry_of(step: Step, *, boot: str, state: EntryState) -> Entry:
-    """The ledger's entry for what the step makes."""
+    """The ledger's entry for the vGPU that the step creates."""
     keys = dict(step)
     return {**{key: keys[key] for key in OurVgpu.__annotations__}, "boot": boot, "state": state}

@@ -1,8 +1,8 @@
 """The steps of vGPUs: ledger first, hardware second, read back third, ledger last.
 
-Killed between any two of these, what is on disk says what may be on the hardware, and the same step run again gets to
-the same end. Where the host is not as the step expects it, nothing is written at all; nor where an earlier write to the
-same GPU has not returned (stuck.py). What goes into the ledger first says which process is about to write, too.
+After a kill between any two of these, the file on disk says what may be on the hardware, and running the same step again
+gives the same result. Nothing is written at all if the host is not as the step expects, or if an earlier write to the same
+GPU has not returned (stuck.py). The first ledger write also says which process is about to write.
 """
 
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ from .step import entry_of
 
 
 class _Begun(NamedTuple):
-    """A write that waits for its word, and the ledger that has it on record."""
+    """A write that waits for its go-ahead, and the ledger that records it."""
 
     path: str
     writing: Writing
@@ -54,14 +54,14 @@ class _Begun(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """How a write went: the errno's name where it was refused, and what the hardware shows now."""
+    """The outcome of a write: the errno's name if it was refused, and what the hardware shows now."""
 
     refused: Optional[str]
     found: Optional[VgpuFact]
 
 
 class VgpuSteps:
-    """Makes vGPUs and takes them away. The caller holds the host's exclusive lock; every method may raise Refusal."""
+    """Creates and removes vGPUs. The caller holds the host's exclusive lock; every method may raise Refusal."""
 
     def __init__(
         self, root: Root, guard: RemovalGuard, *, write: Callable[[str, bytes], None], at: Callable[[str], None]
@@ -72,7 +72,7 @@ class VgpuSteps:
         self._at = at
 
     def create(self, step: Step, deadline_s: float) -> Dict[str, Any]:
-        """Make the vGPU, or enter as ours the one that is there; also one that was parked, or lost to a reboot."""
+        """Create the vGPU, or enter the existing one as ours; also re-create one that was parked, or lost in a reboot."""
         ledger = self._open(step)
         try:
             check_place(self._root, step)
@@ -99,11 +99,11 @@ class VgpuSteps:
             entry, note = self._made(ledger, step, deadline_s)
         self._at("made")
         if outcome.refused:
-            note = "the write answered {}, and yet it is there".format(outcome.refused)
+            note = "the write failed with {}, yet the vGPU exists".format(outcome.refused)
         return answer(entry=entry, vgpu=outcome.found, note=note)
 
     def destroy(self, step: Step, deadline_s: float) -> Dict[str, Any]:
-        """Take the vGPU away, and its entry."""
+        """Remove the vGPU and its entry."""
         ledger = self._open(step)
         check_ours(ledger, step)
         try:
@@ -137,7 +137,7 @@ class VgpuSteps:
         return answer(note=_yet_gone(outcome))
 
     def park(self, step: Step, deadline_s: float) -> Dict[str, Any]:
-        """Take an idle vGPU away for a moment: its entry stays `made`, so the place is kept for it."""
+        """Remove an idle vGPU briefly: its entry stays `made`, so its place is reserved."""
         ledger = self._open(step)
         entry = check_ours(ledger, step)
         if entry["state"] != MADE:
@@ -165,12 +165,12 @@ class VgpuSteps:
         return answer(entry=entry, note=_yet_gone(outcome))
 
     def _with_params(self, ledger: Ledger, step: Step) -> Ledger:
-        """The ledger with the vGPU's parameters in its entry, where they are until it is back."""
+        """The ledger with the vGPU's parameters in its entry, which keeps them until the vGPU is back."""
         path = path_of(step)
         try:
             params = read_params(self._root.path(path), step)
         except OSError as error:
-            message = "{}: {}; nothing is moved whose parameters cannot be kept".format(path, reason(error))
+            message = "{}: {}; a vGPU is not moved if its parameters cannot be kept".format(path, reason(error))
             raise Refusal(
                 SYSFS_REFUSED, message, path=path, errno=errno_name(error.errno or 0), read_back=None
             ) from error
@@ -180,7 +180,7 @@ class VgpuSteps:
         return ledger.with_entries(tuple(entries))
 
     def _made(self, ledger: Ledger, step: Step, deadline_s: float) -> Tuple[Entry, Optional[str]]:
-        """The entry, made, once the vGPU has the parameters again that it had before it was moved; and a remark."""
+        """Write back the parameters that the vGPU had before it was moved, then set its entry to made; return it and a note."""
         kept = [each.get(PARAMS) for each in ledger.entries if identity(each) == identity(step)]
         params = kept[0] if kept and isinstance(kept[0], str) else None
         note = None
@@ -215,7 +215,7 @@ class VgpuSteps:
 
     @contextmanager
     def _begin(self, ledger: Ledger, step: Step, write: Write, found: Optional[VgpuFact] = None) -> Iterator[_Begun]:
-        """A write that is only to be begun once `ledger`, as given here, is on disk. `found`: what it takes away."""
+        """A write that must begin only after the `ledger` given here is on disk. `found`: the vGPU that it removes."""
         path, text = write
         with self._writer.ready(self._root.path(path), text) as writing:
             vfio = found["vfio"] if found is not None else ()
@@ -245,7 +245,7 @@ class VgpuSteps:
         return _Outcome(refused=refused, found=found)
 
     def _refuse_held_by_now(self, step: Step, found: VgpuFact, before: Ledger) -> None:
-        """As late as can be: a VM may have been started while the ledger was on its way to the disk."""
+        """Check as late as possible: a VM may have been started while the ledger was being written to disk."""
         try:
             self._guard.refuse_by_now(step, found)
         except Refusal:
@@ -259,14 +259,14 @@ class VgpuSteps:
         return boot
 
     def _enter(self, ledger: Ledger, step: Step, state: EntryState) -> Entry:
-        """Put the step's entry on disk in this state, in the place of what it supersedes."""
+        """Write the step's entry to disk in this state, replacing what it supersedes."""
         entry = entry_of(step, boot=self._boot(), state=state)
         entries = []
         placed = False
         known = ledger.without_freed(identity(step))
         for each in ledger.entries:
             if identity(each) == identity(step):
-                entries.append({**each, **entry})  # keys that a later version put there stay
+                entries.append({**each, **entry})  # keys that a later version added are kept
                 placed = True
             elif superseded(each, step):
                 known = known.with_freed(identity(each))
@@ -284,7 +284,7 @@ class VgpuSteps:
 
 @contextmanager
 def _after_write() -> Iterator[None]:
-    """A ledger that cannot be written once the hardware was: the refusal says so, since the next run goes on from there."""
+    """If the ledger cannot be written after the hardware was, say so in the refusal: the next run continues from there."""
     try:
         yield
     except Refusal as refusal:
@@ -301,7 +301,7 @@ def _refused(path: str, outcome: _Outcome) -> Refusal:
 
 
 def _yet_gone(outcome: _Outcome) -> Optional[str]:
-    return "the write answered {}, and yet it is gone".format(outcome.refused) if outcome.refused else None
+    return "the write failed with {}, yet the vGPU is gone".format(outcome.refused) if outcome.refused else None
 
 
 def answer(
@@ -311,5 +311,5 @@ def answer(
     note: Optional[str] = None,
     scheduler: Optional[SchedulerFact] = None,
 ) -> Dict[str, Any]:
-    """What `execute` answers; the steps of settings know of neither entry nor vGPU."""
+    """The answer to `execute`; steps for settings have neither an entry nor a vGPU."""
     return {"entry": None if entry is None else entry_fact(entry), "vgpu": vgpu, "note": note, "scheduler": scheduler}

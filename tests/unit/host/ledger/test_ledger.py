@@ -84,7 +84,7 @@ def test_one_that_others_than_root_could_write_is_refused_by_name(tmp_path: Path
         read_ledger(root)
     assert caught.value.kind == "LedgerBroken"
     assert str(path) in caught.value.message
-    assert "uid 65534" in caught.value.message or "others than root can write there" in caught.value.message
+    assert "uid 65534" in caught.value.message or "users other than root can write there" in caught.value.message
 
 
 def test_a_folder_that_others_could_write_gets_no_ledger(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_what_is_not_understood_is_refused(text: bytes) -> None:
 
 
 def test_another_versions_ledger_is_refused_by_name_with_what_to_do() -> None:
-    known = f"and this vgpumgr knows {LEDGER_VERSION}"
+    known = f"but this vgpumgr knows {LEDGER_VERSION}"
     with pytest.raises(
         Refusal, match=rf"its version is 1, {known}: detach what it names with the vgpumgr that wrote it, then"
     ):

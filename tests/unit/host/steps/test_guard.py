@@ -155,7 +155,7 @@ def test_an_ending_qemu_counts_whosever_it_is_and_anothers_that_runs_does_not(
     there = bench(framework)
     there.host.add_process(43, "/dev/kvm", command=("qemu", "-name", "guest=vm02", "-uuid", OTHER_VM))
     there.host.add_process(41, command=(), state="D", ending=True)
-    assert "of a VM that cannot be told" in there.waits_for(removal(framework, runs=runs))
+    assert "of an unknown VM" in there.waits_for(removal(framework, runs=runs))
     there.host.end_process(41)
     there.host.add_process(42, command=(), state="D", ending=True, group="/machine/qemu-4-vm02.libvirt-qemu")
     said = there.waits_for(removal(framework, runs=runs))
