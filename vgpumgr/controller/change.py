@@ -50,7 +50,7 @@ class Changed(Generic[PlanT]):
 def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
     """Make the change. Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError."""
     session, consent, todo = change.session, change.consent, (change.job,)
-    host = HostRun(session, change.run)
+    host = HostRun(session, change.run, alone=True)
     shown: Planned[PlanT] | None = None
     if consent.check or change.asks:
         view = host.read(todo)

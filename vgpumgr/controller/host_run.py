@@ -31,14 +31,20 @@ if TYPE_CHECKING:
 
 
 class HostRun:
-    """One host's run. `results` grows as jobs end. `agreed` is all that may be removed; None: whatever the jobs ask for."""
+    """One host's run. `results` grows as jobs end. `agreed` is all that may be removed; None: whatever the jobs ask for.
 
-    def __init__(self, session: Session, run: Run, agreed: Sequence[Step] | None = None) -> None:
+    `alone`: there is one job, and its failure is raised at once, without another look at the host.
+    """
+
+    def __init__(
+        self, session: Session, run: Run, agreed: Sequence[Step] | None = None, *, alone: bool = False
+    ) -> None:
         self.results: list[UnitResult] = []
         self._session = session
         self._host = session.declaration.name
         self._run = run
         self._agreed = agreed
+        self._alone = alone
         self._lines: list[tuple[Job, Line]] = []
 
     def read(self, todo: Sequence[Job]) -> HostView:
@@ -96,7 +102,7 @@ class HostRun:
             self._note(unit_result(unit, errors.Outcome.DONE, error))
             if error is None:
                 view = left  # cheaper than reading the host again
-            elif len(todo) == 1 or isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
+            elif self._alone or isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
                 raise error
             else:
                 view = self._session.with_saved(self._session.observe())
