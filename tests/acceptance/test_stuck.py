@@ -80,7 +80,7 @@ def hang(lab: Lab) -> tuple[str, dict[str, Any]]:
     assert (ran.code, ran.error["error"]) == (1, "PartialApply")
     assert "/remove: did not return in 1 s" in ran.error["message"]
     assert f"GPU {gpu} takes no more writes" in ran.error["message"]
-    assert ran.error["hint"].startswith(f"`vgpumgr discover {HOST}` says what it waits for")
+    assert ran.error["hint"].startswith(f"`vgpumgr discover {HOST}` shows what it waits for")
     (record,) = records(lab)
     assert (record["gpu"], record["verb"], record["vm_name"], record["slot"]) == (gpu, "destroy_vgpu", VM, "vgpu0")
     return gpu, record

@@ -60,7 +60,7 @@ KINDS = (
         "libvirt was asked over a connection that stands, and did not answer",
     ),
     Kind(
-        "what was asked may still happen",
+        "the change may still happen",
         r"may still happen",
         ("HostDeadline",),
         "a change was asked (test_program: only a change without an answer may still happen)",

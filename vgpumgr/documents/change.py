@@ -1,4 +1,4 @@
-"""plan-1.json and change-1.json: what would be done, and what was."""
+"""plan-1.json and change-1.json: what would be done, and what was done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHANGE = "vgpumgr.change/1"
 
 
 def document(result: ChangeResult | AdoptResult | SchedulerResult, *, check: bool) -> dict[str, object]:
-    """Of attach, detach, adopt and `scheduler set`: one plan on one host."""
+    """The document of attach, detach, adopt and `scheduler set`: one plan on one host."""
     plan = result.planned.plan
     return {
         "schema": PLAN if check else CHANGE,
@@ -43,12 +43,12 @@ def _afterwards(result: ChangeResult | AdoptResult | SchedulerResult) -> dict[st
 
 
 def of_fleet(result: ReconcileResult) -> dict[str, object]:
-    """Of plan and reconcile: the plans of many hosts."""
+    """The document of plan and reconcile: the plans of many hosts."""
     return {"schema": PLAN if result.check else CHANGE, **fleet(result)}
 
 
 def fleet(result: ReconcileResult) -> dict[str, object]:
-    """The same without its schema's name, as Ansible returns it."""
+    """The same without the schema's name, as Ansible returns it."""
     plans = result.fleet.plans
     guard = ((None, result.guard),) if result.guard else ()
     return {
@@ -80,7 +80,7 @@ def fleet(result: ReconcileResult) -> dict[str, object]:
 
 
 def unit(host: str, result: UnitResult) -> dict[str, object]:
-    """One job of a reconcile."""
+    """The row of one job of a reconcile."""
     job = result.unit.job
     return {
         "host": host,

@@ -39,7 +39,7 @@ def host(one: Round) -> dict[str, object]:
 
 
 def running(one: Round) -> int | None:
-    """None: it was not read, or NVML does not tell."""
+    """None: the host was not read, or NVML does not report it."""
     if one.reading is None:
         return None
     counts = [exposition.running(gpu) for gpu in one.reading.gpus]
@@ -47,5 +47,5 @@ def running(one: Round) -> int | None:
 
 
 def measured(one: Round) -> int:
-    """How many vGPUs, each once."""
+    """The number of distinct vGPUs."""
     return len({(row.gpu, instance) for row in one.measured for instance in row.vgpu.instances})

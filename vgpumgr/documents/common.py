@@ -1,4 +1,4 @@
-"""What the schemas share: common-1.json."""
+"""The parts that the schemas share: common-1.json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def plain(value: Any) -> Any:
-    """A value of ours field by field; as dataclasses.asdict, but with lists for tuples and words for members of an Enum."""
+    """One of our values, field by field. Like dataclasses.asdict, but tuples become lists and Enum members become words."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
@@ -36,7 +36,7 @@ def findings(found: Iterable[Finding]) -> list[dict[str, object]]:
 
 
 def reached(unread: Sequence[tuple[str, VgpumgrError]], *, any_read: bool) -> dict[str, object]:
-    """What every command that reads several hosts says first: how it went, and which hosts were not read."""
+    """The first keys of every command that reads several hosts: the outcome, and which hosts were not read."""
     outcomes = {error.outcome for _, error in unread} | ({Outcome.DONE} if any_read else set())
     return {
         "outcomes": plain(sorted(outcomes)),
@@ -45,7 +45,7 @@ def reached(unread: Sequence[tuple[str, VgpumgrError]], *, any_read: bool) -> di
 
 
 def percent(share: float | Fraction | None) -> float | None:
-    """A share as percent, to two places."""
+    """A share as a percentage, to two places."""
     return None if share is None else round(float(share) * 100, 2)
 
 

@@ -1,4 +1,4 @@
-"""error-1.json: what stands on stderr when a command fails, and what other objects say of an error."""
+"""error-1.json: the object on stderr when a command fails, and the form of errors inside other objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def document(error: VgpumgrError) -> dict[str, object]:
-    """What a script may want to know of an error."""
+    """The parts of an error that a script may need."""
     return {
         "error": type(error).__name__,
         "message": error.message,
@@ -21,7 +21,7 @@ def document(error: VgpumgrError) -> dict[str, object]:
 
 
 def joined(errors: Sequence[VgpumgrError], *, what: str, hint: str) -> dict[str, object]:
-    """Several as one object, with a detail for each. `what` they are, after their number."""
+    """Several errors as one object, with a detail for each. `what` follows their number."""
     kinds = {type(error).__name__ for error in errors}
     return {
         "error": kinds.pop() if len(kinds) == 1 else "HostError",
@@ -32,6 +32,6 @@ def joined(errors: Sequence[VgpumgrError], *, what: str, hint: str) -> dict[str,
 
 
 def text(error: VgpumgrError) -> str:
-    """All that an error says, as a person reads it: what and where, a line for each detail, and last what to do."""
+    """The complete error as text: what and where, a line for each detail, and last the hint."""
     lines = [error.message, *(f"  {line}" for line in error.details)]
     return "\n".join([*lines, f"hint: {error.hint}"] if error.hint else lines)

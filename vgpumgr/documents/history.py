@@ -18,7 +18,7 @@ def document(store: Path, runs: Iterable[Run]) -> dict[str, object]:
 
 
 def run(one: Run) -> dict[str, object]:
-    """`outcome` is null where the run never ended."""
+    """`outcome` is null if the run never ended."""
     entry = one.entry
     return {
         "id": one.id,

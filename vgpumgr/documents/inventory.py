@@ -1,4 +1,4 @@
-"""inventory-1.json: what is declared. What is not declared is null."""
+"""inventory-1.json: the declarations. Anything not declared is null."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def document(folder: Path, spec: str, hosts: Iterable[HostStatus]) -> dict[str, 
 
 
 def host(status: HostStatus) -> dict[str, object]:
-    """What its supervisor says; null where that one is gone."""
+    """The supervisor's answer; null if the supervisor is gone."""
     return {
         "name": status.record.name,
         "up": status.answer is not None,

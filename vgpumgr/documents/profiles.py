@@ -1,4 +1,4 @@
-"""profiles-1.json: what can be asked for on each GPU."""
+"""profiles-1.json: the profiles available on each GPU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SCHEMA = "vgpumgr.profiles/1"
 
 
 def document(fleet: Fleet, rows: Iterable[dict[str, object]]) -> dict[str, object]:
-    """`rows`: of row."""
+    """`rows` are those that `row` makes."""
     return {"schema": SCHEMA, **common.reached(fleet.errors, any_read=bool(fleet.views)), "profiles": [*rows]}
 
 
 def row(host: str, gpu: Gpu, kind: VgpuType, left: int | None) -> dict[str, object]:
-    """One type on one GPU. `left`: how many of it fit now, None where that is unknown."""
+    """One type on one GPU. `left`: how many of it fit now, None if that is unknown."""
     return {
         "profile": kind.short,
         "type_name": kind.type_name,

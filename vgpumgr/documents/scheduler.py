@@ -24,7 +24,7 @@ def document(fleet: SchedulerFleet) -> dict[str, object]:
 
 
 def gpu(row: SchedulerRow) -> dict[str, object]:
-    """One GPU, as `scheduler set` tells it too."""
+    """One GPU, also as part of the document of `scheduler set`."""
     return {
         "pci": row.pci,
         "uuid": row.uuid,

@@ -27,7 +27,7 @@ def document(found: VmReport) -> dict[str, object]:
 
 
 def vm(host: str, domain: Domain, rows: Iterable[VgpuRow]) -> dict[str, object]:
-    """A VM with its claims and its vGPUs."""
+    """A VM with its claims and vGPUs."""
     return {
         "name": domain.name,
         "uuid": domain.uuid,

@@ -1,4 +1,4 @@
-"""One of many slots that were brought to what somebody asks for: a row of Ansible's module vgpu, and what its diff compares."""
+"""One of many requested slots: a row of Ansible's module vgpu, and the definitions that its diff compares."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def row(slot: SlotResult) -> dict[str, object]:
 
 
 def definition(domain: Domain | None) -> dict[str, object]:
-    """What a VM's definition says of vGPUs. Who wrote it and when is left out, and so is what is not there."""
+    """A VM's definition as far as vGPUs are concerned, without empty values, and without who wrote it and when."""
     if domain is None:
         return {"claims": {}, "hostdevs": []}
     return {

@@ -1,4 +1,4 @@
-"""top-1.json: who uses how much of the GPUs now."""
+"""top-1.json: live GPU usage by VM."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _gpu(gpu: GpuReading) -> dict[str, object]:
 
 
 def vgpu(row: Row) -> dict[str, object]:
-    """Unknown is null."""
+    """Unknown values are null."""
     vgpu, load = row.vgpu, row.load
     return {
         "vm": vgpu.vm,

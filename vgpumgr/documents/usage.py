@@ -1,4 +1,4 @@
-"""usage-1.json: what every vGPU really used."""
+"""usage-1.json: what every vGPU actually used."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def document(report: UsageReport, store: Path) -> dict[str, object]:
 
 
 def vgpu(row: UsageRow) -> dict[str, object]:
-    """Null is not known."""
+    """Null means unknown."""
     return {
         "vm": row.vm,
         "vm_uuid": row.vm_uuid,

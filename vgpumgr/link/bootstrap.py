@@ -1,11 +1,11 @@
-"""How the host program gets to the host and starts there, without a file: the fixed command, and the zip it reads.
+"""How the host program gets to the host and starts there, without a file: the fixed command, and the zip that it reads.
 
-The command is one constant: nothing that a user typed or a host said is ever part of a shell string. The program's zip
-goes over stdin into a memfd, from which Python imports it; /proc/self/fd/N on sys.path serves as well as a file.
+The command is one constant: no text from a user or a host is ever part of a shell string. The program's zip goes over
+stdin into a memfd, from which Python imports it; /proc/self/fd/N on sys.path works as well as a file.
 
-The login shell may be any: only single-quoted text without quotes, newlines, backslashes and exclamation marks, which
-sh, csh and fish read alike. Python is /usr/bin/python3 (the distribution's), then platform-python (RHEL), then PATH's;
-one that is too old ends with TOO_OLD and the next is tried.
+Any login shell will do: the command has only single-quoted text without quotes, newlines, backslashes and exclamation
+marks, which sh, csh and fish read alike. Python is /usr/bin/python3 (the distribution's), then platform-python (RHEL),
+then PATH's; if one is too old, it exits with TOO_OLD and the next is tried.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CUT_SHORT = 87
 _LOADER = (
     "import os,sys;"
     f"sys.version_info<(3,9) and sys.exit({TOO_OLD});"
-    # Unbuffered, byte for byte: what follows the zip belongs to the program.
+    # Unbuffered, byte for byte: the input after the zip belongs to the program.
     f"r=lambda n:os.read(0,n) or sys.exit({_CUT_SHORT});"
     'n=int(b"".join(iter(lambda:r(1),bytes([10]))));'
     'd=bytearray();exec("while len(d)<n:d+=r(n-len(d))");'
@@ -46,11 +46,11 @@ PUMP = f"{SERVE} pump"
 
 @functools.cache
 def package() -> bytes:
-    """What the loader reads: a length line and that many bytes of zip. Built once per process, in memory."""
+    """The loader's input: a length line and that many bytes of zip. Built once per process, in memory."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in sorted({**resources.host_sources(), **_pynvml()}.items()):
-            # A ZipInfo of its own has a fixed date: the same sources give the same bytes.
+            # An explicit ZipInfo has a fixed date, so that the same sources give the same bytes.
             info = zipfile.ZipInfo(name)
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, source)
@@ -59,7 +59,7 @@ def package() -> bytes:
 
 
 def _pynvml() -> dict[str, bytes]:
-    """NVIDIA's own binding travels along: hosts need not have it, and its version is the one we were tested with."""
+    """NVIDIA's binding is sent along: hosts need not have it, and its version is the one that we test with."""
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
         return {}

@@ -38,7 +38,7 @@ class HostLink(Host):
         self._libvirt_s = libvirt_s
 
     def hypervisor(self) -> Hypervisor:
-        """Libvirt on that host; waits for what `connect` began, and raises why it could not be opened."""
+        """Libvirt on that host. Waits for the opening that `connect` began, and raises the reason if it failed."""
         if self._opening is None:
             raise ValueError("this link was opened without libvirt")
         try:
@@ -47,7 +47,7 @@ class HostLink(Host):
             raise HostDeadline(self.host, STAGE, f"libvirt was not open within {humanize(self._libvirt_s)}") from error
 
     def close(self) -> None:
-        """End the program's session, libvirt, the connection, in this order; takes a few seconds at most."""
+        """End the program's session, libvirt and the connection, in this order. Takes a few seconds at most."""
         self.program.close()
         _close(self._connection, self._opening)
 
@@ -62,7 +62,7 @@ def connect(
     hypervisor: bool = True,
     catalogue: Catalogue | None = None,
 ) -> HostLink:
-    """Connect and start the host program; with `hypervisor` libvirt is opened beside it (it takes 0.2 s)."""
+    """Connect and start the host program; with `hypervisor`, libvirt is opened in parallel (it takes 0.2 s)."""
     limits = deadlines or Deadlines()
     connection = ssh.open_connection(endpoint, limits)
     opening: Bounded[Hypervisor] | None = None
@@ -77,7 +77,7 @@ def connect(
 
 
 def _close(connection: ssh.SshConnection, opening: Bounded[Hypervisor] | None) -> None:
-    """Libvirt first, while its tunnel still stands; but one that is still being opened goes with its connection."""
+    """Close libvirt first, while its tunnel still works; one that is still being opened ends with its connection."""
     opened = None if opening is None or not opening.done else _outcome(opening)
     if opened is not None:
         opened.close()

@@ -1,8 +1,8 @@
-"""How long each stage of reaching a host may take, and how a call that cannot be interrupted is left behind.
+"""How long each stage of reaching a host may take, and how a call that cannot be interrupted is abandoned.
 
-Every wait of the link has an end. What blocks in C or in another library's thread (getaddrinfo, a paramiko request
-without a timeout, every libvirt call) runs in a daemon thread of its own, so that the caller can stop waiting and a
-Ctrl-C reaches it at once; daemon, because such a thread must not keep the interpreter alive.
+Every wait of the link has a limit. A call that blocks in C or in another library's thread (getaddrinfo, a paramiko
+request without a timeout, every libvirt call) runs in a separate daemon thread, so that the caller can stop waiting and
+a Ctrl-C reaches it at once. It is a daemon thread because it must not keep the interpreter alive.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _SLICE_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """Seconds. `program` is for the start and for each request beyond the wait that the request itself names.
+    """Seconds. `program` applies to the start and to each request, in addition to the wait that the request itself names.
 
-    libvirt: libvirtd itself waits 30 s for another job on a domain before it says so; 40 lets its own answer come first.
+    libvirt: libvirtd itself waits 30 s for another job on a domain before it reports that; with 40, its answer comes first.
     """
 
     dns: float = 5
@@ -37,12 +37,12 @@ class Deadlines:
 
     @classmethod
     def of(cls, timeout: float | None) -> Deadlines:
-        """The same for every stage, as a person asked for; None: the usual ones."""
+        """The same limit for every stage, as the user requested; None: the defaults."""
         return cls() if timeout is None else cls(**{field.name: timeout for field in fields(cls)})
 
 
 def now() -> float:
-    """Seconds on a clock that goes on while the machine sleeps: a laptop's lid must not keep a lease looking fresh."""
+    """Seconds on a clock that continues while the machine sleeps: closing a laptop must not keep a lease looking fresh."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -61,7 +61,7 @@ class Deadline:
 
     @property
     def overdue_s(self) -> float:
-        """Seconds since it passed; 0 before."""
+        """Seconds since it passed; 0 before that."""
         return max(0.0, now() - self._end)
 
     @property
@@ -70,7 +70,7 @@ class Deadline:
 
 
 class Bounded(Generic[T]):
-    """A call that runs in a daemon thread and can be waited for, more than once and by several."""
+    """A call that runs in a daemon thread. Several callers can wait for it, each more than once."""
 
     def __init__(self, call: Callable[[], T], *, name: str) -> None:
         self._call: Callable[[], T] | None = call
@@ -84,10 +84,10 @@ class Bounded(Generic[T]):
         assert call is not None
         try:
             self._value = call()
-        except BaseException as error:  # noqa: BLE001 -- it is raised again where the result is awaited
+        except BaseException as error:  # noqa: BLE001 -- it is re-raised where the result is awaited
             self._error = error
         finally:
-            del call  # what it closes over (a libvirt object) must not live longer than the call
+            del call  # objects that it closes over (libvirt's) must not outlive the call
             self._done.set()
 
     @property
@@ -97,8 +97,8 @@ class Bounded(Generic[T]):
     def wait(self, timeout_s: float) -> bool:
         """Whether it ended within that time.
 
-        In slices: a Ctrl-C that the kernel gives to another thread (libvirt's, paramiko's) does not end a wait of this one; it
-        is acted upon when this thread's Python goes on.
+        It waits in slices: if the kernel delivers a Ctrl-C to another thread (libvirt's, paramiko's), that does not end this
+        thread's wait; the signal is handled only when this thread runs Python code again.
         """
         deadline = Deadline(timeout_s)
         while not self._done.wait(min(_SLICE_S, deadline.remaining())):
@@ -107,7 +107,7 @@ class Bounded(Generic[T]):
         return True
 
     def result(self, timeout_s: float) -> T:
-        """Its value, or its error raised here. TimeoutError where it has not ended: it goes on in its thread."""
+        """Return its value, or raise its error. TimeoutError if it has not ended; it continues in its thread."""
         if not self.wait(timeout_s):
             raise TimeoutError
         if self._error is not None:
@@ -116,7 +116,7 @@ class Bounded(Generic[T]):
 
 
 def bounded(call: Callable[[], T], timeout_s: float, *, name: str) -> T:
-    """The value of `call`, or TimeoutError after that time while it goes on in its own thread."""
+    """The value of `call`, or TimeoutError after that time; the call then continues in its thread."""
     return Bounded(call, name=name).result(timeout_s)
 
 

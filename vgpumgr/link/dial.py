@@ -1,7 +1,7 @@
-"""From a host's address to a TCP connection on which an SSH server has spoken: the stages dns, tcp and banner.
+"""From a host's address to a TCP connection on which an SSH server has answered: the stages dns, tcp and banner.
 
-Own sockets, so that each stage has its own deadline and its own words: a name server that does not answer must not look
-like an SSH server that hangs.
+It uses its own sockets, so that each stage has a separate deadline and message: a name server that does not answer must
+not look like an SSH server that hangs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.deadlines import Deadlines
 
-_PEEK_BYTES = 1024  # RFC 4253 4.2: lines before the version are allowed, a kilobyte of them is no SSH server
+_PEEK_BYTES = 1024  # RFC 4253 4.2 allows lines before the version, but a kilobyte of them is not an SSH server
 _DROPPED = "dropped before the banner: MaxStartups, or this address is blocked? see the host's sshd log"
 
 
@@ -32,7 +32,7 @@ class _Address(NamedTuple):
 
 
 def dial(endpoint: Endpoint, deadlines: Deadlines) -> socket.socket:
-    """A connected socket whose peer has sent an SSH version line (still to be read), or Unreachable."""
+    """A connected socket whose peer has sent an SSH version line (still unread). Raises Unreachable."""
     addresses = _resolve(endpoint, deadlines.dns)
     connected = _connect_first(endpoint, addresses, deadlines.tcp)
     try:
@@ -70,7 +70,7 @@ def _resolve(endpoint: Endpoint, timeout_s: float) -> list[_Address]:
 
 
 def _connect_first(endpoint: Endpoint, addresses: list[_Address], timeout_s: float) -> socket.socket:
-    """The first address that takes the connection; each gets its share of the time that is left."""
+    """Connect to the first address that accepts; each gets a share of the remaining time."""
     deadline = Deadline(timeout_s)
     failures: list[tuple[_Address, OSError]] = []
     for position, address in enumerate(addresses):
@@ -91,9 +91,9 @@ def _connect_first(endpoint: Endpoint, addresses: list[_Address], timeout_s: flo
         )
     _, last = failures[-1]
     if isinstance(last, ConnectionResetError):
-        # A reset in the handshake is a refusal; so this one came after it, quicker than we could look.
+        # A reset during the handshake is a refusal; so this one came right after it, before we could look.
         raise Unreachable(endpoint.host, "banner", _reason(last), hint=_DROPPED) from last
-    hint = "is sshd running there, and on that port?" if isinstance(last, ConnectionRefusedError) else None
+    hint = "is sshd running on that host, and on that port?" if isinstance(last, ConnectionRefusedError) else None
     raise Unreachable(
         endpoint.host,
         "tcp",
@@ -107,7 +107,7 @@ def _connect(address: _Address, timeout_s: float) -> socket.socket:
     connection = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         connection.settimeout(max(timeout_s, 0.001))
-        # Requests are one small line each and wait for their answer: Nagle would hold them back.
+        # Each request is one small line that waits for its answer: Nagle's algorithm would delay it.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.connect(address.sockaddr)
@@ -124,7 +124,7 @@ def _reason(error: OSError) -> str:
 
 
 def _await_banner(endpoint: Endpoint, connected: socket.socket, timeout_s: float) -> None:
-    """Return once the version line is there to be read. Only peeks: paramiko reads it."""
+    """Return once the version line has arrived. This only peeks: paramiko reads it."""
     deadline = Deadline(timeout_s)
     poll = select.poll()
     poll.register(connected, select.POLLIN | select.POLLRDHUP)
@@ -142,7 +142,7 @@ def _await_banner(endpoint: Endpoint, connected: socket.socket, timeout_s: float
         closed = bool(events[0][1] & (select.POLLRDHUP | select.POLLHUP | select.POLLERR)) or not seen
         if closed or len(seen) >= _PEEK_BYTES:
             raise _not_ssh(endpoint, seen, closed=closed)
-        # What was peeked at stays readable, so poll() returns at once; only here is the wait a short sleep.
+        # Peeked bytes stay readable, so poll() returns at once; only here do we wait by a short sleep.
         time.sleep(min(0.02, deadline.remaining()))
     if seen:
         raise _not_ssh(endpoint, seen, closed=False)
@@ -150,7 +150,7 @@ def _await_banner(endpoint: Endpoint, connected: socket.socket, timeout_s: float
         endpoint.host,
         "banner",
         f"TCP connects, but no SSH banner within {humanize(timeout_s)}",
-        hint="sshd hangs or is overloaded there, or something else listens on that port",
+        hint="sshd there hangs or is overloaded, or another service listens on that port",
     )
 
 

@@ -1,4 +1,4 @@
-"""One open host, as the controller sees it: asked and answered in values of core. Only link knows what goes over the wire.
+"""One open host, as the controller sees it, in values of core. Only link knows what goes over the wire.
 
 observe   the host's facts                        lock      the same, under the host's lock, which is kept
 execute   one step of a plan                      unlock    some GPUs' facts; then the lock is given back
@@ -33,7 +33,7 @@ STEP_DEADLINE_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locked:
-    """The host under its lock. `unwritable`: what a step would raise that writes the ledger; None where it can be written."""
+    """The host under its lock. `unwritable`: the error of a step that would write the ledger; None if it can be written."""
 
     snapshot: HostSnapshot
     unwritable: LedgerUnwritable | None
@@ -41,16 +41,16 @@ class Locked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What a step led to: a remark for a person, and of a scheduler that was set what is read back."""
+    """The result of a step: a remark for the user, and the value read back if it set a scheduler."""
 
     note: str | None
     scheduler: SchedulerState | None
 
 
 class Host(abc.ABC):
-    """An open host; a context manager, which gives everything back: lock, libvirt, connection.
+    """An open host; a context manager, which releases everything: lock, libvirt, connection.
 
-    `catalogue`: where the maxima of types are from that the host does not tell. Every method raises HostError.
+    `catalogue`: the source of type maxima that the host does not report. Every method raises HostError.
     """
 
     def __init__(self, program: Program, catalogue: Catalogue | None) -> None:
@@ -59,11 +59,11 @@ class Host(abc.ABC):
         self._catalogue = catalogue
 
     def observe(self, *, wait_s: float) -> HostSnapshot:
-        """The host's facts, read under the shared lock, or under ours where it is held."""
+        """The host's facts, read under the shared lock, or under our exclusive lock if we hold it."""
         return self._snapshot(self.program.observe(wait_s=wait_s))
 
     def lock(self, *, by: str, wait_s: float) -> Locked:
-        """Take the host's exclusive lock, and the facts under it. Busy names who has it. Kept until `unlock` or `close`."""
+        """Take the host's exclusive lock and read the facts under it. Busy names its holder. Kept until `unlock` or `close`."""
         facts = self.program.lock(by=by, wait_s=wait_s)
         fact = facts["unwritable"]
         return Locked(
@@ -72,42 +72,42 @@ class Host(abc.ABC):
         )
 
     def execute(self, step: HostStep) -> StepResult:
-        """Carry out one step under the lock. Raises HostDeadline where it may still happen."""
+        """Carry out one step under the lock. Raises HostDeadline if the step may still happen."""
         told = self.program.execute(steps.wire_step(step), deadline_s=STEP_DEADLINE_S)
         return StepResult(
             note=told["note"], scheduler=snapshot_facts.maybe(told["scheduler"], snapshot_facts.parse_scheduler)
         )
 
     def unlock(self, gpus: Sequence[str]) -> HostSnapshot:
-        """A part of the host, read under the lock, which is then given back: these GPUs (UUIDs), and what is no GPU's."""
+        """Part of the host: these GPUs (UUIDs), and facts that belong to no GPU. Read under the lock, which is then released."""
         return self._snapshot(self.program.unlock(gpus))
 
     def sample(self, *, since: Mapping[str, int], wait_s: float) -> HostReading:
-        """Who runs and what they used since those times (us, by GPU), read under the shared lock."""
+        """Which vGPUs run and what they used since those times (us, by GPU), read under the shared lock."""
         from vgpumgr.link import sampling_facts
 
         return sampling_facts.parse(self.host, self.program.sample(since=since, wait_s=wait_s))
 
     def ping(self, timeout_s: float = PING_S) -> None:
-        """Hear from the host. Raises LeaseLost where its lock was ours and is no longer."""
+        """Check that the host answers. Raises LeaseLost if its lock was ours and no longer is."""
         self.program.ping(timeout_s)
 
     def locked_hypervisor(self) -> Hypervisor:
-        """Libvirt, for what only the lock's owner may do. Raises LeaseLost where that is no longer us."""
+        """Libvirt, for actions that only the lock's owner may do. Raises LeaseLost if we no longer own the lock."""
         self.program.assert_fresh()
         return self.hypervisor()
 
     @abc.abstractmethod
     def hypervisor(self) -> Hypervisor:
-        """Libvirt on that host. Raises why it could not be opened."""
+        """Libvirt on that host. Raises the reason if it could not be opened."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give everything back; takes a few seconds at most."""
+        """Release everything. Takes a few seconds at most."""
 
     @abc.abstractmethod
     def abort(self) -> None:
-        """Cut the connection, whatever runs on it: every call under way, in any thread, fails soon. `close` comes after."""
+        """Cut the connection at once: every current call, in any thread, soon fails. Call `close` afterwards."""
 
     def __enter__(self) -> Self:
         return self

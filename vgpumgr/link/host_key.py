@@ -1,6 +1,6 @@
-"""Is this the host that known_hosts knows? Decides from key blobs alone, and words the refusals.
+"""Is this the host that known_hosts knows? Decides only from key blobs, and words the refusals.
 
-An unknown key is never added by itself: the message carries the fingerprint, how to compare it, and the line to run.
+An unknown key is never added automatically: the message has the fingerprint, how to compare it, and the command to run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.known_hosts import Known
 
-# What we accept, best first: Ed25519 verifies cheapest; RSA only with SHA-2.
+# The kinds of key that we accept, best first: Ed25519 is the cheapest to verify; RSA only with SHA-2.
 HOST_KEYS = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
@@ -29,14 +29,14 @@ HOST_KEYS = (
 
 
 def usable_types(known: Known) -> tuple[str, ...]:
-    """Only kinds of key that the file has for this host: else a host with several could offer one that is not in it."""
+    """Only kinds of key that the file has for this host; otherwise a host with several could offer one not in the file."""
     have = {key.type for key in known.keys}
     found = tuple(name for name in HOST_KEYS if name in have or (name.startswith("rsa-") and "ssh-rsa" in have))
     return found or HOST_KEYS
 
 
 def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes) -> None:
-    """Return if the file has this very key for the host; HostKeyRefused if it is revoked, unknown or another."""
+    """Return if the file has this very key for the host; HostKeyRefused if it is revoked, unknown or different."""
     file = endpoint.known_hosts
     shown = f"{key_type} {compute_fingerprint(blob)}"
     for revoked in known.revoked:
@@ -44,7 +44,7 @@ def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes) -> No
             raise _refused(
                 endpoint,
                 f"the host's key {shown} is marked @revoked in {file}:{revoked.line}",
-                hint="this key is known to be stolen: give the host new keys, and do not connect before",
+                hint="this key is known to be stolen: give the host new keys, and do not connect before that",
             )
     if any(one.blob == blob for one in known.keys):
         return
@@ -60,26 +60,26 @@ def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes) -> No
     raise _refused(
         endpoint,
         f"the host's key has CHANGED: it offers {shown}",
-        hint=f"someone may stand in between. If the host was reinstalled: {_forget(endpoint)}, compare the fingerprint "
+        hint=f"this may be a man-in-the-middle attack. If the host was reinstalled: {_forget(endpoint)}, compare the fingerprint "
         f"on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
         details=_known_lines(endpoint, known),
     )
 
 
 def refuse_other_kind(endpoint: Endpoint, known: Known) -> HostKeyRefused:
-    """The refusal of a host that offers no key of the kinds that the file has for it."""
+    """The refusal of a host that offers none of the kinds of key that the file has for it."""
     name = render_name(endpoint.address, endpoint.port)
     return _refused(
         endpoint,
         f"the host's key has CHANGED: it has none of the kinds that {endpoint.known_hosts} knows for {name}",
-        hint=f"someone may stand in between. If the host was reinstalled: {_forget(endpoint)}, compare what "
+        hint=f"this may be a man-in-the-middle attack. If the host was reinstalled: {_forget(endpoint)}, compare what "
         f"`{_scan(endpoint)}` shows with the host's console, then add it to {endpoint.known_hosts}",
         details=_known_lines(endpoint, known),
     )
 
 
 def load_known_hosts(path: str) -> KnownHosts:
-    """The index of that file. A missing or unreadable one knows nobody: every host is refused, with the fix."""
+    """The index of that file. A missing or unreadable file knows no host: every host is refused, with the fix."""
     file = Path(path).expanduser()
     try:
         found = file.stat()
@@ -90,7 +90,7 @@ def load_known_hosts(path: str) -> KnownHosts:
 
 @functools.lru_cache(maxsize=4)
 def _parse_file(path: str, _mtime_ns: int, _size: int, _inode: int) -> KnownHosts:
-    """The index, made once per state of the file: ten thousand hosts share it."""
+    """The index, built once per state of the file: ten thousand hosts share it."""
     return KnownHosts(Path(path).read_text(encoding="utf-8", errors="replace"))
 
 

@@ -1,9 +1,9 @@
-"""libvirt on one host, through the tunnel. The package's one importer of libvirt, in threads and on first use.
+"""libvirt on one host, through the tunnel. Only this file imports libvirt, in threads and on first use.
 
-Three traps shape it. A libvirt call cannot be interrupted, so each runs in a thread of its own with a deadline, at which
-the tunnel is cut and the call raises. A domain object that outlives its call (in a traceback, say) keeps the connection
-open and can hang the interpreter's exit, so objects live in those threads only and errors leave them as plain values.
-And a document dumped with SECURE holds passwords, so that flag is never passed.
+Three traps shape it. First, a libvirt call cannot be interrupted, so each runs in a separate thread with a deadline, at
+which the tunnel is cut and the call raises. Second, a domain object that outlives its call (in a traceback, say) keeps the
+connection open and can hang the interpreter's exit, so objects exist only in those threads, and errors leave them as plain
+values. Third, a document dumped with SECURE holds passwords, so that flag is never passed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName
 
 T = TypeVar("T")
-_AT_ONCE = 4  # calls in flight on the one connection; libvirtd serves five of one client by default
+_AT_ONCE = 4  # concurrent calls on the one connection; libvirtd serves five per client by default
 _CLOSE_S = 2.0
-_UNWIND_S = 2.0  # for a call to raise once its tunnel is cut
+_UNWIND_S = 2.0  # time for a call to raise once its tunnel is cut
 _DISK = ("ENOSPC", "EDQUOT", "EROFS")
 _DEFINITIONS = "/etc/libvirt"
-_BUSY = "is a VM busy there? libvirt waits 30 s for a running migration, save or backup of it"
+_BUSY = "is a VM busy there? libvirt waits 30 s for its running migration, save or backup"
 _START = "start it there: systemctl start libvirtd, or on RHEL 9 and later systemctl start virtqemud.socket"
 
 
@@ -59,13 +59,13 @@ class Hypervisor:
         self._connection: libvirt.virConnect | None = connection
         self._tunnel = tunnel
         self._timeout_s = timeout_s
-        # libvirt frees a connection that is closed even while a call is on it, and corrupts the heap: see `close`.
+        # libvirt frees a connection on close even during a call, which corrupts the heap: see `close`.
         self._calls = 0
         self._change = threading.Condition()
 
     @classmethod
     def open(cls, ssh: SshConnection, deadlines: Deadlines) -> Hypervisor:
-        """Open libvirt over that SSH connection. Unreachable(stage=libvirt) says why not."""
+        """Open libvirt over that SSH connection. Raises Unreachable(stage=libvirt) with the reason if it cannot."""
         host = ssh.endpoint.host
         tunnel = Tunnel(ssh, timeout_s=deadlines.libvirt)
         try:
@@ -73,7 +73,7 @@ class Hypervisor:
         except (HypervisorError, Unreachable) as error:
             said = tunnel.why() if tunnel.ended else ""
             tunnel.cut()
-            if tunnel.refused is not None:  # libvirtd was not even asked
+            if tunnel.refused is not None:  # libvirtd was not even reached
                 raise tunnel.refused from error
             if isinstance(error, Unreachable):
                 raise
@@ -92,7 +92,7 @@ class Hypervisor:
 
     @moments.told
     def domains(self) -> tuple[DomainDocuments, ...]:
-        """Every domain, shut off ones and transient ones too, ordered by name."""
+        """Every domain, including shut-off and transient ones, ordered by name."""
         deadline = Deadline(self._timeout_s)
         uuids = self._call(_list_uuids(), "list the domains", deadline)
         found = self._read_each(uuids, _read_documents, "read the domains", deadline)
@@ -100,12 +100,12 @@ class Hypervisor:
 
     @moments.told
     def domain(self, uuid: VmUuid) -> DomainDocuments | None:
-        """One domain, or None where the host has none of that UUID."""
+        """One domain, or None if the host has none with that UUID."""
         return self._call(lambda connection: _read_documents(connection, uuid), "read the domain")
 
     @moments.told
     def saved(self) -> tuple[SavedDocuments, ...]:
-        """What could come back, of every domain that has a managed-save image or snapshots; two calls where none has."""
+        """The managed-save image and snapshots of every domain that has any, since they can be restored; two calls if none has."""
         import libvirt
 
         deadline = Deadline(self._timeout_s)
@@ -118,7 +118,7 @@ class Hypervisor:
 
     @moments.told
     def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
-        """Put that element (without prefix and xmlns) into the persistent definition; None takes it out."""
+        """Write that element (without prefix and xmlns) into the persistent definition; None removes it."""
 
         def write(domain: libvirt.virDomain) -> None:
             import libvirt
@@ -150,7 +150,7 @@ class Hypervisor:
 
     @moments.told
     def detach_device(self, uuid: VmUuid, xml: str) -> None:
-        """Take a device out of the persistent definition."""
+        """Remove a device from the persistent definition."""
 
         def detach(domain: libvirt.virDomain) -> None:
             import libvirt
@@ -160,7 +160,7 @@ class Hypervisor:
         self._write(uuid, detach, "detach the device")
 
     def close(self) -> None:
-        """Say goodbye if libvirt still listens, and cut the tunnel in any case; calls under way raise first."""
+        """Close libvirt properly if it still answers, and cut the tunnel in any case. Current calls raise first."""
         with self._change:
             connection, self._connection = self._connection, None
             if self._calls:
@@ -177,16 +177,16 @@ class Hypervisor:
         what: str,
         deadline: Deadline,
     ) -> list[T]:
-        """Read those domains, several at once, leaving out the ones that are there no more."""
+        """Read those domains, several at once, leaving out those that no longer exist."""
         slices = [uuids[position::_AT_ONCE] for position in range(_AT_ONCE)]
         running = [self._begin(_each_of(part, read), what) for part in slices if part]
         return [one for call in running for one in self._end(call, what, deadline)]
 
     def _write(self, uuid: VmUuid, write: Callable[[libvirt.virDomain], None], what: str) -> None:
-        """One change of one domain. Where no answer comes, the error says whether the change was asked at all.
+        """One change of one domain. If no answer comes, the error says whether the change was requested at all.
 
-        Looking the domain up is a question of its own, and so a libvirtd that is gone by now is mostly found there. After a
-        failure nothing more is sent, because the tunnel has been cut: what was not asked by then never will be.
+        Looking up the domain is a separate call, which mostly detects a libvirtd that is gone by now. After a failure nothing
+        more is sent, because the tunnel has been cut: a change not requested by then never will be.
         """
         asked = threading.Event()
 
@@ -220,7 +220,7 @@ class Hypervisor:
                     self._calls -= 1
                     self._change.notify_all()
 
-        # Counted before it begins: where an interrupt keeps it from that, it is one too many, and `close` only cuts.
+        # It counts before it begins. If an interrupt prevents the beginning, the count is one too high, and `close` only cuts.
         return _begin(counted)
 
     def _end(self, running: Bounded[T | _Refused], what: str, deadline: Deadline) -> T:
@@ -282,8 +282,8 @@ def _hint(code: int, message: str) -> str | None:
     if code == libvirt.VIR_ERR_SYSTEM_ERROR and full is not None:
         return refusals.disk_hint(full, _DEFINITIONS)
     return {
-        libvirt.VIR_ERR_NO_DOMAIN: "the VM was undefined or moved meanwhile: run the same command again",
-        libvirt.VIR_ERR_OPERATION_TIMEOUT: "the VM is busy (migration, save, backup): try again when that is done",
+        libvirt.VIR_ERR_NO_DOMAIN: "the VM has been undefined or moved in the meantime: run the same command again",
+        libvirt.VIR_ERR_OPERATION_TIMEOUT: "the VM is busy (migration, save, backup): try again when that has finished",
         libvirt.VIR_ERR_OPERATION_INVALID: "a transient VM has no definition to change: virsh define it first",
         libvirt.VIR_ERR_AUTH_FAILED: "log in as root, or let polkit allow org.libvirt.unix.manage",
         libvirt.VIR_ERR_AUTH_UNAVAILABLE: "log in as root, or let polkit allow org.libvirt.unix.manage",
@@ -296,7 +296,7 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-# What follows runs in the threads of calls, beside libvirt's objects.
+# The code below runs in the threads of calls, next to libvirt's objects.
 
 
 def _open(path: str) -> libvirt.virConnect:
@@ -322,14 +322,14 @@ def _domain(connection: libvirt.virConnect, uuid: VmUuid) -> libvirt.virDomain:
 
 
 def _list_uuids(having: int = 0) -> Callable[[libvirt.virConnect], list[VmUuid]]:
-    """A call that lists the domains which that VIR_CONNECT_LIST_DOMAINS_ flag is for; 0 is for all."""
+    """A call that lists the domains selected by that VIR_CONNECT_LIST_DOMAINS_ flag; 0 selects all."""
     return lambda connection: [VmUuid(domain.UUIDString()) for domain in connection.listAllDomains(having)]
 
 
 def _each_of(
     uuids: Sequence[VmUuid], read: Callable[[libvirt.virConnect, VmUuid], T | None]
 ) -> Callable[[libvirt.virConnect], list[T]]:
-    """A call that reads those domains; None is left out."""
+    """A call that reads those domains and skips None."""
 
     def read_all(connection: libvirt.virConnect) -> list[T]:
         found = (read(connection, uuid) for uuid in uuids)
@@ -350,7 +350,7 @@ def _read_documents(connection: libvirt.virConnect, uuid: VmUuid) -> DomainDocum
         managed_save = bool(domain.hasManagedSaveImage(0))
         if persistent:
             inactive_xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-        # Last: a VM that was started meanwhile was started from what was just read.
+        # Last: a VM that was started in the meantime was started from the definition just read.
         active = bool(domain.isActive())
         if active:
             live_xml = domain.XMLDesc(0)
@@ -401,7 +401,7 @@ def _read_saved(connection: libvirt.virConnect, uuid: VmUuid) -> SavedDocuments 
 
 
 def _attempt(connection: libvirt.virConnect, read: Callable[[], T]) -> tuple[T | None, str | None]:
-    """What was read, or why it could not be; raises where the connection itself is lost."""
+    """The value, or the reason why it could not be read. Raises if the connection itself is lost."""
     import libvirt
 
     try:

@@ -1,7 +1,7 @@
-"""Which private key file is used, and whether it may be: OpenSSH's own rules, said before anything is sent.
+"""Which private key file is used, and whether it may be: OpenSSH's own rules, checked before anything is sent.
 
-One named key, never an agent and never "all that lie there": sshd counts each offered key as an attempt (MaxAuthTries),
-and newer ones then block the controller's address for a while.
+It is one named key, never an agent and never every key in ~/.ssh: sshd counts each offered key as an attempt
+(MaxAuthTries), and newer versions then block the controller's address for a while.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
 
 def find_key_file(endpoint: Endpoint) -> Path:
-    """The named key file, or the first of DEFAULT_KEYS that exists. AuthenticationFailed where it cannot be used."""
+    """The named key file, or the first of DEFAULT_KEYS that exists. AuthenticationFailed if it cannot be used."""
     path = _choose(endpoint)
     try:
         found = path.stat()
@@ -31,11 +31,11 @@ def find_key_file(endpoint: Endpoint) -> Path:
         raise _failed(endpoint, f"no key file {path}", "name another: ansible_ssh_private_key_file") from error
     except OSError as error:
         raise _failed(
-            endpoint, f"key file {path}: {error.strerror}", f"make it readable for you: ls -l {path}"
+            endpoint, f"key file {path}: {error.strerror}", f"make it readable for your user: ls -l {path}"
         ) from error
     if not stat.S_ISREG(found.st_mode):
         raise _failed(endpoint, f"key file {path} is not a regular file", "name the private key itself")
-    # As OpenSSH: only a key of one's own is judged by its mode.
+    # As in OpenSSH: only a key that the user owns is judged by its mode.
     if found.st_uid == os.getuid() and found.st_mode & 0o077:
         mode = stat.S_IMODE(found.st_mode)
         raise _failed(

@@ -1,10 +1,10 @@
-"""An own index of a known_hosts file: which keys may this host have? Pure: text in, answers out.
+"""Our own index of a known_hosts file: which keys may this host have? Pure: text in, answers out.
 
-paramiko's HostKeys.load compares each line with all before it (10,000 lines: 16 s of CPU for each connection) and one
-@cert-authority line makes it fail for every host. This one reads nothing of a line but its names until a host asks:
+paramiko's HostKeys.load compares each line with all before it (10,000 lines: 16 s of CPU for each connection), and one
+@cert-authority line makes it fail for every host. This index reads only a line's names until a host is looked up:
 10,000 lines in a few milliseconds. The rules are OpenSSH's (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT), and `ssh-keygen -F`
 is the tests' oracle: comma lists, * and ?, negation, `[host]:port`, hashed names, @revoked. Host certificates are not
-supported: @cert-authority lines are passed over, with a remark.
+supported: @cert-authority lines are skipped, with a remark.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT_PORT = 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKey:
-    """One key that the file gives a host. `line` counts from 1; `blob` is the key as it goes over the wire."""
+    """One key that the file has for a host. `line` counts from 1; `blob` is the key as it goes over the wire."""
 
     line: int
     type: str
@@ -38,7 +38,7 @@ class KnownKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """All that the file says about one host. `remarks` are lines that were passed over, and why."""
+    """Everything that the file has about one host. `remarks` are lines that were skipped, and why."""
 
     keys: tuple[KnownKey, ...] = ()
     revoked: tuple[KnownKey, ...] = ()
@@ -64,7 +64,7 @@ class _Patterns(NamedTuple):
 
 
 class KnownHosts:
-    """The index. Built once per file (see ssh.py), asked once per host."""
+    """The index. It is built once per file (see ssh.py) and queried once per host."""
 
     def __init__(self, text: str) -> None:
         self._plain: dict[str, list[_Line]] = {}
@@ -113,7 +113,7 @@ class KnownHosts:
 
 
 def render_name(host: str, port: int) -> str:
-    """The name a host has in known_hosts: lower case, and `[host]:port` where the port is not 22."""
+    """The name a host has in known_hosts: lower case, and `[host]:port` if the port is not 22."""
     return host.lower() if port == DEFAULT_PORT else f"[{host.lower()}]:{port}"
 
 
@@ -128,7 +128,7 @@ def _read(lines: list[_Line]) -> Known:
     remarks: list[str] = []
     for line in lines:
         if line.marker == _AUTHORITY:
-            remarks.append(f"line {line.number}: @cert-authority is passed over: host certificates are not supported")
+            remarks.append(f"line {line.number}: @cert-authority is skipped: host certificates are not supported")
             continue
         if line.marker not in (None, _REVOKED):
             remarks.append(f"line {line.number}: unknown marker {line.marker}")
@@ -144,7 +144,7 @@ def _read(lines: list[_Line]) -> Known:
 
 
 def _parse_key(line: _Line) -> KnownKey | None:
-    """The key of a line; None where type and blob do not agree (OpenSSH passes over such a line too)."""
+    """The key of a line; None if type and blob do not agree (OpenSSH also skips such a line)."""
     key_type, rest = _split(line.rest)
     encoded, _ = _split(rest)
     try:
@@ -176,12 +176,12 @@ def _parse_patterns(names: str, line: _Line) -> _Patterns:
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    """OpenSSH's wildcards: * and ? only; brackets are themselves, since `[host]:port` is written with them."""
-    collapsed = re.sub(r"\*+", "*", pattern)  # runs of stars would make the matching exponential
+    """OpenSSH's wildcards: only * and ?; brackets are literal, since `[host]:port` is written with them."""
+    collapsed = re.sub(r"\*+", "*", pattern)  # consecutive stars would make the matching exponential
     return re.compile("".join({"*": ".*", "?": "."}.get(one, re.escape(one)) for one in collapsed), re.DOTALL)
 
 
 def _split(text: str) -> tuple[str, str]:
-    """First word, and the rest without leading blanks."""
+    """The first word, and the rest without leading whitespace."""
     word, _, rest = text.partition(" ")
     return word, rest.lstrip(" ")

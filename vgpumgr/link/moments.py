@@ -1,19 +1,19 @@
-"""The seam for tests: every instant between two things that a run does to a host is told as an audit event of Python.
+"""The seam for tests: every instant between two actions of a run on a host is raised as an audit event of Python.
 
     sys.addaudithook(hook)          # hook("vgpumgr.moment", (host, kind, of)), in the thread that does it
 
     start, started      of: program     the host program is about to be sent; it has greeted
-    send, sent          of: the verb    a request to the host program is about to be sent; it has been, and no answer was read
-    answered            of: the verb    its answer is here
+    send, sent          of: the verb    a request to the host program is about to be sent; it has been, but no answer is read
+    answered            of: the verb    its answer has arrived
     call, called        of: the method  a call of libvirt is about to be made; it has returned
     begin, end          of: the verb    a step of the plan is about to be carried out; it has been
-    interrupted         of: the verb    a Ctrl-C was understood, during that step
+    interrupted         of: the verb    a Ctrl-C was received during that step
 
-One undisturbed run numbers them, 1 to n; the same run is the same moments again, for pings, which come by the clock, are
-none. What a hook does there (a signal to this process, a cut connection, an exception) is as if it had happened then. Within
-a step the host program has points of its own: `at` of host/server.py.
+One undisturbed run numbers them, 1 to n. Repeating the run yields the same moments, because pings, which follow the clock,
+are not among them. Whatever a hook does there (a signal to this process, a cut connection, an exception) takes effect at that
+moment. Within a step the host program has further points: `at` of host/server.py.
 
-Where nobody listens, and nobody does but tests, this costs nothing that could be measured.
+Without a listener (only tests have one) this has no measurable cost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class OfHost(Protocol):
-    """Whatever belongs to one host."""
+    """Anything that belongs to one host."""
 
     @property
     def host(self) -> HostName: ...
@@ -48,12 +48,12 @@ SelfT = TypeVar("SelfT", bound=OfHost)
 
 
 def tell(host: str, kind: Kind, of: str) -> None:
-    """Something is about to be done to that host, or has been. Raises what a listener raises."""
+    """Announce that something is about to be done to that host, or has been. Raises what a listener raises."""
     sys.audit(EVENT, host, kind, of)
 
 
 def told(method: Callable[Concatenate[SelfT, P], T]) -> Callable[Concatenate[SelfT, P], T]:
-    """A method that is a call of libvirt: told before and after it."""
+    """Decorate a method that calls libvirt: the moments before and after it are announced."""
 
     @functools.wraps(method)
     def telling(self: SelfT, /, *arguments: P.args, **named: P.kwargs) -> T:

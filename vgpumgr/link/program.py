@@ -1,8 +1,8 @@
-"""The host program's session: typed requests, one at a time, each with an end; and the lease on the host's lock.
+"""The host program's session: typed requests, one at a time, each with a deadline; and the lease on the host's lock.
 
-The lock is the program's, and dies with it. So whoever holds it must know that the program is still there: `assert_fresh`
-before each write to libvirt, and a thread that pings while nothing else is said. An answer's age counts from the moment
-its request was *sent*: one that lay in a buffer while this process was stopped would else look new.
+The lock belongs to the program and dies with it. So its holder must know that the program still runs: `assert_fresh` is
+called before each write to libvirt, and a thread pings while nothing else is sent. An answer's age counts from the moment
+when its request was *sent*: otherwise an answer that lay in a buffer while this process was stopped would look new.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName
 
 STAGE = "program"
-PING_EVERY_S = 8.0  # a fifth of protocol.LEASE_S: four may be lost
+PING_EVERY_S = 8.0  # a fifth of protocol.LEASE_S: four pings may be lost
 PING_S = 10.0
-_GRACE_S = 2.0  # a request ends by its own deadline; this much later it is stuck below (a stopped peer, a full socket)
-_STOPPED_S = 5.0  # no thread of ours is late by so much, unless all of them were stopped
-_AGAIN = "run the same command again: it looks afresh and goes on from what is there"
+_GRACE_S = 2.0  # a request ends by its own deadline; after this much longer it is stuck below us (a stopped peer, a full socket)
+_STOPPED_S = 5.0  # none of our threads is this late unless all of them were stopped
+_AGAIN = "run the same command again: it reads the host again and continues from there"
 
 
 T = TypeVar("T")
@@ -39,9 +39,9 @@ _SETTLE_S = 0.3
 
 
 class ExecuteResult(TypedDict):
-    """What a step led to: its ledger entry and the vGPU as read back (null once gone), a remark if any.
+    """The result of a step: its ledger entry and the vGPU as read back (null once gone), and a remark if there is one.
 
-    `scheduler`: as read back, of set_scheduler alone.
+    `scheduler`: as read back, only for set_scheduler.
     """
 
     entry: LedgerEntry | None
@@ -51,7 +51,7 @@ class ExecuteResult(TypedDict):
 
 
 class ByteStream(Protocol):
-    """What a session needs of a command that runs somewhere; ssh.RemoteCommand is one."""
+    """What a session needs from a running command; ssh.RemoteCommand is one."""
 
     def send(self, data: bytes, deadline: Deadline) -> None: ...
     def receive(self, deadline: Deadline | None = None) -> bytes: ...
@@ -60,7 +60,7 @@ class ByteStream(Protocol):
 
 
 class Program:
-    """A host program that has greeted. Safe to use from several threads: requests wait for one another."""
+    """A host program that has sent its greeting. Safe to use from several threads: requests wait for one another."""
 
     def __init__(
         self, host: HostName, stream: ByteStream, *, request_s: float, is_connected: Callable[[], bool]
@@ -103,12 +103,12 @@ class Program:
         return self._checked(ok, Snapshot, "snapshot")
 
     def sample(self, *, since: Mapping[str, int], wait_s: float) -> SampleReport:
-        """Who runs and what they used since those times (us, by GPU), read under the shared lock."""
+        """Which vGPUs run and what they used since those times (us, by GPU), read under the shared lock."""
         ok = self._request("sample", {"wait_s": wait_s, "since": dict(since)}, wait_s + self._request_s)
         return self._checked(ok, SampleReport, "sample")
 
     def lock(self, *, by: str, wait_s: float) -> Locked:
-        """Take the host's exclusive lock, and the facts under it. Busy names who has it. Kept until `unlock` or close."""
+        """Take the host's exclusive lock and read the facts under it. Busy names its holder. Kept until `unlock` or close."""
         ok = self._request("lock", {"by": by, "wait_s": wait_s}, wait_s + self._request_s)
         self._locked = True
         self._stop_pinging = threading.Event()
@@ -116,22 +116,22 @@ class Program:
         return self._checked(ok, Locked, "snapshot")
 
     def execute(self, step: AnyStep, *, deadline_s: float) -> ExecuteResult:
-        """Carry out one step under the lock. The host program gives up at `deadline_s` and says what may still happen."""
+        """Carry out one step under the lock. The host program gives up at `deadline_s` and reports what may still happen."""
         ok = self._request("execute", {"step": step, "deadline_s": deadline_s}, deadline_s + self._request_s)
         return self._checked(ok, ExecuteResult, "result")
 
     def unlock(self, gpus: Sequence[str]) -> Snapshot:
-        """The last facts of these GPUs (UUIDs), read under the lock, which is then given back."""
+        """The final facts of these GPUs (UUIDs), read under the lock, which is then released."""
         ok = self._request("unlock", {"gpu_uuids": list(gpus)}, self._request_s)
         self._stop()
         return self._checked(ok, Snapshot, "snapshot")
 
     def ping(self, timeout_s: float = PING_S) -> None:
-        """Hear from the program."""
+        """Check that the program answers."""
         self._request("ping", {}, timeout_s)
 
     def assert_fresh(self, max_age_s: float = 5.0) -> None:
-        """Return only if the lock's holder was heard no longer than `max_age_s` ago, else ask it; LeaseLost if it is gone."""
+        """Return if the lock's holder answered at most `max_age_s` ago, otherwise ask it; LeaseLost if it is gone."""
         self._raise_if_lost()
         if not self._locked:
             raise LeaseLost(self.host, "the host's lock is not held", hint=_AGAIN)
@@ -164,7 +164,7 @@ class Program:
         deadline = Deadline(timeout_s)
 
         def exchange() -> dict[str, Any]:
-            # In a thread of its own: after a Ctrl-C here it still takes its answer, and the next request finds order.
+            # It runs in a separate thread: after a Ctrl-C here it still reads its answer, and the next request finds a clean stream.
             if not self._turn.acquire(timeout=deadline.remaining()):
                 raise TimeoutError
             try:
@@ -175,7 +175,7 @@ class Program:
         return self._bounded(exchange, deadline, changes=verb == "execute")
 
     def _bounded(self, call: Callable[[], T], deadline: Deadline, *, changes: bool = False) -> T:
-        """The call's value; its errors in our words. `changes`: it asks for something that may be done late."""
+        """The call's value, with its errors translated. `changes`: it requests a change that may happen late."""
         running = Bounded(call, name="request")
         try:
             return running.result(deadline.seconds + _GRACE_S)
@@ -189,7 +189,7 @@ class Program:
             raise self._broken from error
 
     def _greet(self, package: bytes, deadline: Deadline) -> Hello:
-        # A program that ended before it had read all has said why on its output.
+        # A program that ended before it had read everything has printed the reason.
         with contextlib.suppress(ConnectionError):
             self._stream.send(package, deadline)
         while True:
@@ -199,7 +199,7 @@ class Program:
             self._read(deadline)
 
     def _exchange(self, verb: str, fields: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
-        """One request and its answer, in turn."""
+        """Send one request and read its answer, one caller at a time."""
         self._raise_if_lost()
         if self._broken is not None:
             raise self._broken
@@ -220,7 +220,7 @@ class Program:
             if 0 < number < self._last_id:
                 continue  # the late answer to a request that had been given up
             if number != self._last_id:
-                raise wire.WireError(f"an answer to request {number}, which was not asked: {wire.show(line)}")
+                raise wire.WireError(f"an answer to request {number}, which was never sent: {wire.show(line)}")
             if ok is None:
                 raise refusals.translate(self.host, err)
             self._answered_at = self._sent_at
@@ -233,15 +233,15 @@ class Program:
         self._lines.feed(chunk)
 
     def _ended(self, silent_s: float) -> HostError:
-        """Why there is no more output. `silent_s`: for how long nothing had been sent before this request."""
+        """The error that explains why output ended. `silent_s`: for how long nothing had been sent before this request."""
         status = self._stream.exit_status(1.0)
-        # A lost connection closes its channels a moment before it is known to be lost.
+        # A lost connection closes its channels a moment before it is recognised as lost.
         settling = Deadline(_SETTLE_S if status is None else 0)
         while self._is_connected() and not settling.expired:
             time.sleep(0.01)
         if self._locked and (silent_s > protocol.LEASE_S or status == protocol.EXIT_LEASE):
             self._lost = (
-                f"the host program heard nothing for {max(silent_s, protocol.LEASE_S):.0f} s and gave the lock back"
+                f"the host program heard nothing for {max(silent_s, protocol.LEASE_S):.0f} s and released the lock"
             )
             self._broken = LeaseLost(self.host, f"the host's lock is no longer ours: {self._lost}", hint=_AGAIN)
         elif not self._is_connected():
@@ -262,13 +262,13 @@ class Program:
                 hint="install it there: apt-get install python3, or dnf install python3.9 (RHEL 8)",
                 details=[
                     line for line in said if not line.startswith("no Python")
-                ],  # the host's own words for the same
+                ],  # the host's own text for the same error
             )
-        how = "was killed, or its end is not known" if status is None else f"ended with exit status {status}"
+        how = "was killed, or its exit status is unknown" if status is None else f"ended with exit status {status}"
         return ProgramFailed(
             self.host,
             f"the host program {how}" + (f": {said[-1]}" if said else ""),
-            hint="the host's journal may say why (no memory left?)",
+            hint="the host's journal may show why (out of memory?)",
             details=said,
         )
 
@@ -280,12 +280,12 @@ class Program:
             if self._locked:
                 return LeaseLost(self.host, f"the host's lock may no longer be ours: {own}", hint=_AGAIN)
             return HostDeadline(self.host, STAGE, own, hint=_AGAIN)
-        may_happen = "; what was asked may still happen, so look before you repeat it" if changes else ""
+        may_happen = "; the change may still happen, so check before you repeat it" if changes else ""
         return HostDeadline(
             self.host,
             STAGE,
             f"no answer within {humanize(deadline.seconds)}",
-            hint=f"the host hangs or is overloaded{may_happen}; --timeout with more seconds waits longer",
+            hint=f"the host hangs or is overloaded{may_happen}; a larger --timeout waits longer",
             details=[wire.noise(pending)] if pending and self._last_id == 0 else (),
         )
 
@@ -294,7 +294,7 @@ class Program:
             checked: T = wire.read(ok, shape, what)
         except wire.WireError as error:
             raise ProgramFailed(
-                self.host, f"the host program's answer has another shape: {error}", hint="this is a bug: report it"
+                self.host, f"the host program's answer has the wrong shape: {error}", hint="this is a bug: report it"
             ) from error
         return checked
 

@@ -1,4 +1,4 @@
-"""What the host program answers instead of `ok`, as an error of ours. Pure; the texts it quotes are the host's own."""
+"""Turns the host program's answers other than `ok` into our errors. Pure; the quoted texts are the host's own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _TEXT_LIMIT = 600
 _MOST_LINES = 20
 _UNKNOWN_CODE = 999  # NVML_ERROR_UNKNOWN
-_AGAIN = "run the same command again: it looks afresh and goes on from what is there"
+_AGAIN = "run the same command again: it reads the host again and continues from there"
 
 
 def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
@@ -42,11 +42,11 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
             if mode and not owner:
                 return Busy(
                     host,
-                    f"locked by a process that is not named; {protocol.LOCK_PATH}, whose lock it is, has mode {mode} there, "
-                    "so any user of that host can keep it",
+                    f"locked by an unknown process; the lock file {protocol.LOCK_PATH} has mode {mode} there, "
+                    "so any user of that host can hold the lock",
                     hint=f"on that host: chmod 700 {protocol.LOCK_PATH}, and `fuser -v {protocol.LOCK_PATH}` as root",
                 )
-            return Busy(host, f"locked by {owner or 'another run'}", hint="try again when it is done")
+            return Busy(host, f"locked by {owner or 'another run'}", hint="try again when it has finished")
         case protocol.NOT_LOCKED:
             return LeaseLost(host, f"the host's lock is no longer ours: {said or 'not locked'}", hint=_AGAIN)
         case protocol.CHANGED:
@@ -67,7 +67,7 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
         case protocol.STUCK:
             return Stuck(
                 f"{host}: {said or 'an earlier write to this GPU has not returned'}",
-                hint=f"`vgpumgr discover {host}` says who holds it, and what to do",
+                hint=f"`vgpumgr discover {host}` shows what holds it, and what to do",
             )
         case protocol.SYSFS_REFUSED:
             likely = refusals.explain(path, errno_name, host)
@@ -85,8 +85,8 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
             return HostDeadline(
                 host,
                 "program",
-                said or f"{path}: the write had not returned in time",
-                hint=f"`vgpumgr discover {host}` says what it waits for, and what to do",
+                said or f"{path}: the write did not return in time",
+                hint=f"`vgpumgr discover {host}` shows what it waits for, and what to do",
             )
         case protocol.LEDGER_BROKEN:
             return LedgerBroken(
@@ -109,14 +109,14 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
 
 
 def _let_go(held: tuple[str, ...], vm: str) -> str:
-    """What to do about who holds a vGPU: the VM is to be shut down only where every line names it, and nobody else.
+    """What to do about the holders of a vGPU: shut down the VM, but only if every line names it and nothing else.
 
-    A line that begins with `cannot tell` names nobody who could be shut down.
+    A line that begins with `cannot tell` names nothing that could be shut down.
     """
     if held and all(line.startswith(CANNOT_TELL) for line in held):
-        return "mend that first: what cannot be told counts as in use"
+        return "fix that first: a vGPU whose use cannot be determined counts as in use"
     named = bool(vm) and all(line.endswith(f"({vm})") or line == f"{vm} runs on it" for line in held)
-    first = f"shut {vm} down first" if named and held else "stop the process that has it first"
+    first = f"shut {vm} down first" if named and held else "stop the process that holds it first"
     return f"{first}; nothing in use is ever taken away"
 
 
@@ -126,8 +126,8 @@ def unwritable(
     """The error for a ledger that cannot be written. `said`: the host program's own words, which name errno and path."""
     return LedgerUnwritable(
         host,
-        (said or f"nothing can be written to {path}, where the ledger lies: {errno_name}")
-        + ("" if written else "; nothing was changed there by this step"),
+        (said or f"cannot write to {path}, which holds the ledger: {errno_name}")
+        + ("" if written else "; this step changed nothing there"),
         path=path,
         errno_name=errno_name,
         written=written,
@@ -139,16 +139,16 @@ def disk_hint(errno_name: str, path: str) -> str:
     """What to do on a host where a file cannot be written, by the errno's name."""
     match errno_name:
         case "ENOSPC" | "EDQUOT":
-            return f"make room there first: `df -h {path}` and `df -i {path}` show how much there is"
+            return f"free some space there first: `df -h {path}` and `df -i {path}` show how much is left"
         case "EROFS":
             return (
-                f"it is mounted read-only there: `findmnt -T {path}` shows it; after a disk error the kernel does that "
-                "by itself (`dmesg`)"
+                f"it is mounted read-only there (see `findmnt -T {path}`); the kernel does that by itself after a "
+                "disk error (`dmesg`)"
             )
         case "EACCES" | "EPERM":
-            return "something there keeps even root from it: an immutable file (`lsattr -d`), SELinux or AppArmor (`dmesg`)"
+            return "something there stops even root: an immutable file (`lsattr -d`), SELinux or AppArmor (`dmesg`)"
         case _:
-            return f"look at the disk there: `findmnt -T {path}` and `dmesg`"
+            return f"check the disk there: `findmnt -T {path}` and `dmesg`"
 
 
 def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused:
@@ -167,14 +167,14 @@ def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused
 
 
 def _found(err: dict[str, Any]) -> tuple[str, ...]:
-    """What was expected and what was found, where the message does not say it already."""
+    """What was expected and what was found, unless the message has it already."""
     said = _text(err.get("message"))
     texts = {key: _text(err[key]) for key in ("expected", "found") if err.get(key) is not None}
     return () if all(text in said for text in texts.values()) else tuple(f"{key}: {texts[key]}" for key in texts)
 
 
 def _lines(value: object) -> tuple[str, ...]:
-    """A host's list for a message: not endless either."""
+    """A host's list for a message, limited in length as well."""
     if not isinstance(value, list):
         return ()
     more = (f"and {len(value) - _MOST_LINES} more",) if len(value) > _MOST_LINES else ()
@@ -182,7 +182,7 @@ def _lines(value: object) -> tuple[str, ...]:
 
 
 def _text(value: object) -> str:
-    """A host's word for a message: one line, no control characters, not endless."""
+    """A host's text for a message: one line, without control characters, limited in length."""
     if value is None:
         return ""
     text = " ".join(str(value).split())

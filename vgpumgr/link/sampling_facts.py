@@ -1,7 +1,7 @@
 """Facts → HostReading: the host program's answer to `sample`, each running vGPU joined to its slot and VM.
 
-Joined by the mdev's UUID, else by the VF, else by VM and type where that leaves one answer. What the ledger does not name
-is foreign, and shown. A ledger entry that nothing runs on is a vGPU of a VM that is off.
+They are joined by the mdev's UUID, else by the VF, else by VM and type if only one candidate is left. A vGPU that the
+ledger does not name is foreign, but shown. A ledger entry that nothing runs on is a vGPU of a VM that is off.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", int, Fraction)
 
 _MIB = 1024 * 1024
-_NOT_AVAILABLE = frozenset({2**32 - 1, 2**64 - 1})  # NVML_VALUE_NOT_AVAILABLE, -1, as its unsigned numbers show it
+_NOT_AVAILABLE = frozenset({2**32 - 1, 2**64 - 1})  # NVML_VALUE_NOT_AVAILABLE, -1, as it appears in unsigned numbers
 _YEAR_US = 366 * 86400 * 1_000_000
 _PERCENT_ROUNDED = (
-    110  # parts that were rounded may come to a little more than there is; what is beyond was not measured
+    110  # rounded parts may add up to a little more than the whole; anything beyond that was not measured
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Instance:
-    """A running vGPU as NVML names it."""
+    """A running vGPU as NVML identifies it."""
 
     number: int
     vm_uuid: VmUuid | None
@@ -50,7 +50,7 @@ class _Instance:
 
     @property
     def is_unplaced(self) -> bool:
-        """Neither an mdev nor a VF is known: its VM has several VFs of this GPU open, or hides what it has open."""
+        """Whether neither mdev nor VF is known: the VM has several VFs of this GPU open, or hides which ones."""
         return self.uuid is None and self.vf_index is None
 
     def is_at(self, entry: LedgerEntry) -> bool:
@@ -101,7 +101,7 @@ def _gpu(row: protocol.GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_
 
 def _instance(row: protocol.VgpuSampleFact, now_us: int) -> _Instance:
     at_us = row["at_us"]
-    if at_us is not None and abs(at_us - now_us) > _YEAR_US:  # no sample's time, whatever the host's clock is
+    if at_us is not None and abs(at_us - now_us) > _YEAR_US:  # cannot be a sample's time, whatever the host's clock is
         at_us = None
     load = Load(
         sm=_told_percent(row["sm"]),
@@ -124,12 +124,12 @@ def _instance(row: protocol.VgpuSampleFact, now_us: int) -> _Instance:
 
 
 def _told(number: int | None) -> int | None:
-    """A number of NVML's; None too where it stands for one that is not there, which is not 100 percent."""
+    """A number from NVML; None also if it stands for a missing value, which is not 100 percent."""
     return None if number is None or number < 0 or number in _NOT_AVAILABLE else number
 
 
 def _told_percent(value: int | None) -> int | None:
-    """A share of the GPU, 0 to 100; None where it cannot be one."""
+    """A share of the GPU, 0 to 100; None if it cannot be one."""
     number = _told(value)
     return None if number is None or number > _PERCENT_ROUNDED else min(100, number)
 
@@ -140,7 +140,7 @@ def _vgpus(
     kinds: Mapping[int, VgpuType],
     policy: str | None,
 ) -> tuple[VgpuReading, ...]:
-    """Those of one GPU that run, and those of the ledger that nothing runs on."""
+    """The vGPUs of one GPU that run, and those in the ledger that nothing runs on."""
     joined = _join(instances or (), entries or ())
     left = [entry for entry in entries or () if entry not in joined.values()]
     running = len(instances or ())
@@ -163,7 +163,7 @@ def _vgpus(
 
 
 def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
-    """The ledger's entry of each instance that has one. Another VM's use of a device is not the use of its owner."""
+    """The ledger entry of each instance that has one. If another VM uses the device, that is not the owner's use."""
     found: dict[int, LedgerEntry] = {}
     for instance in instances:
         for entry in entries:
@@ -229,7 +229,7 @@ def _size(kind: VgpuType | None) -> int | None:
 
 
 def _unified(rows: Iterable[VgpuReading]) -> list[VgpuReading]:
-    """One row for each VM and slot: what runs before what does not, and several that run without a slot added up."""
+    """One row for each VM and slot: running ones first, and several that run without a slot are added up."""
     groups: dict[tuple[str | None, Slot | None], list[VgpuReading]] = {}
     for row in rows:
         groups.setdefault((row.vm_uuid or row.vm, row.slot), []).append(row)
@@ -269,12 +269,12 @@ def _sum_loads(loads: Sequence[Load]) -> Load:
 
 
 def _percent(parts: Sequence[int | None]) -> int | None:
-    """Rounded parts may add up to a little more than there is."""
+    """A sum, bounded by the whole, since rounded parts may add up to a little more."""
     total = _total(parts)
     return None if total is None else min(100, total)
 
 
 def _total(parts: Sequence[Number | None]) -> Number | None:
-    """Unknown as soon as one part is."""
+    """The sum, unknown if any part is."""
     known = [part for part in parts if part is not None]
     return sum(known[1:], known[0]) if known and len(known) == len(parts) else None

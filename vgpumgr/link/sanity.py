@@ -1,30 +1,30 @@
-"""What no host can mean, in facts that have the protocol's shape otherwise: one odd number is unknown, and all else stands.
+"""Impossible values in facts that otherwise have the protocol's shape: such a value becomes unknown, and the rest is kept.
 
-A driver's slip is enough for it (an unsigned number that ran under); numbers beyond 2^53 are what neither a database's
-integer nor a metric's float holds.
+A driver bug is enough to cause one (an unsigned number that underflowed). Numbers beyond 2^53 fit neither a database's
+integer nor a metric's float.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-_LEAST = -1  # a NUMA node of none
+_LEAST = -1  # the NUMA node of a device without one
 _END = 2**53
-_FILE = ("ledger", "stuck")  # of one file, which is believed whole or not at all
+_FILE = ("ledger", "stuck")  # all from one file, which is trusted entirely or not at all
 _SHOWN = 10**24
 
 
 def is_odd(value: str | float) -> bool:
-    """Whether it is a number that cannot be, or text that is no Unicode."""
+    """Whether it is an impossible number, or text that is not valid Unicode."""
     if isinstance(value, str):
         return not value.isascii() and value != _written(value)
     return not _LEAST <= value < _END
 
 
 def mend(facts: dict[str, Any]) -> None:
-    """Make odd values null, in place, with a row in `unknown` for each; text that is no Unicode gets question marks.
+    """Replace impossible values by null, in place, with a row in `unknown` for each; invalid Unicode becomes question marks.
 
-    One in the ledger makes the whole of it unknown.
+    One such value in the ledger makes the whole ledger unknown.
     """
     odd: list[dict[str, str]] = []
     for key, value in facts.items():
@@ -33,7 +33,7 @@ def mend(facts: dict[str, Any]) -> None:
     if why is not None:
         there = [key for key in _FILE if key in facts]
         odd = [row for row in odd if not row["what"].startswith(_FILE)]
-        odd += [{"what": key, "why": f"a number in it cannot be: {why}"} for key in there]
+        odd += [{"what": key, "why": f"it has an impossible number: {why}"} for key in there]
         facts.update(dict.fromkeys(there))
     unknown = facts.get("unknown")
     if isinstance(unknown, list):
@@ -52,7 +52,7 @@ def _mended(value: Any, where: str, odd: list[dict[str, str]]) -> Any:
             return _written(value)
         case int() | float() if is_odd(value):
             odd.append(
-                {"what": where, "why": f"the host says {value}" if abs(value) < _SHOWN else "far too many digits"}
+                {"what": where, "why": f"the host reports {value}" if abs(value) < _SHOWN else "far too many digits"}
             )
             return None
     return value

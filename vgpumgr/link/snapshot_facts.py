@@ -1,4 +1,4 @@
-"""Facts → HostSnapshot: the host program's answer, whose shape `wire` has checked, as values of core."""
+"""Facts → HostSnapshot: turns the host program's answer, whose shape `wire` has checked, into values of core."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ Value = TypeVar("Value")
 def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None = None) -> HostSnapshot:
     """Build the snapshot from the host program's answer.
 
-    Of a type whose maximum the host does not tell (on a VF the driver's file has none, and NVML may be silent), it is the
-    catalogue's.
+    If the host does not report a type's maximum (on a VF the driver's file has none, and NVML may be silent), the catalogue's
+    is used.
     """
     gpus = tuple(sorted((_gpu(row, catalogue) for row in facts["gpus"]), key=lambda gpu: gpu.pci))
     ledger = rows(facts["ledger"], parse_entry)
@@ -115,7 +115,7 @@ def parse_type(row: protocol.TypeFact) -> VgpuType:
 
 
 def with_maximum(kind: VgpuType, catalogue: Catalogue) -> VgpuType:
-    """The type with the catalogue's maximum where the host told none."""
+    """The type, with the catalogue's maximum if the host reported none."""
     if kind.max is not None or kind.parsed is None or kind.board is None:
         return kind
     return replace(kind, max=catalogue.maximum(kind.board, kind.parsed))

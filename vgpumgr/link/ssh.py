@@ -1,8 +1,8 @@
-"""One SSH connection: handshake, host key, login, and commands on it. The link's one importer of paramiko.
+"""One SSH connection: handshake, host key, login, and commands on it. Only this file imports paramiko.
 
-paramiko costs 0.15 s to import, so it is imported by the first call that connects. Its Transport is used directly:
-SSHClient would load known_hosts its own way, try agents and other keys, and hide the stage at which it failed. The lists
-of algorithms are our own, because paramiko still has CBC, 3DES and MD5 at the end of its lists.
+Importing paramiko costs 0.15 s, so the first call that connects does it. We use its Transport directly: SSHClient would
+load known_hosts its own way, try agents and other keys, and hide the stage at which it failed. The lists of algorithms are
+our own, because paramiko still has CBC, 3DES and MD5 at the end of its lists.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # GCM first: 5 % less CPU per host than CTR with a MAC.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
 MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com", "hmac-sha2-256", "hmac-sha2-512")
-# The finite-field groups cost 5 to 15 times the CPU and come last, for hosts that allow nothing else.
+# The finite-field groups take 5 to 15 times the CPU and come last, for hosts that allow nothing else.
 KEX = (
     "mlkem768x25519-sha256",
     "curve25519-sha256@libssh.org",
@@ -46,12 +46,12 @@ KEX = (
     "diffie-hellman-group16-sha512",
 )
 _STDERR_BYTES = 8192
-_SLICE_S = 0.5  # how often a wait for stdout looks at stderr, which shares the channel's window
+_SLICE_S = 0.5  # how often a wait for stdout checks stderr, which shares the channel's window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Negotiated:
-    """What the handshake agreed on. `strict_kex` false means a server without the Terrapin countermeasure."""
+    """The result of the handshake. `strict_kex` false means a server without the Terrapin countermeasure."""
 
     server: str
     cipher: str
@@ -60,7 +60,7 @@ class Negotiated:
 
 
 class RemoteCommand:
-    """A command that runs on the host: bytes in, bytes out, the end of its stderr, its exit status."""
+    """A command that runs on the host: bytes in, bytes out, the tail of its stderr, its exit status."""
 
     def __init__(self, channel: paramiko.Channel) -> None:
         self._channel = channel
@@ -69,9 +69,9 @@ class RemoteCommand:
         channel.settimeout(_SLICE_S)
 
     def send(self, data: bytes, deadline: Deadline | None = None) -> None:
-        """Hand over all of it. ConnectionError where the command no longer reads, TimeoutError at the deadline if any.
+        """Send all of it. ConnectionError if the command no longer reads, TimeoutError at the deadline if there is one.
 
-        Not Channel.sendall: that one spins for ever once the channel's own end has been shut down.
+        Channel.sendall is no option: it spins forever once our end of the channel has been shut down.
         """
         while data:
             try:
@@ -87,7 +87,7 @@ class RemoteCommand:
             data = data[sent:]
 
     def receive(self, deadline: Deadline | None = None) -> bytes:
-        """Some bytes; b"" at the end of its output. TimeoutError at the deadline; None waits for the end."""
+        """Some bytes; b"" at the end of the output. TimeoutError at the deadline; None waits without limit."""
         while True:
             self._drain_stderr()
             try:
@@ -99,13 +99,13 @@ class RemoteCommand:
                 return b""
 
     def stderr(self) -> str:
-        """The end of what it wrote to stderr so far."""
+        """The tail of its stderr so far."""
         self._drain_stderr()
         with self._stderr_lock:
             return bytes(self._stderr).decode(errors="replace").strip()
 
     def exit_status(self, timeout_s: float) -> int | None:
-        """Its exit status, or None where none came in that time, or never (killed by a signal, connection lost)."""
+        """Its exit status, or None if none came in that time or ever will (killed by a signal, connection lost)."""
         if not self._channel.status_event.wait(timeout_s):
             return None
         return None if self._channel.exit_status == -1 else int(self._channel.exit_status)
@@ -118,7 +118,7 @@ class RemoteCommand:
 
 
 class SshConnection:
-    """An authenticated connection. `close` ends it and all its commands, and cannot block."""
+    """An authenticated connection. `close` ends it and all its commands, and never blocks."""
 
     def __init__(
         self, endpoint: Endpoint, sock: socket.socket, transport: paramiko.Transport, negotiated: Negotiated
@@ -133,7 +133,7 @@ class SshConnection:
         return bool(self._transport.is_active())
 
     def run(self, command: str, *, stage: str, timeout_s: float) -> RemoteCommand:
-        """Start a command. Only fixed strings are ever given: nothing that a user or a host said is quoted here."""
+        """Start a command. Only fixed strings are ever passed: no text from a user or a host is quoted here."""
         from paramiko import ChannelException, SSHException
 
         def start() -> paramiko.Channel:
@@ -163,7 +163,7 @@ class SshConnection:
             ) from error
 
     def close(self) -> None:
-        # The socket first: a write that a stopped peer blocks would else hold what Transport.close needs.
+        # The socket first: otherwise a write blocked by a stopped peer would hold what Transport.close needs.
         _shut(self._socket)
         self._transport.close()
         self._socket.close()
@@ -190,7 +190,7 @@ def _handshake(endpoint: Endpoint, sock: socket.socket, deadlines: Deadlines) ->
         options = transport.get_security_options()
         options.ciphers = CIPHERS
         options.digests = MACS
-        options.kex = [name for name in KEX if name in options.kex]  # mlkem only where cryptography has it
+        options.kex = [name for name in KEX if name in options.kex]  # mlkem only if cryptography has it
         options.key_types = host_key.usable_types(known)
         transport.banner_timeout = transport.handshake_timeout = deadlines.banner + deadlines.kex
         _exchange_keys(endpoint, transport, known, deadlines.kex)
@@ -296,10 +296,10 @@ class _Unusable(Exception):
 
 @functools.lru_cache(maxsize=16)
 def _parse_key(path: str, _mtime_ns: int, _size: int, _inode: int) -> paramiko.PKey:
-    """The key in that file; read once per state of the file, because a night has thousands of hosts and one key."""
+    """The key in that file; read once per state of the file, because a nightly run has thousands of hosts and one key."""
     import paramiko
 
-    own = "make a key of its own for vgpumgr: ssh-keygen -t ed25519 -N ''"
+    own = "create a separate key for vgpumgr: ssh-keygen -t ed25519 -N ''"
     try:
         return paramiko.PKey.from_path(path)
     except (paramiko.PasswordRequiredException, TypeError) as error:
@@ -310,7 +310,7 @@ def _parse_key(path: str, _mtime_ns: int, _size: int, _inode: int) -> paramiko.P
 
 
 def _quieten() -> None:
-    """Paramiko logs every failed handshake as an error; without a handler Python would print that. Ours say it better."""
+    """Paramiko logs every failed handshake as an error, which Python would print without a handler. Our errors are better."""
     logger = logging.getLogger("paramiko")
     if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
         logger.addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""A plan's step → the step as the host program is told it."""
+"""A plan's step → the step in the host program's protocol."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""libvirt's own protocol over our SSH connection: a unix socket here, `virt-ssh-helper` there, bytes between.
+"""libvirt's own protocol over our SSH connection: a unix socket here, `virt-ssh-helper` there, bytes in between.
 
-libvirt's client cannot be interrupted and knows no deadline. Because the socket is ours, it can be: `cut` shuts it down
-in both directions and every blocked libvirt call raises at once. A close alone would not do that: libvirt would hang for
-ever. So every end of the pump is a shutdown, and one more stands ready for an interpreter that exits without closing.
+libvirt's client cannot be interrupted and has no deadlines. Because the socket is ours, we can add them: `cut` shuts it
+down in both directions, and every blocked libvirt call raises at once. A close alone would not do that: libvirt would hang
+forever. So the pump always ends with a shutdown, and another one is registered for an interpreter that exits without
+closing.
 
-The socket has a name of the kernel's own (unix(7), abstract), and no file: nothing of it is left in /tmp, whenever this
-process is killed. Such a name has no permissions, and /proc/net/unix shows it to everybody on this machine; so only a
-connection that this very process has made is accepted (SO_PEERCRED), and whoever else connects is hung up on.
+The socket has an abstract name (unix(7)) and no file, so nothing is left in /tmp even if this process is killed. Such a
+name has no permissions, and /proc/net/unix shows it to every user of this machine. So only a connection from this very
+process is accepted (SO_PEERCRED), and any other client is disconnected.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
 
 HELPER = "virt-ssh-helper qemu:///system"
 _NOT_FOUND = 127
-_SUN_PATH = 108  # bytes; libvirt takes all of them for the name, so ours is filled up with zeros
+_SUN_PATH = 108  # bytes; libvirt treats all of them as the name, so ours is padded with zeros
 _UCRED = struct.Struct("iII")  # pid, uid, gid
-_BACKLOG = 64  # who else connects must not keep libvirt out
-_LEAST_S = 0.001  # 0 would not wait, and not time out either
+_BACKLOG = 64  # other clients must not keep libvirt out
+_LEAST_S = 0.001  # 0 would neither wait nor time out
 _CHUNK = 65536
 STAGE = "libvirt"
 
 
 class _Open:
-    """What has to go when the interpreter exits without closing it.
+    """The tunnels to cut when the interpreter exits without closing them.
 
-    Daemon threads stop where they are then, and libvirt's last words would wait for the pump. weakref.finalize would do, but
-    for its registry, which a thread that ends at that very moment changes while it is walked through (Python 3.11).
+    Daemon threads simply stop then, and libvirt's final messages would wait for the pump. weakref.finalize would do, except
+    that a thread which ends at that very moment changes its registry while it is iterated over (Python 3.11).
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,7 @@ class _Open:
             self._all.add(one)
 
     def discard(self, one: Tunnel) -> bool:
-        """Whether it was there: then it is the caller's to end."""
+        """Whether it was registered; if so, the caller must end it."""
         with self._turn:
             was = one in self._all
             self._all.discard(one)
@@ -71,17 +72,17 @@ _open_now = _Open()
 
 
 class Tunnel:
-    """One libvirt connection's way to the host. `path` is where libvirt's client is to connect, once, from this process."""
+    """One libvirt connection's path to the host. libvirt's client connects to `path`, once, from this process."""
 
     def __init__(self, connection: SshConnection, *, timeout_s: float) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
-        self.refused: HostError | None = None  # why the SSH server let no command of ours run
+        self.refused: HostError | None = None  # why the SSH server refused to run our command
         self._said = ""
         self._ended = threading.Event()
         self._state = threading.Lock()
         self._command: RemoteCommand | None = None
-        self._replay: bytearray | None = bytearray()  # what libvirt sent while the far end may still be changed
+        self._replay: bytearray | None = bytearray()  # what libvirt sent while the far end can still be replaced
         name = f"vgpumgr-{secrets.token_hex(16)}"
         self.path = f"@{name}"  # libvirt's spelling (virNetSocketNewConnectUNIX)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -97,27 +98,27 @@ class Tunnel:
 
     @property
     def ended(self) -> bool:
-        """Whether no byte goes through any more."""
+        """Whether bytes no longer pass."""
         return self._ended.is_set()
 
     @property
     def connected(self) -> bool:
-        """Whether the SSH connection below it still stands."""
+        """Whether the SSH connection below it is still up."""
         return self._connection.alive
 
     def why(self) -> str:
-        """What the far end said before it ended, or an empty text."""
+        """The far end's last message before it ended, or an empty string."""
         self._ended.wait(1.0)
         return self._said
 
     def cut(self) -> None:
-        """End it now: a libvirt call that waits for bytes raises. May be called from any thread, and again."""
+        """End it now: a libvirt call that waits for bytes raises. It can be called from any thread, and repeatedly."""
         self._ended.set()
         for one in tuple(self._sockets):
             _shut(one)
 
     def _serve(self) -> None:
-        """From libvirt's connect to the last byte. All that goes wrong here reaches the caller as a closed socket."""
+        """Run from libvirt's connect to the last byte. Any failure here reaches the caller as a closed socket."""
         try:
             command = self._command = self._connection.run(HELPER, stage=STAGE, timeout_s=self._timeout_s)
             ours = self._accept()
@@ -138,7 +139,7 @@ class Tunnel:
             self.remove()
 
     def remove(self) -> None:
-        """Give the sockets back; again does nothing."""
+        """Close the sockets; repeating it does nothing."""
         if _open_now.discard(self):
             for one in tuple(self._sockets):
                 _shut(one)
@@ -160,18 +161,18 @@ class Tunnel:
         return ours
 
     def _pump_down(self, command: RemoteCommand, ours: socket.socket) -> bool:
-        """From the host to libvirt, until the far end has no more. Whether anything came at all."""
+        """Pump from the host to libvirt, until the far end has no more. Returns whether anything came at all."""
         came = False
         while chunk := command.receive():
             if not came:
                 came = True
                 with self._state:
-                    self._replay = None  # it lives: from here on nothing need be kept
+                    self._replay = None  # the far end works: from here on nothing need be kept
             ours.sendall(chunk)
         return came
 
     def _pump_up(self, ours: socket.socket) -> None:
-        """From libvirt to the host."""
+        """Pump from libvirt to the host."""
         with contextlib.suppress(OSError):
             while chunk := ours.recv(_CHUNK):
                 with self._state:
@@ -183,13 +184,13 @@ class Tunnel:
                     command.send(chunk)
                 except ConnectionError:
                     with self._state:
-                        # The helper is missing: the chunk goes to its stand-in with the rest of the replay.
+                        # The helper is missing: the chunk goes to its replacement with the rest of the replay.
                         if self._replay is None and command is self._command:
                             break
         self.cut()
 
     def _fall_back(self) -> RemoteCommand:
-        """The host program's own pump, for a host without virt-ssh-helper; libvirt does not notice."""
+        """Switch to the host program's own pump, for a host without virt-ssh-helper; libvirt does not notice."""
         command = self._connection.run(bootstrap.PUMP, stage=STAGE, timeout_s=self._timeout_s)
         deadline = Deadline(self._timeout_s)
         command.send(bootstrap.package(), deadline)
@@ -201,7 +202,7 @@ class Tunnel:
 
 
 def _peer(one: socket.socket) -> int:
-    """The process that connected, as the kernel knows it; 0 where it cannot be seen from our pid namespace."""
+    """The pid of the process that connected, from the kernel; 0 if it is not visible in our pid namespace."""
     pid: int = _UCRED.unpack(one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
     return pid
 

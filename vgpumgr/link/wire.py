@@ -1,7 +1,7 @@
-"""The bytes of the host program's session, both ways: pure, and safe against whatever a host may send.
+"""The bytes of the host program's session, both ways: pure, and safe against anything that a host may send.
 
-Lines out of chunks with a limit, the greeting, one JSON object per line, and its shape checked against the TypedDicts
-of host/protocol: what passes here can be used without a further look.
+It cuts chunks into lines with a limit, reads the greeting and one JSON object per line, and checks the object's shape
+against the TypedDicts of host/protocol: values that pass need no further checks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHOWN_BYTES = 160
 
 
 class WireError(Exception):
-    """What came is not the protocol; the text says how, for the error that the session raises."""
+    """The input does not follow the protocol; the text says how, for the error that the session raises."""
 
 
 class Lines:
@@ -38,8 +38,8 @@ class Lines:
         self._buffer += chunk
 
     def take(self) -> bytes | None:
-        """The next whole line without its newline; None while it is not whole. WireError when it is too long."""
-        # Searched bytes are not searched again: a 16 MiB line comes in hundreds of chunks.
+        """The next complete line without its newline; None while it is incomplete. WireError if it is too long."""
+        # Bytes are searched only once: a 16 MiB line comes in hundreds of chunks.
         end = self._buffer.find(b"\n", self._searched)
         if end < 0:
             self._searched = len(self._buffer)
@@ -55,12 +55,12 @@ class Lines:
 
     @property
     def pending(self) -> bytes:
-        """The beginning of what no newline has ended yet."""
+        """The beginning of the incomplete line."""
         return bytes(self._buffer[:_SHOWN_BYTES])
 
 
 def read_greeting(lines: Lines) -> protocol.Hello | None:
-    """The greeting; None while it is not whole. WireError as soon as what comes can no longer become one."""
+    """The greeting; None while it is incomplete. WireError as soon as the input can no longer become one."""
     magic = protocol.MAGIC.encode()
     pending = lines.pending
     if not pending.startswith(magic[: len(pending)]) and (b"\n" in pending or len(pending) >= _SHOWN_BYTES):
@@ -71,22 +71,22 @@ def read_greeting(lines: Lines) -> protocol.Hello | None:
     if not line.startswith(magic):
         raise WireError(noise(line))
     hello = _load(line[len(magic) :])
-    # The version first: another version's greeting may well have another shape.
+    # The version first: the greeting of another version may have another shape.
     if hello.get("protocol") != protocol.PROTOCOL:
         raise WireError(
-            f"it speaks protocol {hello.get('protocol')!r:.40}, and this vgpumgr speaks {protocol.PROTOCOL}: the program comes "
-            "from the controller, so the installation is a mixture of two; install vgpumgr again"
+            f"it speaks protocol {hello.get('protocol')!r:.40}, but this vgpumgr speaks {protocol.PROTOCOL}: the program comes "
+            "from the controller, so the installation mixes two versions; install vgpumgr again"
         )
     return check(hello, protocol.Hello, "greeting")  # type: ignore[no-any-return]
 
 
 def noise(first: bytes) -> str:
-    """What to say of bytes that came before the greeting."""
-    return f"the first bytes were {show(first)}: a login script (~/.bashrc, /etc/profile.d) prints?"
+    """The message about bytes that came before the greeting."""
+    return f"the first bytes were {show(first)}: does a login script (~/.bashrc, /etc/profile.d) print text?"
 
 
 def show(data: bytes) -> str:
-    """The beginning of it, printable."""
+    """The beginning of the text, printable."""
     return repr(bytes(data[:_SHOWN_BYTES]))[1:] + ("…" if len(data) > _SHOWN_BYTES else "")
 
 
@@ -98,7 +98,7 @@ def render_request(number: int, verb: str, fields: dict[str, Any]) -> bytes:
 
 
 def parse_answer(line: bytes) -> tuple[int, dict[str, Any] | None, dict[str, Any]]:
-    """An answer as (id, ok or None, err): exactly one of the two was there."""
+    """An answer as (id, ok or None, err): it had exactly one of the two."""
     answer = _load(line)
     number, ok, err = answer.get("id"), answer.get("ok"), answer.get("err")
     if type(number) is not int:
@@ -111,7 +111,7 @@ def parse_answer(line: bytes) -> tuple[int, dict[str, Any] | None, dict[str, Any
 
 
 def read(facts: dict[str, Any], hint: Any, where: str) -> Any:
-    """The facts, checked once; with an odd value in them, checked once more when that is unknown. Raises WireError."""
+    """The facts, checked. If they hold an impossible value, that becomes unknown and they are checked again. Raises WireError."""
     try:
         return check(facts, hint, where)
     except WireError:
@@ -120,9 +120,9 @@ def read(facts: dict[str, Any], hint: Any, where: str) -> Any:
 
 
 def check(value: Any, hint: Any, where: str) -> Any:
-    """`value` itself, if it has the shape that the type hint says (TypedDict, List, Dict, Optional, Literal, str, int, bool).
+    """`value` itself, if it has the shape of the type hint (TypedDict, List, Dict, Optional, Literal, str, int, bool).
 
-    Every key must be there; further keys are let through, so that a host program may say more.
+    Every key must be present; additional keys are accepted, so that a host program can report more.
     """
     try:
         _checker(hint)(value)
@@ -133,7 +133,7 @@ def check(value: Any, hint: Any, where: str) -> Any:
 
 @functools.cache
 def _checker(hint: Any) -> Callable[[Any], None]:
-    """What refuses a value of another shape. Made once for each hint: a host has thousands of creatable types."""
+    """A check that refuses a value of another shape. Made once per hint: a host has thousands of creatable types."""
     origin, inner = get_origin(hint), get_args(hint)
     if is_typeddict(hint):
         return functools.partial(_check_object, {key: _checker(one) for key, one in get_type_hints(hint).items()})
@@ -188,10 +188,10 @@ def _check_optional(check_inner: Callable[[Any], None], value: Any) -> None:
 
 
 def _check_plain(wanted: type[str | float], value: Any) -> None:
-    if type(value) is not wanted:  # type, not isinstance: true is no int
+    if type(value) is not wanted:  # type, not isinstance: true is not an int
         raise _wrong(wanted.__name__, value)
     if sanity.is_odd(value):
-        raise _wrong("what a host can mean", value)
+        raise _wrong("a possible value", value)
 
 
 def _wrong(wanted: str, value: Any) -> WireError:

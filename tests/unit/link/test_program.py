@@ -225,7 +225,7 @@ def test_what_is_in_use_at_the_last_moment_is_refused_as_a_plan_would_be() -> No
 def test_where_anybody_else_holds_it_the_hint_names_no_vm_to_shut_down(holders: list[str]) -> None:
     with pytest.raises(errors.InUse) as caught:
         start(Script(refuse("InUse", message="in use", vm="vm01", holders=holders))).execute(STEP, deadline_s=1)
-    assert caught.value.hint == "stop the process that has it first; nothing in use is ever taken away"
+    assert caught.value.hint == "stop the process that holds it first; nothing in use is ever taken away"
     assert "\x1b" not in "".join(caught.value.details)
 
 
@@ -250,7 +250,7 @@ def test_holders_in_another_shape_are_no_details(holders: object) -> None:
         start(Script(refuse("InUse", holders=holders))).execute(STEP, deadline_s=1)
     assert (caught.value.details, caught.value.hint) == (
         (),
-        "stop the process that has it first; nothing in use is ever taken away",
+        "stop the process that holds it first; nothing in use is ever taken away",
     )
 
 
@@ -362,7 +362,7 @@ def test_only_a_change_without_an_answer_may_still_happen() -> None:
     program = start(Script(answer=lambda _request: None), request_s=0.05)
     with pytest.raises(errors.HostDeadline, match="no answer") as caught:
         program.execute(STEP, deadline_s=0)
-    assert "what was asked may still happen, so look before you repeat it" in (caught.value.hint or "")
+    assert "the change may still happen, so check before you repeat it" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -542,7 +542,7 @@ def test_a_ping_that_fails_in_the_background_is_found_by_the_next_request(monkey
 def test_a_host_that_gave_the_lock_up_for_our_silence_is_a_lost_lease() -> None:
     program = start(Script(lambda request: END if request["do"] == "execute" else accept(request), status=3))
     program.lock(by="me", wait_s=0)
-    with pytest.raises(errors.LeaseLost, match="gave the lock back"):
+    with pytest.raises(errors.LeaseLost, match="released the lock"):
         program.execute(STEP, deadline_s=1)
 
 

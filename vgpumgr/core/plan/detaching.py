@@ -325,7 +325,7 @@ def _hint_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry) 
 
 
 def _way_out(vm: Domain | plans.GoneVm) -> str:
-    return "stop the process that has it" if isinstance(vm, plans.GoneVm) else f"shut {vm.name} down"
+    return "stop the process that holds it" if isinstance(vm, plans.GoneVm) else f"shut {vm.name} down"
 
 
 def drift(ours: VgpuSpec, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
