@@ -73,7 +73,7 @@ KINDS = (
     ),
     Kind(
         "free the disk",
-        r"^(make room|is the disk full|`?df )",
+        r"^(make room|free some space|is the disk full|`?df )",
         ("LedgerUnwritable", "StoreError", "ExportError", "VgpumgrError"),
         "a write was refused",
     ),
