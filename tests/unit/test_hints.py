@@ -37,7 +37,7 @@ class Kind(NamedTuple):
 KINDS = (
     Kind(
         "run it again, and nothing else",
-        r"^(run the same command again|try again|the same command again|nothing is lost: the same command again)",
+        r"^(run the same command again|try again|the same command again|nothing is lost: the same command\b)",
         ("Busy", "LeaseLost", "StalePlan", "PartialApply", "HostDeadline", "NotConverged"),
         "the host was busy, changed, or left half way: what is read afresh is another beginning",
     ),

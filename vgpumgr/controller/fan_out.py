@@ -91,7 +91,7 @@ class _Crowd(Generic[Result]):
             assert self._patience is not None
             if running:
                 once_more = "interrupt again to leave it to the next run"
-                self._patience.tell(f"interrupted: {running} may finish what is under way; {once_more}")
+                self._patience.tell(f"interrupted: {running} can finish the current work; {once_more}")
             self._wait()
             raise
         return tuple(self._outcomes[host.name] for host in self._hosts)

@@ -67,7 +67,7 @@ class ManyVms:
             vms = dict.fromkeys(one.name for one in found if any(finding.host == host for finding in one.findings))
             if vms:
                 which = ", ".join(vms) if len(vms) <= _NAMED else f"any of {len(vms)} VMs"
-                text = f"{answer.error} (so it is not known whether it has {which} too)"
+                text = f"{answer.error} (so it is unknown whether it also has {which})"
                 yield Finding(kind="unreached", host=host, vm=None, slot=None, text=text)
 
     def _gone_on(self, answer: Answer, vm: str) -> list[FoundVm]:

@@ -358,7 +358,7 @@ def test_only_a_change_without_an_answer_may_still_happen() -> None:
     program = start(Script(answer=lambda _request: None), request_s=0.05)
     with pytest.raises(errors.HostDeadline) as caught:
         program.observe(wait_s=0)
-    assert caught.value.hint == "the host hangs or is overloaded; --timeout with more seconds waits longer"
+    assert caught.value.hint == "the host hangs or is overloaded; a larger --timeout waits longer"
     program = start(Script(answer=lambda _request: None), request_s=0.05)
     with pytest.raises(errors.HostDeadline, match="no answer") as caught:
         program.execute(STEP, deadline_s=0)
