@@ -247,7 +247,7 @@ def _files(facts: HostSnapshot) -> tuple[modprobe.ModprobeFile, ...]:
         why = observed.why_unknown(facts, "modprobe")
         raise errors.Unsure(
             f"{modprobe.FOLDER} of {facts.host} cannot be read: {why}",
-            hint="vgpumgr changes no file that it cannot read",
+            hint="a file that cannot be read is never changed",
         )
     return facts.modprobe
 
