@@ -201,7 +201,7 @@ def test_vgpus_that_the_driver_does_not_make_again_come_back_with_the_same_comma
     finally:
         lab.control(given, "clear")
     assert error["error"] == "PartialApply"
-    assert error["hint"] == "the same command again goes on from there"
+    assert error["hint"] == "the same command again continues from there"
     assert len(truth.ledger(lab, given)) == 2
     assert set_policy(lab, given, "equal-share").document["outcomes"] == ["done"]
     assert truth.kept(lab, given) == before

@@ -53,7 +53,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "profiles": ("vgpumgr.cli.commands.look", "profiles_command", "Available profiles, and what fits now."),
         "render": ("vgpumgr.cli.commands.look", "render", "The libvirt XML of a VM's vGPUs."),
         "top": ("vgpumgr.cli.commands.top", "top", "Live GPU usage by VM."),
-        "usage": ("vgpumgr.cli.commands.usage", "usage", "What every VM used, beside its guaranteed share."),
+        "usage": ("vgpumgr.cli.commands.usage", "usage", "What every VM used, next to its guaranteed share."),
     },
     "Set-up": {
         "inventory": ("vgpumgr.cli.commands.inventory", "inventory", "Check the inventory."),

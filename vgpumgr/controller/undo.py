@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.executor import Executor
 
 _LIBVIRT = "libvirt"  # the stage of errors.Unreachable
-GOES_ON = "the same command again goes on from there"
+GOES_ON = "the same command again continues from there"
 
 
 def undo(

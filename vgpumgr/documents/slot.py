@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def row(slot: SlotResult) -> dict[str, object]:
-    """`device`: the VF's PCI address, or the mdev's UUID where there is no VF; `error`: its class."""
+    """`device`: the VF's PCI address, or the mdev's UUID if there is no VF; `error`: its class."""
     vgpu = slot.row
     return {
         "vm": slot.vm,

@@ -1,8 +1,8 @@
 """One open host, as the controller sees it, in values of core. Only link knows what goes over the wire.
 
 observe   the host's facts                        lock      the same, under the host's lock, which is kept
-execute   one step of a plan                      unlock    some GPUs' facts; then the lock is given back
-sample    who uses how much of the GPUs           (libvirt is a client of its own: `hypervisor`)
+execute   one step of a plan                      unlock    some GPUs' facts; then the lock is released
+sample    GPU usage by vGPU                       (libvirt has a separate client: `hypervisor`)
 """
 
 from __future__ import annotations
