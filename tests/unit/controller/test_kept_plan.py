@@ -95,7 +95,7 @@ def test_where_what_it_read_has_moved_nothing_is_done_and_the_difference_is_told
 
 def test_another_wish_than_the_kept_plans_is_refused(fleet: Fleet) -> None:
     kept = kept_attach(fleet)
-    with pytest.raises(errors.PlanOutdated, match="another plan comes out now") as raised:
+    with pytest.raises(errors.PlanOutdated, match="the plan made now is different") as raised:
         attached(fleet, "8Q", kept=kept)
     assert any(line.startswith("no longer to do: create_vgpu") for line in raised.value.details)
 

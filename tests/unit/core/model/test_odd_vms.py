@@ -84,7 +84,7 @@ def test_a_claim_with_another_way_to_ask_is_left_as_it_is_and_the_others_are_ser
     made = reconciling.plan_host(view, declares(vm02="4Q"), RUN)
     assert [unit.job.vm for unit in made.units] == ["vm02"]
     assert [finding.kind for finding in made.findings] == ["not-served"]
-    assert "asked --gpu 0.5" in made.findings[0].text
+    assert "asks for --gpu 0.5" in made.findings[0].text
     assert "`vgpumgr detach vm01 --slot vgpu0 --on kvm01` frees it" in made.findings[0].text
     assert len(simulate.apply(view, made.steps).snapshot.ledger or ()) == 2
     assert [row.vm for row in listing.rows(view)] == ["vm01"]
