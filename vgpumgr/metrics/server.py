@@ -82,7 +82,7 @@ def on_address(address: Address) -> Iterator[tuple[socket.socket, str]]:
 
 @contextmanager
 def on_socket(path: Path) -> Iterator[tuple[socket.socket, str]]:
-    """A unix socket that listens at `path`, and where the page is. Raises ExportError."""
+    """A unix socket that listens at `path`, and the page's place in words. Raises ExportError."""
     with socket_place.listening(path) as listener:
         yield listener, f"{PATH} on the unix socket {path}"
 

@@ -119,7 +119,7 @@ def parse_time_slice(text: str) -> int:
 
 
 def check_together(wish: SchedulerWish) -> None:
-    """Raise BadSchedulerValue if the wish contradicts itself, whatever the GPU."""
+    """Raise BadSchedulerValue if the wish contradicts itself on any GPU."""
     given = {
         "time slice": wish.time_slice_ns,
         "frequency": wish.frequency_hz,

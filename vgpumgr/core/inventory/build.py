@@ -90,7 +90,7 @@ def _check_owners(
     valid: Mapping[str, object] | Mapping[HostName, object],
     report: Report,
 ) -> None:
-    """Report our variables under a name that is no host or group: they would be lost silently."""
+    """Report our variables under a name that is neither a host nor a group: they would be lost silently."""
     compared = 0
     for name, variables in files.items():
         ours = [member for key, member in variables.items() if key.startswith(PREFIX)]

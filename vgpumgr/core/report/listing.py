@@ -32,9 +32,9 @@ class VgpuRow:
 
     `vm_uuid` distinguishes two VMs that had the same name one after the other.
 
-    pending (claimed, not yet served) · made (the vGPU is there, not yet or no longer rightly in the VM's definition) ·
-    bound · in_use · pending_restart (runs without it until the next start) · gone (ours, no hardware) · lost (a ledger
-    entry that no claim names: none has its slot, or the slot's has a later generation) · foreign · unknown.
+    pending (claimed, not yet served) · made (the vGPU exists, but the VM's definition does not have it yet, or no longer
+    correctly) · bound · in_use · pending_restart (runs without it until the next start) · gone (ours, no hardware) · lost (a
+    ledger entry that no claim names: none has its slot, or the slot's has a later generation) · foreign · unknown.
     """
 
     vm: str | None

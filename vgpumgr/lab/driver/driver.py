@@ -360,8 +360,8 @@ class Driver:
             self._note()
 
     def reload(self) -> None:
-        """The nvidia modules go and come, and what sriov-manage does: every vGPU is gone, what was lost is whole. EBUSY while
-        one is held.
+        """Reload the nvidia modules and run sriov-manage: every vGPU is gone, and lost places are free again. EBUSY while a vGPU
+        is held.
         """
         with self._changed:
             if any(vgpu.holder_uuid is not None or vgpu.plugin for gpu in self._state.gpus for vgpu in gpu.vgpus):
@@ -372,7 +372,7 @@ class Driver:
             self.load_module(self._state.module)
 
     def load_module(self, options: ModuleOptions) -> None:
-        """The module is loaded with these options, a part of each boot."""
+        """Load the module with these options; part of each boot."""
         with self._changed:
             self._state.module = options
             for gpu in self._state.gpus:
@@ -381,7 +381,7 @@ class Driver:
             self._note()
 
     def make_foreign(self) -> None:
-        """Make the spec's foreign vGPUs: once, at the first boot."""
+        """Create the spec's foreign vGPUs; to be called once, at the first boot."""
         with self._changed:
             for foreign in self._state.foreign:
                 gpu = self.gpu(foreign.gpu)

@@ -54,7 +54,7 @@ def run() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Parse, read, print. Gives the exit status."""
+    """Parse, read, print. Returns the exit status."""
     try:
         request = parse(arguments)
         if request.view is show_help:
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
 
 
 def say(text: str) -> None:
-    """To stdout in UTF-8, whatever the locale; a VM's name may hold bytes that are not even that."""
+    """Write to stdout in UTF-8, whatever the locale; a VM's name can contain invalid bytes."""
     sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape") + b"\n")
     sys.stdout.buffer.flush()
 
@@ -106,7 +106,7 @@ _VIEWS: Mapping[str, Callable[[State, list[Row]], list[str]]] = {
 
 
 def parse(arguments: list[str]) -> Request:
-    """The views by their options; what is not simulated is refused as the real tool refuses what it does not know."""
+    """The views by their options; an option that is not simulated is refused as the real tool refuses unknown ones."""
     rest = list(arguments)
     command = [rest.pop(0)] if rest[:1] == ["vgpu"] else []
     if command and rest[:1] == [scheduling.COMMAND]:
@@ -122,7 +122,7 @@ def parse(arguments: list[str]) -> Request:
 
 
 def read_options(rest: list[str]) -> tuple[set[str], dict[str, str]]:
-    """The switches, and the options that have a value (`-i 0`, `--id=0`), by their short names."""
+    """The switches and the options with a value (`-i 0`, `--id=0`), by their short names."""
     flags: set[str] = set()
     values: dict[str, str] = {}
     while rest:

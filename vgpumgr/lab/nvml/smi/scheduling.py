@@ -41,7 +41,7 @@ OPTIONS = tuple(LONG.values())
 _FIRST_GET, _FIRST_SET, _FIRST_ALWAYS_ARR = 530, 535, 595
 _POLICIES = {"1": "Best Effort", "2": "Equal Share", "3": "Fixed Share"}
 _GRAPHICS = "1"
-_ARR_OFF, _ARR_ON = "1", "2"  # NVML's; the option's own are 0 and 1
+_ARR_OFF, _ARR_ON = "1", "2"  # NVML's values; those of the option are 0 and 1
 _BAD_POLICY = "Requested vGPU scheduler policy is not supported."
 _MEANINGS = {
     errno.EOPNOTSUPP: NOT_SUPPORTED,
@@ -54,7 +54,7 @@ _MEANINGS = {
 
 
 class Wish(NamedTuple):
-    """What set-scheduler-state was told; None for what was not said."""
+    """The options of set-scheduler-state; None for those not given."""
 
     policy: str
     arr: str | None
@@ -64,7 +64,7 @@ class Wish(NamedTuple):
 
 
 def parse_wish(values: Mapping[str, str]) -> Wish:
-    """From the options' values. A slice goes without ARR, frequency and factor with it."""
+    """The wish from the options' values. A slice needs ARR off, frequency and factor need it on."""
     for option, value in values.items():
         if not value.isdecimal():
             raise SmiError(f"Invalid value for option {option}: {value}", INVALID_ARGUMENT)
@@ -74,7 +74,7 @@ def parse_wish(values: Mapping[str, str]) -> Wish:
     if wish.arr not in (None, "0", "1"):
         raise SmiError(f"Invalid value for option -a: {wish.arr}", INVALID_ARGUMENT)
     if (wish.time_slice and wish.arr != "0") or ((wish.frequency or wish.factor) and wish.arr == "0"):
-        raise SmiError("-ts goes with -a 0, -asf and -aavg with -a 1 only.", INVALID_ARGUMENT)
+        raise SmiError("-ts requires -a 0; -asf and -aavg require -a 1.", INVALID_ARGUMENT)
     return wish
 
 
@@ -96,7 +96,7 @@ def set_state(wish: Wish, state: State, gpus: list[Row]) -> list[str]:
 
 
 def _ask(wish: Wish, gpu: Row) -> int:
-    """Write the request (vgpumgr.lab.nvml.request) and wait; NVML's error number, 0 for success."""
+    """Write the request (vgpumgr.lab.nvml.request) and wait; return NVML's error number, 0 for success."""
     arr = {None: "0", "0": _ARR_OFF, "1": _ARR_ON}[wish.arr]
     numbers = {
         "policy": wish.policy,
