@@ -120,7 +120,7 @@ def test_two_idle_vgpus_are_the_same_after_a_policy_was_set_and_a_held_one_refus
     refused = set_policy(lab, given, "equal-share", code=5).error
     assert refused["error"] == "InUse"
     assert f"{vm} is in use" in refused["message"]
-    assert refused["hint"] == f"shut {vm} down first; nothing in use is ever taken away"
+    assert refused["hint"] == f"shut {vm} down first; nothing in use is ever removed"
     assert everything(lab, given) == state
     assert lab.writes(given, since=since) == []
 

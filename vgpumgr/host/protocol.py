@@ -243,7 +243,7 @@ class ActiveFact(TypedDict):
 
 
 class OurVgpu(TypedDict):
-    """A vGPU of ours: whose it is, where it is, what it is. `uuid` is null where it is a VF with a type of its own."""
+    """A vGPU of ours: its owner, place and type. `uuid` is null if it is a VF with a type set."""
 
     vm_uuid: str
     vm_name: str

@@ -117,7 +117,7 @@ def _let_go(held: tuple[str, ...], vm: str) -> str:
         return "fix that first: a vGPU whose use cannot be determined counts as in use"
     named = bool(vm) and all(line.endswith(f"({vm})") or line == f"{vm} runs on it" for line in held)
     first = f"shut {vm} down first" if named and held else "stop the process that holds it first"
-    return f"{first}; nothing in use is ever taken away"
+    return f"{first}; nothing in use is ever removed"
 
 
 def unwritable(

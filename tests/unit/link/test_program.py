@@ -215,7 +215,7 @@ def test_what_is_in_use_at_the_last_moment_is_refused_as_a_plan_would_be() -> No
         start(Script(held)).execute(STEP, deadline_s=1)
     assert caught.value.message == "kvm01: A40-4Q is in use"
     assert caught.value.details == ("open by pid 41 (vm01)",)
-    assert caught.value.hint == "shut vm01 down first; nothing in use is ever taken away"
+    assert caught.value.hint == "shut vm01 down first; nothing in use is ever removed"
     assert caught.value.exit_code == 5
 
 
@@ -225,7 +225,7 @@ def test_what_is_in_use_at_the_last_moment_is_refused_as_a_plan_would_be() -> No
 def test_where_anybody_else_holds_it_the_hint_names_no_vm_to_shut_down(holders: list[str]) -> None:
     with pytest.raises(errors.InUse) as caught:
         start(Script(refuse("InUse", message="in use", vm="vm01", holders=holders))).execute(STEP, deadline_s=1)
-    assert caught.value.hint == "stop the process that holds it first; nothing in use is ever taken away"
+    assert caught.value.hint == "stop the process that holds it first; nothing in use is ever removed"
     assert "\x1b" not in "".join(caught.value.details)
 
 
@@ -250,7 +250,7 @@ def test_holders_in_another_shape_are_no_details(holders: object) -> None:
         start(Script(refuse("InUse", holders=holders))).execute(STEP, deadline_s=1)
     assert (caught.value.details, caught.value.hint) == (
         (),
-        "stop the process that holds it first; nothing in use is ever taken away",
+        "stop the process that holds it first; nothing in use is ever removed",
     )
 
 

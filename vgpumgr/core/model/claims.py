@@ -76,7 +76,7 @@ class Claim:
     """One slot's claim. `origin` is attach or inventory; `by` and `at` (RFC 3339, UTC) say who wrote it and when.
 
     `site` and `declared` are of a declaration only: the inventory's vgpumgr_site, and which of its parts decided about the
-    host's VMs (`host_vars/kvm01`, `group gpus`). None where the inventory names no site.
+    host's VMs (`host_vars/kvm01`, `group gpus`). None if the inventory names no site.
     """
 
     slot: Slot

@@ -60,13 +60,13 @@ FindingKind = Literal[
     "unusable-snapshot",
     "will-not-start",
 ]
-"""One word for scripts, which may come to more."""
+"""One word for scripts; later versions may add more."""
 
 SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
-"""What the job of its slot mends."""
+"""Findings that the job of their slot resolves."""
 
 STANDING: frozenset[FindingKind] = frozenset({"will-not-start", "not-built", "granted"})
-"""True of a host for as long as it is as it is: no news every night."""
+"""Findings that hold for as long as the host is unchanged: they are no news every night."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

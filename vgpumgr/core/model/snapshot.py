@@ -106,7 +106,7 @@ class Gpu:
 
     @property
     def board(self) -> str | None:
-        """The code that type names begin with (A40, H100L); None where no type is known."""
+        """The code that type names begin with (A40, H100L); None if no type is known."""
         codes = Counter(kind.board for kind in (self.types or {}).values() if kind.board)
         return codes.most_common(1)[0][0] if codes else None
 
@@ -202,14 +202,14 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSnapshot:
-    """One host. handles, active and ledger None mean that they could not be read: then everything is in use.
+    """One host. `handles`, `active` or `ledger` None means that it could not be read: then everything is in use.
 
-    `silent`: the GPUs of which NVML does not tell what runs on them, and why; there everything is in use.
+    `silent`: the GPUs for which NVML does not report what runs there, and why; everything there is in use.
 
-    `qemus` is None where `handles` is, `stuck` where `ledger` is: nothing is written there then. `ledger_file`: whether there is a file; without one
-    `ledger` is empty, because nothing was ever made there or because the file was lost (ownership.py tells which).
-    `freed` is of that file, too: the newest 500 that were taken away.
-    `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` what it was loaded with.
+    `qemus` is None if `handles` is, and `stuck` if `ledger` is: then nothing is written there. `ledger_file`: whether the file
+    exists; if not, `ledger` is empty, because nothing was ever created there or because the file was lost (ownership.py decides
+    which). `freed` is from that file, too: the newest 500 that were removed.
+    `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` is what it was loaded with.
     """
 
     host: HostName

@@ -1,4 +1,4 @@
-"""Which vGPU: its one identity, and whose it is and where, as the ledger and the steps name it."""
+"""A vGPU's one identity, and its owner and place, as the ledger and the steps name them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOREIGN: Final = "foreign"
 
 @dataclass(frozen=True, slots=True)
 class Mdev:
-    """A mediated device: its UUID is its own, wherever it is."""
+    """A mediated device: its UUID identifies it, wherever it is."""
 
     uuid: MdevUuid
 
@@ -35,7 +35,7 @@ class Mdev:
 
 @dataclass(frozen=True, slots=True)
 class Vf:
-    """A virtual function with a type set (vendor-vfio): it has no name but its address, which the next vGPU there has too."""
+    """A virtual function with a type set (vendor-vfio): its only name is its address, which the next vGPU there will have, too."""
 
     pci: PciAddress
 
@@ -51,15 +51,15 @@ Device = Mdev | Vf
 
 
 def device_of(uuid: MdevUuid | None, parent: PciAddress) -> Device:
-    """The identity of a vGPU that has this UUID, or none, on this PCI function."""
+    """The identity of a vGPU on this PCI function that has this UUID, or none."""
     return Vf(parent) if uuid is None else Mdev(uuid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VgpuSpec:
-    """A vGPU of ours: whose it is, where it is, what it is. `device` is derived, so that it never contradicts `parent`.
+    """A vGPU of ours: its owner, place and type. `device` is derived, so that it never contradicts `parent`.
 
-    A GPU is known by its UUID and a VF by its index; `gpu` and `parent` are their addresses.
+    A GPU is identified by its UUID and a VF by its index; `gpu` and `parent` are their addresses.
     """
 
     vm: VmUuid
@@ -80,16 +80,16 @@ class VgpuSpec:
 
     @property
     def key(self) -> tuple[VmUuid, Slot, int]:
-        """What no two entries of a ledger share."""
+        """The key that no two entries of a ledger share."""
         return self.vm, self.slot, self.generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """What the host's ledger says is ours. state: planned, made or leaving; boot: the boot it was written in.
+    """A vGPU that is ours according to the host's ledger. state: planned, made or leaving; boot: the boot it was written in.
 
-    The vGPU's addresses are those of now, not those of the day the entry was written (another card in the host renumbers
-    buses). They stay as written where the place is not there.
+    The vGPU's addresses are current, not those of the time when the entry was written (another card in the host renumbers
+    buses). They stay as written if the place does not exist.
     """
 
     vgpu: VgpuSpec

@@ -35,11 +35,11 @@ _NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
 _IN_USE = 19  # NVML_ERROR_IN_USE
 EMPTY: Final = "empty"
 SAME: Final = "same"
-ENTER: Final = "enter"  # as SAME, and no entry names it yet: EnterVgpu
+ENTER: Final = "enter"  # like SAME, but no entry names it yet: EnterVgpu
 PRESENT: Final = "present"
 ABSENT: Final = "absent"
 Missing = Literal["empty", "same", "enter"]
-"""What there is in the place of a vGPU that is not whole."""
+"""What is at the place of a vGPU that is not whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

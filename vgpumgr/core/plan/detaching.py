@@ -280,12 +280,12 @@ def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry,
                 details=evidence,
                 hint=f"`{_same_attach(vm, entry)}` takes it over, then detach"
                 if not isinstance(vm, plans.GoneVm)
-                else f"{_way_out(vm)} first; nothing in use is ever taken away",
+                else f"{_way_out(vm)} first; nothing in use is ever removed",
             )
     held = observed.holders(view, entry.vgpu.device, vgpu, letting_go=vm.uuid)
     if held.lasting and all(isinstance(line, observed.Unread) for line in held.lasting):
         raise errors.InUse(
-            f"it cannot be told whether {entry.vgpu.type_name} on {entry.vgpu.parent} ({vm.name} slot {entry.vgpu.slot}) is in use",
+            f"cannot tell whether {entry.vgpu.type_name} on {entry.vgpu.parent} ({vm.name} slot {entry.vgpu.slot}) is in use",
             details=held.lasting,
             hint=_hint_untold(view),
         )
@@ -310,10 +310,10 @@ def _hint_untold(view: HostView) -> str:
     unreadable = [domain.name for domain in view.domains if domain.problem is not None]
     if unreadable:
         look = ", ".join(f"`{virsh('dumpxml', name)}`" for name in unreadable)
-        return f"make {', '.join(unreadable)} readable first ({look}); what may be in use is never taken away"
+        return f"make {', '.join(unreadable)} readable first ({look}); what may be in use is never removed"
     return (
         f"fix the problem above on {view.snapshot.host} (for NVML, nvidia-smi there shows more), then run the same "
-        "command again; what may be in use is never taken away"
+        "command again; what may be in use is never removed"
     )
 
 
@@ -321,7 +321,7 @@ def _hint_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry) 
     """If another VM's document names it, that document must change: this VM may have been off for long."""
     others = [namer for namer in sharing.namers(view, entry.vgpu.device, but=vm.uuid) if namer.can_start]
     way_out = sharing.ways_out(view.snapshot.host, others) if others else _way_out(vm)
-    return f"{way_out} first; nothing in use is ever taken away"
+    return f"{way_out} first; nothing in use is ever removed"
 
 
 def _way_out(vm: Domain | plans.GoneVm) -> str:
@@ -341,7 +341,7 @@ def _guard_live(domain: Domain, slot: Slot) -> None:
     if any(device.slot == slot for device in domain.live or ()):
         raise errors.InUse(
             f"{domain.name} is running with the vGPU of slot {slot}",
-            hint=f"shut {domain.name} down first; nothing in use is ever taken away",
+            hint=f"shut {domain.name} down first; nothing in use is ever removed",
         )
 
 

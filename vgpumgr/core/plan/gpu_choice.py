@@ -1,4 +1,4 @@
-"""The GPU that a person or a declaration names: by PCI address, or by GPU UUID."""
+"""The GPU that a user or a declaration names: by PCI address, or by GPU UUID."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def named(snapshot: HostSnapshot, gpu_id: str | None) -> tuple[str, ...] | None:
-    """The UUIDs that a choice is limited to; None for no limit. Raises UnknownGpu, with what the host has."""
+    """The UUIDs to which a choice is limited; None for no limit. Raises UnknownGpu, which lists what the host has."""
     if gpu_id is None:
         return None
     wanted = names.parse_gpu_id(gpu_id)

@@ -149,7 +149,7 @@ def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> Non
         raise errors.InUse(
             f"{what}: {'the vGPU' if len(names) == 1 else 'vGPUs'} of {who} {'is' if len(names) == 1 else 'are'} in use",
             details=held,
-            hint=f"shut {who} down first; nothing in use is ever taken away",
+            hint=f"shut {who} down first; nothing in use is ever removed",
         )
 
 

@@ -105,7 +105,7 @@ def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
     rest = tuple(row for row in snapshot.ledger or () if row.vgpu.key != spec.key)
     if step.expect == changes.SAME:
         if snapshot.vgpu_of(spec) is None:
-            raise ImpossibleStepError("nothing is there to be entered")
+            raise ImpossibleStepError("there is nothing to enter")
         return replace(snapshot, ledger=(*rest, entry))
     # Find the GPU by its UUID, as the host program does: the address may be that of a card that is gone.
     place = (spec.gpu_uuid, spec.vf_index)

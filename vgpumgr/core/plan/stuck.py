@@ -33,7 +33,7 @@ def guard(facts: HostSnapshot, steps: Iterable[changes.Step]) -> None:
 
 
 def written_gpu(step: changes.Step) -> GpuUuid | None:
-    """The GPU that a step writes to; None where it writes to none."""
+    """The GPU that a step writes to; None if it writes to none."""
     match step:
         case changes.CreateVgpu() | changes.EnterVgpu() | changes.DestroyVgpu() | changes.ParkVgpu():
             return step.vgpu.gpu_uuid

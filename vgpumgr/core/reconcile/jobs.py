@@ -80,7 +80,7 @@ class Free:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Set a GPU's scheduler. `gpu_id` is its PCI address or UUID. `where`: the line of the inventory that declares it; None: asked."""
+    """Set a GPU's scheduler. `gpu_id` is its PCI address or UUID. `where`: the declaring line of the inventory; None: user request."""
 
     gpu_id: str
     wish: SchedulerWish
@@ -117,7 +117,7 @@ class Replace(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Give:
-    """Somebody asks for a slot to have this. `gpu_id`: a PCI address or GPU UUID of the host, and no other GPU.
+    """The user wants a slot to have this. `gpu_id`: a PCI address or GPU UUID of the host, and no other GPU.
 
     `even_if_it_will_not_start`: see AttachRequest.
     """

@@ -188,10 +188,10 @@ def _gpu_fact(
         # The driver shows it in /proc once the GPU was opened after it was bound, as just now (nv-procfs.c, nv_uuid_cache).
         information = _information(root, card)
     uuid, name = information.uuid, information.model or nvml.name
-    why = "/proc/driver/nvidia/gpus/{} does not tell it".format(card.pci)
+    why = "/proc/driver/nvidia/gpus/{} does not show it".format(card.pci)
     if uuid is None:
         # NVML's alone is not enough: each step reads it there again before it writes.
-        unknown.add(what + ".uuid", why + ("" if nvml.uuid is None else ", though NVML does: {}".format(nvml.uuid)))
+        unknown.add(what + ".uuid", why + ("" if nvml.uuid is None else ", although NVML does: {}".format(nvml.uuid)))
     if name is None:
         unknown.add(what + ".name", why)
     failure = report.failure

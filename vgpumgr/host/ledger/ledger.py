@@ -73,13 +73,13 @@ class Ledger(NamedTuple):
         return self._replace(stuck=records)
 
     def with_freed(self, key: Tuple[str, str, int]) -> "Ledger":
-        """The vGPU of that identity is freed: the newest of all that were."""
+        """The ledger with this vGPU recorded as freed: the newest of all that were."""
         vm_uuid, slot, generation = key
         row = {"vm_uuid": vm_uuid, "slot": slot, "generation": generation}
         return self._replace(freed=(*self.without_freed(key).freed, row)[-_MOST_FREED:])
 
     def without_freed(self, key: Tuple[str, str, int]) -> "Ledger":
-        """A vGPU of that identity is made again."""
+        """The ledger without this vGPU among the freed ones: it is re-created."""
         return self._replace(freed=tuple(row for row in self.freed if identity(row) != key))
 
 

@@ -121,6 +121,4 @@ def test_a_vm_that_cannot_be_read_is_named_as_what_stands_in_the_way_of_another(
     with pytest.raises(errors.InUse) as caught:
         builders.plan_detach(view)
     assert caught.value.details == ("cannot tell: VM vm02: its XML cannot be parsed",)
-    assert caught.value.hint == (
-        "make vm02 readable first (`virsh dumpxml vm02`); what may be in use is never taken away"
-    )
+    assert caught.value.hint == ("make vm02 readable first (`virsh dumpxml vm02`); what may be in use is never removed")

@@ -90,7 +90,7 @@ def test_a_place_that_is_not_there_is_refused() -> None:
     step = builders.created(builders.plan_attach(builders.host()))
     assert impossible(builders.with_snapshot(builders.host(), gpus=()), step) == "0000:41:00.4 does not take type 560"
     same = replace(step, expect=changes.SAME)
-    assert impossible(builders.host(), same) == "nothing is there to be entered"
+    assert impossible(builders.host(), same) == "there is nothing to enter"
 
 
 def test_what_is_there_is_not_taken_out_as_absent_nor_the_other_way_round() -> None:

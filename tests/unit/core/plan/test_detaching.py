@@ -141,7 +141,7 @@ def test_a_vgpu_that_a_clone_names_is_not_freed_from_under_it() -> None:
     error = refused(clone(), errors.InUse)
     assert error.message == "A40-4Q on 0000:41:00.4 (vm01 slot vgpu0) is in use"
     assert error.details == ("VM vm02 has it in its definition",)
-    assert error.hint == "`vgpumgr detach vm02 --on kvm01` first; nothing in use is ever taken away"
+    assert error.hint == "`vgpumgr detach vm02 --on kvm01` first; nothing in use is ever removed"
 
 
 def test_a_running_clone_keeps_its_definition() -> None:
@@ -337,7 +337,7 @@ def test_where_nvml_alone_is_silent_attach_foretells_it_and_detach_does_not_say_
     made = simulate.apply(blind, plan.steps)
     assert builders.plan_attach(made).findings == ()
     error = refused(made, errors.InUse)
-    assert error.message == "it cannot be told whether L40S-4Q on 0000:41:00.4 (vm01 slot vgpu0) is in use"
+    assert error.message == "cannot tell whether L40S-4Q on 0000:41:00.4 (vm01 slot vgpu0) is in use"
     assert error.hint is not None
     assert "shut" not in error.hint
     assert "nvidia-smi" in error.hint

@@ -299,7 +299,7 @@ def test_a_vgpu_in_use_is_never_moved_and_its_vm_is_named(framework: FrameworkNa
     ):
         error = refused(used, errors.InUse)
         assert "vm02" in error.message
-        assert error.hint == "shut vm02 down first; nothing in use is ever taken away"
+        assert error.hint == "shut vm02 down first; nothing in use is ever removed"
 
 
 def test_cannot_tell_is_in_use() -> None:

@@ -285,7 +285,7 @@ def test_what_another_definition_names_is_not_freed_although_its_vm_is_gone(fram
     with pytest.raises(errors.InUse) as caught:
         free(view)
     assert caught.value.details == ("VM vm02 has it in its definition",)
-    assert caught.value.hint == "take its hostdev out (`virsh edit vm02`) first; nothing in use is ever taken away"
+    assert caught.value.hint == "take its hostdev out (`virsh edit vm02`) first; nothing in use is ever removed"
     planned = builders.change_entries(view, lambda entry: replace(entry, state="planned"))
     with pytest.raises(errors.Unsure):
         free(planned)
