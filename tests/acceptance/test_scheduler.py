@@ -142,7 +142,7 @@ def test_a_driver_that_only_takes_frequencies_grants_the_nearest_one_and_it_is_s
     named = ("--on", given, "--gpu-id", GPU, "--policy", "equal-share", "--time-slice", "2ms", "--yes")
     ran = vgpumgr(lab, "scheduler", "set", *named)
     assert ran.out.splitlines()[-1].endswith("Granted: equal-share, 500 Hz (2 ms).")
-    assert any("granted as 500 Hz" in line for line in ran.warnings)
+    assert any("is set as 500 Hz" in line for line in ran.warnings)
 
 
 def test_with_a_foreign_vgpu_on_the_gpu_the_drivers_refusal_stands_and_nothing_is_moved(lab: Lab) -> None:
