@@ -23,8 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.usage.sampling import Cursor, GpuCursor, GpuReading, HostReading, Load, Measured, Round, VgpuReading
-from vgpumgr.core.usage.usage import BUCKET_S, FINE_US
+from vgpumgr.core.usage.readings import Cursor, GpuCursor, GpuReading, HostReading, Load, Measured, Round, VgpuReading
+from vgpumgr.core.usage.tally import BUCKET_S, FINE_US
 from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
 from vgpumgr.store.samples import Samples, beside
 
@@ -197,7 +197,7 @@ class _Fleet:
         return VgpuReading(
             vm=f"vm{number:03}", vm_uuid=VmUuid(f"6a1f0000-0000-4000-8000-{number:012}"), slot=Slot("vgpu0"), uuid=None,
             vf=PciAddress("0000:41:00.4"), type_id=560, type_name="A40-4Q", origin="ours", state="running",
-            bought=Fraction(1, 12), framebuffer_size_bytes=4 * GIB, framebuffer_used_bytes=3 * GIB, instances=(number,),
+            entitled=Fraction(1, 12), framebuffer_size_bytes=4 * GIB, framebuffer_used_bytes=3 * GIB, instances=(number,),
             at_us=1, load=Load(sm=1, memory=1, encoder=0, decoder=0),
         )  # fmt: skip
 

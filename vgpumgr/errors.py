@@ -11,7 +11,7 @@
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
-    │   └── InUse · StillEnding · Stuck · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys · PlanOutdated
+    │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys · PlanOutdated
     ├── HostError(host)                                   4   unreached
     │   ├── Unreachable(stage) · HostKeyRefused · AuthenticationFailed · HostDeadline
     │   ├── ProgramFailed · LedgerBroken
@@ -192,7 +192,7 @@ class StillEnding(InUse):
     """The holder ends by itself, as the QEMU of a stopped VM and its plugin do, but it did not end within the wait."""
 
 
-class Stuck(RefusedPlan):
+class BlockedWrite(RefusedPlan):
     """An earlier write to the GPU has not returned, so it takes no more."""
 
 

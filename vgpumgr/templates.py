@@ -15,7 +15,7 @@ from vgpumgr.errors import TemplateError
 if TYPE_CHECKING:
     from vgpumgr.core.driver.modprobe import ConfText
     from vgpumgr.core.model.domain_xml import Hostdev
-    from vgpumgr.core.reconcile.nightly import Job
+    from vgpumgr.core.reconcile.nightly import Schedule
 
 
 def render_hostdev(device: Hostdev) -> str:
@@ -57,16 +57,16 @@ def render_conf(conf: ConfText | None) -> str | None:
     return conf if conf is None or isinstance(conf, str) else _render("modprobe.conf.j2", conf=conf) + "\n"
 
 
-def render_cron(job: Job, *, command: str, mailto: str | None) -> str:
+def render_cron(schedule: Schedule, *, command: str, mailto: str | None) -> str:
     """A file for /etc/cron.d. `command` is quoted for cron."""
-    return _render("nightly-cron.j2", job=job, command=command, mailto=mailto) + "\n"
+    return _render("nightly-cron.j2", job=schedule, command=command, mailto=mailto) + "\n"
 
 
-def render_units(job: Job, *, command: str) -> tuple[str, str]:
+def render_units(schedule: Schedule, *, command: str) -> tuple[str, str]:
     """The service and the timer. `command` is quoted for systemd."""
     return (
-        _render("nightly.service.j2", job=job, command=command) + "\n",
-        _render("nightly.timer.j2", job=job) + "\n",
+        _render("nightly.service.j2", job=schedule, command=command) + "\n",
+        _render("nightly.timer.j2", job=schedule) + "\n",
     )
 
 

@@ -15,15 +15,15 @@ import pytest
 
 from tests.acceptance import domains, truth
 from tests.acceptance.command import Ran, vgpumgr, vgpus
-from vgpumgr.controller import surroundings
-from vgpumgr.controller.wanted import Wanted, bring
+from vgpumgr.controller import environment
+from vgpumgr.controller.requests import SlotRequest, apply_requests
 from vgpumgr.core.driver.profiles import parse_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.lab_fixtures import Lab, LabFactory
-    from vgpumgr.controller.wanted import SlotResult
+    from vgpumgr.controller.requests import SlotResult
 
 pytestmark = pytest.mark.lab
 
@@ -93,11 +93,11 @@ def filled(vf_lab: Lab) -> Filled:
 
 def _bring(lab: Lab, vms: list[str]) -> tuple[SlotResult, ...]:
     """Those VMs' slots, by the Python API."""
-    context = surroundings.make_context(
-        surroundings.load_inventory(lab.env["VGPUMGR_INVENTORY"]), check=True, progress=lambda _: None, warn=print
+    context = environment.make_context(
+        environment.load_inventory(lab.env["VGPUMGR_INVENTORY"]), check=True, progress=lambda _: None, warn=print
     )
-    wanted = [Wanted(vm=vm, profile=parse_profile("4Q"), on=HOST) for vm in vms]
-    return bring(context, wanted, check=False).slots
+    requests = [SlotRequest(vm=vm, profile=parse_profile("4Q"), on=HOST) for vm in vms]
+    return apply_requests(context, requests, check=False).slots
 
 
 def _trace(lab: Lab) -> dict[str, str]:

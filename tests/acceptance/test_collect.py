@@ -124,14 +124,14 @@ def test_usage_is_the_simulated_truth_under_each_policy(site: Site, policy: Poli
         assert row["framebuffer_used_bytes"] == row["framebuffer_max_bytes"] == gets["framebuffer"]
         assert row["samples"] >= 2
     off = found["vm04"]
-    assert (off["state"], off["samples"], off["framebuffer_used_bytes"], off["used_of_bought"]) == (
+    assert (off["state"], off["samples"], off["framebuffer_used_bytes"], off["used_of_share"]) == (
         "off",
         0,
         None,
         None,
     )
     assert {value for name in ("sm", "memory", "encoder", "decoder") for value in flat(off[name])} == {None}
-    shares = {vm: row["bought_percent"] for vm, row in found.items()}
+    shares = {vm: row["entitled_percent"] for vm, row in found.items()}
     if policy is Policy.EQUAL_SHARE:
         assert shares == {"vm01": 33.33, "vm02": 33.33, "vm03": 33.33, "vm04": None, "vm05": 100}
     else:

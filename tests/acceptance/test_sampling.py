@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab_fixtures import SMALL
-from vgpumgr.controller import inventory_files, surroundings
+from vgpumgr.controller import environment, inventory_files
 from vgpumgr.controller.sampling import SETTLE_S, Sampler
-from vgpumgr.core.usage.sampling import OFF, RUNNING
+from vgpumgr.core.usage.readings import OFF, RUNNING
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.lab_fixtures import Lab, LabFactory
     from vgpumgr.controller.context import Context
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
 
 pytestmark = pytest.mark.lab
 
@@ -48,12 +48,12 @@ def load(lab: Lab, vm: str, *what: str) -> None:
 @pytest.fixture
 def context(lab: Lab) -> Context:
     inventory = inventory_files.load(Path(lab.env["VGPUMGR_INVENTORY"]), home=Path("/"), environ={})
-    return surroundings.make_context(inventory, check=True, progress=lambda _: None, warn=lambda _: None)
+    return environment.make_context(inventory, check=True, progress=lambda _: None, warn=lambda _: None)
 
 
-def sampler(context: Context, *names: str, patience_s: float = 30) -> Sampler:
+def sampler(context: Context, *names: str, round_timeout_s: float = 30) -> Sampler:
     hosts = [host for name, host in context.inventory.hosts.items() if name in (names or (KVM01, KVM02))]
-    return Sampler(context, hosts, patience_s=patience_s)
+    return Sampler(context, hosts, round_timeout_s=round_timeout_s)
 
 
 def by_host(rounds: tuple[Round, ...]) -> dict[str, Round]:
@@ -105,7 +105,7 @@ def test_a_round_writes_nothing_and_leaves_libvirt_alone(lab: Lab, context: Cont
 def test_a_host_that_hangs_is_late_and_the_others_are_not(lab: Lab, context: Context) -> None:
     lab.control(KVM02, "fault", name="ssh-hang")
     try:
-        with sampler(context, patience_s=5) as rounds:
+        with sampler(context, round_timeout_s=5) as rounds:
             begun = time.monotonic()
             found = by_host(rounds.round())
             assert found[KVM01].error is None

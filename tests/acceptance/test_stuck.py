@@ -88,14 +88,16 @@ def hang(lab: Lab) -> tuple[str, dict[str, Any]]:
 
 def records(lab: Lab) -> list[dict[str, Any]]:
     """The ledger's own word."""
-    found: list[dict[str, Any]] = json.loads(lab.must(HOST, "cat", "/var/lib/vgpumgr/ledger.json")).get("stuck", [])
+    found: list[dict[str, Any]] = json.loads(lab.must(HOST, "cat", "/var/lib/vgpumgr/ledger.json")).get(
+        "blocked_writes", []
+    )
     return found
 
 
 def findings(lab: Lab, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
     """The findings of that kind that a command tells."""
     ran = vgpumgr(lab, *arguments, "-o", "json", code=code)
-    return [finding for finding in json.loads(ran.out)["findings"] if finding["kind"] == "stuck"]
+    return [finding for finding in json.loads(ran.out)["findings"] if finding["kind"] == "blocked-write"]
 
 
 def wait_until(met: Callable[[], bool]) -> None:
@@ -116,12 +118,12 @@ def test_its_gpu_takes_no_more_writes_and_the_rest_of_the_host_is_served(lab: La
     kept = truth.kept(lab, HOST)
     since = lab.revisions()[HOST]
 
-    said = refused(lab, "detach", VM, "--on", HOST, error="Stuck")
+    said = refused(lab, "detach", VM, "--on", HOST, error="BlockedWrite")
     for word in (gpu, record["path"], record["since"], f"pid {record['pid']}", f"reboot {HOST}"):
         assert word in said
     said = refused(lab, "attach", THIRD, "--profile", "4Q", "--on", HOST, "--gpu-id", gpu, error="NoCapacity")
     assert f"{gpu}  A40  takes no more writes" in said
-    refused(lab, "scheduler", "set", "--on", HOST, "--gpu-id", gpu, "--policy", "fixed-share", error="Stuck")
+    refused(lab, "scheduler", "set", "--on", HOST, "--gpu-id", gpu, "--policy", "fixed-share", error="BlockedWrite")
     assert (truth.kept(lab, HOST), lab.writes(HOST, since=since)) == (kept, [])
 
     vgpumgr(lab, "attach", THIRD, "--profile", "4Q", "--on", HOST)

@@ -102,8 +102,8 @@ def test_usage_and_both_exports_tell_what_each_vm_used(collected: tuple[str, Lab
             observed = series["vgpumgr_vgpu_observed_seconds_total", vm]
             assert busy / observed * 100 == pytest.approx(true_sm, abs=POINTS)
         for vm in GUESTS:
-            assert rows[vm]["bought_percent"] == pytest.approx(BOUGHT[policy], abs=0.1)
-            assert rows[vm]["used_of_bought"] == pytest.approx(SM[policy][vm] / BOUGHT[policy], abs=0.1)
+            assert rows[vm]["entitled_percent"] == pytest.approx(BOUGHT[policy], abs=0.1)
+            assert rows[vm]["used_of_share"] == pytest.approx(SM[policy][vm] / BOUGHT[policy], abs=0.1)
 
 
 def test_a_vm_that_is_off_is_unknown_and_never_0(collected: tuple[str, Lab, Site]) -> None:
@@ -115,7 +115,7 @@ def test_a_vm_that_is_off_is_unknown_and_never_0(collected: tuple[str, Lab, Site
     heads, *table = vgpumgr(lab, "usage").out.splitlines()
     [line] = [line for line in table if line.startswith("vm04")]
     shown = {
-        name: line[heads.index(name) :].split()[0] for name in (" SM ", "P50", "P95", "OF BOUGHT", "FB MAX", "HEADROOM")
+        name: line[heads.index(name) :].split()[0] for name in (" SM ", "P50", "P95", "OF SHARE", "FB MAX", "HEADROOM")
     }
     assert set(shown.values()) == {"?"}
     series = {

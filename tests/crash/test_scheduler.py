@@ -24,7 +24,7 @@ GPU = "0000:41:00.0"
 CONF = "/etc/modprobe.d/vgpumgr.conf"
 # Two vGPUs go out and come back: of a verb that is done twice, each point strikes at the first.
 EVERY = (
-    *("before:park_vgpu", "sent:park_vgpu", "before:set_scheduler", "sent:set_scheduler"),
+    *("before:evacuate_vgpu", "sent:evacuate_vgpu", "before:set_scheduler", "sent:set_scheduler"),
     *("before:create_vgpu", "sent:create_vgpu", "before:write_modprobe", "sent:write_modprobe"),
     "after:write_modprobe",
 )

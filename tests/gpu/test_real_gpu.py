@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 import pytest
 
-from vgpumgr.core.usage import sampling
+from vgpumgr.core.usage import readings
 from vgpumgr.host.facts.facts import observe
 from vgpumgr.host.facts.nvml import load_pynvml
 from vgpumgr.host.facts.sample import sample
@@ -64,7 +64,7 @@ def test_sample_says_what_it_can_and_why_not_the_rest(names: list[str]) -> None:
     reading = sampling_facts.parse(HOST, facts)
     assert not any("Traceback" in row.why or "pynvml:" in row.why for row in reading.unknown)
     assert reading.driver is None or re.fullmatch(r"[0-9.]+", reading.driver)
-    _measured, cursor = sampling.advance(sampling.Cursor(), reading)
+    _measured, cursor = readings.advance(readings.Cursor(), reading)
     again = sampling_facts.parse(HOST, sample(Root(), load_pynvml, cursor.since()))
     for gpu in again.gpus:
         assert gpu.sm is None or 0 <= gpu.sm <= 100

@@ -57,7 +57,9 @@ def test_a_removal_that_sleeps_stalls_nobody_and_its_gpu_takes_no_write_until_it
         began = time.monotonic()
         vgpumgr(vm, "detach", case.guest, "--yes", "--timeout", "30", "-o", "json", code=1)
         assert time.monotonic() - began < 60
-        (finding,) = [one for one in vgpumgr(vm, "list", "-o", "json").document["findings"] if one["kind"] == "stuck"]
+        (finding,) = [
+            one for one in vgpumgr(vm, "list", "-o", "json").document["findings"] if one["kind"] == "blocked-write"
+        ]
         pid = finding["text"].partition("(pid ")[2].partition(" ")[0]
         # It sleeps so that a signal wakes it (S), and once one has come so that none does (D): vfio_unregister_group_dev.
         vm.must("kill -KILL", pid)
@@ -78,7 +80,7 @@ def test_a_removal_that_sleeps_stalls_nobody_and_its_gpu_takes_no_write_until_it
     vgpumgr(vm, "detach", case.guest, "--yes")
     assert [entry["vm_name"] for entry in seen.ledger(vm)] == [cases.PF.guest]
     vgpumgr(vm, "attach", "vm04", "--profile", case.profile)
-    assert not [one for one in vgpumgr(vm, "list", "-o", "json").document["findings"] if one["kind"] == "stuck"]
+    assert not [one for one in vgpumgr(vm, "list", "-o", "json").document["findings"] if one["kind"] == "blocked-write"]
 
 
 @on(DEBIAN13)
@@ -88,7 +90,7 @@ def test_a_create_that_the_driver_keeps_is_on_record_and_is_finished_when_it_ret
     vgpumgr(vm, "attach", case.guest, "--profile", case.profile, "--timeout", "30", "-o", "json", code=1)
     vm.parameter("slow_ms", 0)
     findings = vgpumgr(vm, "discover", "-o", "json").document["findings"]
-    assert [one["kind"] for one in findings] == ["stuck"]
+    assert [one["kind"] for one in findings] == ["blocked-write"]
     until = time.monotonic() + 60
     while vgpumgr(vm, "discover", "-o", "json").document["findings"]:
         assert time.monotonic() < until, "the write has not returned"

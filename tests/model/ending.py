@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.model import promises
 from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
-from vgpumgr.core.reconcile.jobs import Serve
+from vgpumgr.core.reconcile.tasks import EnsureSlot
 from vgpumgr.names import VmName, VmUuid
 
 if TYPE_CHECKING:
@@ -34,12 +34,15 @@ def check_residual(fleet: Fleet, outcome: Outcome, *limit: str) -> None:
     assert isinstance(result, ReconcileResult), outcome.error
     for host in result.hosts:
         assert host.error is None, f"{host.host}: {host.error}"
-        if any(unit.error is not unit.unit.refused for unit in host.units):
+        if any(task_result.error is not task_result.planned.refused for task_result in host.tasks):
             return
     again = fleet.reconcile(*limit, check=True).result
     assert isinstance(again, ReconcileResult)
     left = [
-        f"{step.verb} {unit.job.subject}" for plan in again.fleet.plans for unit in plan.units for step in unit.steps
+        f"{step.verb} {planned.task.subject}"
+        for plan in again.fleet.plans
+        for planned in plan.tasks
+        for step in planned.steps
     ]
     assert not left, f"after a reconcile ({outcome.word}) there is still to do: {left}"
 
@@ -54,13 +57,13 @@ def _check_all_said(fleet: Fleet, outcome: Outcome) -> None:
         now = promises.truth(machine)
         named = {domain.name: uuid for uuid, domain in now.domains.items()}
         served, refused = set(), set()
-        for unit in host.units:
-            job = unit.unit.job
-            if unit.error is not None:
-                assert isinstance(unit.error, (errors.RequestError, errors.RefusedPlan)), unit.error
-                refused.add((job.vm, job.slot))
-            elif isinstance(job, Serve):
-                served.add((job.vm, job.slot))
+        for task_result in host.tasks:
+            task = task_result.planned.task
+            if task_result.error is not None:
+                assert isinstance(task_result.error, (errors.RequestError, errors.RefusedPlan)), task_result.error
+                refused.add((task.vm, task.slot))
+            elif isinstance(task, EnsureSlot):
+                served.add((task.vm, task.slot))
         for (where, vm), slots in fleet.declared.items():
             for slot, profile in slots.items():
                 if where != plan.host or (vm, slot) in refused:

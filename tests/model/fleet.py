@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tests.model.libvirt_double import Vm
-    from vgpumgr.core.plan.changes import Step
     from vgpumgr.core.plan.plan import Plan
-    from vgpumgr.core.plan.scheduling import GpuPlan
+    from vgpumgr.core.plan.scheduler import GpuPlan
+    from vgpumgr.core.plan.step import Step
     from vgpumgr.link.host import Host
 
 HOSTS = ("kvm01", "kvm02")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import libvirt
 
 from vgpumgr.core.model import claims
+from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
 from vgpumgr.core.model.domain_xml import read_hostdev, read_hostdevs
-from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
 from vgpumgr.errors import HypervisorError
 from vgpumgr.names import HostName, VmName, VmUuid
 
@@ -43,8 +43,8 @@ class Vm:
         """The host devices of its definition, or of another document of its."""
         return read_hostdevs(ET.fromstring(document or self.inactive))
 
-    def documents(self) -> DomainDocuments:
-        return DomainDocuments(
+    def documents(self) -> DomainDump:
+        return DomainDump(
             name=self.name,
             uuid=self.uuid,
             active=self.active,
@@ -54,11 +54,11 @@ class Vm:
             live_xml=self.live,
         )
 
-    def saved(self) -> SavedDocuments:
+    def saved(self) -> SavedDump:
         wrapped = tuple(
             (name, f"<domainsnapshot><name>{name}</name>{xml}</domainsnapshot>") for name, xml in self.snapshots
         )
-        return SavedDocuments(uuid=self.uuid, image_xml=self.image, snapshots=wrapped)
+        return SavedDump(uuid=self.uuid, image_xml=self.image, snapshots=wrapped)
 
 
 class Libvirt:

@@ -25,7 +25,7 @@ from tests.model.libvirt_double import Libvirt
 from tests.model.nvml_double import Nvml
 from tests.unit.host.fakehost import stat_line
 from vgpumgr.host.files import Root
-from vgpumgr.host.ledger import stuck
+from vgpumgr.host.ledger import blocked_write
 from vgpumgr.host.ledger.ledger import read_ledger, write_ledger
 from vgpumgr.host.ledger.writer import Writer
 from vgpumgr.host.protocol import LEDGER_PATH, LOCK_PATH, MDEV_PF, MDEV_VF, VENDOR_VFIO
@@ -222,10 +222,10 @@ class Machine:
         entries: list[dict[str, Any]] = json.loads(file.read_bytes())["entries"]
         return entries
 
-    def stuck(self) -> set[str]:
+    def blocked_writes(self) -> set[str]:
         """The UUIDs of the GPUs that the ledger has such a write of."""
         file = self.root / LEDGER_PATH[1:]
-        records = json.loads(file.read_bytes()).get("stuck", []) if file.exists() else []
+        records = json.loads(file.read_bytes()).get("blocked_writes", []) if file.exists() else []
         return {record["gpu_uuid"] for record in records}
 
     def is_locked(self) -> bool:
@@ -314,7 +314,7 @@ class Machine:
             "start": 0,
             "since": "2026-11-21T00:00:00Z",
         }
-        write_ledger(root, ledger.with_stuck((*ledger.stuck, record)))
+        write_ledger(root, ledger.with_blocked_writes((*ledger.blocked_writes, record)))
 
     def let_go(self) -> None:
         """What hung returns, with an error: it has done nothing."""
@@ -378,10 +378,10 @@ def writing_in_process() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Writer, "ready", ready)
-        patch.setattr(steps, "started", lambda pid: stuck.Child(pid, 0))
+        patch.setattr(steps, "started", lambda pid: blocked_write.Child(pid, 0))
         patch.setattr(steps, "read_params", lambda _path, _step: "")
-        patch.setattr(stuck, "is_alive", lambda child: child.pid in _hanging)
-        patch.setattr(stuck, "MOMENT_S", 0)
+        patch.setattr(blocked_write, "is_alive", lambda child: child.pid in _hanging)
+        patch.setattr(blocked_write, "MOMENT_S", 0)
         yield
 
 

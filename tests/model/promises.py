@@ -15,8 +15,8 @@ from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
 from vgpumgr.core.driver.profiles import describe
 from vgpumgr.core.model.domain_xml import Domain, Hostdev, read_domain
-from vgpumgr.core.plan import changes
-from vgpumgr.core.reconcile.jobs import Serve
+from vgpumgr.core.plan import step as steps
+from vgpumgr.core.reconcile.tasks import EnsureSlot
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.names import Slot, VmUuid
 
@@ -113,7 +113,9 @@ def check_always(fleet: Fleet) -> None:
         now = truth(machine)
         foreign = fleet.handmade[host]
         assert not machine.broken_promises, machine.broken_promises
-        assert machine.hung.keys() <= machine.stuck(), f"{host}: a write that has not returned is in nobody's ledger"
+        assert machine.hung.keys() <= machine.blocked_writes(), (
+            f"{host}: a write that has not returned is in nobody's ledger"
+        )
         for where, kind in foreign.items():
             assert now.hardware.get(where) == kind, f"{host}: the foreign {where} was {kind}, is {now.hardware}"
         places = [entry.place for entry in now.entries]
@@ -205,7 +207,7 @@ def _check_agreed(outcome: Outcome) -> None:
     agreed = {
         (str(step.vgpu.vm), str(step.vgpu.slot), step.vgpu.generation)
         for step in outcome.agreed
-        if isinstance(step, changes.DestroyVgpu)
+        if isinstance(step, steps.DestroyVgpu)
     }
     for line in outcome.told:
         request = json.loads(line)
@@ -219,8 +221,8 @@ def _check_agreed(outcome: Outcome) -> None:
 
 def _check_left_alone(before: Truth, now: Truth, result: ReconcileResult) -> None:
     """Copies, and claims of attach that went back behind the ledger, are reported and never served."""
-    jobs = [unit.unit.job for host in result.hosts for unit in host.units]
-    declared = {job.subject for job in jobs if isinstance(job, Serve) and job.declared is not None}
+    jobs = [task_result.planned.task for host in result.hosts for task_result in host.tasks]
+    declared = {task.subject for task in jobs if isinstance(task, EnsureSlot) and task.declared is not None}
     for uuid, domain in before.domains.items():
         for claim in domain.claims.claims if domain.claims else ():
             newest = max((each.generation for each in before.entries if each[:2] == (uuid, claim.slot)), default=0)

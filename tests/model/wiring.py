@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.model.machine import Machine
     from vgpumgr.core.driver.catalogue import Catalogue
-    from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
+    from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
     from vgpumgr.link.hypervisor import Hypervisor
     from vgpumgr.names import HostName, VmUuid
 
@@ -167,36 +167,36 @@ class LibvirtSession:
     def host(self) -> HostName:
         return self._machine.libvirt.host
 
-    @moments.told
+    @moments.reported
     def version(self) -> int:
         return self._do(lambda: self._machine.libvirt.version)
 
-    @moments.told
-    def domains(self) -> tuple[DomainDocuments, ...]:
+    @moments.reported
+    def domains(self) -> tuple[DomainDump, ...]:
         vms = self._machine.libvirt.vms
         return self._do(lambda: tuple(vm.documents() for vm in sorted(vms.values(), key=lambda vm: (vm.name, vm.uuid))))
 
-    @moments.told
-    def domain(self, uuid: VmUuid) -> DomainDocuments | None:
+    @moments.reported
+    def domain(self, uuid: VmUuid) -> DomainDump | None:
         vms = self._machine.libvirt.vms
         return self._do(lambda: vms[uuid].documents() if uuid in vms else None)
 
-    @moments.told
-    def saved(self) -> tuple[SavedDocuments, ...]:
+    @moments.reported
+    def saved(self) -> tuple[SavedDump, ...]:
         vms = self._machine.libvirt.vms
         return self._do(
             lambda: tuple(vm.saved() for _, vm in sorted(vms.items()) if vm.image is not None or vm.snapshots)
         )
 
-    @moments.told
+    @moments.reported
     def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         self._do(lambda: self._machine.libvirt.set_metadata(uuid, xml, key=key, uri=uri))
 
-    @moments.told
+    @moments.reported
     def attach_device(self, uuid: VmUuid, xml: str) -> None:
         self._do(lambda: self._machine.libvirt.attach_device(uuid, xml))
 
-    @moments.told
+    @moments.reported
     def detach_device(self, uuid: VmUuid, xml: str) -> None:
         self._do(lambda: self._machine.libvirt.detach_device(uuid, xml))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.core.model.test_domains import document
+from tests.unit.core.model.test_domain_dumps import document
 from tests.unit.host.fakehost import MDEV_VF, VENDOR, make_entry, make_record
 from tests.unit.store.samples_of import SECOND, T0, load, measured_round
 from vgpumgr import templates
@@ -15,7 +15,7 @@ from vgpumgr.host.ledger.ledger import Ledger, write_ledger
 from vgpumgr.host.protocol import LEDGER_PATH, LEDGER_VERSION
 from vgpumgr.names import Slot
 from vgpumgr.store.journal import Journal
-from vgpumgr.store.runs import Entry
+from vgpumgr.store.journal_entry import Intent
 from vgpumgr.store.samples import Samples
 from vgpumgr.store.sql import journal as sql_journal
 from vgpumgr.store.sql import sample_tables
@@ -30,7 +30,7 @@ ENTRIES = (
     make_entry(MDEV_VF),
     make_entry(VENDOR, slot="vgpu1", vf_index=1, parent="0000:41:00.5", state="leaving"),
 )
-STUCK = make_record(VENDOR, slot="vgpu1", since="2026-11-22T12:00:00Z")
+BLOCKED_WRITE = make_record(VENDOR, slot="vgpu1", since="2026-11-22T12:00:00Z")
 FREED = {"vm_uuid": ENTRIES[0]["vm_uuid"], "slot": "vgpu2", "generation": 3}
 
 DECLARED = replace(
@@ -38,7 +38,7 @@ DECLARED = replace(
 )
 CLAIMS = document().put(DECLARED)
 
-ENTRY = Entry(
+ENTRY = Intent(
     verb="attach",
     why="asked --profile 4Q",
     host="kvm01",
@@ -58,7 +58,7 @@ def write(folder: Path) -> None:
     root = folder / "host"
     (root / LEDGER_PATH.lstrip("/")).parent.parent.mkdir(parents=True)
     whole = {"version": LEDGER_VERSION, "settings": {}, "entries": []}
-    write_ledger(Root(root), Ledger(document=whole, entries=ENTRIES, stuck=(STUCK,), freed=(FREED,)))
+    write_ledger(Root(root), Ledger(document=whole, entries=ENTRIES, blocked_writes=(BLOCKED_WRITE,), freed=(FREED,)))
     (root / LEDGER_PATH.lstrip("/")).rename(folder / LEDGER.name)
     (folder / CLAIM.name).write_text(templates.render_claims(CLAIMS, stored=True) + "\n")
     journal = Journal(folder / JOURNAL.name, warn=print)

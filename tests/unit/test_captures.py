@@ -15,11 +15,11 @@ from tests.unit.core import builders
 from tests.unit.host.fakehost import Asker, FakeHost, no_nvml
 from vgpumgr import resources
 from vgpumgr.cli.main import run
-from vgpumgr.controller import surroundings
+from vgpumgr.controller import environment
 from vgpumgr.core.driver import catalogue, profiles
-from vgpumgr.core.model import observed
-from vgpumgr.core.model.observed import HostView
-from vgpumgr.core.plan import attaching, placement, simulate
+from vgpumgr.core.model import view as views
+from vgpumgr.core.model.view import HostView
+from vgpumgr.core.plan import attach, placement, simulate
 from vgpumgr.core.report import listing
 from vgpumgr.host.server import Server
 from vgpumgr.link import sampling_facts, snapshot_facts
@@ -77,7 +77,7 @@ def test_a_capture_is_observed_as_what_it_is(capture: Capture, tmp_path: Path) -
     )
     assert (len(gpu.parents), gpu.parents[0].pci) == (expect["functions"], expect["first_function"])
     assert len(gpu.types or {}) == expect["types"]
-    assert all(kind.parsed is not None and kind.size_mib for kind in (gpu.types or {}).values())
+    assert all(vgpu_type.parsed is not None and vgpu_type.size_mib for vgpu_type in (gpu.types or {}).values())
     assert {
         vgpu.parent: {
             "uuid": vgpu.uuid,
@@ -97,7 +97,7 @@ def test_placement_on_a_capture_is_what_was_measured_on_such_a_host(capture: Cap
     for profile, words in expect["refused"].items():
         assert words in refusal(facts, profile)
     wish = expect["attach"]
-    plan = attaching.plan_attach(view_of(facts), builders.ask("vm01", wish["profile"]))
+    plan = attach.plan_attach(view_of(facts), builders.ask("vm01", wish["profile"]))
     assert builders.created(plan).vgpu.parent == wish["function"]
     after = simulate.apply(view_of(facts), plan.steps).snapshot
     for profile, words in expect["after_it"].items():
@@ -140,14 +140,13 @@ def test_running_vms_of_a_capture_are_found_whatever_nvml_says_of_mdevs(
     view = view_of(unseen)
     for vgpu in only_gpu(unseen).vgpus:
         assert any(
-            line.startswith("cannot tell: NVML lists a vGPU")
-            for line in observed.holders(view, vgpu.device, vgpu).lasting
+            line.startswith("cannot tell: NVML lists a vGPU") for line in views.holders(view, vgpu.device, vgpu).lasting
         )
     for pid, (vm, path) in enumerate(handles_of(capture), start=41):
         command = ("qemu", "-name", f"guest={vm.vm_name}", "-uuid", vm.vm_uuid)
         host.add_process(pid, path, command=command)
     view = view_of(read(host, nvml))
-    holders = [observed.holder_name(view, vgpu) for vgpu in only_gpu(view.snapshot).vgpus]
+    holders = [views.holder_name(view, vgpu) for vgpu in only_gpu(view.snapshot).vgpus]
     assert holders == [vm.vm_name for vm in running(capture)]
     told = Asker(Server(host.root, nvml=nvml).answer).ask("sample", wait_s=0, since={})["ok"]
     [gpu] = sampling_facts.parse(HostName("kvm01"), told).gpus
@@ -176,7 +175,7 @@ def test_the_commands_show_a_capture_as_it_is(
     before = FakeHost(tmp_path / "root").tree()
     inventory = tmp_path / "hosts.yml"
     inventory.write_text("hypervisors: {hosts: {kvm01: }}\n", encoding="utf-8")
-    monkeypatch.setattr(surroundings, "_connect", lambda *_, catalogue, **__: connect(machine, None, [], catalogue))
+    monkeypatch.setattr(environment, "_connect", lambda *_, catalogue, **__: connect(machine, None, [], catalogue))
     monkeypatch.setenv("VGPUMGR_STORE", str(tmp_path / "store.db"))
 
     def ask(*argv: str) -> tuple[int, Any]:

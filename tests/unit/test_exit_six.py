@@ -42,7 +42,7 @@ KINDS = {
     protocol.CHANGED: 6,
     protocol.IN_USE: 5,
     protocol.NOT_YET: 5,
-    protocol.STUCK: 5,
+    protocol.BLOCKED_WRITE: 5,
     protocol.SYSFS_REFUSED: 1,
     protocol.NVML_REFUSED: 1,
     protocol.LEDGER_UNWRITABLE: 1,

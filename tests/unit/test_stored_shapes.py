@@ -13,13 +13,13 @@ from tests.unit import stored_shapes as stored
 from tests.unit.store.samples_of import PCI, SECOND, T0
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.vgpu import Mdev, Vf
-from vgpumgr.core.usage.sampling import VgpuKey
+from vgpumgr.core.usage.readings import VgpuKey
 from vgpumgr.core.usage.usage_window import window
 from vgpumgr.host.ledger.ledger import parse_ledger
 from vgpumgr.link.snapshot_facts import parse_entry
 from vgpumgr.names import HostName
 from vgpumgr.store.journal import Journal
-from vgpumgr.store.runs import Question
+from vgpumgr.store.journal_entry import Question
 from vgpumgr.store.samples import Samples
 
 if TYPE_CHECKING:
@@ -35,7 +35,11 @@ def test_each_shapes_version_of_today_has_its_file(path: Path) -> None:
 
 def test_the_ledger_is_read_whole_and_its_entries_name_an_mdev_and_a_vf() -> None:
     ledger = parse_ledger(stored.LEDGER.read_bytes())
-    assert (ledger.entries, ledger.stuck, ledger.freed) == (stored.ENTRIES, (stored.STUCK,), (stored.FREED,))
+    assert (ledger.entries, ledger.blocked_writes, ledger.freed) == (
+        stored.ENTRIES,
+        (stored.BLOCKED_WRITE,),
+        (stored.FREED,),
+    )
     mdev, vf = (parse_entry(fact) for fact in ledger.facts())
     assert (mdev.vgpu.device, mdev.state) == (Mdev(stored.ENTRIES[0]["uuid"]), "made")
     assert (vf.vgpu.device, vf.state) == (Vf(stored.ENTRIES[1]["parent"]), "leaving")
@@ -49,7 +53,7 @@ def test_the_claims_are_read_whole() -> None:
 def test_the_journal_is_read_whole(tmp_path: Path) -> None:
     shutil.copyfile(stored.JOURNAL, tmp_path / "store.db")
     (run,) = Journal(tmp_path / "store.db", warn=pytest.fail).runs(Question(limit=9))
-    assert (run.entry, run.by, run.at) == (stored.ENTRY, stored.BY, stored.AT)
+    assert (run.intent, run.by, run.at) == (stored.ENTRY, stored.BY, stored.AT)
     assert (run.ended_at, run.outcome) == (stored.ENDED_AT, "done")
 
 

@@ -19,14 +19,14 @@ SCHEMAS = "acceptance/test_schemas.py"  # prints each document and holds it agai
 SMI = "lab/nvml/test_nvidia_smi.py"  # runs the program as the one file that it is installed as
 ELSEWHERE = {
     "vgpumgr.controller.adopt": "acceptance/test_lost_ledger.py",
-    "vgpumgr.controller.job_files": "unit/cli/commands/test_nightly.py",
+    "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
     "vgpumgr.controller.report": "acceptance/test_output.py",
     "vgpumgr.controller.scheduler": "acceptance/test_scheduler.py",
     "vgpumgr.controller.usage": "unit/cli/commands/test_usage.py",
     "vgpumgr.core.model.endpoint": "unit/link/test_dial.py",
     "vgpumgr.core.plan.gpu_choice": "unit/controller/test_parity.py",
     "vgpumgr.core.plan.kept": "unit/controller/test_kept_plan.py",
-    "vgpumgr.core.report.scheduling_rows": "unit/core/plan/test_scheduling.py",
+    "vgpumgr.core.report.schedulers": "unit/core/plan/test_scheduler.py",
     "vgpumgr.core.usage.live": "unit/cli/top/test_frames.py",
     "vgpumgr.documents.collect": "acceptance/test_collect.py",
     "vgpumgr.documents.history": "unit/cli/commands/test_history.py",
@@ -43,7 +43,7 @@ ELSEWHERE = {
     "vgpumgr.lab.nvml.smi.text": SMI,
     "vgpumgr.lab.nvml.smi.utilization": SMI,
     "vgpumgr.lab.nvml.smi.vgpus": SMI,
-    "vgpumgr.metrics.page": "unit/core/usage/test_exposition.py",
+    "vgpumgr.metrics.page": "unit/core/usage/test_metrics.py",
     "vgpumgr.metrics.textfile": "unit/cli/commands/test_export.py",
 }
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import __version__
 from vgpumgr.cli.text import output
-from vgpumgr.controller import surroundings
-from vgpumgr.controller.surroundings import store_path
+from vgpumgr.controller import environment
+from vgpumgr.controller.environment import store_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,17 +23,17 @@ __all__ = ["build_context", "inventory_path", "load_inventory", "open_journal", 
 
 def load_inventory(settings: Settings) -> Inventory:
     """Find and load the inventory. Raises InventoryError with every problem at once."""
-    return surroundings.load_inventory(settings.inventory)
+    return environment.load_inventory(settings.inventory)
 
 
 def inventory_path(settings: Settings) -> Path:
     """Where the inventory is. Raises InventoryError if none is found."""
-    return surroundings.inventory_path(settings.inventory)
+    return environment.inventory_path(settings.inventory)
 
 
 def build_context(settings: Settings) -> Context:
     """Everything a use case needs. No host is contacted yet. Raises InventoryError."""
-    return surroundings.make_context(
+    return environment.make_context(
         load_inventory(settings),
         check=settings.check,
         progress=lambda text: output.progress(settings, text),
@@ -44,7 +44,7 @@ def build_context(settings: Settings) -> Context:
 
 def open_journal(settings: Settings) -> Journal:
     """The journal, which need not exist. Nothing is opened yet."""
-    return surroundings.open_journal(lambda text: output.print_warning(settings, text))
+    return environment.open_journal(lambda text: output.print_warning(settings, text))
 
 
 def versions() -> dict[str, str]:

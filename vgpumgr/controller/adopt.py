@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from vgpumgr.controller.change import Change, carry_out
 from vgpumgr.controller.results import AdoptResult
 from vgpumgr.controller.session import open_session
-from vgpumgr.core.reconcile import jobs
-from vgpumgr.core.reconcile.adopting import AdoptPlan
+from vgpumgr.core.reconcile import tasks
+from vgpumgr.core.reconcile.adopt import AdoptPlan
 from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def adopt(context: Context, options: AdoptOptions, consent: Consent[AdoptPlan]) 
             Change(
                 session=session,
                 consent=consent,
-                job=jobs.Adopt(vgpus=options.vgpus),
-                run=jobs.Run(by=context.by, at=context.now()),
+                job=tasks.Adopt(vgpus=options.vgpus),
+                run=tasks.Author(by=context.by, at=context.now()),
                 makes=AdoptPlan,
                 asks=False,
                 asked="adopt",

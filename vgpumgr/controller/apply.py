@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller.executor import Executor
 from vgpumgr.controller.undo import GOES_ON, undo, verbs
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as steps
 from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Bounded
 
@@ -50,7 +50,7 @@ def apply(session: Session, plan: AnyPlan) -> None:
             f"interrupted: waiting for {run.under_way}, then undoing; interrupt again to leave it to the next run"
         )
         failed = run.settle()
-        if any(isinstance(step, changes.DestroyVgpu) for step in run.done):
+        if any(isinstance(step, steps.DestroyVgpu) for step in run.done):
             also = f"; {failed}" if failed else ""
             session.context.progress(f"interrupted after {verbs(run.done)}{also}: {GOES_ON}")
         else:
@@ -61,7 +61,7 @@ def apply(session: Session, plan: AnyPlan) -> None:
 def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
     """A full or read-only disk is reported before any VM's definition is touched."""
     if session.unwritable is not None and any(
-        isinstance(step, changes.VgpuStep) or (isinstance(step, changes.SetScheduler) and step.around)
+        isinstance(step, steps.VgpuStep) or (isinstance(step, steps.SetScheduler) and step.around)
         for step in plan.steps
     ):
         raise session.unwritable
@@ -91,7 +91,7 @@ class _Run:
 
     def __init__(self, executor: Executor) -> None:
         self.steps = list(executor.plan.steps)
-        self.done: list[changes.Step] = []
+        self.done: list[steps.Step] = []
         self.under_way = "the first step"
         self._executor = executor
         self._failed: errors.VgpumgrError | None = None
@@ -109,7 +109,7 @@ class _Run:
                 try:
                     self._executor.execute(step)
                 except errors.NvmlRefused as refused:
-                    instead = changes.instead(step, refused.code)
+                    instead = steps.instead(step, refused.code)
                     if not instead:
                         raise
                     self._executor.tell(f"{refused.message}: moving idle vGPUs out for a moment")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
 from vgpumgr.controller.change import Change, carry_out
-from vgpumgr.controller.finding_vms import FoundVm, find_vm
+from vgpumgr.controller.locate import FoundVm, find_vm
 from vgpumgr.controller.missing_profile import MissingProfiles
 from vgpumgr.controller.results import ChangeResult
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.plan.plan import Plan
-from vgpumgr.core.reconcile import jobs
+from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ class DetachOptions:
 def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> ChangeResult:
     """Attach a vGPU of the profile to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     found = find_vm(context, options.vm, options.on)
-    give = jobs.Give(
+    give = tasks.AttachSlot(
         vm=names.VmName(found.name),
         uuid=found.uuid,
         slot=options.slot,
         wish=profiles.ByProfile(profile=options.profile),
         gpu_id=options.gpu_id,
-        replace=jobs.Replace.ALWAYS if options.replace else jobs.Replace.NEVER,
+        replace=tasks.Replace.ALWAYS if options.replace else tasks.Replace.NEVER,
         even_if_it_will_not_start=options.even_if_it_will_not_start,
     )
     with found.session as session:
@@ -67,7 +67,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> 
 def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> ChangeResult:
     """Free one slot, or all, even if the VM is gone. If it has none, nothing changes. Raises the same errors as attach."""
     found = find_vm(context, options.vm, options.on, or_gone=True)
-    take = jobs.Take(
+    take = tasks.DetachSlot(
         vm=names.VmName(found.name),
         uuid=found.uuid,
         slot=options.slot,
@@ -79,7 +79,7 @@ def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> 
 
 
 def _change(
-    found: FoundVm, consent: Consent[Plan], job: jobs.Give | jobs.Take, *, asks: bool, asked: str
+    found: FoundVm, consent: Consent[Plan], task: tasks.AttachSlot | tasks.DetachSlot, *, asks: bool, asked: str
 ) -> ChangeResult:
     """Change one VM; the result includes its vGPUs afterwards."""
     context = found.session.context
@@ -87,8 +87,8 @@ def _change(
         Change(
             session=found.session,
             consent=consent,
-            job=job,
-            run=jobs.Run(by=context.by, at=context.now()),
+            job=task,
+            run=tasks.Author(by=context.by, at=context.now()),
             makes=Plan,
             asks=asks,
             asked=asked,

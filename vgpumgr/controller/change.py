@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Generic
 from vgpumgr.controller import journaling
 from vgpumgr.controller.host_run import HostRun
 from vgpumgr.controller.results import Planned, PlanT
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as steps
 from vgpumgr.errors import Outcome, Success
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import Consent
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.model.observed import Finding, HostView
-    from vgpumgr.core.reconcile.jobs import Job, Run
+    from vgpumgr.core.model.view import Finding, HostView
+    from vgpumgr.core.reconcile.tasks import Author, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,8 @@ class Change(Generic[PlanT]):
 
     session: Session
     consent: Consent[PlanT]
-    job: Job
-    run: Run
+    job: Task
+    run: Author
     makes: type[PlanT]
     asks: bool
     asked: str
@@ -84,7 +84,7 @@ def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[Pl
     made = host.plan(view, change.job).plan
     assert isinstance(made, change.makes)
     if change.consent.kept is not None:
-        change.consent.kept.guard(made.fingerprint, [changes.record(step) for step in made.steps])
+        change.consent.kept.guard(made.fingerprint, [steps.record(step) for step in made.steps])
     name = change.session.declaration.name
     return Planned(host=name, plan=made, asked=change.asked, findings=change.findings + made.findings)
 

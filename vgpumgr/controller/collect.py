@@ -11,26 +11,26 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from vgpumgr.controller.sampling import PATIENCE_S
-from vgpumgr.core.usage.sampling import silence
-from vgpumgr.core.usage.usage import FINE_US
+from vgpumgr.controller.sampling import ROUND_TIMEOUT_S
+from vgpumgr.core.usage.readings import incomplete_reason
+from vgpumgr.core.usage.tally import FINE_US
 from vgpumgr.errors import StoreError, UnstorableValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from vgpumgr.controller.sampling import Sampler
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
     from vgpumgr.names import HostName
     from vgpumgr.store.samples import Samples
 
-_LEAST_PATIENCE_S = 5.0
+_LEAST_ROUND_TIMEOUT_S = 5.0
 _AHEAD_US = 86_400_000_000
 _UNSTORED = 60  # the number of rounds held in memory while they cannot be stored; older ones are lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
+class Retention:
     """`every_s` None: once. Samples are kept for `keep_s`, or for less if they take more than `max_bytes`.
 
     `fleet`: all hosts of the inventory. The last readings of other hosts are deleted, otherwise a retired host would be
@@ -43,49 +43,49 @@ class Keeping:
     fleet: frozenset[HostName] | None = None
 
 
-class Teller(Protocol):
+class Listener(Protocol):
     """Receives reports of what fails and what has recovered; `host` None: the report is about the store."""
 
-    def went(self, host: HostName | None, what: str) -> None: ...
-    def came_back(self, host: HostName | None, what: str) -> None: ...
+    def on_failure(self, host: HostName | None, what: str) -> None: ...
+    def on_recovery(self, host: HostName | None, what: str) -> None: ...
 
 
-def patience_s(every_s: float | None) -> float:
+def round_timeout_s(every_s: float | None) -> float:
     """How long a round waits for its slowest host: a dead host must not delay the others beyond the driver's memory."""
-    return PATIENCE_S if every_s is None else min(PATIENCE_S, max(_LEAST_PATIENCE_S, 0.8 * every_s))
+    return ROUND_TIMEOUT_S if every_s is None else min(ROUND_TIMEOUT_S, max(_LEAST_ROUND_TIMEOUT_S, 0.8 * every_s))
 
 
-def keep(samples: Samples, rounds: Sequence[Round], keeping: Keeping) -> None:
+def keep(samples: Samples, rounds: Sequence[Round], retention: Retention) -> None:
     """Store rounds and delete samples beyond the age or size limit. Raises StoreError; UnstorableValue after storing the rest."""
-    left_out = _add(samples, rounds, keeping)
-    _tidy(samples, keeping)
+    left_out = _add(samples, rounds, retention)
+    _tidy(samples, retention)
     if left_out:
         raise UnstorableValue(
             f"not stored: {', '.join(left_out)}", details=left_out.values(), hint="the other hosts' rounds are stored"
         )
 
 
-def _add(samples: Samples, rounds: Iterable[Round], keeping: Keeping) -> dict[HostName, str]:
+def _add(samples: Samples, rounds: Iterable[Round], retention: Retention) -> dict[HostName, str]:
     """Store rounds together, or each alone if one has a value that cannot be stored. Returns why a host was left out."""
     try:
-        samples.add(tuple(rounds), every_s=keeping.every_s)
+        samples.add(tuple(rounds), every_s=retention.every_s)
     except UnstorableValue:
         left_out: dict[HostName, str] = {}
         for one in rounds:
             try:
-                samples.add((one,), every_s=keeping.every_s)
+                samples.add((one,), every_s=retention.every_s)
             except UnstorableValue as error:
                 left_out[one.host] = f"{one.host}: {error.message}"
         return left_out
     return {}
 
 
-def _tidy(samples: Samples, keeping: Keeping) -> None:
+def _tidy(samples: Samples, retention: Retention) -> None:
     now_us = _now_us(samples)
     samples.coarsen(before_us=now_us - FINE_US)
-    if keeping.fleet is not None:
-        samples.forget_hosts_but(keeping.fleet)
-    samples.prune(before_us=now_us - int(keeping.keep_s * 1e6), max_bytes=keeping.max_bytes)
+    if retention.fleet is not None:
+        samples.forget_hosts_but(retention.fleet)
+    samples.prune(before_us=now_us - int(retention.keep_s * 1e6), max_bytes=retention.max_bytes)
 
 
 def _now_us(samples: Samples) -> int:
@@ -97,10 +97,12 @@ def _now_us(samples: Samples) -> int:
     return now_us if newest_us is None else min(now_us, newest_us + _AHEAD_US)
 
 
-def serve(sampler: Sampler, samples: Samples, keeping: Keeping, teller: Teller, *, until: float | None = None) -> None:
+def serve(
+    sampler: Sampler, samples: Samples, retention: Retention, listener: Listener, *, until: float | None = None
+) -> None:
     """Read and store every `keeping.every_s` seconds of the clock, until `until` (time.monotonic) or an exception."""
-    assert keeping.every_s is not None
-    trouble = _Trouble(teller)
+    assert retention.every_s is not None
+    trouble = _Trouble(listener)
     unstored: deque[Round] = deque()
     while True:
         rounds = sampler.round()
@@ -109,9 +111,9 @@ def serve(sampler: Sampler, samples: Samples, keeping: Keeping, teller: Teller, 
             unstored.popleft()
         left_out: dict[HostName, str] = {}
         try:
-            left_out = _add(samples, unstored, keeping)
+            left_out = _add(samples, unstored, retention)
             unstored.clear()  # at once: a stored round must not be stored again, whatever happens to the rest
-            _tidy(samples, keeping)
+            _tidy(samples, retention)
         except StoreError as error:
             trouble.look(None, f"{error.message}; it will be retried")
         else:
@@ -119,7 +121,7 @@ def serve(sampler: Sampler, samples: Samples, keeping: Keeping, teller: Teller, 
         for one in rounds:
             trouble.look(one.host, left_out.get(one.host) or _why(one))
         # A multiple of the interval by the clock: there is no drift, and a slow round skips times instead of shifting them.
-        rest = keeping.every_s - time.time() % keeping.every_s
+        rest = retention.every_s - time.time() % retention.every_s
         if until is not None and time.monotonic() + rest >= until:
             return
         time.sleep(rest)
@@ -128,23 +130,23 @@ def serve(sampler: Sampler, samples: Samples, keeping: Keeping, teller: Teller, 
 class _Trouble:
     """Knows what has failed, so that only changes are reported."""
 
-    def __init__(self, teller: Teller) -> None:
-        self._teller = teller
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
         self._since: dict[HostName | None, float] = {}
 
     def look(self, who: HostName | None, what: str | None) -> None:
         """Note that `what` is wrong with it, or that nothing is."""
         if what is not None and who not in self._since:
             self._since[who] = time.monotonic()
-            self._teller.went(who, what)
+            self._listener.on_failure(who, what)
         elif what is None and who in self._since:
             lasted = time.monotonic() - self._since.pop(who)
             name = "samples can be stored" if who is None else f"{who}: read"
-            self._teller.came_back(who, f"{name} again after {lasted:.0f} s")
+            self._listener.on_recovery(who, f"{name} again after {lasted:.0f} s")
 
 
 def _why(one: Round) -> str | None:
     if one.reading is not None:
-        silent = silence(one.reading)
+        silent = incomplete_reason(one.reading)
         return None if silent is None else f"{one.host}: {silent}"
     return one.failure.message if one.failure is not None else f"{one.host}: could not be read ({one.error})"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import templates
 from vgpumgr.controller.waiting import wait_for_end
 from vgpumgr.core.model import claims, domain_xml
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as steps
 from vgpumgr.link import moments
 
 if TYPE_CHECKING:
@@ -35,31 +35,31 @@ class Executor:
         self.interrupted = threading.Event()  # a step that waits for a VM to stop gives up
         self._policies: dict[GpuUuid, Mapping[str, Policy | None]] = {}
 
-    def execute(self, step: changes.Step) -> None:
+    def execute(self, step: steps.Step) -> None:
         host = self.session.declaration.name
-        logger.info("%s: %s %s", host, step.verb, changes.record(step))
+        logger.info("%s: %s %s", host, step.verb, steps.record(step))
         moments.tell(host, "begin", step.verb)
         self._do(step)
         moments.tell(host, "end", step.verb)
 
-    def _do(self, step: changes.Step) -> None:
+    def _do(self, step: steps.Step) -> None:
         match step:
-            case changes.PutClaim():
+            case steps.PutClaim():
                 self._write(step.vm, self._document(step.vm).put(step.claim))
-            case changes.DropClaim():
+            case steps.DropClaim():
                 self._write(step.vm, self._document(step.vm).drop(step.before.slot))
-            case changes.AttachHostdev():
+            case steps.AttachHostdev():
                 self.session.link.locked_hypervisor().attach_device(step.vm, templates.render_hostdev(step.device))
-            case changes.DetachHostdev():
+            case steps.DetachHostdev():
                 self.session.link.locked_hypervisor().detach_device(step.vm, templates.render_hostdev(step.device))
-            case changes.CreateVgpu() | changes.EnterVgpu() | changes.WriteModprobe():
+            case steps.CreateVgpu() | steps.EnterVgpu() | steps.WriteModprobe():
                 self._tell_note(self.session.link.execute(step))
-            case changes.DestroyVgpu() | changes.ParkVgpu():
+            case steps.DestroyVgpu() | steps.EvacuateVgpu():
                 self._patiently(step)
-            case changes.SetScheduler():
+            case steps.SetScheduler():
                 self._set_scheduler(step)
 
-    def _patiently(self, step: changes.HostStep) -> StepResult:
+    def _patiently(self, step: steps.HostStep) -> StepResult:
         """Run a step that waits for a VM to finish stopping."""
         return wait_for_end(lambda: self.session.link.execute(step), tell=self.tell, stop=self.interrupted)
 
@@ -72,15 +72,15 @@ class Executor:
         """The claims as last written: after a failed write, libvirt can have different ones in memory."""
         self._write(vm, self._document(vm))
 
-    def take_back_hostdev(self, step: changes.AttachHostdev | changes.DetachHostdev) -> None:
+    def take_back_hostdev(self, step: steps.AttachHostdev | steps.DetachHostdev) -> None:
         """Undo a step if the VM's definition shows, under the step's own alias, that it was done."""
         documents = self.session.link.hypervisor().domain(step.vm)
         found = () if documents is None else domain_xml.read_domain(documents).inactive
         there = any(one.source == step.device.source and one.alias == step.device.alias for one in found)
-        if documents is not None and there == isinstance(step, changes.AttachHostdev):
-            self.execute(changes.inverse(step))
+        if documents is not None and there == isinstance(step, steps.AttachHostdev):
+            self.execute(steps.inverse(step))
 
-    def _set_scheduler(self, step: changes.SetScheduler) -> None:
+    def _set_scheduler(self, step: steps.SetScheduler) -> None:
         """Remember the scheduler that was read back after setting it: undoing the step needs it."""
         expect = self._policies.get(step.gpu_uuid, step.expect)
         result = self._patiently(replace(step, expect=expect))

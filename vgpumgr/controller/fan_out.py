@@ -39,7 +39,7 @@ class Outcome(Generic[Result]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class HostTimeout:
     """How long each host may take from its start, and what happens to one that takes longer.
 
     `abort` cuts all connections to that host, without waiting; `tell` gets an occasional line that names the running hosts.
@@ -53,24 +53,24 @@ class Patience:
 
 
 def fan_out(
-    hosts: Sequence[HostDeclaration], work: Callable[[HostDeclaration], Result], patience: Patience | None = None
+    hosts: Sequence[HostDeclaration], work: Callable[[HostDeclaration], Result], host_timeout: HostTimeout | None = None
 ) -> tuple[Outcome[Result], ...]:
     """Run `work` for every host; the outcomes are returned in the order of the hosts."""
-    return _Crowd(hosts, work, patience).wait() if hosts else ()
+    return _Pool(hosts, work, host_timeout).wait() if hosts else ()
 
 
-class _Crowd(Generic[Result]):
+class _Pool(Generic[Result]):
     """The running hosts. `_turn` guards everything; each change is notified on it."""
 
     def __init__(
         self,
         hosts: Sequence[HostDeclaration],
         work: Callable[[HostDeclaration], Result],
-        patience: Patience | None,
+        host_timeout: HostTimeout | None,
     ) -> None:
         self._hosts = hosts
         self._work = work
-        self._patience = patience
+        self._host_timeout = host_timeout
         self._turn = threading.Condition()
         self._waiting = list(reversed(hosts))
         self._started: dict[HostName, float] = {}
@@ -81,17 +81,17 @@ class _Crowd(Generic[Result]):
         try:
             self._wait()
         except KeyboardInterrupt:
-            stop = self._patience.stop if self._patience else None
+            stop = self._host_timeout.stop if self._host_timeout else None
             if stop is None or stop.is_set():
                 raise
             stop.set()
             with self._turn:
                 self._waiting.clear()
                 running = ", ".join(self._running())
-            assert self._patience is not None
+            assert self._host_timeout is not None
             if running:
                 once_more = "interrupt again to leave it to the next run"
-                self._patience.tell(f"interrupted: {running} can finish the current work; {once_more}")
+                self._host_timeout.tell(f"interrupted: {running} can finish the current work; {once_more}")
             self._wait()
             raise
         return tuple(self._outcomes[host.name] for host in self._hosts)
@@ -125,28 +125,28 @@ class _Crowd(Generic[Result]):
             self._turn.notify_all()
 
     def _leave_late_ones(self) -> None:
-        patience = self._patience
-        if patience is None:
+        host_timeout = self._host_timeout
+        if host_timeout is None:
             return
         for name in self._running():
-            if time.monotonic() - self._started[name] > patience.seconds:
+            if time.monotonic() - self._started[name] > host_timeout.seconds:
                 late = errors.HostDeadline(
                     name,
                     STAGE,
-                    f"not done after {patience.seconds:g} s, so it was skipped",
+                    f"not done after {host_timeout.seconds:g} s, so it was skipped",
                     hint="nothing is lost: the same command reads the host again and continues from there",
                 )
-                self._outcomes[name] = Outcome(host=name, value=None, error=late, seconds=patience.seconds)
-                threading.Thread(target=patience.abort, args=(name,), name=f"abort-{name}", daemon=True).start()
+                self._outcomes[name] = Outcome(host=name, value=None, error=late, seconds=host_timeout.seconds)
+                threading.Thread(target=host_timeout.abort, args=(name,), name=f"abort-{name}", daemon=True).start()
 
     def _tell(self) -> None:
         moment = time.monotonic()
-        if self._patience is None or moment - self._told < _TELL_EVERY_S:
+        if self._host_timeout is None or moment - self._told < _TELL_EVERY_S:
             return
         self._told = moment
         running = [f"{name} ({moment - self._started[name]:.0f} s)" for name in self._running()]
         if running:
-            self._patience.tell(f"still running: {', '.join(running)}")
+            self._host_timeout.tell(f"still running: {', '.join(running)}")
 
 
 def _one(host: HostDeclaration, work: Callable[[HostDeclaration], Result]) -> Outcome[Result]:

@@ -1,7 +1,7 @@
 """The jobs of one host, one after the other, inside its lock. Each is planned on the result of the ones before it.
 
 All changes are made here. attach, detach, adopt and `scheduler set` have one job and ask for confirmation of its plan
-(change.py); Ansible's lists have many and never prompt (wanted.py); reconcile has asked once for all hosts.
+(change.py); Ansible's lists have many and never prompt (requests.py); reconcile has asked once for all hosts.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.controller.apply import apply
-from vgpumgr.controller.journaling import Entry, Line, entry_of, recorded
-from vgpumgr.controller.results import UnitResult
+from vgpumgr.controller.journaling import Intent, Line, entry_of, recorded
+from vgpumgr.controller.results import TaskResult
 from vgpumgr.controller.stale import judged
 from vgpumgr.core.commands import command
-from vgpumgr.core.plan import detaching
+from vgpumgr.core.plan import detach
 from vgpumgr.core.plan.plan import Plan
-from vgpumgr.core.reconcile import jobs, reconciling
-from vgpumgr.core.reconcile.worklist import Worklist
+from vgpumgr.core.reconcile import host_plan, tasks
+from vgpumgr.core.reconcile.queue import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from vgpumgr.controller.session import Session
-    from vgpumgr.core.model.observed import HostView
-    from vgpumgr.core.plan.changes import Step
-    from vgpumgr.core.reconcile.jobs import Job, Run
-    from vgpumgr.core.reconcile.reconciling import Unit
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.step import Step
+    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.core.reconcile.tasks import Author, Task
     from vgpumgr.names import HostName
 
 
@@ -37,32 +37,32 @@ class HostRun:
     """
 
     def __init__(
-        self, session: Session, run: Run, agreed: Sequence[Step] | None = None, *, alone: bool = False
+        self, session: Session, author: Author, agreed: Sequence[Step] | None = None, *, alone: bool = False
     ) -> None:
-        self.results: list[UnitResult] = []
+        self.results: list[TaskResult] = []
         self._session = session
         self._host = session.declaration.name
-        self._run = run
+        self._run = author
         self._agreed = agreed
         self._alone = alone
-        self._lines: list[tuple[Job, Line]] = []
+        self._lines: list[tuple[Task, Line]] = []
 
-    def read(self, todo: Sequence[Job]) -> HostView:
+    def read(self, todo: Sequence[Task]) -> HostView:
         """The host's present state, with everything that the jobs' plans need. Changes nothing. Raises LedgerBroken."""
         return self._whole(self._session.observe(), todo)
 
-    def lock(self, what: str, todo: Sequence[Job]) -> HostView:
+    def lock(self, what: str, todo: Sequence[Task]) -> HostView:
         """The same inside the host's lock; a run that waits for the lock is shown `what`. Raises Busy, LedgerBroken."""
         return self._whole(self._session.lock(what), todo)
 
-    def plan(self, view: HostView, job: Job) -> Unit:
+    def plan(self, view: HostView, task: Task) -> PlannedTask:
         """One job's plan there. Raises its refusal."""
-        unit, _ = reconciling.plan_next(view, self._session.declaration, job, self._run)
-        if unit.refused is not None:
-            raise unit.refused
-        return unit
+        planned, _ = host_plan.plan_next(view, self._session.declaration, task, self._run)
+        if planned.refused is not None:
+            raise planned.refused
+        return planned
 
-    def go(self, view: HostView, todo: Sequence[Job], *, stopped: Callable[[], bool] = lambda: False) -> HostView:
+    def go(self, view: HostView, todo: Sequence[Task], *, stopped: Callable[[], bool] = lambda: False) -> HostView:
         """Do all jobs, release the lock, and return the host's state.
 
         A job's failure is in its result. Raises the error that ended the work early, and NotConverged.
@@ -70,8 +70,8 @@ class HostRun:
         try:
             view, gpus = self._go(view, todo, stopped)
             after, left = self._last_look(view, gpus)
-            for job, line in self._lines:
-                line.end(_not_converged(self._host, {job: left[job]}) if job in left else None)
+            for task, line in self._lines:
+                line.end(_not_converged(self._host, {task: left[task]}) if task in left else None)
             self._lines.clear()
         finally:
             for _, line in self._lines:  # finished work remains, whatever ended the run
@@ -80,35 +80,35 @@ class HostRun:
             raise _not_converged(self._host, left)
         return after
 
-    def _go(self, view: HostView, todo: Sequence[Job], stopped: Callable[[], bool]) -> tuple[HostView, set[str]]:
+    def _go(self, view: HostView, todo: Sequence[Task], stopped: Callable[[], bool]) -> tuple[HostView, set[str]]:
         gpus: set[str] = set()
-        work = Worklist(todo)
-        for job in work:
+        work = Queue(todo)
+        for task in work:
             if stopped():
                 break
-            unit, left = reconciling.plan_next(view, self._session.declaration, job, self._run)
-            if self._lines and unit.plan is not None and unit.plan.takes_away:
+            planned, left = host_plan.plan_next(view, self._session.declaration, task, self._run)
+            if self._lines and planned.plan is not None and planned.plan.takes_away:
                 # Other jobs can take minutes: a VM may have been saved since the host was read, or a snapshot made.
-                view = self._session.with_saved(view)
-                unit, left = reconciling.plan_next(view, self._session.declaration, job, self._run)
-            if unit.plan is None or not unit.steps:
-                work.tell(job, may_pass=unit.may_pass, changed=False)
-                self._note(unit_result(unit, errors.Outcome.UNCHANGED))
+                view = self._session.with_saved_states(view)
+                planned, left = host_plan.plan_next(view, self._session.declaration, task, self._run)
+            if planned.plan is None or not planned.steps:
+                work.tell(task, may_pass=planned.may_pass, changed=False)
+                self._note(task_result(planned, errors.Outcome.UNCHANGED))
                 continue
-            gpus.update(unit.plan.gpus)
-            error = self._do(unit)
+            gpus.update(planned.plan.gpus)
+            error = self._do(planned)
             # A failed job changed nothing, however often it is tried.
-            work.tell(job, may_pass=unit.may_pass, changed=error is None)
-            self._note(unit_result(unit, errors.Outcome.DONE, error))
+            work.tell(task, may_pass=planned.may_pass, changed=error is None)
+            self._note(task_result(planned, errors.Outcome.DONE, error))
             if error is None:
                 view = left  # cheaper than reading the host again
             elif self._alone or isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
                 raise error
             else:
-                view = self._session.with_saved(self._session.observe())
+                view = self._session.with_saved_states(self._session.observe())
         return view, gpus
 
-    def _last_look(self, view: HostView, gpus: Collection[str]) -> tuple[HostView, dict[Job, tuple[Step, ...]]]:
+    def _last_look(self, view: HostView, gpus: Collection[str]) -> tuple[HostView, dict[Task, tuple[Step, ...]]]:
         """Release the lock and return the host's state. Steps that the finished jobs still have to do there are reported."""
         try:
             after = self._session.unlock(view, sorted(gpus))
@@ -119,76 +119,76 @@ class HostRun:
             about = f"{self._host}: all steps were done, but then the final reading of the host"
             raise errors.Unexpected.of(error, about=about) from error
 
-    def _whole(self, view: HostView, todo: Sequence[Job]) -> HostView:
-        detaching.guard_ledger(view)
-        needed = any(jobs.needs_saved(view, job) for job in todo)
-        return self._session.with_saved(view) if needed else view
+    def _whole(self, view: HostView, todo: Sequence[Task]) -> HostView:
+        detach.guard_ledger(view)
+        needed = any(tasks.needs_saved(view, task) for task in todo)
+        return self._session.with_saved_states(view) if needed else view
 
-    def _note(self, result: UnitResult) -> None:
+    def _note(self, result: TaskResult) -> None:
         """Keep a result; a repeated job keeps its last result that is not another refusal."""
-        first = next((at for at, one in enumerate(self.results) if one.unit.job == result.unit.job), None)
+        first = next((at for at, one in enumerate(self.results) if one.planned.task == result.planned.task), None)
         if first is None:
             self.results.append(result)
-        elif result.unit.steps or result.error is None:
+        elif result.planned.steps or result.error is None:
             self.results[first] = result
 
-    def _do(self, unit: Unit) -> errors.VgpumgrError | None:
-        assert unit.plan is not None
-        agreed = unit.plan.takes_away if self._agreed is None else self._agreed
-        new = [step for step in unit.plan.takes_away if step not in agreed]
+    def _do(self, planned: PlannedTask) -> errors.VgpumgrError | None:
+        assert planned.plan is not None
+        agreed = planned.plan.takes_away if self._agreed is None else self._agreed
+        new = [step for step in planned.plan.takes_away if step not in agreed]
         if new:
             return errors.StalePlan(
                 f"{self._host} changed since the plan was made: it would now also {new[0].verb}",
                 hint="run the same command again to make a new plan",
             )
         try:
-            with recorded(self._session.context, _entry(unit, self._host)) as line:
-                apply(self._session, unit.plan)
+            with recorded(self._session.context, _entry(planned, self._host)) as line:
+                apply(self._session, planned.plan)
         except errors.StalePlan as error:
-            return judged(error, self._host, unit.steps, lambda: self._plan_again(unit.job))
+            return judged(error, self._host, planned.steps, lambda: self._plan_again(planned.task))
         except errors.VgpumgrError as error:
             return error
-        self._lines.append((unit.job, line))
+        self._lines.append((planned.task, line))
         return None
 
-    def _plan_again(self, job: Job) -> Sequence[Step]:
-        view = self._whole(self._session.observe(), (job,))
-        return reconciling.plan_job(view, self._session.declaration, job, self._run).steps
+    def _plan_again(self, task: Task) -> Sequence[Step]:
+        view = self._whole(self._session.observe(), (task,))
+        return host_plan.plan_task(view, self._session.declaration, task, self._run).steps
 
-    def _residues(self, after: HostView) -> dict[Job, tuple[Step, ...]]:
-        found: dict[Job, tuple[Step, ...]] = {}
+    def _residues(self, after: HostView) -> dict[Task, tuple[Step, ...]]:
+        found: dict[Task, tuple[Step, ...]] = {}
         for result in self.results:
             if result.outcome == errors.Outcome.DONE:
-                job = result.unit.job
-                steps = reconciling.plan_job(after, self._session.declaration, job, self._run).steps
+                task = result.planned.task
+                steps = host_plan.plan_task(after, self._session.declaration, task, self._run).steps
                 if steps:
-                    found[job] = steps
+                    found[task] = steps
         return found
 
 
-def unit_result(unit: Unit, outcome: errors.Success, error: errors.VgpumgrError | None = None) -> UnitResult:
+def task_result(planned: PlannedTask, outcome: errors.Success, error: errors.VgpumgrError | None = None) -> TaskResult:
     """`outcome` is for a unit with steps: a unit without steps is unchanged, a refused one has its error's outcome."""
-    failed = error or unit.refused
+    failed = error or planned.refused
     if failed is not None:
-        return UnitResult(unit=unit, outcome=failed.outcome, error=failed)
-    return UnitResult(unit=unit, outcome=outcome if unit.steps else errors.Outcome.UNCHANGED, error=None)
+        return TaskResult(planned=planned, outcome=failed.outcome, error=failed)
+    return TaskResult(planned=planned, outcome=outcome if planned.steps else errors.Outcome.UNCHANGED, error=None)
 
 
-def _not_converged(host: HostName, left: dict[Job, tuple[Step, ...]]) -> errors.NotConverged:
+def _not_converged(host: HostName, left: dict[Task, tuple[Step, ...]]) -> errors.NotConverged:
     return errors.NotConverged(
-        f"{host}: all steps were done, but {', '.join(job.subject for job in left)} is not as planned",
-        details=[f"still to do: {step.verb} ({job.subject})" for job, steps in left.items() for step in steps],
+        f"{host}: all steps were done, but {', '.join(task.subject for task in left)} is not as planned",
+        details=[f"still to do: {step.verb} ({task.subject})" for task, steps in left.items() for step in steps],
         hint=f"see `{command('list', host)}`; something else may be changing the host; run the same command again",
     )
 
 
-def _entry(unit: Unit, host: HostName) -> Entry:
+def _entry(planned: PlannedTask, host: HostName) -> Intent:
     """A unit's line in the journal: its job, and the causes of its drift."""
     return entry_of(
-        unit.steps,
-        verb=unit.job.verb,
-        why="; ".join(dict.fromkeys((unit.job.why, *(row.cause for row in unit.drift)))),
+        planned.steps,
+        verb=planned.task.verb,
+        why="; ".join(dict.fromkeys((planned.task.why, *(row.cause for row in planned.drift)))),
         host=host,
-        vm=unit.job.vm,
-        vm_uuid=unit.plan.vm.uuid if isinstance(unit.plan, Plan) else None,
+        vm=planned.task.vm,
+        vm_uuid=planned.plan.vm.uuid if isinstance(planned.plan, Plan) else None,
     )

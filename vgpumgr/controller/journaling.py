@@ -14,11 +14,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.model.observed import Finding
-from vgpumgr.core.plan import changes
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.errors import VgpumgrError
-from vgpumgr.store import runs
-from vgpumgr.store.runs import Entry
+from vgpumgr.store import journal_entry
+from vgpumgr.store.journal_entry import Intent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.names import HostName, VmName, VmUuid
 
-__all__ = ["Entry", "Line", "entry_of", "findings", "recorded"]
+__all__ = ["Intent", "Line", "entry_of", "findings", "recorded"]
 
 
 class Line:
@@ -44,7 +44,7 @@ class Line:
     def end(self, error: VgpumgrError | None) -> None:
         """The run ended well (None), or with this error."""
         if error is None:
-            self._write(runs.DONE)
+            self._write(journal_entry.DONE)
         else:
             message = "\n".join((error.message, *error.details))
             self._write(error.outcome, type(error).__name__, message)
@@ -52,7 +52,7 @@ class Line:
     def end_oddly(self, error: BaseException) -> None:
         """The run ended with an exception that is not ours. After Ctrl-C and SIGTERM, everything is undone by now."""
         odd = isinstance(error, Exception)
-        self._write("failed" if odd else runs.INTERRUPTED, type(error).__name__, str(error) if odd else None)
+        self._write("failed" if odd else journal_entry.INTERRUPTED, type(error).__name__, str(error) if odd else None)
 
     def _write(self, outcome: str, error: str | None = None, message: str | None = None) -> None:
         if self._context.journal is not None:
@@ -61,7 +61,7 @@ class Line:
 
 
 @contextmanager
-def recorded(context: Context, entry: Entry) -> Iterator[Line]:
+def recorded(context: Context, entry: Intent) -> Iterator[Line]:
     """Begin a line. An exception in the block ends it and propagates; after a complete block, the caller ends it."""
     journal = context.journal
     line = Line(context, None if journal is None else journal.begin(entry, by=context.by, at=context.now()))
@@ -77,17 +77,17 @@ def recorded(context: Context, entry: Entry) -> Iterator[Line]:
 
 
 def entry_of(
-    steps: Sequence[changes.Step],
+    steps: Sequence[plan_steps.Step],
     *,
     verb: str,
     why: str,
     host: HostName,
     vm: VmName | None = None,
     vm_uuid: VmUuid | None = None,
-) -> Entry:
+) -> Intent:
     """The line of these steps. Slot and GPU come from them, None if they name several. Without `vm`: about the host itself."""
-    told = tuple(changes.record(step) for step in steps)
-    return Entry(
+    told = tuple(plan_steps.record(step) for step in steps)
+    return Intent(
         verb=verb,
         why=why,
         host=host,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.fan_out import Patience
+from vgpumgr.controller.fan_out import HostTimeout
 from vgpumgr.controller.session import open_session_patiently
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ class OpenHosts:
         """Whether the host took too long, so that nothing more may begin there."""
         return host in self._left
 
-    def patience(self, seconds: float, stop: threading.Event | None = None) -> Patience:
+    def host_timeout(self, seconds: float, stop: threading.Event | None = None) -> HostTimeout:
         """The time limit for each host, after which it is cut off."""
-        return Patience(seconds=seconds, abort=self._abort, tell=self._context.progress, stop=stop)
+        return HostTimeout(seconds=seconds, abort=self._abort, tell=self._context.progress, stop=stop)
 
     def close(self) -> None:
         """Close what is open, except for abandoned hosts, which are already being cut off."""

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller import journaling
 from vgpumgr.controller.fan_out import fan_out
-from vgpumgr.controller.host_run import HostRun, unit_result
+from vgpumgr.controller.host_run import HostRun, task_result
 from vgpumgr.controller.open_hosts import OpenHosts
 from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult
-from vgpumgr.core.plan import detaching
-from vgpumgr.core.reconcile import guards, jobs, reconciling
+from vgpumgr.core.plan import detach
+from vgpumgr.core.reconcile import destroy_guard, host_plan, tasks
 from vgpumgr.errors import Outcome, Success
 from vgpumgr.store.only_one import only_one
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.fan_out import Patience
-    from vgpumgr.controller.results import FleetConsent, UnitResult
+    from vgpumgr.controller.fan_out import HostTimeout
+    from vgpumgr.controller.results import FleetConsent, TaskResult
     from vgpumgr.core.inventory import HostDeclaration, Inventory
-    from vgpumgr.core.reconcile.reconciling import HostPlan
+    from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.names import HostName
 
 HOST_DEADLINE_S = 300.0
@@ -93,15 +93,15 @@ def choose_hosts(inventory: Inventory, limit: Sequence[str]) -> tuple[HostDeclar
 
 def _guard(fleet: FleetPlan, options: ReconcileOptions) -> errors.TooManyDestroys | None:
     try:
-        guards.guard_destroys(fleet.plans, confirmed=options.confirm_destroys)
+        destroy_guard.guard_destroys(fleet.plans, confirmed=options.confirm_destroys)
     except errors.TooManyDestroys as error:
         return error
     return None
 
 
 def _untouched(fleet: FleetPlan, plan: HostPlan, outcome: Success) -> HostResult:
-    units = tuple(unit_result(unit, outcome) for unit in plan.units)
-    return HostResult(host=plan.host, units=units, error=None, seconds=fleet.seconds[plan.host])
+    task_results = tuple(task_result(planned, outcome) for planned in plan.tasks)
+    return HostResult(host=plan.host, tasks=task_results, error=None, seconds=fleet.seconds[plan.host])
 
 
 class _Workers:
@@ -110,16 +110,16 @@ class _Workers:
     def __init__(self, context: Context, options: ReconcileOptions) -> None:
         self._context = context
         self._options = options
-        self._run = jobs.Run(by=context.by, at=context.now())
+        self._run = tasks.Author(by=context.by, at=context.now())
         self._open = OpenHosts(context)
         self._results: dict[
-            HostName, list[UnitResult]
+            HostName, list[TaskResult]
         ] = {}  # grows as jobs end, so that a host that fails half way has them too
         self._stop = threading.Event()
 
     def plan(self, hosts: Sequence[HostDeclaration]) -> FleetPlan:
         """Read and plan every host. Changes nothing."""
-        outcomes = fan_out(hosts, self._plan_host, self._patience(stop=None))
+        outcomes = fan_out(hosts, self._plan_host, self._host_timeout(stop=None))
         return FleetPlan(
             plans=tuple(outcome.value for outcome in outcomes if outcome.value is not None),
             errors=tuple((outcome.host, outcome.error) for outcome in outcomes if outcome.error is not None),
@@ -132,12 +132,14 @@ class _Workers:
         agreed = {plan.host: plan for plan in fleet.plans}
         todo = [host for host in hosts if host.name in agreed and agreed[host.name].changed]
         outcomes = fan_out(
-            todo, lambda host: self._apply_host(host, agreed[host.name], binds=binds), self._patience(stop=self._stop)
+            todo,
+            lambda host: self._apply_host(host, agreed[host.name], binds=binds),
+            self._host_timeout(stop=self._stop),
         )
         done = {
             outcome.host: HostResult(
                 host=outcome.host,
-                units=tuple(self._results.get(outcome.host, ())),
+                tasks=tuple(self._results.get(outcome.host, ())),
                 error=outcome.error,
                 seconds=fleet.seconds[outcome.host] + outcome.seconds,
             )
@@ -145,23 +147,23 @@ class _Workers:
         }
         return tuple(done.get(plan.host) or _untouched(fleet, plan, Outcome.UNCHANGED) for plan in fleet.plans)
 
-    def _patience(self, stop: threading.Event | None) -> Patience:
-        return self._open.patience(self._options.host_deadline_s, stop)
+    def _host_timeout(self, stop: threading.Event | None) -> HostTimeout:
+        return self._open.host_timeout(self._options.host_deadline_s, stop)
 
     def _plan_host(self, declaration: HostDeclaration) -> HostPlan:
         with self._open.connect(declaration) as session:
-            return reconciling.plan_host(session.with_saved(session.observe()), declaration, self._run)
+            return host_plan.plan_host(session.with_saved_states(session.observe()), declaration, self._run)
 
     def _apply_host(self, declaration: HostDeclaration, agreed: HostPlan, *, binds: bool) -> None:
         with self._open.connect(declaration) as session:
             host = HostRun(session, self._run, agreed.takes_away)
             self._results[declaration.name] = host.results
-            view = session.with_saved(session.lock("reconcile"))
-            detaching.guard_ledger(view)
-            if binds and reconciling.plan_host(view, declaration, self._run).fingerprint != agreed.fingerprint:
+            view = session.with_saved_states(session.lock("reconcile"))
+            detach.guard_ledger(view)
+            if binds and host_plan.plan_host(view, declaration, self._run).fingerprint != agreed.fingerprint:
                 raise errors.PlanOutdated(
                     f"{declaration.name} has changed since the plan was made",
                     hint="make a new plan with --out; nothing was changed on this host",
                 )
-            work = jobs.of_host(view, declaration)
+            work = tasks.of_host(view, declaration)
             host.go(view, work, stopped=lambda: self._stop.is_set() or self._open.is_left(declaration.name))

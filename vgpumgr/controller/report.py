@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors, templates
 from vgpumgr.controller.fan_out import Outcome, fan_out
-from vgpumgr.controller.finding_vms import find_vm
+from vgpumgr.controller.locate import find_vm
 from vgpumgr.controller.results import Discovery, Fleet, HostFacts, VmReport
 from vgpumgr.controller.session import open_session
 from vgpumgr.core.model import domain_xml
-from vgpumgr.core.plan import detaching, plan
+from vgpumgr.core.plan import detach, plan
 from vgpumgr.core.report import findings, listing
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.names import HostName, Slot
 
 
@@ -28,7 +28,7 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet:
 
     def observe(declaration: HostDeclaration) -> HostView:
         with open_session(context, declaration) as session:
-            return session.with_saved(session.observe())
+            return session.with_saved_states(session.observe())
 
     _say_reading(context, declarations)
     outcomes = fan_out(declarations, observe)
@@ -42,7 +42,7 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet:
 def _unseen(outcome: Outcome[HostView]) -> errors.VgpumgrError | None:
     """Why a host could not be read, or only partly."""
     if outcome.value is not None:
-        return detaching.ledger_broken(outcome.value.snapshot)
+        return detach.ledger_broken(outcome.value.snapshot)
     if isinstance(outcome.error, errors.Unreachable) and outcome.error.stage == "libvirt":
         # The error stays the same; the hint adds what can be read meanwhile.
         outcome.error.details += (f"`vgpumgr discover {outcome.host}` shows its GPUs without libvirt",)
@@ -60,7 +60,7 @@ def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Discovery:
                 version = session.link.hypervisor().version()
             except errors.HostError as error:
                 return HostFacts(snapshot=snapshot, libvirt_version=None), error
-        return HostFacts(snapshot=snapshot, libvirt_version=version), detaching.ledger_broken(snapshot)
+        return HostFacts(snapshot=snapshot, libvirt_version=version), detach.ledger_broken(snapshot)
 
     _say_reading(context, declarations)
     outcomes = fan_out(declarations, read)
@@ -83,9 +83,9 @@ def show_vm(context: Context, vm: str, on: str | None) -> VmReport:
     """One VM with its claims and vGPUs. Raises UnknownVm, AmbiguousVm or HostError."""
     found = find_vm(context, vm, on)
     with found.session as session:
-        view = session.with_saved(session.observe())
+        view = session.with_saved_states(session.observe())
     domain = plan.find_domain(view, found.uuid)
-    broken = detaching.ledger_broken(view.snapshot)
+    broken = detach.ledger_broken(view.snapshot)
     return VmReport(
         view=view,
         domain=domain,
@@ -105,5 +105,6 @@ def render_slots(report: VmReport, slot: Slot | None) -> tuple[tuple[Slot, str],
         have = f"it has {', '.join(claim.slot for claim in document.claims)}" if document else "attach one first"
         raise errors.UnknownSlot(f"{report.domain.name} has no claim{where}", hint=have)
     return tuple(
-        (claim.slot, templates.render_hostdev(domain_xml.wanted_hostdev(claim.slot, claim.binding))) for claim in found
+        (claim.slot, templates.render_hostdev(domain_xml.expected_hostdev(claim.slot, claim.binding)))
+        for claim in found
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from vgpumgr.core.plan.changes import record
 from vgpumgr.core.plan.plan import digest
+from vgpumgr.core.plan.step import record
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.inventory import Finding as InventoryFinding
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.observed import Finding, HostView
     from vgpumgr.core.model.snapshot import HostSnapshot
-    from vgpumgr.core.plan.changes import Step
+    from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan.kept import KeptPlan
     from vgpumgr.core.plan.plan import AnyPlan, Plan
-    from vgpumgr.core.plan.scheduling import GpuPlan
-    from vgpumgr.core.reconcile.adopting import AdoptPlan
-    from vgpumgr.core.reconcile.reconciling import HostPlan, Unit
+    from vgpumgr.core.plan.scheduler import GpuPlan
+    from vgpumgr.core.plan.step import Step
+    from vgpumgr.core.reconcile.adopt import AdoptPlan
+    from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
     from vgpumgr.core.report.listing import VgpuRow
-    from vgpumgr.core.report.scheduling_rows import SchedulerRow
+    from vgpumgr.core.report.schedulers import SchedulerRow
     from vgpumgr.errors import Success, VgpumgrError
     from vgpumgr.names import HostName, Slot
 
@@ -179,10 +179,10 @@ class FleetConsent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitResult:
+class TaskResult:
     """The result of one job: done, unchanged, would_change, or the outcome of its error."""
 
-    unit: Unit
+    planned: PlannedTask
     outcome: Outcome
     error: VgpumgrError | None
 
@@ -195,7 +195,7 @@ class HostResult:
     """
 
     host: HostName
-    units: tuple[UnitResult, ...]
+    tasks: tuple[TaskResult, ...]
     error: VgpumgrError | None
     seconds: float
 
@@ -219,15 +219,23 @@ class ReconcileResult:
         return (*self.fleet.errors, *((host.host, host.error) for host in self.hosts if host.error is not None))
 
     @property
-    def failed(self) -> tuple[tuple[HostName, UnitResult], ...]:
+    def failed(self) -> tuple[tuple[HostName, TaskResult], ...]:
         """The jobs that were refused or failed."""
-        return tuple((host.host, unit) for host in self.hosts for unit in host.units if unit.error is not None)
+        return tuple(
+            (host.host, task_result)
+            for host in self.hosts
+            for task_result in host.tasks
+            if task_result.error is not None
+        )
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """The outcomes that occurred, each once, as the contract names them; unchanged only if there is no other."""
         found: list[Outcome] = [
-            unit.outcome for host in self.hosts for unit in host.units if unit.outcome != Outcome.UNCHANGED
+            task_result.outcome
+            for host in self.hosts
+            for task_result in host.tasks
+            if task_result.outcome != Outcome.UNCHANGED
         ]
         found += [error.outcome for _, error in self.errors]
         found += [self.guard.outcome] if self.guard else []
@@ -237,5 +245,5 @@ class ReconcileResult:
     def problems(self) -> tuple[VgpumgrError, ...]:
         """Every error, for the exit code."""
         guard = (self.guard,) if self.guard else ()
-        units = tuple(unit.error for _, unit in self.failed if unit.error is not None)
+        units = tuple(task_result.error for _, task_result in self.failed if task_result.error is not None)
         return (*guard, *(error for _, error in self.errors), *units)

@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.usage import sampling
-from vgpumgr.core.usage.sampling import Cursor, Round
+from vgpumgr.core.usage import readings
+from vgpumgr.core.usage.readings import Cursor, Round
 from vgpumgr.link.deadlines import Bounded
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.usage.sampling import HostReading
+    from vgpumgr.core.usage.readings import HostReading
     from vgpumgr.link.host import Host
     from vgpumgr.names import HostName
 
-PATIENCE_S = 30.0
+ROUND_TIMEOUT_S = 30.0
 SETTLE_S = (
     2.0  # between a baseline and the reading that measures relative to it; the driver samples several times per second
 )
@@ -45,16 +45,16 @@ class Sampler:
         hosts: Sequence[HostDeclaration],
         cursors: Mapping[HostName, Cursor] | None = None,
         *,
-        patience_s: float = PATIENCE_S,
+        round_timeout_s: float = ROUND_TIMEOUT_S,
     ) -> None:
         turns = threading.BoundedSemaphore(_WORKERS)
         self._hosts = [_Host(context, host, (cursors or {}).get(host.name, Cursor()), turns) for host in hosts]
-        self._patience_s = patience_s
+        self._round_timeout_s = round_timeout_s
 
     def round(self) -> tuple[Round, ...]:
         """Read every host once, in bounded parallel; rounds are in the hosts' order. A failed or late host has a Round as well."""
         begun = time.time()
-        until = time.monotonic() + self._patience_s
+        until = time.monotonic() + self._round_timeout_s
         for host in self._hosts:
             host.begin()
         return tuple(host.wait(max(0.0, until - time.monotonic()), begun) for host in self._hosts)
@@ -125,13 +125,13 @@ class _Host:
 
     def _read(self) -> Round:
         begun, started = time.time(), time.monotonic()
-        measured: tuple[sampling.Measured, ...] = ()
+        measured: tuple[readings.Measured, ...] = ()
         reading: HostReading | None = None
         error: errors.VgpumgrError | None = None
         try:
             with self._turns:
                 reading, measured = self._take()
-            if sampling.unmeasured(reading, measured) and not self._closed:
+            if readings.unmeasured(reading, measured) and not self._closed:
                 time.sleep(SETTLE_S)
                 with self._turns:
                     reading, more = self._take()
@@ -153,11 +153,11 @@ class _Host:
             failure=error,
         )
 
-    def _take(self) -> tuple[HostReading, tuple[sampling.Measured, ...]]:
+    def _take(self) -> tuple[HostReading, tuple[readings.Measured, ...]]:
         link = self._link or self._connect()
         wait_s = min(LOCK_WAIT_S, self._context.lock_wait_s)
         reading = link.sample(since=self._cursor.since(), wait_s=wait_s)
-        measured, self._cursor = sampling.advance(self._cursor, reading)
+        measured, self._cursor = readings.advance(self._cursor, reading)
         return reading, measured
 
     def _connect(self) -> Host:

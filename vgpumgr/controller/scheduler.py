@@ -9,10 +9,10 @@ from vgpumgr.controller.change import Change, carry_out
 from vgpumgr.controller.fan_out import fan_out
 from vgpumgr.controller.results import HostFacts, SchedulerFleet, SchedulerHost, SchedulerResult
 from vgpumgr.controller.session import open_session
-from vgpumgr.core.model.observed import Finding
-from vgpumgr.core.plan.scheduling import GpuPlan
-from vgpumgr.core.reconcile import jobs
-from vgpumgr.core.report import scheduling_rows
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.plan.scheduler import GpuPlan
+from vgpumgr.core.reconcile import tasks
+from vgpumgr.core.report import schedulers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> SchedulerFle
         with open_session(context, declaration) as session:
             facts = session.read_facts()
         view = HostFacts(snapshot=facts, libvirt_version=None)
-        rows, findings = scheduling_rows.rows(view, declaration.gpus)
+        rows, findings = schedulers.rows(view, declaration.gpus)
         return SchedulerHost(host=declaration.name, rows=rows, findings=findings)
 
     outcomes = fan_out(declarations, read)
@@ -60,8 +60,8 @@ def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[
             Change(
                 session=session,
                 consent=consent,
-                job=jobs.Share(gpu_id=options.gpu_id, wish=options.wish),
-                run=jobs.Run(by=context.by, at=context.now()),
+                job=tasks.SetGpuScheduler(gpu_id=options.gpu_id, wish=options.wish),
+                run=tasks.Author(by=context.by, at=context.now()),
                 makes=GpuPlan,
                 asks=True,
                 asked=options.asked,
@@ -74,13 +74,13 @@ def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[
         planned=changed.planned,
         outcome=changed.outcome,
         findings=changed.findings + _against_declaration(declaration, gpu, options.wish),
-        row=scheduling_rows.row_of(changed.view, gpu, declaration.gpus),
+        row=schedulers.row_of(changed.view, gpu, declaration.gpus),
     )
 
 
 def _against_declaration(declaration: HostDeclaration, gpu: Gpu, wish: SchedulerWish) -> tuple[Finding, ...]:
     """A setting made by hand on a GPU whose scheduler is declared does not last."""
-    declared = scheduling_rows.declared_for(gpu, declaration.gpus)
+    declared = schedulers.declared_for(gpu, declaration.gpus)
     if declared is None or declared.wish == wish:
         return ()
     text = (

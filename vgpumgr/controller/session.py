@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core.model import domain_xml
-from vgpumgr.core.model.observed import HostView
+from vgpumgr.core.model.view import HostView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,10 +75,10 @@ class Session:
         part = self.link.unlock(gpus)
         return replace(before, snapshot=before.snapshot.with_gpus(part), domains=domains)
 
-    def with_saved(self, view: HostView) -> HostView:
+    def with_saved_states(self, view: HostView) -> HostView:
         """The view with every VM's managed-save image and snapshots, which can be restored. Takes two calls if there are none."""
         found = self.link.hypervisor().saved()
-        return replace(view, saved={documents.uuid: domain_xml.read_saved(documents) for documents in found})
+        return replace(view, saved={documents.uuid: domain_xml.read_saved_states(documents) for documents in found})
 
     def _view(self, facts: HostSnapshot) -> HostView:
         hypervisor = self.link.hypervisor()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as plan_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ GOES_ON = "the same command again continues from there"
 
 
 def undo(
-    executor: Executor, steps: Sequence[changes.Step], done: list[changes.Step], error: errors.VgpumgrError | None
+    executor: Executor, steps: Sequence[plan_steps.Step], done: list[plan_steps.Step], error: errors.VgpumgrError | None
 ) -> None:
     """Undo the finished steps, last first. `done` is a prefix of `steps`; `error` is the failure, None after an interrupt."""
     failed_step = steps[len(done)] if len(done) < len(steps) else None
@@ -46,10 +46,10 @@ def undo(
         raise errors.PartialApply(
             f"{why} ({under_way} was done, after {verbs(done)})", hint=f"{error.hint}; then {GOES_ON}"
         ) from error
-    if any(isinstance(step, changes.DestroyVgpu) for step in done):
+    if any(isinstance(step, plan_steps.DestroyVgpu) for step in done):
         raise errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON) from error
     session.context.progress(f"undoing {len(done)} of {len(steps)} steps on {host} …")
-    undone: list[changes.Step] = []
+    undone: list[plan_steps.Step] = []
     failed: errors.VgpumgrError | None = None
     for step in reversed(done):
         if _was_there(step):
@@ -69,7 +69,7 @@ def undo(
         ) from (error or failed)
 
 
-def _settle(executor: Executor, failed: changes.Step | None, error: errors.VgpumgrError | None) -> str | None:
+def _settle(executor: Executor, failed: plan_steps.Step | None, error: errors.VgpumgrError | None) -> str | None:
     """Make sure that the failed step left nothing behind. Returns why that is uncertain, None if it is certain.
 
     libvirt keeps a claim in memory even if it could not write it to disk (seen on 9.0 with a read-only /etc/libvirt). So we
@@ -79,14 +79,16 @@ def _settle(executor: Executor, failed: changes.Step | None, error: errors.Vgpum
     unwritten = isinstance(error, errors.HypervisorError) and error.code == errors.HypervisorError.SYSTEM_ERROR
     if failed is None or not (unwritten or isinstance(error, errors.Unexpected)):
         return None
-    if isinstance(failed, (changes.PutClaim, changes.DropClaim)):
+    if isinstance(failed, (plan_steps.PutClaim, plan_steps.DropClaim)):
         _try(lambda: executor.write_claims_again(failed.vm), failed)
         return None
     if unwritten:
         return None
-    if isinstance(failed, (changes.AttachHostdev, changes.DetachHostdev)):
+    if isinstance(failed, (plan_steps.AttachHostdev, plan_steps.DetachHostdev)):
         second = _try(lambda: executor.take_back_hostdev(failed), failed)
-    elif isinstance(failed, changes.ParkVgpu) or (isinstance(failed, changes.CreateVgpu) and not _was_there(failed)):
+    elif isinstance(failed, plan_steps.EvacuateVgpu) or (
+        isinstance(failed, plan_steps.CreateVgpu) and not _was_there(failed)
+    ):
         second = _take_back(executor, failed)
         if isinstance(second, errors.StalePlan):  # it had not been created, or not moved out
             return None
@@ -95,7 +97,7 @@ def _settle(executor: Executor, failed: changes.Step | None, error: errors.Vgpum
     return f"it is not known whether {failed.verb} was done: {second}" if second else None
 
 
-def _try(call: Callable[[], None], step: changes.Step) -> errors.VgpumgrError | None:
+def _try(call: Callable[[], None], step: plan_steps.Step) -> errors.VgpumgrError | None:
     """Make one call of an undo and return its error, if any."""
     try:
         call()
@@ -106,21 +108,23 @@ def _try(call: Callable[[], None], step: changes.Step) -> errors.VgpumgrError | 
     return None
 
 
-def _take_back(executor: Executor, step: changes.Step) -> errors.VgpumgrError | None:
-    return _try(lambda: executor.execute(changes.inverse(step)), step)
+def _take_back(executor: Executor, step: plan_steps.Step) -> errors.VgpumgrError | None:
+    return _try(lambda: executor.execute(plan_steps.inverse(step)), step)
 
 
-def _bring_back(executor: Executor, done: Sequence[changes.Step]) -> str:
+def _bring_back(executor: Executor, done: Sequence[plan_steps.Step]) -> str:
     """Re-create the vGPUs that were moved out and are not back yet; returns the outcome as text."""
-    parks = [step for step in done if isinstance(step, changes.ParkVgpu) and changes.inverse(step) not in done]
-    failed = [second for second in (_take_back(executor, step) for step in reversed(parks)) if second is not None]
+    evacuations = [
+        step for step in done if isinstance(step, plan_steps.EvacuateVgpu) and plan_steps.inverse(step) not in done
+    ]
+    failed = [second for second in (_take_back(executor, step) for step in reversed(evacuations)) if second is not None]
     if failed:
         return f"; moving idle vGPUs back failed too: {'; '.join(map(str, failed))}"
-    return "; the idle vGPUs that were moved out are back" if parks else ""
+    return "; the idle vGPUs that were moved out are back" if evacuations else ""
 
 
 def _undo_without_libvirt(
-    executor: Executor, failed: changes.Step | None, done: list[changes.Step], error: errors.Unreachable
+    executor: Executor, failed: plan_steps.Step | None, done: list[plan_steps.Step], error: errors.Unreachable
 ) -> None:
     """The host program and its lock still work, so the created vGPUs are removed, unless a definition may name one.
 
@@ -129,14 +133,14 @@ def _undo_without_libvirt(
     next run finish or free it.
     """
     under_way = (failed,) if error.may_happen and failed is not None else ()
-    named = any(isinstance(step, changes.AttachHostdev) for step in (*done, *under_way))
-    why, undone = str(error), list[changes.Step]()
+    named = any(isinstance(step, plan_steps.AttachHostdev) for step in (*done, *under_way))
+    why, undone = str(error), list[plan_steps.Step]()
     if under_way:
         why += f"; it is not known whether {verbs(under_way)} was done"
     made = (
         []
         if named
-        else [step for step in reversed(done) if isinstance(step, changes.CreateVgpu) and not _was_there(step)]
+        else [step for step in reversed(done) if isinstance(step, plan_steps.CreateVgpu) and not _was_there(step)]
     )
     for step in made:
         second = _take_back(executor, step)
@@ -148,7 +152,7 @@ def _undo_without_libvirt(
     if not left:
         return
     undid = f"undone: {verbs(undone)}; " if undone else ""
-    slots = {step.claim.slot for step in left if isinstance(step, changes.PutClaim)}
+    slots = {step.claim.slot for step in left if isinstance(step, plan_steps.PutClaim)}
     stays = "".join(
         f", the claim of slot {claim.slot} stays {claim.state}"
         for document in executor.documents.values()
@@ -159,20 +163,27 @@ def _undo_without_libvirt(
     raise errors.PartialApply(f"{why} ({undid}left: {verbs(left)}{stays})", hint=hint) from error
 
 
-def _was_there(step: changes.Step) -> bool:
+def _was_there(step: plan_steps.Step) -> bool:
     """Whether the create only entered a vGPU that an earlier run had made: we must not undo that run's work."""
-    return isinstance(step, changes.EnterVgpu) or (isinstance(step, changes.CreateVgpu) and step.expect == changes.SAME)
+    return isinstance(step, plan_steps.EnterVgpu) or (
+        isinstance(step, plan_steps.CreateVgpu) and step.expect == plan_steps.SAME
+    )
 
 
-def _is_apart(step: changes.Step) -> bool:
-    """Whether the step is independent of the others: every parked vGPU is re-created, whatever happens to the rest."""
+def _is_apart(step: plan_steps.Step) -> bool:
+    """Whether the step is independent of the others: every evacuated vGPU is re-created, whatever happens to the rest."""
     match step:
-        case changes.ParkVgpu() | changes.SetScheduler() | changes.WriteModprobe() | changes.CreateVgpu(again=True):
+        case (
+            plan_steps.EvacuateVgpu()
+            | plan_steps.SetScheduler()
+            | plan_steps.WriteModprobe()
+            | plan_steps.CreateVgpu(again=True)
+        ):
             return True
         case _:
             return False
 
 
-def verbs(steps: Sequence[changes.Step]) -> str:
+def verbs(steps: Sequence[plan_steps.Step]) -> str:
     """Steps in words."""
     return ", ".join(step.verb for step in steps)

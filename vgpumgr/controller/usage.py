@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.usage import usage_rows, usage_window
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.observed import Finding
+    from vgpumgr.core.model.view import Finding
     from vgpumgr.core.usage.usage_rows import UsageRow
     from vgpumgr.core.usage.usage_window import Window
     from vgpumgr.store.samples import Samples

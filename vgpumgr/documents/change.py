@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.controller.results import AdoptResult, ChangeResult, SchedulerResult
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as steps
 from vgpumgr.documents import common, error, scheduler
 
 if TYPE_CHECKING:
-    from vgpumgr.controller.results import ReconcileResult, UnitResult
+    from vgpumgr.controller.results import ReconcileResult, TaskResult
 
 PLAN = "vgpumgr.plan/1"
 CHANGE = "vgpumgr.change/1"
@@ -24,7 +24,7 @@ def document(result: ChangeResult | AdoptResult | SchedulerResult, *, check: boo
         "outcomes": [common.plain(result.outcome)],
         "fingerprint": plan.fingerprint,
         "findings": common.findings(result.findings),
-        "plan": [changes.record(step) for step in plan.steps],
+        "plan": [steps.record(step) for step in plan.steps],
         "result": _afterwards(result),
     }
 
@@ -71,7 +71,7 @@ def fleet(result: ReconcileResult) -> dict[str, object]:
                 {
                     "name": host.host,
                     "seconds": round(host.seconds, 3),
-                    "units": [unit(host.host, one) for one in host.units],
+                    "units": [task(host.host, one) for one in host.tasks],
                 }
                 for host in result.hosts
             ]
@@ -79,14 +79,14 @@ def fleet(result: ReconcileResult) -> dict[str, object]:
     }
 
 
-def unit(host: str, result: UnitResult) -> dict[str, object]:
+def task(host: str, result: TaskResult) -> dict[str, object]:
     """The row of one job of a reconcile."""
-    job = result.unit.job
+    job = result.planned.task
     return {
         "host": host,
         "vm": job.vm,
         "slot": job.slot,
-        "gpu": result.unit.gpu,
+        "gpu": result.planned.gpu,
         "why": job.why,
         "outcome": common.plain(result.outcome),
         "error": None if result.error is None else error.document(result.error),

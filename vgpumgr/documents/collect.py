@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.usage import exposition, sampling
+from vgpumgr.core.usage import metrics, readings
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
 
 SCHEMA = "vgpumgr.collect/1"
 
@@ -34,7 +34,7 @@ def host(one: Round) -> dict[str, object]:
         "running": running(one),
         "measured": measured(one),
         "error": one.error,
-        "silent": None if one.reading is None else sampling.silence(one.reading),
+        "silent": None if one.reading is None else readings.incomplete_reason(one.reading),
     }
 
 
@@ -42,7 +42,7 @@ def running(one: Round) -> int | None:
     """None: the host was not read, or NVML does not report it."""
     if one.reading is None:
         return None
-    counts = [exposition.running(gpu) for gpu in one.reading.gpus]
+    counts = [metrics.running(gpu) for gpu in one.reading.gpus]
     return None if None in counts else sum(count for count in counts if count is not None)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from fractions import Fraction
 
-    from vgpumgr.core.model.observed import Finding
+    from vgpumgr.core.model.view import Finding
     from vgpumgr.errors import VgpumgrError
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.plan.attaching import version_text
+from vgpumgr.core.plan.attach import version_text
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.controller.results import Discovery, HostFacts
-    from vgpumgr.core.model.observed import Finding
     from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.view import Finding
 
 SCHEMA = "vgpumgr.discover/1"
 
@@ -54,12 +54,12 @@ def _gpu(gpu: Gpu) -> dict[str, object]:
         if gpu.types is None
         else [
             {
-                "name": kind.type_name,
-                "id": kind.id,
-                "max": kind.max,
-                "framebuffer_mib": kind.framebuffer_mib,
-                "creatable_now": gpu.creatable_now(kind.id),
+                "name": vgpu_type.type_name,
+                "id": vgpu_type.id,
+                "max": vgpu_type.max,
+                "framebuffer_mib": vgpu_type.framebuffer_mib,
+                "creatable_now": gpu.creatable_now(vgpu_type.id),
             }
-            for kind in gpu.types.values()
+            for vgpu_type in gpu.types.values()
         ],
     }

@@ -8,18 +8,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from vgpumgr.store.runs import Run
+    from vgpumgr.store.journal_entry import JournalEntry
 
 SCHEMA = "vgpumgr.history/1"
 
 
-def document(store: Path, runs: Iterable[Run]) -> dict[str, object]:
+def document(store: Path, runs: Iterable[JournalEntry]) -> dict[str, object]:
     return {"schema": SCHEMA, "store": str(store), "runs": [run(one) for one in runs]}
 
 
-def run(one: Run) -> dict[str, object]:
+def run(one: JournalEntry) -> dict[str, object]:
     """`outcome` is null if the run never ended."""
-    entry = one.entry
+    entry = one.intent
     return {
         "id": one.id,
         "at": one.at,

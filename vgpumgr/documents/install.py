@@ -9,13 +9,13 @@ from vgpumgr.documents import common
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.controller.job_files import JobFile
+    from vgpumgr.controller.install_files import InstallFile
     from vgpumgr.errors import Outcome
 
 SCHEMA = "vgpumgr.install/1"
 
 
-def document(files: Iterable[JobFile], outcome: Outcome) -> dict[str, object]:
+def document(files: Iterable[InstallFile], outcome: Outcome) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "changed": outcome.changed,

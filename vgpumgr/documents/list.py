@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.controller.results import Fleet
-    from vgpumgr.core.model.observed import Finding
+    from vgpumgr.core.model.view import Finding
     from vgpumgr.core.report.listing import VgpuRow
 
 SCHEMA = "vgpumgr.list/1"

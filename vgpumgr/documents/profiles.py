@@ -20,14 +20,14 @@ def document(fleet: Fleet, rows: Iterable[dict[str, object]]) -> dict[str, objec
     return {"schema": SCHEMA, **common.reached(fleet.errors, any_read=bool(fleet.views)), "profiles": [*rows]}
 
 
-def row(host: str, gpu: Gpu, kind: VgpuType, left: int | None) -> dict[str, object]:
+def row(host: str, gpu: Gpu, vgpu_type: VgpuType, left: int | None) -> dict[str, object]:
     """One type on one GPU. `left`: how many of it fit now, None if that is unknown."""
     return {
-        "profile": kind.short,
-        "type_name": kind.type_name,
+        "profile": vgpu_type.short,
+        "type_name": vgpu_type.type_name,
         "host": host,
         "gpu": gpu.pci,
-        "framebuffer_mib": kind.framebuffer_mib,
-        "max": kind.max,
+        "framebuffer_mib": vgpu_type.framebuffer_mib,
+        "max": vgpu_type.max,
         "fits_now": left,
     }

@@ -8,8 +8,8 @@ from vgpumgr.documents import common
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import SchedulerFleet
-    from vgpumgr.core.plan.scheduling import Persistent
-    from vgpumgr.core.report.scheduling_rows import SchedulerRow
+    from vgpumgr.core.plan.scheduler import Persistent
+    from vgpumgr.core.report.schedulers import SchedulerRow
 
 SCHEMA = "vgpumgr.scheduler/1"
 

@@ -8,7 +8,7 @@ from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.documents import common, show
 
 if TYPE_CHECKING:
-    from vgpumgr.controller.wanted import SlotResult
+    from vgpumgr.controller.requests import SlotResult
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
 
 
@@ -17,9 +17,9 @@ def row(slot: SlotResult) -> dict[str, object]:
     vgpu = slot.row
     return {
         "vm": slot.vm,
-        "slot": slot.wanted.slot,
+        "slot": slot.request.slot,
         "host": slot.host,
-        "profile": slot.wanted.profile.text if slot.wanted.profile else None,
+        "profile": slot.request.profile.text if slot.request.profile else None,
         "gpu": vgpu.gpu if vgpu else None,
         "device": (vgpu.vf or vgpu.uuid) if vgpu else None,
         "uuid": vgpu.uuid if vgpu else None,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from vgpumgr.core.usage.live import Row
-    from vgpumgr.core.usage.sampling import GpuReading, Round
+    from vgpumgr.core.usage.readings import GpuReading, Round
 
 SCHEMA = "vgpumgr.top/1"
 
@@ -68,7 +68,7 @@ def vgpu(row: Row) -> dict[str, object]:
         "memory_percent": load.memory if load else None,
         "encoder_percent": load.encoder if load else None,
         "decoder_percent": load.decoder if load else None,
-        "bought_percent": common.percent(vgpu.bought),
+        "entitled_percent": common.percent(vgpu.entitled),
         "framebuffer_used_bytes": vgpu.framebuffer_used_bytes,
         "framebuffer_size_bytes": vgpu.framebuffer_size_bytes,
         "sampled_at": None if vgpu.at_us is None else _utc(vgpu.at_us / 1e6),

@@ -39,9 +39,9 @@ def vgpu(row: UsageRow) -> dict[str, object]:
         "type_name": row.type_name,
         "origin": common.plain(row.origin),
         "state": common.plain(row.state),
-        "bought_percent": common.percent(row.bought),
-        "used_of_bought": _rounded(row.used_of_bought),
-        "seen_percent": common.percent(row.seen),
+        "entitled_percent": common.percent(row.entitled),
+        "used_of_share": _rounded(row.used_of_share),
+        "coverage_percent": common.percent(row.coverage),
         "samples": row.samples,
         "last_at": None if row.last_us is None else _utc(row.last_us),
         **{

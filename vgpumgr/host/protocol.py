@@ -65,7 +65,7 @@ IN_USE = "InUse"  # vm (its owner, or null), holders (one line each): nothing wa
 NOT_YET = "NotYet"  # vm, waits_for (one line each): nothing was written; what still has the vGPU ends by itself: retry
 SYSFS_REFUSED = "SysfsRefused"  # path (below /sys, or in /etc/modprobe.d), errno, read_back
 DEADLINE = "Deadline"  # path: the write had not returned in time; it may still happen
-STUCK = "Stuck"  # gpu (its PCI address), path, pid, since: an earlier write there has not returned; nothing was written
+BLOCKED_WRITE = "BlockedWrite"  # gpu (its PCI address), path, pid, since: an earlier write there has not returned; nothing was written
 LEDGER_BROKEN = "LedgerBroken"  # path
 LEDGER_UNWRITABLE = (
     "LedgerUnwritable"  # path, errno; written: whether the step's own write to the hardware was done before
@@ -84,7 +84,7 @@ FIXED_SHARE: Final = "fixed-share"
 # verbs of steps
 CREATE_VGPU = "create_vgpu"
 DESTROY_VGPU = "destroy_vgpu"
-PARK_VGPU = "park_vgpu"
+EVACUATE_VGPU = "evacuate_vgpu"
 SET_SCHEDULER = "set_scheduler"
 WRITE_MODPROBE = "write_modprobe"
 
@@ -273,7 +273,7 @@ class FreedFact(TypedDict):
     generation: int
 
 
-class StuckFact(TypedDict):
+class BlockedWriteFact(TypedDict):
     """A write to a file in /sys that was begun and has not returned: its GPU takes no more writes until it has.
 
     `pid` and `start` (field 22 of /proc/PID/stat) identify the process that sleeps in it, `boot` the boot; `since` is when it
@@ -317,7 +317,7 @@ class Snapshot(TypedDict):
 
     `qemus` is read with `handles`, and null with it.
     `silent`: the GPUs (PCI address) for which just NVML does not report what runs there, and why; everything there is in use.
-    `ledger` and `stuck` come from one file, and are null together. `ledger_file`: whether it exists, readable or not; if not,
+    `ledger` and `blocked_writes` come from one file, and are null together. `ledger_file`: whether it exists, readable or not; if not,
     `ledger` is empty, because we never created anything there or because the file was lost. `freed` is from that file, too:
     the newest of what was freed; empty if `ledger` is null.
     """
@@ -335,7 +335,7 @@ class Snapshot(TypedDict):
     ledger: Optional[List[LedgerEntry]]
     freed: List[FreedFact]
     ledger_file: bool
-    stuck: Optional[List[StuckFact]]
+    blocked_writes: Optional[List[BlockedWriteFact]]
     modprobe: Optional[List[ModprobeFact]]
     module: Optional[ModuleFact]
     unknown: List[UnknownFact]
@@ -416,7 +416,7 @@ class Step(OurVgpu):
 
     verb create_vgpu: expect "empty" (no vGPU there, no other entry) or "same" (a vGPU of this type and uuid is there
     and must be entered as ours). verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
-    entry is left). verb park_vgpu: expect "present"; the vGPU is removed, but its entry, which must be `made`, stays as it is.
+    entry is left). verb evacuate_vgpu: expect "present"; the vGPU is removed, but its entry, which must be `made`, stays as it is.
     `runs`: the VM runs without this vGPU. `listed`: when this was planned, NVML listed it as active although its VM was off: it
     must have left that list.
     """

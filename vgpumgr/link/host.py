@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.driver.scheduler import SchedulerState
     from vgpumgr.core.model.snapshot import HostSnapshot
-    from vgpumgr.core.plan.changes import HostStep
-    from vgpumgr.core.usage.sampling import HostReading
+    from vgpumgr.core.plan.step import HostStep
+    from vgpumgr.core.usage.readings import HostReading
     from vgpumgr.errors import LedgerUnwritable
     from vgpumgr.link.hypervisor import Hypervisor
 

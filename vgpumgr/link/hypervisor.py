@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
+from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
 from vgpumgr.errors import HostDeadline, HypervisorError, Unreachable
 from vgpumgr.link import moments, refusals
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize
@@ -85,26 +85,26 @@ class Hypervisor:
             raise
         return cls(host, opened, tunnel, timeout_s=deadlines.libvirt)
 
-    @moments.told
+    @moments.reported
     def version(self) -> int:
         """The version of the host's libvirt: 9000000 is 9.0.0."""
         return self._call(lambda connection: int(connection.getLibVersion()), "version")
 
-    @moments.told
-    def domains(self) -> tuple[DomainDocuments, ...]:
+    @moments.reported
+    def domains(self) -> tuple[DomainDump, ...]:
         """Every domain, including shut-off and transient ones, ordered by name."""
         deadline = Deadline(self._timeout_s)
         uuids = self._call(_list_uuids(), "list the domains", deadline)
         found = self._read_each(uuids, _read_documents, "read the domains", deadline)
         return tuple(sorted(found, key=lambda one: (one.name, one.uuid)))
 
-    @moments.told
-    def domain(self, uuid: VmUuid) -> DomainDocuments | None:
+    @moments.reported
+    def domain(self, uuid: VmUuid) -> DomainDump | None:
         """One domain, or None if the host has none with that UUID."""
         return self._call(lambda connection: _read_documents(connection, uuid), "read the domain")
 
-    @moments.told
-    def saved(self) -> tuple[SavedDocuments, ...]:
+    @moments.reported
+    def saved(self) -> tuple[SavedDump, ...]:
         """The managed-save image and snapshots of every domain that has any, since they can be restored; two calls if none has."""
         import libvirt
 
@@ -116,7 +116,7 @@ class Hypervisor:
         uuids = sorted({uuid for listing in listings for uuid in self._end(listing, "list the domains", deadline)})
         return tuple(self._read_each(uuids, _read_saved, "read saved images and snapshots", deadline))
 
-    @moments.told
+    @moments.reported
     def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         """Write that element (without prefix and xmlns) into the persistent definition; None removes it."""
 
@@ -137,7 +137,7 @@ class Hypervisor:
 
         self._write(uuid, write, "write the claim")
 
-    @moments.told
+    @moments.reported
     def attach_device(self, uuid: VmUuid, xml: str) -> None:
         """Add a device to the persistent definition."""
 
@@ -148,7 +148,7 @@ class Hypervisor:
 
         self._write(uuid, attach, "attach the device")
 
-    @moments.told
+    @moments.reported
     def detach_device(self, uuid: VmUuid, xml: str) -> None:
         """Remove a device from the persistent definition."""
 
@@ -338,7 +338,7 @@ def _each_of(
     return read_all
 
 
-def _read_documents(connection: libvirt.virConnect, uuid: VmUuid) -> DomainDocuments | None:
+def _read_documents(connection: libvirt.virConnect, uuid: VmUuid) -> DomainDump | None:
     import libvirt
 
     name, active, persistent, managed_save = VmName(uuid), False, False, False
@@ -360,7 +360,7 @@ def _read_documents(connection: libvirt.virConnect, uuid: VmUuid) -> DomainDocum
         if not connection.isAlive():
             raise
         unreadable = error.get_error_message() or str(error)
-    return DomainDocuments(
+    return DomainDump(
         name=name,
         uuid=uuid,
         active=active,
@@ -372,7 +372,7 @@ def _read_documents(connection: libvirt.virConnect, uuid: VmUuid) -> DomainDocum
     )
 
 
-def _read_saved(connection: libvirt.virConnect, uuid: VmUuid) -> SavedDocuments | None:
+def _read_saved(connection: libvirt.virConnect, uuid: VmUuid) -> SavedDump | None:
     import libvirt
 
     snapshots: list[tuple[str, str]] = []
@@ -391,7 +391,7 @@ def _read_saved(connection: libvirt.virConnect, uuid: VmUuid) -> SavedDocuments 
 
     image_xml, image_unreadable = _attempt(connection, read_image)
     _, snapshots_unreadable = _attempt(connection, read_snapshots)
-    return SavedDocuments(
+    return SavedDump(
         uuid=uuid,
         image_xml=image_xml,
         snapshots=tuple(snapshots),

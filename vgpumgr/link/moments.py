@@ -52,7 +52,7 @@ def tell(host: str, kind: Kind, of: str) -> None:
     sys.audit(EVENT, host, kind, of)
 
 
-def told(method: Callable[Concatenate[SelfT, P], T]) -> Callable[Concatenate[SelfT, P], T]:
+def reported(method: Callable[Concatenate[SelfT, P], T]) -> Callable[Concatenate[SelfT, P], T]:
     """Decorate a method that calls libvirt: the moments before and after it are announced."""
 
     @functools.wraps(method)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.core.driver import refusals
-from vgpumgr.core.model.observed import CANNOT_TELL
+from vgpumgr.core.model.view import CANNOT_TELL
 from vgpumgr.errors import (
+    BlockedWrite,
     Busy,
     HostDeadline,
     InUse,
@@ -17,7 +18,6 @@ from vgpumgr.errors import (
     ProgramFailed,
     StalePlan,
     StillEnding,
-    Stuck,
     SysfsRefused,
 )
 from vgpumgr.host import protocol
@@ -64,8 +64,8 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 details=_lines(err.get("waits_for")),
                 hint="nothing was written; once that has ended, run the same command again",
             )
-        case protocol.STUCK:
-            return Stuck(
+        case protocol.BLOCKED_WRITE:
+            return BlockedWrite(
                 f"{host}: {said or 'an earlier write to this GPU has not returned'}",
                 hint=f"`vgpumgr discover {host}` shows what holds it, and what to do",
             )

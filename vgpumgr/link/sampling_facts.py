@@ -12,7 +12,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr.core.model.vgpu import FOREIGN, OURS, LedgerEntry, Mdev, Vf, Whose
-from vgpumgr.core.usage.sampling import OFF, RUNNING, UNKNOWN, GpuReading, HostReading, Load, State, VgpuReading, bought
+from vgpumgr.core.usage.readings import (
+    OFF,
+    RUNNING,
+    UNKNOWN,
+    GpuReading,
+    HostReading,
+    Load,
+    State,
+    VgpuReading,
+    entitled_share,
+)
 from vgpumgr.link.snapshot_facts import maybe, parse_entry, parse_type, parse_unknown, rows
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
 
@@ -77,23 +87,23 @@ def parse(host: HostName, facts: protocol.SampleReport) -> HostReading:
 
 def _gpu(row: protocol.GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_us: int) -> GpuReading:
     uuid = maybe(row["uuid"], GpuUuid)
-    kinds = {kind.id: kind for kind in map(parse_type, row["types"])}
+    vgpu_types = {vgpu_type.id: vgpu_type for vgpu_type in map(parse_type, row["types"])}
     return GpuReading(
         pci=PciAddress(row["pci"]),
         uuid=uuid,
         name=row["name"],
-        framebuffer_size_bytes=_told(row["framebuffer_bytes"]),
-        framebuffer_used_bytes=_told(row["framebuffer_used_bytes"]),
-        sm=_told_percent(row["sm"]),
-        memory=_told_percent(row["memory"]),
+        framebuffer_size_bytes=_reported(row["framebuffer_bytes"]),
+        framebuffer_used_bytes=_reported(row["framebuffer_used_bytes"]),
+        sm=_reported_percent(row["sm"]),
+        memory=_reported_percent(row["memory"]),
         policy=row["policy"],
         vgpus=_vgpus(
             rows(row["vgpus"], lambda item: _instance(item, now_us)),
             None if ledger is None else [entry for entry in ledger if uuid is not None and entry.vgpu.gpu_uuid == uuid],
-            kinds,
+            vgpu_types,
             row["policy"],
         ),
-        told=row["vgpus"] is not None,
+        reported=row["vgpus"] is not None,
         listed=ledger is not None,
         made=row["made"],
     )
@@ -104,10 +114,10 @@ def _instance(row: protocol.VgpuSampleFact, now_us: int) -> _Instance:
     if at_us is not None and abs(at_us - now_us) > _YEAR_US:  # cannot be a sample's time, whatever the host's clock is
         at_us = None
     load = Load(
-        sm=_told_percent(row["sm"]),
-        memory=_told_percent(row["memory"]),
-        encoder=_told_percent(row["encoder"]),
-        decoder=_told_percent(row["decoder"]),
+        sm=_reported_percent(row["sm"]),
+        memory=_reported_percent(row["memory"]),
+        encoder=_reported_percent(row["encoder"]),
+        decoder=_reported_percent(row["decoder"]),
     )
     return _Instance(
         number=row["instance"],
@@ -117,27 +127,27 @@ def _instance(row: protocol.VgpuSampleFact, now_us: int) -> _Instance:
         vf=maybe(row["vf"], PciAddress),
         vf_index=row["vf_index"],
         type_id=row["type_id"],
-        framebuffer_used_bytes=_told(row["framebuffer_used_bytes"]),
+        framebuffer_used_bytes=_reported(row["framebuffer_used_bytes"]),
         at_us=at_us,
         load=None if at_us is None else load,
     )
 
 
-def _told(number: int | None) -> int | None:
+def _reported(number: int | None) -> int | None:
     """A number from NVML; None also if it stands for a missing value, which is not 100 percent."""
     return None if number is None or number < 0 or number in _NOT_AVAILABLE else number
 
 
-def _told_percent(value: int | None) -> int | None:
+def _reported_percent(value: int | None) -> int | None:
     """A share of the GPU, 0 to 100; None if it cannot be one."""
-    number = _told(value)
+    number = _reported(value)
     return None if number is None or number > _PERCENT_ROUNDED else min(100, number)
 
 
 def _vgpus(
     instances: Sequence[_Instance] | None,
     entries: Sequence[LedgerEntry] | None,
-    kinds: Mapping[int, VgpuType],
+    vgpu_types: Mapping[int, VgpuType],
     policy: str | None,
 ) -> tuple[VgpuReading, ...]:
     """The vGPUs of one GPU that run, and those in the ledger that nothing runs on."""
@@ -152,13 +162,13 @@ def _vgpus(
         if entry is None and instance.is_unplaced and any(other.vgpu.vm == instance.vm_uuid for other in left):
             unclear.add(instance.vm_uuid)
             origin = OURS
-        kind = kinds.get(instance.type_id) if instance.type_id is not None else None
-        share = bought(kind, policy, running, runs=True)
-        found.append(_running(instance, entry, origin=origin, kind=kind, share=share))
+        vgpu_type = vgpu_types.get(instance.type_id) if instance.type_id is not None else None
+        share = entitled_share(vgpu_type, policy, running, runs=True)
+        found.append(_running(instance, entry, origin=origin, vgpu_type=vgpu_type, share=share))
     state: State = UNKNOWN if instances is None else OFF
     for entry in sorted(left, key=lambda entry: entry.vgpu.generation, reverse=True):
         if entry.vgpu.vm not in unclear:
-            found.append(_idle(entry, state, kinds.get(entry.vgpu.type_id), policy))
+            found.append(_idle(entry, state, vgpu_types.get(entry.vgpu.type_id), policy))
     return tuple(sorted(_unified(found), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
 
 
@@ -185,7 +195,7 @@ def _running(
     entry: LedgerEntry | None,
     *,
     origin: Whose | None,
-    kind: VgpuType | None,
+    vgpu_type: VgpuType | None,
     share: Fraction | None,
 ) -> VgpuReading:
     return VgpuReading(
@@ -195,11 +205,11 @@ def _running(
         uuid=instance.uuid,
         vf=instance.vf or (entry.vgpu.parent if entry and entry.vgpu.vf_index is not None else None),
         type_id=instance.type_id,
-        type_name=kind.type_name if kind else None,
+        type_name=vgpu_type.type_name if vgpu_type else None,
         origin=origin,
         state=RUNNING,
-        bought=share,
-        framebuffer_size_bytes=_size(kind),
+        entitled=share,
+        framebuffer_size_bytes=_size(vgpu_type),
         framebuffer_used_bytes=instance.framebuffer_used_bytes,
         instances=(instance.number,),
         at_us=instance.at_us,
@@ -207,7 +217,7 @@ def _running(
     )
 
 
-def _idle(entry: LedgerEntry, state: State, kind: VgpuType | None, policy: str | None) -> VgpuReading:
+def _idle(entry: LedgerEntry, state: State, vgpu_type: VgpuType | None, policy: str | None) -> VgpuReading:
     return VgpuReading(
         vm=entry.vgpu.vm_name,
         vm_uuid=entry.vgpu.vm,
@@ -218,14 +228,14 @@ def _idle(entry: LedgerEntry, state: State, kind: VgpuType | None, policy: str |
         type_name=entry.vgpu.type_name,
         origin=OURS,
         state=state,
-        bought=bought(kind, policy, 0, runs=False),
-        framebuffer_size_bytes=_size(kind),
+        entitled=entitled_share(vgpu_type, policy, 0, runs=False),
+        framebuffer_size_bytes=_size(vgpu_type),
         framebuffer_used_bytes=None,
     )
 
 
-def _size(kind: VgpuType | None) -> int | None:
-    return None if kind is None or kind.size_mib is None else kind.size_mib * _MIB
+def _size(vgpu_type: VgpuType | None) -> int | None:
+    return None if vgpu_type is None or vgpu_type.size_mib is None else vgpu_type.size_mib * _MIB
 
 
 def _unified(rows: Iterable[VgpuReading]) -> list[VgpuReading]:
@@ -250,7 +260,7 @@ def _sum(rows: Sequence[VgpuReading]) -> VgpuReading:
         vf=None,
         type_id=first.type_id if same_type else None,
         type_name=first.type_name if same_type else None,
-        bought=_total([row.bought for row in rows]),
+        entitled=_total([row.entitled for row in rows]),
         framebuffer_size_bytes=_total([row.framebuffer_size_bytes for row in rows]),
         framebuffer_used_bytes=_total([row.framebuffer_used_bytes for row in rows]),
         instances=tuple(number for row in rows for number in row.instances),

@@ -10,7 +10,7 @@ from typing import Any
 
 _LEAST = -1  # the NUMA node of a device without one
 _END = 2**53
-_FILE = ("ledger", "stuck")  # all from one file, which is trusted entirely or not at all
+_FILE = ("ledger", "blocked_writes")  # all from one file, which is trusted entirely or not at all
 _SHOWN = 10**24
 
 

@@ -10,13 +10,13 @@ from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
 from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerState
 from vgpumgr.core.model.snapshot import (
     Active,
+    BlockedWrite,
     Freed,
     Gpu,
     Handle,
     HostSnapshot,
     Parent,
     Qemu,
-    StuckWrite,
     Unknown,
     Vgpu,
     VgpuType,
@@ -59,7 +59,7 @@ def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None 
         ledger=None if ledger is None else located(ledger, gpus),
         freed=tuple(map(_freed, facts["freed"])),
         ledger_file=facts["ledger_file"],
-        stuck=rows(facts["stuck"], _stuck),
+        blocked_writes=rows(facts["blocked_writes"], _blocked_write),
         modprobe=rows(facts["modprobe"], lambda row: ModprobeFile(path=row["path"], text=row["text"])),
         module=maybe(facts["module"], _module),
         unknown=parse_unknown(facts["unknown"]),
@@ -79,9 +79,9 @@ def parse_unknown(facts: Iterable[protocol.UnknownFact]) -> tuple[Unknown, ...]:
 
 
 def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
-    kinds = rows(row["types"], parse_type)
-    if kinds is not None and catalogue is not None:
-        kinds = tuple(with_maximum(kind, catalogue) for kind in kinds)
+    vgpu_types = rows(row["types"], parse_type)
+    if vgpu_types is not None and catalogue is not None:
+        vgpu_types = tuple(with_maximum(vgpu_type, catalogue) for vgpu_type in vgpu_types)
     return Gpu(
         pci=PciAddress(row["pci"]),
         uuid=maybe(row["uuid"], GpuUuid),
@@ -91,7 +91,9 @@ def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
         mode=row["mode"],
         numa_node=row["numa_node"],
         framebuffer_mib=row["framebuffer_mib"],
-        types=None if kinds is None else {kind.id: kind for kind in sorted(kinds, key=lambda kind: kind.id)},
+        types=None
+        if vgpu_types is None
+        else {vgpu_type.id: vgpu_type for vgpu_type in sorted(vgpu_types, key=lambda vgpu_type: vgpu_type.id)},
         parents=tuple(sorted(map(_parent, row["parents"]), key=_parent_order)),
         scheduler=maybe(row["scheduler"], parse_scheduler),
         problem=row["problem"],
@@ -114,11 +116,11 @@ def parse_type(row: protocol.TypeFact) -> VgpuType:
     )
 
 
-def with_maximum(kind: VgpuType, catalogue: Catalogue) -> VgpuType:
+def with_maximum(vgpu_type: VgpuType, catalogue: Catalogue) -> VgpuType:
     """The type, with the catalogue's maximum if the host reported none."""
-    if kind.max is not None or kind.parsed is None or kind.board is None:
-        return kind
-    return replace(kind, max=catalogue.maximum(kind.board, kind.parsed))
+    if vgpu_type.max is not None or vgpu_type.parsed is None or vgpu_type.board is None:
+        return vgpu_type
+    return replace(vgpu_type, max=catalogue.maximum(vgpu_type.board, vgpu_type.parsed))
 
 
 def parse_scheduler(row: protocol.SchedulerFact) -> SchedulerState:
@@ -225,8 +227,8 @@ def _freed(row: protocol.FreedFact) -> Freed:
     return Freed(vm_uuid=VmUuid(row["vm_uuid"]), slot=Slot(row["slot"]), generation=row["generation"])
 
 
-def _stuck(row: protocol.StuckFact) -> StuckWrite:
-    return StuckWrite(
+def _blocked_write(row: protocol.BlockedWriteFact) -> BlockedWrite:
+    return BlockedWrite(
         gpu_uuid=GpuUuid(row["gpu_uuid"]),
         gpu=PciAddress(row["gpu"]),
         path=row["path"],

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
     from vgpumgr.host import protocol
 
 
-def wire_step(step: changes.HostStep) -> protocol.AnyStep:
+def wire_step(step: steps.HostStep) -> protocol.AnyStep:
     match step:
-        case changes.SetScheduler():
+        case steps.SetScheduler():
             return _scheduler(step)
-        case changes.WriteModprobe():
+        case steps.WriteModprobe():
             return _modprobe(step)
         case _:
             return _vgpu(step)
 
 
-def _vgpu(step: changes.VgpuStep) -> protocol.Step:
+def _vgpu(step: steps.VgpuStep) -> protocol.Step:
     vgpu = step.vgpu
     return {
-        "verb": changes.CreateVgpu.verb if isinstance(step, changes.EnterVgpu) else step.verb,
+        "verb": steps.CreateVgpu.verb if isinstance(step, steps.EnterVgpu) else step.verb,
         "vm_uuid": vgpu.vm,
         "vm_name": vgpu.vm_name,
         "slot": vgpu.slot,
@@ -36,22 +36,22 @@ def _vgpu(step: changes.VgpuStep) -> protocol.Step:
         "type_id": vgpu.type_id,
         "type_name": vgpu.type_name,
         "expect": _expect(step),
-        "runs": False if isinstance(step, changes.EnterVgpu) else step.runs,
-        "listed": step.listed if isinstance(step, changes.DestroyVgpu | changes.ParkVgpu) else False,
+        "runs": False if isinstance(step, steps.EnterVgpu) else step.runs,
+        "listed": step.listed if isinstance(step, steps.DestroyVgpu | steps.EvacuateVgpu) else False,
     }
 
 
-def _expect(step: changes.VgpuStep) -> protocol.Expect:
+def _expect(step: steps.VgpuStep) -> protocol.Expect:
     match step:
-        case changes.EnterVgpu():
-            return changes.SAME
-        case changes.ParkVgpu():
-            return changes.PRESENT
+        case steps.EnterVgpu():
+            return steps.SAME
+        case steps.EvacuateVgpu():
+            return steps.PRESENT
         case _:
             return step.expect
 
 
-def _scheduler(step: changes.SetScheduler) -> protocol.SchedulerStep:
+def _scheduler(step: steps.SetScheduler) -> protocol.SchedulerStep:
     setting = step.setting
     return {
         "verb": step.verb,
@@ -69,7 +69,7 @@ def _scheduler(step: changes.SetScheduler) -> protocol.SchedulerStep:
     }
 
 
-def _modprobe(step: changes.WriteModprobe) -> protocol.ModprobeStep:
+def _modprobe(step: steps.WriteModprobe) -> protocol.ModprobeStep:
     from vgpumgr import templates
 
     return {

@@ -18,7 +18,7 @@ from vgpumgr.core.usage.metric_table import COUNTER
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vgpumgr.core.usage.exposition import Family
+    from vgpumgr.core.usage.metrics import Family
 
 
 def text(families: Sequence[Family]) -> bytes:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from vgpumgr.store.runs import Entry, Question, Run
+    from vgpumgr.store.journal_entry import Intent, JournalEntry, Question
 
 
 class Journal:
@@ -28,7 +28,7 @@ class Journal:
         self._warn = warn
         self._telling = threading.Lock()
 
-    def begin(self, entry: Entry, *, by: str, at: str) -> int | None:
+    def begin(self, entry: Intent, *, by: str, at: str) -> int | None:
         """Record that a run begins; return its number, or None if that failed. After a failure nothing more is written."""
         if self.problem is not None:
             return None
@@ -53,7 +53,7 @@ class Journal:
         except StoreError as failed:
             self._tell(failed)
 
-    def runs(self, question: Question) -> Sequence[Run]:
+    def runs(self, question: Question) -> Sequence[JournalEntry]:
         """The matching runs, newest first; none if there is no journal yet. Raises StoreError; writes nothing."""
         from vgpumgr.store.sql import journal
 

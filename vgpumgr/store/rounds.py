@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from vgpumgr.core.model.snapshot import Unknown
-from vgpumgr.core.usage.sampling import Cursor, GpuCursor, GpuReading, HostReading, Load, Measured, Round, VgpuReading
+from vgpumgr.core.usage.readings import Cursor, GpuCursor, GpuReading, HostReading, Load, Measured, Round, VgpuReading
 
 
 def to_json(one: Round) -> str:
@@ -65,11 +65,11 @@ def _reading(values: dict[str, Any]) -> HostReading:
 
 
 def _vgpu(values: dict[str, Any]) -> VgpuReading:
-    bought, load = values["bought"], values["load"]
+    entitled, load = values["entitled"], values["load"]
     return VgpuReading(
         **{
             **values,
-            "bought": None if bought is None else Fraction(bought),
+            "entitled": None if entitled is None else Fraction(entitled),
             "instances": tuple(values["instances"]),
             "load": None if load is None else Load(**load),
         }

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from vgpumgr.core.usage.sampling import Cursor, LatestHost, Round
+    from vgpumgr.core.usage.readings import Cursor, LatestHost, Round
     from vgpumgr.core.usage.usage_window import Series, Window
     from vgpumgr.names import HostName
 

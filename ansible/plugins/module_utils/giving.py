@@ -9,12 +9,12 @@ from ansible_collections.vgpumgr.kvm.plugins.module_utils.running import diff_of
 
 def vgpu(run):
     """Module vgpu."""
-    from vgpumgr.controller.wanted import bring
+    from vgpumgr.controller.requests import apply_requests
     from vgpumgr.documents import slot as documents
 
     one = run.params["name"] is not None
     wanted = [_wanted(run.params, entry) for entry in ([run.params] if one else run.params["vms"] or [])]
-    found = bring(run.context(), wanted, check=run.check)
+    found = apply_requests(run.context(), wanted, check=run.check)
     run.warnings += [row.text for row in (*found.findings, *(row for slot in found.slots for row in slot.findings))]
     rows = [{**documents.row(slot), "msg": _told(slot)} for slot in found.slots]
     result = dict(rows[0]) if one else {"changed": found.changed, "msg": _summary(found), "vms": rows}
@@ -29,9 +29,9 @@ def vgpu(run):
 def _wanted(task, entry):
     """One request. Options that a list entry omits come from the task."""
     from vgpumgr import names
-    from vgpumgr.controller.wanted import Wanted
+    from vgpumgr.controller.requests import SlotRequest
     from vgpumgr.core.driver import profiles
-    from vgpumgr.core.reconcile.jobs import Replace
+    from vgpumgr.core.reconcile.tasks import Replace
     from vgpumgr.errors import UsageError
 
     # Ansible's own string type carries its origin, which libvirt must not see.
@@ -42,7 +42,7 @@ def _wanted(task, entry):
     name = names.parse_vm_name(str(entry["name"]))
     if state == "present" and not profile:
         raise UsageError(f"{name}: state present needs a profile", hint="for example profile: 4Q")
-    return Wanted(
+    return SlotRequest(
         vm=name,
         slot=names.parse_slot(str(slot)),
         profile=profiles.parse_profile(str(profile)) if state == "present" else None,
@@ -60,7 +60,7 @@ def _told(slot):
 
     if slot.error is not None:
         return error.text(slot.error)
-    name = f"{slot.vm} slot {slot.wanted.slot}"
+    name = f"{slot.vm} slot {slot.request.slot}"
     if slot.row is None:
         freed = {Outcome.DONE: f"{name} is now free", Outcome.WOULD_CHANGE: f"{name} would be freed"}
         return freed.get(slot.outcome, f"{name} has no vGPU")
@@ -80,7 +80,7 @@ def _summary(found):
         alike.setdefault((slot.error.details, slot.error.hint), []).append(slot)
     lines = [f"{len(found.failed)} of {count} slots failed, {changed} changed"]
     for (details, hint), slots in alike.items():
-        lines += [f"{slot.vm} {slot.wanted.slot}: {slot.error.message}" for slot in slots]
+        lines += [f"{slot.vm} {slot.request.slot}: {slot.error.message}" for slot in slots]
         lines += [f"  {line}" for line in details]
         lines += [f"hint: {hint}"] if hint else []
     return "\n".join(lines)

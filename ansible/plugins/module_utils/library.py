@@ -15,7 +15,7 @@ def why_not():
     """What is wrong with vgpumgr in this Python, as a failed result; None if nothing is."""
     try:
         from vgpumgr import __version__
-        from vgpumgr.controller import wanted  # noqa: F401 -- so that a missing dependency of vgpumgr shows here, not half way
+        from vgpumgr.controller import requests  # noqa: F401 -- so that a missing dependency of vgpumgr shows here, not half way
     except ImportError as error:
         reason = f"({error}) {sys.executable} has no usable vgpumgr; Ansible and vgpumgr belong in the same virtual environment."
         return {"failed": True, "msg": f"{missing_required_lib('vgpumgr')} {reason}", "python": sys.executable}

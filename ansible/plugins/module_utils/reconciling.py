@@ -40,7 +40,7 @@ def vgpu_reconcile(run):
     if run.check and found.fleet.takes_away and not confirmed and found.guard is None:
         taken = "; ".join(_taken(found.fleet))
         run.warnings.append(f"this plan removes something ({taken}): without check mode it needs confirm: true")
-    done = [unit.outcome for host in found.hosts for unit in host.units]
+    done = [unit.outcome for host in found.hosts for unit in host.tasks]
     changed = sum(outcome.changed for outcome in done)
     result["changed"] = bool(changed)
     result["failed"] = bool(found.problems)
@@ -48,7 +48,7 @@ def vgpu_reconcile(run):
         lines = [f"{changed} of {len(done)} jobs changed"]
     else:
         lines = [f"{len(done)} of {len(done)} jobs already as wanted"]
-    lines += [f"{host}: {unit.unit.job.subject}: {text(unit.error)}" for host, unit in found.failed]
+    lines += [f"{host}: {unit.planned.task.subject}: {text(unit.error)}" for host, unit in found.failed]
     lines += [text(error) for _host, error in found.errors]
     lines += [text(found.guard)] if found.guard else []
     result["msg"] = "\n".join(lines)
@@ -60,9 +60,9 @@ def vgpu_reconcile(run):
 def _taken(fleet):
     """What would be removed, a line for each step."""
     return [
-        f"{plan.host}: {unit.job.subject}: {step.verb}"
+        f"{plan.host}: {unit.task.subject}: {step.verb}"
         for plan in fleet.plans
-        for unit in plan.units
+        for unit in plan.tasks
         if unit.plan is not None
         for step in unit.plan.takes_away
     ]

@@ -33,10 +33,10 @@ class Run:
 
     def context(self):
         """The vgpumgr context for the inventory of this task."""
-        from vgpumgr.controller import surroundings
+        from vgpumgr.controller import environment
 
-        inventory = surroundings.load_inventory(self.params["inventory"] or self._given())
-        return surroundings.make_context(inventory, check=self.check, progress=self.tell, warn=self.warnings.append)
+        inventory = environment.load_inventory(self.params["inventory"] or self._given())
+        return environment.make_context(inventory, check=self.check, progress=self.tell, warn=self.warnings.append)
 
     def _given(self):
         """The one inventory that Ansible was given; None if it was given none.

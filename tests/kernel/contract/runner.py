@@ -211,9 +211,9 @@ class Runner:
         for descriptor in self._kept.values():
             os.close(descriptor)
         self._kept.clear()
-        stuck = [name for name, call in self._calls.items() if "waits" in call.answer(_DEFAULT_WITHIN_S)]
+        blocked_writes = [name for name, call in self._calls.items() if "waits" in call.answer(_DEFAULT_WITHIN_S)]
         self._calls.clear()
-        return stuck
+        return blocked_writes
 
     # operations, each on its own thread
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from vgpumgr.host.facts.nvml import Wanted, read_nvml
+from vgpumgr.host.facts.nvml import GpuQuery, read_nvml
 from vgpumgr.host.facts.sample import sample
 from vgpumgr.host.facts.scheduler import NvmlFailed, ask, opened, set_engine
 from vgpumgr.host.files import Root, Unknowns
@@ -52,8 +52,8 @@ class Recorder:
 
 def main(root: Root, gpus: list[str]) -> None:
     nvml, unknown = Recorder(), Unknowns()
-    wanted = [Wanted(pci=pci, what=f"gpus[{at}]", types=True, framework=MDEV_VF) for at, pci in enumerate(gpus)]
-    read_nvml(lambda: nvml, wanted, unknown)
+    requests = [GpuQuery(pci=pci, what=f"gpus[{at}]", types=True, framework=MDEV_VF) for at, pci in enumerate(gpus)]
+    read_nvml(lambda: nvml, requests, unknown)
     sample(root, lambda: nvml, {})
     setting: SchedulerSetting = {
         "policy": "equal-share",

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vgpumgr.controller.sampling import Sampler
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
     from vgpumgr.names import HostName
 
-KEEPING = collect.Keeping(every_s=0.001, keep_s=400 * 86400, max_bytes=1 << 30)
+KEEPING = collect.Retention(every_s=0.001, keep_s=400 * 86400, max_bytes=1 << 30)
 STEP = 10 * SECOND
 
 
@@ -34,10 +34,10 @@ class Told:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def went(self, host: HostName | None, what: str) -> None:
+    def on_failure(self, host: HostName | None, what: str) -> None:
         self.lines.append(f"- {host} {what}")
 
-    def came_back(self, host: HostName | None, what: str) -> None:
+    def on_recovery(self, host: HostName | None, what: str) -> None:
         self.lines.append(f"+ {host} {what.partition(' after ')[0]}")
 
 

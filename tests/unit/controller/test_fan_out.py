@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.controller.fan_out import MAX_WORKERS, STAGE, Patience, fan_out
+from vgpumgr.controller.fan_out import MAX_WORKERS, STAGE, HostTimeout, fan_out
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def test_a_host_that_does_not_end_is_left_behind_named_and_cut_off_and_its_place
             hung.wait()
         return "served"
 
-    patience = Patience(seconds=0.2, abort=aborted.append, tell=lambda _: None)
-    outcomes = fan_out(hosts(MAX_WORKERS + 1), work, patience)
+    host_timeout = HostTimeout(seconds=0.2, abort=aborted.append, tell=lambda _: None)
+    outcomes = fan_out(hosts(MAX_WORKERS + 1), work, host_timeout)
     late = outcomes[:-1]
     assert outcomes[-1].value == "served"
     assert {type(outcome.error) for outcome in late} == {errors.HostDeadline}
@@ -87,9 +87,9 @@ def test_an_interrupt_begins_no_other_host_and_lets_those_under_way_finish() -> 
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         stop.wait()
 
-    patience = Patience(seconds=60, abort=lambda _: None, tell=told.append, stop=stop)
+    host_timeout = HostTimeout(seconds=60, abort=lambda _: None, tell=told.append, stop=stop)
     with pytest.raises(KeyboardInterrupt):
-        fan_out(hosts(MAX_WORKERS + 5), work, patience)
+        fan_out(hosts(MAX_WORKERS + 5), work, host_timeout)
     assert stop.is_set()
     assert len(begun) <= MAX_WORKERS
     assert told[0].startswith("interrupted: ")

@@ -14,9 +14,9 @@ from vgpumgr.controller.context import Context
 from vgpumgr.core.driver import catalogue
 from vgpumgr.core.inventory import Inventory
 from vgpumgr.core.model.vgpu import VgpuSpec
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as steps
 from vgpumgr.store.journal import Journal
-from vgpumgr.store.runs import Entry, Question, Run
+from vgpumgr.store.journal_entry import Intent, JournalEntry, Question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.host import Host
 
-ENTRY = Entry(verb="attach", why="asked --profile 4Q", host="kvm01", vm="vm01")
+ENTRY = Intent(verb="attach", why="asked --profile 4Q", host="kvm01", vm="vm01")
 
 
 def no_host(endpoint: Endpoint, *, hypervisor: bool = True) -> Host:
@@ -50,7 +50,7 @@ def journal(tmp_path: Path) -> Journal:
     return Journal(tmp_path / "store.sqlite", warn=pytest.fail)
 
 
-def only_run(journal: Journal) -> Run:
+def only_run(journal: Journal) -> JournalEntry:
     (found,) = journal.runs(Question(limit=9))
     return found
 
@@ -58,7 +58,7 @@ def only_run(journal: Journal) -> Run:
 def test_the_line_is_there_before_the_block_and_ended_after_it(journal: Journal) -> None:
     with journaling.recorded(context(journal), ENTRY) as line:
         begun = only_run(journal)
-    assert (begun.entry, begun.by, begun.at, begun.outcome) == (ENTRY, "anna@ctl1", "2026-11-21T12:00:00Z", None)
+    assert (begun.intent, begun.by, begun.at, begun.outcome) == (ENTRY, "anna@ctl1", "2026-11-21T12:00:00Z", None)
     line.end(None)
     assert (only_run(journal).outcome, only_run(journal).ended_at) == ("done", "2026-11-21T12:00:01Z")
 
@@ -124,7 +124,7 @@ def test_an_entry_names_the_slot_and_gpu_of_its_steps_where_it_is_one() -> None:
         type_id=560,
         type_name="A40-4Q",
     )
-    step = changes.CreateVgpu(host=names.HostName("kvm01"), vgpu=spec, expect=changes.EMPTY)
+    step = steps.CreateVgpu(host=names.HostName("kvm01"), vgpu=spec, expect=steps.EMPTY)
     made = journaling.entry_of([step, step], verb="attach", why="w", host=names.HostName("kvm01"))
     assert (made.slot, made.gpu, made.vm, len(made.steps)) == ("vgpu0", "0000:41:00.0", None, 2)
     other = replace(step, vgpu=replace(spec, slot=names.Slot("vgpu1")))

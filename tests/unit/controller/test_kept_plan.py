@@ -18,8 +18,8 @@ from vgpumgr.controller.attach import AttachOptions, attach
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.results import Consent, FleetConsent
 from vgpumgr.core.driver.profiles import parse_profile
-from vgpumgr.core.plan.changes import record
 from vgpumgr.core.plan.kept import KeptPlan
+from vgpumgr.core.plan.step import record
 from vgpumgr.names import DEFAULT_SLOT
 from vgpumgr.store.only_one import only_one
 

@@ -11,8 +11,8 @@ import pytest
 from tests.model.fleet import Fleet
 from tests.model.pool import Pool
 from vgpumgr import errors
-from vgpumgr.controller import finding_vms, surroundings
-from vgpumgr.controller.wanted import Wanted, bring
+from vgpumgr.controller import environment, locate
+from vgpumgr.controller.requests import SlotRequest, apply_requests
 from vgpumgr.core.driver.profiles import parse_profile
 from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.names import DEFAULT_SLOT
@@ -73,11 +73,11 @@ def undefine(fleet: Fleet, host: str) -> str:
 
 def test_only_the_vms_own_host_stays_open(pool: Pool) -> None:
     watched = Watched(fleet_of(pool))
-    found = finding_vms.find_vm(watched.context, "2vm01", None, or_gone=True)
+    found = locate.find_vm(watched.context, "2vm01", None, or_gone=True)
     assert (found.session.declaration.name, watched.open) == ("kvm02", ["kvm02"])
     found.session.link.close()
     with pytest.raises(errors.UnknownVm, match="none of 2 hosts"):
-        finding_vms.find_vm(watched.context, "nobody", None)
+        locate.find_vm(watched.context, "nobody", None)
     assert watched.open == []
 
 
@@ -85,7 +85,7 @@ def test_a_vm_that_only_a_ledger_names_is_found_and_only_its_host_stays_open(poo
     fleet = fleet_of(pool)
     name = undefine(fleet, "kvm02")
     watched = Watched(fleet)
-    found = finding_vms.find_vm(watched.context, name, None, or_gone=True)
+    found = locate.find_vm(watched.context, name, None, or_gone=True)
     assert (found.gone, found.session.declaration.name, watched.open) == (True, "kvm02", ["kvm02"])
     found.session.link.close()
 
@@ -94,8 +94,8 @@ def test_many_slots_keep_only_the_hosts_of_their_vms_open_and_close_all_in_the_e
     fleet = fleet_of(pool)
     name = undefine(fleet, "kvm01")
     watched = Watched(fleet)
-    wanted = [Wanted(vm="2vm01", profile=parse_profile("4Q")), Wanted(vm=name, profile=None)]
-    result = bring(watched.context, wanted, check=False)
+    requests = [SlotRequest(vm="2vm01", profile=parse_profile("4Q")), SlotRequest(vm=name, profile=None)]
+    result = apply_requests(watched.context, requests, check=False)
     assert [slot.outcome for slot in result.slots] == ["done", "done"]
     assert watched.open == []
     assert fleet.machines["kvm01"].ledger() == []
@@ -105,7 +105,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-        surroundings.raise_file_limit()
+        environment.raise_file_limit()
         raised, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert raised == (65536 if hard == resource.RLIM_INFINITY else min(hard, 65536))
     finally:

@@ -16,17 +16,17 @@ from tests.model.fleet import Fleet
 from tests.model.machine import GPUS
 from tests.model.pool import Pool
 from vgpumgr.controller import attach as one
-from vgpumgr.controller import wanted as many
+from vgpumgr.controller import requests as many
 from vgpumgr.controller.results import Consent
 from vgpumgr.core.driver.profiles import parse_profile
-from vgpumgr.core.reconcile.jobs import Replace
+from vgpumgr.core.reconcile.tasks import Replace
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.names import DEFAULT_SLOT, VmName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.core.model.observed import Finding
+    from vgpumgr.core.model.view import Finding
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.report.listing import VgpuRow
 
@@ -177,7 +177,7 @@ def _by_itself(fleet: Fleet, ask: Ask) -> End:
 
 def _in_a_list(fleet: Fleet, ask: Ask) -> End:
     told: list[bytes] = []
-    wanted = many.Wanted(
+    request = many.SlotRequest(
         vm=VmName(VM),
         profile=parse_profile(ask.profile) if ask.profile else None,
         on=HOST,
@@ -185,7 +185,7 @@ def _in_a_list(fleet: Fleet, ask: Ask) -> End:
         replace=Replace.ALWAYS if ask.replace else Replace.NEVER,
         keep_snapshots=ask.keep_snapshots,
     )
-    (slot,) = many.bring(fleet._context(None, told, by=BY), [wanted], check=ask.check).slots
+    (slot,) = many.apply_requests(fleet._context(None, told, by=BY), [request], check=ask.check).slots
     end = _end(fleet, told, slot.outcome, slot.error)
     if slot.error is not None:
         return end

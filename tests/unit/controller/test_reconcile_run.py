@@ -12,7 +12,7 @@ from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.cli.main import run
 from vgpumgr.controller.results import ReconcileResult
-from vgpumgr.core.reconcile import guards
+from vgpumgr.core.reconcile import destroy_guard
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def result_of(
 
 
 def vms_of(host: HostResult, *outcomes: str) -> set[str | None]:
-    return {unit.unit.job.vm for unit in host.units if unit.outcome in outcomes}
+    return {task_result.planned.task.vm for task_result in host.tasks if task_result.outcome in outcomes}
 
 
 def test_what_was_done_is_told_wherever_the_host_was_lost(pool: Pool) -> None:
@@ -60,7 +60,7 @@ def test_what_was_done_is_told_wherever_the_host_was_lost(pool: Pool) -> None:
         trouble = Trouble("kvm01", at=at, inside=True)
         (host,) = result_of(fleet, trouble=trouble).hosts
         (found,) = result_of(fleet, check=True).hosts
-        named = {unit.unit.job.vm for unit in host.units}
+        named = {task_result.planned.task.vm for task_result in host.tasks}
         assert vms_of(found, "unchanged") <= named, f"call {at}"
         finished += bool(vms_of(host, "done") and host.error)
         if not trouble.done:
@@ -84,14 +84,14 @@ def test_what_would_be_taken_away_beyond_what_was_agreed_stays_and_the_rest_is_d
     stops = Trouble("kvm01", at=0, inside=True, act=lambda: fleet.stop("kvm01", running))
     (host,) = result_of(fleet, trouble=stops).hosts
     assert stops.done
-    assert [(one.unit.job.vm, type(one.error)) for one in host.units if one.error] == [("1vm02", errors.StalePlan)]
+    assert [(one.planned.task.vm, type(one.error)) for one in host.tasks if one.error] == [("1vm02", errors.StalePlan)]
     assert vms_of(host, "done") == {"1vm03"}
     assert all(vgpu in fleet.machines["kvm01"].hardware() for vgpu in before)
     assert vms_of(result_of(fleet).hosts[0], "done") == {"1vm02"}
 
 
 def test_a_guard_that_refuses_the_whole_plan_leaves_the_dead_host_named_beside_it(pool: Pool) -> None:
-    fleet = fleet_of(pool, guards.COUNTS_FROM // 2, "kvm01", "kvm02", "kvm03")
+    fleet = fleet_of(pool, destroy_guard.COUNTS_FROM // 2, "kvm01", "kvm02", "kvm03")
     assert result_of(fleet).problems == ()
     before = fleet.machines["kvm01"].hardware()
     fleet.declared.clear()
@@ -156,7 +156,7 @@ def test_a_vm_that_is_saved_while_the_host_is_worked_at_keeps_what_its_image_nam
         if saved.image is not None:
             seen += 1
             assert device in {each.uuid for each in machine.hardware()}, f"call {at}"
-            assert [type(one.error) for one in host.units if one.unit.job.vm == saved.name] == [errors.SavedImage]
+            assert [type(one.error) for one in host.tasks if one.planned.task.vm == saved.name] == [errors.SavedImage]
         elif trouble.done:
             break
     assert seen > 5

@@ -13,7 +13,7 @@ from vgpumgr.link import sampling_facts
 if TYPE_CHECKING:
     import pytest
 
-    from vgpumgr.core.usage.sampling import HostReading
+    from vgpumgr.core.usage.readings import HostReading
     from vgpumgr.names import HostName
 
 

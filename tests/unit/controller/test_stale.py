@@ -22,7 +22,7 @@ from vgpumgr.names import DEFAULT_SLOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.core.plan.changes import Step
+    from vgpumgr.core.plan.step import Step
 
 HOST, VM = "kvm01", "1vm01"
 
@@ -62,8 +62,8 @@ def test_reconcile_says_so_of_that_vm(pool: Pool, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(steps, "check_place", refuse)
     result = fleet.reconcile().result
     assert isinstance(result, ReconcileResult)
-    (unit,) = result.hosts[0].units
-    assert isinstance(unit.error, errors.Unsure)
+    (task_result,) = result.hosts[0].tasks
+    assert isinstance(task_result.error, errors.Unsure)
 
 
 @pytest.mark.parametrize("second", [errors.Unsure("kvm01: odd"), RuntimeError("can't start new thread")])

@@ -11,7 +11,7 @@ from vgpumgr.controller import waiting
 from vgpumgr.controller.apply import apply
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.model.vgpu import VgpuSpec
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as steps
 from vgpumgr.link.host import StepResult
 from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
@@ -44,11 +44,11 @@ def spec(number: int) -> VgpuSpec:
     )
 
 
-PARKS = tuple(changes.ParkVgpu(host=HOST, vgpu=spec(number)) for number in (4, 5))
-SET = changes.SetScheduler(
-    host=HOST, gpu_uuid=GPU, gpu=PCI, api=1, setting=SETTING, before=SETTING, expect={}, around=PARKS
+EVACUATIONS = tuple(steps.EvacuateVgpu(host=HOST, vgpu=spec(number)) for number in (4, 5))
+SET = steps.SetScheduler(
+    host=HOST, gpu_uuid=GPU, gpu=PCI, api=1, setting=SETTING, before=SETTING, expect={}, around=EVACUATIONS
 )
-MODPROBE = changes.WriteModprobe(host=HOST, path="/etc/modprobe.d/vgpumgr.conf", text=None, before=None)
+MODPROBE = steps.WriteModprobe(host=HOST, path="/etc/modprobe.d/vgpumgr.conf", text=None, before=None)
 
 
 class Host:
@@ -58,8 +58,8 @@ class Host:
         self.asked: list[str] = []
         self._refuse = refuse
 
-    def execute(self, step: changes.HostStep) -> StepResult:
-        of = "" if isinstance(step, changes.SetScheduler | changes.WriteModprobe) else f" {step.vgpu.vm_name}"
+    def execute(self, step: steps.HostStep) -> StepResult:
+        of = "" if isinstance(step, steps.SetScheduler | steps.WriteModprobe) else f" {step.vgpu.vm_name}"
         self.asked.append(step.verb + of)
         if self.asked == ["set_scheduler"] and SET.around:
             raise errors.NvmlRefused(HOST, "in use", function="nvmlDeviceSetVgpuSchedulerState", code=IN_USE)
@@ -68,7 +68,7 @@ class Host:
 
 
 def go(
-    refuse: Callable[[list[str]], None], *steps: changes.Step, unwritable: errors.LedgerUnwritable | None = None
+    refuse: Callable[[list[str]], None], *steps: steps.Step, unwritable: errors.LedgerUnwritable | None = None
 ) -> tuple[Host, list[str]]:
     """Apply the steps; what was asked and told, whatever it raised (which is the last line told)."""
     host, told = Host(refuse), list[str]()
@@ -94,7 +94,7 @@ def at(last: str, error: Exception, *, times: int = 1) -> Callable[[list[str]], 
 
 
 def test_what_was_moved_out_comes_back_where_the_next_move_ends_as_nobody_foresaw() -> None:
-    host, told = go(at("park_vgpu vm05", KeyError("x")), SET, MODPROBE)
+    host, told = go(at("evacuate_vgpu vm05", KeyError("x")), SET, MODPROBE)
     assert host.asked[-2:] == ["create_vgpu vm05", "create_vgpu vm04"]
     assert "undoing 1 of 6 steps" in told[-2]
 
@@ -109,9 +109,9 @@ def test_a_move_whose_end_the_ledger_could_not_take_is_named_as_the_step_that_wa
     unwritten = errors.LedgerUnwritable(
         HOST, "full", path="/var/lib/vgpumgr/ledger.json", errno_name="ENOSPC", written=True, hint="make room"
     )
-    _, told = go(at("park_vgpu vm05", unwritten), SET, MODPROBE)
+    _, told = go(at("evacuate_vgpu vm05", unwritten), SET, MODPROBE)
     assert told[-1].startswith("PartialApply")
-    assert "(park_vgpu was done, after park_vgpu)" in told[-1]
+    assert "(evacuate_vgpu was done, after evacuate_vgpu)" in told[-1]
 
 
 def test_steps_in_the_place_of_a_refused_one_are_counted() -> None:
@@ -144,6 +144,6 @@ def test_after_an_interrupt_the_undo_waits_for_a_vm_that_is_ending(monkeypatch: 
 
     monkeypatch.setattr(apply_module, "Bounded", Interrupted)
     monkeypatch.setattr(waiting, "POLL_S", 0.001)
-    host, told = go(ending, changes.CreateVgpu(host=HOST, vgpu=spec(4), expect=changes.EMPTY))
+    host, told = go(ending, steps.CreateVgpu(host=HOST, vgpu=spec(4), expect=steps.EMPTY))
     assert host.asked == ["create_vgpu vm04", *["destroy_vgpu vm04"] * 3]
     assert told[-1].startswith("KeyboardInterrupt")

@@ -11,7 +11,6 @@ from vgpumgr.core.driver import modprobe, profiles, scheduler
 from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.model import claims, domain_xml, snapshot
-from vgpumgr.core.model.observed import HostView
 from vgpumgr.core.model.snapshot import (
     MDEV_PF,
     MDEV_VF,
@@ -24,7 +23,9 @@ from vgpumgr.core.model.snapshot import (
     VgpuType,
 )
 from vgpumgr.core.model.vgpu import LedgerEntry, Mdev, Vf
-from vgpumgr.core.plan import attaching, changes, detaching, simulate, targets
+from vgpumgr.core.model.view import HostView
+from vgpumgr.core.plan import attach, detach, simulate, targets
+from vgpumgr.core.plan import step as steps
 from vgpumgr.host import protocol
 from vgpumgr.lab.driver import boards
 from vgpumgr.link import wire
@@ -173,7 +174,7 @@ def host(*gpus: Gpu, vms: int = 3, libvirt_version: int = NEW_LIBVIRT) -> HostVi
         ledger=(),
         freed=(),
         ledger_file=True,
-        stuck=(),
+        blocked_writes=(),
         modprobe=(),
         module=modprobe.LoadedModule(registry_dwords="", registry_dwords_per_device=""),
         unknown=(),
@@ -222,14 +223,14 @@ class AttachOptions(TypedDict, total=False):
     slot: str
     replace_it: bool
     gpus: tuple[str, ...] | None
-    saved: domain_xml.Saved
+    saved: domain_xml.SavedStates
 
 
 class DetachOptions(TypedDict, total=False):
     """plan_detach's own options."""
 
     keep_snapshots: bool
-    saved: domain_xml.Saved
+    saved: domain_xml.SavedStates
 
 
 def plan_attach(
@@ -240,10 +241,10 @@ def plan_attach(
     slot: str = DEFAULT_SLOT,
     replace_it: bool = False,
     gpus: tuple[str, ...] | None = None,
-    saved: domain_xml.Saved | None = None,
+    saved: domain_xml.SavedStates | None = None,
 ) -> Plan:
-    view = view if saved is None else with_saved(view, saved, vm)
-    return attaching.plan_attach(view, ask(vm, profile, slot=slot, replace_it=replace_it, gpus=gpus))
+    view = view if saved is None else with_saved_states(view, saved, vm)
+    return attach.plan_attach(view, ask(vm, profile, slot=slot, replace_it=replace_it, gpus=gpus))
 
 
 def plan_detach(
@@ -251,20 +252,20 @@ def plan_detach(
     vm: str = "vm01",
     *slots: str,
     keep_snapshots: bool = False,
-    saved: domain_xml.Saved | None = None,
+    saved: domain_xml.SavedStates | None = None,
 ) -> Plan:
-    view = view if saved is None else with_saved(view, saved, vm)
-    request = detaching.DetachRequest(
+    view = view if saved is None else with_saved_states(view, saved, vm)
+    request = detach.DetachRequest(
         vm=vm_uuid(vm),
         slots=tuple(Slot(slot) for slot in slots or (DEFAULT_SLOT,)),
         by=BY,
         at=AT,
         keep_snapshots=keep_snapshots,
     )
-    return detaching.plan_detach(view, request)
+    return detach.plan_detach(view, request)
 
 
-def with_saved(view: HostView, saved: domain_xml.Saved, vm: str) -> HostView:
+def with_saved_states(view: HostView, saved: domain_xml.SavedStates, vm: str) -> HostView:
     """The view with what could come back for one VM."""
     return replace(view, saved={**(view.saved or {}), vm_uuid(vm): saved})
 
@@ -351,7 +352,7 @@ def running(view: HostView, vm: str = "vm01") -> HostView:
 
 def without_ledger(view: HostView) -> HostView:
     """The host after its ledger's file was lost."""
-    return replace(view, snapshot=replace(view.snapshot, ledger=(), freed=(), ledger_file=False, stuck=()))
+    return replace(view, snapshot=replace(view.snapshot, ledger=(), freed=(), ledger_file=False, blocked_writes=()))
 
 
 def without_vgpus(view: HostView, problem: str) -> HostView:
@@ -366,7 +367,7 @@ def rebooted(view: HostView) -> HostView:
     bare = change_gpus(view, lambda item: simulate.with_creatable(_bare(item)))
     return replace(
         bare,
-        snapshot=replace(bare.snapshot, boot=NEXT_BOOT, handles=(), qemus=(), active=(), stuck=()),
+        snapshot=replace(bare.snapshot, boot=NEXT_BOOT, handles=(), qemus=(), active=(), blocked_writes=()),
         domains=tuple(replace(item, active=False, live=None) for item in view.domains),
     )
 
@@ -375,10 +376,10 @@ def _bare(item: Gpu) -> Gpu:
     return replace(item, parents=tuple(replace(parent, vgpus=()) for parent in item.parents))
 
 
-def with_stuck(view: HostView, *, gpu_at: int = 0, vfio: tuple[str, ...] = ("/dev/vfio/77",)) -> HostView:
+def with_blocked_writes(view: HostView, *, gpu_at: int = 0, vfio: tuple[str, ...] = ("/dev/vfio/77",)) -> HostView:
     """The view while a destroy of vm01's vGPU has not returned; `vfio` empty: a create."""
     item = view.snapshot.gpus[gpu_at]
-    write = snapshot.StuckWrite(
+    write = snapshot.BlockedWrite(
         gpu_uuid=gpu_uuid(item.pci),
         gpu=item.pci,
         path="/sys/bus/mdev/devices/9e0d0000-0000-4000-8000-000000000001/remove" if vfio else f"/sys/{item.pci}/create",
@@ -389,11 +390,11 @@ def with_stuck(view: HostView, *, gpu_at: int = 0, vfio: tuple[str, ...] = ("/de
         pid=4711,
         since=AT,
     )
-    return replace(view, snapshot=replace(view.snapshot, stuck=(*(view.snapshot.stuck or ()), write)))
+    return replace(view, snapshot=replace(view.snapshot, blocked_writes=(*(view.snapshot.blocked_writes or ()), write)))
 
 
 def type_of(item: Gpu, short: str) -> VgpuType:
-    return next(kind for kind in (item.types or {}).values() if kind.short == short)
+    return next(vgpu_type for vgpu_type in (item.types or {}).values() if vgpu_type.short == short)
 
 
 def with_foreign(
@@ -402,14 +403,14 @@ def with_foreign(
     """The view with a vGPU that somebody made by hand."""
     item = view.snapshot.gpus[gpu_at]
     parent = item.parents[parent_at]
-    kind = type_of(item, profile)
+    vgpu_type = type_of(item, profile)
     uuid = None if item.framework == VENDOR_VFIO else MdevUuid(str(uuid_module.uuid5(_NAMES, f"foreign {number}")))
     vgpu = Vgpu(
         parent=parent.pci,
         vf_index=parent.vf_index,
         uuid=uuid,
-        type_id=kind.id,
-        type_name=kind.type_name,
+        type_id=vgpu_type.id,
+        type_name=vgpu_type.type_name,
         placement_id=None,
         vfio=(f"/dev/vfio/foreign{number}",),
     )
@@ -431,15 +432,15 @@ def foreign_of(view: HostView) -> set[tuple[PciAddress, Vgpu]]:
 
 def destroyed(plan: Plan) -> int:
     """How many vGPUs that are there a plan takes away."""
-    return sum(changes.destroys(step) for step in plan.steps)
+    return sum(steps.destroys(step) for step in plan.steps)
 
 
 def verbs(plan: Plan) -> list[str]:
     return [step.verb for step in plan.steps]
 
 
-def created(plan: Plan) -> changes.CreateVgpu:
-    return next(step for step in plan.steps if isinstance(step, changes.CreateVgpu))
+def created(plan: Plan) -> steps.CreateVgpu:
+    return next(step for step in plan.steps if isinstance(step, steps.CreateVgpu))
 
 
 def hostdev(vgpu: Vgpu, alias: str | None = None) -> Hostdev:
@@ -468,7 +469,7 @@ def facts_of(facts: HostSnapshot) -> protocol.Snapshot:
         "ledger": None if facts.ledger is None else [entry_fact(entry) for entry in facts.ledger],
         "freed": _rows(facts.freed),
         "ledger_file": facts.ledger_file,
-        "stuck": _rows(facts.stuck, boot=facts.boot, start=0),
+        "blocked_writes": _rows(facts.blocked_writes, boot=facts.boot, start=0),
         "modprobe": _rows(facts.modprobe),
         "module": _row(facts.module),
         "unknown": _rows(facts.unknown),
@@ -516,7 +517,7 @@ def _plain(value: Any) -> Any:
 
 
 def _gpu_fact(item: Gpu) -> protocol.GpuFact:
-    kinds = item.types or {}
+    vgpu_types = item.types or {}
     return {
         "pci": item.pci,
         "uuid": item.uuid,
@@ -532,8 +533,13 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
         "types": None
         if item.types is None
         else [
-            {"id": kind.id, "name": kind.name, "max": kind.max, "framebuffer_mib": kind.framebuffer_mib}
-            for kind in kinds.values()
+            {
+                "id": vgpu_type.id,
+                "name": vgpu_type.name,
+                "max": vgpu_type.max,
+                "framebuffer_mib": vgpu_type.framebuffer_mib,
+            }
+            for vgpu_type in vgpu_types.values()
         ],
         "parents": [
             {
@@ -543,7 +549,7 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
                 "vfio_dev": parent.vfio_dev,
                 "creatable": None
                 if parent.creatable is None
-                else [{"id": key, "name": kinds[key].name, "available": n} for key, n in parent.creatable.items()],
+                else [{"id": key, "name": vgpu_types[key].name, "available": n} for key, n in parent.creatable.items()],
                 "vgpus": [
                     {
                         "uuid": vgpu.uuid,

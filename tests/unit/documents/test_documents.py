@@ -19,16 +19,16 @@ from vgpumgr.controller.results import (
     SchedulerHost,
     VmReport,
 )
-from vgpumgr.core.plan import changes
-from vgpumgr.core.report import findings, listing, scheduling_rows
+from vgpumgr.core.plan import step as steps
+from vgpumgr.core.report import findings, listing, schedulers
 from vgpumgr.documents import change, common, discover, error, scheduler, show, slot
 from vgpumgr.documents import list as vgpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.snapshot import FrameworkName
+    from vgpumgr.core.model.view import HostView
 
 
 def made(view: HostView) -> Iterator[dict[str, Any]]:
@@ -44,13 +44,13 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
         yield show.document(report)
         yield slot.definition(domain)
     facts = HostFacts(snapshot=view.snapshot, libvirt_version=9_007_000)
-    shared, odd = scheduling_rows.rows(facts, ())
+    shared, odd = schedulers.rows(facts, ())
     yield discover.document(Discovery(views=(facts,), errors=()), found)
     yield vgpus.document(Fleet(views=(view,), errors=()), rows, found)
     yield scheduler.document(
         SchedulerFleet(hosts=(SchedulerHost(host=view.snapshot.host, rows=shared, findings=odd),), errors=())
     )
-    yield from map(changes.record, plan.steps)
+    yield from map(steps.record, plan.steps)
     yield error.document(errors.NoCapacity("full", hint="more", details=("a", "b")))
     yield common.reached([("kvm01", errors.HostError("kvm01", "gone"))], any_read=True)
 

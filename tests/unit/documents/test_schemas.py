@@ -14,14 +14,16 @@ from jsonschema import Draft202012Validator
 import vgpumgr
 from tests.unit.documents import published
 from vgpumgr import errors
-from vgpumgr.controller import job_files
+from vgpumgr.controller import install_files
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.inventory import model
-from vgpumgr.core.model import claims, observed, snapshot, vgpu
-from vgpumgr.core.plan import changes, scheduling
+from vgpumgr.core.model import claims, snapshot, vgpu
+from vgpumgr.core.model import view as views
+from vgpumgr.core.plan import scheduler as scheduler_plan
+from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import drift
-from vgpumgr.core.report import listing, scheduling_rows
-from vgpumgr.core.usage import sampling, usage_rows
+from vgpumgr.core.report import listing, schedulers
+from vgpumgr.core.usage import readings, usage_rows
 
 CODE = Path(vgpumgr.__file__).parent
 THINGS = sorted(set(published.schemas()) - {published.SHARED})
@@ -117,10 +119,10 @@ def defined(name: str, *path: str) -> Any:
 
 def verbs() -> set[str]:
     """Of every step in the code; a claim's verb is its state's."""
-    found = {kind.verb for kind in typing.get_args(changes.Step) if isinstance(kind.verb, str)}
+    found = {kind.verb for kind in typing.get_args(steps.Step) if isinstance(kind.verb, str)}
     for state in (claims.PENDING, claims.BOUND, claims.LEAVING):
         claim = typing.cast("claims.Claim", type("Stub", (), {"state": state}))
-        found.add(changes.PutClaim(vm=None, vm_name=None, claim=claim, before=None).verb)  # type: ignore[arg-type]
+        found.add(steps.PutClaim(vm=None, vm_name=None, claim=claim, before=None).verb)  # type: ignore[arg-type]
     return found
 
 
@@ -148,10 +150,10 @@ def test_the_states_of_a_vgpu_are_those_that_listing_gives() -> None:
 
 
 def test_the_kinds_of_findings_are_words_as_the_schema_says_and_the_sets_of_them_are_of_these() -> None:
-    kinds = typing.get_args(observed.FindingKind)
+    kinds = typing.get_args(views.FindingKind)
     assert list(kinds) == sorted(set(kinds))
     assert [kind for kind in kinds if not re.search(defined("finding", "properties", "kind", "pattern"), kind)] == []
-    assert set(kinds) >= observed.SERVED | observed.STANDING
+    assert set(kinds) >= views.SERVED | views.STANDING
 
 
 def test_the_other_lists_of_words_are_the_codes() -> None:
@@ -164,16 +166,20 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
     gpu = defined("gpu_scheduler", "properties")
     difference = gpu["differences"]["items"]["properties"]
     used = schemas["usage"]["properties"]["vgpus"]["items"]["properties"]
-    assert used["state"]["enum"] == [sampling.RUNNING, sampling.OFF, usage_rows.GONE, sampling.UNKNOWN]
+    assert used["state"]["enum"] == [readings.RUNNING, readings.OFF, usage_rows.GONE, readings.UNKNOWN]
     assert gpu["policy"]["enum"] == [*scheduler.POLICIES, None]
     assert gpu["persistent"]["properties"]["state"]["enum"] == [
-        scheduling.NONE,
-        scheduling.LOADED,
-        scheduling.PENDING_REBOOT,
+        scheduler_plan.NONE,
+        scheduler_plan.LOADED,
+        scheduler_plan.PENDING_REBOOT,
         None,
     ]
-    assert difference["kind"]["enum"] == [scheduling.DRIFT, scheduling.PENDING_REBOOT, scheduling.UNVERIFIED]
-    assert gpu["state"]["enum"] == [scheduling_rows.OK, *difference["kind"]["enum"], scheduling_rows.UNDECLARED, None]
+    assert difference["kind"]["enum"] == [
+        scheduler_plan.DRIFT,
+        scheduler_plan.PENDING_REBOOT,
+        scheduler_plan.UNVERIFIED,
+    ]
+    assert gpu["state"]["enum"] == [schedulers.OK, *difference["kind"]["enum"], schedulers.UNDECLARED, None]
     assert defined("framework", "enum") == [snapshot.MDEV_PF, snapshot.MDEV_VF, snapshot.VENDOR_VFIO, None]
     assert defined("mode", "enum") == [*model.MODES, None]
     assert defined("vgpu", "properties", "origin", "enum") == [*typing.get_args(vgpu.Whose), None]
@@ -182,17 +188,17 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
     assert slot["policy"]["enum"] == [*model.POLICIES, None]
     assert slot["only"]["enum"] == slot["prefer"]["enum"] == [*model.WAYS, None]
     assert slot["compute"]["enum"] == [*scheduler.POLICIES, None]
-    assert file["state"]["enum"] == [*job_files.FileState]
+    assert file["state"]["enum"] == [*install_files.FileState]
 
 
 @pytest.mark.parametrize(
     ("kind", "where"),
     [
         (listing.VgpuRow, ("vgpu",)),
-        (observed.Finding, ("finding",)),
+        (views.Finding, ("finding",)),
         (drift.Drift, ("drift",)),
         (scheduler.EngineState, ("gpu_scheduler", "properties", "engines", "items")),
-        (scheduling.Difference, ("gpu_scheduler", "properties", "differences", "items")),
+        (scheduler_plan.Difference, ("gpu_scheduler", "properties", "differences", "items")),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )

@@ -252,9 +252,9 @@ class FakeHost:
         document = {"version": LEDGER_VERSION, "settings": {}, "entries": list(entries), **more}
         self.ledger_file.write_text(json.dumps(document, indent=1) + "\n")
 
-    def stuck(self) -> list[dict[str, Any]]:
+    def blocked_writes(self) -> list[dict[str, Any]]:
         """The ledger's records of writes that have not returned."""
-        records: list[dict[str, Any]] = json.loads(self.ledger_file.read_text()).get("stuck", [])
+        records: list[dict[str, Any]] = json.loads(self.ledger_file.read_text()).get("blocked_writes", [])
         return records
 
 
@@ -296,9 +296,9 @@ def make_destroy(framework: str, **more: Any) -> dict[str, Any]:
     return make_step(framework, **{"verb": "destroy_vgpu", "expect": "present", **more})
 
 
-def make_park(framework: str, **more: Any) -> dict[str, Any]:
+def make_evacuate(framework: str, **more: Any) -> dict[str, Any]:
     """The step that takes away what make_step makes, and leaves its entry."""
-    return make_step(framework, **{"verb": "park_vgpu", "expect": "present", **more})
+    return make_step(framework, **{"verb": "evacuate_vgpu", "expect": "present", **more})
 
 
 def make_setting(policy: str = "fixed-share", **more: Any) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def test_with_nvml_nothing_of_a_gpu_is_unknown(
     assert program.ask("unlock", gpu_uuids=[snapshot["gpus"][0]["uuid"]])["ok"]["unknown"] == []
 
 
-def test_a_scheduler_is_set_on_a_gpu_whose_idle_vgpu_was_parked_which_then_comes_back(
+def test_a_scheduler_is_set_on_a_gpu_whose_idle_vgpu_was_evacuated_which_then_comes_back(
     host: FuseHost, run_program: Callable[..., Program], nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_folder))
@@ -198,7 +198,7 @@ def test_a_scheduler_is_set_on_a_gpu_whose_idle_vgpu_was_parked_which_then_comes
     }
     refused = execute(step)["err"]
     assert (refused["kind"], refused["code"]) == ("NvmlRefused", 3)
-    assert "ok" in execute({**create, "verb": "park_vgpu", "expect": "present"})
+    assert "ok" in execute({**create, "verb": "evacuate_vgpu", "expect": "present"})
     done = execute(step)["ok"]
     assert done["scheduler"]["engines"][0]["policy"] == "fixed-share"
     assert "ok" in execute(create)
@@ -228,7 +228,7 @@ def test_a_removal_that_sleeps_in_the_kernel_stops_its_gpu_alone_until_the_holde
     host.driver("hold", step["uuid"], VM)  # after the last look, as it were: no process has anything open
     error = first.ask("execute", step=destroy, deadline_s=0.3)["err"]
     assert error["kind"] == "Deadline"
-    (record,) = first.ask("observe", wait_s=0)["ok"]["stuck"]
+    (record,) = first.ask("observe", wait_s=0)["ok"]["blocked_writes"]
     assert (record["path"], record["vfio"]) == (error["path"], made["vfio"])
     os.kill(record["pid"], signal.SIGKILL)
     wait_until(
@@ -241,22 +241,22 @@ def test_a_removal_that_sleeps_in_the_kernel_stops_its_gpu_alone_until_the_holde
 
     second = run_program(host.root, "--real")
     seen = second.ask("lock", by="ben", wait_s=0)["ok"]
-    assert seen["stuck"] == [record]
+    assert seen["blocked_writes"] == [record]
     assert not host.path(f"/sys/bus/mdev/devices/{step['uuid']}").exists()
     for refused in (
         {**destroy, "expect": "absent"},
         {**make_step(seen, "4Q", -1, slot="vgpu1"), "uuid": _MDEV[:-1] + "b"},
     ):
         error = second.ask("execute", step=refused, deadline_s=5)["err"]
-        assert (error["kind"], error["gpu"], error["pid"]) == ("Stuck", step["gpu"], record["pid"])
+        assert (error["kind"], error["gpu"], error["pid"]) == ("BlockedWrite", step["gpu"], record["pid"])
     other = make_step({"gpus": seen["gpus"][1:]}, "8Q", slot="vgpu2") | {"uuid": _MDEV[:-1] + "c"}
     assert "ok" in second.ask("execute", step=other, deadline_s=5)
 
     host.driver("release", VM)
     wait_until(lambda: state_of(record["pid"]) in ("", "Z"))
-    assert second.ask("observe", wait_s=0)["ok"]["stuck"] == []
+    assert second.ask("observe", wait_s=0)["ok"]["blocked_writes"] == []
     assert "ok" in second.ask("execute", step={**destroy, "expect": "absent"}, deadline_s=5)
-    assert host.stuck() == []
+    assert host.blocked_writes() == []
     assert [entry["slot"] for entry in host.entries()] == ["vgpu2"]
 
 

@@ -13,7 +13,7 @@ from vgpumgr import errors, resources
 from vgpumgr.core.driver import catalogue, scheduler
 from vgpumgr.core.driver.modprobe import NewConf
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.host import protocol
 from vgpumgr.link import steps, wire
 from vgpumgr.link.host import Host, StepResult
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 VIEW = builders.attached(builders.host())
 GPU = VIEW.snapshot.gpus[0]
 SETTING = scheduler.Setting(policy="fixed-share", arr=False, time_slice_ns=2_000_000)
-SET = changes.SetScheduler(
+SET = plan_steps.SetScheduler(
     host=builders.HOST,
     gpu_uuid=builders.gpu_uuid(GPU.pci),
     gpu=GPU.pci,
@@ -34,7 +34,7 @@ SET = changes.SetScheduler(
     before=replace(SETTING, policy="best-effort"),
     expect={"graphics": "best-effort"},
 )
-CONF = changes.WriteModprobe(
+CONF = plan_steps.WriteModprobe(
     host=builders.HOST,
     path="/etc/modprobe.d/vgpumgr.conf",
     text=NewConf(options="options nvidia NVreg_RegistryDwords=RmPVMRL=0x1"),
@@ -88,10 +88,12 @@ def test_a_ledger_that_can_be_written_is_nothing_to_tell() -> None:
 def test_maxima_that_the_host_does_not_tell_are_the_catalogues() -> None:
     silent = builders.change_gpus(
         builders.host(),
-        lambda gpu: replace(gpu, types={key: replace(kind, max=None) for key, kind in (gpu.types or {}).items()}),
+        lambda gpu: replace(
+            gpu, types={key: replace(vgpu_type, max=None) for key, vgpu_type in (gpu.types or {}).items()}
+        ),
     )
     found = OneHost(Script(says(observe=builders.facts_of(silent.snapshot)))).observe(wait_s=0)
-    assert {kind.short: kind.max for kind in (found.gpus[0].types or {}).values()}["4Q"] == 12
+    assert {vgpu_type.short: vgpu_type.max for vgpu_type in (found.gpus[0].types or {}).values()}["4Q"] == 12
 
 
 def test_another_shape_is_a_failed_program_that_names_the_key() -> None:
@@ -137,15 +139,15 @@ def test_every_step_that_is_the_host_programs_has_the_wires_shape(framework: Fra
     before = builders.host_of(framework)
     create = builders.created(builders.plan_attach(before))
     vgpu = create.vgpu
-    enter = changes.EnterVgpu(host=create.host, vgpu=vgpu)
-    destroy = changes.DestroyVgpu(host=create.host, vgpu=vgpu, expect=changes.ABSENT, listed=True)
-    park = changes.ParkVgpu(host=create.host, vgpu=vgpu, runs=True)
-    told = [wire.check(steps.wire_step(step), protocol.Step, "step") for step in (create, enter, destroy, park)]
+    enter = plan_steps.EnterVgpu(host=create.host, vgpu=vgpu)
+    destroy = plan_steps.DestroyVgpu(host=create.host, vgpu=vgpu, expect=plan_steps.ABSENT, listed=True)
+    evacuation = plan_steps.EvacuateVgpu(host=create.host, vgpu=vgpu, runs=True)
+    told = [wire.check(steps.wire_step(step), protocol.Step, "step") for step in (create, enter, destroy, evacuation)]
     assert [(one["verb"], one["expect"], one["runs"], one["listed"]) for one in told] == [
         ("create_vgpu", "empty", False, False),
         ("create_vgpu", "same", False, False),
         ("destroy_vgpu", "absent", False, True),
-        ("park_vgpu", "present", True, False),
+        ("evacuate_vgpu", "present", True, False),
     ]
     assert {(one["slot"], one["parent"], one["uuid"], one["type_id"]) for one in told} == {
         (vgpu.slot, vgpu.parent, vgpu.uuid, vgpu.type_id)
@@ -163,11 +165,17 @@ def test_a_scheduler_and_a_file_of_modprobe_have_the_wires_shape() -> None:
 def test_core_and_the_host_program_have_the_same_words() -> None:
     assert (MDEV_PF, MDEV_VF, VENDOR_VFIO) == (protocol.MDEV_PF, protocol.MDEV_VF, protocol.VENDOR_VFIO)
     assert scheduler.POLICIES == (protocol.BEST_EFFORT, protocol.EQUAL_SHARE, protocol.FIXED_SHARE)
-    told = (changes.CreateVgpu, changes.DestroyVgpu, changes.ParkVgpu, changes.SetScheduler, changes.WriteModprobe)
+    told = (
+        plan_steps.CreateVgpu,
+        plan_steps.DestroyVgpu,
+        plan_steps.EvacuateVgpu,
+        plan_steps.SetScheduler,
+        plan_steps.WriteModprobe,
+    )
     assert [step.verb for step in told] == [
         protocol.CREATE_VGPU,
         protocol.DESTROY_VGPU,
-        protocol.PARK_VGPU,
+        protocol.EVACUATE_VGPU,
         protocol.SET_SCHEDULER,
         protocol.WRITE_MODPROBE,
     ]

@@ -43,7 +43,7 @@ SNAPSHOT = {
     "ledger": [],
     "freed": [],
     "ledger_file": True,
-    "stuck": [],
+    "blocked_writes": [],
     "modprobe": [],
     "module": None,
     "unknown": [],

@@ -41,10 +41,10 @@ def test_an_odd_number_is_null_with_its_place_and_the_rest_stands(number: float)
 
 
 def test_an_odd_number_in_the_ledger_makes_the_ledger_unknown_and_nothing_else() -> None:
-    said = facts(ledger=[{"generation": 1}, {"generation": 10**24}], stuck=[])
+    said = facts(ledger=[{"generation": 1}, {"generation": 10**24}], blocked_writes=[])
     sanity.mend(said)
-    assert (said["ledger"], said["stuck"], said["gpus"]) == (None, None, facts()["gpus"])
-    assert [row["what"] for row in said["unknown"]] == ["ledger", "stuck"]
+    assert (said["ledger"], said["blocked_writes"], said["gpus"]) == (None, None, facts()["gpus"])
+    assert [row["what"] for row in said["unknown"]] == ["ledger", "blocked_writes"]
 
 
 def test_half_a_surrogate_pair_cannot_be_written_anywhere_and_becomes_a_question_mark() -> None:

@@ -124,7 +124,7 @@ def make_snapshot() -> dict[str, Any]:
         "ledger": None,
         "freed": [],
         "ledger_file": True,
-        "stuck": None,
+        "blocked_writes": None,
         "modprobe": None,
         "module": None,
         "unknown": [{"what": "a", "why": "b"}],
@@ -179,7 +179,7 @@ def test_an_odd_value_is_unknown_where_it_may_be_and_else_refuses_the_snapshot()
     odd = make_snapshot() | {"versions": {"driver": "5\ud800"}, "handles": [HANDLE], "ledger": [2**60]}
     read = wire.read(odd, Snapshot, "snapshot")
     assert (read["versions"], read["ledger"]) == ({"driver": "5?"}, None)
-    assert [row["what"] for row in read["unknown"]] == ["a", "ledger", "stuck"]
+    assert [row["what"] for row in read["unknown"]] == ["a", "ledger", "blocked_writes"]
     with pytest.raises(wire.WireError, match=r"snapshot\.handles\[0\]\.pid is None, not int"):
         wire.read(make_snapshot() | {"handles": [HANDLE | {"pid": 2**60}]}, Snapshot, "snapshot")
 

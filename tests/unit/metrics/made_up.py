@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.usage.sampling import (
+from vgpumgr.core.usage.readings import (
     RUNNING,
     Counters,
     Cursor,
@@ -25,7 +25,7 @@ from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from vgpumgr.core.usage.sampling import VgpuKey
+    from vgpumgr.core.usage.readings import VgpuKey
 
 NOW = 1_795_000_000.0
 LENGTH_US = 2_000_000
@@ -59,7 +59,7 @@ def vgpu(
         type_name="A40-24Q",
         origin="ours",
         state=state,
-        bought=Fraction(1, 2),
+        entitled=Fraction(1, 2),
         framebuffer_size_bytes=24 * GIB,
         framebuffer_used_bytes=used if runs else None,
         instances=(4096 + number,) if runs else (),

@@ -18,7 +18,7 @@ from vgpumgr.store import samples
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
 
 PROGRAM = (sys.executable, "-m", "vgpumgr.cli.main")
 

@@ -21,7 +21,7 @@ from vgpumgr.core.usage.metric_table import METRICS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 ODD = 'say "vm" \\ 🐧'
@@ -72,12 +72,12 @@ def test_the_page_is_scraped_whole_and_promql_finds_the_values(scraped: tuple[Si
     assert round(prometheus.query("sum by (host, gpu) (vgpumgr_vgpu_sm_utilization_ratio)")[0][1], 9) == 0.51
 
 
-def test_use_against_what_was_bought_is_one_division_and_constants_join(
+def test_use_against_what_was_entitled_is_one_division_and_constants_join(
     scraped: tuple[Site, Server, Prometheus],
 ) -> None:
     _, _, prometheus = scraped
     prometheus.until("vgpumgr_host_up")
-    used = prometheus.query("vgpumgr_vgpu_sm_utilization_ratio / vgpumgr_vgpu_share_bought_ratio")
+    used = prometheus.query("vgpumgr_vgpu_sm_utilization_ratio / vgpumgr_vgpu_share_entitled_ratio")
     assert {labels["vm"]: share for labels, share in used} == {"vm01": 0.62, "vm02": 0.16, ODD: 0.24}
     joined = prometheus.query(
         "vgpumgr_vgpu_sm_utilization_ratio{vm='vm01'}"

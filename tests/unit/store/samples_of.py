@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.usage.sampling import (
+from vgpumgr.core.usage.readings import (
     OFF,
     RUNNING,
     Cursor,
@@ -44,7 +44,7 @@ def vgpu(vm: str | None, used: Load | None, *, at_us: int | None, framebuffer: i
         type_name="A40-12Q",
         origin="ours" if vm else "foreign",
         state=OFF if used is None else RUNNING,
-        bought=Fraction(1, 4),
+        entitled=Fraction(1, 4),
         framebuffer_size_bytes=12 * GIB,
         framebuffer_used_bytes=None if used is None else framebuffer,
         instances=() if used is None else (int((vm or "vm0")[2:]) + 1,),

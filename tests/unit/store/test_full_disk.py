@@ -10,7 +10,7 @@ import pytest
 
 from vgpumgr.errors import StoreError
 from vgpumgr.store.journal import Journal
-from vgpumgr.store.runs import Entry, Question
+from vgpumgr.store.journal_entry import Intent, Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-ENTRY = Entry(verb="attach", why="asked --profile 4Q", host="kvm01", vm="vm01")
+ENTRY = Intent(verb="attach", why="asked --profile 4Q", host="kvm01", vm="vm01")
 
 
 @pytest.fixture

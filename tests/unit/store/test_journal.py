@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from vgpumgr import errors
 from vgpumgr.store import place
 from vgpumgr.store.journal import Journal
+from vgpumgr.store.journal_entry import Intent, Question
 from vgpumgr.store.names import Known, known
-from vgpumgr.store.runs import Entry, Question
 from vgpumgr.store.sql import file
 from vgpumgr.store.sql import journal as table
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 AT = "2026-11-21T12:00:00Z"
 LATER = "2026-11-21T12:00:09Z"
 BY = "anna@ctl1"
-ENTRY = Entry(
+ENTRY = Intent(
     verb="attach",
     why="asked --profile 4Q",
     host="kvm01",
@@ -45,7 +45,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from vgpumgr.store.journal import Journal
-from vgpumgr.store.runs import Entry
+from vgpumgr.store.journal_entry import Intent as Entry
 def warn(text): sys.exit(text)
 journal = Journal(Path(sys.argv[1]), warn=warn)
 for number in range(int(sys.argv[3])):
@@ -76,7 +76,7 @@ def writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
 def test_what_was_begun_and_ended_is_read_again(journal: Journal, told: list[str]) -> None:
     journal.end(journal.begin(ENTRY, by=BY, at=AT), at=LATER, outcome="failed", error="SysfsRefused", message="no")
     (run,) = journal.runs(ALL)
-    assert (run.entry, run.by, run.at, run.ended_at) == (ENTRY, BY, AT, LATER)
+    assert (run.intent, run.by, run.at, run.ended_at) == (ENTRY, BY, AT, LATER)
     assert (run.outcome, run.error, run.message) == ("failed", "SysfsRefused", "no")
     assert told == []
 
@@ -111,7 +111,7 @@ def test_processes_that_write_at_once_lose_nothing(journal: Journal) -> None:
     assert [process.communicate(timeout=120)[1] for process in writers] == [""] * 4
     runs = journal.runs(ALL)
     assert {run.outcome for run in runs} == {"done"}
-    assert sorted((run.entry.host, int(run.entry.why)) for run in runs) == [
+    assert sorted((run.intent.host, int(run.intent.why)) for run in runs) == [
         (f"kvm{number}", line) for number in range(4) for line in range(8)
     ]
     assert [file.name for file in journal.path.parent.iterdir()] == ["store.sqlite"]
@@ -127,14 +127,14 @@ def test_a_killed_writer_leaves_a_journal_that_goes_on(journal: Journal) -> None
     journal.end(journal.begin(ENTRY, by=BY, at=AT), at=LATER, outcome="done")
     runs = journal.runs(Question(limit=100_000))
     assert len(runs) == before + 1
-    assert (runs[0].entry, runs[0].outcome) == (ENTRY, "done")
+    assert (runs[0].intent, runs[0].outcome) == (ENTRY, "done")
 
 
 def test_the_newest_come_first_and_no_more_than_asked_for(journal: Journal) -> None:
     for number in range(5):
         journal.begin(replace(ENTRY, why=str(number)), by=BY, at=f"2026-11-2{number}T00:00:00Z")
-    assert [run.entry.why for run in journal.runs(Question(limit=3))] == ["4", "3", "2"]
-    assert [run.entry.why for run in journal.runs(Question(limit=9, since="2026-11-22T00:00:00Z"))] == ["4", "3", "2"]
+    assert [run.intent.why for run in journal.runs(Question(limit=3))] == ["4", "3", "2"]
+    assert [run.intent.why for run in journal.runs(Question(limit=9, since="2026-11-22T00:00:00Z"))] == ["4", "3", "2"]
 
 
 def test_only_so_many_of_the_newest_are_kept(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_only_so_many_of_the_newest_are_kept(journal: Journal, monkeypatch: pyte
     monkeypatch.setattr(table, "KEEP_RUNS", 3)
     for number in range(5):
         journal.begin(replace(ENTRY, why=f"run {number}"), by="anna@ctl1", at="2099-01-01T00:00:00Z")
-    assert [run.entry.why for run in journal.runs(Question(limit=10))] == ["run 4", "run 3", "run 2"]
+    assert [run.intent.why for run in journal.runs(Question(limit=10))] == ["run 4", "run 3", "run 2"]
 
 
 def test_a_renamed_vm_is_found_by_either_name_and_by_its_uuid(journal: Journal) -> None:
@@ -156,7 +156,7 @@ def test_a_renamed_vm_is_found_by_either_name_and_by_its_uuid(journal: Journal) 
         Question(limit=9, name="web01"),
         Question(limit=9, vm_uuid=ENTRY.vm_uuid),
     ):
-        assert [run.entry.vm for run in journal.runs(question)] == ["web01", "vm01"]
+        assert [run.intent.vm for run in journal.runs(question)] == ["web01", "vm01"]
     assert len(journal.runs(Question(limit=9, name="kvm01"))) == 4
     assert journal.runs(Question(limit=9, name="kvm02")) == ()
 
@@ -208,7 +208,7 @@ def test_an_older_schema_is_brought_forward_and_keeps_its_lines(
     later = replace(table.SCHEMA, migrations=(*table.SCHEMA.migrations, ("ALTER TABLE run ADD COLUMN note TEXT",)))
     monkeypatch.setattr(table, "SCHEMA", later)
     journal.begin(ENTRY, by=BY, at=AT)
-    assert [run.entry for run in journal.runs(ALL)] == [ENTRY, ENTRY]
+    assert [run.intent for run in journal.runs(ALL)] == [ENTRY, ENTRY]
     with sqlite3.connect(journal.path) as file:
         assert [row[0] for row in file.execute("SELECT version FROM migration")] == [1, 2]
         assert "note" in [row[1] for row in file.execute("PRAGMA table_info(run)")]
@@ -256,7 +256,7 @@ def test_a_journal_that_is_somebody_elses_is_told_and_not_read(tmp_path: Path) -
     program = (
         "import os, sys; from pathlib import Path\n"
         "from vgpumgr.store.sql import journal\n"
-        "from vgpumgr import errors; from vgpumgr.store.journal import Journal; from vgpumgr.store.runs import Entry, Question\n"
+        "from vgpumgr import errors; from vgpumgr.store.journal import Journal; from vgpumgr.store.journal_entry import Intent as Entry, Question\n"
         "os.setuid(65534)\n"
         "journal = Journal(Path(sys.argv[1]), warn=print)\n"
         "try: journal.runs(Question(limit=9))\n"
@@ -279,7 +279,7 @@ def test_a_read_only_disk_can_be_read_and_is_not_written(tmp_path: Path) -> None
     program = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "from pathlib import Path\n"
-        "from vgpumgr.store.journal import Journal; from vgpumgr.store.runs import Entry, Question\n"
+        "from vgpumgr.store.journal import Journal; from vgpumgr.store.journal_entry import Intent as Entry, Question\n"
         "journal = Journal(Path(sys.argv[1]), warn=print)\n"
         "print(len(journal.runs(Question(limit=9))))\n"
         "print(journal.begin(Entry(verb='attach', why='', host='kvm01'), by='x@y', at='now'))\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.store.samples_of import PCI, SECOND, T0
-from vgpumgr.core.usage.usage import ENGINES, Tally
+from vgpumgr.core.usage.tally import ENGINES, Tally
 from vgpumgr.core.usage.usage_window import window
 from vgpumgr.names import HostName
 from vgpumgr.store.samples import Samples

@@ -12,11 +12,11 @@ import pytest
 from tests.unit.store.samples_of import GIB, PCI, SECOND, T0, failed_round, load, measured_round
 from vgpumgr import errors
 from vgpumgr.controller import collect
-from vgpumgr.controller.collect import Keeping
+from vgpumgr.controller.collect import Retention
 from vgpumgr.core.model.snapshot import Unknown
-from vgpumgr.core.usage import histogram, sampling
-from vgpumgr.core.usage.sampling import Counters, VgpuKey
-from vgpumgr.core.usage.usage import BUCKET_US, FINE_US
+from vgpumgr.core.usage import histogram, readings
+from vgpumgr.core.usage.readings import Counters, VgpuKey
+from vgpumgr.core.usage.tally import BUCKET_US, FINE_US
 from vgpumgr.core.usage.usage_window import window
 from vgpumgr.names import HostName
 from vgpumgr.store import rounds as stored_rounds
@@ -27,8 +27,8 @@ from vgpumgr.store.sql import samples as sql_samples
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vgpumgr.core.usage.sampling import Round
-    from vgpumgr.core.usage.usage import Tally
+    from vgpumgr.core.usage.readings import Round
+    from vgpumgr.core.usage.tally import Tally
 
 KVM01 = HostName("kvm01")
 KEY = VgpuKey(KVM01, PCI, "vm1", "vgpu0")
@@ -234,10 +234,10 @@ def test_the_newest_sample_is_known_and_none_where_there_is_none(samples: Sample
 
 
 def test_a_clock_of_ours_that_jumps_ahead_erases_nothing(samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
-    keeping = Keeping(every_s=10, keep_s=35 * 86400, max_bytes=LIMIT)
+    retention = Retention(every_s=10, keep_s=35 * 86400, max_bytes=LIMIT)
     monkeypatch.setattr("vgpumgr.controller.collect.time.time", lambda: T0 / 1e6 + 40 * 86400)
     for number in range(2):
-        collect.keep(samples, rounds(1, begin_us=T0 + number * 10 * SECOND), keeping)
+        collect.keep(samples, rounds(1, begin_us=T0 + number * 10 * SECOND), retention)
     assert samples.latest()[0].counters[KEY].observed_s == 20
     assert samples.usage(HOUR)[0].total().samples == 2
 
@@ -331,10 +331,10 @@ def test_a_tally_that_holds_no_numbers_is_damage_and_no_end_of_the_collector(sam
 
 def test_a_journal_is_no_store_of_samples(samples: Samples) -> None:
     from vgpumgr.store.journal import Journal
-    from vgpumgr.store.runs import Entry
+    from vgpumgr.store.journal_entry import Intent
 
     journal = Journal(samples.path, warn=pytest.fail)
-    journal.begin(Entry(verb="attach", why="", host="kvm01"), by="x@y", at="2026-11-21T12:00:00Z")
+    journal.begin(Intent(verb="attach", why="", host="kvm01"), by="x@y", at="2026-11-21T12:00:00Z")
     before = samples.path.read_bytes()
     with pytest.raises(errors.SamplesCorrupt, match="another program's"):
         samples.add(rounds(1))
@@ -376,15 +376,15 @@ def test_the_form_of_a_stored_round_is_pinned() -> None:
     kept = {
         kind.__name__: " ".join(field.name for field in fields(kind))
         for kind in (
-            sampling.Round, sampling.HostReading, sampling.GpuReading, sampling.VgpuReading, sampling.Load,
-            sampling.Measured, sampling.Cursor, sampling.GpuCursor, Unknown,
+            readings.Round, readings.HostReading, readings.GpuReading, readings.VgpuReading, readings.Load,
+            readings.Measured, readings.Cursor, readings.GpuCursor, Unknown,
         )
     }  # fmt: skip
     assert kept == {
         "Round": "host at seconds reading measured cursor error failure",
         "HostReading": "host boot now_us driver gpus unknown",
-        "GpuReading": "pci uuid name framebuffer_size_bytes framebuffer_used_bytes sm memory policy vgpus told listed made",
-        "VgpuReading": "vm vm_uuid slot uuid vf type_id type_name origin state bought framebuffer_size_bytes "
+        "GpuReading": "pci uuid name framebuffer_size_bytes framebuffer_used_bytes sm memory policy vgpus reported listed made",
+        "VgpuReading": "vm vm_uuid slot uuid vf type_id type_name origin state entitled framebuffer_size_bytes "
         "framebuffer_used_bytes instances at_us load",
         "Load": "sm memory encoder decoder",
         "Measured": "gpu vgpu since_us until_us load",

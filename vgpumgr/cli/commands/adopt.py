@@ -14,7 +14,7 @@ from vgpumgr.cli.text import change_result, output, plan_text
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Planned
-    from vgpumgr.core.reconcile.adopting import AdoptPlan
+    from vgpumgr.core.reconcile.adopt import AdoptPlan
 
 
 @click.command()
@@ -34,14 +34,14 @@ def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import adopt as use_case
-    from vgpumgr.core.reconcile import adopting
+    from vgpumgr.core.reconcile import adopt as adopt_plan
 
     def show(planned: Planned[AdoptPlan]) -> None:
         if settings.for_people and planned.plan.changed:
             for line in plan_text.adopt_lines(planned, diff=settings.diff):
                 output.echo(line)
 
-    options = use_case.AdoptOptions(host=host, vgpus=tuple(map(adopting.parse_name, vgpus)))
+    options = use_case.AdoptOptions(host=host, vgpus=tuple(map(adopt_plan.parse_name, vgpus)))
     started = time.monotonic()
     consent = asking.consent(settings, "adopt", show)
     result = use_case.adopt(build_context(settings), options, consent)

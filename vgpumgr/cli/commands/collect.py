@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.collect import Keeping
+    from vgpumgr.controller.collect import Retention
     from vgpumgr.controller.sampling import Sampler
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
     from vgpumgr.names import HostName
     from vgpumgr.store.samples import Samples
 
@@ -87,28 +87,28 @@ def collect(
     chosen = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
     store = samples.Samples(samples.beside(store_path()))
     fleet = None if hosts else frozenset(context.inventory.hosts)
-    keeping = use_case.Keeping(every_s=every, keep_s=keep, max_bytes=max_size, fleet=fleet)
+    retention = use_case.Retention(every_s=every, keep_s=keep, max_bytes=max_size, fleet=fleet)
     if settings.check:
         output.progress(settings, f"would read {_hosts(len(chosen))} and store the samples in {store.path}")
         return 3
     with (
         only_one(store.path, context.by, name=LOCK),
-        Sampler(context, chosen, store.cursors(), patience_s=use_case.patience_s(every)) as sampler,
+        Sampler(context, chosen, store.cursors(), round_timeout_s=use_case.round_timeout_s(every)) as sampler,
     ):
         if every is None:
-            return _once(settings, sampler, store, keeping)
+            return _once(settings, sampler, store, retention)
         output.progress(settings, f"reading {_hosts(len(chosen))} every {every:g} s into {store.path}")
         until = None if lasting is None else time.monotonic() + lasting
-        use_case.serve(sampler, store, keeping, _Teller(settings), until=until)
+        use_case.serve(sampler, store, retention, _Listener(settings), until=until)
     return 0
 
 
-def _once(settings: Settings, sampler: Sampler, store: Samples, keeping: Keeping) -> int:
+def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Retention) -> int:
     from vgpumgr.controller import collect as use_case
-    from vgpumgr.core.usage import sampling
+    from vgpumgr.core.usage import readings
 
     rounds = sampler.round()
-    use_case.keep(store, rounds, keeping)
+    use_case.keep(store, rounds, retention)
     failed = [one.failure for one in rounds if one.failure is not None]
     if settings.for_people:
         if not settings.quiet:
@@ -121,22 +121,22 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, keeping: Keeping
         shown = [{**documents.host(one), "host": one.host} for one in rounds]
         output.print_rows(settings, document, shown, columns=_COLUMNS, wide=_COLUMNS, name="host")
     for one in rounds:
-        if one.reading is not None and (silent := sampling.silence(one.reading)) is not None:
+        if one.reading is not None and (silent := readings.incomplete_reason(one.reading)) is not None:
             output.print_warning(settings, f"{one.host}: {silent}", host=one.host)
     output.print_errors(settings, failed)
     return output.worst_exit(error.exit_code for error in failed)
 
 
-class _Teller:
+class _Listener:
     """Prints a warning when something fails and a line when it is back."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def went(self, host: HostName | None, what: str) -> None:
+    def on_failure(self, host: HostName | None, what: str) -> None:
         output.print_warning(self._settings, what, host=host)
 
-    def came_back(self, host: HostName | None, what: str) -> None:
+    def on_recovery(self, host: HostName | None, what: str) -> None:
         output.progress(self._settings, what, host=host)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.usage.exposition import Family
+    from vgpumgr.core.usage.metrics import Family
 
 _AGAIN_S = 3600.0
 _MAX_AGE = click.option(
@@ -109,14 +109,14 @@ def prometheus(settings: Settings, *, path: Path | None, listen: str | None, max
 def _families(max_age: float | None) -> tuple[Family, ...]:
     """What the store holds now. Raises StoreError."""
     from vgpumgr.cli.wiring import store_path
-    from vgpumgr.core.usage import exposition, sampling
+    from vgpumgr.core.usage import metrics, readings
     from vgpumgr.store import samples
 
     store = samples.Samples(samples.beside(store_path()))
     if max_age is None:
-        max_age = sampling.outdated_after_s(store.every_s())
-    build = exposition.Build(version=__version__, python=platform.python_version())
-    return exposition.families(store.latest(), now=time.time(), max_age_s=max_age, build=build)
+        max_age = readings.outdated_after_s(store.every_s())
+    build = metrics.Build(version=__version__, python=platform.python_version())
+    return metrics.families(store.latest(), now=time.time(), max_age_s=max_age, build=build)
 
 
 def _socket_path() -> Path:

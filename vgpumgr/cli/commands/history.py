@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.store.runs import Run
+    from vgpumgr.store.journal_entry import JournalEntry
 
 _COLUMNS = ("when", "by", "did", "vm", "host", "outcome", "why")
 _WIDE = (
@@ -76,7 +76,7 @@ def history(settings: Settings, *, name: str | None, limit: int, since: datetime
     """
     from vgpumgr.cli.wiring import open_journal
     from vgpumgr.documents import history as documents
-    from vgpumgr.store.runs import Question
+    from vgpumgr.store.journal_entry import Question
 
     journal = open_journal(settings)
     uuid = _as_uuid(name)
@@ -104,25 +104,25 @@ def history(settings: Settings, *, name: str | None, limit: int, since: datetime
     return 0
 
 
-def _row(run: Run) -> dict[str, object]:
+def _row(run: JournalEntry) -> dict[str, object]:
     from vgpumgr.documents import history as documents
 
-    return {**documents.run(run), "steps": " ".join(str(step.get("verb")) for step in run.entry.steps)}
+    return {**documents.run(run), "steps": " ".join(str(step.get("verb")) for step in run.intent.steps)}
 
 
-def _table_rows(runs: Iterable[Run]) -> list[dict[str, object]]:
+def _table_rows(runs: Iterable[JournalEntry]) -> list[dict[str, object]]:
     """Rows for people: local time with its offset, a dash if nothing applies, and only the first line of an error."""
-    from vgpumgr.store.runs import INTERRUPTED
+    from vgpumgr.store.journal_entry import INTERRUPTED
 
     rows = []
     for run in runs:
         row = {key: "-" if value is None else value for key, value in _row(run).items()}
         at = datetime.datetime.fromisoformat(run.at).astimezone()
         ended = run.outcome or "not ended"
-        row |= {"when": at.isoformat(sep=" ", timespec="seconds"), "did": run.entry.verb, "outcome": ended}
+        row |= {"when": at.isoformat(sep=" ", timespec="seconds"), "did": run.intent.verb, "outcome": ended}
         row["message"] = str(row["message"]).partition("\n")[0]
         if run.error and run.outcome != INTERRUPTED:
-            row["why"] = f"{run.entry.why} ({run.error})"
+            row["why"] = f"{run.intent.why} ({run.error})"
         rows.append(row)
     return rows
 

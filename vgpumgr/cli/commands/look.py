@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Discovery, Fleet, HostFacts
-    from vgpumgr.core.model.observed import Finding
     from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.view import Finding
     from vgpumgr.core.report.listing import VgpuRow
 
 _VGPU = ("vm", "slot", "host", "gpu", "device", "type_name", "state", "holder")
@@ -90,7 +90,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.core.plan import lost, stuck
+    from vgpumgr.core.plan import blocked_write, lost
     from vgpumgr.documents import discover as documents
 
     fleet = report.discover_fleet(build_context(settings), hosts)
@@ -98,10 +98,10 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     findings = [
         finding
         for view in fleet.views
-        for part in (stuck.findings, lost.findings, lost.at_stake)
+        for part in (blocked_write.findings, lost.findings, lost.at_stake)
         for finding in part(view.snapshot)
     ]
-    columns = ("host", "gpu", "board", "framework", "mode", "numa", "vgpus", "given")
+    columns = ("host", "gpu", "board", "framework", "mode", "numa", "vgpus", "allocated")
     if not rows and settings.for_people:
         _say_none(fleet, "no NVIDIA GPU on")
     else:
@@ -134,10 +134,12 @@ def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) 
     for view in fleet.views:
         for gpu in view.snapshot.gpus:
             left = {fit.type.id: fit.left for fit in placement.fits(view.snapshot, gpu, targets.barred_functions(view))}
-            for kind in sorted((gpu.types or {}).values(), key=lambda kind: (kind.size_mib or 0, kind.short)):
-                if fits and kind.id not in left:
+            for vgpu_type in sorted(
+                (gpu.types or {}).values(), key=lambda vgpu_type: (vgpu_type.size_mib or 0, vgpu_type.short)
+            ):
+                if fits and vgpu_type.id not in left:
                     continue
-                rows.append(documents.row(view.snapshot.host, gpu, kind, left.get(kind.id, 0)))
+                rows.append(documents.row(view.snapshot.host, gpu, vgpu_type, left.get(vgpu_type.id, 0)))
     columns = ("profile", "type_name", "host", "gpu", "framebuffer_mib", "max", "fits_now")
     if not rows and settings.for_people:
         _say_none(fleet, "nothing fits now on" if fits else "no vGPU type could be read on")
@@ -211,7 +213,7 @@ def _gpu_row(view: HostFacts, gpu: Gpu) -> dict[str, object]:
     from vgpumgr.core.plan import placement
 
     readable = gpu.framework is not None
-    given = placement.known_share(view.snapshot, gpu)
+    allocated = placement.known_share(view.snapshot, gpu)
     return {
         "host": view.snapshot.host,
         "gpu": gpu.pci,
@@ -220,7 +222,7 @@ def _gpu_row(view: HostFacts, gpu: Gpu) -> dict[str, object]:
         "mode": gpu.mode,
         "numa": gpu.numa_node,
         "vgpus": len(gpu.vgpus) if readable else None,
-        "given": None if given is None else f"{float(given):.0%}",
+        "allocated": None if allocated is None else f"{float(allocated):.0%}",
         "uuid": gpu.uuid,
         "pci_id": gpu.pci_id,
         "driver": view.snapshot.versions.get("driver"),
@@ -229,7 +231,7 @@ def _gpu_row(view: HostFacts, gpu: Gpu) -> dict[str, object]:
 
 
 def _version(number: int | None) -> str | None:
-    from vgpumgr.core.plan.attaching import version_text
+    from vgpumgr.core.plan.attach import version_text
 
     return None if number is None else version_text(number)
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.job_files import FileState, JobFile
-    from vgpumgr.core.reconcile.nightly import Job
+    from vgpumgr.controller.install_files import FileState, InstallFile
+    from vgpumgr.core.reconcile.nightly import Schedule
 
 CRON_DIR = "/etc/cron.d"
 UNIT_DIR = "/etc/systemd/system"
@@ -74,15 +74,15 @@ def cron(
       vgpumgr install cron --write --at 03:15 --mailto gpu-admins
     """
     from vgpumgr import templates
-    from vgpumgr.controller import job_files
+    from vgpumgr.controller import install_files
     from vgpumgr.core.reconcile import nightly
 
     if mailto and not (mailto.isprintable() and set(mailto).isdisjoint(" '\"\\")):
         raise errors.UsageError(f"not a mail address: {mailto!r}")
-    job = _job(settings, at=at, jitter=jitter, user=user)
-    text = templates.render_cron(job, command=nightly.cron_command(job), mailto=mailto)
+    schedule = _job(settings, at=at, jitter=jitter, user=user)
+    text = templates.render_cron(schedule, command=nightly.cron_command(schedule), mailto=mailto)
     path = (folder or Path(CRON_DIR)) / "vgpumgr"
-    return _finish(settings, [job_files.look(path, text)], write=write, then="cron reads it within a minute")
+    return _finish(settings, [install_files.look(path, text)], write=write, then="cron reads it within a minute")
 
 
 @install.command()
@@ -96,15 +96,17 @@ def timer(settings: Settings, *, write: bool, at: str, jitter: int, user: str, f
       vgpumgr install timer --write && systemctl daemon-reload && systemctl enable --now vgpumgr-reconcile.timer
     """
     from vgpumgr import templates
-    from vgpumgr.controller import job_files
+    from vgpumgr.controller import install_files
     from vgpumgr.core.reconcile import nightly
 
-    job = _job(settings, at=at, jitter=jitter, user=user)
+    schedule = _job(settings, at=at, jitter=jitter, user=user)
     units = zip(
-        ("service", "timer"), templates.render_units(job, command=nightly.systemd_command(job.words)), strict=True
+        ("service", "timer"),
+        templates.render_units(schedule, command=nightly.systemd_command(schedule.words)),
+        strict=True,
     )
     base = folder or Path(UNIT_DIR)
-    files = [job_files.look(base / f"{UNIT}.{kind}", text) for kind, text in units]
+    files = [install_files.look(base / f"{UNIT}.{kind}", text) for kind, text in units]
     then = f"next: systemctl daemon-reload && systemctl enable --now {UNIT}.timer"
     return _finish(settings, files, write=write, then=then)
 
@@ -122,22 +124,22 @@ def collect(settings: Settings, *, write: bool, every: float, user: str, folder:
       vgpumgr install collect --write && systemctl daemon-reload && systemctl enable --now vgpumgr-collect.service
     """
     from vgpumgr import templates
-    from vgpumgr.controller import job_files
+    from vgpumgr.controller import install_files
     from vgpumgr.core.reconcile import nightly
 
     words = _words(settings, "collect", "--every", f"{every:.15g}s")
     text = templates.render_collector(nightly.parse_user(user), command=nightly.systemd_command(words))
     path = (folder or Path(UNIT_DIR)) / f"{COLLECTOR}.service"
     then = f"next: systemctl daemon-reload && systemctl enable --now {COLLECTOR}.service"
-    return _finish(settings, [job_files.look(path, text)], write=write, then=then)
+    return _finish(settings, [install_files.look(path, text)], write=write, then=then)
 
 
-def _job(settings: Settings, *, at: str, jitter: int, user: str) -> Job:
+def _job(settings: Settings, *, at: str, jitter: int, user: str) -> Schedule:
     from vgpumgr.core.reconcile import nightly
 
     hour, minute = nightly.parse_at(at)
     words = _words(settings, "reconcile", "--yes", "--quiet")
-    return nightly.Job(words=words, user=nightly.parse_user(user), hour=hour, minute=minute, jitter_s=jitter * 60)
+    return nightly.Schedule(words=words, user=nightly.parse_user(user), hour=hour, minute=minute, jitter_s=jitter * 60)
 
 
 def _words(settings: Settings, *command: str) -> tuple[str, ...]:
@@ -162,12 +164,12 @@ def _program() -> tuple[str, ...]:
     return (str(script),) if script.exists() else (sys.executable, "-m", "vgpumgr.cli.main")
 
 
-def _finish(settings: Settings, files: Sequence[JobFile], *, write: bool, then: str) -> int:
+def _finish(settings: Settings, files: Sequence[InstallFile], *, write: bool, then: str) -> int:
     """Print the files, report what would change, or write them."""
-    from vgpumgr.controller import job_files
+    from vgpumgr.controller import install_files
 
-    changing = [file for file in files if file.state != job_files.FileState.SAME]
-    edited = [file for file in changing if file.state == job_files.FileState.EDITED]
+    changing = [file for file in files if file.state != install_files.FileState.SAME]
+    edited = [file for file in changing if file.state == install_files.FileState.EDITED]
     if not (write or settings.check):
         outcome = errors.Outcome.UNCHANGED
         if settings.for_people:
@@ -181,7 +183,7 @@ def _finish(settings: Settings, files: Sequence[JobFile], *, write: bool, then: 
         if edited:
             _ask(settings, edited)
         for file in changing:
-            job_files.write(file)
+            install_files.write(file)
         if settings.for_people and not settings.quiet:
             output.echo(f"written: {', '.join(str(file.path) for file in changing)}")
             output.echo(then)
@@ -194,7 +196,7 @@ def _finish(settings: Settings, files: Sequence[JobFile], *, write: bool, then: 
     return 3 if outcome == errors.Outcome.WOULD_CHANGE else 0
 
 
-def _print(files: Sequence[JobFile]) -> None:
+def _print(files: Sequence[InstallFile]) -> None:
     """Print one file unchanged, so that it can be redirected; several get their path above them, as with `systemctl cat`."""
     for number, file in enumerate(files):
         if len(files) > 1:
@@ -202,7 +204,9 @@ def _print(files: Sequence[JobFile]) -> None:
         click.echo(file.text, nl=False)
 
 
-def _tell(settings: Settings, files: Sequence[JobFile], changing: Sequence[JobFile], edited: Sequence[JobFile]) -> None:
+def _tell(
+    settings: Settings, files: Sequence[InstallFile], changing: Sequence[InstallFile], edited: Sequence[InstallFile]
+) -> None:
     """Print a line per file, and the diff if it was requested or a manual edit would be lost."""
     if not settings.for_people:
         return
@@ -213,7 +217,7 @@ def _tell(settings: Settings, files: Sequence[JobFile], changing: Sequence[JobFi
 
 
 def _told(state: FileState) -> str:
-    from vgpumgr.controller.job_files import FileState
+    from vgpumgr.controller.install_files import FileState
 
     match state:
         case FileState.ABSENT:
@@ -226,7 +230,7 @@ def _told(state: FileState) -> str:
             return "was edited by hand: overwritten only with --yes"
 
 
-def _ask(settings: Settings, edited: Sequence[JobFile]) -> None:
+def _ask(settings: Settings, edited: Sequence[InstallFile]) -> None:
     names = ", ".join(str(file.path) for file in edited)
     asking.confirm(
         settings,

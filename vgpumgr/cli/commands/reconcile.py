@@ -146,7 +146,7 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
         return
     from vgpumgr.documents import change
 
-    rows = [change.unit(host.host, unit) for host in result.hosts for unit in host.units]
+    rows = [change.task(host.host, task_result) for host in result.hosts for task_result in host.tasks]
     columns = ("host", "vm", "slot", "gpu", "outcome")
     output.print_rows(settings, change.of_fleet(result), rows, columns=columns, wide=(*columns, "error"), name="vm")
     if settings.output in ("json", "yaml"):
@@ -158,7 +158,7 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
 
 
 def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
-    from vgpumgr.core.model.observed import STANDING
+    from vgpumgr.core.model.view import STANDING
 
     quiet = settings.quiet and not result.problems and not result.fleet.changed
     if not quiet:
@@ -166,9 +166,9 @@ def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: fl
             output.print_warning(settings, str(note))
     found = [finding for plan in result.fleet.plans for finding in plan.findings]
     output.print_findings(settings, (one for one in found if not (quiet and one.kind in STANDING)))
-    for host, unit in result.failed:
-        assert unit.error is not None
-        output.print_error(settings, unit.error, about=(host, unit.unit.job.subject))
+    for host, task_result in result.failed:
+        assert task_result.error is not None
+        output.print_error(settings, task_result.error, about=(host, task_result.planned.task.subject))
     for _, error in result.errors:
         output.print_error(settings, error)
     if result.guard is not None:

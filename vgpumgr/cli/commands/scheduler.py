@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Planned
     from vgpumgr.core.driver.scheduler import Policy
-    from vgpumgr.core.plan.scheduling import GpuPlan
+    from vgpumgr.core.plan.scheduler import GpuPlan
 
 _COLUMNS = ("host", "gpu", "board", "policy", "slice", "freq", "factor", "persistent", "state")
 _WIDE = (*_COLUMNS, "uuid", "value", "file")

@@ -23,7 +23,7 @@ _COLUMNS = tuple(name.lower().replace(" ", "_") for name in frames.COLUMNS)
 _WIDE = (*_COLUMNS, "origin", "vf", "uuid", "vm_uuid")
 _CSV = (
     "vm", "slot", "host", "gpu", "type_name", "state", "sm_percent", "memory_percent", "encoder_percent",
-    "decoder_percent", "bought_percent", "framebuffer_used_bytes", "framebuffer_size_bytes", "sampled_at", "origin",
+    "decoder_percent", "entitled_percent", "framebuffer_used_bytes", "framebuffer_size_bytes", "sampled_at", "origin",
     "type_id", "uuid", "vf", "vm_uuid",
 )  # fmt: skip
 

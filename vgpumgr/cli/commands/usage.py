@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vgpumgr.store.samples import Samples
 
 _CSV = (
-    "vm", "slot", "host", "gpu", "type_name", "state", "bought_percent", "used_of_bought", "seen_percent", "samples",
+    "vm", "slot", "host", "gpu", "type_name", "state", "entitled_percent", "used_of_share", "coverage_percent", "samples",
     *(f"{engine}_{what}" for engine in ("sm", "memory", "encoder", "decoder") for what in ("mean", "p50", "p95", "max")),
     "framebuffer_used_bytes", "framebuffer_max_bytes", "framebuffer_size_bytes", "framebuffer_headroom_bytes", "last_at",
     "origin", "vm_uuid",
@@ -42,7 +42,7 @@ def usage(settings: Settings, *, vm: str | None, since: float, on: str | None) -
       vgpumgr usage vm01 --since 7d
       vgpumgr usage -o json | jq '.vgpus[] | select(.sm.p95 < 10)'
 
-    SM, P50, P95 and MAX are percent of the whole GPU over the time that was measured (SEEN of the window). OF BOUGHT is SM
+    SM, P50, P95 and MAX are percent of the whole GPU over the time that was measured (COVERAGE of the window). OF SHARE is SM
     relative to the share that the vGPU's type or the scheduler guarantees. Times begin at a quarter of an hour. A question
     mark means that the VM was off the whole time or the driver did not report the value. The command contacts no host and
     writes nothing.

@@ -6,17 +6,17 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import plan_text, scheduler_text
-from vgpumgr.core.plan import changes
-from vgpumgr.core.plan.scheduling import GpuPlan
-from vgpumgr.core.reconcile.jobs import Share
+from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.scheduler import GpuPlan
+from vgpumgr.core.reconcile.tasks import SetGpuScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vgpumgr.controller.results import FleetPlan, ReconcileResult, UnitResult
+    from vgpumgr.controller.results import FleetPlan, ReconcileResult, TaskResult
     from vgpumgr.core.plan.plan import Plan
-    from vgpumgr.core.reconcile.adopting import AdoptPlan
-    from vgpumgr.core.reconcile.reconciling import HostPlan, Unit
+    from vgpumgr.core.reconcile.adopt import AdoptPlan
+    from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
 
 
 def lines(fleet: FleetPlan, *, diff: bool) -> Iterator[str]:
@@ -28,15 +28,15 @@ def lines(fleet: FleetPlan, *, diff: bool) -> Iterator[str]:
 
 
 def _host(plan: HostPlan, *, diff: bool) -> Iterator[str]:
-    units = [unit for unit in plan.units if unit.steps]
-    if units:
+    planned_tasks = [planned for planned in plan.tasks if planned.steps]
+    if planned_tasks:
         yield plan.host
-    for unit in units:
-        yield f"  {unit.job.subject}, {unit.job.why}"
-        for row in unit.drift:
+    for planned in planned_tasks:
+        yield f"  {planned.task.subject}, {planned.task.why}"
+        for row in planned.drift:
             yield f"    {row.text()}"
-        assert unit.plan is not None
-        for text in _steps(unit.plan, diff=diff):
+        assert planned.plan is not None
+        for text in _steps(planned.plan, diff=diff):
             yield f"    {text}"
 
 
@@ -49,22 +49,22 @@ def _steps(plan: Plan | GpuPlan | AdoptPlan, *, diff: bool) -> Iterator[str]:
 def counted(fleet: FleetPlan) -> str:
     """`2 to create, 1 to destroy, 3 to repair in place; 1 host not read`."""
     steps = [step for plan in fleet.plans for step in plan.steps]
-    made = sum(isinstance(step, changes.CreateVgpu) for step in steps) - _parked(steps)
-    gone = sum(changes.destroys(step) for step in steps)
-    others = sum(_is_other(unit) for plan in fleet.plans for unit in plan.units if unit.steps)
+    made = sum(isinstance(step, plan_steps.CreateVgpu) for step in steps) - _evacuated(steps)
+    gone = sum(plan_steps.destroys(step) for step in steps)
+    others = sum(_is_other(planned) for plan in fleet.plans for planned in plan.tasks if planned.steps)
     parts = [f"{made} to create", f"{gone} to destroy"]
     if others:
         parts.append(f"{others} to repair in place")
     return ", ".join(parts) + _unread(fleet)
 
 
-def _parked(steps: list[changes.Step]) -> int:
+def _evacuated(steps: list[plan_steps.Step]) -> int:
     """A vGPU that is moved out and back counts as neither created nor destroyed."""
-    return sum(isinstance(step, changes.ParkVgpu) for step in steps)
+    return sum(isinstance(step, plan_steps.EvacuateVgpu) for step in steps)
 
 
-def _is_other(unit: Unit) -> bool:
-    return not any(isinstance(step, changes.CreateVgpu) or changes.destroys(step) for step in unit.steps)
+def _is_other(planned: PlannedTask) -> bool:
+    return not any(isinstance(step, plan_steps.CreateVgpu) or plan_steps.destroys(step) for step in planned.steps)
 
 
 def _unread(fleet: FleetPlan) -> str:
@@ -78,26 +78,26 @@ def closing(result: ReconcileResult, elapsed_s: float) -> Iterator[str]:
     if result.check and result.fleet.changed:
         yield "would change; nothing was written (--check)."
         return
-    units = [unit for host in result.hosts for unit in host.units]
-    count = Counter(unit.outcome for unit in units)
+    task_results = [task_result for host in result.hosts for task_result in host.tasks]
+    count = Counter(task_result.outcome for task_result in task_results)
     hosts = f"{len(result.fleet.plans)} host{'' if len(result.fleet.plans) == 1 else 's'}"
     if not result.fleet.changed and not failed and not result.errors:
-        yield f"{hosts}: {_wanted(units)}."
+        yield f"{hosts}: {_wanted(task_results)}."
         return
     parts = [f"{number} {outcome.replace('_', ' ')}" for outcome, number in sorted(count.items())]
     yield f"{hosts} in {elapsed_s:.1f} s: {', '.join(parts) or 'nothing to do'}{_unread(result.fleet)}."
 
 
-def _wanted(units: Sequence[UnitResult]) -> str:
+def _wanted(task_results: Sequence[TaskResult]) -> str:
     """`8 vGPUs and 2 schedulers are as wanted`."""
-    shares = sum(isinstance(unit.unit.job, Share) for unit in units)
+    shares = sum(isinstance(task_result.planned.task, SetGpuScheduler) for task_result in task_results)
     parts = [
         f"{number} {word}{'' if number == 1 else 's'}"
-        for number, word in ((len(units) - shares, "vGPU"), (shares, "scheduler"))
+        for number, word in ((len(task_results) - shares, "vGPU"), (shares, "scheduler"))
         if number
     ]
     return (
-        f"{' and '.join(parts)} {'is' if len(units) == 1 else 'are'} as wanted"
+        f"{' and '.join(parts)} {'is' if len(task_results) == 1 else 'are'} as wanted"
         if parts
         else "nothing is declared or attached there"
     )

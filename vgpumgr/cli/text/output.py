@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.model.observed import Finding
+    from vgpumgr.core.model.view import Finding
     from vgpumgr.errors import VgpumgrError
 
 _HEADS = {"type_name": "TYPE", "framebuffer_mib": "FB MIB", "fits_now": "FITS NOW", "placement_id": "PLACEMENT"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.claims import said_by
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as steps
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.plan.placement import Placed
     from vgpumgr.core.plan.plan import Plan
-    from vgpumgr.core.reconcile.adopting import AdoptPlan
+    from vgpumgr.core.reconcile.adopt import AdoptPlan
 
 
 _WOULD_CHANGE = "would change; nothing was written (--check)."
@@ -61,11 +61,11 @@ def adopt_closing(result: AdoptResult, elapsed_s: float) -> str:
             return f"{plan.host}: already in its ledger: {ours}. Nothing to do."
 
 
-def _whose(step: changes.Step) -> str:
+def _whose(step: steps.Step) -> str:
     match step:
-        case changes.EnterVgpu():
+        case steps.EnterVgpu():
             return step.vgpu.vm_name
-        case changes.PutClaim() | changes.AttachHostdev() | changes.DetachHostdev():
+        case steps.PutClaim() | steps.AttachHostdev() | steps.DetachHostdev():
             return step.vm_name
         case _:
             return ""  # adopting has no other steps
@@ -97,41 +97,41 @@ def closing(result: ChangeResult, elapsed_s: float, undo: str | None) -> str:
             return f"done in {elapsed_s:.1f} s." + (f" Undo: {undo}" if undo else "")
 
 
-def _line(step: changes.Step, plan: Plan | AdoptPlan) -> str | None:
+def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
     match step:
-        case changes.PutClaim(before=None):
+        case steps.PutClaim(before=None):
             return f"+ claim    {step.claim.slot}: {_share(step.claim.binding.type_name, plan.placed)}"
-        case changes.PutClaim() if step.verb == "put_claim":
+        case steps.PutClaim() if step.verb == "put_claim":
             return f"~ claim    {step.claim.slot}: {_share(step.claim.binding.type_name, plan.placed)}"
-        case changes.PutClaim() if step.before is not None and said_by(step.before) != said_by(step.claim):
+        case steps.PutClaim() if step.before is not None and said_by(step.before) != said_by(step.claim):
             return f"~ claim    {step.claim.slot}: {said_by(step.claim)}, was {said_by(step.before)}"
-        case changes.PutClaim():
+        case steps.PutClaim():
             return None if plan.steps[-1] != step or len(plan.steps) > 1 else f"~ claim    {step.claim.slot}: bound"
-        case changes.CreateVgpu():
-            if step.expect == changes.SAME:
+        case steps.CreateVgpu():
+            if step.expect == steps.SAME:
                 return f"= vGPU     {_where(step.vgpu)}      created by an attach that did not finish"
             return f"+ vGPU     {_where(step.vgpu)}{_placed(plan.placed)}"
-        case changes.EnterVgpu():
+        case steps.EnterVgpu():
             return f"= vGPU     {step.vgpu.type_name} {_where(step.vgpu)}      exists; entered into the host's ledger"
-        case changes.AttachHostdev():
+        case steps.AttachHostdev():
             when = "from the next start on"
             return f"+ hostdev  {_device(step.device)}, {when}"
-        case changes.DetachHostdev():
+        case steps.DetachHostdev():
             alias = "" if step.device.slot == step.slot else f"      alias {step.device.alias or 'missing'}"
             return f"- hostdev  {_device(step.device)}{alias}"
-        case changes.DestroyVgpu():
-            gone = "" if step.expect == changes.PRESENT else "      already gone, only the ledger entry"
+        case steps.DestroyVgpu():
+            gone = "" if step.expect == steps.PRESENT else "      already gone, only the ledger entry"
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
-        case changes.DropClaim():
+        case steps.DropClaim():
             return f"- claim    {step.before.slot}"
-        case changes.ParkVgpu() | changes.SetScheduler() | changes.WriteModprobe():
+        case steps.EvacuateVgpu() | steps.SetScheduler() | steps.WriteModprobe():
             return None  # plans about a VM do not have these
 
 
 def _share(type_name: str, placed: Placed | None) -> str:
     if placed is None or placed.type.size_mib is None:
         return type_name
-    sizes = [kind.size_mib for kind in (placed.gpu.types or {}).values() if kind.size_mib is not None]
+    sizes = [vgpu_type.size_mib for vgpu_type in (placed.gpu.types or {}).values() if vgpu_type.size_mib is not None]
     return f"{type_name}, {_gib(placed.type.size_mib)} of {_gib(max(sizes))} GiB"
 
 
@@ -154,11 +154,11 @@ def _device(device: Hostdev) -> str:
     return device.source.text
 
 
-def _diff(step: changes.Step) -> Iterator[str]:
+def _diff(step: steps.Step) -> Iterator[str]:
     match step:
-        case changes.AttachHostdev():
+        case steps.AttachHostdev():
             mark = "+"
-        case changes.DetachHostdev():
+        case steps.DetachHostdev():
             mark = "-"
         case _:
             return

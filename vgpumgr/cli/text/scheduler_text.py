@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import modprobe, scheduler
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as steps
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.results import Planned, SchedulerResult
     from vgpumgr.core.model.vgpu import VgpuSpec
-    from vgpumgr.core.plan.scheduling import GpuPlan
-    from vgpumgr.core.report.scheduling_rows import SchedulerRow
+    from vgpumgr.core.plan.scheduler import GpuPlan
+    from vgpumgr.core.report.schedulers import SchedulerRow
 
 
 def lines(planned: Planned[GpuPlan], *, diff: bool) -> Iterator[str]:
@@ -30,9 +30,9 @@ def step_lines(plan: GpuPlan, *, diff: bool) -> Iterator[str]:
     """One line per step; with `diff` also the lines of the file that change."""
     for step in plan.steps:
         yield _line(step, plan)
-        for park in step.around if isinstance(step, changes.SetScheduler) else ():
-            yield f"? vGPU    {_vgpu(park.vgpu)}      removed for a moment and re-created, only if the driver requires it"
-        if diff and isinstance(step, changes.WriteModprobe):
+        for evacuation in step.around if isinstance(step, steps.SetScheduler) else ():
+            yield f"? vGPU    {_vgpu(evacuation.vgpu)}      removed for a moment and re-created, only if the driver requires it"
+        if diff and isinstance(step, steps.WriteModprobe):
             yield from _diff(step)
 
 
@@ -84,18 +84,18 @@ def _cell(seen: int | None, set_to: int | None, *, none: bool, show: Callable[[i
     return "-" if none else None
 
 
-def _line(step: changes.Step, plan: GpuPlan) -> str:
+def _line(step: steps.Step, plan: GpuPlan) -> str:
     match step:
-        case changes.ParkVgpu():
+        case steps.EvacuateVgpu():
             return f"< vGPU    {_vgpu(step.vgpu)}      removed for a moment"
-        case changes.CreateVgpu(expect=changes.SAME):
+        case steps.CreateVgpu(expect=steps.SAME):
             return f"= vGPU    {_vgpu(step.vgpu)}      created by a run that did not finish"
-        case changes.CreateVgpu():
-            parked = any(isinstance(other, changes.ParkVgpu) and other.vgpu == step.vgpu for other in plan.steps)
-            return f"> vGPU    {_vgpu(step.vgpu)}      re-created{'' if parked else ', it was gone'}"
-        case changes.SetScheduler():
+        case steps.CreateVgpu():
+            evacuated = any(isinstance(other, steps.EvacuateVgpu) and other.vgpu == step.vgpu for other in plan.steps)
+            return f"> vGPU    {_vgpu(step.vgpu)}      re-created{'' if evacuated else ', it was gone'}"
+        case steps.SetScheduler():
             return f"~ policy  {step.expect.get('graphics') or '?'} -> {plan.granted.text}"
-        case changes.WriteModprobe():
+        case steps.WriteModprobe():
             mark = "+" if step.before is None else "~"
             value = f"{modprobe.KEY}=0x{scheduler.rm_pvmrl(plan.granted.setting):08x}"
             return f"{mark} boot    {step.path}: {value}      from the next load of the module on"
@@ -107,7 +107,7 @@ def _vgpu(vgpu: VgpuSpec) -> str:
     return f"{vgpu.vm_name} {vgpu.slot}: {vgpu.type_name} on {vgpu.parent}"
 
 
-def _diff(step: changes.WriteModprobe) -> Iterator[str]:
+def _diff(step: steps.WriteModprobe) -> Iterator[str]:
     from vgpumgr import templates
 
     before, after = (templates.render_conf(conf) or "" for conf in (step.before, step.text))

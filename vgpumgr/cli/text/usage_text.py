@@ -6,7 +6,7 @@ import datetime
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text.sparkline import sparkline
-from vgpumgr.core.usage.usage import ENGINES
+from vgpumgr.core.usage.tally import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _GIB = 1 << 30
 COLUMNS = (
-    "vm", "slot", "host", "gpu", "type_name", "bought", "sm", "p50", "p95", "max", "of_bought", "fb_max", "fb_size",
-    "headroom", "seen", "sm_over_time",
+    "vm", "slot", "host", "gpu", "type_name", "entitled", "sm", "p50", "p95", "max", "of_share", "fb_max", "fb_size",
+    "headroom", "coverage", "sm_over_time",
 )  # fmt: skip
 WIDE = (
     *COLUMNS[:-1], "state", "fb_now", "samples", "origin", "memory", "memory_p95", "encoder", "encoder_p95", "decoder",
@@ -44,17 +44,17 @@ def cells(row: UsageRow, bars: str) -> dict[str, object]:
         "gpu": row.gpu,
         "type_name": row.type_name,
         "state": row.state,
-        "bought": _percent(None if row.bought is None else row.bought * 100),
+        "entitled": _percent(None if row.entitled is None else row.entitled * 100),
         "sm": _percent(sm.mean),
         "p50": _percent(sm.p50),
         "p95": _percent(sm.p95),
         "max": _percent(sm.max),
-        "of_bought": _percent(None if row.used_of_bought is None else row.used_of_bought * 100),
+        "of_share": _percent(None if row.used_of_share is None else row.used_of_share * 100),
         "fb_now": _size(row.framebuffer_used_bytes),
         "fb_max": _size(row.framebuffer_max_bytes),
         "fb_size": _size(row.framebuffer_size_bytes),
         "headroom": _size(row.framebuffer_headroom_bytes),
-        "seen": _percent(row.seen * 100),
+        "coverage": _percent(row.coverage * 100),
         "samples": row.samples,
         "origin": row.origin,
         "sm_over_time": sparkline(sm.series, bars),
@@ -69,10 +69,10 @@ def of_one(row: UsageRow, report: UsageReport) -> Iterator[str]:
     yield f"{row.vm or row.vm_uuid or '?'}{slot} on {row.host} {row.gpu}, {kind}, {row.state}"
     samples = f"{row.samples} sample{'' if row.samples == 1 else 's'}"
     last = "" if row.last_us is None else f", the last at {local(row.last_us)}"
-    yield f"  measured     {_word(_percent(row.seen * 100))} of {span(report)}: {samples}{last}"
-    bought = _word(_percent(None if row.bought is None else row.bought * 100))
-    used = _percent(None if row.used_of_bought is None else row.used_of_bought * 100)
-    yield f"  bought       {bought} of the GPU" + (f", used {used} of that (SM)" if used else "")
+    yield f"  measured     {_word(_percent(row.coverage * 100))} of {span(report)}: {samples}{last}"
+    entitled = _word(_percent(None if row.entitled is None else row.entitled * 100))
+    used = _percent(None if row.used_of_share is None else row.used_of_share * 100)
+    yield f"  entitled     {entitled} of the GPU" + (f", used {used} of that (SM)" if used else "")
     now, most, size, left = (
         _word(_size(value))
         for value in (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from vgpumgr.cli.top.view_state import View
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
 
     Rounds = Callable[[], Sequence[Round]]
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from vgpumgr.cli.top.table import Total
     from vgpumgr.cli.top.view_state import View
     from vgpumgr.core.usage.live import Row
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
 
 _GIB = 2**30
 _BAR = 10
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _WARM, _HOT = 60, 85  # percent at which a bar changes colour
-COLUMNS = ("VM", "SLOT", "HOST", "SM", "FB GIB", "BOUGHT", "MEM", "ENC", "DEC", "GPU", "TYPE", "STATE")
+COLUMNS = ("VM", "SLOT", "HOST", "SM", "FB GIB", "ENTITLED", "MEM", "ENC", "DEC", "GPU", "TYPE", "STATE")
 ALWAYS = 4  # this many columns are never dropped, however narrow the terminal
 
 
@@ -136,7 +136,7 @@ def texts(row: Row) -> dict[str, str]:
         "host": tidy(row.host),
         "sm": percent(load.sm if load else None),
         "fb_gib": f"{gib(vgpu.framebuffer_used_bytes)}/{gib(vgpu.framebuffer_size_bytes)}",
-        "bought": share(vgpu.bought),
+        "entitled": share(vgpu.entitled),
         "mem": percent(load.memory if load else None),
         "enc": percent(load.encoder if load else None),
         "dec": percent(load.decoder if load else None),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.usage.exposition import running, there
-from vgpumgr.core.usage.sampling import silence
+from vgpumgr.core.usage.metrics import running, there
+from vgpumgr.core.usage.readings import incomplete_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
 
     from vgpumgr.core.usage.live import Row
-    from vgpumgr.core.usage.sampling import GpuReading, Round
+    from vgpumgr.core.usage.readings import GpuReading, Round
     from vgpumgr.names import HostName
 
 
@@ -46,7 +46,7 @@ def _total(one: Round) -> Total:
     return Total(
         host=one.host,
         error=None if one.reading else _why(one),
-        silent=None if one.reading is None else silence(one.reading),
+        silent=None if one.reading is None else incomplete_reason(one.reading),
         gpus=len(gpus),
         vgpus=_sum([there(gpu) for gpu in gpus]),
         running=_sum([running(gpu) for gpu in gpus]),
@@ -70,7 +70,7 @@ SORTS: dict[str, Callable[[Row], float | Fraction | None]] = {
     "fb": lambda row: row.vgpu.framebuffer_used_bytes,
     "vm": lambda _row: None,
     "host": lambda _row: None,
-    "bought": lambda row: row.vgpu.bought,
+    "entitled": lambda row: row.vgpu.entitled,
 }
 """The sort keys of the rows: largest first, unknown last; `vm` and `host` by name."""
 

@@ -17,7 +17,7 @@ from vgpumgr.errors import BadName
 from vgpumgr.names import MdevUuid, PciAddress, Slot
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
+    from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
     from vgpumgr.core.model.vgpu import Device
     from vgpumgr.names import VmName, VmUuid
 
@@ -40,7 +40,7 @@ class Hostdev:
         return Slot(self.alias[len(_ALIAS) :]) if self.alias and self.alias.startswith(_ALIAS) else None
 
 
-def wanted_hostdev(slot: Slot, binding: claim_values.Binding) -> Hostdev:
+def expected_hostdev(slot: Slot, binding: claim_values.Binding) -> Hostdev:
     """The hostdev for a binding: the mdev by its UUID, or the VF by its address, which stays bound to nvidia."""
     return Hostdev(source=binding.device, alias=_ALIAS + slot, managed=False)
 
@@ -86,7 +86,7 @@ class Domain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class SavedStates:
     """Host devices that could come back: in the managed-save image, and per snapshot (name, devices).
 
     `image` is None if there is none. A problem says why the image, or some snapshot, could not be read.
@@ -98,7 +98,7 @@ class Saved:
     snapshots_problem: str | None = None
 
 
-def read_domain(documents: DomainDocuments) -> Domain:
+def read_domain(documents: DomainDump) -> Domain:
     """Interpret a domain's documents. Never raises: what cannot be read is named in `problem` or `claim_problem`."""
     problem = documents.unreadable
     claim_document, claim_problem, claim_namespace = None, None, claim_values.NAMESPACE
@@ -140,7 +140,7 @@ def _other_aliases(tree: ET.Element) -> frozenset[str]:
     return frozenset(name for name in names_given if name.startswith(_ALIAS))
 
 
-def read_saved(documents: SavedDocuments) -> Saved:
+def read_saved_states(documents: SavedDump) -> SavedStates:
     """Interpret the managed-save image and the snapshots. Never raises either."""
     image: tuple[Hostdev, ...] | None = None
     snapshots: list[tuple[str, tuple[Hostdev, ...]]] = []
@@ -155,7 +155,7 @@ def read_saved(documents: SavedDocuments) -> Saved:
             snapshots.append((name, read_hostdevs(_parse(xml)[0])))
         except ET.ParseError as error:
             snapshots_problem = f"the XML of {name} cannot be parsed: {error}"
-    return Saved(
+    return SavedStates(
         image=image,
         snapshots=tuple(snapshots),
         image_problem=image_problem,

@@ -107,7 +107,7 @@ class Gpu:
     @property
     def board(self) -> str | None:
         """The code that type names begin with (A40, H100L); None if no type is known."""
-        codes = Counter(kind.board for kind in (self.types or {}).values() if kind.board)
+        codes = Counter(vgpu_type.board for vgpu_type in (self.types or {}).values() if vgpu_type.board)
         return codes.most_common(1)[0][0] if codes else None
 
     def parent_at(self, vf_index: int | None) -> Parent | None:
@@ -124,8 +124,8 @@ class Gpu:
         if not offers or any(offer is None for offer in offers):
             return None
         offered = sum(offer.get(type_id, 0) for offer in offers if offer is not None)
-        kind = (self.types or {}).get(type_id)
-        return admission.left(offered, kind.max if kind else None, len(self.vgpus))
+        vgpu_type = (self.types or {}).get(type_id)
+        return admission.left(offered, vgpu_type.max if vgpu_type else None, len(self.vgpus))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ class Freed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StuckWrite:
+class BlockedWrite:
     """A write of ours to /sys that has not returned: its GPU takes no more writes until it has.
 
     `pid` sleeps in it on the host; `since` is RFC 3339; `vfio`: what a holder of the vGPU that it removes has open.
@@ -206,7 +206,7 @@ class HostSnapshot:
 
     `silent`: the GPUs for which NVML does not report what runs there, and why; everything there is in use.
 
-    `qemus` is None if `handles` is, and `stuck` if `ledger` is: then nothing is written there. `ledger_file`: whether the file
+    `qemus` is None if `handles` is, and `blocked_writes` if `ledger` is: then nothing is written there. `ledger_file`: whether the file
     exists; if not, `ledger` is empty, because nothing was ever created there or because the file was lost (ownership.py decides
     which). `freed` is from that file, too: the newest 500 that were removed.
     `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` is what it was loaded with.
@@ -224,7 +224,7 @@ class HostSnapshot:
     ledger: tuple[LedgerEntry, ...] | None
     freed: tuple[Freed, ...] = field(compare=False)  # history: it does not make two hosts differ
     ledger_file: bool
-    stuck: tuple[StuckWrite, ...] | None
+    blocked_writes: tuple[BlockedWrite, ...] | None
     modprobe: tuple[ModprobeFile, ...] | None
     module: LoadedModule | None
     unknown: tuple[Unknown, ...]
@@ -238,9 +238,9 @@ class HostSnapshot:
             return next((row.why for row in self.unknown if row.what == "active"), "not read")
         return self.silent.get(gpu)
 
-    def stuck_on(self, gpu_uuid: str | None) -> StuckWrite | None:
+    def blocked_write_on(self, gpu_uuid: str | None) -> BlockedWrite | None:
         """The write that blocks writes to a GPU; None if it takes writes."""
-        return next((write for write in self.stuck or () if write.gpu_uuid == gpu_uuid), None)
+        return next((write for write in self.blocked_writes or () if write.gpu_uuid == gpu_uuid), None)
 
     def may_be_hidden(self, place: Place) -> bool:
         """Whether a place's GPU is missing while another GPU's UUID cannot be read: it may be that one."""

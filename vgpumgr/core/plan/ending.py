@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.model import observed
-from vgpumgr.core.model.observed import Finding
-from vgpumgr.core.plan import changes
+from vgpumgr.core.model import view as views
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.plan import step as plan_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.model.view import HostView
 
 
-def findings(view: HostView, steps: Iterable[changes.Step]) -> tuple[Finding, ...]:
+def findings(view: HostView, steps: Iterable[plan_steps.Step]) -> tuple[Finding, ...]:
     """One for each vGPU that steps remove and that something which ends by itself may still hold."""
     found: list[Finding] = []
     for step in steps:
-        if not isinstance(step, changes.DestroyVgpu | changes.ParkVgpu):
+        if not isinstance(step, plan_steps.DestroyVgpu | plan_steps.EvacuateVgpu):
             continue
         lines = _lines(view, step.vgpu)
         if lines:
@@ -44,4 +44,4 @@ def _lines(view: HostView, spec: VgpuSpec) -> list[str]:
         for qemu in view.snapshot.qemus or ()
         if qemu.ending
     ]
-    return [*observed.users(view, spec.device, vgpu).passing, *ending]
+    return [*views.users(view, spec.device, vgpu).passing, *ending]

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, VENDOR_VFIO
+from vgpumgr.core.model.view import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +101,7 @@ def _count(places: int) -> str:
 
 
 def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[LostPlace]:
-    if gpu.mode not in (EQUAL_SIZE, None) or facts.stuck_on(gpu.uuid) is not None:
+    if gpu.mode not in (EQUAL_SIZE, None) or facts.blocked_write_on(gpu.uuid) is not None:
         return
     for parent in gpu.parents:
         if parent.creatable is None:
@@ -125,8 +125,8 @@ def _missing(gpu: Gpu) -> int:
     """By how many instances a physical function's offer is too low, over the types that it offers (of its one size)."""
     (parent,) = gpu.parents
     short = [
-        kind.max - len(parent.vgpus) - offered
+        vgpu_type.max - len(parent.vgpus) - offered
         for type_id, offered in (parent.creatable or {}).items()
-        if (kind := (gpu.types or {}).get(type_id)) is not None and kind.max is not None
+        if (vgpu_type := (gpu.types or {}).get(type_id)) is not None and vgpu_type.max is not None
     ]
     return max(0, min(short, default=0))

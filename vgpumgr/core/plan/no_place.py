@@ -14,7 +14,7 @@ class Cause(Enum):
     OTHER_MODE = "the GPU's mode is not served"
     OTHER_FRAMEWORK = "the kernel makes another kind"
     NO_TYPES = "the GPU's types cannot be read"
-    STUCK = "a write to the GPU has not returned"
+    BLOCKED_WRITE = "a write to the GPU has not returned"
     NO_SUCH_TYPE = "the GPU has no such type"
     NEEDS_MIG = "the type needs MIG mode"
     OTHER_SIZE = "the GPU holds another size"

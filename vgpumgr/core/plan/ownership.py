@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, Literal
 from vgpumgr import names
 from vgpumgr.core.commands import command
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.model.snapshot import Freed
 from vgpumgr.core.model.vgpu import MADE, LedgerEntry, Mdev, Vf, VgpuSpec
+from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import sharing
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Vgpu
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.names import Slot, VmUuid
 
 LEDGER = "/var/lib/vgpumgr/ledger.json"

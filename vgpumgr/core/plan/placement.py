@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.driver import admission, profiles
 from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.plan import lost, stuck
+from vgpumgr.core.plan import blocked_write, lost
 from vgpumgr.core.plan.no_place import Cause, Refusal
 from vgpumgr.names import nearest
 
@@ -64,13 +64,13 @@ class Occupant:
 
 def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
     """Everything that takes room on a GPU, existing vGPUs first."""
-    kinds = gpu.types or {}
+    vgpu_types = gpu.types or {}
     found: list[Occupant] = []
     for vgpu in gpu.vgpus:
         entry = snapshot.entry_of(gpu, vgpu)
         found.append(
             Occupant(
-                type=kinds.get(vgpu.type_id) if vgpu.type_id is not None else None,
+                type=vgpu_types.get(vgpu.type_id) if vgpu.type_id is not None else None,
                 type_name=vgpu.type_name or "?",
                 owner=entry.vgpu.vm_name if entry else "foreign",
                 parent=vgpu.parent,
@@ -79,10 +79,10 @@ def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
         )
     for entry in snapshot.ledger or ():
         if entry.vgpu.gpu_uuid == gpu.uuid and snapshot.vgpu_of(entry.vgpu) is None:
-            kind = kinds.get(entry.vgpu.type_id)
+            vgpu_type = vgpu_types.get(entry.vgpu.type_id)
             found.append(
                 Occupant(
-                    type=kind,
+                    type=vgpu_type,
                     type_name=entry.vgpu.type_name,
                     owner=entry.vgpu.vm_name,
                     parent=entry.vgpu.parent,
@@ -94,13 +94,13 @@ def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
 
 def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
     """The GPU's type that a profile names. A short profile matches any board; of equal names the lowest id wins."""
-    for kind in (gpu.types or {}).values():
+    for vgpu_type in (gpu.types or {}).values():
         if (
-            kind.parsed is not None
-            and kind.parsed.short == profile.short
-            and profile.board in (None, kind.parsed.board, kind.board)
+            vgpu_type.parsed is not None
+            and vgpu_type.parsed.short == profile.short
+            and profile.board in (None, vgpu_type.parsed.board, vgpu_type.board)
         ):
-            return kind
+            return vgpu_type
     return None
 
 
@@ -126,8 +126,8 @@ def place(
         if isinstance(verdict, Refusal):
             reasons.append((gpu.pci, gpu.board or gpu.name or "?", verdict))
         else:
-            parent, kind = verdict
-            candidates.append((share_given(snapshot, gpu), gpu.pci, gpu, parent, kind))
+            parent, vgpu_type = verdict
+            candidates.append((share_allocated(snapshot, gpu), gpu.pci, gpu, parent, vgpu_type))
     if not candidates:
         return NoPlace(
             reasons=tuple(reasons),
@@ -136,23 +136,23 @@ def place(
             and all(gpu.types is not None for gpu in snapshot.gpus),
         )
     candidates.sort(key=lambda row: row[:2])
-    _, _, gpu, parent, kind = candidates[0]
+    _, _, gpu, parent, vgpu_type = candidates[0]
     return Placed(
         gpu=gpu,
         parent=parent,
-        type=kind,
+        type=vgpu_type,
         ordinal=len(occupants(snapshot, gpu)) + 1,
-        maximum=kind.max,
+        maximum=vgpu_type.max,
         why=_why(candidates),
     )
 
 
 def known_share(snapshot: HostSnapshot, gpu: Gpu) -> Fraction | None:
     """The allocated share of a GPU; None if its vGPUs or the ledger cannot be read."""
-    return None if gpu.framework is None or snapshot.ledger is None else share_given(snapshot, gpu)
+    return None if gpu.framework is None or snapshot.ledger is None else share_allocated(snapshot, gpu)
 
 
-def share_given(snapshot: HostSnapshot, gpu: Gpu) -> Fraction:
+def share_allocated(snapshot: HostSnapshot, gpu: Gpu) -> Fraction:
     """The allocated share of a GPU, by the per-GPU maximum of each type on it: 3 of 12 is a quarter.
 
     MiB are never used: a board's real framebuffer is smaller than its nominal one.
@@ -168,22 +168,24 @@ def may_create(
     snapshot: HostSnapshot,
     gpu: Gpu,
     parent: Parent,
-    kind: VgpuType,
+    vgpu_type: VgpuType,
     barred: Mapping[PciAddress, str] | None = None,
 ) -> Refusal | None:
     """Why this parent cannot take the type now; None if it can."""
     problem = unfit(snapshot, gpu)
     if problem:
         return problem
-    if kind.parsed is not None and kind.parsed.slices is not None:  # NVML and mdev directories list them in any mode
-        return Refusal(Cause.NEEDS_MIG, f"{kind.short} needs MIG mode, which is not supported yet")
+    if (
+        vgpu_type.parsed is not None and vgpu_type.parsed.slices is not None
+    ):  # NVML and mdev directories list them in any mode
+        return Refusal(Cause.NEEDS_MIG, f"{vgpu_type.short} needs MIG mode, which is not supported yet")
     there = occupants(snapshot, gpu)
     sizes = [occupant.type.size_mib if occupant.type else None for occupant in there]
-    match admission.refusal(kind.size_mib, kind.max, sizes):
+    match admission.refusal(vgpu_type.size_mib, vgpu_type.max, sizes):
         case admission.Refusal.OTHER_SIZE:
-            return Refusal(Cause.OTHER_SIZE, _size_conflict(there, kind))
+            return Refusal(Cause.OTHER_SIZE, _size_conflict(there, vgpu_type))
         case admission.Refusal.FULL:
-            return Refusal(Cause.FULL, f"full: {len(there)} of {kind.max} ({_owners(there)})")
+            return Refusal(Cause.FULL, f"full: {len(there)} of {vgpu_type.max} ({_owners(there)})")
         case None:
             pass
     if parent.vf_index is not None:
@@ -195,8 +197,8 @@ def may_create(
     if parent.creatable is None:
         return Refusal(Cause.UNREADABLE, f"the types that {parent.pci} offers could not be read")
     reserved = sum(1 for occupant in there if not occupant.there) if parent.vf_index is None else 0
-    if parent.creatable.get(kind.id, 0) <= reserved:
-        text = f"the driver offers no {kind.type_name} on {parent.pci} now (likely another size, or full)"
+    if parent.creatable.get(vgpu_type.id, 0) <= reserved:
+        text = f"the driver offers no {vgpu_type.type_name} on {parent.pci} now (likely another size, or full)"
         return Refusal(Cause.NOT_OFFERED, text)
     return None
 
@@ -213,11 +215,11 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
     if parent is None:
         text = f"has no virtual function {ours.vf_index} now, the place of {ours.type_name}"
         return Refusal(Cause.NO_FUNCTION, text)
-    kind = (gpu.types or {}).get(ours.type_id)
-    if kind is None:
+    vgpu_type = (gpu.types or {}).get(ours.type_id)
+    if vgpu_type is None:
         return Refusal(Cause.NO_SUCH_TYPE, f"has no type {ours.type_id} ({ours.type_name}) any more")
     there = tuple(other for other in snapshot.ledger or () if snapshot.vgpu_of(other.vgpu) is not None)
-    return may_create(replace(snapshot, ledger=there), gpu, parent, kind)
+    return may_create(replace(snapshot, ledger=there), gpu, parent, vgpu_type)
 
 
 def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
@@ -230,8 +232,8 @@ def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
         return Refusal(Cause.OTHER_MODE, f"is in {gpu.mode} mode, which is not supported yet")
     if not gpu.types:
         return Refusal(Cause.NO_TYPES, "its vGPU types cannot be read")
-    why = stuck.why_not(snapshot, gpu)
-    return None if why is None else Refusal(Cause.STUCK, why)
+    why = blocked_write.why_not(snapshot, gpu)
+    return None if why is None else Refusal(Cause.BLOCKED_WRITE, why)
 
 
 def _candidate(
@@ -240,8 +242,8 @@ def _candidate(
     problem = unfit(snapshot, gpu)
     if problem:
         return problem
-    kind = find_type(gpu, profile)
-    if kind is None:
+    vgpu_type = find_type(gpu, profile)
+    if vgpu_type is None:
         name = profile.short if profile.board in (None, gpu.board) else profile.text
         return Refusal(Cause.NO_SUCH_TYPE, f"has no {name}")
     if not gpu.parents:
@@ -252,9 +254,9 @@ def _candidate(
     text = f"every virtual function is taken ({len(gpu.parents)}{''.join(reserved[:1])})"
     verdict = Refusal(Cause.ALL_TAKEN, text)
     for parent in _in_turn(snapshot, gpu):
-        refusal = may_create(snapshot, gpu, parent, kind, barred)
+        refusal = may_create(snapshot, gpu, parent, vgpu_type, barred)
         if refusal is None:
-            return parent, kind
+            return parent, vgpu_type
         if not refusal.of_this_place_alone:
             verdict = refusal
     return verdict
@@ -269,9 +271,9 @@ def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
     return (*gpu.parents[start:], *gpu.parents[:start])
 
 
-def _size_conflict(there: Sequence[Occupant], kind: VgpuType) -> str:
+def _size_conflict(there: Sequence[Occupant], vgpu_type: VgpuType) -> str:
     others = [(one, one.type.size_mib if one.type else None) for one in there]
-    others = [(one, size) for one, size in others if size is None or size != kind.size_mib]
+    others = [(one, size) for one, size in others if size is None or size != vgpu_type.size_mib]
     first, size = others[0]
     owners = _owners([one for one, _ in others])
     if first.type is None or size is None:
@@ -310,12 +312,14 @@ def fits(snapshot: HostSnapshot, gpu: Gpu, barred: Mapping[PciAddress, str] | No
     """Every type that could be placed on a GPU now. `barred`: see place."""
     found: list[Fit] = []
     there = len(occupants(snapshot, gpu))
-    for kind in (gpu.types or {}).values():
-        open_parents = [parent for parent in gpu.parents if may_create(snapshot, gpu, parent, kind, barred) is None]
+    for vgpu_type in (gpu.types or {}).values():
+        open_parents = [
+            parent for parent in gpu.parents if may_create(snapshot, gpu, parent, vgpu_type, barred) is None
+        ]
         if open_parents:
-            offered = sum((parent.creatable or {}).get(kind.id, 0) for parent in open_parents)
-            left = admission.left(offered, kind.max, there)
-            found.append(Fit(gpu=gpu, type=kind, left=None if snapshot.ledger is None else left))
+            offered = sum((parent.creatable or {}).get(vgpu_type.id, 0) for parent in open_parents)
+            left = admission.left(offered, vgpu_type.max, there)
+            found.append(Fit(gpu=gpu, type=vgpu_type, left=None if snapshot.ledger is None else left))
     return tuple(found)
 
 
@@ -334,16 +338,16 @@ def _alternatives(
     return tuple(found)
 
 
-def _distance(kind: VgpuType, wanted: profiles.TypeName) -> tuple[bool, bool, int, int]:
-    parsed = kind.parsed
+def _distance(vgpu_type: VgpuType, wanted: profiles.TypeName) -> tuple[bool, bool, int, int]:
+    parsed = vgpu_type.parsed
     assert parsed is not None
     size = wanted.size_gb
-    return parsed.series != wanted.series, parsed.size_gb < size, abs(parsed.size_gb - size), kind.id
+    return parsed.series != wanted.series, parsed.size_gb < size, abs(parsed.size_gb - size), vgpu_type.id
 
 
 def nearest_profile(snapshot: HostSnapshot, profile: Profile) -> str | None:
     """The profile of this host that is most similar to one it does not have."""
-    kinds = [kind for gpu in snapshot.gpus for kind in (gpu.types or {}).values()]
+    vgpu_types = [vgpu_type for gpu in snapshot.gpus for vgpu_type in (gpu.types or {}).values()]
     if profile.board is None:
-        return nearest(profile.short, {kind.short for kind in kinds})
-    return nearest(profile.text, {kind.type_name for kind in kinds})
+        return nearest(profile.short, {vgpu_type.short for vgpu_type in vgpu_types})
+    return nearest(profile.text, {vgpu_type.type_name for vgpu_type in vgpu_types})

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from vgpumgr import errors, names
-from vgpumgr.core.plan import changes
+from vgpumgr.core.plan import step as plan_steps
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.claims import ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.observed import Finding, HostView
     from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
+    from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan import placement
     from vgpumgr.names import Slot, VmName, VmUuid
 
@@ -28,7 +28,7 @@ class AnyPlan(Protocol):
     @property
     def about(self) -> str: ...
     @property
-    def steps(self) -> tuple[changes.Step, ...]: ...
+    def steps(self) -> tuple[plan_steps.Step, ...]: ...
     @property
     def findings(self) -> tuple[Finding, ...]: ...
     @property
@@ -36,7 +36,7 @@ class AnyPlan(Protocol):
     @property
     def changed(self) -> bool: ...
     @property
-    def takes_away(self) -> tuple[changes.Step, ...]:
+    def takes_away(self) -> tuple[plan_steps.Step, ...]:
         """The steps that need confirmation."""
 
     @property
@@ -65,7 +65,7 @@ class Plan:
 
     vm: Domain | GoneVm
     slot: Slot | None
-    steps: tuple[changes.Step, ...]
+    steps: tuple[plan_steps.Step, ...]
     findings: tuple[Finding, ...]
     fingerprint: str
     placed: placement.Placed | None = None
@@ -83,13 +83,14 @@ class Plan:
         return bool(self.steps)
 
     @property
-    def takes_away(self) -> tuple[changes.Step, ...]:
+    def takes_away(self) -> tuple[plan_steps.Step, ...]:
         """The steps that remove something, which need confirmation. A device that only changes its alias does not count."""
-        back = [step.device.source for step in self.steps if isinstance(step, changes.AttachHostdev)]
+        back = [step.device.source for step in self.steps if isinstance(step, plan_steps.AttachHostdev)]
         return tuple(
             step
             for step in self.steps
-            if changes.takes_away(step) and not (isinstance(step, changes.DetachHostdev) and step.device.source in back)
+            if plan_steps.takes_away(step)
+            and not (isinstance(step, plan_steps.DetachHostdev) and step.device.source in back)
         )
 
     @property
@@ -114,7 +115,7 @@ def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
 
 def fingerprint(view: HostView, vm: Domain | GoneVm) -> str:
     """A hash of what the plan read: GPUs, ledger, stuck writes, and this VM. If two are equal, nothing changed in between."""
-    return digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.stuck, vm)
+    return digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.blocked_writes, vm)
 
 
 def digest(*seen: object) -> str:

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.commands import command, virsh
-from vgpumgr.core.model.observed import Finding
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Mdev, Vf
+from vgpumgr.core.model.view import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.vgpu import Device
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.names import HostName, VmUuid
 
 KIND: Final = "shared"

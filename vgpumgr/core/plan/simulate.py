@@ -15,15 +15,16 @@ from vgpumgr.core.driver.scheduler import EngineState
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, Freed, Vgpu
 from vgpumgr.core.model.vgpu import MADE, LedgerEntry
-from vgpumgr.core.plan import changes, stuck
+from vgpumgr.core.plan import blocked_write
+from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vgpumgr.core.driver.modprobe import ConfText
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, VmUuid
 
 
@@ -31,37 +32,37 @@ class ImpossibleStepError(ValueError):
     """The state is not what the step expects; a real host would answer Changed or refuse the write."""
 
 
-def apply(view: HostView, steps: Sequence[changes.Step]) -> HostView:
+def apply(view: HostView, steps: Sequence[steps.Step]) -> HostView:
     """Apply steps in order. Raises ImpossibleStepError at the first that is not possible."""
     for step in steps:
         view = apply_one(view, step)
     return view
 
 
-def apply_one(view: HostView, step: changes.Step) -> HostView:
-    if view.snapshot.stuck_on(stuck.written_gpu(step)) is not None:
+def apply_one(view: HostView, step: steps.Step) -> HostView:
+    if view.snapshot.blocked_write_on(blocked_write.written_gpu(step)) is not None:
         raise ImpossibleStepError("the GPU takes no more writes")
     match step:
-        case changes.PutClaim():
+        case steps.PutClaim():
             return _domain(view, step.vm, lambda domain: _with_claim(domain, step))
-        case changes.DropClaim():
+        case steps.DropClaim():
             return _domain(view, step.vm, lambda domain: _without_claim(domain, step))
-        case changes.AttachHostdev():
+        case steps.AttachHostdev():
             return _domain(view, step.vm, lambda domain: _with_hostdev(domain, step))
-        case changes.DetachHostdev():
+        case steps.DetachHostdev():
             return _domain(view, step.vm, lambda domain: _without_hostdev(domain, step))
-        case changes.CreateVgpu():
+        case steps.CreateVgpu():
             return replace(view, snapshot=_created(view.snapshot, step))
-        case changes.EnterVgpu():
-            create = changes.CreateVgpu(host=step.host, vgpu=step.vgpu, expect=changes.SAME)
+        case steps.EnterVgpu():
+            create = steps.CreateVgpu(host=step.host, vgpu=step.vgpu, expect=steps.SAME)
             return replace(view, snapshot=_created(view.snapshot, create))
-        case changes.DestroyVgpu():
+        case steps.DestroyVgpu():
             return replace(view, snapshot=_destroyed(view.snapshot, step))
-        case changes.ParkVgpu():
-            return replace(view, snapshot=_parked(view.snapshot, step))
-        case changes.SetScheduler():
+        case steps.EvacuateVgpu():
+            return replace(view, snapshot=_evacuated(view.snapshot, step))
+        case steps.SetScheduler():
             return replace(view, snapshot=_set(view.snapshot, step))
-        case changes.WriteModprobe():
+        case steps.WriteModprobe():
             return replace(view, snapshot=_written(view.snapshot, step))
 
 
@@ -71,39 +72,39 @@ def _domain(view: HostView, uuid: VmUuid, change: Callable[[Domain], Domain]) ->
     return replace(view, domains=tuple(change(domain) if domain.uuid == uuid else domain for domain in view.domains))
 
 
-def _with_claim(domain: Domain, step: changes.PutClaim) -> Domain:
+def _with_claim(domain: Domain, step: steps.PutClaim) -> Domain:
     if domain.claim(step.claim.slot) != step.before:
         raise ImpossibleStepError(f"the claim of {domain.name} is not what the step replaces")
     document = domain.claims or claims.ClaimDocument(vm=domain.uuid)
     return replace(domain, claims=replace(document, vm=domain.uuid).put(step.claim))
 
 
-def _without_claim(domain: Domain, step: changes.DropClaim) -> Domain:
+def _without_claim(domain: Domain, step: steps.DropClaim) -> Domain:
     if domain.claims is None or domain.claim(step.before.slot) is None:
         raise ImpossibleStepError(f"{domain.name} has no such claim")
     rest = domain.claims.drop(step.before.slot)
     return replace(domain, claims=rest if rest.claims else None)
 
 
-def _with_hostdev(domain: Domain, step: changes.AttachHostdev) -> Domain:
+def _with_hostdev(domain: Domain, step: steps.AttachHostdev) -> Domain:
     if any(one.source == step.device.source or one.alias == step.device.alias for one in domain.inactive):
         raise ImpossibleStepError(f"{domain.name} has that device or alias")
     return replace(domain, inactive=(*domain.inactive, step.device))
 
 
-def _without_hostdev(domain: Domain, step: changes.DetachHostdev) -> Domain:
+def _without_hostdev(domain: Domain, step: steps.DetachHostdev) -> Domain:
     if step.device not in domain.inactive:
         raise ImpossibleStepError(f"{domain.name} has no such device")
     return replace(domain, inactive=tuple(device for device in domain.inactive if device != step.device))
 
 
-def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
+def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
     spec = step.vgpu
     made = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
     snapshot = replace(snapshot, ledger_file=True, freed=tuple(row for row in snapshot.freed if row != made))
     entry = LedgerEntry(vgpu=spec, boot=snapshot.boot, state=MADE)
     rest = tuple(row for row in snapshot.ledger or () if row.vgpu.key != spec.key)
-    if step.expect == changes.SAME:
+    if step.expect == steps.SAME:
         if snapshot.vgpu_of(spec) is None:
             raise ImpossibleStepError("there is nothing to enter")
         return replace(snapshot, ledger=(*rest, entry))
@@ -128,7 +129,7 @@ def _created(snapshot: HostSnapshot, step: changes.CreateVgpu) -> HostSnapshot:
     return replace(_with_parent(snapshot, gpu, grown), ledger=(*rest, entry))
 
 
-def _parked(snapshot: HostSnapshot, step: changes.ParkVgpu) -> HostSnapshot:
+def _evacuated(snapshot: HostSnapshot, step: steps.EvacuateVgpu) -> HostSnapshot:
     spec = step.vgpu
     entry = next((row for row in snapshot.ledger or () if row.vgpu.key == spec.key), None)
     vgpu = snapshot.vgpu_of(entry.vgpu) if entry else None
@@ -137,7 +138,7 @@ def _parked(snapshot: HostSnapshot, step: changes.ParkVgpu) -> HostSnapshot:
     return _without_vgpu(snapshot, spec.gpu_uuid, vgpu)
 
 
-def _set(snapshot: HostSnapshot, step: changes.SetScheduler) -> HostSnapshot:
+def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
     """Accepted even with idle vGPUs; if a driver refuses because of them, the result is the same (changes.instead)."""
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if gpu is None or gpu.scheduler is None or gpu.scheduler.policies != step.expect:
@@ -149,7 +150,7 @@ def _set(snapshot: HostSnapshot, step: changes.SetScheduler) -> HostSnapshot:
     return _with_gpu(snapshot, replace(gpu, scheduler=replace(gpu.scheduler, engines=engines)))
 
 
-def _written(snapshot: HostSnapshot, step: changes.WriteModprobe) -> HostSnapshot:
+def _written(snapshot: HostSnapshot, step: steps.WriteModprobe) -> HostSnapshot:
     files = {file.path: file.text for file in snapshot.modprobe or ()}
     if files.get(step.path) != _plain(step.before):
         raise ImpossibleStepError(f"{step.path} is not as the step expects")
@@ -167,7 +168,7 @@ def _plain(conf: ConfText | None) -> str | None:
     return f"{conf.options}\n" if isinstance(conf, NewConf) else conf
 
 
-def _destroyed(snapshot: HostSnapshot, step: changes.DestroyVgpu) -> HostSnapshot:
+def _destroyed(snapshot: HostSnapshot, step: steps.DestroyVgpu) -> HostSnapshot:
     spec = step.vgpu
     named = [row for row in snapshot.ledger or () if row.vgpu.key == spec.key]
     if not named:
@@ -178,7 +179,7 @@ def _destroyed(snapshot: HostSnapshot, step: changes.DestroyVgpu) -> HostSnapsho
         freed=(*snapshot.freed, Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)),
     )
     vgpu = snapshot.vgpu_of(named[0].vgpu)
-    if (vgpu is not None) != (step.expect == changes.PRESENT):
+    if (vgpu is not None) != (step.expect == steps.PRESENT):
         raise ImpossibleStepError(f"expected {step.expect}")
     if vgpu is None:
         return snapshot_without
@@ -209,17 +210,17 @@ def with_creatable(gpu: Gpu) -> Gpu:
     """
     if gpu.mode not in (EQUAL_SIZE, None):
         raise ImpossibleStepError(f"what {gpu.pci} takes in mode {gpu.mode} is not known here")
-    kinds = gpu.types or {}
-    known = [kinds.get(vgpu.type_id) if vgpu.type_id is not None else None for vgpu in gpu.vgpus]
-    there = [kind.size_mib if kind else None for kind in known]
+    vgpu_types = gpu.types or {}
+    known = [vgpu_types.get(vgpu.type_id) if vgpu.type_id is not None else None for vgpu in gpu.vgpus]
+    there = [vgpu_type.size_mib if vgpu_type else None for vgpu_type in known]
     parents: list[Parent] = []
     for parent in gpu.parents:
         offers: dict[int, int] = {}
-        for kind in kinds.values():
-            room = (kind.max or 0) - len(there)
+        for vgpu_type in vgpu_types.values():
+            room = (vgpu_type.max or 0) - len(there)
             if parent.vf_index is not None:
                 room = 1 if not parent.vgpus else 0
-            if room > 0 and admission.refusal(kind.size_mib, kind.max or 0, there) is None:
-                offers[kind.id] = room
+            if room > 0 and admission.refusal(vgpu_type.size_mib, vgpu_type.max or 0, there) is None:
+                offers[vgpu_type.id] = room
         parents.append(replace(parent, creatable=offers))
     return replace(gpu, parents=tuple(parents))

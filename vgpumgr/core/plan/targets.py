@@ -10,8 +10,9 @@ from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, Vf, VgpuSpec
-from vgpumgr.core.plan import changes, detaching, ownership, placement, sharing
+from vgpumgr.core.plan import detach, ownership, placement, sharing
 from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan import step as steps
 from vgpumgr.core.plan.no_place import Cause
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.snapshot import Gpu, Parent
     from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.names import PciAddress, Slot, VmUuid
 
 
@@ -56,7 +57,7 @@ def serves(claim: Claim, request: AttachRequest) -> bool:
 
 def find_target(
     view: HostView, domain: Domain, request: AttachRequest
-) -> tuple[VgpuSpec, placement.Placed | None, changes.Missing | None]:
+) -> tuple[VgpuSpec, placement.Placed | None, steps.Missing | None]:
     """The vGPU that the slot should have; its placement, if it is new; what is expected there, None if it is already made.
 
     `changes.ENTER` stands for a vGPU that exists and is proved to be the claim's, but that the ledger does not name.
@@ -69,13 +70,13 @@ def find_target(
         return plans.spec_of_entry(view, keeping), None, _expect(view, keeping)
     again = _proved(view, request, domain, claim)
     if again is not None:
-        return again, None, changes.ENTER
+        return again, None, steps.ENTER
     reuse = _pending_place(view, request, domain, claim) if not entries else None
     if reuse is not None:
-        return *reuse, changes.EMPTY
+        return *reuse, steps.EMPTY
     placed = _place(view, request, domain)
     generation = ownership.next_generation(view, domain, request.slot)
-    return _new_spec(domain, request.slot, generation, placed), placed, changes.EMPTY
+    return _new_spec(domain, request.slot, generation, placed), placed, steps.EMPTY
 
 
 def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None) -> VgpuSpec | None:
@@ -107,7 +108,7 @@ def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim
 
 def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: Claim | None) -> None:
     """Raises ConflictingClaim if the VM's claims and devices do not allow this wish, Unsure if they cannot be read."""
-    detaching.guard_claim_readable(domain)
+    detach.guard_claim_readable(domain)
     if domain.copied:  # for any slot: all claims are written as one document, including the copies
         raise errors.ConflictingClaim(
             f"{domain.name} carries a copy of another VM's claim and hostdev (it is a clone or a restore)",
@@ -244,11 +245,11 @@ def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | No
     """What a step must expect at a kept entry's place: `empty`, `same`, or None if no step is needed. Raises on drift."""
     vgpu = view.snapshot.vgpu_of(entry.vgpu)
     if vgpu is None:
-        return changes.EMPTY
+        return steps.EMPTY
     if vgpu.type_id != entry.vgpu.type_id:
-        raise detaching.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
-    detaching.guard_boot(view, entry)
-    return changes.SAME if entry.state == PLANNED else None
+        raise detach.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
+    detach.guard_boot(view, entry)
+    return steps.SAME if entry.state == PLANNED else None
 
 
 def _pending_place(
@@ -259,12 +260,14 @@ def _pending_place(
         return None
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     parent = gpu.parent_at(claim.binding.vf_index) if gpu else None  # its current address, if the card was moved
-    kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
+    vgpu_type = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
     if (
         gpu is None
         or parent is None
-        or kind is None
-        or placement.may_create(view.snapshot, gpu, parent, kind, barred_functions(view, but=(domain.uuid, claim.slot)))
+        or vgpu_type is None
+        or placement.may_create(
+            view.snapshot, gpu, parent, vgpu_type, barred_functions(view, but=(domain.uuid, claim.slot))
+        )
     ):
         return None
     device = claim.binding.device
@@ -273,9 +276,9 @@ def _pending_place(
     placed = placement.Placed(
         gpu=gpu,
         parent=parent,
-        type=kind,
+        type=vgpu_type,
         ordinal=len(placement.occupants(view.snapshot, gpu)) + 1,
-        maximum=kind.max,
+        maximum=vgpu_type.max,
         why="the place that its claim already names",
     )
     return _new_spec(domain, claim.slot, claim.generation, placed), placed

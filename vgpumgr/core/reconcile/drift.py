@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims
-from vgpumgr.core.plan import changes, ownership, scheduling
+from vgpumgr.core.plan import ownership
+from vgpumgr.core.plan import scheduler as scheduler_plan
+from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.names import HostName, PciAddress, Slot, VmName
 
@@ -87,28 +89,28 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
         yield drift("claim", "bound", "pending", "an attach or a reconcile did not finish")
     else:
         for step in plan.steps:
-            if isinstance(step, changes.PutClaim) and claims.said_by(step.claim) != claims.said_by(claim):
+            if isinstance(step, steps.PutClaim) and claims.said_by(step.claim) != claims.said_by(claim):
                 cause = NOW_IN if claim.origin != step.claim.origin else ELSEWHERE
                 yield drift("claim", claims.said_by(step.claim), claims.said_by(claim), cause)
                 break
     for step in plan.steps:
-        if isinstance(step, changes.CreateVgpu) and claim is not None and profiles.same_wish(claim.wish, wish):
+        if isinstance(step, steps.CreateVgpu) and claim is not None and profiles.same_wish(claim.wish, wish):
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
-            if step.expect == changes.SAME:
+            if step.expect == steps.SAME:
                 yield drift(
                     "vgpu", f"{where}, in the ledger as made", "planned", "the run that created it did not finish"
                 )
             else:
                 yield drift("vgpu", where, "none", why_gone(view, domain, entries, claim))
-        elif isinstance(step, changes.EnterVgpu):
+        elif isinstance(step, steps.EnterVgpu):
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
             yield drift("vgpu", f"{where}, in the ledger as made", "no entry", UNENTERED)
-        elif isinstance(step, changes.DestroyVgpu):
+        elif isinstance(step, steps.DestroyVgpu):
             old = f"generation {step.vgpu.generation} on {step.vgpu.parent}"
             yield drift("vgpu", f"generation {target.generation if target else '?'} alone", old, "it was replaced")
     if claim is not None and claim.state == claims.BOUND and profiles.same_wish(claim.wish, wish):
-        added = [step.device for step in plan.steps if isinstance(step, changes.AttachHostdev)]
-        wrong = [step.device for step in plan.steps if isinstance(step, changes.DetachHostdev)]
+        added = [step.device for step in plan.steps if isinstance(step, steps.AttachHostdev)]
+        wrong = [step.device for step in plan.steps if isinstance(step, steps.DetachHostdev)]
         if added or wrong:
             found = ", ".join(str(device.source) for device in wrong) or "none"
             wanted = ", ".join(str(device.source) for device in added) or "none"
@@ -132,8 +134,8 @@ def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
             found=row.found,
             cause=row.cause,
         )
-        for row in scheduling.drift(view, gpu, wish)
-        if row.kind == scheduling.DRIFT
+        for row in scheduler_plan.drift(view, gpu, wish)
+        if row.kind == scheduler_plan.DRIFT
     )
 
 

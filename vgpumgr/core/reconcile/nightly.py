@@ -26,7 +26,7 @@ _SEAL = re.compile(r"^# sha256:([0-9a-f]{64})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Schedule:
     """`words` is the command, with absolute paths only. It starts at `hour`:`minute`, or up to `jitter_s` later."""
 
     words: tuple[str, ...]
@@ -51,12 +51,12 @@ def parse_user(text: str) -> str:
     return text
 
 
-def cron_command(job: Job) -> str:
+def cron_command(schedule: Schedule) -> str:
     """The last field of the crontab line. Raises UsageError for a command that no crontab can hold."""
-    command = shlex.join(_checked(job.words, "\\"))
-    if job.jitter_s:
+    command = shlex.join(_checked(schedule.words, "\\"))
+    if schedule.jitter_s:
         # sh has no $RANDOM; two bytes are enough for 18 hours.
-        wait = f'sleep "$(( $(od -An -N2 -tu2 /dev/urandom) % {job.jitter_s + 1} ))"'
+        wait = f'sleep "$(( $(od -An -N2 -tu2 /dev/urandom) % {schedule.jitter_s + 1} ))"'
         command = f"{wait}; exec {command}"
     line = command.replace("%", r"\%")
     if len(line) > CRON_LINE_MAX:

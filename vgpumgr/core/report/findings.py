@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, domain_xml
-from vgpumgr.core.model.observed import Finding, FindingKind
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Vf
-from vgpumgr.core.plan import attaching, changes, detaching, lost, ownership, plan, sharing, stuck
+from vgpumgr.core.model.view import Finding, FindingKind
+from vgpumgr.core.plan import attach, blocked_write, detach, lost, ownership, plan, sharing
+from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.errors import Unexpected, VgpumgrError
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.vgpu import LedgerEntry
-    from vgpumgr.core.plan.changes import Step
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.step import Step
     from vgpumgr.names import Slot
 
 
@@ -31,13 +32,13 @@ def of_host(view: HostView) -> tuple[Finding, ...]:
     """All findings of a host: an unreadable or lost ledger; writes that do not return; what the driver has lost; unreadable
     VMs; copied, moved, reverted, gone, drifted, half-done and lost claims; devices that several VMs name.
     """
-    broken = detaching.ledger_broken(view.snapshot)
+    broken = detach.ledger_broken(view.snapshot)
     if broken is not None:
         # Without the ledger every claim would look gone and every vGPU lost: one cause, one finding.
         text = f"{broken.message}; the owners of its vGPUs are unknown; {broken.hint}"
         unreadable = [_unreadable(view, domain) for domain in view.domains if domain.problem or domain.claim_problem]
         return (_finding(view, None, None, "ledger", text), *unreadable)
-    found = [*ownership.missing_ledger(view), *stuck.findings(view.snapshot), *lost.findings(view.snapshot)]
+    found = [*ownership.missing_ledger(view), *blocked_write.findings(view.snapshot), *lost.findings(view.snapshot)]
     found += _managed(view)
     for domain in view.domains:
         try:
@@ -84,7 +85,7 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> Sequence[Step] | Vg
     if view.snapshot.machine is None:
         return ()  # without a machine id nothing can be compared, and attach says so
     try:
-        return attaching.to_mend(view, domain, claim)
+        return attach.to_mend(view, domain, claim)
     except VgpumgrError as error:
         return error
 
@@ -108,7 +109,7 @@ def _domain_findings(view: HostView, domain: Domain) -> list[Finding]:
 
 
 def _unreadable(view: HostView, domain: Domain) -> Finding:
-    why = domain.problem or f"its claim cannot be read: {domain.claim_problem}: {detaching.claim_way_out(domain)}"
+    why = domain.problem or f"its claim cannot be read: {domain.claim_problem}: {detach.claim_way_out(domain)}"
     return _finding(view, domain.name, None, "unreadable", f"{domain.name}: {why}")
 
 
@@ -162,7 +163,7 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Findin
         return [*found, *_unentered(view, domain, claim)]
     if not view.snapshot.may_be_hidden(entry.vgpu):
         found += _drift(view, domain, claim, entry)
-    return [*found, *attaching.attach_findings(view, domain, slot, plan.spec_of_entry(view, entry))]
+    return [*found, *attach.attach_findings(view, domain, slot, plan.spec_of_entry(view, entry))]
 
 
 def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
@@ -215,7 +216,7 @@ def lacks_in_image(view: HostView, domain: Domain, claim: Claim) -> bool:
     saved = (view.saved or {}).get(domain.uuid)
     if saved is None or saved.image is None:
         return False
-    wanted = domain_xml.wanted_hostdev(claim.slot, claim.binding)
+    wanted = domain_xml.expected_hostdev(claim.slot, claim.binding)
     return not any(device.source == wanted.source for device in saved.image)
 
 
@@ -243,8 +244,8 @@ def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> 
 
 
 def _what_drifted(domain: Domain, slot: Slot, steps: Sequence[Step]) -> str:
-    added = [step.device for step in steps if isinstance(step, changes.AttachHostdev)]
-    wrong = [step.device for step in steps if isinstance(step, changes.DetachHostdev)]
+    added = [step.device for step in steps if isinstance(step, plan_steps.AttachHostdev)]
+    wrong = [step.device for step in steps if isinstance(step, plan_steps.DetachHostdev)]
     if added and not wrong:
         return f"the definition of {domain.name} lacks the hostdev of slot {slot}"
     if added and all(device.source == added[0].source for device in wrong):

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Literal
 
 from vgpumgr import names
 from vgpumgr.core.driver.profiles import ByProfile
-from vgpumgr.core.model import claims, observed
+from vgpumgr.core.model import claims
+from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import FOREIGN, MADE, OURS, Whose
-from vgpumgr.core.plan import changes, ownership
+from vgpumgr.core.plan import ownership
+from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.report import findings
 from vgpumgr.errors import VgpumgrError
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.snapshot import FrameworkName, Gpu, Vgpu
     from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.names import HostName, Slot, VmUuid
 
 State = Literal["bound", "foreign", "gone", "in_use", "lost", "made", "pending", "pending_restart", "unknown"]
@@ -99,7 +101,7 @@ def _entry_row(view: HostView, entry: LedgerEntry) -> VgpuRow:
     domain = view.domain(entry.vgpu.vm)
     claim = domain.claim(entry.vgpu.slot) if domain else None
     left_over = claim is not None and findings.is_left_over(entry, claim)
-    kind = (gpu.types or {}).get(entry.vgpu.type_id) if gpu else None
+    vgpu_type = (gpu.types or {}).get(entry.vgpu.type_id) if gpu else None
     return VgpuRow(
         vm=domain.name if domain else entry.vgpu.vm_name,
         vm_uuid=entry.vgpu.vm,
@@ -114,9 +116,9 @@ def _entry_row(view: HostView, entry: LedgerEntry) -> VgpuRow:
         uuid=entry.vgpu.uuid,
         vf=entry.vgpu.parent if entry.vgpu.vf_index is not None else None,
         placement_id=vgpu.placement_id if vgpu else None,
-        framebuffer_mib=kind.size_mib if kind else None,
+        framebuffer_mib=vgpu_type.size_mib if vgpu_type else None,
         state=_state(view, entry, vgpu, domain),
-        holder=observed.holder_name(view, vgpu) if vgpu else None,
+        holder=views.holder_name(view, vgpu) if vgpu else None,
         origin=OURS,
     )
 
@@ -133,7 +135,7 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
         return "unknown"
     if vgpu is None or vgpu.type_id != entry.vgpu.type_id:
         return "gone"
-    if observed.holder_name(view, vgpu) is not None:
+    if views.holder_name(view, vgpu) is not None:
         return "in_use"
     if ownership.is_of_earlier_boot(view.snapshot, entry):
         return "unknown"
@@ -147,12 +149,12 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
 def _is_defined_wrongly(view: HostView, domain: Domain, claim: Claim) -> bool:
     steps = findings.to_mend(view, domain, claim)
     return not isinstance(steps, VgpumgrError) and any(
-        isinstance(step, changes.AttachHostdev | changes.DetachHostdev) for step in steps
+        isinstance(step, plan_steps.AttachHostdev | plan_steps.DetachHostdev) for step in steps
     )
 
 
 def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
-    kind = (gpu.types or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
+    vgpu_type = (gpu.types or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
     users = [domain for domain in view.domains if any(item.source == vgpu.device for item in domain.mentioned)]
     return VgpuRow(
         vm=users[0].name if len(users) == 1 else None,
@@ -168,9 +170,9 @@ def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
         uuid=vgpu.uuid,
         vf=vgpu.parent if vgpu.vf_index is not None else None,
         placement_id=vgpu.placement_id,
-        framebuffer_mib=kind.size_mib if kind else None,
+        framebuffer_mib=vgpu_type.size_mib if vgpu_type else None,
         state="unknown" if view.snapshot.ledger is None else "foreign",
-        holder=observed.holder_name(view, vgpu),
+        holder=views.holder_name(view, vgpu),
         origin=None if view.snapshot.ledger is None else FOREIGN,
     )
 
@@ -178,14 +180,14 @@ def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
 def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) -> VgpuRow:
     """A claim without a ledger entry. `vgpu` is its hardware, None if none can be identified."""
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
-    kind = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
+    vgpu_type = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
     unknown = (
         view.snapshot.ledger is None or domain.copied or view.snapshot.may_be_hidden(claim.binding) or vgpu is not None
     )
     state: State = "unknown" if unknown else "gone"
     if claim.state == claims.PENDING and state == "gone":
         state = "pending"
-    if view.snapshot.ledger is not None and vgpu is not None and observed.holder_name(view, vgpu) is not None:
+    if view.snapshot.ledger is not None and vgpu is not None and views.holder_name(view, vgpu) is not None:
         state = "in_use"
     return VgpuRow(
         vm=domain.name,
@@ -201,9 +203,9 @@ def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) 
         uuid=claim.binding.uuid,
         vf=claim.binding.parent if claim.binding.vf_index is not None else None,
         placement_id=vgpu.placement_id if vgpu else None,
-        framebuffer_mib=kind.size_mib if kind else None,
+        framebuffer_mib=vgpu_type.size_mib if vgpu_type else None,
         state=state,
-        holder=observed.holder_name(view, vgpu) if vgpu else None,
+        holder=views.holder_name(view, vgpu) if vgpu else None,
         origin=OURS,
     )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.usage.sampling import OFF
+from vgpumgr.core.usage.readings import OFF
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.core.usage.sampling import GpuReading, Load, Round, VgpuReading
+    from vgpumgr.core.usage.readings import GpuReading, Load, Round, VgpuReading
     from vgpumgr.names import HostName
 
 

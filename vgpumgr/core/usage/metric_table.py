@@ -63,8 +63,8 @@ VGPU_OBSERVED = _counter(
     "seconds",
     "Seconds covered by measures; what is missing compared to the clock is a gap",
 )
-VGPU_BOUGHT = _gauge(
-    "vgpu_share_bought_ratio", VGPU, "ratio", f"Share that the type and the scheduler policy promise, {_WHOLE}"
+VGPU_ENTITLED = _gauge(
+    "vgpu_share_entitled_ratio", VGPU, "ratio", f"Share that the type and the scheduler policy promise, {_WHOLE}"
 )
 VGPU_FRAMEBUFFER_USED = _gauge("vgpu_framebuffer_used_bytes", VGPU, "bytes", "Framebuffer in use by the VM")
 VGPU_FRAMEBUFFER_SIZE = _gauge("vgpu_framebuffer_size_bytes", VGPU, "bytes", "Framebuffer of the vGPU's type")
@@ -111,7 +111,7 @@ BUILD_INFO = _gauge("build_info", ("version", "python"), "1", "The exporting pro
 METRICS: tuple[Metric, ...] = (
     *(VGPU_INFO, VGPU_RUNNING, VGPU_SM, VGPU_MEMORY, VGPU_ENCODER, VGPU_DECODER),
     *(VGPU_SM_BUSY, VGPU_MEMORY_BUSY, VGPU_ENCODER_BUSY, VGPU_DECODER_BUSY, VGPU_OBSERVED),
-    *(VGPU_BOUGHT, VGPU_FRAMEBUFFER_USED, VGPU_FRAMEBUFFER_SIZE, VGPU_SAMPLE),
+    *(VGPU_ENTITLED, VGPU_FRAMEBUFFER_USED, VGPU_FRAMEBUFFER_SIZE, VGPU_SAMPLE),
     *(GPU_INFO, GPU_SM, GPU_MEMORY, GPU_FRAMEBUFFER_USED, GPU_FRAMEBUFFER_SIZE, GPU_VGPUS, GPU_RUNNING),
     *(HOST_UP, HOST_DURATION, HOST_SAMPLE, COLLECT_ERRORS, COLLECT_LAST, BUILD_INFO),
 )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from vgpumgr.core.model.observed import Finding, FindingKind
+from vgpumgr.core.model.view import Finding, FindingKind
 from vgpumgr.core.usage import histogram
-from vgpumgr.core.usage.sampling import OFF, RUNNING, UNKNOWN, key_of, outdated_after_s, silence
-from vgpumgr.core.usage.usage import ENGINES, Tally
+from vgpumgr.core.usage.readings import OFF, RUNNING, UNKNOWN, incomplete_reason, key_of, outdated_after_s
+from vgpumgr.core.usage.tally import ENGINES, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from vgpumgr.core.usage.sampling import LatestHost, VgpuKey, VgpuReading
+    from vgpumgr.core.usage.readings import LatestHost, VgpuKey, VgpuReading
     from vgpumgr.core.usage.usage_window import Series, Window
     from vgpumgr.names import HostName, PciAddress
 
@@ -37,8 +37,8 @@ class EngineUse:
 class UsageRow:
     """One vGPU of the window, of the last readings, or of both.
 
-    `state`: running, off, gone (no longer there) or unknown, as of its host's last round. `bought`: the entitled share of
-    the GPU, 0 to 1, its mean over the window; `used_of_bought`: SM use relative to that share, 1 is all of it. `seen`: the
+    `state`: running, off, gone (no longer there) or unknown, as of its host's last round. `entitled`: the entitled share of
+    the GPU, 0 to 1, its mean over the window; `used_of_share`: SM use relative to that share, 1 is all of it. `seen`: the
     part of the window that was measured, 0 to 1. Framebuffer in bytes: now, the maximum, the size, and the part never used.
     None: unknown.
     """
@@ -51,9 +51,9 @@ class UsageRow:
     type_name: str | None
     origin: str | None
     state: State
-    bought: float | None
-    used_of_bought: float | None
-    seen: float
+    entitled: float | None
+    used_of_share: float | None
+    coverage: float
     samples: int
     engines: dict[str, EngineUse]
     framebuffer_used_bytes: int | None
@@ -86,7 +86,7 @@ def _is_split(key: VgpuKey, now: Mapping[VgpuKey, object]) -> bool:
 
 def _off(row: UsageRow) -> UsageRow:
     """The sum, as history: the entitled share is in the rows of its parts."""
-    return replace(row, state=OFF, bought=None)
+    return replace(row, state=OFF, entitled=None)
 
 
 def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | None) -> Iterator[Finding]:
@@ -111,7 +111,7 @@ def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | Non
             )
         else:
             # The reading lies somewhere within the round.
-            why = silence(last.reading)
+            why = incomplete_reason(last.reading)
             if why is not None:
                 yield _finding("silent", last.host, f"{last.host}: {why}")
             early, late = last.reading.now_us / 1e6 - last.at, last.reading.now_us / 1e6 - last.at - last.seconds
@@ -135,8 +135,8 @@ def _row(
     total = series.total() if series is not None else Tally()
     one = now[0] if now and len(now) == 1 else None
     told = one or series
-    share = total.bought_share
-    bought = share if share is not None or one is None or one.bought is None else float(one.bought)
+    share = total.entitled_share
+    entitled = share if share is not None or one is None or one.entitled is None else float(one.entitled)
     mean = total.engines[0].mean
     size = _sum([vgpu.framebuffer_size_bytes for vgpu in now or ()]) or total.framebuffer_size
     return UsageRow(
@@ -148,9 +148,9 @@ def _row(
         type_name=told.type_name if told else None,
         origin=told.origin if told else None,
         state=_state(key, now, host),
-        bought=bought,
-        used_of_bought=None if mean is None or not share else mean / 100 / share,
-        seen=min(1.0, total.observed_us / window.length_us),
+        entitled=entitled,
+        used_of_share=None if mean is None or not share else mean / 100 / share,
+        coverage=min(1.0, total.observed_us / window.length_us),
         samples=total.samples,
         engines={name: _engine(index, total, series, window) for index, name in enumerate(ENGINES)},
         framebuffer_used_bytes=_sum([vgpu.framebuffer_used_bytes for vgpu in now or ()]),
@@ -175,7 +175,7 @@ def _state(key: VgpuKey, now: Sequence[VgpuReading] | None, host: LatestHost | N
         return UNKNOWN
     if not now:
         # Only a complete list can show that something is missing.
-        whole = any(gpu.pci == key.gpu and gpu.told and gpu.listed for gpu in host.last.reading.gpus)
+        whole = any(gpu.pci == key.gpu and gpu.reported and gpu.listed for gpu in host.last.reading.gpus)
         return GONE if whole else UNKNOWN
     states = {vgpu.state for vgpu in now}
     return next(state for state in (RUNNING, UNKNOWN, OFF) if state in states)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.usage.usage import BUCKET_US, COARSE, FINE_US, Tally
+from vgpumgr.core.usage.tally import BUCKET_US, COARSE, FINE_US, Tally
 
 if TYPE_CHECKING:
-    from vgpumgr.core.usage.sampling import VgpuKey
+    from vgpumgr.core.usage.readings import VgpuKey
 
 CELLS = 24
 

@@ -9,12 +9,12 @@ from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, 
 
 from ..files import Root, Unknowns, read_all
 from ..ledger import ledger
-from ..ledger.stuck import find_holding, stuck_facts
+from ..ledger.blocked_write import blocked_write_facts, find_holding
 from ..protocol import MDEV_PF, MDEV_VF, PROTOCOL, VENDOR_VFIO, ActiveFact, GpuFact, HandleFact, LedgerEntry, Snapshot
 from ..refusal import Refusal
 from . import gpu, mdev, pci
 from .module import read_modprobe, read_module
-from .nvml import NvmlGpu, NvmlReport, Wanted, read_nvml
+from .nvml import GpuQuery, NvmlGpu, NvmlReport, read_nvml
 from .vfio import Unreadable, Users, look
 
 
@@ -63,7 +63,7 @@ def observe(
         "ledger": entries,
         "freed": [] if found is None else found.freed_facts(),
         "ledger_file": found is None or found.on_disk,
-        "stuck": None if found is None else stuck_facts(find_holding(found.stuck, boot)),
+        "blocked_writes": None if found is None else blocked_write_facts(find_holding(found.blocked_writes, boot)),
         "modprobe": read_modprobe(root, unknown),
         "module": read_module(root, unknown),
         "unknown": unknown.rows,
@@ -88,7 +88,7 @@ def _ledger(root: Root, unknown: Unknowns) -> Optional[ledger.Ledger]:
         return ledger.read_ledger(root)
     except Refusal as refusal:
         unknown.add("ledger", refusal.message)
-        unknown.add("stuck", "it is in the ledger")
+        unknown.add("blocked_writes", "it is in the ledger")
         return None
 
 
@@ -173,9 +173,9 @@ def _offer(
     return gpu.Offer(framework=None, types={}, parents=[], problem=problem)
 
 
-def _wanted(seen: _Seen) -> Wanted:
+def _wanted(seen: _Seen) -> GpuQuery:
     framework = seen.offer.framework
-    return Wanted(pci=seen.card.pci, what=seen.what, types=framework == VENDOR_VFIO, framework=framework)
+    return GpuQuery(pci=seen.card.pci, what=seen.what, types=framework == VENDOR_VFIO, framework=framework)
 
 
 def _gpu_fact(

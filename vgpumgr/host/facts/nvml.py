@@ -18,7 +18,7 @@ _MIB = 1024 * 1024
 _VM_ID_IS_UUID = 1  # NVML_VGPU_VM_ID_UUID
 
 
-class Wanted(NamedTuple):
+class GpuQuery(NamedTuple):
     """A GPU to query: its address, its place in the snapshot (`gpus[0]`), and what to read.
 
     `framework`: if it offers vGPUs, read what runs and how it is shared. `types`: read them, as sysfs does not list all.
@@ -60,7 +60,10 @@ def load_pynvml() -> Any:
 
 
 def read_nvml(
-    load: Callable[[], Any], wanted: Sequence[Wanted], unknown: Unknowns, pause: Callable[[float], None] = time.sleep
+    load: Callable[[], Any],
+    requests: Sequence[GpuQuery],
+    unknown: Unknowns,
+    pause: Callable[[float], None] = time.sleep,
 ) -> NvmlReport:
     """Open NVML, query each GPU, shut NVML down. Never raises: a host without NVML has other facts to report."""
     try:
@@ -74,7 +77,7 @@ def read_nvml(
     try:
         reader = _Reader(library, unknown, pause)
         version = reader.ask("versions.nvml", library.nvmlSystemGetNVMLVersion)
-        return NvmlReport(version=_text(version), failure=None, gpus={gpu.pci: reader.gpu(gpu) for gpu in wanted})
+        return NvmlReport(version=_text(version), failure=None, gpus={gpu.pci: reader.gpu(gpu) for gpu in requests})
     finally:
         try:
             library.nvmlShutdown()
@@ -106,29 +109,29 @@ class _Reader:
             self._unknown.add(what, "pynvml: {}: {}".format(type(error).__name__, error))
         return None
 
-    def gpu(self, wanted: Wanted) -> NvmlGpu:
+    def gpu(self, requests: GpuQuery) -> NvmlGpu:
         before = len(self._unknown.rows)
-        handle = self.ask(wanted.what + ".nvml", self._nvml.nvmlDeviceGetHandleByPciBusId, wanted.pci)
+        handle = self.ask(requests.what + ".nvml", self._nvml.nvmlDeviceGetHandleByPciBusId, requests.pci)
         if handle is None:
             return NvmlGpu(silent=self._unknown.rows[before]["why"])
-        memory = self.ask(wanted.what + ".framebuffer_mib", self._nvml.nvmlDeviceGetMemoryInfo, handle)
+        memory = self.ask(requests.what + ".framebuffer_mib", self._nvml.nvmlDeviceGetMemoryInfo, handle)
         found = NvmlGpu(
-            uuid=_text(self.ask(wanted.what + ".uuid", self._nvml.nvmlDeviceGetUUID, handle)),
-            name=_text(self.ask(wanted.what + ".name", self._nvml.nvmlDeviceGetName, handle)),
+            uuid=_text(self.ask(requests.what + ".uuid", self._nvml.nvmlDeviceGetUUID, handle)),
+            name=_text(self.ask(requests.what + ".name", self._nvml.nvmlDeviceGetName, handle)),
             framebuffer_mib=None if memory is None else int(memory.total) // _MIB,
-            mode=self._mode(handle, wanted.what),
-            types=self._types(handle, wanted.what) if wanted.types else None,
+            mode=self._mode(handle, requests.what),
+            types=self._types(handle, requests.what) if requests.types else None,
         )
-        if wanted.framework is None:
+        if requests.framework is None:
             return found
-        found = found._replace(scheduler=self._scheduler(handle, wanted.what))
+        found = found._replace(scheduler=self._scheduler(handle, requests.what))
         try:
-            return found._replace(active=self._active(handle, wanted))
+            return found._replace(active=self._active(handle, requests))
         except NvmlFailed as failed:
             why = "NVML: {}".format(failed.text)
         except Exception as error:  # noqa: BLE001 -- as in `ask`
             why = "pynvml: {}: {}".format(type(error).__name__, error)
-        self._unknown.add(wanted.what + ".active", why)
+        self._unknown.add(requests.what + ".active", why)
         return found._replace(silent=why)
 
     def _mode(self, handle: Any, what: str) -> Optional[Mode]:
@@ -186,21 +189,21 @@ class _Reader:
             self._unknown.add(what + ".scheduler", "pynvml: {}: {}".format(type(error).__name__, error))
         return None
 
-    def _active(self, handle: Any, wanted: Wanted) -> List[ActiveFact]:
+    def _active(self, handle: Any, requests: GpuQuery) -> List[ActiveFact]:
         """Raises NvmlFailed, and whatever the binding raises."""
-        return [self._running(instance, wanted) for instance in running_vgpus(self._nvml, handle, self._pause)]
+        return [self._running(instance, requests) for instance in running_vgpus(self._nvml, handle, self._pause)]
 
-    def _running(self, instance: int, wanted: Wanted) -> ActiveFact:
+    def _running(self, instance: int, requests: GpuQuery) -> ActiveFact:
         what = "active[{}]".format(instance)
         vm = self.ask(what + ".vm_uuid", self._nvml.nvmlVgpuInstanceGetVmID, instance)
         type_id = self.ask(what + ".type_id", self._nvml.nvmlVgpuInstanceGetType, instance)
         vm_uuid = _text(vm[0]) if vm is not None and vm[1] == _VM_ID_IS_UUID else None
         return {
-            "gpu": wanted.pci,
+            "gpu": requests.pci,
             "instance": instance,
             "vm_uuid": vm_uuid.lower() if vm_uuid else None,
             "vm_name": None,
-            "uuid": mdev_uuid(self._nvml, instance, wanted.framework),
+            "uuid": mdev_uuid(self._nvml, instance, requests.framework),
             "vf": None,
             "type_id": None if type_id is None else int(type_id),
         }

@@ -33,13 +33,13 @@ _TEXT = ("vm_uuid", "vm_name", "slot", "gpu_uuid", "gpu", "parent", "type_name",
 _NUMBER = ("generation", "type_id")
 _OPTIONAL_TEXT = ("uuid",)
 _OPTIONAL_NUMBER = ("vf_index",)
-_STUCK_TEXT = ("gpu_uuid", "gpu", "path", "verb", "vm_name", "slot", "boot", "since")
-_STUCK_NUMBER = ("pid", "start")
+_BLOCKED_WRITE_TEXT = ("gpu_uuid", "gpu", "path", "verb", "vm_name", "slot", "boot", "since")
+_BLOCKED_WRITE_NUMBER = ("pid", "start")
 _FREED_TEXT = ("vm_uuid", "slot")
 _FREED_NUMBER = ("generation",)
 
 Entry = Dict[str, Any]  # a LedgerEntry, plus any keys that a later version added
-Record = Dict[str, Any]  # a StuckFact, likewise
+Record = Dict[str, Any]  # a BlockedWriteFact, likewise
 
 _Checks = Sequence[Tuple[Tuple[str, ...], Callable[[object], bool], str]]  # keys, check, what it must be
 
@@ -47,7 +47,7 @@ _Checks = Sequence[Tuple[Tuple[str, ...], Callable[[object], bool], str]]  # key
 class Ledger(NamedTuple):
     """The file's whole document; entries are in order of creation.
 
-    `stuck`: the writes that began but were not seen to return, whether they still hold or not (stuck.py); the key may be
+    `blocked_writes`: the writes that began but were not seen to return, whether they still hold or not (blocked_write.py); the key may be
     missing. `freed`: the vGPUs that were removed on purpose, oldest first, at most the newest 500; the key may be missing. A
     claim of one of them is older than the ledger; for any other claim without an entry, the ledger may have been lost.
     `on_disk`: False if there was no file to read.
@@ -55,7 +55,7 @@ class Ledger(NamedTuple):
 
     document: Dict[str, Any]
     entries: Tuple[Entry, ...]
-    stuck: Tuple[Record, ...] = ()
+    blocked_writes: Tuple[Record, ...] = ()
     on_disk: bool = True
     freed: Tuple[Record, ...] = ()
 
@@ -69,8 +69,8 @@ class Ledger(NamedTuple):
     def with_entries(self, entries: Tuple[Entry, ...]) -> "Ledger":
         return self._replace(entries=entries)
 
-    def with_stuck(self, records: Tuple[Record, ...]) -> "Ledger":
-        return self._replace(stuck=records)
+    def with_blocked_writes(self, records: Tuple[Record, ...]) -> "Ledger":
+        return self._replace(blocked_writes=records)
 
     def with_freed(self, key: Tuple[str, str, int]) -> "Ledger":
         """The ledger with this vGPU recorded as freed: the newest of all that were."""
@@ -137,7 +137,7 @@ def parse_ledger(text: bytes) -> Ledger:
     return Ledger(
         document=document,
         entries=tuple(entries),
-        stuck=_parse_rows(document, "stuck", _STUCK_CHECKS),
+        blocked_writes=_parse_rows(document, "blocked_writes", _BLOCKED_WRITE_CHECKS),
         freed=_parse_rows(document, "freed", _FREED_CHECKS),
     )
 
@@ -198,9 +198,9 @@ _ENTRY_CHECKS: _Checks = (
     (_OPTIONAL_TEXT, lambda value: value is None or _is_text(value), "a text or null"),
     (_OPTIONAL_NUMBER, lambda value: value is None or _is_number(value), "a number or null"),
 )
-_STUCK_CHECKS: _Checks = (
-    (_STUCK_TEXT, _is_text, "a text"),
-    (_STUCK_NUMBER, _is_number, "a number"),
+_BLOCKED_WRITE_CHECKS: _Checks = (
+    (_BLOCKED_WRITE_TEXT, _is_text, "a text"),
+    (_BLOCKED_WRITE_NUMBER, _is_number, "a number"),
     (("vfio",), _is_texts, "a list of texts"),
 )
 _FREED_CHECKS: _Checks = ((_FREED_TEXT, _is_text, "a text"), (_FREED_NUMBER, _is_number, "a number"))
@@ -259,7 +259,7 @@ def _try_folder(folder: str) -> None:
 def _write(root: Root, ledger: Ledger) -> None:
     document = dict(ledger.document)
     document["entries"] = list(ledger.entries)
-    for name, rows in (("stuck", ledger.stuck), ("freed", ledger.freed)):
+    for name, rows in (("blocked_writes", ledger.blocked_writes), ("freed", ledger.freed)):
         document.pop(name, None)
         if rows:
             document[name] = list(rows)

@@ -2,7 +2,7 @@
 
 A write that creates or removes a vGPU can block for as long as a guest runs (removing a held mdev sleeps in the kernel and
 takes no signals). Only the child blocks then; the program can still answer and release the lock. The child exists before
-the write begins, and waits for a go-ahead: so it can be recorded (stuck.py) before anything happens, and if the program is
+the write begins, and waits for a go-ahead: so it can be recorded (blocked_write.py) before anything happens, and if the program is
 killed before it gives the go-ahead, nothing happens.
 """
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Optional
 
 from ..fields import check_fields, one_of
 from ..files import Root
-from ..protocol import CREATE_VGPU, DESTROY_VGPU, PARK_VGPU, SET_SCHEDULER, WRITE_MODPROBE
+from ..protocol import CREATE_VGPU, DESTROY_VGPU, EVACUATE_VGPU, SET_SCHEDULER, WRITE_MODPROBE
 from .guard import RemovalGuard
 from .modprobe import write_modprobe
 from .scheduler_step import set_scheduler
@@ -41,7 +41,7 @@ class Executor:
         self._verbs: Dict[str, Callable[[Any, float], Dict[str, Any]]] = {
             CREATE_VGPU: lambda data, deadline_s: self._vgpus.create(parse_vgpu_step(data), deadline_s),
             DESTROY_VGPU: lambda data, deadline_s: self._vgpus.destroy(parse_vgpu_step(data), deadline_s),
-            PARK_VGPU: lambda data, deadline_s: self._vgpus.park(parse_vgpu_step(data), deadline_s),
+            EVACUATE_VGPU: lambda data, deadline_s: self._vgpus.evacuate(parse_vgpu_step(data), deadline_s),
             SET_SCHEDULER: self._set_scheduler,
             WRITE_MODPROBE: self._write_modprobe,
         }

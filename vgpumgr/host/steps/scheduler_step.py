@@ -11,7 +11,7 @@ from ..facts.facts import boot_id, observe
 from ..facts.gpu_use import GpuUse
 from ..facts.scheduler import GPU_FAILED, GRAPHICS, NvmlFailed, ask, opened, read_scheduler, set_engine
 from ..files import Root, Unknowns
-from ..ledger.stuck import open_ledger
+from ..ledger.blocked_write import open_ledger
 from ..protocol import NVML_REFUSED, GpuFact, SchedulerFact, SchedulerStep, Snapshot
 from ..refusal import Refusal
 from .hardware import Absent, changed, check_gpu

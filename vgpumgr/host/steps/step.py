@@ -8,9 +8,9 @@ from typing import cast
 from ..facts.pci import ADDRESS
 from ..fields import Checks, check_fields, is_count, is_flag, is_text, matches, or_null, refuse
 from ..ledger.ledger import Entry
-from ..protocol import ABSENT, CREATE_VGPU, DESTROY_VGPU, EMPTY, PARK_VGPU, PRESENT, SAME, EntryState, OurVgpu, Step
+from ..protocol import ABSENT, CREATE_VGPU, DESTROY_VGPU, EMPTY, EVACUATE_VGPU, PRESENT, SAME, EntryState, OurVgpu, Step
 
-_EXPECTATIONS = {CREATE_VGPU: (EMPTY, SAME), DESTROY_VGPU: (PRESENT, ABSENT), PARK_VGPU: (PRESENT,)}
+_EXPECTATIONS = {CREATE_VGPU: (EMPTY, SAME), DESTROY_VGPU: (PRESENT, ABSENT), EVACUATE_VGPU: (PRESENT,)}
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _SLOT = r"[A-Za-z0-9_-]{1,16}"
 

@@ -2,7 +2,7 @@
 
 After a kill between any two of these, the file on disk says what may be on the hardware, and running the same step again
 gives the same result. Nothing is written at all if the host is not as the step expects, or if an earlier write to the same
-GPU has not returned (stuck.py). The first ledger write also says which process is about to write.
+GPU has not returned (blocked_write.py). The first ledger write also says which process is about to write.
 """
 
 from contextlib import contextmanager
@@ -10,8 +10,8 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from ..facts.facts import boot_id
 from ..files import Root, Unknowns
+from ..ledger.blocked_write import open_ledger, record_of, started
 from ..ledger.ledger import PARAMS, Entry, Ledger, entry_fact, identity, write_ledger
-from ..ledger.stuck import open_ledger, record_of, started
 from ..ledger.writer import Writer, Writing
 from ..protocol import (
     DEADLINE,
@@ -72,7 +72,7 @@ class VgpuSteps:
         self._at = at
 
     def create(self, step: Step, deadline_s: float) -> Dict[str, Any]:
-        """Create the vGPU, or enter the existing one as ours; also re-create one that was parked, or lost in a reboot."""
+        """Create the vGPU, or enter the existing one as ours; also re-create one that was evacuated, or lost in a reboot."""
         ledger = self._open(step)
         try:
             check_place(self._root, step)
@@ -136,7 +136,7 @@ class VgpuSteps:
         self._at("out")
         return answer(note=_yet_gone(outcome))
 
-    def park(self, step: Step, deadline_s: float) -> Dict[str, Any]:
+    def evacuate(self, step: Step, deadline_s: float) -> Dict[str, Any]:
         """Remove an idle vGPU briefly: its entry stays `made`, so its place is reserved."""
         ledger = self._open(step)
         entry = check_ours(ledger, step)
@@ -153,7 +153,7 @@ class VgpuSteps:
         before, ledger = ledger, self._with_params(ledger, step)
         with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
             write_ledger(self._root, begun.ledger)
-            self._at("parking")
+            self._at("evacuating")
             self._refuse_held_by_now(step, found, before)
             outcome = self._write(step, begun, deadline_s)
         if outcome.found is not None:
@@ -161,7 +161,7 @@ class VgpuSteps:
             raise _refused(begun.path, outcome)
         with _after_write():
             write_ledger(self._root, ledger)
-        self._at("parked")
+        self._at("evacuated")
         return answer(entry=entry, note=_yet_gone(outcome))
 
     def _with_params(self, ledger: Ledger, step: Step) -> Ledger:
@@ -220,7 +220,7 @@ class VgpuSteps:
         with self._writer.ready(self._root.path(path), text) as writing:
             vfio = found["vfio"] if found is not None else ()
             record = record_of(step, path, vfio, boot=self._boot(), child=started(writing.pid))
-            yield _Begun(path, writing, ledger.with_stuck((*ledger.stuck, record)))
+            yield _Begun(path, writing, ledger.with_blocked_writes((*ledger.blocked_writes, record)))
 
     def _write(self, step: Step, begun: _Begun, deadline_s: float) -> _Outcome:
         path = begun.path

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from vgpumgr.errors import JournalCorrupt
-from vgpumgr.store.runs import Entry, Run
+from vgpumgr.store.journal_entry import Intent, JournalEntry
 from vgpumgr.store.sql import file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from vgpumgr.store.runs import Question
+    from vgpumgr.store.journal_entry import Question
 
 KEEP_RUNS = 100_000  # the newest, by number rather than by a clock that can jump: about 100 MB
 
@@ -51,7 +51,7 @@ RUN = sa.Table(
 )
 
 
-def insert(path: Path, entry: Entry, *, by: str, at: str) -> int:
+def insert(path: Path, entry: Intent, *, by: str, at: str) -> int:
     """Insert a run and return its number; creates the file if missing, and deletes runs that are too old to keep."""
     values = {
         "at": at,
@@ -79,7 +79,7 @@ def finish(path: Path, number: int, *, at: str, outcome: str, error: str | None,
         connection.execute(RUN.update().where(RUN.c.id == number).values(ended))
 
 
-def select_runs(path: Path, question: Question) -> Sequence[Run]:
+def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
     """Newest first, by number: two controllers' clocks, or a clock that was set back, do not disturb the order."""
     query = sa.select(RUN).order_by(RUN.c.id.desc()).limit(question.limit)
     if question.since is not None:
@@ -95,8 +95,8 @@ def select_runs(path: Path, question: Question) -> Sequence[Run]:
         return tuple(_run(row) for row in connection.execute(query).mappings())
 
 
-def _run(row: sa.RowMapping) -> Run:
+def _run(row: sa.RowMapping) -> JournalEntry:
     steps = json.loads(row["steps"])
     entry = {name: row[name] for name in ("verb", "why", "host", "vm", "vm_uuid", "slot", "gpu")}
     rest = {name: row[name] for name in ("id", "at", "by", "ended_at", "outcome", "error", "message")}
-    return Run(entry=Entry(**entry, steps=tuple(steps)), **rest)
+    return JournalEntry(intent=Intent(**entry, steps=tuple(steps)), **rest)

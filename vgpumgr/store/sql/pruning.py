@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from vgpumgr.core.usage.usage import BUCKET_US, COARSE
+from vgpumgr.core.usage.tally import BUCKET_US, COARSE
 from vgpumgr.store.sql import file
 from vgpumgr.store.sql.sample_tables import (
     BUCKET,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from vgpumgr.core.usage.usage import Tally
+    from vgpumgr.core.usage.tally import Tally
 
 _ROOM = 0.9  # pruning stops at this part of the limit, so that not every round prunes
 

@@ -2,7 +2,7 @@
 
 A bucket's id is its quarter of an hour, then its series, so that a window of time is contiguous in the file and pruning frees
 whole pages. `coarse`: the bucket up to which quarters were merged into hours. Percent times microseconds is called busy, as
-everywhere (core/usage/usage.py).
+everywhere (core/usage/tally.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from vgpumgr.core.usage import histogram
-from vgpumgr.core.usage.sampling import VgpuKey
-from vgpumgr.core.usage.usage import ENGINES, EngineTally, Tally
+from vgpumgr.core.usage.readings import VgpuKey
+from vgpumgr.core.usage.tally import ENGINES, EngineTally, Tally
 from vgpumgr.errors import SamplesCorrupt
 from vgpumgr.store.sql import file
 
@@ -43,11 +43,11 @@ SCHEMA = file.Schema(
             """
             CREATE TABLE bucket (
                 id INTEGER PRIMARY KEY, series INTEGER NOT NULL, samples INTEGER NOT NULL, observed_us INTEGER NOT NULL,
-                sm_seen_us INTEGER NOT NULL, sm_busy INTEGER NOT NULL, sm_histogram BLOB NOT NULL,
-                memory_seen_us INTEGER NOT NULL, memory_busy INTEGER NOT NULL, memory_histogram BLOB NOT NULL,
-                encoder_seen_us INTEGER NOT NULL, encoder_busy INTEGER NOT NULL, encoder_histogram BLOB NOT NULL,
-                decoder_seen_us INTEGER NOT NULL, decoder_busy INTEGER NOT NULL, decoder_histogram BLOB NOT NULL,
-                bought_us INTEGER NOT NULL, bought INTEGER NOT NULL,
+                sm_measured_us INTEGER NOT NULL, sm_busy INTEGER NOT NULL, sm_histogram BLOB NOT NULL,
+                memory_measured_us INTEGER NOT NULL, memory_busy INTEGER NOT NULL, memory_histogram BLOB NOT NULL,
+                encoder_measured_us INTEGER NOT NULL, encoder_busy INTEGER NOT NULL, encoder_histogram BLOB NOT NULL,
+                decoder_measured_us INTEGER NOT NULL, decoder_busy INTEGER NOT NULL, decoder_histogram BLOB NOT NULL,
+                entitled_us INTEGER NOT NULL, entitled INTEGER NOT NULL,
                 framebuffer_max INTEGER, framebuffer_last INTEGER, framebuffer_size INTEGER, last_us INTEGER NOT NULL
             )
             """,
@@ -82,11 +82,11 @@ BUCKET = sa.Table(
         column
         for engine in ENGINES
         for column in (
-            *_integers(f"{engine}_seen_us", f"{engine}_busy"),
+            *_integers(f"{engine}_measured_us", f"{engine}_busy"),
             sa.Column(f"{engine}_histogram", sa.LargeBinary, nullable=False),
         )
     ),
-    *_integers("bought_us", "bought"),
+    *_integers("entitled_us", "entitled"),
     *_integers("framebuffer_max", "framebuffer_last", "framebuffer_size", nullable=True),
     *_integers("last_us"),
 )
@@ -126,10 +126,12 @@ def tally_of(row: Sequence[Any]) -> Tally:
 
 def row_of(number: int, tally: Tally) -> dict[str, object]:
     engines = [
-        value for engine in tally.engines for value in (engine.seen_us, engine.busy, histogram.pack(engine.histogram))
+        value
+        for engine in tally.engines
+        for value in (engine.measured_us, engine.busy, histogram.pack(engine.histogram))
     ]
-    bought = tally.bought_us, tally.bought
+    entitled = tally.entitled_us, tally.entitled
     framebuffer = tally.framebuffer_max, tally.framebuffer_last, tally.framebuffer_size
     first = number, number & (1 << SERIES_BITS) - 1, tally.samples, tally.observed_us
-    values = (*first, *engines, *bought, *framebuffer, tally.last_us)
+    values = (*first, *engines, *entitled, *framebuffer, tally.last_us)
     return dict(zip(BUCKET.columns.keys(), values, strict=True))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from vgpumgr.core.usage.sampling import Counters, LatestHost, VgpuKey, key_of
-from vgpumgr.core.usage.usage import ENGINES, fold
+from vgpumgr.core.usage.readings import Counters, LatestHost, VgpuKey, key_of
+from vgpumgr.core.usage.tally import ENGINES, fold
 from vgpumgr.core.usage.usage_window import Series
 from vgpumgr.store import rounds as forms
 from vgpumgr.store.sql import file
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from vgpumgr.core.usage.sampling import Cursor, Round, VgpuReading
-    from vgpumgr.core.usage.usage import Tally
+    from vgpumgr.core.usage.readings import Cursor, Round, VgpuReading
+    from vgpumgr.core.usage.tally import Tally
     from vgpumgr.core.usage.usage_window import Window
     from vgpumgr.names import HostName
 

@@ -19,7 +19,7 @@ from tests.unit.metrics.serving import Site
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
 
 KEY = {"host": "kvm01", "gpu": made_up.GPU, "vm": "vm01", "slot": "vgpu0"}
 

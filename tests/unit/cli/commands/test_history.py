@@ -14,7 +14,7 @@ import pytest
 
 from vgpumgr.cli.main import run
 from vgpumgr.store.journal import Journal
-from vgpumgr.store.runs import Entry
+from vgpumgr.store.journal_entry import Intent
 
 VM = "6a1f0000-0000-4000-8000-000000000001"
 INVENTORY = str(Path(__file__).parents[3] / "cases/inventory" / "good" / "design" / "inventory")  # kvm01, vm02 …
@@ -42,7 +42,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def three(store: Path) -> Path:
     """Three runs: an attach, a failed attach after a rename, and a reconcile of another host that was killed."""
     journal = Journal(store, warn=pytest.fail)
-    entry = Entry(
+    entry = Intent(
         verb="attach",
         why="asked --profile 4Q",
         host="kvm01",
@@ -52,7 +52,7 @@ def three(store: Path) -> Path:
         steps=({"verb": "put_claim"}, {"verb": "create_vgpu"}),
     )
     journal.end(journal.begin(entry, by="anna@ctl1", at=ago(days=9)), at=ago(days=9), outcome="done")
-    again = Entry(verb="detach", why="detach", host="kvm01", vm="web01", vm_uuid=VM)
+    again = Intent(verb="detach", why="detach", host="kvm01", vm="web01", vm_uuid=VM)
     journal.end(
         journal.begin(again, by="bert@ctl1", at=ago(hours=2)),
         at=ago(hours=2),
@@ -60,7 +60,7 @@ def three(store: Path) -> Path:
         error="InUse",
         message="vm01 runs\nand more",
     )
-    journal.begin(Entry(verb="reconcile", why="drift", host="kvm02"), by="root@ctl1", at=ago(minutes=5))
+    journal.begin(Intent(verb="reconcile", why="drift", host="kvm02"), by="root@ctl1", at=ago(minutes=5))
     return store
 
 
@@ -173,7 +173,7 @@ def test_a_bug_prints_its_traceback_only_where_it_was_asked_for(store: Path) -> 
 
 def test_text_from_outside_cannot_move_the_cursor(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Journal(store, warn=pytest.fail).begin(
-        Entry(verb="attach", why="x\x1b[2Jy", host="kvm01"), by="a@b", at=ago(seconds=1)
+        Intent(verb="attach", why="x\x1b[2Jy", host="kvm01"), by="a@b", at=ago(seconds=1)
     )
     assert run(["history"]) == 0
     assert "\x1b" not in capsys.readouterr().out

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.controllers import Controller
-    from vgpumgr.core.usage.sampling import Load
+    from vgpumgr.core.usage.readings import Load
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_the_table_has_each_vm_and_says_what_it_is_of(folder: Path) -> None:
     done = run(folder)
     heads, first, second, third = done.out.splitlines()
     assert " ".join(heads.split()) == (
-        "VM SLOT HOST GPU TYPE BOUGHT SM P50 P95 MAX OF BOUGHT FB MAX FB SIZE HEADROOM SEEN SM OVER TIME"
+        "VM SLOT HOST GPU TYPE ENTITLED SM P50 P95 MAX OF SHARE FB MAX FB SIZE HEADROOM COVERAGE SM OVER TIME"
     )
     percents = ["25%", "42%", "42%", "45%", "45%", "170%", "1.0G", "12.0G", "11.0G", "0.1%"]
     assert first.split()[:15] == ["vm01", "vgpu0", "kvm01", "0000:41:00.0", "A40-12Q", *percents]
@@ -80,7 +80,7 @@ def test_the_table_has_each_vm_and_says_what_it_is_of(folder: Path) -> None:
 def test_one_vm_is_told_engine_by_engine(folder: Path) -> None:
     lines = run(folder, "vm01", "--since", "1h").out.splitlines()
     assert lines[0] == "vm01 vgpu0 on kvm01 0000:41:00.0, A40-12Q, running"
-    assert lines[2] == "  bought       25% of the GPU, used 170% of that (SM)"
+    assert lines[2] == "  entitled     25% of the GPU, used 170% of that (SM)"
     assert lines[3] == "  framebuffer  1.0G now, at most 1.0G of 12.0G, 11.0G never used"
     assert [line.split()[:5] for line in lines[6:8]] == [
         ["sm", "42%", "42%", "45%", "45%"],

@@ -15,7 +15,7 @@ import pytest
 
 from vgpumgr.core.driver import profiles
 from vgpumgr.store.journal import Journal
-from vgpumgr.store.runs import Entry
+from vgpumgr.store.journal_entry import Intent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,7 +165,7 @@ def test_tab_reaches_no_host_and_loads_nothing_that_could(site: Path, line: str)
 def test_a_vm_that_the_journal_has_seen_is_offered_too(site: Path, tmp_path: Path) -> None:
     """One that was only ever attached by hand; a journal that is no journal offers nothing more."""
     journal = Journal(tmp_path / "store.sqlite", warn=pytest.fail)
-    journal.begin(Entry(verb="attach", why="", host="kvm01", vm="hand01"), by="anna@ctl1", at="2026-11-21T12:00:00Z")
+    journal.begin(Intent(verb="attach", why="", host="kvm01", vm="hand01"), by="anna@ctl1", at="2026-11-21T12:00:00Z")
     (tmp_path / "torn").write_bytes(b"no database at all")
     seen, torn = str(journal.path), str(tmp_path / "torn")
     assert offered(site, "vgpumgr show h", VGPUMGR_STORE=seen) == ["hand01"]
@@ -190,7 +190,7 @@ def test_a_name_that_a_shell_would_run_or_take_for_two_is_not_offered(
     """bash puts an answer into the line as it is; zsh and fish quote it, and only a line break would be two answers."""
     journal = Journal(tmp_path / "store.sqlite", warn=pytest.fail)
     for vm in EVIL:
-        journal.begin(Entry(verb="attach", why="", host="kvm01", vm=vm), by="anna@ctl1", at="2026-11-21T12:00:00Z")
+        journal.begin(Intent(verb="attach", why="", host="kvm01", vm=vm), by="anna@ctl1", at="2026-11-21T12:00:00Z")
     typed = (
         {"COMP_LINE": "vgpumgr show web"} if shell == "bash" else {"COMP_WORDS": "vgpumgr show web", "COMP_CWORD": "2"}
     )

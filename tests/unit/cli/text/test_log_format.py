@@ -10,7 +10,7 @@ from vgpumgr import errors
 from vgpumgr.cli.main import run
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.text import log_lines, output
-from vgpumgr.core.model.observed import Finding
+from vgpumgr.core.model.view import Finding
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from vgpumgr.cli.top.view_state import View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
 
 count = 0
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[4]
-PATIENCE_S = 30.0
+ROUND_TIMEOUT_S = 30.0
 _SEQUENCE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])")
 
 
@@ -142,14 +142,14 @@ class Terminal:
     def until(self, wanted: str | Callable[[Display], bool]) -> None:
         """Read what the program shows until this is on the screen, or true of it."""
         is_there = (lambda display: wanted in display.text) if isinstance(wanted, str) else wanted
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + ROUND_TIMEOUT_S
         while not is_there(self.display):
             assert time.monotonic() < until, f"not seen: {wanted}\n{self.display.text}"
             self._read(0.2)
 
     def wait(self) -> int:
         """Its exit code; all that it wrote has been shown by then."""
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + ROUND_TIMEOUT_S
         while True:
             self._read(0.05)
             done, status = os.waitpid(self.pid, os.WNOHANG)

@@ -19,7 +19,7 @@ from vgpumgr.cli.top.view_state import View
 from vgpumgr.core.usage import live
 
 if TYPE_CHECKING:
-    from vgpumgr.core.usage.sampling import Round
+    from vgpumgr.core.usage.readings import Round
 
 MANY = (made_up.one_round(made_up.gpu(*(made_up.vgpu(number, sm=number % 101) for number in range(500)))),)
 _KEYS = st.sampled_from(
@@ -77,7 +77,7 @@ def test_every_order_has_what_is_unknown_last_and_the_rest_by_name(sort: str) ->
         made_up.vgpu(1, sm=5, used=1),
         made_up.vgpu(2, sm=5, used=9),
         made_up.vgpu(3, sm=70, used=3),
-        replace(made_up.vgpu(4, state="off"), bought=None),
+        replace(made_up.vgpu(4, state="off"), entitled=None),
     ]
     rows = live.rows([made_up.one_round(made_up.gpu(*reversed(vgpus)))])
     names = [row.vm for row in table.arranged(rows, sort)]
@@ -111,9 +111,9 @@ def test_a_total_of_which_a_part_is_unknown_is_unknown() -> None:
     (total,) = table.totals([made_up.one_round(known, unknown)])
     assert (total.sm, total.framebuffer_used_bytes) == (None, None)
     assert (total.framebuffer_size_bytes, total.running, total.vgpus) == (96 * made_up.GIB, 1, 1)
-    (total,) = table.totals([made_up.one_round(known, replace(known, told=False))])
+    (total,) = table.totals([made_up.one_round(known, replace(known, reported=False))])
     assert (total.running, total.vgpus) == (None, 2)  # sysfs shows it, whatever NVML tells
-    (total,) = table.totals([made_up.one_round(known, replace(known, told=False, made=None))])
+    (total,) = table.totals([made_up.one_round(known, replace(known, reported=False, made=None))])
     assert (total.running, total.vgpus) == (None, None)
 
 

@@ -33,9 +33,9 @@ def test_the_catalogue_says_how_many_of_a_type_a_gpu_takes(name: str, most: int 
 
 
 def test_a_maximum_that_the_host_tells_is_the_hosts() -> None:
-    kind = replace(builders.type_of(builders.gpu(), "4Q"), max=5)
-    assert snapshot_facts.with_maximum(kind, CATALOGUE).max == 5
-    assert snapshot_facts.with_maximum(replace(kind, max=None), CATALOGUE).max == 12
+    vgpu_type = replace(builders.type_of(builders.gpu(), "4Q"), max=5)
+    assert snapshot_facts.with_maximum(vgpu_type, CATALOGUE).max == 5
+    assert snapshot_facts.with_maximum(replace(vgpu_type, max=None), CATALOGUE).max == 12
 
 
 def test_without_nvml_what_is_left_on_a_vendor_vfio_gpu_is_what_the_card_holds() -> None:
@@ -43,7 +43,9 @@ def test_without_nvml_what_is_left_on_a_vendor_vfio_gpu_is_what_the_card_holds()
     view = builders.attached(builders.host_of(VENDOR_VFIO, gpus=1))
     silent = builders.change_gpus(
         view,
-        lambda gpu: replace(gpu, types={key: replace(kind, max=None) for key, kind in (gpu.types or {}).items()}),
+        lambda gpu: replace(
+            gpu, types={key: replace(vgpu_type, max=None) for key, vgpu_type in (gpu.types or {}).items()}
+        ),
     )
     facts = snapshot_facts.parse(builders.HOST, builders.facts_of(silent.snapshot), CATALOGUE)
     left = {fit.type.short: fit.left for fit in placement.fits(facts, facts.gpus[0])}

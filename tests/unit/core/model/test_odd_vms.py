@@ -11,19 +11,19 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from vgpumgr import errors
 from vgpumgr.core.driver import profiles
-from vgpumgr.core.model.domain_xml import read_domain, read_saved
-from vgpumgr.core.model.domains import DomainDocuments, SavedDocuments
+from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
+from vgpumgr.core.model.domain_xml import read_domain, read_saved_states
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.plan import simulate
-from vgpumgr.core.reconcile import jobs, reconciling
+from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import VmName
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.observed import Finding, HostView
+    from vgpumgr.core.model.view import Finding, HostView
 
-RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
+RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 MDEV = "9e0d0000-0000-4000-8000-000000000001"
 HOSTDEV = f"<hostdev mode='subsystem' type='mdev'><source><address uuid='{MDEV}'/></source></hostdev>"
 SPOILT = (
@@ -31,8 +31,8 @@ SPOILT = (
 )
 
 
-def documents(xml: str, live: str | None = None) -> DomainDocuments:
-    return DomainDocuments(
+def documents(xml: str, live: str | None = None) -> DomainDump:
+    return DomainDump(
         name=VmName("vm04"),
         uuid=builders.vm_uuid("vm04"),
         active=live is not None,
@@ -54,7 +54,7 @@ def test_devices_are_read_where_only_the_metadata_is_no_xml() -> None:
 
 def test_devices_of_snapshots_and_images_are_read_so_too_and_none_is_lost_between_two_metadata() -> None:
     both = f"<domainsnapshot>{SPOILT}{SPOILT.replace(MDEV, MDEV[:-1] + '2')}</domainsnapshot>"
-    found = read_saved(SavedDocuments(uuid=builders.vm_uuid("vm04"), image_xml=SPOILT, snapshots=(("monday", both),)))
+    found = read_saved_states(SavedDump(uuid=builders.vm_uuid("vm04"), image_xml=SPOILT, snapshots=(("monday", both),)))
     assert (found.image_problem, found.snapshots_problem) == (None, None)
     assert [str(device.source) for device in found.image or ()] == [MDEV]
     assert [str(device.source) for device in found.snapshots[0][1]] == [MDEV, MDEV[:-1] + "2"]
@@ -81,8 +81,8 @@ def with_newer_claim(vm: str = "vm01") -> HostView:
 
 def test_a_claim_with_another_way_to_ask_is_left_as_it_is_and_the_others_are_served() -> None:
     view = with_newer_claim()
-    made = reconciling.plan_host(view, declares(vm02="4Q"), RUN)
-    assert [unit.job.vm for unit in made.units] == ["vm02"]
+    made = host_plan.plan_host(view, declares(vm02="4Q"), RUN)
+    assert [planned.task.vm for planned in made.tasks] == ["vm02"]
     assert [finding.kind for finding in made.findings] == ["not-served"]
     assert "asks for --gpu 0.5" in made.findings[0].text
     assert "`vgpumgr detach vm01 --slot vgpu0 --on kvm01` frees it" in made.findings[0].text
@@ -92,8 +92,8 @@ def test_a_claim_with_another_way_to_ask_is_left_as_it_is_and_the_others_are_ser
 
 
 def test_a_declaration_that_such_a_claim_stands_in_the_way_of_is_refused_alone() -> None:
-    made = reconciling.plan_host(with_newer_claim(), declares(vm01="4Q", vm02="4Q"), RUN)
-    refused = {str(unit.job.vm): unit.refused for unit in made.units}
+    made = host_plan.plan_host(with_newer_claim(), declares(vm01="4Q", vm02="4Q"), RUN)
+    refused = {str(planned.task.vm): planned.refused for planned in made.tasks}
     assert isinstance(refused["vm01"], errors.ConflictingClaim)
     assert refused["vm02"] is None
 

@@ -10,19 +10,20 @@ import pytest
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.core.model.domain_xml import Saved
+from vgpumgr.core.model.domain_xml import SavedStates
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
-from vgpumgr.core.plan import attaching, changes, ownership, simulate
-from vgpumgr.core.reconcile import jobs, reconciling
+from vgpumgr.core.plan import attach, ownership, simulate
+from vgpumgr.core.plan import step as steps
+from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.link import snapshot_facts
 from vgpumgr.names import GpuUuid
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan import targets
     from vgpumgr.core.plan.plan import Plan
 
-RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
+RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 OTHER_CARD = GpuUuid("GPU-0e0e0e0e-0000-4000-8000-00000000000e")
 each_framework = pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR_VFIO])
 
@@ -95,8 +96,8 @@ def test_another_vm_gets_a_place_on_the_new_card_and_the_first_can_still_be_free
 @each_framework
 def test_reconcile_serves_the_rest_of_a_host_whose_card_was_exchanged(framework: FrameworkName) -> None:
     view = exchanged(host(framework))
-    made = reconciling.plan_host(view, declares(vm01="4Q", vm02="4Q", vm03="4Q"), RUN)
-    assert [unit.refused is not None for unit in made.units] == [True, False, False]
+    made = host_plan.plan_host(view, declares(vm01="4Q", vm02="4Q", vm03="4Q"), RUN)
+    assert [planned.refused is not None for planned in made.tasks] == [True, False, False]
     end = simulate.apply(view, made.steps)
     assert {
         entry.vgpu.vm_name: entry.vgpu.gpu_uuid for entry in end.snapshot.ledger or () if entry.vgpu.vm_name != "vm01"
@@ -112,11 +113,11 @@ def test_a_vm_whose_new_address_another_definition_still_names_is_served_once_th
 ) -> None:
     """vendor-vfio: vm01's card is in the slot of vm02's, which is gone; vm02 moves away only after vm01's turn."""
     first = host(framework, gpus=2)
-    view = exchanged(swapped(simulate.apply(first, reconciling.plan_host(first, declares(vm02="4Q"), RUN).steps)))
-    made = reconciling.plan_host(view, declares(vm01="4Q", vm02="8Q"), RUN)
-    assert [unit.refused for unit in made.units] == [None, None]
+    view = exchanged(swapped(simulate.apply(first, host_plan.plan_host(first, declares(vm02="4Q"), RUN).steps)))
+    made = host_plan.plan_host(view, declares(vm01="4Q", vm02="8Q"), RUN)
+    assert [planned.refused for planned in made.tasks] == [None, None]
     end = simulate.apply(view, made.steps)
-    assert reconciling.plan_host(end, declares(vm01="4Q", vm02="8Q"), RUN).steps == ()
+    assert host_plan.plan_host(end, declares(vm01="4Q", vm02="8Q"), RUN).steps == ()
     assert [len(builders.find(end, vm).inactive) for vm in ("vm01", "vm02")] == [1, 1]
 
 
@@ -137,8 +138,8 @@ def test_a_slot_that_moved_to_the_address_in_anothers_claim_keeps_its_device_whe
     """vendor-vfio: vgpu1 was made again where its card is now, the very address that the claim of vgpu0 still says."""
     served = builders.attached(two_slots(framework), slot="vgpu1")
     device = next(device for device in builders.find(served, "vm01").inactive if device.slot == "vgpu1")
-    snapshot = Saved(snapshots=(("monday", (device,)),))
-    freed = builders.detached(builders.with_saved(served, snapshot, "vm01"))
+    snapshot = SavedStates(snapshots=(("monday", (device,)),))
+    freed = builders.detached(builders.with_saved_states(served, snapshot, "vm01"))
     assert slots_in_definition(freed) == ["vgpu1"]
     assert [entry.vgpu.slot for entry in freed.snapshot.ledger or ()] == ["vgpu1"]
     assert builders.plan_attach(freed, slot="vgpu1").steps == ()
@@ -178,11 +179,11 @@ def test_another_sites_claim_keeps_its_wish_and_its_site_and_moves_only_where_ca
     framework: FrameworkName, card: str, *, lost: bool, wanted: str | None
 ) -> None:
     view = builders.host_of(framework)
-    view = simulate.apply(view, reconciling.plan_host(view, replace(declares(vm01="4Q"), site="lab1"), RUN).steps)
+    view = simulate.apply(view, host_plan.plan_host(view, replace(declares(vm01="4Q"), site="lab1"), RUN).steps)
     view = {"stays": builders.rebooted, "is exchanged": exchanged, "is swapped": swapped}[card](view)
     before = builders.claim_of(view)
     lab2 = replace(declares() if wanted is None else declares(vm01=wanted), site="lab2")
-    made = reconciling.plan_host(builders.without_ledger(view) if lost else view, lab2, RUN)
+    made = host_plan.plan_host(builders.without_ledger(view) if lost else view, lab2, RUN)
     after = builders.claim_of(simulate.apply(view, made.steps))
     assert (after.wish, after.site, after.state) == (before.wish, "lab1", "bound")
     assert made.destroys == 0
@@ -206,14 +207,14 @@ def test_a_plan_that_cannot_be_carried_out_is_its_vms_refusal_and_the_others_are
 ) -> None:
     real = simulate.apply_one
 
-    def odd(view: HostView, step: changes.Step) -> HostView:
-        if isinstance(step, changes.CreateVgpu) and step.vgpu.vm_name == "vm01":
+    def odd(view: HostView, step: steps.Step) -> HostView:
+        if isinstance(step, steps.CreateVgpu) and step.vgpu.vm_name == "vm01":
             raise simulate.ImpossibleStepError("0000:41:00.4 is another entry's")
         return real(view, step)
 
     monkeypatch.setattr(simulate, "apply_one", odd)
-    made = reconciling.plan_host(builders.host(), declares(vm01="4Q", vm02="4Q"), RUN)
-    first, second = made.units
+    made = host_plan.plan_host(builders.host(), declares(vm01="4Q", vm02="4Q"), RUN)
+    first, second = made.tasks
     assert isinstance(first.refused, errors.Unsure)
     assert "0000:41:00.4 is another entry's" in first.refused.message
     assert (first.steps, second.refused) == ((), None)
@@ -223,15 +224,15 @@ def test_a_plan_that_cannot_be_carried_out_is_its_vms_refusal_and_the_others_are
 def test_what_nobody_foresaw_in_one_vm_is_its_refusal_and_the_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = attaching.plan_attach
+    real = attach.plan_attach
 
     def odd(view: HostView, request: targets.AttachRequest) -> Plan:
         if request.vm == builders.vm_uuid("vm01"):
             raise AssertionError("odd")
         return real(view, request)
 
-    monkeypatch.setattr(attaching, "plan_attach", odd)
-    first, second = reconciling.plan_host(builders.host(), declares(vm01="4Q", vm02="4Q"), RUN).units
+    monkeypatch.setattr(attach, "plan_attach", odd)
+    first, second = host_plan.plan_host(builders.host(), declares(vm01="4Q", vm02="4Q"), RUN).tasks
     assert isinstance(first.refused, errors.Unexpected)
     assert first.refused.message.startswith("vm01 vgpu0: unexpected AssertionError: odd (test_hardware_change.py:")
     assert second.steps

@@ -14,7 +14,8 @@ from tests.unit.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import snapshot
-from vgpumgr.core.plan import changes, placement, simulate
+from vgpumgr.core.plan import placement, simulate
+from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import listing
 from vgpumgr.link import snapshot_facts
 from vgpumgr.names import Slot, VmName
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.vgpu import EntryState, LedgerEntry
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
 
 FRAMEWORK = st.sampled_from([name for name, _ in builders.FRAMEWORKS])
@@ -171,14 +172,14 @@ def test_the_inverses_in_reverse_order_undo_a_plan(view: HostView, action: Actio
     assume(plan is not None)
     assert plan is not None
     # An entry without hardware has no inverse: nothing that a step makes is only an entry.
-    assume(all(step.expect != changes.ABSENT for step in plan.steps if isinstance(step, changes.DestroyVgpu)))
-    assume(not any(isinstance(step, changes.CreateVgpu) and reserved(view, step) for step in plan.steps))
+    assume(all(step.expect != steps.ABSENT for step in plan.steps if isinstance(step, steps.DestroyVgpu)))
+    assume(not any(isinstance(step, steps.CreateVgpu) and reserved(view, step) for step in plan.steps))
     end = simulate.apply(view, plan.steps)
-    back = simulate.apply(end, [changes.inverse(step) for step in reversed(plan.steps)])
+    back = simulate.apply(end, [steps.inverse(step) for step in reversed(plan.steps)])
     assert meaning(back) == meaning(view)
 
 
-def reserved(view: HostView, step: changes.CreateVgpu) -> bool:
+def reserved(view: HostView, step: steps.CreateVgpu) -> bool:
     """Whether the step fills an entry that was there before: taking it back takes the entry along."""
     return any(
         (entry.vgpu.vm, entry.vgpu.slot, entry.vgpu.generation) == (step.vgpu.vm, step.vgpu.slot, step.vgpu.generation)
@@ -202,15 +203,15 @@ def test_what_is_foreign_and_other_vms_things_survive_every_plan(view: HostView,
     assert builders.find(view, action[1]).claim(other) == builders.find(end, action[1]).claim(other)
 
 
-def torn(view: HostView, step: changes.Step) -> Iterator[HostView]:
+def torn(view: HostView, step: steps.Step) -> Iterator[HostView]:
     """What a kill inside this step can leave behind: the ledger ahead of the hardware, or the hardware done."""
-    if isinstance(step, changes.CreateVgpu):
+    if isinstance(step, steps.CreateVgpu):
         done = simulate.apply_one(view, step)
         key = (step.vgpu.vm, step.vgpu.slot, step.vgpu.generation)
         planned = [_in_state(entry, key, "planned") for entry in done.snapshot.ledger or ()]
         yield builders.with_snapshot(view, ledger=planned)
         yield builders.with_snapshot(done, ledger=planned)
-    if isinstance(step, changes.DestroyVgpu):
+    if isinstance(step, steps.DestroyVgpu):
         key = (step.vgpu.vm, step.vgpu.slot, step.vgpu.generation)
         leaving = [_in_state(entry, key, "leaving") for entry in view.snapshot.ledger or ()]
         yield builders.with_snapshot(view, ledger=leaving)

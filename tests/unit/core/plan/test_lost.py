@@ -13,8 +13,8 @@ from vgpumgr.core.plan import lost
 from vgpumgr.core.report import findings
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.view import HostView
 
 on_vfs = pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
 each_framework = pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR_VFIO])
@@ -65,7 +65,7 @@ def test_what_is_unread_or_where_a_write_is_under_way_is_not_judged(framework: F
     view = builders.host_of(framework, gpus=1)
     vf = free_vf(view)
     assert lost.lost_by_driver(offering(view, vf, None).snapshot) == ()
-    assert lost.lost_by_driver(builders.with_stuck(offering(view, vf, {})).snapshot) == ()
+    assert lost.lost_by_driver(builders.with_blocked_writes(offering(view, vf, {})).snapshot) == ()
 
 
 def test_a_physical_function_that_offers_too_few_has_lost_instances_and_takes_others() -> None:

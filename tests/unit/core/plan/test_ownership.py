@@ -11,24 +11,25 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from vgpumgr import errors, names
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.domain_xml import Saved
+from vgpumgr.core.model.domain_xml import SavedStates
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.model.vgpu import Mdev
-from vgpumgr.core.plan import changes, ownership, simulate
+from vgpumgr.core.plan import ownership, simulate
+from vgpumgr.core.plan import step as steps
 from vgpumgr.core.plan.plan import Plan
-from vgpumgr.core.reconcile import drift, jobs, reconciling
+from vgpumgr.core.reconcile import drift, host_plan, tasks
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import DEFAULT_SLOT, MdevUuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.snapshot import Gpu, Vgpu
+    from vgpumgr.core.model.view import HostView
 
 FRAMEWORKS = [name for name, _ in builders.FRAMEWORKS]
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", FRAMEWORKS)
-RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
+RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 
 
 def kinds(view: HostView, vm: str = "vm01") -> list[str]:
@@ -39,8 +40,8 @@ def state(view: HostView, vm: str = "vm01") -> str:
     return next(row.state for row in listing.rows(view) if row.vm == vm)
 
 
-def plan(view: HostView) -> reconciling.HostPlan:
-    return reconciling.plan_host(view, declares(), RUN)
+def plan(view: HostView) -> host_plan.HostPlan:
+    return host_plan.plan_host(view, declares(), RUN)
 
 
 # What may have become of vm01's vGPU, its definition, and of what others name
@@ -81,8 +82,8 @@ def change_vgpu(view: HostView, change: Callable[[Vgpu], Vgpu]) -> HostView:
 
 def retyped(view: HostView) -> HostView:
     """Another type of the same size is there: 4C where ours was 4Q."""
-    kind = builders.type_of(view.snapshot.gpus[0], "4C")
-    return change_vgpu(view, lambda vgpu: replace(vgpu, type_id=kind.id, type_name=kind.type_name))
+    vgpu_type = builders.type_of(view.snapshot.gpus[0], "4C")
+    return change_vgpu(view, lambda vgpu: replace(vgpu, type_id=vgpu_type.id, type_name=vgpu_type.type_name))
 
 
 def unnamed(view: HostView) -> HostView:
@@ -96,11 +97,11 @@ def cloned(view: HostView) -> HostView:
 
 def snapped(view: HostView) -> HostView:
     device = builders.hostdev(builders.hardware_of(view))
-    return builders.with_saved(view, Saved(snapshots=(("monday", (device,)),)), "vm02")
+    return builders.with_saved_states(view, SavedStates(snapshots=(("monday", (device,)),)), "vm02")
 
 
 def imaged(view: HostView) -> HostView:
-    return builders.with_saved(view, Saved(image=(builders.hostdev(builders.hardware_of(view)),)), "vm02")
+    return builders.with_saved_states(view, SavedStates(image=(builders.hostdev(builders.hardware_of(view)),)), "vm02")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +220,7 @@ def test_a_bound_claim_without_an_entry_is_what_hardware_and_definitions_say_of_
     nightly = case.lost_nightly if lost and case.lost_nightly is not None else case.nightly
     found = plan(view)
     assert [step.verb for step in found.steps] == (nightly or [])
-    assert [type(unit.refused).__name__ for unit in found.units] == (
+    assert [type(planned.refused).__name__ for planned in found.tasks] == (
         ["Unsure"] if nightly is None else ["NoneType"] if nightly else []
     )
     freeing = builders.plan_detach(view)
@@ -276,8 +277,10 @@ def test_one_vm_attached_after_a_lost_ledger_does_not_hide_what_the_others_have(
     assert [step.verb for step in plan(view).steps] == ["enter_vgpu", "enter_vgpu"]
 
 
-def made(found: reconciling.HostPlan) -> list[str | None]:
-    return [unit.job.vm for unit in found.units if any(isinstance(step, changes.CreateVgpu) for step in unit.steps)]
+def made(found: host_plan.HostPlan) -> list[str | None]:
+    return [
+        planned.task.vm for planned in found.tasks if any(isinstance(step, steps.CreateVgpu) for step in planned.steps)
+    ]
 
 
 def after_lost_ledger_and_boot(framework: FrameworkName, vms: tuple[str, ...] = ("vm01", "vm02", "vm03")) -> HostView:
@@ -306,7 +309,7 @@ def test_a_reconcile_that_was_killed_after_a_lost_ledger_and_a_boot_is_finished_
 ) -> None:
     view = after_lost_ledger_and_boot(framework)
     first = plan(view)
-    killed = simulate.apply(view, first.units[0].steps)
+    killed = simulate.apply(view, first.tasks[0].steps)
     assert made(plan(killed)) == ["vm02", "vm03"]
 
 
@@ -412,7 +415,7 @@ def test_what_is_at_our_place_after_a_boot_and_was_not_made_by_us_is_unsure(fram
             refuse(view)
         name = builders.entry_of(view).vgpu.uuid or builders.entry_of(view).vgpu.parent
         assert caught.value.hint == f"`vgpumgr adopt kvm01 {name}` adopts it as it is; or free it by hand"
-    assert [type(unit.refused) for unit in plan(view).units] == [errors.Unsure]
+    assert [type(planned.refused) for planned in plan(view).tasks] == [errors.Unsure]
 
 
 @EVERY_FRAMEWORK
@@ -428,7 +431,7 @@ def test_what_we_made_again_after_a_boot_is_ours_as_before(framework: FrameworkN
 def test_a_claim_whose_place_is_taken_is_not_said_to_get_its_old_place() -> None:
     view = builders.with_foreign(booted(builders.attached(builders.host())))
     view = builders.without_ledger(view)
-    made = plan(view).units[0].plan
+    made = plan(view).tasks[0].plan
     assert isinstance(made, Plan)
     assert made.placed is not None
     assert made.target is not None
@@ -442,7 +445,7 @@ def test_a_detach_that_began_before_the_ledger_was_lost_says_what_stays() -> Non
     made = builders.plan_detach(builders.without_ledger(unnamed(view)))
     assert builders.verbs(made) == ["drop_claim"]
     assert [finding.kind for finding in made.findings] == ["left-behind"]
-    assert not any(isinstance(step, changes.EnterVgpu) for step in made.steps)
+    assert not any(isinstance(step, steps.EnterVgpu) for step in made.steps)
 
 
 def test_no_ledger_and_no_claim_is_a_host_that_nothing_was_made_on() -> None:

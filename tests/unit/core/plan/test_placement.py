@@ -14,12 +14,12 @@ from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.model.vgpu import EntryState, Vf
-from vgpumgr.core.plan import attaching, placement, simulate
+from vgpumgr.core.plan import attach, placement, simulate
 from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.view import HostView
 
 
 def profile(text: str) -> profiles.Profile:
@@ -72,15 +72,15 @@ def test_one_gpu_is_taken_because_it_is_the_only_one() -> None:
 
 def test_emptiness_is_the_share_of_the_maximum_not_mib() -> None:
     view = builders.with_foreign(builders.host_of(MDEV_VF), "12Q")
-    assert placement.share_given(view.snapshot, view.snapshot.gpus[0]) == Fraction(1, 4)
+    assert placement.share_allocated(view.snapshot, view.snapshot.gpus[0]) == Fraction(1, 4)
     unknown = builders.change_gpus(view, lambda gpu: replace(gpu, types={}))
-    assert placement.share_given(unknown.snapshot, unknown.snapshot.gpus[0]) == 1
+    assert placement.share_allocated(unknown.snapshot, unknown.snapshot.gpus[0]) == 1
 
 
 @pytest.mark.parametrize("policy", ["pack", "least-fragmentation", "numa"])
 def test_a_policy_that_is_not_built_is_a_finding_and_spread_is_used(policy: str) -> None:
     request = replace(builders.ask("vm01", "4Q"), policy=policy)
-    plan = attaching.plan_attach(builders.host(), request)
+    plan = attach.plan_attach(builders.host(), request)
     assert [finding.text for finding in plan.findings] == [f"policy {policy} is not built yet; spread was used"]
     assert plan.target == builders.plan_attach(builders.host()).target
 
@@ -112,8 +112,10 @@ def test_what_fits_now_is_the_same_series_at_the_next_size_up() -> None:
 def test_the_size_of_a_profile_with_a_suffix_is_not_read_out_of_the_suffix() -> None:
     """At 14 GB the nearest to 1B4 would be T4-2B; it is 1 GB."""
     view = builders.host(builders.gpu(MDEV_PF, "T4"))
-    kinds = {key: kind for key, kind in (view.snapshot.gpus[0].types or {}).items() if kind.short != "1B4"}
-    view = builders.change_gpus(view, lambda gpu: simulate.with_creatable(replace(gpu, types=kinds)))
+    vgpu_types = {
+        key: vgpu_type for key, vgpu_type in (view.snapshot.gpus[0].types or {}).items() if vgpu_type.short != "1B4"
+    }
+    view = builders.change_gpus(view, lambda gpu: simulate.with_creatable(replace(gpu, types=vgpu_types)))
     found = place(view, "1B4")
     assert isinstance(found, placement.NoPlace)
     assert found.fits == ("T4-1B on 0000:41:00.0 (16 left)",)
@@ -279,9 +281,9 @@ def test_a_gpu_that_was_asked_for_is_the_only_candidate() -> None:
 
 def test_equal_type_names_of_two_ids_go_to_the_lower_one() -> None:
     view = builders.host()
-    kind = builders.type_of(view.snapshot.gpus[0], "4Q")
+    vgpu_type = builders.type_of(view.snapshot.gpus[0], "4Q")
     twice = builders.change_gpus(
-        view, lambda gpu: replace(gpu, types={**(gpu.types or {}), 9999: replace(kind, id=9999)})
+        view, lambda gpu: replace(gpu, types={**(gpu.types or {}), 9999: replace(vgpu_type, id=9999)})
     )
     found = placement.find_type(twice.snapshot.gpus[0], profile("A40-4Q"))
     assert found is not None
@@ -297,7 +299,7 @@ def test_fits_counts_what_is_left_and_leaves_an_unknown_maximum_to_the_driver() 
         "A40-4C": 11,
         "A40-4Q": 11,
     }
-    open_ended = {key: replace(kind, max=None) for key, kind in (gpu.types or {}).items()}
+    open_ended = {key: replace(vgpu_type, max=None) for key, vgpu_type in (gpu.types or {}).items()}
     view = builders.change_gpus(view, lambda item: replace(item, types=open_ended))
     assert {fit.left for fit in placement.fits(view.snapshot, view.snapshot.gpus[0])} == {31}
     assert gpu.creatable_now(560) == 11
@@ -315,9 +317,9 @@ def test_the_hint_leaves_the_count_out_where_it_is_unknown() -> None:
     view = builders.host_of(MDEV_PF, gpus=1)
 
     def open_ended(gpu: Gpu) -> Gpu:
-        kinds = {key: replace(kind, max=None) for key, kind in (gpu.types or {}).items()}
+        vgpu_types = {key: replace(vgpu_type, max=None) for key, vgpu_type in (gpu.types or {}).items()}
         parents = tuple(replace(parent, creatable={232: 4}) for parent in gpu.parents)
-        return replace(gpu, types=kinds, parents=parents, pci=PciAddress(gpu.pci))
+        return replace(gpu, types=vgpu_types, parents=parents, pci=PciAddress(gpu.pci))
 
     found = place(builders.change_gpus(view, open_ended), "5Q")
     assert isinstance(found, placement.NoPlace)
@@ -329,10 +331,10 @@ def test_a_type_that_is_mig_backed_says_that_it_needs_mig_mode() -> None:
 
     def with_mig_type(gpu: Gpu) -> Gpu:
         name = "NVIDIA A40-1-4C"
-        kind = replace(
+        vgpu_type = replace(
             builders.type_of(gpu, "4C"), id=9999, name=name, type_name="A40-1-4C", parsed=profiles.parse_type_name(name)
         )
-        return replace(gpu, types={**(gpu.types or {}), 9999: kind})
+        return replace(gpu, types={**(gpu.types or {}), 9999: vgpu_type})
 
     view = builders.change_gpus(builders.host(), with_mig_type)
     assert reasons(view, "1-4C") == ["1-4C needs MIG mode, which is not supported yet"]

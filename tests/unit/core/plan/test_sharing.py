@@ -11,21 +11,21 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from vgpumgr import errors
 from vgpumgr.core.model import domain_xml
-from vgpumgr.core.model.domain_xml import Hostdev, Saved
-from vgpumgr.core.model.domains import DomainDocuments
+from vgpumgr.core.model.domain_dumps import DomainDump
+from vgpumgr.core.model.domain_xml import Hostdev, SavedStates
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, FrameworkName
-from vgpumgr.core.plan import detaching, parking, simulate
-from vgpumgr.core.reconcile import jobs, reconciling
+from vgpumgr.core.plan import detach, evacuate, simulate
+from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import VmName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.view import HostView
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
-RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
+RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 
 
 def device(view: HostView, alias: str | None = None) -> Hostdev:
@@ -45,11 +45,11 @@ def live(view: HostView) -> HostView:
 
 
 def imaged(view: HostView) -> HostView:
-    return builders.with_saved(view, Saved(image=(device(view),)), "vm02")
+    return builders.with_saved_states(view, SavedStates(image=(device(view),)), "vm02")
 
 
 def snapped(view: HostView) -> HostView:
-    return builders.with_saved(view, Saved(snapshots=(("before it's", (device(view),)),)), "vm02")
+    return builders.with_saved_states(view, SavedStates(snapshots=(("before it's", (device(view),)),)), "vm02")
 
 
 WAYS = [
@@ -74,7 +74,7 @@ def test_a_device_that_two_vms_name_is_a_finding_of_both_with_the_command_that_m
     assert found["vm02"].endswith(f": {out}")
     nothing = builders.plan_attach(view)
     assert (nothing.changed, [finding.kind for finding in nothing.findings]) == (False, ["shared"])
-    nightly = reconciling.plan_host(view, declares(), RUN)
+    nightly = host_plan.plan_host(view, declares(), RUN)
     assert [finding.kind for finding in nightly.findings] == ["shared", "shared"]
 
 
@@ -88,8 +88,10 @@ def test_two_vms_that_name_a_foreign_vgpu_are_told_too(framework: FrameworkName)
 
 def test_a_vms_own_snapshots_and_images_share_nothing() -> None:
     view = builders.attached(builders.host())
-    saved = Saved(image=(device(view),), snapshots=(("monday", (device(view),)),))
-    assert not [item for item in findings.of_host(builders.with_saved(view, saved, "vm01")) if item.kind == "shared"]
+    saved = SavedStates(image=(device(view),), snapshots=(("monday", (device(view),)),))
+    assert not [
+        item for item in findings.of_host(builders.with_saved_states(view, saved, "vm01")) if item.kind == "shared"
+    ]
 
 
 @EVERY_FRAMEWORK
@@ -141,7 +143,7 @@ def test_a_full_gpu_says_which_snapshot_keeps_its_last_vf() -> None:
 )
 def test_keep_snapshots_foretells_what_a_revert_brings(framework: FrameworkName, said: str) -> None:
     view = builders.attached(builders.host_of(framework))
-    saved = Saved(snapshots=(("monday", (device(view, "ua-vgpu0"),)),))
+    saved = SavedStates(snapshots=(("monday", (device(view, "ua-vgpu0"),)),))
     made = builders.plan_detach(view, keep_snapshots=True, saved=saved)
     assert [finding.text for finding in made.findings] == [said]
 
@@ -154,7 +156,7 @@ def test_after_a_detach_and_a_revert_nothing_comes_back_by_itself(framework: Fra
     freed = simulate.apply(before, builders.plan_detach(before, keep_snapshots=True).steps)
     view = builders.change_domain(freed, "vm01", lambda _: old)
     assert [finding.kind for finding in findings.of_host(view)] == ["reverted"]
-    assert not reconciling.plan_host(view, declares(), RUN).units
+    assert not host_plan.plan_host(view, declares(), RUN).tasks
     assert builders.verbs(builders.plan_attach(view)) == ["create_vgpu"]
     assert builders.verbs(builders.plan_detach(view)) == ["leave_claim", "detach_hostdev", "drop_claim"]
 
@@ -182,10 +184,10 @@ def test_a_reverted_vf_that_is_another_vms_by_now_is_told_and_its_detach_takes_n
 
 
 def test_an_image_without_the_vgpu_is_said_since_it_wins_at_the_next_start() -> None:
-    view = builders.with_saved(builders.attached(builders.host()), Saved(image=()), "vm01")
+    view = builders.with_saved_states(builders.attached(builders.host()), SavedStates(image=()), "vm01")
     assert [finding.kind for finding in findings.of_host(view)] == ["saved-image"]
     assert [row.state for row in listing.rows(view)] == ["pending_restart"]
-    with_it = builders.with_saved(view, Saved(image=(device(view),)), "vm01")
+    with_it = builders.with_saved_states(view, SavedStates(image=(device(view),)), "vm01")
     assert not findings.of_host(with_it)
 
 
@@ -200,7 +202,7 @@ def test_a_claim_that_cannot_be_read_is_told_with_the_command_that_takes_it_out(
     assert [item.kind for item in found] == ["unreadable"]
     assert "`virsh metadata vm01 urn:vgpumgr:domain:2 --config` shows it, and removes it with --remove" in found[0].text
     with pytest.raises(errors.Unsure):
-        detaching.guard_claim_readable(builders.find(view, "vm01"))
+        detach.guard_claim_readable(builders.find(view, "vm01"))
 
 
 def test_an_alias_that_a_device_of_another_kind_has_is_a_conflict() -> None:
@@ -214,7 +216,7 @@ def test_an_alias_that_a_device_of_another_kind_has_is_a_conflict() -> None:
 
 
 def test_aliases_of_other_devices_are_read_and_hostdevs_are_not_among_them() -> None:
-    documents = DomainDocuments(
+    documents = DomainDump(
         name=VmName("vm01"),
         uuid=builders.vm_uuid("vm01"),
         active=False,
@@ -233,4 +235,4 @@ def test_a_scheduler_does_not_move_what_somebody_made_at_our_place_since_the_boo
     view = replace(view, snapshot=replace(view.snapshot, boot=builders.NEXT_BOOT))
     gpu = view.snapshot.gpus[0]
     with pytest.raises(errors.Unsure):
-        parking.guard_idle(view, gpu, parking.entries(view, gpu), "the scheduler stays as it is")
+        evacuate.guard_idle(view, gpu, evacuate.entries(view, gpu), "the scheduler stays as it is")

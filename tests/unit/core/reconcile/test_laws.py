@@ -16,18 +16,19 @@ from tests.unit.core.plan.test_laws import PROFILE, SLOT, VM, check_capacity, ki
 from vgpumgr import errors
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.driver.scheduler import SchedulerWish
-from vgpumgr.core.plan import changes, simulate
+from vgpumgr.core.plan import simulate
+from vgpumgr.core.plan import step as steps
 from vgpumgr.core.plan.plan import Plan
-from vgpumgr.core.reconcile import jobs, reconciling
+from vgpumgr.core.reconcile import host_plan, tasks
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import AnyPlan
-    from vgpumgr.core.reconcile.reconciling import HostPlan
+    from vgpumgr.core.reconcile.host_plan import HostPlan
 
-RUN = jobs.Run(by="root@ctl1", at="2026-11-22T02:30:00Z")
-NEXT = jobs.Run(by="root@ctl1", at="2026-11-23T02:30:00Z")
+RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
+NEXT = tasks.Author(by="root@ctl1", at="2026-11-23T02:30:00Z")
 
 
 @st.composite
@@ -39,8 +40,8 @@ def declarations(draw: st.DrawFn) -> HostDeclaration:
     return declares(shares, **vms)
 
 
-def plan(view: HostView, declared: HostDeclaration, run: jobs.Run = RUN) -> HostPlan:
-    return reconciling.plan_host(view, declared, run)
+def plan(view: HostView, declared: HostDeclaration, author: tasks.Author = RUN) -> HostPlan:
+    return host_plan.plan_host(view, declared, author)
 
 
 @LAW
@@ -53,9 +54,9 @@ def test_after_a_reconcile_the_next_plan_is_empty_but_for_what_was_refused(
     check_capacity(later)
     again = plan(later, declared, NEXT)
     assert again.steps == ()
-    refused = {unit.job.subject for unit in first.units if unit.refused}
-    assert {unit.job.subject for unit in again.units if unit.refused} <= refused
-    assert all(isinstance(unit.refused, errors.VgpumgrError) for unit in again.units if unit.plan is None)
+    refused = {planned.task.subject for planned in first.tasks if planned.refused}
+    assert {planned.task.subject for planned in again.tasks if planned.refused} <= refused
+    assert all(isinstance(planned.refused, errors.VgpumgrError) for planned in again.tasks if planned.plan is None)
 
 
 @LAW
@@ -65,7 +66,7 @@ def test_every_declared_slot_has_its_vgpu_afterwards_or_a_refusal_that_says_why(
 ) -> None:
     first = plan(view, declared)
     later = simulate.apply(view, first.steps)
-    refused = {unit.job.subject for unit in first.units if unit.refused}
+    refused = {planned.task.subject for planned in first.tasks if planned.refused}
     for vm in declared.vms.values():
         for slot in vm.slots.values():
             if f"{vm.name} {slot.slot}" in refused:
@@ -84,7 +85,7 @@ def test_nothing_foreign_and_nothing_that_a_person_attached_is_taken_away(
     later = simulate.apply(view, made.steps)
     assert builders.foreign_of(view) <= builders.foreign_of(later)
     for step in made.steps:
-        if isinstance(step, changes.DestroyVgpu):
+        if isinstance(step, steps.DestroyVgpu):
             claim = builders.find(view, step.vgpu.vm_name).claim(step.vgpu.slot)
             replaced = claim is not None and claim.generation > step.vgpu.generation
             assert claim is not None
@@ -100,17 +101,17 @@ def test_killed_at_any_instant_the_next_reconcile_gets_to_the_same_end(
     view = simulate.apply(view, plan(view, before).steps)
     whole = plan(view, declared)
     meant = simulate.apply(view, whole.steps)
-    units = [unit for unit in whole.units if unit.steps]
-    if not units:
+    planned_tasks = [planned for planned in whole.tasks if planned.steps]
+    if not planned_tasks:
         return
-    at = data.draw(st.integers(0, len(units) - 1))
-    for unit in units[:at]:
-        view = simulate.apply(view, unit.steps)
-    for torn in killed(view, units[at].plan):
+    at = data.draw(st.integers(0, len(planned_tasks) - 1))
+    for planned in planned_tasks[:at]:
+        view = simulate.apply(view, planned.steps)
+    for torn in killed(view, planned_tasks[at].plan):
         done = simulate.apply(torn, plan(torn, declared, NEXT).steps)
         assert plan(done, declared, NEXT).steps == ()
         check_capacity(done)
-        if not any(unit.refused for unit in whole.units):
+        if not any(planned.refused for planned in whole.tasks):
             assert devices(done) == devices(meant)
 
 

@@ -21,8 +21,8 @@ words = st.lists(
 cron_words = words.map(lambda found: tuple(word.replace("\\", "/") for word in found))
 
 
-def job(*argv: str, jitter_s: int = 0) -> nightly.Job:
-    return nightly.Job(words=argv, user="root", hour=2, minute=30, jitter_s=jitter_s)
+def job(*argv: str, jitter_s: int = 0) -> nightly.Schedule:
+    return nightly.Schedule(words=argv, user="root", hour=2, minute=30, jitter_s=jitter_s)
 
 
 def read_by_cron(line: str) -> str:

@@ -15,8 +15,8 @@ from vgpumgr.core.report import findings, listing
 from vgpumgr.names import Slot
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.observed import HostView
     from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.report.listing import VgpuRow
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])

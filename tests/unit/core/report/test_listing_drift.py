@@ -10,17 +10,18 @@ import pytest
 
 from tests.unit.core import builders
 from vgpumgr import errors
-from vgpumgr.core.model.domain_xml import Hostdev, Saved
+from vgpumgr.core.model.domain_xml import Hostdev, SavedStates
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName, Unknown
 from vgpumgr.core.model.vgpu import Mdev
-from vgpumgr.core.plan import attaching, changes, detaching, placement, plan, simulate
+from vgpumgr.core.plan import attach, detach, placement, plan, simulate
+from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import DEFAULT_SLOT, MdevUuid, PciAddress, VmName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.model.observed import HostView
+    from vgpumgr.core.model.view import HostView
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
 LEFT = "A40-4Q on 0000:41:00.4 of vm01 slot vgpu0"
@@ -209,7 +210,7 @@ def test_a_generation_that_a_killed_replace_left_is_a_finding_of_its_own() -> No
 
 
 def from_inventory(view: HostView) -> plan.Plan:
-    return attaching.plan_attach(view, replace(builders.ask(), origin="inventory"))
+    return attach.plan_attach(view, replace(builders.ask(), origin="inventory"))
 
 
 def test_a_claim_that_was_declared_meanwhile_says_so_after_the_same_attach_and_back_again() -> None:
@@ -237,7 +238,7 @@ def recreated(framework: FrameworkName = MDEV_VF) -> HostView:
 
 
 def free(view: HostView, *, keep_snapshots: bool = False) -> plan.Plan:
-    request = detaching.DetachRequest(
+    request = detach.DetachRequest(
         vm=builders.vm_uuid("vm01"),
         slots=(DEFAULT_SLOT,),
         by=builders.BY,
@@ -245,7 +246,7 @@ def free(view: HostView, *, keep_snapshots: bool = False) -> plan.Plan:
         keep_snapshots=keep_snapshots,
         gone=VmName("vm01"),
     )
-    return detaching.plan_detach(view, request)
+    return detach.plan_detach(view, request)
 
 
 @EVERY_FRAMEWORK
@@ -271,7 +272,7 @@ def test_two_vms_of_one_name_are_told_apart_by_their_uuid() -> None:
     fresh = builders.vm_uuid("another vm01")
     view = recreated()
     request = replace(builders.ask(), vm=fresh)
-    view = simulate.apply(view, attaching.plan_attach(view, request).steps)
+    view = simulate.apply(view, attach.plan_attach(view, request).steps)
     assert {(row.vm, row.vm_uuid, row.state) for row in listing.rows(view)} == {
         ("vm01", builders.vm_uuid("vm01"), "lost"),
         ("vm01", fresh, "bound"),
@@ -294,7 +295,7 @@ def test_what_another_definition_names_is_not_freed_although_its_vm_is_gone(fram
 def test_what_a_snapshot_names_is_not_freed_although_its_vm_is_gone() -> None:
     view = recreated()
     device = builders.hostdev(builders.hardware_of(view))
-    view = replace(view, saved={builders.vm_uuid("vm02"): Saved(snapshots=(("monday", (device,)),))})
+    view = replace(view, saved={builders.vm_uuid("vm02"): SavedStates(snapshots=(("monday", (device,)),))})
     with pytest.raises(errors.NamedInSnapshot):
         free(view)
     assert [finding.kind for finding in free(view, keep_snapshots=True).findings] == ["unusable-snapshot"]
@@ -356,7 +357,7 @@ def test_without_the_ledger_what_is_given_and_what_fits_is_unknown() -> None:
     view = builders.attached(builders.host())
     gpu = view.snapshot.gpus[0]
     blind = broken(view).snapshot
-    assert placement.known_share(view.snapshot, gpu) == placement.share_given(view.snapshot, gpu)
+    assert placement.known_share(view.snapshot, gpu) == placement.share_allocated(view.snapshot, gpu)
     assert placement.known_share(blind, gpu) is None
     assert {fit.left for fit in placement.fits(blind, gpu)} == {None}
     assert placement.known_share(view.snapshot, replace(gpu, framework=None)) is None
@@ -365,4 +366,4 @@ def test_without_the_ledger_what_is_given_and_what_fits_is_unknown() -> None:
 def test_an_alias_change_in_a_plan_that_frees_is_still_asked_about() -> None:
     """Only a device that comes straight back is not taken away."""
     view = builders.attached(builders.host())
-    assert isinstance(builders.plan_detach(view).takes_away[0], changes.DetachHostdev)
+    assert isinstance(builders.plan_detach(view).takes_away[0], steps.DetachHostdev)

@@ -30,7 +30,7 @@ from tests.unit.host.fakehost import (
     stat_line,
 )
 from vgpumgr.host import protocol
-from vgpumgr.host.ledger.stuck import find_child
+from vgpumgr.host.ledger.blocked_write import find_child
 from vgpumgr.host.server import Server
 
 
@@ -66,7 +66,7 @@ def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
     me = find_child(os.getpid())
     assert me is not None
     record = make_record(MDEV_VF, pid=me.pid, start=me.start, more="of a later version")
-    host.put_ledger(make_entry(MDEV_VF, more="of a later version"), stuck=[record])
+    host.put_ledger(make_entry(MDEV_VF, more="of a later version"), blocked_writes=[record])
     snapshot = observe(host)
     gpu = snapshot["gpus"][0]
     pairs: list[tuple[dict[str, Any], Any]] = [
@@ -79,7 +79,7 @@ def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
         (snapshot["handles"][0], protocol.HandleFact),
         (snapshot["qemus"][0], protocol.QemuFact),
         (snapshot["ledger"][0], protocol.LedgerEntry),
-        (snapshot["stuck"][0], protocol.StuckFact),
+        (snapshot["blocked_writes"][0], protocol.BlockedWriteFact),
         (snapshot["unknown"][0], protocol.UnknownFact),
     ]
     for value, shape in pairs:
@@ -391,7 +391,7 @@ def test_a_broken_ledger_is_null_with_its_reason_and_stays_as_it_is(tmp_path: Pa
     host = FakeHost.build(tmp_path)
     host.put("/var/lib/vgpumgr/ledger.json", "{")
     snapshot = observe(host)
-    assert (snapshot["ledger"], snapshot["stuck"]) == (None, None)
+    assert (snapshot["ledger"], snapshot["blocked_writes"]) == (None, None)
     assert "not JSON" in why(snapshot, "ledger")
     assert host.ledger_file.read_text() == "{\n"
 

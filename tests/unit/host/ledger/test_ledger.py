@@ -115,7 +115,9 @@ def test_keys_of_a_later_version_survive_a_rewrite(
     host = FakeHost(tmp_path_factory.mktemp("host"))
     record = {**make_record(MDEV_VF), **extra}
     freed = {"vm_uuid": "6a1f", "slot": "vgpu0", "generation": 1, **extra}
-    host.put_ledger({**make_entry(MDEV_VF), **extra}, settings=settings, stuck=[record], freed=[freed], **extra)
+    host.put_ledger(
+        {**make_entry(MDEV_VF), **extra}, settings=settings, blocked_writes=[record], freed=[freed], **extra
+    )
     before = json.loads(host.ledger_file.read_text())
     root = Root(host.root)
     write_ledger(root, read_ledger(root))
@@ -149,14 +151,14 @@ def test_keys_of_a_later_version_survive_a_rewrite(
         document(freed=[None]),
         document(freed=[{"vm_uuid": "6a1f", "slot": "vgpu0"}]),
         document(freed=[{"vm_uuid": "6a1f", "slot": "vgpu0", "generation": -1}]),
-        document(stuck=None),
-        document(stuck={}),
-        document(stuck=[None]),
-        document(stuck=[{"gpu": "0000:41:00.0"}]),
-        document(stuck=[make_record(MDEV_VF, pid="1")]),
-        document(stuck=[make_record(MDEV_VF, start=None)]),
-        document(stuck=[make_record(MDEV_VF, gpu_uuid="")]),
-        document(stuck=[make_record(MDEV_VF, vfio=[1])]),
+        document(blocked_writes=None),
+        document(blocked_writes={}),
+        document(blocked_writes=[None]),
+        document(blocked_writes=[{"gpu": "0000:41:00.0"}]),
+        document(blocked_writes=[make_record(MDEV_VF, pid="1")]),
+        document(blocked_writes=[make_record(MDEV_VF, start=None)]),
+        document(blocked_writes=[make_record(MDEV_VF, gpu_uuid="")]),
+        document(blocked_writes=[make_record(MDEV_VF, vfio=[1])]),
     ],
 )
 def test_what_is_not_understood_is_refused(text: bytes) -> None:
@@ -192,5 +194,5 @@ def test_an_entry_with_any_value_in_any_key_is_read_or_refused(value: Any, key: 
 @given(json_values, st.sampled_from(sorted(make_record(MDEV_VF))))
 def test_a_record_with_any_value_in_any_key_is_read_or_refused(value: Any, key: str) -> None:
     with suppress(Refusal):
-        ledger = parse_ledger(document(stuck=[make_record(MDEV_VF, **{key: value})]))
-        assert ledger.stuck[0][key] == value
+        ledger = parse_ledger(document(blocked_writes=[make_record(MDEV_VF, **{key: value})]))
+        assert ledger.blocked_writes[0][key] == value

@@ -202,7 +202,7 @@ def test_a_stopped_controller_with_a_full_pipe_does_not_keep_the_lock(
     assert "ok" in run_program(host.root).ask("lock", by="ben", wait_s=0)
 
 
-def test_a_child_that_is_stuck_in_a_write_does_not_keep_the_lock(
+def test_a_child_that_is_blocked_in_a_write_does_not_keep_the_lock(
     tmp_path: Path, run_program: Callable[..., Program]
 ) -> None:
     host = FakeHost.build(tmp_path, MDEV_VF)

@@ -18,7 +18,7 @@ from tests.unit.host.fakehost import (
     FakeHost,
     make_destroy,
     make_entry,
-    make_park,
+    make_evacuate,
     make_step,
     no_nvml,
 )
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from vgpumgr.host.protocol import HandleFact
 
 each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
-each_removal = pytest.mark.parametrize("removal", [make_destroy, make_park])
+each_removal = pytest.mark.parametrize("removal", [make_destroy, make_evacuate])
 QEMU = ("/usr/bin/qemu-system-x86_64", "-name", "guest=vm01,debug-threads=on", "-uuid", VM)
 LONG_AGO = 3600.0
 

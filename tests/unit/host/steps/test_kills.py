@@ -14,8 +14,8 @@ from tests.unit.host.fakehost import (
     FakeHost,
     make_destroy,
     make_entry,
+    make_evacuate,
     make_modprobe_step,
-    make_park,
     make_scheduler_step,
     make_step,
     no_nvml,
@@ -93,12 +93,12 @@ def test_a_destroy_that_was_killed_is_finished_by_the_next(
 
 
 @each_framework
-@pytest.mark.parametrize("point", ["parking", "written", "read-back", "parked"])
-def test_a_park_that_was_killed_leaves_it_there_or_gone_and_it_comes_back_the_same(
+@pytest.mark.parametrize("point", ["evacuating", "written", "read-back", "evacuated"])
+def test_an_evacuation_that_was_killed_leaves_it_there_or_gone_and_it_comes_back_the_same(
     tmp_path: Path, run_program: Callable[..., Program], framework: str, point: str
 ) -> None:
     host = FakeHost.build(tmp_path, framework)
-    step = make_park(framework)
+    step = make_evacuate(framework)
     host.make_vgpu(step["parent"], 560, step["uuid"])
     host.put_ledger(make_entry(framework))
     killed_at(run_program, host, point, step)

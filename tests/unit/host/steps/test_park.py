@@ -17,7 +17,7 @@ from tests.unit.host.fakehost import (
     Asker,
     FakeHost,
     make_entry,
-    make_park,
+    make_evacuate,
     make_step,
     no_nvml,
 )
@@ -55,7 +55,7 @@ def test_it_goes_from_the_hardware_and_the_ledger_stays_as_it_is(tmp_path: Path,
     host = made(tmp_path, framework)
     ledger = host.ledger_file.read_text()
     asker = locked(host)
-    answer = asker.execute(make_park(framework))["ok"]
+    answer = asker.execute(make_evacuate(framework))["ok"]
     assert (answer["entry"], answer["vgpu"], answer["note"]) == (make_entry(framework), None, None)
     assert on_hardware(asker) == []
     assert host.ledger_file.read_text() == ledger
@@ -66,7 +66,7 @@ def test_it_is_made_again_in_its_place_at_the_same_generation(tmp_path: Path, fr
     host = made(tmp_path, framework)
     before = host.tree()
     asker = locked(host)
-    asker.execute(make_park(framework))
+    asker.execute(make_evacuate(framework))
     assert "ok" in asker.execute(make_step(framework))
     assert on_hardware(asker) == [make_step(framework)["uuid"]]
     host.params(make_step(framework)["uuid"] or make_step(framework)["parent"]).unlink()  # an older driver has none
@@ -78,41 +78,41 @@ def test_it_is_made_again_in_its_place_at_the_same_generation(tmp_path: Path, fr
 
 
 @pytest.mark.parametrize("framework", [each for each in FRAMEWORKS if each != MDEV_PF])
-def test_while_it_is_parked_nobody_else_gets_its_place(tmp_path: Path, framework: str) -> None:
+def test_while_it_is_evacuated_nobody_else_gets_its_place(tmp_path: Path, framework: str) -> None:
     host = made(tmp_path, framework)
     asker = locked(host)
-    asker.execute(make_park(framework))
+    asker.execute(make_evacuate(framework))
     other = make_step(framework, vm_uuid=OTHER_VM, vm_name="vm02", uuid=None if framework == VENDOR else OTHER_MDEV)
     assert asker.execute(other)["err"]["found"] == "one for vm01 slot vgpu0"
 
 
 @each_framework
 @pytest.mark.parametrize("state", ["planned", "leaving", None])
-def test_what_is_not_made_and_ours_is_never_parked(tmp_path: Path, framework: str, state: str | None) -> None:
+def test_what_is_not_made_and_ours_is_never_evacuated(tmp_path: Path, framework: str, state: str | None) -> None:
     host = made(tmp_path, framework)
     host.put_ledger(*([make_entry(framework, state=state)] if state else []))
     asker = locked(host)
     before = host.tree()
-    assert asker.execute(make_park(framework))["err"]["kind"] == "Changed"
+    assert asker.execute(make_evacuate(framework))["err"]["kind"] == "Changed"
     assert host.tree() == before
 
 
 @each_framework
-def test_hardware_that_is_not_the_entrys_or_not_there_is_never_parked(tmp_path: Path, framework: str) -> None:
+def test_hardware_that_is_not_the_entrys_or_not_there_is_never_evacuated(tmp_path: Path, framework: str) -> None:
     host = FakeHost.build(tmp_path, framework)
     host.put_ledger(make_entry(framework))
     asker = locked(host)
-    assert asker.execute(make_park(framework))["err"]["found"] == "nothing"
+    assert asker.execute(make_evacuate(framework))["err"]["found"] == "nothing"
     step = make_step(framework)
     host.make_vgpu(step["parent"], 558, step["uuid"])
     before = host.tree()
-    assert asker.execute(make_park(framework))["err"]["kind"] == "Changed"
+    assert asker.execute(make_evacuate(framework))["err"]["kind"] == "Changed"
     assert host.tree() == before
 
 
 @each_framework
-@pytest.mark.parametrize("when", ["before", "parking"])
-def test_what_is_open_is_never_parked_also_when_it_was_opened_just_now(
+@pytest.mark.parametrize("when", ["before", "evacuating"])
+def test_what_is_open_is_never_evacuated_also_when_it_was_opened_just_now(
     tmp_path: Path, framework: str, when: str
 ) -> None:
     host = made(tmp_path, framework)
@@ -124,7 +124,7 @@ def test_what_is_open_is_never_parked_also_when_it_was_opened_just_now(
 
     start("before")
     asker = locked(host, at=start)
-    error = asker.execute(make_park(framework))["err"]
+    error = asker.execute(make_evacuate(framework))["err"]
     assert (error["kind"], error["vm"], error["holders"]) == ("InUse", "vm01", ["open by pid 41 (vm01)"])
     assert len(on_hardware(asker)) == 1
 
@@ -143,14 +143,14 @@ def test_a_refused_write_names_path_and_errno_and_leaves_everything(tmp_path: Pa
 
     asker = locked(host, write=write)
     before = host.tree()
-    error = asker.execute(make_park(framework))["err"]
+    error = asker.execute(make_evacuate(framework))["err"]
     assert (error["kind"], error["errno"], error["read_back"]["type_id"]) == ("SysfsRefused", "EBUSY", 560)
     assert host.tree() == before
 
 
-def test_only_what_is_present_can_be_parked(tmp_path: Path) -> None:
+def test_only_what_is_present_can_be_evacuated(tmp_path: Path) -> None:
     host = made(tmp_path, VENDOR)
-    assert locked(host).execute(make_park(VENDOR, expect="absent"))["err"]["kind"] == "BadRequest"
+    assert locked(host).execute(make_evacuate(VENDOR, expect="absent"))["err"]["kind"] == "BadRequest"
 
 
 # the plugin's parameters
@@ -170,7 +170,7 @@ def test_its_parameters_come_back_with_it_to_the_last_character(tmp_path: Path, 
     host, device = with_params(tmp_path, framework, "")
     host.params(device).write_bytes(text.encode("latin-1") + b"\n")
     asker = locked(host)
-    asker.execute(make_park(framework))
+    asker.execute(make_evacuate(framework))
     assert not host.params(device).exists()
     assert host.entries()[0]["vgpu_params"] == text
     assert asker.execute(make_step(framework))["ok"]["note"] is None
@@ -185,7 +185,7 @@ def test_they_survive_a_kill_between_out_and_back(tmp_path: Path, framework: str
     first = Server(host.root, nvml=no_nvml, write=host.driver_write)
     asker = Asker(first.answer)
     asker.lock()
-    asker.execute(make_park(framework))
+    asker.execute(make_evacuate(framework))
     first.close()
     again = locked(host)
     entry = host.entries()[0]
@@ -209,7 +209,7 @@ def test_parameters_that_are_refused_are_told_and_kept_for_the_next_time(tmp_pat
         host.driver_write(path, data)
 
     asker = locked(host, write=write)
-    asker.execute(make_park(framework))
+    asker.execute(make_evacuate(framework))
     note = asker.execute(make_step(framework))["ok"]["note"]
     assert "could not be written back (EPERM): enable_uvm=1" in note
     assert host.entries()[0]["vgpu_params"] == "enable_uvm=1"
@@ -218,7 +218,7 @@ def test_parameters_that_are_refused_are_told_and_kept_for_the_next_time(tmp_pat
 @each_framework
 def test_a_driver_without_them_has_none_to_keep(tmp_path: Path, framework: str) -> None:
     host = made(tmp_path, framework)
-    assert "ok" in locked(host).execute(make_park(framework))
+    assert "ok" in locked(host).execute(make_evacuate(framework))
     assert "vgpu_params" not in host.entries()[0]
 
 
@@ -232,7 +232,7 @@ def test_a_read_that_does_not_return_is_no_reason_to_hang_and_nothing_is_moved(
     monkeypatch.setattr(params, "READ_S", 0.05)
     asker = locked(host)
     ledger = host.ledger_file.read_text()
-    error = asker.execute(make_park(framework))["err"]
+    error = asker.execute(make_evacuate(framework))["err"]
     assert (error["kind"], "does not return" in error["waits_for"][0]) == ("NotYet", True)
     assert host.ledger_file.read_text() == ledger
     assert len(on_hardware(asker)) == 1

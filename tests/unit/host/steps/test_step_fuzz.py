@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.host.fakehost import MDEV_VF, make_modprobe_step, make_park, make_scheduler_step, make_setting
+from tests.unit.host.fakehost import MDEV_VF, make_evacuate, make_modprobe_step, make_scheduler_step, make_setting
 from vgpumgr.host.protocol import BAD_REQUEST
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.steps.setting_steps import parse_modprobe_step, parse_scheduler_step
@@ -46,10 +46,10 @@ def refusal_of(parse: Any, data: object) -> tuple[Any, str | None]:
         return None, refusal.kind
 
 
-@given(JSON | change(make_park(MDEV_VF)))
-def test_a_park_is_a_bad_request_or_sound(data: Any) -> None:
+@given(JSON | change(make_evacuate(MDEV_VF)))
+def test_an_evacuation_is_a_bad_request_or_sound(data: Any) -> None:
     # The executor looks the verb up before.
-    step, kind = refusal_of(parse_vgpu_step, {**data, "verb": "park_vgpu"} if isinstance(data, dict) else data)
+    step, kind = refusal_of(parse_vgpu_step, {**data, "verb": "evacuate_vgpu"} if isinstance(data, dict) else data)
     assert kind in (None, BAD_REQUEST)
     if step is not None:
         assert step["expect"] == "present"

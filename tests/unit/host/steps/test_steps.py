@@ -472,7 +472,7 @@ def test_an_entry_on_a_card_that_was_exchanged_can_go_and_the_new_cards_vgpus_st
 
 
 @each_framework
-@pytest.mark.parametrize("verb", ["create_vgpu", "destroy_vgpu", "park_vgpu"])
+@pytest.mark.parametrize("verb", ["create_vgpu", "destroy_vgpu", "evacuate_vgpu"])
 def test_nothing_is_made_or_taken_away_on_a_card_that_was_exchanged(tmp_path: Path, framework: str, verb: str) -> None:
     host = FakeHost.build(tmp_path, framework)
     put_in_another_card(host)

@@ -1,0 +1,529 @@
+"""detach: what it frees, in which order, and everything that says no."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import pytest
+
+from tests.unit.core import builders
+from vgpumgr import errors
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.domain_xml import Hostdev, SavedStates
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Gpu, Handle, Qemu, Unknown
+from vgpumgr.core.model.vgpu import Device, Vf
+from vgpumgr.core.plan import detach, evacuate, plan, simulate
+from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.names import DEFAULT_SLOT, PciAddress, VmName, VmUuid
+
+if TYPE_CHECKING:
+    from tests.unit.core.builders import DetachOptions
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.plan import Plan
+
+EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
+DETACH = ["leave_claim", "detach_hostdev", "destroy_vgpu", "drop_claim"]
+
+
+def refused(
+    view: HostView, kind: type[errors.VgpumgrError], vm: str = "vm01", **how: Unpack[DetachOptions]
+) -> errors.VgpumgrError:
+    with pytest.raises(kind) as caught:
+        builders.plan_detach(view, vm, **how)
+    assert type(caught.value) is kind
+    return caught.value
+
+
+def freed(view: HostView, vm: str = "vm01", *slots: str) -> HostView:
+    """The view after the detach, which then has nothing to do."""
+    end = builders.detached(view, vm, *slots)
+    assert not builders.plan_detach(end, vm, *slots).changed
+    return end
+
+
+@EVERY_FRAMEWORK
+def test_a_detach_leaves_nothing_of_ours(framework: FrameworkName) -> None:
+    start = builders.host_of(framework)
+    view = builders.attached(start)
+    made = builders.plan_detach(view)
+    assert builders.verbs(made) == DETACH
+    assert [step.verb for step in made.takes_away] == ["detach_hostdev", "destroy_vgpu", "drop_claim"]
+    assert made.slot == "vgpu0"
+    assert made.findings == ()
+    assert freed(view) == start
+
+
+def test_a_slot_that_holds_nothing_is_no_change() -> None:
+    assert not builders.plan_detach(builders.host()).changed
+    assert not builders.plan_detach(builders.attached(builders.host()), "vm01", "vgpu7").changed
+
+
+def test_several_slots_are_freed_one_after_the_other() -> None:
+    start = builders.host_of(MDEV_VF)
+    view = builders.attached(builders.attached(start), slot="vgpu1")
+    assert plan.slots_of(view, builders.find(view, "vm01")) == ("vgpu0", "vgpu1")
+    made = builders.plan_detach(view, "vm01", "vgpu0", "vgpu1")
+    assert builders.verbs(made) == DETACH * 2
+    assert made.slot is None
+    assert freed(view, "vm01", "vgpu0", "vgpu1") == start
+
+
+def test_one_slot_is_freed_and_the_other_stays() -> None:
+    view = builders.attached(builders.attached(builders.host_of(MDEV_VF)), slot="vgpu1")
+    end = freed(view, "vm01", "vgpu0")
+    assert builders.claim_of(end, slot="vgpu1") == builders.claim_of(view, slot="vgpu1")
+    assert builders.hardware_of(end, slot="vgpu1") == builders.hardware_of(view, slot="vgpu1")
+    assert len(builders.find(end, "vm01").inactive) == 1
+
+
+def test_a_detach_that_has_begun_goes_on() -> None:
+    view = builders.change_claim(builders.attached(builders.host()), leaving)
+    assert builders.verbs(builders.plan_detach(view)) == ["detach_hostdev", "destroy_vgpu", "drop_claim"]
+    freed(view)
+
+
+def leaving(claim: Claim) -> Claim:
+    return replace(claim, state=claims.LEAVING)
+
+
+def test_a_pending_claim_is_taken_back() -> None:
+    view = simulate.apply(builders.host(), builders.plan_attach(builders.host()).steps[:1])
+    assert builders.verbs(builders.plan_detach(view)) == ["leave_claim", "drop_claim"]
+    assert freed(view) == builders.host()
+
+
+def test_a_lost_vgpu_is_freed_by_its_entry_alone() -> None:
+    view = builders.without_claims(builders.attached(builders.host()))
+    assert plan.slots_of(view, builders.find(view, "vm01")) == ("vgpu0",)
+    assert builders.verbs(builders.plan_detach(view)) == ["detach_hostdev", "destroy_vgpu"]
+    freed(view)
+
+
+@EVERY_FRAMEWORK
+def test_what_a_reboot_took_is_freed_by_taking_its_entry_out(framework: FrameworkName) -> None:
+    view = builders.rebooted(builders.attached(builders.host_of(framework)))
+    made = builders.plan_detach(view)
+    assert builders.verbs(made) == DETACH
+    assert builders.destroyed(made) == 0
+    steps = [step for step in made.steps if isinstance(step, plan_steps.DestroyVgpu)]
+    assert [step.expect for step in steps] == [plan_steps.ABSENT]
+    assert freed(view).snapshot.ledger == ()
+
+
+def test_two_generations_of_a_slot_are_both_freed() -> None:
+    view = builders.attached(builders.host_of(MDEV_VF))
+    made = builders.plan_attach(view, profile="8Q", replace_it=True)
+    view = simulate.apply(view, made.steps[:-1])
+    assert builders.destroyed(builders.plan_detach(view)) == 2
+    assert freed(view) == builders.host_of(MDEV_VF)
+
+
+# Copies, and what is not ours
+
+
+def clone() -> HostView:
+    view = builders.attached(builders.host())
+    original = builders.find(view, "vm01")
+    return builders.change_domain(
+        view, "vm02", lambda found: replace(found, claims=original.claims, inactive=original.inactive)
+    )
+
+
+def test_a_copy_is_taken_out_of_the_clone_and_the_other_vm_keeps_its_vgpu() -> None:
+    view = clone()
+    assert builders.verbs(builders.plan_detach(view, "vm02")) == ["detach_hostdev", "drop_claim"]
+    end = freed(view, "vm02")
+    assert end == builders.attached(builders.host())
+
+
+def test_a_vgpu_that_a_clone_names_is_not_freed_from_under_it() -> None:
+    error = refused(clone(), errors.InUse)
+    assert error.message == "A40-4Q on 0000:41:00.4 (vm01 slot vgpu0) is in use"
+    assert error.details == ("VM vm02 has it in its definition",)
+    assert error.hint == "`vgpumgr detach vm02 --on kvm01` first; nothing in use is ever removed"
+
+
+def test_a_running_clone_keeps_its_definition() -> None:
+    error = refused(builders.running(clone(), "vm02"), errors.InUse, "vm02")
+    assert error.message == "vm02 is running with the vGPU of slot vgpu0"
+
+
+def test_somebodys_device_with_an_alias_like_ours_is_not_ours() -> None:
+    """No claim and no entry speak of that slot: the passthrough card is its owner's."""
+    device = Hostdev(source=Vf(PciAddress("0000:c1:00.0")), alias="ua-gpu", managed=True)
+    view = builders.give(builders.host(), "vm01", device)
+    assert not builders.plan_detach(view, "vm01", "gpu").changed
+
+
+def test_a_hostdev_of_ours_without_our_alias_goes_with_its_vgpu() -> None:
+    view = builders.attached(builders.host())
+    view = builders.change_domain(
+        view, "vm01", lambda found: replace(found, inactive=tuple(replace(d, alias=None) for d in found.inactive))
+    )
+    assert builders.find(freed(view), "vm01").inactive == ()
+
+
+# In use
+
+
+def test_a_running_vm_keeps_its_vgpu() -> None:
+    error = refused(builders.running(builders.attached(builders.host())), errors.InUse)
+    assert error.details == ("VM vm01 is running with it",)
+
+
+def test_a_running_vm_without_it_lets_it_go() -> None:
+    """Attached while it ran: it takes the vGPU at its next start only."""
+    view = builders.attached(builders.running(builders.host()))
+    assert builders.verbs(builders.plan_detach(view)) == DETACH
+
+
+def holding(view: HostView, *, vm_name: str | None = "vm01") -> HostView:
+    path = builders.hardware_of(view).vfio[0]
+    handle = Handle(path=path, pid=4711, start=1, command="qemu-system-x86_64", vm_name=vm_name, vm_uuid=None)
+    return replace(view, snapshot=replace(view.snapshot, handles=(handle,)))
+
+
+@EVERY_FRAMEWORK
+@pytest.mark.parametrize(("name", "who"), [("vm09", "VM vm09"), (None, "qemu-system-x86_64")])
+def test_an_open_handle_is_use_whoever_has_it(framework: FrameworkName, name: str | None, who: str) -> None:
+    view = holding(builders.attached(builders.host_of(framework)), vm_name=name)
+    path = builders.hardware_of(view).vfio[0]
+    assert refused(view, errors.InUse).details == (f"{who} holds {path} open (pid 4711)",)
+
+
+def test_an_open_handle_of_something_else_is_not() -> None:
+    view = builders.attached(builders.attached(builders.host()), "vm02")
+    assert builders.plan_detach(holding(view), "vm02").changed
+
+
+class ActiveFields(TypedDict, total=False):
+    vm_uuid: VmUuid | None
+    vm_name: str | None
+    device: Device | None
+
+
+def listed(view: HostView, **row: Unpack[ActiveFields]) -> HostView:
+    vgpu = builders.hardware_of(view)
+    active = Active(gpu=view.snapshot.gpus[0].pci, vm_uuid=None, vm_name=None, device=vgpu.device)
+    return replace(view, snapshot=replace(view.snapshot, active=(replace(active, **row),)))
+
+
+@EVERY_FRAMEWORK
+def test_a_row_of_nvmls_active_list_is_use(framework: FrameworkName) -> None:
+    view = builders.attached(builders.host_of(framework))
+    nameless = refused(listed(view), errors.InUse)
+    assert nameless.details == ("NVML lists it as active for VM ?",)
+    running = builders.change_domain(view, "vm02", lambda found: replace(found, active=True, live=()))
+    by_uuid = refused(listed(running, vm_uuid=builders.vm_uuid("vm02")), errors.InUse)
+    assert by_uuid.details == (f"NVML lists it as active for VM {builders.vm_uuid('vm02')}",)
+    assert refused(listed(view, vm_name="vm01"), errors.InUse).details == ("NVML lists it as active for VM vm01",)
+
+
+@EVERY_FRAMEWORK
+def test_a_row_of_a_vm_that_is_off_passes_by_itself_unless_somebody_has_it_open(framework: FrameworkName) -> None:
+    """NVML keeps a vGPU in its list until its plugin has ended: the plan says so, and the host program waits for it."""
+    view = builders.attached(builders.host_of(framework))
+    ended = listed(view, vm_uuid=builders.vm_uuid("vm01"))
+    made = builders.plan_detach(ended)
+    (step,) = (step for step in made.steps if isinstance(step, plan_steps.DestroyVgpu))
+    assert (step.listed, step.runs) == (True, False)
+    assert [(finding.kind, finding.vm) for finding in made.findings] == [("ending", "vm01")]
+    assert made.steps == builders.plan_detach(view).steps  # what a person said yes to does not change by it
+    refused(replace(ended, snapshot=replace(ended.snapshot, handles=holding(view).snapshot.handles)), errors.InUse)
+
+
+@EVERY_FRAMEWORK
+def test_a_handle_of_a_qemu_that_is_ending_passes_by_itself(framework: FrameworkName) -> None:
+    view = holding(builders.attached(builders.host_of(framework)))
+    (handle,) = view.snapshot.handles or ()
+    qemu = Qemu(
+        pid=handle.pid, start=1, state="D", command="qemu", ending=True, vm_name="vm01", vm_uuid=None, machine=None
+    )
+    refused(view, errors.InUse)
+    ending = replace(view, snapshot=replace(view.snapshot, qemus=(qemu,)))
+    assert [finding.kind for finding in builders.plan_detach(ending).findings] == ["ending"]
+
+
+@EVERY_FRAMEWORK
+def test_any_qemu_that_is_ending_is_told_for_the_host_program_waits_for_it(framework: FrameworkName) -> None:
+    view = builders.attached(builders.host_of(framework))
+    qemu = Qemu(pid=42, start=1, state="D", command="qemu", ending=True, vm_name="vm02", vm_uuid=None, machine=None)
+    ending = replace(view, snapshot=replace(view.snapshot, qemus=(qemu,)))
+    (finding,) = builders.plan_detach(ending).findings
+    assert finding.text.endswith("a QEMU that may have had it has not ended (pid 42, state D)")
+    runs = replace(view, snapshot=replace(view.snapshot, qemus=(replace(qemu, ending=False),)))
+    assert builders.plan_detach(runs).findings == ()
+
+
+@EVERY_FRAMEWORK
+def test_a_step_that_takes_away_carries_the_vms_name_of_now(framework: FrameworkName) -> None:
+    """The host program looks for the VM's QEMU and for libvirt's log of it by that name."""
+    view = builders.attached(builders.host_of(framework))
+    renamed = builders.change_domain(view, "vm01", lambda found: replace(found, name=VmName("web01")))
+    request = detach.DetachRequest(
+        vm=builders.vm_uuid("vm01"), slots=(DEFAULT_SLOT,), by="x", at="2026-11-21T12:00:00Z"
+    )
+    steps = detach.plan_detach(renamed, request).steps
+    assert [step.vgpu.vm_name for step in steps if isinstance(step, plan_steps.DestroyVgpu)] == ["web01"]
+    (gpu,) = (gpu for gpu in renamed.snapshot.gpus if evacuate.entries(renamed, gpu))
+    ours = evacuate.entries(renamed, gpu)
+    (evacuation,) = evacuate.idle(renamed, gpu, ours)
+    assert evacuation.vgpu.vm_name == "web01"
+    gone = replace(view, domains=())
+    assert [step.vgpu.vm_name for step in evacuate.idle(gone, gpu, ours)] == ["vm01"]
+
+
+@EVERY_FRAMEWORK
+def test_an_active_row_that_names_no_device_may_be_this_one(framework: FrameworkName) -> None:
+    """A VM runs on the GPU, and NVML tells neither the mdev nor whose handle it is: cannot tell means in use."""
+    view = listed(builders.attached(builders.host_of(framework)), device=None, vm_name="vm09")
+    assert refused(view, errors.InUse).details == (
+        "cannot tell: NVML lists a vGPU of 0000:41:00.0 as active for VM vm09, but does not say which one",
+    )
+    other = replace(
+        view.snapshot, active=tuple(replace(row, gpu=PciAddress("0000:c1:00.0")) for row in view.snapshot.active or ())
+    )
+    assert builders.plan_detach(replace(view, snapshot=other)).changed
+
+
+def test_an_active_row_whose_vm_has_another_vgpu_of_that_gpu_open_is_that_one() -> None:
+    """vm02 runs with two VFs, so NVML's row could be matched to neither; its handles say which they are."""
+    view = builders.attached(builders.attached(builders.host_of(VENDOR_VFIO, gpus=1)), "vm02")
+    uuid = builders.vm_uuid("vm02")
+    path = builders.hardware_of(view, "vm02").vfio[0]
+    handle = Handle(path=path, pid=1, start=1, command="qemu", vm_name="vm02", vm_uuid=uuid)
+    view = listed(view, device=None, vm_uuid=uuid)
+    view = replace(view, snapshot=replace(view.snapshot, handles=(handle,)))
+    assert builders.plan_detach(view).changed
+
+
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("handles", "cannot tell: open /dev/vfio handles: process 12: EACCES"),
+        ("active", "cannot tell: NVML's active vGPUs: process 12: EACCES"),
+    ],
+)
+def test_evidence_that_could_not_be_read_is_use(what: str, line: str) -> None:
+    view = builders.attached(builders.host())
+    unknown = (Unknown(what=what, why="process 12: EACCES"),)
+    blind = (
+        replace(view.snapshot, handles=None, unknown=unknown)
+        if what == "handles"
+        else replace(view.snapshot, active=None, unknown=unknown)
+    )
+    assert refused(replace(view, snapshot=blind), errors.InUse).details == (line,)
+
+
+@EVERY_FRAMEWORK
+def test_a_gpu_of_which_nvml_does_not_tell_holds_up_its_own_vgpus_alone(framework: FrameworkName) -> None:
+    view = builders.attached(builders.attached(builders.host_of(framework)), "vm02")
+    first, second = (item.pci for item in view.snapshot.gpus)
+    assert [builders.entry_of(view, vm).vgpu.gpu for vm in ("vm01", "vm02")] == [first, second]
+    blind = replace(view, snapshot=replace(view.snapshot, silent={second: "NVML: GPU is lost"}))
+    assert builders.plan_detach(blind, "vm01").changed
+    assert refused(blind, errors.InUse, vm="vm02").details == ("cannot tell: NVML's active vGPUs: NVML: GPU is lost",)
+
+
+def test_where_nvml_alone_is_silent_attach_foretells_it_and_detach_does_not_say_in_use() -> None:
+    view = builders.host_of(VENDOR_VFIO, gpus=1)
+    blind = replace(
+        view, snapshot=replace(view.snapshot, active=None, unknown=(Unknown(what="active", why="code 18"),))
+    )
+    plan = builders.plan_attach(blind)
+    assert [finding.kind for finding in plan.findings] == ["nvml-silent"]
+    assert "code 18" in plan.findings[0].text
+    made = simulate.apply(blind, plan.steps)
+    assert builders.plan_attach(made).findings == ()
+    error = refused(made, errors.InUse)
+    assert error.message == "cannot tell whether L40S-4Q on 0000:41:00.4 (vm01 slot vgpu0) is in use"
+    assert error.hint is not None
+    assert "shut" not in error.hint
+    assert "nvidia-smi" in error.hint
+
+
+def test_evidence_without_a_reason_is_said_to_be_not_read() -> None:
+    view = builders.attached(builders.host())
+    blind = replace(view, snapshot=replace(view.snapshot, handles=None))
+    assert refused(blind, errors.InUse).details == ("cannot tell: open /dev/vfio handles: not read",)
+
+
+def test_a_vgpu_whose_vfio_paths_are_unknown_may_be_open() -> None:
+    view = builders.attached(builders.host())
+
+    def pathless(gpu: Gpu) -> Gpu:
+        return replace(
+            gpu,
+            parents=tuple(
+                replace(parent, vgpus=tuple(replace(vgpu, vfio=()) for vgpu in parent.vgpus)) for parent in gpu.parents
+            ),
+        )
+
+    error = refused(builders.change_gpus(view, pathless), errors.InUse)
+    assert error.details == ("cannot tell: its /dev/vfio paths could not be read",)
+
+
+def test_a_vm_that_cannot_be_read_may_hold_anything() -> None:
+    view = builders.attached(builders.host())
+    view = builders.change_domain(view, "vm03", lambda found: replace(found, problem="timed out"))
+    assert refused(view, errors.InUse).details == ("cannot tell: VM vm03: timed out",)
+
+
+def test_gone_hardware_needs_no_evidence_of_handles() -> None:
+    view = builders.rebooted(builders.attached(builders.host()))
+    blind = replace(view, snapshot=replace(view.snapshot, handles=None, active=None))
+    assert builders.plan_detach(blind).changed
+
+
+# Unsure
+
+
+def test_hardware_of_another_type_is_not_destroyed() -> None:
+    view = builders.attached(builders.host_of(VENDOR_VFIO, gpus=1))
+    view = builders.change_entries(
+        view, lambda entry: replace(entry, vgpu=replace(entry.vgpu, type_id=1, type_name="L40S-8Q"))
+    )
+    error = refused(view, errors.Unsure)
+    assert error.message == "drift: the ledger has L40S-8Q for vm01 on 0000:41:00.4, but the hardware shows L40S-4Q"
+    assert error.hint == "that vGPU may be somebody else's: free it by hand, then detach again"
+
+
+def test_hardware_of_a_type_without_name_is_said_by_number() -> None:
+    view = builders.attached(builders.host_of(VENDOR_VFIO, gpus=1))
+
+    def nameless(gpu: Gpu) -> Gpu:
+        parents = tuple(
+            replace(parent, vgpus=tuple(replace(vgpu, type_id=2, type_name=None) for vgpu in parent.vgpus))
+            for parent in gpu.parents
+        )
+        return replace(gpu, parents=parents)
+
+    assert refused(builders.change_gpus(view, nameless), errors.Unsure).message.endswith("the hardware shows type 2")
+
+
+def planned(view: HostView) -> HostView:
+    return builders.change_entries(view, lambda entry: replace(entry, state="planned"))
+
+
+def test_a_planned_entry_with_hardware_is_freed_only_where_nothing_names_it() -> None:
+    view = planned(builders.attached(builders.host()))
+    error = refused(view, errors.Unsure)
+    assert error.message == "unsure: the ledger entry of A40-4Q on 0000:41:00.4 is only planned, but it is in use"
+    assert error.details == ("VM vm01 has it in its definition",)
+    assert error.hint == "`vgpumgr attach vm01 --profile 4Q --slot vgpu0` takes it over, then detach"
+    bare = builders.change_domain(view, "vm01", lambda found: replace(found, inactive=()))
+    assert builders.verbs(builders.plan_detach(bare)) == ["leave_claim", "destroy_vgpu", "drop_claim"]
+    assert builders.detached(builders.attached(view)).snapshot.ledger == ()
+
+
+def test_a_gpu_that_does_not_tell_its_uuid_may_be_the_one_that_is_missing() -> None:
+    view = builders.attached(builders.host_of(MDEV_VF))
+    first, second = view.snapshot.gpus
+    view = builders.with_snapshot(view, gpus=(replace(first, uuid=None), second))
+    error = refused(view, errors.Unsure)
+    assert error.message == (
+        f"A40-4Q of vm01 slot vgpu0 is on {first.uuid}, and the UUID of GPU 0000:41:00.0 cannot be read: "
+        "it may be that one"
+    )
+    assert error.hint == "vgpumgr discover kvm01 says why"
+
+
+def test_a_gpu_that_was_taken_out_takes_its_entries_along() -> None:
+    view = builders.attached(builders.host_of(MDEV_VF))
+    view = builders.with_snapshot(view, gpus=view.snapshot.gpus[1:])
+    assert builders.detached(view).snapshot.ledger == ()
+
+
+# Saved states
+
+
+def test_a_managed_save_image_is_refused() -> None:
+    view = builders.attached(builders.host())
+    refused(view, errors.SavedImage, saved=SavedStates(image=()))
+    refused(builders.change_domain(view, "vm01", lambda found: replace(found, managed_save=True)), errors.SavedImage)
+
+
+def naming(view: HostView, *, alias: str | None) -> SavedStates:
+    return SavedStates(snapshots=(("before", ()), ("monday", (builders.hostdev(builders.hardware_of(view), alias),))))
+
+
+@EVERY_FRAMEWORK
+@pytest.mark.parametrize("alias", ["ua-vgpu0", None])
+def test_a_snapshot_that_names_the_device_keeps_it(framework: FrameworkName, alias: str | None) -> None:
+    view = builders.attached(builders.host_of(framework))
+    error = refused(view, errors.NamedInSnapshot, saved=naming(view, alias=alias))
+    assert error.message == (
+        "vm01 slot vgpu0 is named in snapshots (monday): reverting to one would bring back a device that is gone"
+    )
+    assert (
+        error.hint
+        == "virsh snapshot-delete vm01 monday, or `vgpumgr detach vm01 --keep-snapshots --slot vgpu0` to free it anyway"
+    )
+
+
+def test_keep_snapshots_frees_it_and_says_which_become_unusable() -> None:
+    view = builders.attached(builders.host())
+    made = builders.plan_detach(view, keep_snapshots=True, saved=naming(view, alias=None))
+    assert builders.verbs(made) == DETACH
+    assert [(finding.kind, finding.text) for finding in made.findings] == [
+        ("unusable-snapshot", "snapshots that name the freed vGPU and can no longer be started: monday")
+    ]
+
+
+def test_snapshots_that_name_other_devices_do_not_matter() -> None:
+    view = builders.attached(builders.host_of(MDEV_VF), slot="vgpu1")
+    view = builders.attached(view)
+    assert builders.plan_detach(view, "vm01", "vgpu1", saved=naming(view, alias="ua-vgpu0")).changed
+
+
+def test_snapshots_that_cannot_be_read_may_name_it() -> None:
+    view = builders.attached(builders.host())
+    error = refused(view, errors.NamedInSnapshot, saved=SavedStates(snapshots_problem="timed out"))
+    assert error.message == "the snapshots of vm01 cannot be read: timed out"
+    assert "--keep-snapshots" in (error.hint or "")
+    assert builders.plan_detach(view, keep_snapshots=True, saved=SavedStates(snapshots_problem="timed out")).changed
+
+
+@pytest.mark.parametrize("saved", ["naming", "unreadable"])
+def test_where_nothing_is_left_to_free_no_snapshot_refuses(saved: str) -> None:
+    """The second of two equal commands: what --keep-snapshots freed is free."""
+    view = builders.attached(builders.host())
+    evidence = naming(view, alias="ua-vgpu0") if saved == "naming" else SavedStates(snapshots_problem="timed out")
+    assert not builders.plan_detach(builders.detached(view), saved=evidence).changed
+
+
+# What forbids any change
+
+
+def test_nothing_is_freed_under_a_ledger_that_cannot_be_read() -> None:
+    view = builders.attached(builders.host())
+    refused(replace(view, snapshot=replace(view.snapshot, ledger=None)), errors.LedgerBroken)
+
+
+def test_a_vm_that_cannot_be_read_is_not_said_to_have_nothing() -> None:
+    view = builders.change_domain(builders.host(), "vm01", lambda found: replace(found, problem="timed out"))
+    assert refused(view, errors.Unsure).message == "vm01 cannot be read: timed out"
+
+
+def test_a_claim_that_cannot_be_read_is_not_dropped() -> None:
+    view = builders.attached(builders.host())
+    view = builders.change_domain(view, "vm01", lambda found: replace(found, claims=None, claim_problem="?"))
+    assert refused(view, errors.Unsure).message == "the claim of vm01 cannot be read: ?"
+
+
+def test_a_vm_that_went_away_is_unknown() -> None:
+    refused(replace(builders.host(), domains=()), errors.UnknownVm)
+
+
+def test_the_fingerprint_moves_with_what_the_plan_read() -> None:
+    view = builders.attached(builders.host_of(MDEV_PF))
+    seen: list[Plan] = [
+        builders.plan_detach(view),
+        builders.plan_detach(builders.attached(view, "vm02")),
+        builders.plan_detach(builders.change_claim(view, leaving)),
+        builders.plan_detach(builders.rebooted(view)),
+    ]
+    assert len({made.fingerprint for made in seen}) == 4
+    assert builders.plan_detach(view).fingerprint == seen[0].fingerprint

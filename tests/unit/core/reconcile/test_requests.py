@@ -1,0 +1,118 @@
+"""What somebody asks for many slots of a host: exchanged where it is another wish, freed, or refused by a declaration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.core import builders
+from tests.unit.core.declarations import declares
+from vgpumgr import errors, names
+from vgpumgr.core.model import claims
+from vgpumgr.core.plan import simulate
+from vgpumgr.core.plan import step as steps
+from vgpumgr.core.reconcile import host_plan, tasks
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.view import HostView
+
+RUN = tasks.Author(by="ansible@ctl1", at="2026-11-22T02:30:00Z")
+SLOT = names.DEFAULT_SLOT
+
+
+def give(vm: str, profile: str) -> tasks.AttachSlot:
+    return tasks.AttachSlot(vm=names.VmName(vm), uuid=builders.vm_uuid(vm), slot=SLOT, wish=builders.wish(profile))
+
+
+def take(vm: str) -> tasks.DetachSlot:
+    return tasks.DetachSlot(vm=names.VmName(vm), uuid=builders.vm_uuid(vm), slot=SLOT)
+
+
+def plan(
+    view: HostView, *todo: tasks.Task, declared: HostDeclaration | None = None
+) -> tuple[host_plan.PlannedTask, ...]:
+    planned_tasks, after = host_plan.plan_tasks(view, declared or declares(), todo, RUN)
+    assert simulate.apply(view, [step for planned in planned_tasks for step in planned.steps]) == after
+    return planned_tasks
+
+
+def leaves(view: HostView, *todo: tasks.Task) -> HostView:
+    return host_plan.plan_tasks(view, declares(), todo, RUN)[1]
+
+
+def test_a_new_wish_is_attached_and_the_same_again_is_nothing() -> None:
+    view = builders.host()
+    (planned,) = plan(view, give("vm01", "4Q"))
+    assert (planned.task.verb, planned.task.subject, planned.task.why) == ("attach", "vm01 vgpu0", "asked --profile 4Q")
+    after = leaves(view, give("vm01", "4Q"))
+    claim = builders.claim_of(after)
+    assert (claim.origin, claim.state, claim.by) == ("attach", claims.BOUND, "ansible@ctl1")
+    assert [planned.steps for planned in plan(after, give("vm01", "4Q"))] == [()]
+
+
+def test_another_wish_is_an_exchange() -> None:
+    two = builders.host(builders.gpu(), builders.gpu(pci="0000:81:00.0"))  # each holds one size at a time
+    view = leaves(two, give("vm01", "4Q"))
+    (planned,) = plan(view, give("vm01", "8Q"))
+    assert [
+        sum(isinstance(step, kind) for step in planned.steps) for kind in (steps.CreateVgpu, steps.DestroyVgpu)
+    ] == [1, 1]
+    after = leaves(view, give("vm01", "8Q"))
+    assert [entry.vgpu.type_name for entry in after.entries(builders.vm_uuid("vm01"))] == ["A40-8Q"]
+
+
+def test_a_slot_that_is_bound_elsewhere_is_not_exchanged_unasked() -> None:
+    """The other host would keep its vGPU, and nobody would know: that takes a person's --replace."""
+    view = leaves(builders.host(), give("vm01", "4Q"))
+    moved = builders.change_claim(view, lambda claim: replace(claim, binding=replace(claim.binding, host="other")))
+    moved = replace(moved, snapshot=replace(moved.snapshot, ledger=()))
+    (planned,) = plan(moved, give("vm01", "8Q"))
+    assert isinstance(planned.refused, errors.ConflictingClaim)
+
+
+def test_a_slot_is_freed_and_what_is_free_stays_so() -> None:
+    view = leaves(builders.host(), give("vm01", "4Q"))
+    (planned,) = plan(view, take("vm01"))
+    assert (planned.task.verb, planned.task.subject, planned.task.why) == (
+        "detach",
+        "vm01 vgpu0",
+        "asked to free vgpu0",
+    )
+    after = leaves(view, take("vm01"))
+    assert (after.snapshot.ledger, builders.find(after, "vm01").claims) == ((), None)
+    assert [planned.steps for planned in plan(after, take("vm01"))] == [()]
+
+
+def test_a_vm_that_is_gone_is_freed_by_what_the_ledger_says() -> None:
+    view = leaves(builders.host(), give("vm01", "4Q"))
+    gone = replace(view, domains=tuple(domain for domain in view.domains if domain.name != "vm01"))
+    assert [step.verb for planned in plan(gone, take("vm01")) for step in planned.steps] == ["destroy_vgpu"]
+
+
+def test_what_one_frees_is_room_for_another_that_was_asked_for_before() -> None:
+    view = leaves(builders.host(builders.gpu()), give("vm01", "8Q"))
+    planned_tasks = plan(view, give("vm02", "4Q"), take("vm01"))
+    assert [(planned.task.subject, planned.refused) for planned in planned_tasks] == [
+        ("vm01 vgpu0", None),
+        ("vm02 vgpu0", None),
+    ]
+
+
+def test_the_inventory_stands_above_a_wish_and_the_same_wish_carries_it_out() -> None:
+    view = builders.host()
+    (planned,) = plan(view, give("vm01", "8Q"), declared=declares(vm01="4Q"))
+    assert isinstance(planned.refused, errors.ConflictingClaim)
+    _, after = host_plan.plan_tasks(view, declares(vm01="4Q"), [give("vm01", "4Q")], RUN)
+    assert builders.claim_of(after).origin == "inventory"
+    assert not host_plan.plan_host(after, declares(vm01="4Q"), RUN).changed
+
+
+@pytest.mark.parametrize(("declared", "kinds"), [(declares(), []), (declares(vm01="4Q"), ["declared"])])
+def test_freeing_what_is_declared_is_told_since_it_will_come_back(declared: HostDeclaration, kinds: list[str]) -> None:
+    view = leaves(builders.host(), give("vm01", "4Q"))
+    (planned,) = plan(view, take("vm01"), declared=declared)
+    assert planned.plan is not None
+    assert [finding.kind for finding in planned.plan.findings] == kinds

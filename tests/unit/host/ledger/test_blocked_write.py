@@ -1,0 +1,393 @@
+"""A write that does not return: on record before it begins, and the last one that its GPU takes until it has returned."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.host.fakehost import (
+    BOOT,
+    FRAMEWORKS,
+    GPU_A,
+    GPU_B,
+    MDEV,
+    MDEV_PF,
+    MDEV_VF,
+    OTHER_MDEV,
+    UUID_A,
+    UUID_B,
+    VENDOR,
+    Asker,
+    FakeHost,
+    make_destroy,
+    make_entry,
+    make_evacuate,
+    make_modprobe_step,
+    make_record,
+    make_scheduler_step,
+    make_step,
+    no_nvml,
+)
+from tests.unit.host.fakenvml import FakeNvml
+from vgpumgr.host.ledger.blocked_write import Child, find_child, holding, is_alive
+from vgpumgr.host.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.unit.host.conftest import Program
+
+each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+each_verb = pytest.mark.parametrize("verb", ["create_vgpu", "destroy_vgpu", "evacuate_vgpu"])
+_STEPS = {"create_vgpu": make_step, "destroy_vgpu": make_destroy, "evacuate_vgpu": make_evacuate}
+EARLIER = "b7000000-0000-4000-8000-000000000000"
+
+
+class Gate:
+    """A driver whose writes do not return while the gate is shut: a FIFO, for a child has its own memory."""
+
+    def __init__(self, host: FakeHost, fifo: Path) -> None:
+        self._host = host
+        self._fifo = fifo
+        self._open: int | None = None
+        os.mkfifo(fifo)
+
+    def write(self, path: str, data: bytes) -> None:
+        os.close(os.open(self._fifo, os.O_RDONLY))
+        self._host.driver_write(path, data)
+
+    def open(self) -> None:
+        """From now on whoever waits goes on, and whoever comes."""
+        if self._open is None:
+            self._open = os.open(self._fifo, os.O_RDWR)
+
+    def end(self) -> None:
+        self.open()
+        for record in self._host.blocked_writes():
+            wait_for_end(record["pid"])
+        assert self._open is not None
+        os.close(self._open)
+
+
+@pytest.fixture
+def shut(tmp_path: Path) -> Iterator[Callable[..., tuple[FakeHost, Gate, Asker]]]:
+    """A host of two GPUs, on whose first make_step's vGPU is where a step expects it, and a shut gate before its driver."""
+    gates: list[Gate] = []
+
+    def build(framework: str, verb: str = "destroy_vgpu") -> tuple[FakeHost, Gate, Asker]:
+        host = FakeHost.build(tmp_path / "host", framework, gpus=((GPU_A, UUID_A), (GPU_B, UUID_B)))
+        if verb != "create_vgpu":
+            step = make_step(framework)
+            host.make_vgpu(step["parent"], 560, step["uuid"])
+            host.put_ledger(make_entry(framework))
+        gate = Gate(host, tmp_path / "gate")
+        gates.append(gate)
+        return host, gate, locked(host, write=gate.write)
+
+    yield build
+    for gate in gates:
+        gate.end()
+
+
+def locked(host: FakeHost, **injected: Any) -> Asker:
+    asker = Asker(Server(host.root, **{"nvml": no_nvml, "write": host.driver_write, **injected}).answer)
+    asker.lock()
+    return asker
+
+
+def blocked_writes(asker: Asker) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = asker.ask("observe", wait_s=0)["ok"]["blocked_writes"]
+    return records
+
+
+def wait_for_end(pid: int) -> None:
+    end = time.monotonic() + 60
+    while find_child(pid) is not None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def me() -> Child:
+    found = find_child(os.getpid())
+    assert found is not None
+    return found
+
+
+# the record
+
+
+@each_framework
+@each_verb
+def test_a_write_that_does_not_return_is_in_the_ledger_with_all_that_tells_it(
+    shut: Callable[..., tuple[FakeHost, Gate, Asker]], framework: str, verb: str
+) -> None:
+    host, _, asker = shut(framework, verb)
+    step = _STEPS[verb](framework)
+    error = asker.execute(step, deadline_s=0.1)["err"]
+    assert error["kind"] == "Deadline"
+    assert "takes no more writes" in error["message"]
+    (record,) = host.blocked_writes()
+    assert blocked_writes(asker) == [record]
+    assert is_alive(Child(record["pid"], record["start"]))
+    assert time.strptime(record["since"], "%Y-%m-%dT%H:%M:%SZ")
+    assert {key: record[key] for key in ("gpu_uuid", "gpu", "path", "verb", "vm_name", "slot", "boot")} == {
+        "gpu_uuid": UUID_A,
+        "gpu": GPU_A,
+        "path": error["path"],
+        "verb": verb,
+        "vm_name": "vm01",
+        "slot": "vgpu0",
+        "boot": BOOT,
+    }
+    assert bool(record["vfio"]) == (verb != "create_vgpu")
+
+
+@each_framework
+@each_verb
+def test_it_is_there_before_the_write_begins_and_goes_with_the_steps_end(
+    tmp_path: Path, framework: str, verb: str
+) -> None:
+    host = FakeHost.build(tmp_path, framework)
+    if verb != "create_vgpu":
+        step = make_step(framework)
+        host.make_vgpu(step["parent"], 560, step["uuid"])
+        host.put_ledger(make_entry(framework))
+    seen: dict[str, list[str]] = {}
+
+    def at(point: str) -> None:
+        seen[point] = [record["verb"] for record in host.blocked_writes()]
+
+    assert "ok" in locked(host, at=at).execute(_STEPS[verb](framework))
+    assert seen["written"] == [verb]
+    assert seen[{"create_vgpu": "planned", "destroy_vgpu": "leaving", "evacuate_vgpu": "evacuating"}[verb]] == [verb]
+    assert "blocked_writes" not in json.loads(host.ledger_file.read_text())
+
+
+@each_framework
+@each_verb
+def test_a_program_that_is_killed_in_the_middle_of_a_write_has_left_its_record(
+    tmp_path: Path, run_program: Callable[..., Program], framework: str, verb: str
+) -> None:
+    """Nobody was told `Deadline`; the next run is refused all the same, and goes on once the write is over."""
+    host = FakeHost.build(tmp_path, framework)
+    step = _STEPS[verb](framework)
+    if verb != "create_vgpu":
+        host.make_vgpu(step["parent"], 560, step["uuid"])
+        host.put_ledger(make_entry(framework))
+    program = run_program(host.root, "--block")
+    program.ask("lock", by="anna", wait_s=0)
+    program.request("execute", step=step, deadline_s=60)
+    end = time.monotonic() + 60
+    while not (host.ledger_file.exists() and host.blocked_writes()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    (record,) = host.blocked_writes()
+    while state(record["pid"], "syscall").startswith("0 "):  # read(2): it waits for its word
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    program.process.kill()
+    assert program.read_line() == b""
+    try:
+        asker = locked(host)
+        assert asker.execute(step)["err"]["kind"] == "BlockedWrite"
+    finally:
+        os.kill(record["pid"], signal.SIGKILL)
+    wait_for_end(record["pid"])
+    assert "ok" in asker.execute(step)
+
+
+def state(pid: int, name: str) -> str:
+    return Path(f"/proc/{pid}/{name}").read_text()
+
+
+@each_framework
+@pytest.mark.parametrize(
+    ("verb", "point"), [("create_vgpu", "planned"), ("destroy_vgpu", "leaving"), ("evacuate_vgpu", "evacuating")]
+)
+def test_a_child_whose_program_is_killed_before_it_gives_the_word_writes_nothing(
+    tmp_path: Path, run_program: Callable[..., Program], framework: str, verb: str, point: str
+) -> None:
+    host = FakeHost.build(tmp_path, framework)
+    step = _STEPS[verb](framework)
+    if verb != "create_vgpu":
+        host.make_vgpu(step["parent"], 560, step["uuid"])
+        host.put_ledger(make_entry(framework))
+    hardware = [path for path in host.tree().items() if path[0].startswith("sys/")]
+    program = run_program(host.root, "--kill", point)
+    program.ask("lock", by="anna", wait_s=0)
+    program.request("execute", step=step, deadline_s=10)
+    assert program.wait() == -signal.SIGKILL
+    (record,) = host.blocked_writes()
+    wait_for_end(record["pid"])
+    assert [path for path in host.tree().items() if path[0].startswith("sys/")] == hardware
+
+
+# what it stops
+
+
+def others(framework: str) -> list[dict[str, Any]]:
+    """Steps on the same GPU through other paths, and on what the write itself is about."""
+    uuid = None if framework == VENDOR else OTHER_MDEV
+    vf = None if framework == MDEV_PF else 1
+    parent = GPU_A if framework == MDEV_PF else "0000:41:00.5"
+    other: dict[str, Any] = {"slot": "vgpu1", "uuid": uuid, "vf": vf, "parent": parent}
+    return [
+        make_destroy(framework),
+        make_destroy(framework, expect="absent"),
+        make_evacuate(framework),
+        make_step(framework),
+        make_step(framework, expect="same"),
+        make_step(framework, **other),
+        make_destroy(framework, **other),
+        make_scheduler_step(),
+    ]
+
+
+@each_framework
+def test_every_step_on_its_gpu_is_refused_and_writes_nothing(
+    shut: Callable[..., tuple[FakeHost, Gate, Asker]], framework: str
+) -> None:
+    host, _, asker = shut(framework)
+    asker.execute(make_destroy(framework), deadline_s=0.1)
+    (record,) = host.blocked_writes()
+    nvml = FakeNvml(api=1, host=host, video_takes=True)
+    next_run = Asker(Server(host.root, nvml=lambda: nvml, write=host.driver_write).answer)
+    asker.ask("unlock", gpu_uuids=[])
+    next_run.lock()
+    before, set_before = host.tree(), nvml.state(GPU_A, 1)
+    for step in others(framework):
+        error = next_run.execute(step)["err"]
+        assert {**error, "message": ""} == {
+            "kind": "BlockedWrite",
+            "message": "",
+            "gpu": GPU_A,
+            "path": record["path"],
+            "pid": record["pid"],
+            "since": record["since"],
+        }
+        for word in (GPU_A, record["path"], record["since"], str(record["pid"]), "vm01 slot vgpu0"):
+            assert word in error["message"]
+    assert (host.tree(), nvml.state(GPU_A, 1)) == (before, set_before)
+
+
+@each_framework
+def test_the_other_gpus_and_the_files_go_on(shut: Callable[..., tuple[FakeHost, Gate, Asker]], framework: str) -> None:
+    host, _, asker = shut(framework)
+    asker.execute(make_destroy(framework), deadline_s=0.1)
+    records = host.blocked_writes()
+    asker.ask("unlock", gpu_uuids=[])
+    on_b = {"gpu_uuid": UUID_B, "gpu": GPU_B, "slot": "vgpu1", "uuid": None if framework == VENDOR else OTHER_MDEV}
+    on_b["parent"] = GPU_B if framework == MDEV_PF else f"{GPU_B[:-1]}4"
+    next_run = locked(host)
+    assert next_run.ask("ping")["ok"] == {}
+    for verb in ("create_vgpu", "evacuate_vgpu", "create_vgpu", "destroy_vgpu"):
+        assert "ok" in next_run.execute(_STEPS[verb](framework, **on_b))
+        assert host.blocked_writes() == records
+    assert "ok" in next_run.execute(make_modprobe_step())
+
+
+def test_a_scheduler_is_not_set_while_the_ledger_cannot_be_read(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    host.put("/var/lib/vgpumgr/ledger.json", "{")
+    nvml = FakeNvml(api=1, host=host, video_takes=True)
+    before = nvml.state(GPU_A, 1)
+    assert locked(host, nvml=lambda: nvml).execute(make_scheduler_step())["err"]["kind"] == "LedgerBroken"
+    assert nvml.state(GPU_A, 1) == before
+
+
+# its end
+
+
+@each_framework
+def test_once_it_has_returned_the_gpu_takes_writes_again_and_the_record_goes(
+    shut: Callable[..., tuple[FakeHost, Gate, Asker]], framework: str
+) -> None:
+    host, gate, asker = shut(framework)
+    asker.execute(make_destroy(framework), deadline_s=0.1)
+    (record,) = host.blocked_writes()
+    gate.open()
+    wait_for_end(record["pid"])  # a zombie of ours: the program that left it behind has not asked for it yet
+    assert blocked_writes(asker) == []
+    assert host.blocked_writes() == [record], "reading writes nothing"
+    assert "ok" in asker.execute(make_destroy(framework, expect="absent"))
+    assert (host.blocked_writes(), host.entries()) == ([], [])
+    gate_less = locked_again(asker, host)
+    assert "ok" in gate_less.execute(make_step(framework))
+
+
+def locked_again(asker: Asker, host: FakeHost) -> Asker:
+    asker.ask("unlock", gpu_uuids=[])
+    return locked(host)
+
+
+@pytest.mark.parametrize("over", ["boot", "start", "pid"])
+def test_a_record_of_another_boot_or_process_stops_nothing_and_is_dropped_at_the_next_write_only(
+    tmp_path: Path, over: str
+) -> None:
+    """What a later version put into the records that stay is kept."""
+    host = FakeHost.build(tmp_path)
+    mine = me()
+    ended: dict[str, Any] = (
+        {"boot": EARLIER} if over == "boot" else {"start": 1} if over == "start" else {"pid": 2**22 + 1}
+    )
+    alive = {"pid": mine.pid, "start": mine.start}
+    stays = make_record(MDEV_VF, gpu_uuid=UUID_B, gpu=GPU_B, later="kept", **alive)
+    host.put_ledger(blocked_writes=[make_record(MDEV_VF, **{**alive, **ended}), stays])
+    asker = locked(host)
+    assert [record["gpu"] for record in blocked_writes(asker)] == [GPU_B]
+    assert len(host.blocked_writes()) == 2
+    assert "ok" in asker.execute(make_step(MDEV_VF))
+    assert host.blocked_writes() == [stays]
+
+
+def test_a_child_that_ended_and_was_not_waited_for_writes_no_more() -> None:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert find_child(pid) is None
+    os.waitpid(pid, 0)
+    assert find_child(pid) is None
+    assert is_alive(me())
+
+
+_RECORDS = st.lists(
+    st.builds(
+        lambda boot, pid, start: make_record(MDEV_VF, boot=boot, pid=pid, start=start),
+        st.sampled_from([BOOT, EARLIER]),
+        st.integers(1, 3),
+        st.integers(1, 2),
+    )
+)
+_CHILDREN = st.frozensets(st.builds(Child, st.integers(1, 3), st.integers(1, 2)))
+
+
+@given(_RECORDS, _CHILDREN, st.sampled_from([BOOT, EARLIER, ""]))
+def test_a_record_holds_in_its_own_boot_while_its_process_lives(
+    records: list[dict[str, Any]], living: frozenset[Child], boot: str
+) -> None:
+    held = holding(records, boot, living.__contains__)
+    expected = [
+        record
+        for record in records
+        if Child(record["pid"], record["start"]) in living and (boot == "" or record["boot"] == boot)
+    ]
+    assert list(held) == expected
+
+
+def test_a_write_that_does_not_return_leaves_no_descriptor_behind(
+    shut: Callable[..., tuple[FakeHost, Gate, Asker]],
+) -> None:
+    _, _, asker = shut(MDEV_VF)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert asker.execute(make_destroy(MDEV_VF), deadline_s=0.1)["err"]["kind"] == "Deadline"
+    assert asker.execute(make_step(MDEV_VF, uuid=MDEV))["err"]["kind"] == "BlockedWrite"
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,0 +1,88 @@
+"""The files of a job on the controller's own machine: manual edits are detected, and files are written atomically."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.reconcile import nightly
+from vgpumgr.errors import UsageError, VgpumgrError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class FileState(StrEnum):
+    """How a file compares with its intended content. OURS: as we once wrote it, with other settings."""
+
+    ABSENT = "absent"
+    SAME = "same"
+    OURS = "ours"
+    EDITED = "edited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallFile:
+    """`text` is the intended content, `current` the present one (None: no such file)."""
+
+    path: Path
+    text: str
+    current: str | None
+
+    @property
+    def state(self) -> FileState:
+        if self.current is None:
+            return FileState.ABSENT
+        if self.current == self.text:
+            return FileState.SAME
+        return FileState.OURS if nightly.is_untouched(self.current) else FileState.EDITED
+
+    @property
+    def diff(self) -> tuple[str, ...]:
+        """The lines of a unified diff; empty if nothing differs."""
+        old, new = (self.current or "").splitlines(), self.text.splitlines()
+        return tuple(difflib.unified_diff(old, new, str(self.path), str(self.path), lineterm=""))
+
+
+def look(path: Path, text: str) -> InstallFile:
+    """The file's present content and the sealed text intended for it. Raises VgpumgrError if the file cannot be read."""
+    try:
+        current = path.read_bytes().decode(errors="surrogateescape")
+    except FileNotFoundError:
+        current = None
+    except OSError as error:
+        raise VgpumgrError(f"cannot read {path}: {error.strerror}") from error
+    return InstallFile(path=path, text=nightly.seal(text), current=current)
+
+
+def write(file: InstallFile) -> None:
+    """Replace the file atomically, with the mode 0644 that cron requires. Raises UsageError if only root may do that."""
+    new = file.path.with_name(f".{file.path.name}.new-{os.getpid()}")
+    try:
+        try:
+            with open(new, "x", encoding="utf-8", opener=_open_private) as stream:
+                stream.write(file.text)
+                os.fchmod(stream.fileno(), 0o644)
+                os.fsync(stream.fileno())
+            new.replace(file.path)
+        finally:
+            new.unlink(missing_ok=True)
+    except PermissionError as error:
+        raise UsageError(
+            f"{file.path} cannot be written: only root may write it",
+            hint="run it as root (sudo), or print the job and pass it to an administrator",
+        ) from error
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"there is no directory {file.path.parent}",
+            hint="check that cron or systemd is installed, or name another directory with --dir",
+        ) from error
+    except OSError as error:
+        raise VgpumgrError(f"cannot write {file.path}: {error.strerror}") from error
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,244 @@
+"""Locates a VM: on the host that the inventory declares it on, on --on HOST, or by querying every host.
+
+A VM that no host has any more can still be named by a host's ledger, so detach also searches the ledgers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors, names
+from vgpumgr.controller.fan_out import Outcome, fan_out
+from vgpumgr.controller.session import Session, open_session
+from vgpumgr.core.commands import command
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.plan import plan
+from vgpumgr.core.reconcile import adopt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.domain_dumps import DomainDump
+    from vgpumgr.names import VmUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundVm:
+    """The open session of the VM's host (the caller closes it), and findings about hosts that could not be queried.
+
+    `gone`: the host no longer has the VM, and only its ledger names it.
+    """
+
+    session: Session
+    uuid: VmUuid
+    name: str
+    active: bool
+    findings: tuple[Finding, ...] = ()
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A host's answer when it is queried for its VMs: the domains, or why it could not be queried.
+
+    `session` is open if one of the wanted VMs is there. Otherwise it was closed at once, because one process cannot keep
+    many hosts open (each takes 5 descriptors and 3 threads).
+    """
+
+    host: HostDeclaration
+    session: Session | None
+    domains: tuple[DomainDump, ...]
+    error: errors.VgpumgrError | None
+
+
+def find_vm(context: Context, vm: str, on: str | None, *, or_gone: bool = False) -> FoundVm:
+    """Find a VM by name or UUID; with `or_gone`, also a VM that only a ledger still names.
+
+    Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host.
+    """
+    hosts = candidates(context, vm, on)
+    if len(hosts) == 1:
+        context.progress(f"reading {hosts[0].name} …")
+        answers: tuple[Answer, ...] = (ask(hosts[0], open_session(context, hosts[0]), None),)
+    else:
+        context.progress(f"looking for {vm} on {len(hosts)} hosts …")
+        outcomes = fan_out(hosts, lambda host: ask(host, open_session(context, host), (vm,)))
+        answers = tuple(map(answer_of, hosts, outcomes))
+    opened = [answer.session for answer in answers if answer.session is not None]
+    kept: Session | None = None
+
+    def gone() -> list[FoundVm]:
+        ended = fan_out(hosts, lambda host: _gone_on(context, host, opened, vm))
+        failed = next((outcome.error for outcome in ended if outcome.error is not None), None)
+        if failed is not None:
+            raise failed
+        return [one for outcome in ended for one in outcome.value or ()]
+
+    try:
+        found = settle(vm, answers, gone=gone if or_gone else None)
+        kept = found.session
+        return found
+    finally:
+        for session in opened:
+            if session is not kept:
+                session.link.close()
+
+
+def _gone_on(context: Context, host: HostDeclaration, opened: list[Session], vm: str) -> list[FoundVm]:
+    """The VM, if only this host's ledger names it. A session opened for it is then added to `opened`, otherwise closed."""
+    session = next((one for one in opened if one.declaration.name == host.name), None)
+    looked = session or open_session(context, host)
+    found: list[FoundVm] = []
+    try:
+        found = gone_named(looked, gone_of(looked), vm)
+    finally:
+        if session is None and not found:
+            looked.link.close()
+    if session is None and found:
+        opened.append(looked)
+    return found
+
+
+def candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclaration, ...]:
+    """The hosts that may have the VM. Raises UnknownHost, UsageError if it is declared on another host, InventoryError."""
+    declared = context.inventory.host_of_vm(vm)
+    if on is not None:
+        host = context.inventory.host(on)
+        if declared is not None and declared.name != host.name:
+            raise errors.UsageError(
+                f"{vm} is declared on {declared.name} ({declared.vms[names.parse_vm_name(vm)].where}), not on {host.name}",
+                hint="omit --on, or change the inventory",
+            )
+        return (host,)
+    if declared is not None:
+        return (declared,)
+    hosts = tuple(context.inventory.hosts.values())
+    if not hosts:
+        raise errors.InventoryError(
+            f"the inventory {context.inventory.root} has no hosts", hint="docs/inventory.md has a small example"
+        )
+    return hosts
+
+
+def ask(host: HostDeclaration, session: Session, named: Collection[str] | None) -> Answer:
+    """The VMs of an open host. It is closed if none of `named` is among them (None: it stays open in any case).
+
+    If the host does not answer, it is closed and HostError is raised.
+    """
+    try:
+        domains = session.link.hypervisor().domains()
+    except BaseException:
+        session.link.close()
+        raise
+    if named is None or any(_match(domains, vm) is not None for vm in named):
+        return Answer(host=host, session=session, domains=domains, error=None)
+    session.link.close()
+    return Answer(host=host, session=None, domains=domains, error=None)
+
+
+def answer_of(host: HostDeclaration, outcome: Outcome[Answer]) -> Answer:
+    """A host's answer as an outcome of fan_out, which can also be that it gave none."""
+    return outcome.value or Answer(host=host, session=None, domains=(), error=outcome.error)
+
+
+def gone_of(session: Session) -> tuple[plan.GoneVm, ...]:
+    """The VMs that only the ledger of an open host still names."""
+    return plan.gone_vms(session.observe())
+
+
+def gone_named(session: Session, gone: Sequence[plan.GoneVm], vm: str) -> list[FoundVm]:
+    """The vanished VMs that have this name or UUID."""
+    return [
+        FoundVm(session=session, uuid=one.uuid, name=one.name, active=False, gone=True)
+        for one in gone
+        if vm == one.name or vm.lower() == one.uuid
+    ]
+
+
+def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[FoundVm]] | None) -> FoundVm:
+    """Where a VM is, according to the candidate hosts. Closes nothing. Raises the same errors as find_vm.
+
+    `gone` searches them for a VM that only a ledger still names; None: such a VM does not count.
+    """
+    if len(answers) == 1 and answers[0].error is not None:
+        raise answers[0].error
+    hits = [
+        (answer.session, found)
+        for answer in answers
+        if answer.session is not None and (found := _match(answer.domains, vm)) is not None
+    ]
+    unread = [answer for answer in answers if answer.error is not None]
+    if len(hits) > 1:
+        raise errors.AmbiguousVm(
+            f"{vm} is on more than one host: {', '.join(session.declaration.name for session, _ in hits)}",
+            hint=f"name one: --on {hits[0][0].declaration.name}",
+        )
+    if hits:
+        session, found = hits[0]
+        seen = tuple(_unread_finding(answer, vm) for answer in unread)
+        return FoundVm(session=session, uuid=found.uuid, name=found.name, active=found.active, findings=seen)
+    if gone is not None and not unread:  # otherwise it may have moved to a host that could not be queried
+        left = _only_one(vm, gone())
+        if left is not None:
+            return left
+    raise _unknown(vm, answers)
+
+
+def _unread_finding(answer: Answer, vm: str) -> Finding:
+    text = f"{answer.error} (so it is unknown whether it also has {vm})"
+    return Finding(kind="unreached", host=answer.host.name, vm=None, slot=None, text=text)
+
+
+def _match(domains: tuple[DomainDump, ...], vm: str) -> DomainDump | None:
+    """By name first, as virsh does, then by UUID."""
+    by_name = next((domain for domain in domains if domain.name == vm), None)
+    return by_name or next((domain for domain in domains if domain.uuid == vm.lower()), None)
+
+
+def _only_one(vm: str, found: Sequence[FoundVm]) -> FoundVm | None:
+    """The one VM that is gone. Raises AmbiguousVm."""
+    if len(found) > 1:
+        first = found[0]
+        raise errors.AmbiguousVm(
+            f"several VMs called {vm} are gone, or one was on more than one host",
+            details=[f"{one.uuid} on {one.session.declaration.name}" for one in found],
+            hint=f"name one: `{command('detach', first.uuid, on=first.session.declaration.name)}`",
+        )
+    return found[0] if found else None
+
+
+def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
+    known = {domain.name for answer in answers for domain in answer.domains}
+    if len(answers) == 1:
+        host = answers[0].host
+        declared = host.vms.get(names.VmName(vm))
+        where = f" (declared at {declared.where})" if declared else ""
+        return errors.UnknownVm(f"{host.name} has no VM {vm!r}{where}", hint=_suggestion(vm, known))
+    unread = [str(answer.error) for answer in answers if answer.error is not None]
+    if not unread:
+        return errors.UnknownVm(f"none of {len(answers)} hosts has a VM {vm!r}", hint=_suggestion(vm, known))
+    read = len(answers) - len(unread)
+    return errors.VmNotSeen(
+        f"no VM {vm!r} on the {read} host{'s' if read != 1 else ''} that answered; {len(unread)} could not be read",
+        details=unread,
+        hint="make those hosts reachable, or name the VM's host with --on",
+    )
+
+
+def _is_vgpu(text: str) -> bool:
+    """Whether it is a UUID or a PCI address, which names a vGPU rather than a VM."""
+    try:
+        adopt.parse_name(text)
+    except errors.BadName:
+        return False
+    return True
+
+
+def _suggestion(vm: str, known: Collection[str]) -> str:
+    if _is_vgpu(vm):
+        return f"to take over a foreign vGPU, adopt it first: `{command('adopt', 'HOST', options=(vm,))}`"
+    near = names.nearest(vm, known)
+    return f"did you mean {near}?" if near else "`virsh list --all` on the host shows what it has"

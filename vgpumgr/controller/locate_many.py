@@ -1,0 +1,83 @@
+"""Locates many VMs: every host that may have one of them is contacted and queried once, and stays open for later work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.controller.fan_out import fan_out
+from vgpumgr.controller.locate import answer_of, ask, candidates, gone_named, gone_of, settle
+from vgpumgr.core.model.view import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.locate import Answer, FoundVm
+    from vgpumgr.controller.open_hosts import OpenHosts
+    from vgpumgr.controller.session import Session
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.plan import plan
+    from vgpumgr.names import HostName
+
+_NAMED = 8  # how many VMs one line names; for more it has only their number
+
+
+class ManyVms:
+    """Call `ask` first, then `find` any number of times. The sessions belong to the OpenHosts."""
+
+    def __init__(self, context: Context, opened: OpenHosts, *, host_deadline_s: float) -> None:
+        self._context = context
+        self._open = opened
+        self._deadline_s = host_deadline_s
+        self._answers: dict[HostName, Answer] = {}
+        self._named: frozenset[str] = frozenset()
+        self._gone: dict[HostName, tuple[Session, tuple[plan.GoneVm, ...]]] = {}
+
+    def ask(self, named: Iterable[tuple[str, str | None]]) -> None:
+        """Query the hosts that may have these VMs (name or UUID, and the host named for it). Raises InventoryError."""
+        hosts: dict[HostName, HostDeclaration] = {}
+        wanted = tuple(named)
+        self._named = frozenset(vm for vm, _ in wanted)
+        for vm, on in wanted:
+            try:
+                hosts.update((host.name, host) for host in candidates(self._context, vm, on))
+            except errors.RequestError:
+                continue  # `find` will report it
+        self._context.progress(f"reading {next(iter(hosts)) if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
+        asked = list(hosts.values())
+        outcomes = fan_out(
+            asked,
+            lambda host: ask(host, self._open.connect(host), self._named),
+            self._open.host_timeout(self._deadline_s),
+        )
+        self._answers = {host.name: answer_of(host, outcome) for host, outcome in zip(asked, outcomes, strict=True)}
+
+    def find(self, vm: str, on: str | None, *, or_gone: bool) -> FoundVm:
+        """As find_vm, but only on the hosts that were queried. Raises the same errors."""
+        answers = [self._answers[host.name] for host in candidates(self._context, vm, on)]
+
+        def gone() -> list[FoundVm]:
+            return [one for answer in answers for one in self._gone_on(answer, vm)]
+
+        return settle(vm, answers, gone=gone if or_gone else None)
+
+    def not_asked(self, found: Sequence[FoundVm]) -> Iterator[Finding]:
+        """What stays unknown about these VMs because of each unread host: one line per host, however many VMs there are."""
+        for answer in self._answers.values():
+            host = answer.host.name
+            vms = dict.fromkeys(one.name for one in found if any(finding.host == host for finding in one.findings))
+            if vms:
+                which = ", ".join(vms) if len(vms) <= _NAMED else f"any of {len(vms)} VMs"
+                text = f"{answer.error} (so it is unknown whether it also has {which})"
+                yield Finding(kind="unreached", host=host, vm=None, slot=None, text=text)
+
+    def _gone_on(self, answer: Answer, vm: str) -> list[FoundVm]:
+        """The VM, if only this host's ledger names it; the ledger is read once, however many VMs are missing."""
+        host = answer.host.name
+        if host not in self._gone:
+            session = answer.session or self._open.connect(answer.host)
+            self._gone[host] = session, gone_of(session)
+            if answer.session is None and not any(gone_named(*self._gone[host], one) for one in self._named):
+                session.link.close()
+        return gone_named(*self._gone[host], vm)

@@ -1,0 +1,41 @@
+"""OBSERVED, from libvirt: one domain's documents as they were read. domain_xml interprets them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vgpumgr.names import VmName, VmUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainDump:
+    """A domain's XML, dumped without VIR_DOMAIN_XML_SECURE.
+
+    `inactive_xml` is None for a transient domain, `live_xml` for one that is shut off. `unreadable` says why one of the
+    documents could not be read; such a domain may hold any device.
+    """
+
+    name: VmName
+    uuid: VmUuid
+    active: bool
+    persistent: bool
+    managed_save: bool
+    inactive_xml: str | None
+    live_xml: str | None
+    unreadable: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedDump:
+    """What could come back for one domain: the XML in its managed-save image, and each snapshot's (name, XML).
+
+    `image_xml` is None if it has no image. `image_unreadable` and `snapshots_unreadable` say why either could not be read.
+    """
+
+    uuid: VmUuid
+    image_xml: str | None = None
+    snapshots: tuple[tuple[str, str], ...] = ()
+    image_unreadable: str | None = None
+    snapshots_unreadable: str | None = None

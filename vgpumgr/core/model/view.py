@@ -1,0 +1,259 @@
+"""Everything that was read about one host, joined: the host program's facts and libvirt's domains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.core.model.domain_xml import Domain, SavedStates
+    from vgpumgr.core.model.snapshot import Active, HostSnapshot, Vgpu
+    from vgpumgr.core.model.vgpu import Device, LedgerEntry
+    from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
+
+
+CANNOT_TELL = "cannot tell"  # begins each line about evidence that could not be read
+
+FindingKind = Literal[
+    "at-stake",
+    "blocked-write",
+    "clock",
+    "copied",
+    "declared",
+    "drift",
+    "ending",
+    "foreign",
+    "gone",
+    "granted",
+    "initramfs",
+    "journal",
+    "leaving",
+    "ledger",
+    "ledger-missing",
+    "left-behind",
+    "leftover",
+    "lost",
+    "lost-by-driver",
+    "managed",
+    "modprobe",
+    "moved",
+    "not-built",
+    "not-served",
+    "nvml-silent",
+    "other-site",
+    "pending",
+    "reverted",
+    "saved-image",
+    "scheduler",
+    "shared",
+    "silent",
+    "stale",
+    "unentered",
+    "unexpected",
+    "unknown-vm",
+    "unreached",
+    "unread",
+    "unreadable",
+    "unsure",
+    "unusable-snapshot",
+    "will-not-start",
+]
+"""One word for scripts; later versions may add more."""
+
+SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
+"""Findings that the job of their slot resolves."""
+
+STANDING: frozenset[FindingKind] = frozenset({"will-not-start", "not-built", "granted"})
+"""Findings that hold for as long as the host is unchanged: they are no news every night."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something the user should know; it never changes the exit code."""
+
+    kind: FindingKind
+    host: HostName | None
+    vm: str | None
+    slot: Slot | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
+
+    `saved` is what could come back, for VMs that have a managed-save image or snapshots. None: it was not read, since only
+    steps that free a vGPU need it. Two settings are the inventory's: `excluded_vfs`, on which nothing new is created, and
+    `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with.
+    """
+
+    snapshot: HostSnapshot
+    domains: tuple[Domain, ...]
+    libvirt_version: int
+    saved: Mapping[VmUuid, SavedStates] | None = None
+    excluded_vfs: frozenset[PciAddress] = frozenset()
+    even_if_it_will_not_start: bool = False
+
+    def domain(self, uuid: VmUuid) -> Domain | None:
+        return next((domain for domain in self.domains if domain.uuid == uuid), None)
+
+    def vm_name(self, uuid: VmUuid) -> str:
+        """The VM's name, or its UUID if it was defined after the domains were read."""
+        domain = self.domain(uuid)
+        return domain.name if domain else uuid
+
+    def entries(self, vm: VmUuid, slot: Slot | None = None) -> tuple[LedgerEntry, ...]:
+        """The ledger's entries of a VM, oldest generation first."""
+        found = [row for row in self.snapshot.ledger or () if row.vgpu.vm == vm and slot in (None, row.vgpu.slot)]
+        return tuple(sorted(found, key=lambda entry: entry.vgpu.key))
+
+
+class Unread(str):
+    """A line about evidence that could not be read: it counts as use, but names no user."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holders:
+    """Who has a vGPU, in words. Both empty: all evidence was read, and nothing has it.
+
+    `lasting` holders lead to a refusal. `passing` ones end by themselves: a QEMU that is exiting, or a VM that is off but that
+    NVML still lists (`listed`); the host program waits for them. Unreadable evidence counts as a holder, too: its line says
+    what could not be read.
+    """
+
+    lasting: tuple[str, ...]
+    passing: tuple[str, ...] = ()
+    listed: bool = False
+
+
+def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: VmUuid | None = None) -> Holders:
+    """Who has a vGPU.
+
+    `vgpu` is the hardware, None if it is gone. `letting_go` is the domain whose *inactive* XML is about to lose the device:
+    for that domain only its running state counts.
+    """
+    found: list[str] = []
+    for domain in view.domains:
+        runs = _runs_with(domain, device)
+        if runs is not None:
+            found.append(runs)
+        elif domain.uuid != letting_go and any(item.source == device for item in domain.inactive):
+            found.append(f"VM {domain.name} has it in its definition")
+    for uuid, saved in (view.saved or {}).items():
+        if saved.image_problem is not None:
+            found.append(
+                Unread(f"cannot tell: the managed-save image of VM {view.vm_name(uuid)}: {saved.image_problem}")
+            )
+        elif any(item.source == device for item in saved.image or ()):
+            found.append(f"VM {view.vm_name(uuid)} has it in its managed-save image")
+    return _with_users(found, view, device, vgpu)
+
+
+def users(view: HostView, device: Device, vgpu: Vgpu) -> Holders:
+    """Who uses a vGPU now. Definitions do not count, because the same device will be re-created."""
+    running = [line for domain in view.domains if (line := _runs_with(domain, device)) is not None]
+    return _with_users(running, view, device, vgpu)
+
+
+def _with_users(lasting: list[str], view: HostView, device: Device, vgpu: Vgpu | None) -> Holders:
+    if vgpu is None:
+        return Holders(lasting=tuple(lasting))
+    open_now, open_yet = _opened(view, vgpu)
+    running, off = _listed(view, device, vgpu)
+    if open_now:
+        running, off = [*running, *off], []
+    return Holders(lasting=(*lasting, *open_now, *running), passing=(*open_yet, *off), listed=bool(off))
+
+
+def runs_without(view: HostView, vm: VmUuid) -> bool:
+    """Whether a VM runs; if nothing `lasting` holds its vGPU, it runs without it."""
+    domain = view.domain(vm)
+    return domain is not None and domain.active
+
+
+def _runs_with(domain: Domain, device: Device) -> str | None:
+    if domain.problem is not None:
+        return Unread(f"cannot tell: VM {domain.name}: {domain.problem}")
+    if any(item.source == device for item in domain.live or ()):
+        return f"VM {domain.name} is running with it"
+    return None
+
+
+def _opened(view: HostView, vgpu: Vgpu) -> tuple[list[str], list[str]]:
+    """The open handles: those of processes that stay, and those of processes that are exiting."""
+    snapshot = view.snapshot
+    if snapshot.handles is None:
+        return [Unread(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")], []
+    if not vgpu.vfio:
+        return [Unread("cannot tell: its /dev/vfio paths could not be read")], []
+    ending = {qemu.pid for qemu in snapshot.qemus or () if qemu.ending}
+    stay: list[str] = []
+    end: list[str] = []
+    for handle in snapshot.handles:
+        if handle.path in vgpu.vfio:
+            who = f"VM {handle.vm_name}" if handle.vm_name else handle.command
+            line = f"{who} holds {handle.path} open (pid {handle.pid})"
+            (end if handle.pid in ending else stay).append(line)
+    return stay, end
+
+
+def _listed(view: HostView, device: Device, vgpu: Vgpu) -> tuple[list[str], list[str]]:
+    """NVML's active list: rows of VMs that run (or may run), and rows of VMs that are off."""
+    snapshot = view.snapshot
+    gpu = next((item for item in snapshot.gpus if vgpu in item.vgpus), None)
+    why_silent = snapshot.why_silent(gpu.pci) if gpu else None
+    if why_silent is not None:
+        return [Unread(f"cannot tell: NVML's active vGPUs: {why_silent}")], []
+    running: list[str] = []
+    off: list[str] = []
+    for active in snapshot.active or ():
+        who = active.vm_name or active.vm_uuid or "?"
+        if active.device == device:
+            line = f"NVML lists it as active for VM {who}"
+        elif _may_be(view, active, vgpu):
+            line = f"cannot tell: NVML lists a vGPU of {active.gpu} as active for VM {who}, but does not say which one"
+        else:
+            continue
+        domain = view.domain(active.vm_uuid) if active.vm_uuid is not None else None
+        (off if domain is not None and not domain.active else running).append(line)
+    return running, off
+
+
+def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
+    """Whether an active row that names no device may mean this vGPU.
+
+    It does not if its VM has something of that GPU open: then the handles say which one (two VFs of one VM, for example).
+    """
+    if active.device is not None:
+        return False
+    gpu = next((item for item in view.snapshot.gpus if vgpu in item.vgpus), None)
+    if gpu is None or gpu.pci != active.gpu:
+        return False
+    open_there = {path for item in gpu.vgpus for path in item.vfio}
+    return not any(
+        handle.vm_uuid is not None and handle.vm_uuid == active.vm_uuid and handle.path in open_there
+        for handle in view.snapshot.handles or ()
+    )
+
+
+def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
+    """The one name that a table shows: the VM that runs with the vGPU, else a process that has it open."""
+    for domain in view.domains:
+        if any(item.source == vgpu.device for item in domain.live or ()):
+            return domain.name
+    for handle in view.snapshot.handles or ():
+        if handle.path in vgpu.vfio:
+            return handle.vm_name or f"{handle.command} ({handle.pid})"
+    for active in view.snapshot.active or ():
+        if active.device == vgpu.device:
+            return active.vm_name or active.vm_uuid
+    return None
+
+
+def why_unknown(snapshot: HostSnapshot, what: str) -> str:
+    """The host program's reason for an unknown."""
+    return next((row.why for row in snapshot.unknown if row.what == what), "not read")

@@ -1,0 +1,324 @@
+"""(desired, observed) → the steps that give one slot of one VM what was requested, or the guard that refuses.
+
+Claim, ledger entry, hardware and hostdev are compared separately, so one function plans the first attach, a repeated one
+(no steps), and one after a kill at any instant (the missing steps).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims, domain_xml
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.model.vgpu import Vf
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.plan import blocked_write, detach, ending, ownership, placement, saved_states, sharing, targets
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan import step as plan_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.snapshot import Parent
+    from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.names import Slot
+
+# libvirt 9.7 starts a VM whose VF stays bound to nvidia if the VF has a vfio-dev directory (virpci.c); 9.0 refuses (tried)
+VFIO_UNMANAGED_SINCE = 9_007_000
+EVEN_IF = "--even-if-it-will-not-start"
+
+
+def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
+    """Plan the steps that give the slot its wish. Raises RequestError or RefusedPlan; changes nothing."""
+    domain = plans.find_domain(view, request.vm)
+    _guard_attach(view, domain)
+    target, placed, expect = targets.find_target(view, domain, request)
+    if placed is not None:
+        _guard_start(view, domain, request, placed)
+    steps = _attach_steps(view, domain, request, target, expect)
+    entered, left = detach.entering(view, domain, request.slot, keep=target.generation)
+    old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.vgpu.generation != target.generation]
+    old += [ownership.entry_of(view, step.vgpu) for step in entered]
+    steps = [*entered, *steps, *detach.destroy_steps(view, domain, old)]
+    _guard_snapshots(view, domain, request.slot, old)
+    blocked_write.guard(view.snapshot, steps)
+    return plans.Plan(
+        vm=domain,
+        slot=request.slot,
+        steps=tuple(steps),
+        findings=(
+            *ownership.missing_ledger(view),
+            *_policy_findings(view, request, placed),
+            *_silent_findings(view, target, steps),
+            *attach_findings(view, domain, request.slot, target),
+            *left,
+            *_foreign_findings(view, domain),
+            *sharing.findings_of(view, domain.uuid),
+            *ending.findings(view, steps),
+        ),
+        fingerprint=plans.fingerprint(view, domain),
+        placed=placed,
+        target=target,
+    )
+
+
+def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.Step, ...]:
+    """The steps that the attach behind a claim would still take for its vGPU, definition and claim; none if all is well.
+
+    Raises what that attach would raise. Older generations are left out, and so is what a saved image forbids for now.
+    """
+    if not isinstance(claim.wish, profiles.ByProfile):
+        return ()
+    request = targets.AttachRequest(
+        vm=domain.uuid,
+        slot=claim.slot,
+        wish=claim.wish,
+        origin=claim.origin,
+        by=claim.by,
+        at=claim.at,
+        policy=placement.SPREAD,
+        site=claim.site,
+        declared=claim.declared,
+    )
+    return _mending(view, domain, request)[2]
+
+
+def plan_mending(view: HostView, request: targets.AttachRequest) -> Plan:
+    """Plan the repair of a slot that already has its wish: its vGPU, its definition, its claim. Destroys nothing.
+
+    A managed-save image forbids changing the definition, but not re-creating the vGPU: the image needs it.
+    Raises as plan_attach does.
+    """
+    domain = plans.find_domain(view, request.vm)
+    detach.guard_ledger(view)
+    target, placed, steps = _mending(view, domain, request)
+    if any(not isinstance(step, plan_steps.CreateVgpu | plan_steps.EnterVgpu) for step in steps):
+        _guard_attach(view, domain)
+    return plans.Plan(
+        vm=domain,
+        slot=request.slot,
+        steps=steps,
+        findings=attach_findings(view, domain, request.slot, target),
+        fingerprint=plans.fingerprint(view, domain),
+        placed=placed,
+        target=target,
+    )
+
+
+def _mending(
+    view: HostView, domain: Domain, request: targets.AttachRequest
+) -> tuple[VgpuSpec, placement.Placed | None, tuple[plan_steps.Step, ...]]:
+    target, placed, expect = targets.find_target(view, domain, request)
+    steps = tuple(_attach_steps(view, domain, request, target, expect))
+    blocked_write.guard(view.snapshot, steps)
+    return target, placed, steps
+
+
+def _policy_findings(
+    view: HostView, request: targets.AttachRequest, placed: placement.Placed | None
+) -> tuple[Finding, ...]:
+    if placed is None or request.policy == placement.SPREAD:
+        return ()
+    text = f"policy {request.policy} is not built yet; {placement.SPREAD} was used"
+    return (Finding(kind="not-built", host=view.snapshot.host, vm=None, slot=None, text=text),)
+
+
+def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
+    """A vGPU that the VM's definition already names but no entry or claim of ours does: the user may have meant that one."""
+    claimed = [claim.binding.device for claim in domain.claims.claims] if domain.claims else []
+    for gpu in view.snapshot.gpus:
+        for vgpu in gpu.vgpus:
+            named = any(device.source == vgpu.device for device in domain.inactive)
+            if not named or view.snapshot.entry_of(gpu, vgpu) or vgpu.device in claimed:
+                continue
+            take = command("adopt", view.snapshot.host, options=(str(vgpu.device),))
+            text = (
+                f"the definition of {domain.name} names another vGPU, {vgpu.type_name or '?'} on {vgpu.parent}, that is not "
+                f"vgpumgr's: `{take}` takes it over"
+            )
+            yield Finding(kind="foreign", host=view.snapshot.host, vm=domain.name, slot=None, text=text)
+
+
+def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[plan_steps.Step]) -> tuple[Finding, ...]:
+    """A vGPU that is created while NVML is silent cannot be removed until NVML answers: warn before creating it."""
+    why = view.snapshot.why_silent(target.gpu)
+    if why is None or not any(isinstance(step, plan_steps.CreateVgpu) for step in steps):
+        return ()
+    text = (
+        f"NVML cannot say what runs on GPU {target.gpu} of {view.snapshot.host} ({why}). The vGPU can be created, but not "
+        "removed until NVML answers again."
+    )
+    return (Finding(kind="nvml-silent", host=view.snapshot.host, vm=None, slot=None, text=text),)
+
+
+def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
+    """Findings about an attached slot, reported by the attach and each time the slot is shown."""
+    gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
+    parent = gpu.parent_at(target.vf_index) if gpu else None
+    why = _why_no_start(view, parent) if isinstance(target.device, Vf) else None
+    if why is None:
+        return ()
+    text = f"{domain.name} will not start on {why}"
+    return (Finding(kind="will-not-start", host=view.snapshot.host, vm=domain.name, slot=slot, text=text),)
+
+
+def _why_no_start(view: HostView, parent: Parent | None) -> str | None:
+    """Why libvirt refuses to start a VM with a virtual function bound to nvidia; completes `will not start on …`."""
+    if view.libvirt_version < VFIO_UNMANAGED_SINCE:
+        return (
+            f"libvirt {version_text(view.libvirt_version)}, needs 9.7 or newer: "
+            "older ones refuse a virtual function that stays bound to nvidia"
+        )
+    if parent is not None and parent.vfio_dev is False:
+        return (
+            f"this kernel: {parent.pci} has no vfio-dev directory, by which libvirt knows that a virtual function may "
+            "stay bound to nvidia (Linux 6.1 and newer make it)"
+        )
+    return None
+
+
+def _guard_start(view: HostView, domain: Domain, request: targets.AttachRequest, placed: placement.Placed) -> None:
+    """Refuse to create a vGPU that the VM could not start with, unless the user asked for that explicitly."""
+    if placed.gpu.framework != VENDOR_VFIO or request.even_if_it_will_not_start or view.even_if_it_will_not_start:
+        return
+    why = _why_no_start(view, placed.parent)
+    if why is not None:
+        raise errors.RefusedPlan(
+            f"{domain.name} would not start on {why}; nothing was created",
+            hint=f"upgrade {view.snapshot.host} to libvirt 9.7 and Linux 6.1 or newer; {EVEN_IF} attaches anyway "
+            "(in an inventory: vgpumgr_even_if_it_will_not_start: true)",
+        )
+
+
+def version_text(number: int) -> str:
+    """9000000 → 9.0.0, as libvirt counts."""
+    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def _guard_attach(view: HostView, domain: Domain) -> None:
+    detach.guard_ledger(view)
+    detach.guard_readable(domain)
+    if not domain.persistent:
+        raise errors.RefusedPlan(
+            f"{domain.name} is transient: it has no definition that a vGPU could be put into",
+            hint="define it first (`virsh define`)",
+        )
+    saved_states.guard_image(view, domain)
+
+
+def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, old: Sequence[LedgerEntry]) -> None:
+    saved_states.guard_snapshots(
+        view,
+        domain,
+        slot,
+        lambda _vm, hostdev: hostdev.source in {entry.vgpu.device for entry in old},
+        among=lambda _vm: bool(old),
+        keep=False,
+        way_on=f"first `{command('detach', domain.name, slot=slot, options=['--keep-snapshots'])}`",
+    )
+
+
+def entering_steps(
+    view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec
+) -> list[plan_steps.Step]:
+    """The steps that make an existing vGPU the slot's: claim, ledger entry, and the hostdev's alias. Raises RefusedPlan."""
+    _guard_attach(view, domain)
+    return _attach_steps(view, domain, request, target, plan_steps.ENTER)
+
+
+def _attach_steps(
+    view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec, expect: plan_steps.Missing | None
+) -> list[plan_steps.Step]:
+    claim = domain.claim(request.slot)
+    machine = view.snapshot.machine
+    if machine is None:
+        raise errors.Unsure(
+            f"{view.snapshot.host} has no machine-id, by which a claim names its host",
+            hint="systemd-machine-id-setup on that host",
+        )
+    binding = claims.binding_of(machine, target)
+    bound = claims.Claim(
+        slot=request.slot,
+        generation=target.generation,
+        origin=request.origin,
+        state=claims.BOUND,
+        by=request.by,
+        at=request.at,
+        wish=request.wish,
+        binding=binding,
+        site=request.site,
+        declared=request.declared,
+    )
+    served = claim is not None and _same_binding(claim, bound)
+    wanted = domain_xml.expected_hostdev(request.slot, binding)
+    # A device with another alias counts as wrong, too: if its claim were lost, nothing would say whose it is. libvirt
+    # removes a device by its source, whatever alias is passed (9.0, tried).
+    wrong = [
+        device
+        for device in domain.inactive
+        if device != wanted and (device.slot == request.slot or device.source == wanted.source)
+    ]
+    steps: list[plan_steps.Step] = []
+    pending = replace(bound, state=claims.PENDING)
+    if not (served and claim is not None and claim.state in (claims.PENDING, claims.BOUND)):
+        steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=pending, before=claim))
+        current = pending
+    else:
+        assert claim is not None
+        current = claim
+    if expect == plan_steps.ENTER:
+        steps.append(plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=target))
+    elif expect is not None:
+        steps.append(plan_steps.CreateVgpu(host=view.snapshot.host, vgpu=target, expect=expect, runs=domain.active))
+    steps += [
+        plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device)
+        for device in wrong
+    ]
+    if wanted not in domain.inactive:
+        _guard_alias(domain, wanted)
+        _guard_shared(view, domain, wanted)
+        steps.append(plan_steps.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted))
+    if current.state != claims.BOUND or claims.said_by(current) != claims.said_by(bound):
+        steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
+    return steps
+
+
+def _guard_alias(domain: Domain, wanted: domain_xml.Hostdev) -> None:
+    """Libvirt accepts an alias only once, and answers a duplicate with an internal error."""
+    if wanted.alias in domain.other_aliases:
+        raise errors.ConflictingClaim(
+            f"{domain.name} already has a device with the alias {wanted.alias}, which is not a host device",
+            hint="use another --slot, or give that device another alias",
+        )
+
+
+def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) -> None:
+    """Never put a device into a second definition: another VM's definition, or its running state, may name it already."""
+    if any(device.source == wanted.source for device in domain.inactive):
+        return  # it is already there, and only its alias changes
+    others = [
+        namer
+        for namer in sharing.all_namers(view)
+        if namer.vm != domain.uuid and namer.can_start and namer.device.source == wanted.source
+    ]
+    if others:
+        raise errors.ConflictingClaim(
+            f"{wanted.source}, the vGPU of {domain.name}, is in {sharing.in_words(others)}",
+            hint=f"{sharing.ways_out(view.snapshot.host, others)}; then attach again",
+        )
+
+
+def _same_binding(claim: Claim, bound: Claim) -> bool:
+    return (
+        claim.generation == bound.generation
+        and claim.binding == bound.binding
+        and profiles.same_wish(claim.wish, bound.wish)
+    )

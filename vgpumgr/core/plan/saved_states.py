@@ -1,0 +1,114 @@
+"""Managed-save images and snapshots, of any VM, whose definition names a vGPU: they could bring it back.
+
+An image replaces the definition at its VM's next start, so a device that it names counts as held (observed.holders). A
+snapshot takes effect only if the user reverts to it: it blocks freeing what it names, but the user can override that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.commands import virsh
+from vgpumgr.core.model.vgpu import Vf
+from vgpumgr.core.model.view import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev, SavedStates
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.plan import GoneVm
+    from vgpumgr.names import Slot, VmUuid
+
+
+# A VF is named by its address, which the next vGPU there will have, too; an mdev's UUID is gone for good.
+_AFTER_REVERT = (
+    "that name the freed virtual function: after a revert the VM has it in its definition again, and would start with whatever "
+    "vGPU is there by then (vgpumgr gives it to no other VM while they name it)"
+)
+
+
+def guard_image(view: HostView, domain: Domain) -> None:
+    """Raises SavedImage for a VM whose managed-save image holds a definition of its own."""
+    saved = (view.saved or {}).get(domain.uuid)
+    if domain.managed_save or (saved is not None and (saved.image is not None or saved.image_problem is not None)):
+        raise errors.SavedImage(
+            f"{domain.name} has a managed-save image, whose definition would replace this one at the next start",
+            hint=f"start {domain.name}, or drop the image: {virsh('managedsave-remove', domain.name)}",
+        )
+
+
+def guard_read(view: HostView) -> None:
+    """Raises InUse if images and snapshots were not read: if use cannot be determined, the device counts as in use."""
+    if view.saved is None:
+        raise errors.InUse(
+            "cannot tell whether a managed-save image or a snapshot names the vGPU: they were not read",
+            hint="this is a bug in vgpumgr; please report it",
+        )
+
+
+def guard_snapshots(
+    view: HostView,
+    domain: Domain | GoneVm,
+    slot: Slot,
+    names_it: Callable[[VmUuid, Hostdev], bool],
+    *,
+    among: Callable[[VmUuid], bool],
+    keep: bool,
+    way_on: str,
+) -> list[Finding]:
+    """Raises NamedInSnapshot if a snapshot names what the VM's slot frees; with `keep`, returns findings that name them.
+
+    `names_it` decides this for a device in a snapshot of a VM; `among` says which VMs' snapshots count, read or not.
+    `way_on` is the end of a hint: how to override the guard.
+    """
+    found: list[Finding] = []
+    having = [(uuid, saved) for uuid, saved in (view.saved or {}).items() if among(uuid)]
+    for uuid, saved in sorted(having, key=lambda row: (row[0] != domain.uuid, view.vm_name(row[0]))):
+        owner = view.vm_name(uuid)
+        naming = [name for name, devices in saved.snapshots if any(names_it(uuid, device) for device in devices)]
+        if not keep:
+            _refuse(saved, owner, naming, f"{domain.name} slot {slot}", mine=uuid == domain.uuid, way_on=way_on)
+            continue
+        whose = "" if uuid == domain.uuid else f" of {owner}"
+        texts = []
+        if naming:
+            by_address = any(
+                isinstance(device.source, Vf) and names_it(uuid, device)
+                for name, devices in saved.snapshots
+                if name in naming
+                for device in devices
+            )
+            what = _AFTER_REVERT if by_address else "that name the freed vGPU and can no longer be started"
+            texts.append(f"snapshots{whose} {what}: {', '.join(naming)}")
+        if saved.snapshots_problem is not None:
+            texts.append(
+                f"snapshots of {owner} that could not be read ({saved.snapshots_problem}): "
+                "one that names the freed vGPU can no longer be started"
+            )
+        own_slot = slot if uuid == domain.uuid else None
+        found += [
+            Finding(kind="unusable-snapshot", host=view.snapshot.host, vm=owner, slot=own_slot, text=text)
+            for text in texts
+        ]
+    return found
+
+
+def _snapshot(name: str) -> str:
+    return f"--snapshotname={name}" if name.startswith("-") else name
+
+
+def _refuse(saved: SavedStates, owner: str, naming: Sequence[str], what: str, *, mine: bool, way_on: str) -> None:
+    if naming:
+        whose = "snapshots" if mine else f"snapshots of {owner}"
+        raise errors.NamedInSnapshot(
+            f"{what} is named in {whose} ({', '.join(naming)}): "
+            "reverting to one would bring back a device that is gone",
+            hint=f"{virsh('snapshot-delete', owner, _snapshot(naming[0]))}, or {way_on}",
+        )
+    if saved.snapshots_problem is not None:
+        raise errors.NamedInSnapshot(
+            f"the snapshots of {owner} cannot be read: {saved.snapshots_problem}",
+            hint=f"see `{virsh('snapshot-list', owner)}` (unreadable snapshots count as in use); or {way_on}",
+        )

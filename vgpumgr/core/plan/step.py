@@ -1,0 +1,285 @@
+"""The steps that a plan consists of: verb + noun, each a value that knows its inverse and how it is printed.
+
+put_claim      write the wish and the binding, pending      ← drop_claim (or the claim that was there before)
+create_vgpu    ledger planned, hardware, ledger made        ← destroy_vgpu
+enter_vgpu     the ledger names what is there already       (stays: it only says what is true)
+attach_hostdev into the inactive XML                        ← detach_hostdev
+bind_claim     the claim is served                          ← put_claim
+leave_claim    a detach has begun                           ← bind_claim
+detach_hostdev out of the inactive XML                      ← attach_hostdev
+destroy_vgpu   ledger leaving, hardware, entry gone         ← create_vgpu
+drop_claim     the slot is free                             ← put_claim
+evacuate_vgpu      hardware gone, the ledger's entry stays made ← create_vgpu (again)
+set_scheduler  every engine of a GPU, at run time           ← set_scheduler
+write_modprobe one file of /etc/modprobe.d                  ← write_modprobe
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+from vgpumgr.core.driver import scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.core.driver.modprobe import ConfText
+    from vgpumgr.core.driver.scheduler import Policy, Setting
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Hostdev
+    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.names import GpuUuid, HostName, PciAddress, Slot, VmName, VmUuid
+
+_NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
+_IN_USE = 19  # NVML_ERROR_IN_USE
+EMPTY: Final = "empty"
+SAME: Final = "same"
+ENTER: Final = "enter"  # like SAME, but no entry names it yet: EnterVgpu
+PRESENT: Final = "present"
+ABSENT: Final = "absent"
+Missing = Literal["empty", "same", "enter"]
+"""What is at the place of a vGPU that is not whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutClaim:
+    """Write one claim; `before` is the one it replaces. The claim's state determines the verb."""
+
+    vm: VmUuid
+    vm_name: VmName
+    claim: Claim
+    before: Claim | None
+
+    @property
+    def verb(self) -> Literal["put_claim", "bind_claim", "leave_claim"]:
+        match self.claim.state:
+            case "pending":
+                return "put_claim"
+            case "bound":
+                return "bind_claim"
+            case "leaving":
+                return "leave_claim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropClaim:
+    vm: VmUuid
+    vm_name: VmName
+    before: Claim
+
+    verb = "drop_claim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateVgpu:
+    """`expect` is `empty`, or `same` if the hardware exists and only the ledger must be set to made.
+
+    `again`: the ledger has its entry from an earlier run, and an undo of this step keeps it. `runs`: see DestroyVgpu.
+    """
+
+    host: HostName
+    vgpu: VgpuSpec
+    expect: Literal["empty", "same"]
+    again: bool = False
+    runs: bool = field(default=False, compare=False)
+
+    verb = "create_vgpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnterVgpu:
+    """Enter an existing vGPU into the ledger as ours. Nothing is created, and an undo keeps the entry."""
+
+    host: HostName
+    vgpu: VgpuSpec
+
+    verb = "enter_vgpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestroyVgpu:
+    """`expect` is `present`, or `absent` if only the ledger's entry is left.
+
+    `runs`: the VM runs without this vGPU; `listed`: NVML lists it although its VM is off. Both are for the host program's
+    checks, and not part of what the user agrees to.
+    """
+
+    host: HostName
+    vgpu: VgpuSpec
+    expect: Literal["present", "absent"]
+    runs: bool = field(default=False, compare=False)
+    listed: bool = field(default=False, compare=False)
+
+    verb = "destroy_vgpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachHostdev:
+    vm: VmUuid
+    vm_name: VmName
+    slot: Slot
+    device: Hostdev
+
+    verb = "attach_hostdev"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachHostdev:
+    vm: VmUuid
+    vm_name: VmName
+    slot: Slot
+    device: Hostdev
+
+    verb = "detach_hostdev"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvacuateVgpu:
+    """Remove idle hardware briefly, for operations that the driver allows only on an empty GPU. Its place stays reserved.
+
+    `runs` and `listed`: see DestroyVgpu.
+    """
+
+    host: HostName
+    vgpu: VgpuSpec
+    runs: bool = field(default=False, compare=False)
+    listed: bool = field(default=False, compare=False)
+
+    verb = "evacuate_vgpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetScheduler:
+    """`expect`: engine → policy, as read. `before` is the setting that an undo restores, as far as the driver reports it.
+
+    `around`: the idle vGPUs that are removed and re-created, but only if the driver refuses because of them.
+    """
+
+    host: HostName
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    api: int
+    setting: Setting
+    before: Setting
+    expect: Mapping[str, Policy | None]
+    around: tuple[EvacuateVgpu, ...] = ()
+
+    verb = "set_scheduler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteModprobe:
+    """One file's text, before and after. None: no such file."""
+
+    host: HostName
+    path: str
+    text: ConfText | None
+    before: ConfText | None
+
+    verb = "write_modprobe"
+
+
+VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | EvacuateVgpu
+HostStep = VgpuStep | SetScheduler | WriteModprobe  # the host program's; the others are libvirt's
+Step = HostStep | PutClaim | DropClaim | AttachHostdev | DetachHostdev
+
+
+def inverse(step: Step) -> Step:
+    """The step that undoes this one. Entering into the ledger is never undone: its inverse is the step itself."""
+    match step:
+        case PutClaim(before=None):
+            return DropClaim(vm=step.vm, vm_name=step.vm_name, before=step.claim)
+        case PutClaim(before=before):
+            assert before is not None
+            return replace(step, claim=before, before=step.claim)
+        case DropClaim():
+            return PutClaim(vm=step.vm, vm_name=step.vm_name, claim=step.before, before=None)
+        case CreateVgpu(again=True):
+            return EvacuateVgpu(host=step.host, vgpu=step.vgpu, runs=step.runs)
+        case CreateVgpu():
+            return DestroyVgpu(host=step.host, vgpu=step.vgpu, expect=PRESENT, runs=step.runs)
+        case EnterVgpu():
+            return step
+        case DestroyVgpu():
+            return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, runs=step.runs)
+        case AttachHostdev():
+            return DetachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
+        case DetachHostdev():
+            return AttachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
+        case EvacuateVgpu():
+            return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, again=True, runs=step.runs)
+        case SetScheduler():
+            left = {engine: None if found is None else step.setting.policy for engine, found in step.expect.items()}
+            return replace(step, setting=step.before, before=step.setting, expect=left, around=())
+        case WriteModprobe():
+            return replace(step, text=step.before, before=step.text)
+
+
+def instead(step: Step, nvml_code: int) -> tuple[Step, ...]:
+    """The steps to take instead of one that the driver refused with this NVML return code; empty if there are none.
+
+    nvml.h on nvmlDeviceSetVgpuSchedulerState: NOT_SUPPORTED and IN_USE if "any vGPU instance currently exists on the device".
+    Drivers differ in whether an idle one counts, so the plain step is tried first.
+    """
+    if not isinstance(step, SetScheduler) or not step.around or nvml_code not in (_NOT_SUPPORTED, _IN_USE):
+        return ()
+    return (*step.around, replace(step, around=()), *(inverse(evacuation) for evacuation in step.around))
+
+
+def destroys(step: Step) -> bool:
+    """Whether the step removes existing hardware. Guards and confirmations count these steps."""
+    return isinstance(step, DestroyVgpu) and step.expect == PRESENT
+
+
+def takes_away(step: Step) -> bool:
+    """Whether the step removes something that a user may miss: a vGPU, a device in a definition, a claim."""
+    return isinstance(step, DestroyVgpu | DetachHostdev | DropClaim)
+
+
+def record(step: Step) -> dict[str, object]:
+    """The step as plain values, for the journal and for `-o json`."""
+    undo = inverse(step).verb
+    match step:
+        case PutClaim():
+            return {"verb": step.verb, "vm": step.vm_name, "slot": step.claim.slot, "inverse": undo}
+        case DropClaim():
+            return {"verb": step.verb, "vm": step.vm_name, "slot": step.before.slot, "inverse": undo}
+        case CreateVgpu() | EnterVgpu() | DestroyVgpu() | EvacuateVgpu():
+            vgpu = step.vgpu
+            return {
+                "verb": step.verb,
+                "host": step.host,
+                "vm": vgpu.vm_name,
+                "slot": vgpu.slot,
+                "gpu": vgpu.gpu,
+                "parent": vgpu.parent,
+                "type_id": vgpu.type_id,
+                "type_name": vgpu.type_name,
+                "uuid": vgpu.uuid,
+                "inverse": undo,
+            }
+        case AttachHostdev() | DetachHostdev():
+            return {
+                "verb": step.verb,
+                "vm": step.vm_name,
+                "slot": step.slot,
+                "alias": step.device.alias,
+                "where": ["inactive"],
+                "inverse": undo,
+            }
+        case SetScheduler():
+            return {
+                "verb": step.verb,
+                "host": step.host,
+                "gpu": step.gpu,
+                "policy": step.setting.policy,
+                "time_slice_ns": step.setting.time_slice_ns,
+                "frequency_hz": step.setting.frequency_hz,
+                "averaging_factor": step.setting.averaging_factor,
+                "rm_pvmrl": scheduler.rm_pvmrl(step.setting),
+                "around": [f"{evacuation.vgpu.vm_name} {evacuation.vgpu.slot}" for evacuation in step.around],
+                "inverse": undo,
+            }
+        case WriteModprobe():
+            return {"verb": step.verb, "host": step.host, "path": step.path, "inverse": undo}

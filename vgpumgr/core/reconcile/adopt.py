@@ -1,0 +1,290 @@
+"""adopt: enter a VM's vGPU that is not in the ledger, so that it is ours from then on.
+
+Without names, adopt everything that claim, hardware and definition prove together (ownership.py). By name, also adopt a
+foreign vGPU that only one VM's definition names, and one that was created at our place since the host's boot: the user
+vouches for it. Nothing is created or destroyed, and running VMs keep running.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from vgpumgr import errors, names
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.vgpu import VgpuSpec
+from vgpumgr.core.plan import attach, detach, ownership, placement, saved_states, sharing, simulate, targets
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.report import findings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vgpumgr.core.model.claims import Claim, ClaimDocument
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.snapshot import Gpu, Vgpu
+    from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.view import Finding, FindingKind, HostView
+    from vgpumgr.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
+
+_TOLD: frozenset[FindingKind] = frozenset({"ledger-missing", "unsure", "shared", "copied", "unreadable"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptRequest:
+    """`vgpus`: mdev UUIDs and VF addresses; if empty, all that can be proved. `by` and `at` go into the claims."""
+
+    vgpus: tuple[MdevUuid | PciAddress, ...]
+    by: str
+    at: str
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptPlan:
+    """Steps for several VMs of one host. `adopted`: the vGPUs that the plan is about, even if nothing is left to do."""
+
+    host: HostName
+    adopted: tuple[VgpuSpec, ...]
+    steps: tuple[plan_steps.Step, ...]
+    findings: tuple[Finding, ...]
+    fingerprint: str
+    documents: Mapping[VmUuid, ClaimDocument | None]
+
+    placed = None
+    takes_away: tuple[plan_steps.Step, ...] = ()
+
+    @property
+    def about(self) -> str:
+        return self.host
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.steps)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return tuple(sorted({spec.gpu_uuid for spec in self.adopted}))
+
+    def claims_of(self, vm: VmUuid) -> ClaimDocument | None:
+        return self.documents.get(vm)
+
+
+def parse_name(text: str) -> MdevUuid | PciAddress:
+    """A vGPU as a user names it: the mdev's UUID, or the address of its virtual function. Raises BadName."""
+    try:
+        return names.MdevUuid(names.parse_uuid(text.strip()))
+    except errors.BadName:
+        pass
+    try:
+        return names.parse_pci_address(text)
+    except errors.BadName:
+        raise errors.BadName(
+            f"neither an mdev's UUID nor a virtual function's PCI address: {text!r}",
+            hint="`vgpumgr list -o wide` shows both",
+        ) from None
+
+
+def plan_adopt(view: HostView, request: AdoptRequest) -> AdoptPlan:
+    """Plan the steps that enter the vGPUs. Raises RequestError or RefusedPlan for the first that cannot be entered."""
+    detach.guard_ledger(view)
+    saved_states.guard_read(view)
+    steps: list[plan_steps.Step] = []
+    adopted: list[VgpuSpec] = []
+    after = view
+    if not request.vgpus:
+        adopted = list(ownership.proved(view))
+        steps = [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=spec) for spec in adopted]
+    for name in dict.fromkeys(request.vgpus):
+        spec, more = _adopt(after, request, name)
+        adopted.append(spec)
+        steps += more
+        after = simulate.apply(after, more)
+    return AdoptPlan(
+        host=view.snapshot.host,
+        adopted=tuple(adopted),
+        steps=tuple(steps),
+        findings=() if request.vgpus else tuple(item for item in findings.of_host(view) if item.kind in _TOLD),
+        fingerprint=plans.digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.blocked_writes, view.domains),
+        documents={domain.uuid: domain.claims for domain in view.domains},
+    )
+
+
+def _adopt(
+    view: HostView, request: AdoptRequest, name: MdevUuid | PciAddress
+) -> tuple[VgpuSpec, Sequence[plan_steps.Step]]:
+    gpu, vgpu = _find(view, name)
+    entry = view.snapshot.entry_of(gpu, vgpu)
+    if entry is not None and not ownership.is_of_earlier_boot(view.snapshot, entry):
+        _guard_leaving(view, entry, name)
+        return plans.spec_of_entry(view, entry), _of_ours(view, request, entry)
+    domain = _only_namer(view, vgpu, name)
+    if entry is not None:
+        if vgpu.type_id != entry.vgpu.type_id:
+            raise detach.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
+        if domain.uuid != entry.vgpu.vm:
+            raise errors.ConflictingClaim(
+                f"{name} is in the definition of {domain.name}, but the ledger has it for {entry.vgpu.vm_name}",
+                hint=f"`{command('detach', entry.vgpu.vm_name, slot=entry.vgpu.slot, on=view.snapshot.host)}` first",
+            )
+        spec = plans.spec_of_entry(view, entry)
+        return spec, [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=spec), *_of_ours(view, request, entry)]
+    _guard_domain(view, domain)
+    slot = _slot(view, domain, vgpu)
+    claim = domain.claim(slot)
+    spec = _spec(view, domain, slot, gpu, vgpu)
+    asked = (
+        claim.wish if claim is not None else profiles.ByProfile(profile=profiles.parse_profile(_short(gpu, vgpu, name)))
+    )
+    return spec, attach.entering_steps(view, domain, _request(request, domain, slot, claim, asked), spec)
+
+
+def _guard_leaving(view: HostView, entry: LedgerEntry, name: MdevUuid | PciAddress) -> None:
+    if entry.state != claims.LEAVING:
+        return
+    domain = view.domain(entry.vgpu.vm)
+    vm = domain.name if domain is not None else entry.vgpu.vm_name
+    raise errors.ConflictingClaim(
+        f"a detach of {vm} slot {entry.vgpu.slot}, which removes {name}, is unfinished",
+        hint=f"`{command('detach', vm, slot=entry.vgpu.slot, on=view.snapshot.host)}` finishes it",
+    )
+
+
+def _of_ours(view: HostView, request: AdoptRequest, entry: LedgerEntry) -> Sequence[plan_steps.Step]:
+    """The remaining steps for a vGPU that the ledger names: none, or those that a killed adopt did not reach."""
+    domain = view.domain(entry.vgpu.vm)
+    claim = domain.claim(entry.vgpu.slot) if domain is not None and not domain.copied else None
+    if domain is None or claim is None or (claim.state, claim.generation) != (claims.PENDING, entry.vgpu.generation):
+        return ()
+    _guard_domain(view, domain)
+    again = _request(request, domain, entry.vgpu.slot, claim, claim.wish)
+    return attach.entering_steps(view, domain, again, plans.spec_of_entry(view, entry))[1:]
+
+
+def _request(
+    request: AdoptRequest, domain: Domain, slot: Slot, claim: Claim | None, wish: profiles.Wish
+) -> targets.AttachRequest:
+    return targets.AttachRequest(
+        vm=domain.uuid,
+        slot=slot,
+        wish=wish,
+        origin=claim.origin if claim is not None else claims.ATTACH,
+        by=request.by,
+        at=request.at,
+        policy=request.policy,
+    )
+
+
+def _find(view: HostView, name: MdevUuid | PciAddress) -> tuple[Gpu, Vgpu]:
+    for gpu in view.snapshot.gpus:
+        for vgpu in gpu.vgpus:
+            if name == vgpu.uuid or (vgpu.vf_index is not None and name == vgpu.parent):
+                reason = placement.unfit(view.snapshot, gpu)
+                if reason is not None:
+                    raise errors.Unsure(f"{name} is on GPU {gpu.pci}, which {reason}", hint="fix that first")
+                if vgpu.type_id is None:
+                    raise errors.Unsure(
+                        f"the type of {name} cannot be read", hint=f"vgpumgr discover {view.snapshot.host} says why"
+                    )
+                return gpu, vgpu
+    raise errors.UnknownVgpu(
+        f"{view.snapshot.host} has no vGPU {name}",
+        hint=f"`vgpumgr list {view.snapshot.host} -o wide` shows what it has",
+    )
+
+
+def _only_namer(view: HostView, vgpu: Vgpu, name: MdevUuid | PciAddress) -> Domain:
+    """The one VM whose definition names the vGPU. Raises ForeignDevice if none does, ConflictingClaim if several do."""
+    namers = sharing.namers(view, vgpu.device, but=None)
+    domain = next((namer.domain for namer in namers if namer.in_definition and namer.domain is not None), None)
+    if domain is None:
+        _nobody(namers, name)
+    others = [namer for namer in namers if namer.vm != domain.uuid]
+    if others:
+        raise errors.ConflictingClaim(
+            f"{name} is in the definition of {domain.name}, and also in {sharing.in_words(others)}",
+            hint=f"only one VM may name it: {sharing.ways_out(view.snapshot.host, others)}",
+        )
+    return domain
+
+
+def _nobody(namers: Sequence[sharing.Namer], name: MdevUuid | PciAddress) -> NoReturn:
+    seen = f", only {sharing.in_words(namers)}" if namers else ""
+    raise errors.ForeignDevice(
+        f"no VM's definition names {name}{seen}, so its owner is unknown",
+        hint="add it to its VM's definition (`virsh attach-device VM FILE --config`) and then adopt it, or free it by hand "
+        "once nothing uses it",
+    )
+
+
+def _guard_domain(view: HostView, domain: Domain) -> None:
+    detach.guard_readable(domain)
+    detach.guard_claim_readable(domain)
+    if domain.copied:
+        raise errors.ConflictingClaim(
+            f"{domain.name} carries a copy of another VM's claim",
+            hint=f"`{command('detach', domain.name, on=view.snapshot.host)}` removes the copy",
+        )
+    saved_states.guard_image(view, domain)
+
+
+def _slot(view: HostView, domain: Domain, vgpu: Vgpu) -> Slot:
+    """The slot of a claim for the vGPU; else the one that the hostdev's alias names; else the first that is free."""
+    device = next(item for item in domain.inactive if item.source == vgpu.device)
+    for claim in domain.claims.claims if domain.claims else ():
+        if claim.binding.device == vgpu.device and not view.entries(domain.uuid, claim.slot):
+            return claim.slot
+    if device.slot is not None:
+        slot = names.parse_slot(device.slot)
+        if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
+            return slot
+        raise errors.ConflictingClaim(
+            f"the hostdev of {domain.name} has the alias {device.alias}, but slot {slot} has another vGPU",
+            hint=f"`{command('detach', domain.name, slot=slot, on=view.snapshot.host)}` frees that one",
+        )
+    taken = {*plans.slots_of(view, domain), *(item.slot for item in domain.inactive)}
+    number = 0
+    while names.Slot(f"vgpu{number}") in taken:
+        number += 1
+    return names.Slot(f"vgpu{number}")
+
+
+def _short(gpu: Gpu, vgpu: Vgpu, name: MdevUuid | PciAddress) -> str:
+    """The profile with which a user would have requested it."""
+    vgpu_type = (gpu.types or {}).get(vgpu.type_id or 0)
+    if vgpu_type is None or vgpu_type.parsed is None:
+        raise errors.Unsure(
+            f"{name} is of type {vgpu.type_name or vgpu.type_id}, which no profile names",
+            hint="it stays as it is: no vgpumgr command could request it again",
+        )
+    return vgpu_type.short
+
+
+def _generation(view: HostView, domain: Domain, slot: Slot, vgpu: Vgpu) -> int:
+    """The generation from which the mdev's UUID was computed, if it is one of the slot's; else the next one."""
+    after = ownership.next_generation(view, domain, slot)
+    of_uuid = (number for number in range(1, after) if names.compute_mdev_uuid(domain.uuid, slot, number) == vgpu.uuid)
+    return next(of_uuid, after)
+
+
+def _spec(view: HostView, domain: Domain, slot: Slot, gpu: Gpu, vgpu: Vgpu) -> VgpuSpec:
+    assert gpu.uuid is not None
+    assert vgpu.type_id is not None
+    claim = domain.claim(slot)
+    vgpu_type = (gpu.types or {})[vgpu.type_id]
+    return VgpuSpec(
+        vm=domain.uuid,
+        vm_name=domain.name,
+        slot=slot,
+        generation=claim.generation if claim is not None else _generation(view, domain, slot, vgpu),
+        gpu_uuid=gpu.uuid,
+        gpu=gpu.pci,
+        vf_index=vgpu.vf_index,
+        parent=vgpu.parent,
+        uuid=vgpu.uuid,
+        type_id=vgpu.type_id,
+        type_name=vgpu_type.type_name,
+    )

@@ -1,0 +1,74 @@
+"""What stops a reconcile before its first write: too many vGPUs would be destroyed, or declarations look lost.
+
+A group lost from an inventory looks like the first; a file missing from a broken checkout looks like the second. Hosts hold
+few vGPUs, and at night nobody can confirm, so a host that would lose everything declared for it counts, however few they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.reconcile.host_plan import HostPlan
+
+MAX_SHARE_PCT = 30
+COUNTS_FROM = 10  # with fewer vGPUs a share says little
+
+
+def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
+    """Refuse to destroy more than MAX_SHARE_PCT of our vGPUs, of one host or of all that were read; every declared vGPU of a
+    host; or what was declared by a part of the inventory that no longer decides about the host.
+
+    `confirmed` is the number that the user expects; only exactly that number passes. Raises TooManyDestroys.
+    """
+    total = sum(plan.destroys for plan in plans)
+    if confirmed is not None and confirmed != total:
+        raise errors.TooManyDestroys(
+            f"{_count(total)} would be destroyed, not the {confirmed} that --confirm-destroys names",
+            details=_lines(plans),
+            hint="check `vgpumgr plan` again",
+        )
+    if confirmed is not None or not total:
+        return
+    reasons = list(_reasons(plans, total))
+    if reasons:
+        raise errors.TooManyDestroys(
+            f"{_count(total)} would be destroyed: {'; '.join(reasons)}; nothing was changed",
+            details=_lines(plans),
+            hint="is a file or a group of the inventory lost? "
+            f"If the inventory is right: `vgpumgr reconcile --confirm-destroys {total}`",
+        )
+
+
+def _reasons(plans: Sequence[HostPlan], total: int) -> list[str]:
+    found = []
+    over = [plan.host for plan in plans if _is_over(plan.destroys, plan.ours)]
+    if over:
+        found.append(f"more than {MAX_SHARE_PCT} % of those on {', '.join(over)}")
+    elif _is_over(total, sum(plan.ours for plan in plans)):
+        found.append(f"more than {MAX_SHARE_PCT} % of all vGPUs")
+    emptied = [plan.host for plan in plans if 0 < plan.allocated <= len(plan.prunes)]
+    if emptied:
+        found.append(f"all that the inventory declared on {', '.join(emptied)}")
+    found += [
+        f"{', '.join(plan.vanished)} used to declare VMs on {plan.host} and no longer does"
+        for plan in plans
+        if plan.vanished and plan.prunes
+    ]
+    return found
+
+
+def _is_over(destroys: int, ours: int) -> bool:
+    return ours >= COUNTS_FROM and destroys * 100 > ours * MAX_SHARE_PCT
+
+
+def _count(number: int) -> str:
+    return "1 vGPU" if number == 1 else f"{number} vGPUs"
+
+
+def _lines(plans: Sequence[HostPlan]) -> list[str]:
+    return [f"{plan.host}  {plan.destroys} of {plan.ours}" for plan in plans if plan.destroys]

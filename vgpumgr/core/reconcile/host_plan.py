@@ -1,0 +1,406 @@
+"""(declared, observed) → what one host needs so that every VM has what was declared or once bound to it.
+
+Each job is planned on the state that the jobs before it will leave, by the same functions that attach and detach use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors, names
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.view import SERVED, Finding
+from vgpumgr.core.plan import attach, detach, gpu_choice, ownership, simulate, targets
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan import scheduler as scheduler_plan
+from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.scheduler import GpuPlan
+from vgpumgr.core.reconcile import adopt, requests, tasks
+from vgpumgr.core.reconcile import drift as drifts
+from vgpumgr.core.reconcile.queue import Queue
+from vgpumgr.core.reconcile.tasks import Adopt, AttachSlot, DetachSlot, EnsureSlot, PruneSlot, SetGpuScheduler
+from vgpumgr.core.report import findings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.reconcile.adopt import AdoptPlan
+    from vgpumgr.core.reconcile.drift import Drift
+    from vgpumgr.core.reconcile.tasks import Task
+    from vgpumgr.names import HostName
+
+# A job refused with one of these may succeed after another job: one that frees the room, or the device's other definition.
+_MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTask:
+    """One job: its plan, or why it was refused. `drift` says why there are steps.
+
+    Both are set if a declaration is refused but what the slot had before is kept intact.
+    """
+
+    task: Task
+    plan: Plan | GpuPlan | AdoptPlan | None
+    refused: errors.VgpumgrError | None
+    drift: tuple[Drift, ...]
+
+    @property
+    def steps(self) -> tuple[plan_steps.Step, ...]:
+        return self.plan.steps if self.plan else ()
+
+    @property
+    def gpu(self) -> str | None:
+        """The PCI address of the GPU it is about; None for a job about a VM, or if no GPU with the given UUID was found."""
+        if isinstance(self.plan, GpuPlan):
+            return self.plan.gpu.pci
+        return (
+            self.task.gpu_id
+            if isinstance(self.task, SetGpuScheduler) and not self.task.gpu_id.startswith("GPU-")
+            else None
+        )
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether it was refused for a reason that another job may still remove."""
+        return isinstance(self.refused, _MAY_PASS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPlan:
+    """All jobs of one host, in order. `ours`: the number of vGPUs in its ledger now, for the guards.
+
+    `given`: the number of slots that this inventory has served here; `vanished`: the parts of it that declared a slot which
+    is to be freed, but that no longer decide about this host's VMs.
+    """
+
+    host: HostName
+    tasks: tuple[PlannedTask, ...]
+    findings: tuple[Finding, ...]
+    fingerprint: str
+    ours: int
+    allocated: int = 0
+    vanished: tuple[str, ...] = ()
+
+    @property
+    def prunes(self) -> tuple[PlannedTask, ...]:
+        """The slots that are no longer declared, including refused ones; empty if no vGPU is destroyed for them."""
+        found = tuple(planned for planned in self.tasks if isinstance(planned.task, PruneSlot))
+        return found if any(plan_steps.destroys(step) for planned in found for step in planned.steps) else ()
+
+    @property
+    def steps(self) -> tuple[plan_steps.Step, ...]:
+        return tuple(step for planned in self.tasks for step in planned.steps)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.steps)
+
+    @property
+    def takes_away(self) -> tuple[plan_steps.Step, ...]:
+        """The steps that need confirmation."""
+        return tuple(step for planned in self.tasks if planned.plan for step in planned.plan.takes_away)
+
+    @property
+    def destroys(self) -> int:
+        return sum(plan_steps.destroys(step) for step in self.steps)
+
+    @property
+    def drift(self) -> tuple[Drift, ...]:
+        return tuple(row for planned in self.tasks for row in planned.drift)
+
+
+def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -> HostPlan:
+    """Plan every job of a host. Raises LedgerBroken; the refusal of a single job is in its unit."""
+    detach.guard_ledger(view)
+    planned_tasks, _ = plan_tasks(view, declared, tasks.of_host(view, declared), author)
+    allocated = [(domain, claim) for domain in view.domains for claim in tasks.own_claims(view, domain)]
+    return HostPlan(
+        host=view.snapshot.host,
+        tasks=planned_tasks,
+        findings=(*_findings(view, planned_tasks), *_other_sites(view, declared)),
+        fingerprint=plans.digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.blocked_writes, view.domains),
+        ours=len(view.snapshot.ledger or ()) + len(ownership.proved(view)),
+        allocated=sum(tasks.may_prune(declared, claim) for _, claim in allocated),
+        vanished=tuple(
+            dict.fromkeys(
+                claim.declared
+                for domain, claim in allocated
+                if claim.declared not in (None, declared.vms_from)
+                and tasks.may_prune(declared, claim)
+                and tasks.declaration(declared, domain.name, claim.slot) is None
+            )
+        ),
+    )
+
+
+def plan_tasks(
+    view: HostView, declared: HostDeclaration, todo: Iterable[Task], author: tasks.Author
+) -> tuple[tuple[PlannedTask, ...], HostView]:
+    """Plan jobs in order, each on the state that those before it will leave; return also the host's state after all of them."""
+    planned_tasks: list[PlannedTask] = []
+    after = view
+    work = Queue(todo)
+    for task in work:
+        planned, after = plan_next(after, declared, task, author)
+        planned_tasks = joined(planned_tasks, planned)
+        work.tell(task, may_pass=planned.may_pass, changed=bool(planned.steps))
+    return tuple(planned_tasks), after
+
+
+def plan_next(
+    view: HostView, declared: HostDeclaration, task: Task, author: tasks.Author
+) -> tuple[PlannedTask, HostView]:
+    """One job's plan, and the host's state after it; a plan that cannot be carried out counts as a refusal."""
+    planned = plan_task(view, declared, task, author)
+    try:
+        return planned, simulate.apply(view, planned.steps)
+    except Exception as error:  # noqa: BLE001 -- an oddity of one job's place is that job's own outcome
+        return replace(planned, plan=None, refused=_impossible(view, task, error), drift=()), view
+
+
+def joined(planned_tasks: list[PlannedTask], planned: PlannedTask) -> list[PlannedTask]:
+    """The units plus one more; if its job was repeated, a plan replaces the first refusal, but a second refusal does not."""
+    first = next((one for one in planned_tasks if one.task == planned.task), None)
+    if first is None:
+        return [*planned_tasks, planned]
+    if planned.refused is not None and not planned.steps:
+        return planned_tasks
+    kept = [replace(first, refused=None)] if first.steps else []
+    return [*(row for one in planned_tasks for row in (kept if one is first else [one])), planned]
+
+
+def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tasks.Author) -> PlannedTask:
+    """Plan one job on a view. A refusal becomes part of the unit, so that the other jobs go on."""
+    try:
+        match task:
+            case EnsureSlot():
+                return _plan_ensure(view, declared, task, author)
+            case PruneSlot():
+                return _plan_prune(view, task, author)
+            case SetGpuScheduler():
+                return _plan_gpu_scheduler(view, declared, task)
+            case AttachSlot():
+                return PlannedTask(
+                    task=task, plan=requests.plan_attach_slot(view, declared, task, author), refused=None, drift=()
+                )
+            case DetachSlot():
+                return PlannedTask(
+                    task=task, plan=requests.plan_detach_slot(view, declared, task, author), refused=None, drift=()
+                )
+            case Adopt():
+                request = adopt.AdoptRequest(vgpus=task.vgpus, by=author.by, at=author.at, policy=declared.policy)
+                return PlannedTask(task=task, plan=adopt.plan_adopt(view, request), refused=None, drift=())
+    except errors.VgpumgrError as error:
+        return PlannedTask(task=task, plan=None, refused=error, drift=())
+    except Exception as error:  # noqa: BLE001 -- one odd VM must not block the others
+        return PlannedTask(task=task, plan=None, refused=errors.Unexpected.of(error, about=task.subject), drift=())
+
+
+def _impossible(view: HostView, task: Task, error: Exception) -> errors.VgpumgrError:
+    """The refusal of a job whose plan cannot be carried out on the host's state."""
+    if not isinstance(error, simulate.ImpossibleStepError):
+        return errors.Unexpected.of(error, about=task.subject)
+    return errors.Unsure(
+        f"{task.subject}: the state of {view.snapshot.host} does not fit its plan: {error}",
+        hint=f"`{command('list', view.snapshot.host)}` shows the state; what does not fit must be repaired by hand",
+    )
+
+
+def _plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, author: tasks.Author) -> PlannedTask:
+    domain = next((item for item in view.domains if item.name == task.vm), None)
+    if domain is None:
+        where = f" ({task.declared.where})" if task.declared else ""
+        near = names.nearest(task.vm, {item.name for item in view.domains})
+        raise errors.UnknownVm(
+            f"{view.snapshot.host} has no VM {task.vm!r}{where}",
+            hint=f"did you mean {near}?" if near else "define it there, or remove it from the inventory",
+        )
+    try:
+        request = _request(view, declared, domain, task, author)
+        plan = _plan_request(view, domain, task, request)
+    except errors.VgpumgrError as error:
+        return _kept(view, declared, domain, task, error)
+    drift = drifts.of_slot(view, domain, task.slot, request.wish, plan)
+    return PlannedTask(task=task, plan=plan, refused=None, drift=drift)
+
+
+def _plan_request(view: HostView, domain: Domain, task: EnsureSlot, request: targets.AttachRequest) -> Plan:
+    claim = domain.claim(task.slot)
+    whole = claim is not None and claim.state == claims.BOUND and targets.serves(claim, request)
+    if task.declared is None or (whole and domain.managed_save):
+        return attach.plan_mending(view, request)
+    return attach.plan_attach(view, request)
+
+
+def _kept(
+    view: HostView, declared: HostDeclaration, domain: Domain, task: EnsureSlot, refused: errors.VgpumgrError
+) -> PlannedTask:
+    """The declaration cannot be served: until it can, keep what the slot already got intact."""
+    claim = domain.claim(task.slot)
+    nothing = PlannedTask(task=task, plan=None, refused=refused, drift=())
+    if task.declared is None or claim is None or claim.state != claims.BOUND:
+        return nothing
+    if (
+        claim not in tasks.own_claims(view, domain)
+        or ownership.is_reverted(view, domain, claim)
+        or not isinstance(claim.wish, profiles.ByProfile)
+    ):
+        return nothing
+    request = _request_of(declared, domain, claim)
+    try:
+        plan = attach.plan_mending(view, request)
+    except errors.VgpumgrError:
+        return nothing  # the first refusal is the one that counts
+    return PlannedTask(
+        task=task, plan=plan, refused=refused, drift=drifts.of_slot(view, domain, task.slot, claim.wish, plan)
+    )
+
+
+def _request(
+    view: HostView, declared: HostDeclaration, domain: Domain, task: EnsureSlot, author: tasks.Author
+) -> targets.AttachRequest:
+    claim = domain.claim(task.slot)
+    if task.declared is None:
+        assert claim is not None
+        return _request_of(declared, domain, claim)
+    request = targets.AttachRequest(
+        vm=domain.uuid,
+        slot=task.slot,
+        wish=task.declared.wish,
+        origin=claims.INVENTORY,
+        by=author.by,
+        at=author.at,
+        policy=task.declared.policy or declared.policy,
+        gpus=gpu_choice.named(view.snapshot, task.declared.gpu_id),
+        site=declared.site,
+        declared=declared.vms_from,
+    )
+    if claim is not None and _is_ours_here(view, domain, claim) and tasks.is_of_other_site(declared, claim):
+        return _of_other_site(declared, domain, claim, request)
+    if claim is not None and claim.origin == claims.INVENTORY and domain.managed_save:
+        # Only the claim's site and part would be rewritten, but an image forbids every change of the definition.
+        request = replace(request, site=claim.site, declared=claim.declared)
+    if claim is None or targets.serves(claim, request) or not _is_ours_here(view, domain, claim):
+        return request
+    if claim.origin == claims.INVENTORY:
+        return replace(request, replace=True)
+    raise errors.ConflictingClaim(
+        f"{domain.name} slot {task.slot} has {claim.binding.type_name}, attached by {claim.by} as "
+        f"{profiles.describe(claim.wish)}, but is declared with {profiles.describe(task.declared.wish)} ({task.declared.where})",
+        hint=f"`{command('attach', domain.name, slot=task.slot, options=(*profiles.options(task.declared.wish), '--replace'))}` "
+        "carries out the declaration; or change the inventory",
+    )
+
+
+def _of_other_site(
+    declared: HostDeclaration, domain: Domain, claim: Claim, request: targets.AttachRequest
+) -> targets.AttachRequest:
+    """If both sites want the same, it is kept intact and stays the other's. Raises ConflictingClaim if they do not."""
+    if targets.serves(claim, request):
+        return replace(request, site=claim.site, declared=claim.declared)
+    again = command("attach", domain.name, slot=claim.slot, options=(*profiles.options(request.wish), "--replace"))
+    raise errors.ConflictingClaim(
+        f"{domain.name} slot {claim.slot} has {claim.binding.type_name}, which the inventory of site {claim.site} declared, "
+        f"but is declared with {profiles.describe(request.wish)} by {_site_text(declared)}",
+        hint=f"remove it from one of the two inventories; `{again}` makes it this one's",
+    )
+
+
+def _site_text(declared: HostDeclaration) -> str:
+    return "this one, which names no site" if declared.site is None else f"this one, of site {declared.site}"
+
+
+def _other_sites(view: HostView, declared: HostDeclaration) -> list[Finding]:
+    """One for each other site whose inventory declared slots here, not one per slot: a shared host has many."""
+    slots: dict[str, list[str]] = {}
+    for domain in view.domains:
+        for claim in tasks.own_claims(view, domain):
+            if claim.site is not None and tasks.is_of_other_site(declared, claim):
+                slots.setdefault(claim.site, []).append(f"{domain.name} {claim.slot}")
+    return [
+        Finding(
+            kind="other-site",
+            host=view.snapshot.host,
+            vm=None,
+            slot=None,
+            text=f"the inventory of site {site} declared {', '.join(having)}: only an inventory of that site (vgpumgr_site) "
+            f"frees it, not {_site_text(declared)}",
+        )
+        for site, having in sorted(slots.items())
+    ]
+
+
+def _request_of(declared: HostDeclaration, domain: Domain, claim: Claim) -> targets.AttachRequest:
+    """The attach that a claim came from."""
+    return targets.AttachRequest(
+        vm=domain.uuid,
+        slot=claim.slot,
+        wish=claim.wish,
+        origin=claim.origin,
+        by=claim.by,
+        at=claim.at,
+        policy=declared.policy,
+        site=claim.site,
+        declared=claim.declared,
+    )
+
+
+def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
+    return not domain.copied and claim.binding.host == view.snapshot.machine
+
+
+def _plan_prune(view: HostView, task: PruneSlot, author: tasks.Author) -> PlannedTask:
+    request = detach.DetachRequest(vm=task.uuid, slots=(task.slot,), by=author.by, at=author.at)
+    plan = detach.plan_detach(view, request)
+    domain = plans.find_domain(view, task.uuid)
+    claim = domain.claim(task.slot)
+    drift = (drifts.of_undeclared(view, domain, claim),) if claim is not None else ()
+    return PlannedTask(task=task, plan=plan, refused=None, drift=drift)
+
+
+def _plan_gpu_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuScheduler) -> PlannedTask:
+    """Set a declared scheduler without re-creating lost vGPUs: each VM's own job does that later.
+
+    Raises InventoryError for a GPU that is declared both by its address and by its UUID: every run would set it twice.
+    """
+    chosen = gpu_choice.named(view.snapshot, task.gpu_id)
+    gpu = view.snapshot.gpu_by_uuid(names.parse_gpu_uuid(chosen[0])) if chosen else None
+    assert gpu is not None
+    assert gpu.uuid is not None
+    request = scheduler_plan.SchedulerRequest(gpu_uuid=gpu.uuid, wish=task.wish, again=task.where is None)
+    if task.where is None:
+        return PlannedTask(task=task, plan=scheduler_plan.plan_scheduler(view, request), refused=None, drift=())
+    same = [item for item in declared.gpus if item.scheduler is not None and item.gpu_id in (gpu.pci, gpu.uuid)]
+    if len(same) > 1:
+        raise errors.InventoryError(
+            f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} is declared {len(same)} times",
+            details=[f"{item.where}: {item.gpu_id}" for item in same],
+            hint="keep one of them; vgpumgr_gpus takes a GPU's PCI address or its UUID",
+        )
+    plan = scheduler_plan.plan_scheduler(view, request)
+    return PlannedTask(task=task, plan=plan, refused=None, drift=drifts.of_gpu(view, gpu, task.wish))
+
+
+def _findings(view: HostView, planned_tasks: Sequence[PlannedTask]) -> tuple[Finding, ...]:
+    """The host's findings, except those that a job resolves anyway, plus those of its plans."""
+    served = {
+        (planned.task.vm, planned.task.slot)
+        for planned in planned_tasks
+        if planned.plan and not isinstance(planned.task, SetGpuScheduler)
+    }
+    found = [
+        finding
+        for finding in findings.of_host(view)
+        if finding.kind not in SERVED or (finding.vm, finding.slot) not in served
+    ]
+    found += [finding for planned in planned_tasks if planned.plan for finding in planned.plan.findings]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,34 @@
+"""A host's jobs in order; one that was refused is retried after others have changed something.
+
+A later job can remove the reason for an earlier refusal: it frees a vGPU of another size, or removes a device, which only one
+VM may name, from a definition. Without a retry, that would have to wait for the next night.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vgpumgr.core.reconcile.tasks import Task
+
+
+class Queue:
+    """Iterate over it, and report each job's outcome with `tell` before taking the next. A round without changes is the last."""
+
+    def __init__(self, work: Iterable[Task]) -> None:
+        self._queue = list(work)
+        self._again: list[Task] = []
+        self._changed = False
+
+    def __iter__(self) -> Iterator[Task]:
+        while self._queue:
+            yield self._queue.pop(0)
+            if not self._queue and self._changed:
+                self._queue, self._again, self._changed = self._again, [], False
+
+    def tell(self, task: Task, *, may_pass: bool, changed: bool) -> None:
+        self._changed = self._changed or changed
+        if may_pass:
+            self._again.append(task)

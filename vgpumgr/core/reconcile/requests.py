@@ -1,0 +1,93 @@
+"""Plans for what a user requests of a slot, alone or among many, combined with the inventory's declaration of that slot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.plan import attach, detach, gpu_choice, targets
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.reconcile import tasks
+from vgpumgr.core.reconcile.tasks import Replace
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.reconcile.tasks import AttachSlot, Author, DetachSlot
+    from vgpumgr.names import Slot
+
+
+def plan_attach_slot(view: HostView, declared: HostDeclaration, task: AttachSlot, author: Author) -> Plan:
+    """Plan the steps that give the slot the wish. If the same wish is declared, the declaration applies, with its options.
+
+    Raises ConflictingClaim if something else is declared, and what plan_attach raises.
+    """
+    domain = plans.find_domain(view, task.uuid)
+    slot = tasks.declaration(declared, task.vm, task.slot)
+    if slot is not None and not profiles.same_wish(slot.wish, task.wish):
+        raise errors.ConflictingClaim(
+            f"{task.vm} slot {task.slot} is declared with {profiles.describe(slot.wish)} ({slot.where})",
+            hint="change the inventory, or use another slot",
+        )
+    request = targets.AttachRequest(
+        vm=task.uuid,
+        slot=task.slot,
+        wish=task.wish,
+        origin=claims.ATTACH if slot is None else claims.INVENTORY,
+        by=author.by,
+        at=author.at,
+        policy=(slot.policy if slot else None) or declared.policy,
+        gpus=gpu_choice.named(view.snapshot, task.gpu_id or (slot.gpu_id if slot else None)),
+        site=declared.site if slot else None,
+        declared=declared.vms_from if slot else None,
+        even_if_it_will_not_start=task.even_if_it_will_not_start,
+    )
+    return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, task, request)))
+
+
+def _replaces(view: HostView, domain: Domain, task: AttachSlot, request: targets.AttachRequest) -> bool:
+    if task.replace is not Replace.IF_OTHER:
+        return task.replace is Replace.ALWAYS
+    claim = domain.claim(task.slot)
+    return claim in tasks.own_claims(view, domain) and not targets.serves(claim, request)
+
+
+def plan_detach_slot(view: HostView, declared: HostDeclaration, task: DetachSlot, author: Author) -> Plan:
+    """Plan the steps that free the slots; a declared slot is a finding, since reconcile will attach it again.
+
+    Raises as plan_detach does, and UnknownSlot if no slot is named but the VM has several.
+    """
+    domain = view.domain(task.uuid)
+    slots = _slots(plans.slots_of(view, domain or plans.GoneVm(name=task.vm, uuid=task.uuid)), task)
+    request = detach.DetachRequest(
+        vm=task.uuid,
+        slots=slots,
+        by=author.by,
+        at=author.at,
+        keep_snapshots=task.keep_snapshots,
+        gone=task.vm if domain is None else None,
+    )
+    plan = detach.plan_detach(view, request)
+    found = []
+    for name in slots:
+        slot = tasks.declaration(declared, task.vm, name)
+        if slot is not None:
+            text = f"{task.vm} slot {name} is declared ({slot.where}): the next reconcile will attach it again"
+            found.append(Finding(kind="declared", host=view.snapshot.host, vm=task.vm, slot=name, text=text))
+    return replace(plan, findings=(*plan.findings, *found))
+
+
+def _slots(have: tuple[Slot, ...], task: DetachSlot) -> tuple[Slot, ...]:
+    if task.slot is not None:
+        return (task.slot,)
+    if len(have) > 1 and not task.every:
+        raise errors.UnknownSlot(
+            f"{task.vm} has {len(have)} slots: {', '.join(have)}", hint="name one (--slot), or free all (--all)"
+        )
+    return have

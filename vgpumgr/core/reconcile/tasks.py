@@ -1,0 +1,270 @@
+"""The work on a host: a job for each slot that is wanted, each that no longer is, and each scheduler.
+
+reconcile finds Serve and Free; a user requests Give, Take and Adopt; Share can be either. What the inventory no longer wants
+goes first (it makes room), then come schedulers (an empty GPU takes one without moving anything), then the vGPUs: those with
+a place before new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from vgpumgr import names
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.scheduler import describe_wish
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.plan import ownership
+from vgpumgr.core.reconcile import drift as drifts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.driver.scheduler import SchedulerWish
+    from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import MdevUuid, PciAddress, Slot, VmName, VmUuid
+
+RECONCILE = "reconcile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """One pass over jobs: who runs it (user@controller) and when (RFC 3339, UTC). Both go into the claims that it writes."""
+
+    by: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsureSlot:
+    """Give a slot what was declared for it, or what its claim once got. `declared` None: only the claim wants it."""
+
+    vm: VmName
+    slot: Slot
+    declared: SlotDeclaration | None
+
+    verb = RECONCILE
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+    @property
+    def why(self) -> str:
+        if self.declared is None:
+            return "attached before"
+        return f"declared {profiles.describe(self.declared.wish)} ({self.declared.where})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneSlot:
+    """Free a slot whose declaration is gone."""
+
+    vm: VmName
+    uuid: VmUuid
+    slot: Slot
+
+    verb = RECONCILE
+    why = drifts.UNDECLARED
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetGpuScheduler:
+    """Set a GPU's scheduler. `gpu_id` is its PCI address or UUID. `where`: the declaring line of the inventory; None: user request."""
+
+    gpu_id: str
+    wish: SchedulerWish
+    where: str | None = None
+
+    vm = slot = None
+
+    @property
+    def verb(self) -> str:
+        return "scheduler" if self.where is None else RECONCILE
+
+    @property
+    def subject(self) -> str:
+        return f"GPU {self.gpu_id}"
+
+    @property
+    def why(self) -> str:
+        if self.where is None:
+            return f"asked {describe_wish(self.wish)}"
+        return f"declared {self.wish.policy} ({self.where})"
+
+
+class Replace(Enum):
+    """When to replace the vGPU that a slot has.
+
+    NEVER: another wish is a conflict. IF_OTHER: a vGPU with another wish is replaced. ALWAYS: so is one that was lost, for
+    example with its GPU. A slot that has what is requested is never changed.
+    """
+
+    NEVER = "never"
+    IF_OTHER = "if-other"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachSlot:
+    """The user wants a slot to have this. `gpu_id`: a PCI address or GPU UUID of the host, and no other GPU.
+
+    `even_if_it_will_not_start`: see AttachRequest.
+    """
+
+    vm: VmName
+    uuid: VmUuid
+    slot: Slot
+    wish: Wish
+    gpu_id: str | None = None
+    replace: Replace = Replace.IF_OTHER
+    even_if_it_will_not_start: bool = False
+
+    verb = "attach"
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}"
+
+    @property
+    def why(self) -> str:
+        return f"asked {profiles.describe(self.wish)}{' --replace' if self.replace is Replace.ALWAYS else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachSlot:
+    """The user wants a slot freed; `slot` None: the only one, or with `every` all of them.
+
+    The host may no longer have the VM: then its ledger names it. `keep_snapshots`: free it even if a snapshot names the device.
+    """
+
+    vm: VmName
+    uuid: VmUuid
+    slot: Slot | None
+    every: bool = False
+    keep_snapshots: bool = False
+
+    verb = "detach"
+
+    @property
+    def subject(self) -> str:
+        return f"{self.vm} {self.slot}" if self.slot else self.vm
+
+    @property
+    def why(self) -> str:
+        return f"asked to free {self.slot or ('every slot' if self.every else 'its slot')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """The user wants existing vGPUs entered into the ledger; if none is named, all that can be proved."""
+
+    vgpus: tuple[MdevUuid | PciAddress, ...] = ()
+
+    vm = slot = None
+    verb = "adopt"
+    subject = "adopt"
+
+    @property
+    def why(self) -> str:
+        return f"asked to adopt {', '.join(self.vgpus) or 'what is proved'}"
+
+
+Task: TypeAlias = EnsureSlot | PruneSlot | SetGpuScheduler | AttachSlot | DetachSlot | Adopt
+
+
+def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
+    """All jobs of a host, in order of execution."""
+    shares = [
+        SetGpuScheduler(gpu_id=gpu.gpu_id, wish=gpu.scheduler.wish, where=str(gpu.where))
+        for gpu in declared.gpus
+        if gpu.scheduler is not None
+    ]
+    return (*_prunes(view, declared), *shares, *_ensures(view, declared))
+
+
+def _prunes(view: HostView, declared: HostDeclaration) -> Iterator[PruneSlot]:
+    for domain in sorted(view.domains, key=lambda item: item.name):
+        for claim in own_claims(view, domain):
+            if may_prune(declared, claim) and declaration(declared, domain.name, claim.slot) is None:
+                yield PruneSlot(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
+
+
+def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...]:
+    found = [
+        EnsureSlot(vm=vm.name, slot=slot.slot, declared=slot)
+        for vm in declared.vms.values()
+        for slot in vm.slots.values()
+        # The other ways to ask are not implemented yet; a finding of the inventory says so.
+        if isinstance(slot.wish, profiles.ByProfile)
+    ]
+    for domain in view.domains:
+        for claim in own_claims(view, domain):
+            # Leave a claim with another way to ask, from a later version, as it is: findings.of_host reports it.
+            once_bound = (
+                claim.state == claims.BOUND
+                and claim.origin == claims.ATTACH
+                and isinstance(claim.wish, profiles.ByProfile)
+                and not ownership.is_reverted(view, domain, claim)
+            )
+            if once_bound and declaration(declared, domain.name, claim.slot) is None:
+                found.append(EnsureSlot(vm=domain.name, slot=claim.slot, declared=None))
+    places = _places(view)
+    return tuple(
+        sorted(found, key=lambda task: ((task.vm, task.slot) not in places, task.vm, names.slot_order(task.slot)))
+    )
+
+
+def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
+    """The claims that belong to this VM and this host: no copies, none of a VM that moved, none that are unreadable."""
+    if domain.problem or domain.claim_problem or domain.copied or domain.claims is None:
+        return ()
+    return tuple(claim for claim in domain.claims.claims if claim.binding.host == view.snapshot.machine)
+
+
+def is_of_other_site(declared: HostDeclaration, claim: Claim) -> bool:
+    """Whether the claim came from another site's inventory, which decides about it. A claim without a site is any site's."""
+    return claim.origin == claims.INVENTORY and claim.site is not None and claim.site != declared.site
+
+
+def may_prune(declared: HostDeclaration, claim: Claim) -> bool:
+    """Whether this inventory removes the claim once it no longer declares the slot."""
+    return claim.origin == claims.INVENTORY and not is_of_other_site(declared, claim)
+
+
+def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclaration | None:
+    """What the inventory says about a slot of a host's VM."""
+    found = declared.vms.get(vm)
+    return found.slots.get(slot) if found else None
+
+
+def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
+    """The slots that have a place: in the ledger, or proved by existing hardware."""
+    entered = {(entry.vgpu.vm_name, entry.vgpu.slot) for entry in view.snapshot.ledger or ()}
+    return frozenset(entered | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})
+
+
+def needs_saved(view: HostView, task: Task) -> bool:
+    """Whether a job's plan needs the managed-save images and snapshots, which could bring a device back.
+
+    A first attach frees nothing, and nothing else ever named a new mdev's UUID. But another VM's image may name a VF.
+    """
+    match task:
+        case SetGpuScheduler():
+            return task.where is not None
+        case AttachSlot() | DetachSlot():
+            domain = view.domain(task.uuid)
+            has_any = bool(view.entries(task.uuid)) or (domain is not None and domain.claims is not None)
+            return has_any or any(gpu.framework == VENDOR_VFIO for gpu in view.snapshot.gpus)
+        case _:
+            return True

@@ -1,0 +1,137 @@
+"""What `scheduler show` reports for each GPU: both layers side by side, compared with the declaration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from vgpumgr.core.driver import modprobe, scheduler
+from vgpumgr.core.model import view as views
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.plan import scheduler as scheduler_plan
+from vgpumgr.errors import VgpumgrError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerWish, Setting
+    from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
+    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.plan.scheduler import Difference, Observed, Persistent
+    from vgpumgr.names import GpuUuid, HostName, PciAddress
+
+State = Literal["ok", "drift", "pending_reboot", "unverified", "undeclared"]
+OK: Final = "ok"
+UNDECLARED: Final = "undeclared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerRow:
+    """One GPU. Run-time values are None if unknown, as slice and factor are while no vGPU is active.
+
+    `verified`: the driver reports slice and factor now. `state`: ok, drift, pending_reboot, unverified, undeclared (and
+    nothing pending); None if it cannot be determined. `rm_pvmrl`: the persistent value, None if none is set.
+    """
+
+    host: HostName
+    pci: PciAddress
+    uuid: GpuUuid | None
+    board: str | None
+    policy: str | None
+    engines: tuple[EngineState, ...]
+    averaging_factor: int | None
+    time_slice_ns: int | None
+    frequency_hz: int | None
+    verified: bool
+    persistent: Persistent
+    caps: Caps | None
+    declared: SchedulerWish | None
+    state: State | None
+    differences: tuple[Difference, ...]
+
+    @property
+    def remembered(self) -> Setting | None:
+        """The persistent setting if its policy is the active one: then its slice and frequency most likely apply."""
+        setting = self.persistent.setting
+        return setting if setting is not None and setting.policy == self.policy else None
+
+
+def rows(
+    view: Observed, declared: Sequence[GpuDeclaration] = ()
+) -> tuple[tuple[SchedulerRow, ...], tuple[Finding, ...]]:
+    """Every GPU of a host, with findings: what cannot be read, and what the files set twice."""
+    found: list[SchedulerRow] = []
+    findings: list[Finding] = []
+    for gpu in view.snapshot.gpus:
+        row, problem = _row(view, gpu, declared_for(gpu, declared))
+        found.append(row)
+        texts = list(modprobe.warnings(view.snapshot.modprobe or (), gpu.pci))
+        texts += [problem] if problem else []
+        findings += [_finding(view, text) for text in texts]
+    return tuple(found), tuple(dict.fromkeys(findings))
+
+
+def row_of(view: Observed, gpu: Gpu, declared: Sequence[GpuDeclaration] = ()) -> SchedulerRow:
+    """One GPU."""
+    return _row(view, gpu, declared_for(gpu, declared))[0]
+
+
+def declared_for(gpu: Gpu, declared: Sequence[GpuDeclaration]) -> SchedulerDeclaration | None:
+    """The scheduler that is declared for a GPU, by its address or its UUID."""
+    return next((one.scheduler for one in declared if one.scheduler and one.gpu_id in (gpu.pci, gpu.uuid)), None)
+
+
+def _row(view: Observed, gpu: Gpu, declared: SchedulerDeclaration | None) -> tuple[SchedulerRow, str | None]:
+    wish = declared.wish if declared else None
+    state = gpu.scheduler
+    active = state.active if state else None
+    time_slice_ns = active.time_slice_ns if active else None
+    layer = scheduler_plan.persistent(view.snapshot, gpu)
+    differences, problem = _differences(view, gpu, wish)
+    row = SchedulerRow(
+        host=view.snapshot.host,
+        pci=gpu.pci,
+        uuid=gpu.uuid,
+        board=gpu.board,
+        policy=state.policies.get(scheduler_plan.GRAPHICS) if state else None,
+        engines=state.engines if state else (),
+        averaging_factor=active.averaging_factor if active else None,
+        time_slice_ns=time_slice_ns,
+        frequency_hz=None
+        if not time_slice_ns or (active and active.arr is False)
+        else round(scheduler.NS_PER_S / time_slice_ns),
+        verified=time_slice_ns is not None,
+        persistent=layer,
+        caps=state.caps if state else None,
+        declared=wish,
+        state=None if problem else _word(layer, wish, differences),
+        differences=differences,
+    )
+    return row, problem
+
+
+def _differences(view: Observed, gpu: Gpu, wish: SchedulerWish | None) -> tuple[tuple[Difference, ...], str | None]:
+    if wish is None:
+        if gpu.scheduler is None:
+            why = views.why_unknown(view.snapshot, scheduler_plan.fact_name(view.snapshot, gpu))
+            return (), f"the scheduler of GPU {gpu.pci} cannot be read: {why}"
+        return (), None
+    try:
+        return scheduler_plan.drift(view, gpu, wish), None
+    except VgpumgrError as error:
+        return (), error.message
+
+
+def _word(layer: Persistent, wish: SchedulerWish | None, differences: Sequence[Difference]) -> State:
+    kinds = {difference.kind for difference in differences}
+    for kind in (scheduler_plan.DRIFT, scheduler_plan.PENDING_REBOOT, scheduler_plan.UNVERIFIED):
+        if kind in kinds:
+            return kind
+    if wish is not None:
+        return OK
+    return layer.state if layer.state == scheduler_plan.PENDING_REBOOT else UNDECLARED
+
+
+def _finding(view: Observed, text: str) -> Finding:
+    host = view.snapshot.host
+    return Finding(kind="scheduler", host=host, vm=None, slot=None, text=f"{host}: {text}")

@@ -1,0 +1,278 @@
+"""What runs on a host and how much of its GPUs it uses: readings of vGPUs joined to VMs, and the measures between readings.
+
+A driver's sample is a mean since the requested time (nvml.h: "utilization since the previous query"). So the first
+reading of a vGPU is a baseline and measures nothing; every later one measures the time from the previous reading's
+sample to its own. Time beyond the driver's own memory is a gap and is never filled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from vgpumgr.core.driver.scheduler import EQUAL_SHARE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from vgpumgr.core.model.snapshot import Unknown, VgpuType
+    from vgpumgr.core.model.vgpu import Whose
+    from vgpumgr.errors import VgpumgrError
+    from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
+
+State = Literal["running", "off", "unknown"]
+RUNNING: Final = "running"
+OFF: Final = "off"
+UNKNOWN: Final = "unknown"
+
+# The driver remembers 72 to 100 samples (NV2080_CTRL_PERF_GPUMON_SAMPLE_COUNT_PERFMON_UTIL, open kernel modules) of a
+# sixth of a second each (the period is inferred): a mean since an earlier time covers only these.
+MEMORY_US = 12_000_000
+
+_INTERVALS = 3
+_AT_LEAST_S = 20.0  # a host that hangs delays a round by 5 s even if the interval is shorter (controller/collect.py)
+_CRON_S = 900.0  # a collector without an interval is run by cron: three times five minutes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Percent of the whole GPU, 0 to 100, by engine. None: the driver did not report it."""
+
+    sm: int | None
+    memory: int | None
+    encoder: int | None
+    decoder: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VgpuReading:
+    """One vGPU, whether its VM runs or not.
+
+    `vm` is the VM's name now, or when the vGPU was attached; None if unknown. `slot` None: foreign, or the sum of several
+    vGPUs of one VM that cannot be told apart. `uuid` is the mdev's, `vf` the VF's address. `instances` are NVML's handles,
+    new with each start. `state`: running, off, or unknown if NVML does not report it. `entitled`: the share of the GPU that
+    the type and the scheduler policy promise. `load` covers (requested time, `at_us`].
+    """
+
+    vm: str | None
+    vm_uuid: VmUuid | None
+    slot: Slot | None
+    uuid: MdevUuid | None
+    vf: PciAddress | None
+    type_id: int | None
+    type_name: str | None
+    origin: Whose | None
+    state: State
+    entitled: Fraction | None
+    framebuffer_size_bytes: int | None
+    framebuffer_used_bytes: int | None
+    instances: tuple[int, ...] = ()
+    at_us: int | None = None
+    load: Load | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReading:
+    """One GPU. `sm` and `memory` in percent; `policy` is the graphics engine's scheduler policy.
+
+    `reported`: whether NVML reported what runs; `listed`: whether the ledger could be read. If either is false, `vgpus` may be
+    incomplete. `made`: how many vGPUs sysfs shows on it, idle foreign ones included; None if that could not be read.
+    """
+
+    pci: PciAddress
+    uuid: GpuUuid | None
+    name: str | None
+    framebuffer_size_bytes: int | None
+    framebuffer_used_bytes: int | None
+    sm: int | None
+    memory: int | None
+    policy: str | None
+    vgpus: tuple[VgpuReading, ...]
+    reported: bool = True
+    listed: bool = True
+    made: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReading:
+    """One host at one moment; `now_us` by its own clock, microseconds since the epoch."""
+
+    host: HostName
+    boot: str
+    now_us: int
+    driver: str | None
+    gpus: tuple[GpuReading, ...]
+    unknown: tuple[Unknown, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCursor:
+    """How far a GPU has been read: the newest sample's time, and the vGPU instances present then."""
+
+    at_us: int
+    instances: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """How far a host has been read within one boot; GPUs by PCI address."""
+
+    boot: str = ""
+    gpus: Mapping[str, GpuCursor] = field(default_factory=dict)
+
+    def since(self) -> dict[str, int]:
+        """What to ask the host program for: samples newer than this time in microseconds, by GPU."""
+        return {pci: gpu.at_us for pci, gpu in self.gpus.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What one vGPU used from `since_us` to `until_us` (the driver's times), and its framebuffer at the end."""
+
+    gpu: PciAddress
+    vgpu: VgpuReading
+    since_us: int
+    until_us: int
+    load: Load
+
+    @property
+    def seconds(self) -> float:
+        return (self.until_us - self.since_us) / 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One attempt to read one host, begun at `at` (the controller's clock, s since the epoch); it took `seconds`.
+
+    `reading` None: the host could not be read; `error` is the error's class name, `failure` the error itself, known only in
+    the process that met it. `cursor` is for the next round.
+    """
+
+    host: HostName
+    at: float
+    seconds: float
+    reading: HostReading | None
+    measured: tuple[Measured, ...]
+    cursor: Cursor
+    error: str | None = None
+    failure: VgpumgrError | None = None
+
+
+class VgpuKey(NamedTuple):
+    """What a series of measures belongs to; it survives restarts, reboots and reattachments. Empty text: unknown or none."""
+
+    host: HostName
+    gpu: PciAddress
+    vm: str
+    slot: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """Seconds since the store began: measured at all, and of full use of each engine (share times duration)."""
+
+    observed_s: float = 0.0
+    sm_busy_s: float = 0.0
+    memory_busy_s: float = 0.0
+    encoder_busy_s: float = 0.0
+    decoder_busy_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatestHost:
+    """What the store knows of a host's last round and of all earlier ones. `errors`: failed rounds, counted by error."""
+
+    last: Round
+    counters: Mapping[VgpuKey, Counters]
+    errors: Mapping[str, int]
+
+
+def outdated_after_s(every_s: float | None) -> float:
+    """The greatest age in seconds at which a host's last round still counts as current.
+
+    `every_s`: the collector's interval; None: it ran once.
+    """
+    return _CRON_S if every_s is None else max(_AT_LEAST_S, _INTERVALS * every_s)
+
+
+def key_of(host: HostName, gpu: PciAddress, vgpu: VgpuReading) -> VgpuKey:
+    """The key of a vGPU's series. VMs without a known name are distinguished by their UUIDs."""
+    return VgpuKey(host=host, gpu=gpu, vm=vgpu.vm or vgpu.vm_uuid or "", slot=vgpu.slot or "")
+
+
+def advance(cursor: Cursor, reading: HostReading) -> tuple[tuple[Measured, ...], Cursor]:
+    """What a reading made with `cursor.since()` measured, and the cursor for the next one.
+
+    No time is measured twice, nor any that the driver cannot have seen: a vGPU that was absent at the cursor, another
+    boot and a cursor older than MEMORY_US give only a baseline.
+    """
+    known = cursor.gpus if cursor.boot == reading.boot else {}
+    measured: list[Measured] = []
+    gpus: dict[str, GpuCursor] = {}
+    for gpu in reading.gpus:
+        before = known.get(gpu.pci)
+        after = _next(before, gpu, reading.now_us)
+        if after is not None:
+            gpus[gpu.pci] = after
+        if before is not None:
+            measured.extend(_measured(before, gpu))
+    return tuple(measured), Cursor(boot=reading.boot, gpus=gpus)
+
+
+def unmeasured(reading: HostReading, measured: Iterable[Measured]) -> bool:
+    """Whether a vGPU got only its baseline from this reading; another reading soon after will measure it."""
+    seen = {(row.gpu, row.vgpu.instances) for row in measured}
+    return any(
+        vgpu.load is not None and (gpu.pci, vgpu.instances) not in seen for gpu in reading.gpus for vgpu in gpu.vgpus
+    )
+
+
+def incomplete_reason(reading: HostReading) -> str | None:
+    """Why the use of some vGPU of the host is unknown: the first cause, and how many more. None: the reading is complete.
+
+    A GPU without vGPUs (a card that is passed through whole, for example) is ignored.
+    """
+    concerns = {f"gpus[{at}]": gpu for at, gpu in enumerate(reading.gpus) if gpu.vgpus}
+    found: list[str] = []
+    for row in reading.unknown:
+        where, _, what = row.what.partition(".")
+        if row.what in ("nvml", "ledger", "handles", "gpus"):
+            found.append(f"{row.what}: {row.why}")
+        elif where in concerns:
+            found.append(f"{concerns[where].pci} {what}: {row.why}")
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"incomplete: {found[0]}{more}" if found else None
+
+
+def _measured(before: GpuCursor, gpu: GpuReading) -> Iterator[Measured]:
+    for vgpu in gpu.vgpus:
+        if vgpu.load is None or vgpu.at_us is None or not before.instances.issuperset(vgpu.instances):
+            continue
+        if 0 < vgpu.at_us - before.at_us <= MEMORY_US:
+            yield Measured(gpu=gpu.pci, vgpu=vgpu, since_us=before.at_us, until_us=vgpu.at_us, load=vgpu.load)
+
+
+def _next(before: GpuCursor | None, gpu: GpuReading, now_us: int) -> GpuCursor | None:
+    """The cursor at the newest sample; without a newer sample the cursor stays.
+
+    A cursor in the host's future means that its clock was set back: it is dropped, else no sample would be newer for a while.
+    """
+    if before is not None and before.at_us > now_us:
+        before = None
+    newest = max((vgpu.at_us for vgpu in gpu.vgpus if vgpu.at_us is not None), default=None)
+    if newest is not None and (before is None or newest > before.at_us):
+        told = {instance for vgpu in gpu.vgpus if vgpu.at_us is not None for instance in vgpu.instances}
+        return GpuCursor(at_us=newest, instances=frozenset(told))
+    return before
+
+
+def entitled_share(vgpu_type: VgpuType | None, policy: str | None, running: int, *, runs: bool) -> Fraction | None:
+    """The share of a GPU that a vGPU is promised.
+
+    Equal share: the same part as every other running VM. Otherwise one part in as many as the GPU takes of its type: what
+    fixed share guarantees, and what the VM is entitled to under best effort, which guarantees nothing.
+    """
+    if policy == EQUAL_SHARE:
+        return Fraction(1, running) if runs and running else None
+    return Fraction(1, vgpu_type.max) if vgpu_type is not None and vgpu_type.max else None

@@ -1,0 +1,141 @@
+"""Writes to /sys that were begun and have not returned: their GPU takes no more writes until they have.
+
+Removing an mdev that a process holds does not fail: the writer sleeps in the kernel (vfio_unregister_group_dev, state D),
+and not even SIGKILL ends it, until the holder releases the device, which disappears from /sys/bus/mdev at once (seen on 6.1
+and 6.12). A later run sees a place that only looks empty, and no holder. So the ledger has a record of each write *before* it
+begins. It goes to disk with the entry's `planned` or `leaving`, which costs nothing extra (only an evacuation, which changes no
+entry, writes the ledger for it), so it exists however this program ends, even if killed at any instant. It names the child
+that writes (writer.py), which outlives us if the write does not return. /proc decides: a record whose child has ended, or is
+of an earlier boot, no longer holds, is not reported, and is dropped with the next write of the ledger.
+"""
+
+import time
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..files import Root, read_all
+from ..protocol import BLOCKED_WRITE, INTERNAL, BlockedWriteFact, Step
+from ..refusal import Refusal, reason
+from .ledger import Ledger, Record, read_ledger
+
+MOMENT_S = 0.5
+
+_ENDED = frozenset("ZX")  # proc(5): a zombie has returned from its write, and only waits for its parent
+
+
+class Child(NamedTuple):
+    """A process; its start (clock ticks since boot) distinguishes it from a later one with the same pid."""
+
+    pid: int
+    start: int
+
+
+def find_child(pid: int) -> Optional[Child]:
+    """The process with that pid that runs now, asleep in the kernel or not; None if it has ended. Raises OSError.
+
+    It is looked up in the machine's /proc, whatever the root is: these are processes of this program.
+    """
+    try:
+        text = read_all("/proc/{}/stat".format(pid)).decode("ascii", "replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # proc(5): pid (comm) state … with starttime as the 22nd field; the name itself may contain blanks and parentheses
+    fields = text.rpartition(") ")[2].split()
+    return None if fields[0] in _ENDED else Child(pid, int(fields[19]))
+
+
+def is_alive(child: Child) -> bool:
+    """Whether this very process still exists; if that is unknown, True."""
+    try:
+        return find_child(child.pid) == child
+    except OSError:
+        return True
+
+
+def holding(records: Sequence[Record], boot: str, alive: Callable[[Child], bool]) -> Tuple[Record, ...]:
+    """The records whose write is still under way. An empty `boot` is unreadable: then every record may be of this boot."""
+    return tuple(
+        record
+        for record in records
+        if (not boot or record["boot"] == boot) and alive(Child(record["pid"], record["start"]))
+    )
+
+
+def find_holding(records: Sequence[Record], boot: str) -> Tuple[Record, ...]:
+    """The records that hold now and still hold a moment later: a child that never got its go-ahead ends at once."""
+    until = time.monotonic() + MOMENT_S
+    held = holding(records, boot, is_alive)
+    while held and time.monotonic() < until:
+        time.sleep(0.01)
+        held = holding(held, boot, is_alive)
+    return held
+
+
+def record_of(step: Step, path: str, vfio: Sequence[str], *, boot: str, child: Child) -> Record:
+    """The record of a step's write to this path. `vfio`: the paths that a holder of the vGPU to be removed has open."""
+    return {
+        "gpu_uuid": step["gpu_uuid"],
+        "gpu": step["gpu"],
+        "path": path,
+        "verb": step["verb"],
+        "vm_name": step["vm_name"],
+        "slot": step["slot"],
+        "vfio": list(vfio),
+        "boot": boot,
+        "pid": child.pid,
+        "start": child.start,
+        "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def started(pid: int) -> Child:
+    """The identity of a child of ours that cannot have ended unseen. Raises Refusal if /proc does not show it."""
+    try:
+        child = find_child(pid)
+    except OSError as error:
+        raise Refusal(INTERNAL, "/proc/{}/stat cannot be read: {}".format(pid, reason(error))) from error
+    if child is None:
+        raise Refusal(INTERNAL, "the child that was to write ended before it began")
+    return child
+
+
+def open_ledger(root: Root, gpu_uuid: str, boot: str) -> Ledger:
+    """The ledger for a step on this GPU, without the records that no longer hold. Raises Refusal(BlockedWrite, LedgerBroken)."""
+    ledger = read_ledger(root)
+    ledger = ledger.with_blocked_writes(find_holding(ledger.blocked_writes, boot))
+    for record in ledger.blocked_writes:
+        if record["gpu_uuid"] == gpu_uuid:
+            message = (
+                "GPU {} takes no more writes: {} for {} slot {} has not returned from {} since {} (pid {})".format(
+                    record["gpu"],
+                    record["verb"],
+                    record["vm_name"],
+                    record["slot"],
+                    record["path"],
+                    record["since"],
+                    record["pid"],
+                )
+            )
+            raise Refusal(
+                BLOCKED_WRITE, message, gpu=record["gpu"], path=record["path"], pid=record["pid"], since=record["since"]
+            )
+    return ledger
+
+
+def blocked_write_facts(records: Sequence[Record]) -> List[BlockedWriteFact]:
+    """The records with the protocol's keys only."""
+    return [
+        {
+            "gpu_uuid": record["gpu_uuid"],
+            "gpu": record["gpu"],
+            "path": record["path"],
+            "verb": record["verb"],
+            "vm_name": record["vm_name"],
+            "slot": record["slot"],
+            "vfio": list(record["vfio"]),
+            "boot": record["boot"],
+            "pid": record["pid"],
+            "start": record["start"],
+            "since": record["since"],
+        }
+        for record in records
+    ]

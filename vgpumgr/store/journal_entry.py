@@ -1,0 +1,62 @@
+"""The journal's contents as values: what a run is about to do, its outcome, and the query for runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DONE = "done"
+INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What a run is about to do to one host.
+
+    `verb`: attach, detach, reconcile or scheduler. `why`: the wish or the cause, in words. `vm` is a name; `vm_uuid` finds
+    the VM after it was renamed. `gpu`: PCI address; like `slot`, None if there are several. `steps`: the plan's, as `-o json`
+    prints them.
+    """
+
+    verb: str
+    why: str
+    host: str
+    vm: str | None = None
+    vm_uuid: str | None = None
+    slot: str | None = None
+    gpu: str | None = None
+    steps: tuple[Mapping[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """A line of the journal. `at` and `ended_at` are RFC 3339 in UTC, `by` is user@controller.
+
+    `outcome`: done, interrupted, or the error's own (failed, refused, busy …); None if the run never ended. `error` is the
+    error's class, `message` its text.
+    """
+
+    id: int
+    at: str
+    by: str
+    intent: Intent
+    ended_at: str | None
+    outcome: str | None
+    error: str | None
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Which runs to select: at most `limit`, begun at `since` or later. A field that is None restricts nothing.
+
+    `name` is a host's, or a name that a VM ever had: runs of that VM under its other names are found too. `vm_uuid` is a VM.
+    """
+
+    limit: int
+    since: str | None = None
+    name: str | None = None
+    vm_uuid: str | None = None
