@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab_fixtures import SMALL
-from vgpumgr.controller import environment, inventory_files
+from vgpumgr.controller import environment
 from vgpumgr.controller.sampling import SETTLE_S, Sampler
 from vgpumgr.core.usage.readings import OFF, RUNNING
+from vgpumgr.inventory_files import reader
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def load(lab: Lab, vm: str, *what: str) -> None:
 
 @pytest.fixture
 def context(lab: Lab) -> Context:
-    inventory = inventory_files.load(Path(lab.env["VGPUMGR_INVENTORY"]), home=Path("/"), environ={})
+    inventory = reader.load(Path(lab.env["VGPUMGR_INVENTORY"]), home=Path("/"), environ={})
     return environment.make_context(inventory, check=True, progress=lambda _: None, warn=lambda _: None)
 
 

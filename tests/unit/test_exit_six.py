@@ -26,12 +26,12 @@ PLACES = {
     ("link/refusals.py", "Busy"): "whoever holds the lock lets go of it, at the latest when its connection ends",
     ("link/refusals.py", "LeaseLost"): "a new run takes the lock anew",
     ("link/program.py", "LeaseLost"): "a new run takes the lock anew",
-    ("controller/undo.py", "LeaseLost"): "a new run takes the lock anew, and goes on from what is there",
+    ("controller/engine/undo.py", "LeaseLost"): "a new run takes the lock anew, and goes on from what is there",
     (
         "link/refusals.py",
         "StalePlan",
-    ): "what was changed is read afresh; where nothing was, controller/stale.py makes it 5",
-    ("controller/host_run.py", "StalePlan"): "the new plan is the one that is shown, and asked about",
+    ): "what was changed is read afresh; where nothing was, controller/engine/stale.py makes it 5",
+    ("controller/engine/host_run.py", "StalePlan"): "the new plan is the one that is shown, and asked about",
     ("store/only_one.py", "AlreadyRunning"): "the other run ends, and its lock with its process",
 }
 

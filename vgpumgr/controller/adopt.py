@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.change import Change, carry_out
+from vgpumgr.controller.engine.change import Change, carry_out
+from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import AdoptResult
-from vgpumgr.controller.session import open_session
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.reconcile.adopt import AdoptPlan
 from vgpumgr.core.report import listing

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
-from vgpumgr.controller.change import Change, carry_out
-from vgpumgr.controller.locate import FoundVm, find_vm
-from vgpumgr.controller.missing_profile import MissingProfiles
+from vgpumgr.controller.engine.change import Change, carry_out
+from vgpumgr.controller.hosts.locate import FoundVm, find_vm
+from vgpumgr.controller.hosts.missing_profile import MissingProfiles
 from vgpumgr.controller.results import ChangeResult
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.plan.plan import Plan

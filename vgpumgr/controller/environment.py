@@ -77,18 +77,18 @@ def raise_file_limit() -> None:
 
 def load_inventory(named: str | None) -> Inventory:
     """Find and load the inventory. Raises InventoryError with every problem at once."""
-    from vgpumgr.controller import (
-        inventory_files,
-    )  # imports YAML and more, which a command that only needs the store does without
+    from vgpumgr.inventory_files import (
+        reader,  # imports YAML and more, which a command that only needs the store does without
+    )
 
-    return inventory_files.load(inventory_path(named), home=Path.home(), environ=os.environ)
+    return reader.load(inventory_path(named), home=Path.home(), environ=os.environ)
 
 
 def inventory_path(named: str | None) -> Path:
     """Where the inventory is; if none is named, the usual places are searched. Raises InventoryError if none is found."""
-    from vgpumgr.controller import inventory_files
+    from vgpumgr.inventory_files import reader
 
-    return inventory_files.find_inventory(named, os.environ, _cwd(), Path.home())
+    return reader.find_inventory(named, os.environ, _cwd(), Path.home())
 
 
 def store_path() -> Path:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.controller import journaling
-from vgpumgr.controller.fan_out import fan_out
-from vgpumgr.controller.host_run import HostRun, task_result
-from vgpumgr.controller.open_hosts import OpenHosts
+from vgpumgr.controller.engine import journaling
+from vgpumgr.controller.engine.host_run import HostRun, task_result
+from vgpumgr.controller.hosts.fan_out import fan_out
+from vgpumgr.controller.hosts.open_hosts import OpenHosts
 from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult
 from vgpumgr.core.plan import detach
 from vgpumgr.core.reconcile import destroy_guard, host_plan, tasks
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.fan_out import HostTimeout
+    from vgpumgr.controller.hosts.fan_out import HostTimeout
     from vgpumgr.controller.results import FleetConsent, TaskResult
     from vgpumgr.core.inventory import HostDeclaration, Inventory
     from vgpumgr.core.reconcile.host_plan import HostPlan

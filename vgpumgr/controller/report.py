@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, templates
-from vgpumgr.controller.fan_out import Outcome, fan_out
-from vgpumgr.controller.locate import find_vm
+from vgpumgr.controller.hosts.fan_out import Outcome, fan_out
+from vgpumgr.controller.hosts.locate import find_vm
+from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import Discovery, Fleet, HostFacts, VmReport
-from vgpumgr.controller.session import open_session
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.plan import detach, plan
 from vgpumgr.core.report import findings, listing

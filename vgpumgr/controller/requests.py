@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
-from vgpumgr.controller import journaling
-from vgpumgr.controller.fan_out import fan_out
-from vgpumgr.controller.host_run import HostRun, task_result
-from vgpumgr.controller.locate_many import ManyVms
-from vgpumgr.controller.missing_profile import MissingProfiles
-from vgpumgr.controller.open_hosts import OpenHosts
+from vgpumgr.controller.engine import journaling
+from vgpumgr.controller.engine.host_run import HostRun, task_result
+from vgpumgr.controller.hosts.fan_out import fan_out
+from vgpumgr.controller.hosts.locate_many import ManyVms
+from vgpumgr.controller.hosts.missing_profile import MissingProfiles
+from vgpumgr.controller.hosts.open_hosts import OpenHosts
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.reconcile import host_plan, tasks
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.fan_out import Outcome
-    from vgpumgr.controller.locate import FoundVm
+    from vgpumgr.controller.hosts.fan_out import Outcome
+    from vgpumgr.controller.hosts.locate import FoundVm
+    from vgpumgr.controller.hosts.session import Session
     from vgpumgr.controller.results import TaskResult
-    from vgpumgr.controller.session import Session
     from vgpumgr.core.driver.profiles import Profile
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.change import Change, carry_out
-from vgpumgr.controller.fan_out import fan_out
+from vgpumgr.controller.engine.change import Change, carry_out
+from vgpumgr.controller.hosts.fan_out import fan_out
+from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostFacts, SchedulerFleet, SchedulerHost, SchedulerResult
-from vgpumgr.controller.session import open_session
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile import tasks

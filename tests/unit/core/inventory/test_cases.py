@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from vgpumgr.controller.inventory_files import load
 from vgpumgr.documents.inventory import document
 from vgpumgr.errors import InventoryError
+from vgpumgr.inventory_files.reader import load
 
 CASES = Path(__file__).parents[3] / "cases/inventory"
 HOME = Path("/home/anna")

@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpumgr.controller.inventory_files import read_yaml
 from vgpumgr.core.driver.profiles import Wish, attributes
 from vgpumgr.core.inventory import Inventory, SourceFile, Sources, build_inventory
 from vgpumgr.core.inventory.ranges import expand
 from vgpumgr.errors import BadName, InventoryError
+from vgpumgr.inventory_files.reader import read_yaml
 
 if TYPE_CHECKING:
     import random

@@ -12,8 +12,8 @@ from tests.model.fleet import Fleet
 from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
+from vgpumgr.controller.engine.stale import judged
 from vgpumgr.controller.results import ReconcileResult
-from vgpumgr.controller.stale import judged
 from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.host.steps import steps
 from vgpumgr.host.steps.hardware import changed

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.controller.apply import apply
-from vgpumgr.controller.journaling import Intent, Line, entry_of, recorded
+from vgpumgr.controller.engine.apply import apply
+from vgpumgr.controller.engine.journaling import Intent, Line, entry_of, recorded
+from vgpumgr.controller.engine.stale import judged
 from vgpumgr.controller.results import TaskResult
-from vgpumgr.controller.stale import judged
 from vgpumgr.core.commands import command
 from vgpumgr.core.plan import detach
 from vgpumgr.core.plan.plan import Plan
@@ -22,7 +22,7 @@ from vgpumgr.core.reconcile.queue import Queue
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from vgpumgr.controller.session import Session
+    from vgpumgr.controller.hosts.session import Session
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.step import Step
     from vgpumgr.core.reconcile.host_plan import PlannedTask

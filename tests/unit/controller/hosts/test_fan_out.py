@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.controller.fan_out import MAX_WORKERS, STAGE, HostTimeout, fan_out
+from vgpumgr.controller.hosts.fan_out import MAX_WORKERS, STAGE, HostTimeout, fan_out
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:

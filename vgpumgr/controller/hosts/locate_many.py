@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.controller.fan_out import fan_out
-from vgpumgr.controller.locate import answer_of, ask, candidates, gone_named, gone_of, settle
+from vgpumgr.controller.hosts.fan_out import fan_out
+from vgpumgr.controller.hosts.locate import answer_of, ask, candidates, gone_named, gone_of, settle
 from vgpumgr.core.model.view import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.locate import Answer, FoundVm
-    from vgpumgr.controller.open_hosts import OpenHosts
-    from vgpumgr.controller.session import Session
+    from vgpumgr.controller.hosts.locate import Answer, FoundVm
+    from vgpumgr.controller.hosts.open_hosts import OpenHosts
+    from vgpumgr.controller.hosts.session import Session
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.plan import plan
     from vgpumgr.names import HostName

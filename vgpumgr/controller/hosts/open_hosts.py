@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.fan_out import HostTimeout
-from vgpumgr.controller.session import open_session_patiently
+from vgpumgr.controller.hosts.fan_out import HostTimeout
+from vgpumgr.controller.hosts.session import open_session_patiently
 
 if TYPE_CHECKING:
     import threading
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.session import Session
+    from vgpumgr.controller.hosts.session import Session
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.names import HostName
 

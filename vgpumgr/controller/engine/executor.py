@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import templates
-from vgpumgr.controller.waiting import wait_for_end
+from vgpumgr.controller.engine.waiting import wait_for_end
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.plan import step as steps
 from vgpumgr.link import moments
@@ -16,7 +16,7 @@ from vgpumgr.link import moments
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vgpumgr.controller.session import Session
+    from vgpumgr.controller.hosts.session import Session
     from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.link.host import StepResult

@@ -10,7 +10,7 @@ from vgpumgr.core.plan import step as plan_steps
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vgpumgr.controller.executor import Executor
+    from vgpumgr.controller.engine.executor import Executor
 
 _LIBVIRT = "libvirt"  # the stage of errors.Unreachable
 GOES_ON = "the same command again continues from there"

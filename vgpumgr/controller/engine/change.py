@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
-from vgpumgr.controller import journaling
-from vgpumgr.controller.host_run import HostRun
+from vgpumgr.controller.engine import journaling
+from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.results import Planned, PlanT
 from vgpumgr.core.plan import step as steps
 from vgpumgr.errors import Outcome, Success
 
 if TYPE_CHECKING:
+    from vgpumgr.controller.hosts.session import Session
     from vgpumgr.controller.results import Consent
-    from vgpumgr.controller.session import Session
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.reconcile.tasks import Author, Task
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr import errors, names
-from vgpumgr.controller import journaling
 from vgpumgr.controller.context import Context
+from vgpumgr.controller.engine import journaling
 from vgpumgr.core.driver import catalogue
 from vgpumgr.core.inventory import Inventory
 from vgpumgr.core.model.vgpu import VgpuSpec

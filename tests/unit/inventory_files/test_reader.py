@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vgpumgr.controller.inventory_files import MAX_BYTES, find_inventory, load
 from vgpumgr.errors import InventoryError, UnknownHost
+from vgpumgr.inventory_files.reader import MAX_BYTES, find_inventory, load
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.controller.fan_out import fan_out
-from vgpumgr.controller.session import open_session
+from vgpumgr.controller.hosts.fan_out import fan_out
+from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.core.plan import placement
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.fan_out import Outcome
+    from vgpumgr.controller.hosts.fan_out import Outcome
     from vgpumgr.core.driver.profiles import Profile
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.names import HostName

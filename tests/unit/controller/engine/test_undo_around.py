@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from vgpumgr import errors
-from vgpumgr.controller import apply as apply_module
-from vgpumgr.controller import waiting
-from vgpumgr.controller.apply import apply
+from vgpumgr.controller.engine import apply as apply_module
+from vgpumgr.controller.engine import waiting
+from vgpumgr.controller.engine.apply import apply
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.model.vgpu import VgpuSpec
 from vgpumgr.core.plan import step as steps
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from vgpumgr.controller.session import Session
+    from vgpumgr.controller.hosts.session import Session
     from vgpumgr.core.plan.plan import AnyPlan
 
 HOST, GPU, PCI = HostName("kvm01"), GpuUuid("GPU-1"), PciAddress("0000:41:00.0")

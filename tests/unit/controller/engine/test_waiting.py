@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr import errors
-from vgpumgr.controller.waiting import BUSY_S, ENDING_S, wait_for_end
+from vgpumgr.controller.engine.waiting import BUSY_S, ENDING_S, wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
-from vgpumgr.controller.fan_out import Outcome, fan_out
-from vgpumgr.controller.session import Session, open_session
+from vgpumgr.controller.hosts.fan_out import Outcome, fan_out
+from vgpumgr.controller.hosts.session import Session, open_session
 from vgpumgr.core.commands import command
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import plan

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from vgpumgr.controller.inventory_folder import find_inventory, scan
-from vgpumgr.controller.inventory_values import CannotGoOnError, Plain, ValueBuilder
 from vgpumgr.core.inventory import (
     Finding,
     Inventory,
@@ -27,6 +25,8 @@ from vgpumgr.core.inventory import (
     Value,
     build_inventory,
 )
+from vgpumgr.inventory_files.folder import find_inventory, scan
+from vgpumgr.inventory_files.values import CannotGoOnError, Plain, ValueBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,8 @@ import pytest
 from tests.model.fleet import Fleet
 from tests.model.pool import Pool
 from vgpumgr import errors
-from vgpumgr.controller import environment, locate
+from vgpumgr.controller import environment
+from vgpumgr.controller.hosts import locate
 from vgpumgr.controller.requests import SlotRequest, apply_requests
 from vgpumgr.core.driver.profiles import parse_profile
 from vgpumgr.host.protocol import MDEV_VF

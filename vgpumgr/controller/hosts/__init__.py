@@ -1,0 +1,1 @@
+"""How use cases reach hosts: sessions, many at once, and on which host a VM is."""
