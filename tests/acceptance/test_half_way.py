@@ -31,7 +31,7 @@ import json, sys, time
 from pathlib import Path
 import libvirt
 from vgpumgr.cli.main import main
-from vgpumgr.controller import executor
+from vgpumgr.controller.engine import executor
 from vgpumgr.lab.machine import control
 from vgpumgr.lab.layout import Layout
 luck = json.loads(sys.argv.pop(1))

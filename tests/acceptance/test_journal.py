@@ -25,7 +25,7 @@ DETACH = ("detach", "vm01", "--yes", "--on", "kvm01")
 _STRUCK = """
 import os, sys
 from vgpumgr.cli.main import main
-from vgpumgr.controller import executor
+from vgpumgr.controller.engine import executor
 number = int(sys.argv.pop(1))
 really = executor.Executor.execute
 def execute(self, step):

@@ -29,7 +29,7 @@ _RACED = """
 import json, sys
 from pathlib import Path
 from vgpumgr.cli.main import main
-from vgpumgr.controller import executor
+from vgpumgr.controller.engine import executor
 from vgpumgr.lab.machine import control
 from vgpumgr.lab.layout import Layout
 from vgpumgr.link import host
