@@ -34,7 +34,7 @@ def adopt(context: Context, options: AdoptOptions, consent: Consent[AdoptPlan]) 
             Change(
                 session=session,
                 consent=consent,
-                job=tasks.Adopt(vgpus=options.vgpus),
+                task=tasks.Adopt(vgpus=options.vgpus),
                 run=tasks.Author(by=context.by, at=context.now()),
                 makes=AdoptPlan,
                 asks=False,

@@ -1,4 +1,4 @@
-"""attach and detach: find the VM, and carry out the one job requested for it."""
+"""attach and detach: find the VM, and carry out the one task requested for it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _change(
         Change(
             session=found.session,
             consent=consent,
-            job=task,
+            task=task,
             run=tasks.Author(by=context.by, at=context.now()),
             makes=Plan,
             asks=asks,

@@ -2,8 +2,8 @@
 
 The program and the Ansible collection both start here, so that they have the same defaults and the same journal:
 
-    inventory = surroundings.load_inventory("inventory")
-    context = surroundings.make_context(inventory, check=False, progress=print, warn=print)
+    inventory = environment.load_inventory("inventory")
+    context = environment.make_context(inventory, check=False, progress=print, warn=print)
     fleet = report.observe_fleet(context)
 """
 

@@ -114,7 +114,7 @@ class _Workers:
         self._open = OpenHosts(context)
         self._results: dict[
             HostName, list[TaskResult]
-        ] = {}  # grows as jobs end, so that a host that fails half way has them too
+        ] = {}  # grows as tasks end, so that a host that fails half way has them too
         self._stop = threading.Event()
 
     def plan(self, hosts: Sequence[HostDeclaration]) -> FleetPlan:

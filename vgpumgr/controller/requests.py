@@ -114,11 +114,11 @@ def apply_requests(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Placed:
-    """A request whose VM was found, and the resulting job."""
+    """A request whose VM was found, and the resulting task."""
 
     wanted: SlotRequest
     found: FoundVm
-    job: tasks.AttachSlot | tasks.DetachSlot
+    task: tasks.AttachSlot | tasks.DetachSlot
 
     @property
     def host(self) -> HostName:
@@ -126,7 +126,7 @@ class _Placed:
 
     @property
     def key(self) -> tuple[HostName, VmUuid, Slot]:
-        return self.host, self.job.uuid, self.wanted.slot
+        return self.host, self.task.uuid, self.wanted.slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class _Applying:
         self._open = OpenHosts(context)
         self._vms = ManyVms(context, self._open, host_deadline_s=host_deadline_s)
         self._stop = threading.Event()
-        # These grow as jobs end, so that a host that fails half way has them too.
+        # These grow as tasks end, so that a host that fails half way has them too.
         self._units: dict[HostName, list[TaskResult]] = {}
         self._before: dict[HostName, HostView] = {}
 
@@ -187,7 +187,7 @@ class _Applying:
         return found
 
     def _place(self, request: SlotRequest) -> _Placed | SlotResult:
-        """The job that a request becomes on its VM's host, or the slot's result if there is none."""
+        """The task that a request becomes on its VM's host, or the slot's result if there is none."""
         try:
             found = self._vms.find(request.vm, request.on, or_gone=request.profile is None)
         except errors.VgpumgrError as error:
@@ -207,11 +207,11 @@ class _Applying:
                 gpu_id=request.gpu_id,
                 replace=request.replace,
             )
-        return _Placed(wanted=request, found=found, job=task)
+        return _Placed(wanted=request, found=found, task=task)
 
     def _serve(self, placed: Sequence[_Placed]) -> _HostEnd:
-        """All jobs of one host. An error that ends them early is raised."""
-        todo = sorted((one.job for one in placed), key=lambda task: isinstance(task, tasks.AttachSlot))
+        """All tasks of one host. An error that ends them early is raised."""
+        todo = sorted((one.task for one in placed), key=lambda task: isinstance(task, tasks.AttachSlot))
         with placed[0].found.session as session:
             run = HostRun(session, self._run)
             return self._plan(session, run, todo) if self._check else self._carry_out(session, run, todo)
@@ -238,7 +238,7 @@ class _Applying:
         return [
             one
             if isinstance(one, SlotResult)
-            else self._result(one, ends[one.host], task_results.get(one.host, {}).get(one.job))
+            else self._result(one, ends[one.host], task_results.get(one.host, {}).get(one.task))
             for one in placed
         ]
 

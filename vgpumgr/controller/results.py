@@ -180,7 +180,7 @@ class FleetConsent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """The result of one job: done, unchanged, would_change, or the outcome of its error."""
+    """The result of one task: done, unchanged, would_change, or the outcome of its error."""
 
     planned: PlannedTask
     outcome: Outcome
@@ -189,7 +189,7 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostResult:
-    """One host's jobs, as far as they got. `error` ended or spoilt the host's whole run; None if nothing did.
+    """One host's tasks, as far as they got. `error` ended or spoilt the host's whole run; None if nothing did.
 
     `seconds`: how long reading the host and carrying out its plan took together.
     """
@@ -220,7 +220,7 @@ class ReconcileResult:
 
     @property
     def failed(self) -> tuple[tuple[HostName, TaskResult], ...]:
-        """The jobs that were refused or failed."""
+        """The tasks that were refused or failed."""
         return tuple(
             (host.host, task_result)
             for host in self.hosts

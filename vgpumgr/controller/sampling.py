@@ -36,7 +36,7 @@ _WORKERS = 64
 class Sampler:
     """Reads these hosts repeatedly; a context manager, which closes the connections.
 
-    `cursors`: how far each host was read before. `patience_s`: how long a round waits for a host.
+    `cursors`: how far each host was read before. `round_timeout_s`: how long a round waits for a host.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[
             Change(
                 session=session,
                 consent=consent,
-                job=tasks.SetGpuScheduler(gpu_id=options.gpu_id, wish=options.wish),
+                task=tasks.SetGpuScheduler(gpu_id=options.gpu_id, wish=options.wish),
                 run=tasks.Author(by=context.by, at=context.now()),
                 makes=GpuPlan,
                 asks=True,

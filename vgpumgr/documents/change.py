@@ -80,7 +80,7 @@ def fleet(result: ReconcileResult) -> dict[str, object]:
 
 
 def task(host: str, result: TaskResult) -> dict[str, object]:
-    """The row of one job of a reconcile."""
+    """The row of one task of a reconcile."""
     job = result.planned.task
     return {
         "host": host,

@@ -98,7 +98,7 @@ def render_request(number: int, verb: str, fields: dict[str, Any]) -> bytes:
 
 
 def parse_answer(line: bytes) -> tuple[int, dict[str, Any] | None, dict[str, Any]]:
-    """An answer as (id, ok or None, err): it had exactly one of the two."""
+    """An answer as (id, ok, {}) or (id, None, err)."""
     answer = _load(line)
     number, ok, err = answer.get("id"), answer.get("ok"), answer.get("err")
     if type(number) is not int:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the driver admits, as vgpumgr/lab/admission.py has it, and the list of the vGPUs that exist. */
+/* What the driver admits, as vgpumgr/lab/driver/admission.py has it, and the list of the vGPUs that exist. */
 #include <linux/delay.h>
 #include <linux/slab.h>
 

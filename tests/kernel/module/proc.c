@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* /proc/driver/nvidia, as vgpumgr/lab/proc_driver.py has it, and unbindLock, which sriov-manage needs. */
+/* /proc/driver/nvidia, as vgpumgr/lab/sysfs/proc_driver.py has it, and unbindLock, which sriov-manage needs. */
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 #include <linux/uaccess.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The vendor-specific framework: nvidia/ on each VF as vgpumgr/lab/vgpu_nodes.py has it; the VF is the VFIO device. */
+/* The vendor-specific framework: nvidia/ on each VF as vgpumgr/lab/sysfs/vgpu_nodes.py has it; the VF is the VFIO device. */
 #include <linux/device.h>
 #include <linux/slab.h>
 

@@ -215,6 +215,8 @@ def fault(layout: Layout, host: str, name: str) -> None:
     garbage        each login prints unrelated text, whatever command was sent
     slow-plugin:SECONDS  the vGPU's plugin outlives `lab stop` by this time
     slow-exit:SECONDS    QEMU takes this time to exit after `lab stop`, still holding the vGPU
+    nvml-down, gpu-lost:PCI, nvml:FUNCTION:CODE[:PCI]
+                         what NVML answers
     """
     if name == "clear":
         _ask(layout, host, "clear")

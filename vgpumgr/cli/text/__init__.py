@@ -1,1 +1,1 @@
-"""Plans, fleets, schedulers and usage as lines of text. Only output.py prints."""
+"""Plans, fleets, schedulers and usage as lines of text. Of these only output.py prints."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def lines(fleet: FleetPlan, *, diff: bool) -> Iterator[str]:
-    """Every host with something to do, its jobs, and a last line of totals. There are no lines if nothing is to be done."""
+    """Every host with something to do, its tasks, and a last line of totals. There are no lines if nothing is to be done."""
     for plan in fleet.plans:
         yield from _host(plan, diff=diff)
     if fleet.changed:

@@ -1,4 +1,4 @@
-"""One requested job on one host: plan, show, ask; then lock, plan again, and leave the rest to HostRun."""
+"""One requested task on one host: plan, show, ask; then lock, plan again, and leave the rest to HostRun."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[PlanT]):
-    """The request. `makes`: the type of the job's plan. `asks`: it needs confirmation.
+    """The request. `makes`: the type of the task's plan. `asks`: it needs confirmation.
 
     `asked` is the request as the user typed it; `name` is its subject, as the host's lock names it. `findings` were made
     on the way to the host.
@@ -28,7 +28,7 @@ class Change(Generic[PlanT]):
 
     session: Session
     consent: Consent[PlanT]
-    job: Task
+    task: Task
     run: Author
     makes: type[PlanT]
     asks: bool
@@ -49,7 +49,7 @@ class Changed(Generic[PlanT]):
 
 def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
     """Make the change. Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError."""
-    session, consent, todo = change.session, change.consent, (change.job,)
+    session, consent, todo = change.session, change.consent, (change.task,)
     host = HostRun(session, change.run, alone=True)
     shown: Planned[PlanT] | None = None
     if consent.check or change.asks:
@@ -59,7 +59,7 @@ def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
         if consent.check or not shown.plan.changed:
             return _ended(change, shown, Outcome.WOULD_CHANGE if shown.plan.changed else Outcome.UNCHANGED, view)
         consent.ask(shown)
-    what = f"{change.job.verb} {change.name}"
+    what = f"{change.task.verb} {change.name}"
     view = host.lock(what, todo)
     now = _planned(change, host, view)
     while not _is_agreed(now, shown):
@@ -81,7 +81,7 @@ def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
 
 
 def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[PlanT]:
-    made = host.plan(view, change.job).plan
+    made = host.plan(view, change.task).plan
     assert isinstance(made, change.makes)
     if change.consent.kept is not None:
         change.consent.kept.guard(made.fingerprint, [steps.record(step) for step in made.steps])

@@ -1,6 +1,6 @@
-"""The jobs of one host, one after the other, inside its lock. Each is planned on the result of the ones before it.
+"""The tasks of one host, one after the other, inside its lock. Each is planned on the result of the ones before it.
 
-All changes are made here. attach, detach, adopt and `scheduler set` have one job and ask for confirmation of its plan
+All changes are made here. attach, detach, adopt and `scheduler set` have one task and ask for confirmation of its plan
 (change.py); Ansible's lists have many and never prompt (requests.py); reconcile has asked once for all hosts.
 """
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class HostRun:
-    """One host's run. `results` grows as jobs end. `agreed` is all that may be removed; None: whatever the jobs ask for.
+    """One host's run. `results` grows as tasks end. `agreed` is all that may be removed; None: whatever the tasks ask for.
 
-    `alone`: there is one job, and its failure is raised at once, without another look at the host.
+    `alone`: there is one task, and its failure is raised at once, without another look at the host.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class HostRun:
         self._lines: list[tuple[Task, Line]] = []
 
     def read(self, todo: Sequence[Task]) -> HostView:
-        """The host's present state, with everything that the jobs' plans need. Changes nothing. Raises LedgerBroken."""
+        """The host's present state, with everything that the tasks' plans need. Changes nothing. Raises LedgerBroken."""
         return self._whole(self._session.observe(), todo)
 
     def lock(self, what: str, todo: Sequence[Task]) -> HostView:
@@ -56,16 +56,16 @@ class HostRun:
         return self._whole(self._session.lock(what), todo)
 
     def plan(self, view: HostView, task: Task) -> PlannedTask:
-        """One job's plan there. Raises its refusal."""
+        """One task's plan there. Raises its refusal."""
         planned, _ = host_plan.plan_next(view, self._session.declaration, task, self._run)
         if planned.refused is not None:
             raise planned.refused
         return planned
 
     def go(self, view: HostView, todo: Sequence[Task], *, stopped: Callable[[], bool] = lambda: False) -> HostView:
-        """Do all jobs, release the lock, and return the host's state.
+        """Do all tasks, release the lock, and return the host's state.
 
-        A job's failure is in its result. Raises the error that ended the work early, and NotConverged.
+        A task's failure is in its result. Raises the error that ended the work early, and NotConverged.
         """
         try:
             view, gpus = self._go(view, todo, stopped)
@@ -88,7 +88,7 @@ class HostRun:
                 break
             planned, left = host_plan.plan_next(view, self._session.declaration, task, self._run)
             if self._lines and planned.plan is not None and planned.plan.takes_away:
-                # Other jobs can take minutes: a VM may have been saved since the host was read, or a snapshot made.
+                # Other tasks can take minutes: a VM may have been saved since the host was read, or a snapshot made.
                 view = self._session.with_saved_states(view)
                 planned, left = host_plan.plan_next(view, self._session.declaration, task, self._run)
             if planned.plan is None or not planned.steps:
@@ -97,7 +97,7 @@ class HostRun:
                 continue
             gpus.update(planned.plan.gpus)
             error = self._do(planned)
-            # A failed job changed nothing, however often it is tried.
+            # A failed task changed nothing, however often it is tried.
             work.tell(task, may_pass=planned.may_pass, changed=error is None)
             self._note(task_result(planned, errors.Outcome.DONE, error))
             if error is None:
@@ -109,7 +109,7 @@ class HostRun:
         return view, gpus
 
     def _last_look(self, view: HostView, gpus: Collection[str]) -> tuple[HostView, dict[Task, tuple[Step, ...]]]:
-        """Release the lock and return the host's state. Steps that the finished jobs still have to do there are reported."""
+        """Release the lock and return the host's state. Steps that the finished tasks still have to do there are reported."""
         try:
             after = self._session.unlock(view, sorted(gpus))
             return after, self._residues(after)
@@ -125,7 +125,7 @@ class HostRun:
         return self._session.with_saved_states(view) if needed else view
 
     def _note(self, result: TaskResult) -> None:
-        """Keep a result; a repeated job keeps its last result that is not another refusal."""
+        """Keep a result; a repeated task keeps its last result that is not another refusal."""
         first = next((at for at, one in enumerate(self.results) if one.planned.task == result.planned.task), None)
         if first is None:
             self.results.append(result)
@@ -167,7 +167,7 @@ class HostRun:
 
 
 def task_result(planned: PlannedTask, outcome: errors.Success, error: errors.VgpumgrError | None = None) -> TaskResult:
-    """`outcome` is for a unit with steps: a unit without steps is unchanged, a refused one has its error's outcome."""
+    """`outcome` is for a planned task with steps: one without steps is unchanged, a refused one has its error's outcome."""
     failed = error or planned.refused
     if failed is not None:
         return TaskResult(planned=planned, outcome=failed.outcome, error=failed)
@@ -183,7 +183,7 @@ def _not_converged(host: HostName, left: dict[Task, tuple[Step, ...]]) -> errors
 
 
 def _entry(planned: PlannedTask, host: HostName) -> Intent:
-    """A unit's line in the journal: its job, and the causes of its drift."""
+    """A planned task's line in the journal: its task, and the causes of its drift."""
     return entry_of(
         planned.steps,
         verb=planned.task.verb,

@@ -40,7 +40,7 @@ _JUMP_HINT = "jump hosts are not supported yet: run vgpumgr on a machine that re
 
 @dataclass(slots=True, kw_only=True)
 class Connections:
-    """Reads one host after the other; a line that many hosts share is read once."""
+    """Reads one host after the other; ssh arguments that many hosts share are parsed once."""
 
     home: str
     environ: Mapping[str, str]

@@ -63,7 +63,7 @@ FindingKind = Literal[
 """One word for scripts; later versions may add more."""
 
 SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
-"""Findings that the job of their slot resolves."""
+"""Findings that the task of their slot resolves."""
 
 STANDING: frozenset[FindingKind] = frozenset({"will-not-start", "not-built", "granted"})
 """Findings that hold for as long as the host is unchanged: they are no news every night."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def guard(facts: HostSnapshot, steps: Iterable[steps.Step]) -> None:
-    """Raises Stuck if one of the steps would write to a GPU that takes no more writes."""
+    """Raises BlockedWrite if one of the steps would write to a GPU that takes no more writes."""
     for step in steps:
         write = facts.blocked_write_on(written_gpu(step))
         if write is not None:
@@ -40,7 +40,9 @@ def written_gpu(step: steps.Step) -> GpuUuid | None:
             return step.vgpu.gpu_uuid
         case steps.SetScheduler():
             return step.gpu_uuid
-        case _:
+        case (
+            steps.PutClaim() | steps.DropClaim() | steps.AttachHostdev() | steps.DetachHostdev() | steps.WriteModprobe()
+        ):
             return None
 
 

@@ -1,6 +1,6 @@
 """The plan: a value that can be printed, compared and carried out step by step.
 
-Plan is about one VM, scheduling.GpuPlan about one GPU; the code that carries a plan out knows only AnyPlan.
+Plan is about one VM, scheduler.GpuPlan about one GPU; the code that carries a plan out knows only AnyPlan.
 """
 
 from __future__ import annotations

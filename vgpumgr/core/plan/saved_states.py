@@ -1,6 +1,6 @@
-"""Managed-save images and snapshots, of any VM, whose definition names a vGPU: they could bring it back.
+"""Guards against managed-save images and snapshots, of any VM, that name a vGPU: they could bring back one that was freed.
 
-An image replaces the definition at its VM's next start, so a device that it names counts as held (observed.holders). A
+An image replaces the definition at its VM's next start, so a device that it names counts as held (view.holders). A
 snapshot takes effect only if the user reverts to it: it blocks freeing what it names, but the user can override that.
 """
 
@@ -60,7 +60,8 @@ def guard_snapshots(
 ) -> list[Finding]:
     """Raises NamedInSnapshot if a snapshot names what the VM's slot frees; with `keep`, returns findings that name them.
 
-    `names_it` decides this for a device in a snapshot of a VM; `among` says which VMs' snapshots count, read or not.
+    `names_it(vm, device)`: whether a device in that VM's snapshot is the one being freed. `among(vm)`: whether that VM's
+    snapshots count, including ones that could not be read.
     `way_on` is the end of a hint: how to override the guard.
     """
     found: list[Finding] = []

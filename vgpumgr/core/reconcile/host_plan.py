@@ -1,6 +1,6 @@
 """(declared, observed) → what one host needs so that every VM has what was declared or once bound to it.
 
-Each job is planned on the state that the jobs before it will leave, by the same functions that attach and detach use.
+Each task is planned on the state that the tasks before it will leave, by the same functions that attach and detach use.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.tasks import Task
     from vgpumgr.names import HostName
 
-# A job refused with one of these may succeed after another job: one that frees the room, or the device's other definition.
+# A task refused with one of these may succeed after another task: one that frees the room, or the device's other definition.
 _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTask:
-    """One job: its plan, or why it was refused. `drift` says why there are steps.
+    """One task: its plan, or why it was refused. `drift` says why there are steps.
 
     Both are set if a declaration is refused but what the slot had before is kept intact.
     """
@@ -59,7 +59,7 @@ class PlannedTask:
 
     @property
     def gpu(self) -> str | None:
-        """The PCI address of the GPU it is about; None for a job about a VM, or if no GPU with the given UUID was found."""
+        """The PCI address of the GPU it is about; None for a task about a VM, or if no GPU with the given UUID was found."""
         if isinstance(self.plan, GpuPlan):
             return self.plan.gpu.pci
         return (
@@ -70,13 +70,13 @@ class PlannedTask:
 
     @property
     def may_pass(self) -> bool:
-        """Whether it was refused for a reason that another job may still remove."""
+        """Whether it was refused for a reason that another task may still remove."""
         return isinstance(self.refused, _MAY_PASS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPlan:
-    """All jobs of one host, in order. `ours`: the number of vGPUs in its ledger now, for the guards.
+    """All tasks of one host, in order. `ours`: the number of vGPUs in its ledger now, for the guards.
 
     `given`: the number of slots that this inventory has served here; `vanished`: the parts of it that declared a slot which
     is to be freed, but that no longer decide about this host's VMs.
@@ -119,7 +119,7 @@ class HostPlan:
 
 
 def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -> HostPlan:
-    """Plan every job of a host. Raises LedgerBroken; the refusal of a single job is in its unit."""
+    """Plan every task of a host. Raises LedgerBroken; the refusal of a single task is in its PlannedTask."""
     detach.guard_ledger(view)
     planned_tasks, _ = plan_tasks(view, declared, tasks.of_host(view, declared), author)
     allocated = [(domain, claim) for domain in view.domains for claim in tasks.own_claims(view, domain)]
@@ -145,7 +145,7 @@ def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -
 def plan_tasks(
     view: HostView, declared: HostDeclaration, todo: Iterable[Task], author: tasks.Author
 ) -> tuple[tuple[PlannedTask, ...], HostView]:
-    """Plan jobs in order, each on the state that those before it will leave; return also the host's state after all of them."""
+    """Plan tasks in order, each on the state that those before it will leave; return also the host's state after all of them."""
     planned_tasks: list[PlannedTask] = []
     after = view
     work = Queue(todo)
@@ -159,16 +159,16 @@ def plan_tasks(
 def plan_next(
     view: HostView, declared: HostDeclaration, task: Task, author: tasks.Author
 ) -> tuple[PlannedTask, HostView]:
-    """One job's plan, and the host's state after it; a plan that cannot be carried out counts as a refusal."""
+    """One task's plan, and the host's state after it; a plan that cannot be carried out counts as a refusal."""
     planned = plan_task(view, declared, task, author)
     try:
         return planned, simulate.apply(view, planned.steps)
-    except Exception as error:  # noqa: BLE001 -- an oddity of one job's place is that job's own outcome
+    except Exception as error:  # noqa: BLE001 -- an oddity of one task's place is that task's own outcome
         return replace(planned, plan=None, refused=_impossible(view, task, error), drift=()), view
 
 
 def joined(planned_tasks: list[PlannedTask], planned: PlannedTask) -> list[PlannedTask]:
-    """The units plus one more; if its job was repeated, a plan replaces the first refusal, but a second refusal does not."""
+    """The planned tasks plus one more; if its task was repeated, a plan replaces the first refusal, but a second refusal does not."""
     first = next((one for one in planned_tasks if one.task == planned.task), None)
     if first is None:
         return [*planned_tasks, planned]
@@ -179,7 +179,7 @@ def joined(planned_tasks: list[PlannedTask], planned: PlannedTask) -> list[Plann
 
 
 def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tasks.Author) -> PlannedTask:
-    """Plan one job on a view. A refusal becomes part of the unit, so that the other jobs go on."""
+    """Plan one task on a view. A refusal becomes part of it, so that the other tasks go on."""
     try:
         match task:
             case EnsureSlot():
@@ -206,7 +206,7 @@ def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tas
 
 
 def _impossible(view: HostView, task: Task, error: Exception) -> errors.VgpumgrError:
-    """The refusal of a job whose plan cannot be carried out on the host's state."""
+    """The refusal of a task whose plan cannot be carried out on the host's state."""
     if not isinstance(error, simulate.ImpossibleStepError):
         return errors.Unexpected.of(error, about=task.subject)
     return errors.Unsure(
@@ -368,7 +368,7 @@ def _plan_prune(view: HostView, task: PruneSlot, author: tasks.Author) -> Planne
 
 
 def _plan_gpu_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuScheduler) -> PlannedTask:
-    """Set a declared scheduler without re-creating lost vGPUs: each VM's own job does that later.
+    """Set a declared scheduler without re-creating lost vGPUs: each VM's own task does that later.
 
     Raises InventoryError for a GPU that is declared both by its address and by its UUID: every run would set it twice.
     """
@@ -391,7 +391,7 @@ def _plan_gpu_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuS
 
 
 def _findings(view: HostView, planned_tasks: Sequence[PlannedTask]) -> tuple[Finding, ...]:
-    """The host's findings, except those that a job resolves anyway, plus those of its plans."""
+    """The host's findings, except those that a task resolves anyway, plus those of its plans."""
     served = {
         (planned.task.vm, planned.task.slot)
         for planned in planned_tasks

@@ -1,6 +1,6 @@
-"""A host's jobs in order; one that was refused is retried after others have changed something.
+"""A host's tasks in order; one that was refused is retried after others have changed something.
 
-A later job can remove the reason for an earlier refusal: it frees a vGPU of another size, or removes a device, which only one
+A later task can remove the reason for an earlier refusal: it frees a vGPU of another size, or removes a device, which only one
 VM may name, from a definition. Without a retry, that would have to wait for the next night.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Queue:
-    """Iterate over it, and report each job's outcome with `tell` before taking the next. A round without changes is the last."""
+    """Iterate over it, and report each task's outcome with `tell` before taking the next. A round without changes is the last."""
 
     def __init__(self, work: Iterable[Task]) -> None:
         self._queue = list(work)

@@ -1,7 +1,7 @@
-"""The work on a host: a job for each slot that is wanted, each that no longer is, and each scheduler.
+"""The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
 
-reconcile finds Serve and Free; a user requests Give, Take and Adopt; Share can be either. What the inventory no longer wants
-goes first (it makes room), then come schedulers (an empty GPU takes one without moving anything), then the vGPUs: those with
+reconcile finds EnsureSlot and PruneSlot; a user requests AttachSlot, DetachSlot and Adopt; SetGpuScheduler can be either. What
+the inventory no longer wants goes first (it makes room), then come schedulers (an empty GPU takes one without moving anything), then the vGPUs: those with
 a place before new ones.
 """
 
@@ -35,7 +35,7 @@ RECONCILE = "reconcile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """One pass over jobs: who runs it (user@controller) and when (RFC 3339, UTC). Both go into the claims that it writes."""
+    """One pass over tasks: who runs it (user@controller) and when (RFC 3339, UTC). Both go into the claims that it writes."""
 
     by: str
     at: str
@@ -184,7 +184,7 @@ Task: TypeAlias = EnsureSlot | PruneSlot | SetGpuScheduler | AttachSlot | Detach
 
 
 def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
-    """All jobs of a host, in order of execution."""
+    """All tasks of a host, in order of execution."""
     shares = [
         SetGpuScheduler(gpu_id=gpu.gpu_id, wish=gpu.scheduler.wish, where=str(gpu.where))
         for gpu in declared.gpus
@@ -255,7 +255,7 @@ def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
 
 
 def needs_saved(view: HostView, task: Task) -> bool:
-    """Whether a job's plan needs the managed-save images and snapshots, which could bring a device back.
+    """Whether a task's plan needs the managed-save images and snapshots, which could bring a device back.
 
     A first attach frees nothing, and nothing else ever named a new mdev's UUID. But another VM's image may name a VF.
     """

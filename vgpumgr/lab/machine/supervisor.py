@@ -45,7 +45,7 @@ _WITH_ARGUMENTS = (
     "slow-exit:SECONDS",
     "nvml-down",
     "gpu-lost:PCI",
-    "nvml:FUNCTION:CODE",
+    "nvml:FUNCTION:CODE[:PCI]",
 )
 _NODES_POLL_S = 5.0
 
