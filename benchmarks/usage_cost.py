@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.usage.readings import Cursor, GpuCursor, GpuReading, HostReading, Load, Measured, Round, VgpuReading
 from vgpumgr.core.usage.tally import BUCKET_S, FINE_US
 from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
-from vgpumgr.store.samples import Samples, beside
+from vgpumgr.store.sql.samples import Samples, beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ from tests.lab_fixtures import zygote
 from tests.unit.store.samples_of import SECOND
 from vgpumgr.lab.driver.model import Policy
 from vgpumgr.names import HostName
-from vgpumgr.store.samples import NAME, Samples
+from vgpumgr.store.sql.samples import NAME, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,9 @@ from vgpumgr.host.protocol import LEDGER_PATH, LEDGER_VERSION
 from vgpumgr.names import Slot
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent
-from vgpumgr.store.samples import Samples
 from vgpumgr.store.sql import journal as sql_journal
 from vgpumgr.store.sql import sample_tables
+from vgpumgr.store.sql.samples import Samples
 
 STORED = Path(__file__).parents[1] / "cases/stored"
 LEDGER = STORED / f"ledger-{LEDGER_VERSION}.json"

@@ -20,7 +20,7 @@ from vgpumgr.link.snapshot_facts import parse_entry
 from vgpumgr.names import HostName
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Question
-from vgpumgr.store.samples import Samples
+from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
     from pathlib import Path

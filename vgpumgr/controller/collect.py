@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.sampling import Sampler
     from vgpumgr.core.usage.readings import Round
     from vgpumgr.names import HostName
-    from vgpumgr.store.samples import Samples
+    from vgpumgr.store.sql.samples import Samples
 
 _LEAST_ROUND_TIMEOUT_S = 5.0
 _AHEAD_US = 86_400_000_000

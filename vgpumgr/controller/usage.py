@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.usage.usage_rows import UsageRow
     from vgpumgr.core.usage.usage_window import Window
-    from vgpumgr.store.samples import Samples
+    from vgpumgr.store.sql.samples import Samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

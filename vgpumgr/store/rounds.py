@@ -6,7 +6,7 @@ Changing the fields of a round requires a migration of the stored ones: tests/un
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +15,7 @@ from vgpumgr.core.usage.readings import Cursor, GpuCursor, GpuReading, HostReadi
 
 
 def to_json(one: Round) -> str:
-    return json.dumps(_plain(replace(one, failure=None)), default=_plain, separators=(",", ":"))
+    return json.dumps(asdict(replace(one, failure=None)), default=_plain, separators=(",", ":"))
 
 
 def from_json(text: str) -> Round:
@@ -35,7 +35,7 @@ def from_json(text: str) -> Round:
 
 
 def cursor_to_json(cursor: Cursor) -> str:
-    return json.dumps(_plain(cursor), default=_plain, separators=(",", ":"))
+    return json.dumps(asdict(cursor), default=_plain, separators=(",", ":"))
 
 
 def cursor_from_json(text: str) -> Cursor:
@@ -43,8 +43,6 @@ def cursor_from_json(text: str) -> Cursor:
 
 
 def _plain(value: object) -> object:
-    if is_dataclass(value):
-        return {name.name: getattr(value, name.name) for name in fields(value)}
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, frozenset):

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.store.samples_of import SECOND, T0, load, measured_round
 from vgpumgr import errors
 from vgpumgr.controller import collect
-from vgpumgr.store.samples import NAME, Samples
+from vgpumgr.store.sql.samples import NAME, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

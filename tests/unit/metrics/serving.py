@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vgpumgr.store import samples
+from vgpumgr.store.sql import samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ from tests.unit.store.samples_of import PCI, SECOND, T0
 from vgpumgr.core.usage.tally import ENGINES, Tally
 from vgpumgr.core.usage.usage_window import window
 from vgpumgr.names import HostName
-from vgpumgr.store.samples import Samples
+from vgpumgr.store.sql.samples import Samples
 
 VMS = 20
 # Stores round after round from where the store's cursor is, and says of each that it is stored.
@@ -24,7 +24,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from tests.unit.store.samples_of import PCI, SECOND, T0, load, measured_round
-from vgpumgr.store.samples import Samples
+from vgpumgr.store.sql.samples import Samples
 samples = Samples(Path(sys.argv[1]))
 cursor = samples.cursors().get("kvm01")
 at = cursor.gpus[PCI].at_us if cursor else T0

@@ -20,9 +20,9 @@ from vgpumgr.core.usage.tally import BUCKET_US, FINE_US
 from vgpumgr.core.usage.usage_window import window
 from vgpumgr.names import HostName
 from vgpumgr.store import rounds as stored_rounds
-from vgpumgr.store.samples import Samples, beside
 from vgpumgr.store.sql import sample_tables
 from vgpumgr.store.sql import samples as sql_samples
+from vgpumgr.store.sql.samples import Samples, beside
 
 if TYPE_CHECKING:
     from pathlib import Path

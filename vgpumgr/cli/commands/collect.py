@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.sampling import Sampler
     from vgpumgr.core.usage.readings import Round
     from vgpumgr.names import HostName
-    from vgpumgr.store.samples import Samples
+    from vgpumgr.store.sql.samples import Samples
 
 LOCK = "collect.lock"
 _COLUMNS = ("host", "running", "measured", "seconds", "error")
@@ -76,8 +76,8 @@ def collect(
     from vgpumgr.controller import collect as use_case
     from vgpumgr.controller.sampling import Sampler
     from vgpumgr.core.usage import histogram
-    from vgpumgr.store import samples
     from vgpumgr.store.only_one import only_one
+    from vgpumgr.store.sql import samples
 
     if keep > histogram.MAX_DAYS * 86400:
         raise errors.UsageError(f"--keep: at most {histogram.MAX_DAYS}d")

@@ -110,7 +110,7 @@ def _families(max_age: float | None) -> tuple[Family, ...]:
     """What the store holds now. Raises StoreError."""
     from vgpumgr.cli.wiring import store_path
     from vgpumgr.core.usage import metrics, readings
-    from vgpumgr.store import samples
+    from vgpumgr.store.sql import samples
 
     store = samples.Samples(samples.beside(store_path()))
     if max_age is None:

@@ -17,7 +17,7 @@ from vgpumgr.cli.text import output
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.usage import UsageReport
-    from vgpumgr.store.samples import Samples
+    from vgpumgr.store.sql.samples import Samples
 
 _CSV = (
     "vm", "slot", "host", "gpu", "type_name", "state", "entitled_percent", "used_of_share", "coverage_percent", "samples",
@@ -51,7 +51,7 @@ def usage(settings: Settings, *, vm: str | None, since: float, on: str | None) -
     from vgpumgr.cli.wiring import store_path
     from vgpumgr.controller import usage as use_case
     from vgpumgr.core.usage import histogram
-    from vgpumgr.store import samples
+    from vgpumgr.store.sql import samples
 
     if since > histogram.MAX_DAYS * 86400:
         raise errors.UsageError(f"--since: at most {histogram.MAX_DAYS}d")

@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 
 BUSY_S = 5.0
 
-MIGRATION = sa.Table(
-    "migration", sa.MetaData(), sa.Column("version", sa.Integer, primary_key=True), sa.Column("at", sa.Text)
-)
+
+def table(name: str, *columns: str) -> sa.TableClause:
+    """A table for statements; its types and constraints are in the migrations' SQL."""
+    return sa.table(name, *map(sa.column, columns))
+
+
+MIGRATION = table("migration", "version", "at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +195,7 @@ def _translated(path: Path, schema: Schema, done: str) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise damaged(path, schema, error) from error
     except OSError as error:
-        raise StoreError(
-            f"the {schema.what} {path} cannot be {done}: {error.strerror or error}",
-            hint="set VGPUMGR_STORE to use another file; declarations and claims do not depend on it",
-        ) from error
+        raise _impossible(path, schema, done, error.strerror or str(error)) from error
 
 
 def _judge(path: Path, schema: Schema, done: str, error: Any) -> StoreError:
@@ -216,10 +217,14 @@ def _judge(path: Path, schema: Schema, done: str, error: Any) -> StoreError:
                 hint=f"is the disk full or broken? check `df {shlex.quote(str(path.parent))}` and the kernel's log",
             )
         case _:
-            return StoreError(
-                f"the {schema.what} {path} cannot be {done}: {error}",
-                hint="set VGPUMGR_STORE to use another file; declarations and claims do not depend on it",
-            )
+            return _impossible(path, schema, done, str(error))
+
+
+def _impossible(path: Path, schema: Schema, done: str, why: str) -> StoreError:
+    return StoreError(
+        f"the {schema.what} {path} cannot be {done}: {why}",
+        hint="set VGPUMGR_STORE to use another file; declarations and claims do not depend on it",
+    )
 
 
 def damaged(path: Path, schema: Schema, error: BaseException) -> StoreError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -40,35 +41,16 @@ SCHEMA = file.Schema(
     ),
 )
 
-RUN = sa.Table(
-    "run",
-    sa.MetaData(),
-    sa.Column("id", sa.Integer, primary_key=True),
-    *(sa.Column(name, sa.Text, nullable=False) for name in ("at", "by", "verb", "why", "host")),
-    *(sa.Column(name, sa.Text) for name in ("vm", "vm_uuid", "slot", "gpu")),
-    sa.Column("steps", sa.Text, nullable=False),
-    *(sa.Column(name, sa.Text) for name in ("ended_at", "outcome", "error", "message")),
-)
+_INTENT = tuple(field.name for field in fields(Intent))
+_LINE = tuple(field.name for field in fields(JournalEntry) if field.name != "intent")
+RUN = file.table("run", *_INTENT, *_LINE)
 
 
 def insert(path: Path, entry: Intent, *, by: str, at: str) -> int:
     """Insert a run and return its number; creates the file if missing, and deletes runs that are too old to keep."""
-    values = {
-        "at": at,
-        "by": by,
-        "verb": entry.verb,
-        "why": entry.why,
-        "host": entry.host,
-        "vm": entry.vm,
-        "vm_uuid": entry.vm_uuid,
-        "slot": entry.slot,
-        "gpu": entry.gpu,
-        "steps": json.dumps(entry.steps),
-    }
+    values = asdict(entry) | {"at": at, "by": by, "steps": json.dumps(entry.steps)}
     with file.writing(path, SCHEMA) as connection:
-        inserted = connection.execute(RUN.insert().values(values)).inserted_primary_key
-        assert inserted is not None
-        number = int(inserted[0])
+        number = connection.execute(RUN.insert().values(values)).lastrowid
         connection.execute(RUN.delete().where(RUN.c.id <= number - KEEP_RUNS))
         return number
 
@@ -96,7 +78,5 @@ def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
 
 
 def _run(row: sa.RowMapping) -> JournalEntry:
-    steps = json.loads(row["steps"])
-    entry = {name: row[name] for name in ("verb", "why", "host", "vm", "vm_uuid", "slot", "gpu")}
-    rest = {name: row[name] for name in ("id", "at", "by", "ended_at", "outcome", "error", "message")}
-    return JournalEntry(intent=Intent(**entry, steps=tuple(steps)), **rest)
+    entry = {name: row[name] for name in _INTENT} | {"steps": tuple(json.loads(row["steps"]))}
+    return JournalEntry(intent=Intent(**entry), **{name: row[name] for name in _LINE})

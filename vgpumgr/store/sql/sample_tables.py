@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
-
 from vgpumgr.core.usage import histogram
 from vgpumgr.core.usage.readings import VgpuKey
 from vgpumgr.core.usage.tally import ENGINES, EngineTally, Tally
@@ -18,7 +16,7 @@ from vgpumgr.errors import SamplesCorrupt
 from vgpumgr.store.sql import file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 SERIES_BITS = 24
 _ENGINES_AT = 4  # the first engine's column of a bucket
@@ -60,66 +58,28 @@ SCHEMA = file.Schema(
 )
 
 
-def _integers(*names: str, nullable: bool = False) -> Iterator[sa.Column[Any]]:
-    return (sa.Column(name, sa.Integer, nullable=nullable) for name in names)
-
-
-_METADATA = sa.MetaData()
-SERIES = sa.Table(
+# Only names: types and constraints are those of the SQL above.
+SERIES = file.table(
     "series",
-    _METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    *(sa.Column(name, sa.Text, nullable=False) for name in VgpuKey._fields),
-    *(sa.Column(name, sa.Text) for name in ("vm_uuid", "type_name", "origin")),
-    *_integers("last_us", "observed_us", *(f"{engine}_busy" for engine in ENGINES)),
+    *("id", *VgpuKey._fields, "vm_uuid", "type_name", "origin", "last_us", "observed_us"),
+    *(f"{engine}_busy" for engine in ENGINES),
 )
-BUCKET = sa.Table(
+BUCKET = file.table(
     "bucket",
-    _METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    *_integers("series", "samples", "observed_us"),
-    *(
-        column
-        for engine in ENGINES
-        for column in (
-            *_integers(f"{engine}_measured_us", f"{engine}_busy"),
-            sa.Column(f"{engine}_histogram", sa.LargeBinary, nullable=False),
-        )
-    ),
-    *_integers("entitled_us", "entitled"),
-    *_integers("framebuffer_max", "framebuffer_last", "framebuffer_size", nullable=True),
-    *_integers("last_us"),
+    *("id", "series", "samples", "observed_us"),
+    *(f"{engine}_{name}" for engine in ENGINES for name in ("measured_us", "busy", "histogram")),
+    *("entitled_us", "entitled", "framebuffer_max", "framebuffer_last", "framebuffer_size", "last_us"),
 )
-HOST = sa.Table(
-    "host",
-    _METADATA,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("at", sa.Float, nullable=False),
-    *(sa.Column(name, sa.Text, nullable=False) for name in ("cursor", "round")),
-)
-HOST_ERROR = sa.Table(
-    "host_error",
-    _METADATA,
-    sa.Column("host", sa.Text, primary_key=True),
-    sa.Column("error", sa.Text, primary_key=True),
-    *_integers("rounds"),
-)
-COLLECTOR = sa.Table(
-    "collector",
-    _METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("every_s", sa.Float),
-    sa.Column("coarse", sa.Integer, nullable=False, server_default="0"),
-)
+HOST = file.table("host", "name", "at", "cursor", "round")
+HOST_ERROR = file.table("host_error", "host", "error", "rounds")
+COLLECTOR = file.table("collector", "id", "every_s", "coarse")
 
 
 def tally_of(row: Sequence[Any]) -> Tally:
     """The tally in a bucket's row; its columns are in the table's order."""
     engines = tuple(
-        [
-            EngineTally(row[index], row[index + 1], histogram.unpack(row[index + 2]))
-            for index in range(_ENGINES_AT, _ENGINES_END, 3)
-        ]
+        EngineTally(row[index], row[index + 1], histogram.unpack(row[index + 2]))
+        for index in range(_ENGINES_AT, _ENGINES_END, 3)
     )
     return Tally(row[2], row[3], engines, *row[_ENGINES_END:])
 
@@ -134,4 +94,4 @@ def row_of(number: int, tally: Tally) -> dict[str, object]:
     framebuffer = tally.framebuffer_max, tally.framebuffer_last, tally.framebuffer_size
     first = number, number & (1 << SERIES_BITS) - 1, tally.samples, tally.observed_us
     values = (*first, *engines, *entitled, *framebuffer, tally.last_us)
-    return dict(zip(BUCKET.columns.keys(), values, strict=True))
+    return dict(zip(BUCKET.c.keys(), values, strict=True))

@@ -1,7 +1,7 @@
-"""The samples: rounds go in, query results come out.
+"""The samples: what every vGPU used, in a separate file next to the journal. Raises StoreError.
 
-A round's measures, its cursor and its counters are stored in one transaction: nothing acknowledged is lost, and nothing is
-counted twice.
+History only: deleting it loses the past and the counters, nothing more. A round's measures, its cursor and its
+counters are stored in one transaction: nothing acknowledged is lost, and nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vgpumgr.core.usage.readings import Counters, LatestHost, VgpuKey, key_of
 from vgpumgr.core.usage.tally import ENGINES, fold
 from vgpumgr.core.usage.usage_window import Series
 from vgpumgr.store import rounds as forms
-from vgpumgr.store.sql import file
+from vgpumgr.store.sql import file, pruning
 from vgpumgr.store.sql.sample_tables import (
     BUCKET,
     COLLECTOR,
@@ -32,7 +32,7 @@ from vgpumgr.store.sql.sample_tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from vgpumgr.core.usage.readings import Cursor, Round, VgpuReading
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.usage_window import Window
     from vgpumgr.names import HostName
 
+NAME = "samples.db"
 # Limits for one host: NVIDIA's largest takes 16 GPUs of 48 vGPUs, and VMs come and go while samples are kept.
 MAX_IN_ROUNDS = 2_000
 MAX_SERIES = 20_000
@@ -48,98 +49,125 @@ _COUNTED = ("observed_us", *(f"{engine}_busy" for engine in ENGINES))
 _TOLD = ("vm_uuid", "type_name", "origin", "last_us")
 
 
-def add(path: Path, rounds: Sequence[Round], every_s: float | None) -> None:
-    """Store rounds, each host's oldest first, and their interval."""
-    folded: Mapping[VgpuKey, Mapping[int, Tally]] = fold(rounds)
-    described = {key_of(one.host, row.gpu, row.vgpu): row.vgpu for one in rounds for row in one.measured}
-    with file.transaction(path, SCHEMA) as connection:
-        folded = _bounded(connection, folded)
-        if folded:
-            _merge(path, connection, _count(connection, folded, described))
-        _put_hosts(connection, rounds)
-        put = sqlite.insert(COLLECTOR).values(id=1, every_s=every_s)
-        connection.execute(put.on_conflict_do_update(index_elements=["id"], set_={"every_s": every_s}))
+def beside(store: Path) -> Path:
+    """Where the samples are, given the journal's path."""
+    return store.with_name(NAME)
 
 
-def newest_us(path: Path) -> int | None:
-    with file.reading(path, SCHEMA) as connection:
-        return None if connection is None else connection.execute(sa.select(sa.func.max(SERIES.c.last_us))).scalar()
+class Samples:
+    """The samples at `path`, which need not exist yet: then there are none. Only `add` creates the file."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-def cursors(path: Path) -> dict[HostName, Cursor]:
-    with file.reading(path, SCHEMA) as connection:
-        if connection is None:
-            return {}
-        rows = connection.execute(sa.select(HOST.c.name, HOST.c.cursor)).all()
-        with _ours(path):
-            return {name: forms.cursor_from_json(cursor) for name, cursor in rows}
+    def add(self, rounds: Sequence[Round], *, every_s: float | None = None) -> None:
+        """Store rounds, each host's oldest first: all of them, or none if it raises.
 
+        `every_s`: the interval of the rounds; None: once, by hand or by cron.
+        """
+        folded: Mapping[VgpuKey, Mapping[int, Tally]] = fold(rounds)
+        described = {key_of(one.host, row.gpu, row.vgpu): row.vgpu for one in rounds for row in one.measured}
+        with file.transaction(self.path, SCHEMA) as connection:
+            folded = _bounded(connection, folded)
+            if folded:
+                _merge(self.path, connection, _count(connection, folded, described))
+            _put_hosts(connection, rounds)
+            put = sqlite.insert(COLLECTOR).values(id=1, every_s=every_s)
+            connection.execute(put.on_conflict_do_update(index_elements=["id"], set_={"every_s": every_s}))
 
-def latest(path: Path) -> tuple[LatestHost, ...]:
-    with file.reading(path, SCHEMA) as connection:
-        if connection is None:
-            return ()
-        counters: dict[str, dict[VgpuKey, Counters]] = {}
-        for row in connection.execute(sa.select(SERIES)).mappings():
-            busy = {f"{engine}_busy_s": row[f"{engine}_busy"] / 1e8 for engine in ENGINES}
-            counters.setdefault(row["host"], {})[_key(row)] = Counters(observed_s=row["observed_us"] / 1e6, **busy)
-        errors: dict[str, dict[str, int]] = {}
-        for host, error, count in connection.execute(sa.select(HOST_ERROR)):
-            errors.setdefault(host, {})[error] = count
-        rows = connection.execute(sa.select(HOST.c.name, HOST.c.round).order_by(HOST.c.name)).all()
-        with _ours(path):
-            return tuple(
-                LatestHost(last=forms.from_json(text), counters=counters.get(name, {}), errors=errors.get(name, {}))
-                for name, text in rows
+    def newest_us(self) -> int | None:
+        """When the newest sample was taken, by its host's clock; None if there is none."""
+        with file.reading(self.path, SCHEMA) as connection:
+            return None if connection is None else connection.execute(sa.select(sa.func.max(SERIES.c.last_us))).scalar()
+
+    def cursors(self) -> dict[HostName, Cursor]:
+        """How far each host has been read."""
+        with file.reading(self.path, SCHEMA) as connection:
+            if connection is None:
+                return {}
+            rows = connection.execute(sa.select(HOST.c.name, HOST.c.cursor)).all()
+            with _ours(self.path):
+                return {name: forms.cursor_from_json(cursor) for name, cursor in rows}
+
+    def latest(self) -> tuple[LatestHost, ...]:
+        """Each host's last round, its counters and its errors, sorted by name."""
+        with file.reading(self.path, SCHEMA) as connection:
+            if connection is None:
+                return ()
+            counters: dict[str, dict[VgpuKey, Counters]] = {}
+            for row in connection.execute(sa.select(SERIES)).mappings():
+                busy = {f"{engine}_busy_s": row[f"{engine}_busy"] / 1e8 for engine in ENGINES}
+                counters.setdefault(row["host"], {})[_key(row)] = Counters(observed_s=row["observed_us"] / 1e6, **busy)
+            errors: dict[str, dict[str, int]] = {}
+            for host, error, count in connection.execute(sa.select(HOST_ERROR)):
+                errors.setdefault(host, {})[error] = count
+            rows = connection.execute(sa.select(HOST.c.name, HOST.c.round).order_by(HOST.c.name)).all()
+            with _ours(self.path):
+                return tuple(
+                    LatestHost(last=forms.from_json(text), counters=counters.get(name, {}), errors=errors.get(name, {}))
+                    for name, text in rows
+                )
+
+    def every_s(self) -> float | None:
+        """The interval of the last collector; None: once, or never."""
+        with file.reading(self.path, SCHEMA) as connection:
+            return None if connection is None else connection.execute(sa.select(COLLECTOR.c.every_s)).scalar()
+
+    def usage(self, window: Window, *, vm: str | None = None, host: str | None = None) -> list[Series]:
+        """What was measured in the window, unsorted: for a VM (name or UUID), a host, or everything."""
+        chosen = sa.select(SERIES)
+        if vm is not None:
+            chosen = chosen.where(sa.or_(SERIES.c.vm == vm, SERIES.c.vm_uuid == vm))
+        if host is not None:
+            chosen = chosen.where(SERIES.c.host == host)
+        with file.reading(self.path, SCHEMA) as connection:
+            if connection is None:
+                return []
+            found = {
+                row["id"]: Series(
+                    key=_key(row), vm_uuid=row["vm_uuid"], type_name=row["type_name"], origin=row["origin"]
+                )
+                for row in connection.execute(chosen).mappings()
+            }
+            inside = sa.select(BUCKET).where(
+                BUCKET.c.id.between(window.first << SERIES_BITS, (window.last + 1 << SERIES_BITS) - 1)
             )
+            if vm is not None or host is not None:
+                inside = inside.where(BUCKET.c.series.in_(chosen.with_only_columns(SERIES.c.id).scalar_subquery()))
+            for rows in connection.execute(inside).partitions(_TOGETHER):
+                for row in rows:
+                    series = found.get(row[1])
+                    if series is not None:
+                        series.add(((row[0] >> SERIES_BITS) - window.first) // window.per_cell, tally_of(row))
+        return [series for series in found.values() if series.cells]
 
+    def names(self) -> tuple[set[str], set[str]]:
+        """The VMs (names and UUIDs) that were measured or exist now, and the hosts that were tried."""
+        with file.reading(self.path, SCHEMA) as connection:
+            if connection is None:
+                return set(), set()
+            vms = {name for row in connection.execute(sa.select(SERIES.c.vm, SERIES.c.vm_uuid)) for name in row if name}
+            hosts = set()
+            for name, text in connection.execute(sa.select(HOST.c.name, HOST.c.round)):
+                hosts.add(name)
+                with _ours(self.path):
+                    reading = forms.from_json(text).reading
+                for gpu in reading.gpus if reading is not None else ():
+                    vms |= {known for vgpu in gpu.vgpus for known in (vgpu.vm, vgpu.vm_uuid) if known}
+            return vms, hosts
 
-def every_s(path: Path) -> float | None:
-    with file.reading(path, SCHEMA) as connection:
-        return None if connection is None else connection.execute(sa.select(COLLECTOR.c.every_s)).scalar()
+    def coarsen(self, *, before_us: int) -> int:
+        """Merge older quarters into hours; return the number of rows saved. Cheap if there is nothing to do."""
+        return pruning.coarsen(self.path, before_us=before_us) if self.path.exists() else 0
 
+    def forget_hosts_but(self, fleet: Collection[HostName]) -> None:
+        """Drop the last rounds and errors of all other hosts; their samples stay until they are pruned."""
+        if self.path.exists():
+            pruning.forget_hosts_but(self.path, fleet)
 
-def usage(path: Path, window: Window, *, vm: str | None, host: str | None) -> list[Series]:
-    """The series with measures in the window. `vm` is a name or a UUID."""
-    chosen = sa.select(SERIES)
-    if vm is not None:
-        chosen = chosen.where(sa.or_(SERIES.c.vm == vm, SERIES.c.vm_uuid == vm))
-    if host is not None:
-        chosen = chosen.where(SERIES.c.host == host)
-    with file.reading(path, SCHEMA) as connection:
-        if connection is None:
-            return []
-        found = {
-            row["id"]: Series(key=_key(row), vm_uuid=row["vm_uuid"], type_name=row["type_name"], origin=row["origin"])
-            for row in connection.execute(chosen).mappings()
-        }
-        inside = sa.select(BUCKET).where(
-            BUCKET.c.id.between(window.first << SERIES_BITS, (window.last + 1 << SERIES_BITS) - 1)
-        )
-        if vm is not None or host is not None:
-            inside = inside.where(BUCKET.c.series.in_(chosen.with_only_columns(SERIES.c.id).scalar_subquery()))
-        for rows in connection.execute(inside).partitions(_TOGETHER):
-            for row in rows:
-                series = found.get(row[1])
-                if series is not None:
-                    series.add(((row[0] >> SERIES_BITS) - window.first) // window.per_cell, tally_of(row))
-    return [series for series in found.values() if series.cells]
-
-
-def names(path: Path) -> tuple[set[str], set[str]]:
-    """The VMs (names and UUIDs) that were measured or exist now, and the hosts that were tried."""
-    with file.reading(path, SCHEMA) as connection:
-        if connection is None:
-            return set(), set()
-        vms = {name for row in connection.execute(sa.select(SERIES.c.vm, SERIES.c.vm_uuid)) for name in row if name}
-        hosts = set()
-        for name, text in connection.execute(sa.select(HOST.c.name, HOST.c.round)):
-            hosts.add(name)
-            with _ours(path):
-                reading = forms.from_json(text).reading
-            for gpu in reading.gpus if reading is not None else ():
-                vms |= {known for vgpu in gpu.vgpus for known in (vgpu.vm, vgpu.vm_uuid) if known}
-        return vms, hosts
+    def prune(self, *, before_us: int, max_bytes: int) -> int:
+        """Delete older rows, then the oldest while the file is too large; return the number deleted. The file shrinks."""
+        return pruning.prune(self.path, before_us=before_us, max_bytes=max_bytes) if self.path.exists() else 0
 
 
 def _bounded(

@@ -16,7 +16,7 @@ from tests.lab_fixtures import zygote
 from tests.unit.documents import published
 from tests.unit.store.samples_of import GIB, SECOND, failed_round, load, measured_round
 from vgpumgr.cli.text import sparkline
-from vgpumgr.store.samples import NAME, Samples
+from vgpumgr.store.sql.samples import NAME, Samples
 
 if TYPE_CHECKING:
     from pathlib import Path
