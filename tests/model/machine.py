@@ -115,7 +115,6 @@ class Machine:
             name=self.name,
             machine_id=(self.root / "etc/machine-id").read_text().strip(),
             driver_version="570.172.07",
-            framework=self.framework,
             gpus=gpus,
         )
         self.boots = 0

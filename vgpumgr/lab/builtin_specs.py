@@ -55,7 +55,7 @@ BUILTIN: Mapping[str, Mapping[str, Any]] = {
                 "driver": "570",
                 "framework": "mdev-vf",
                 "boards": ["T4", "A40"],
-                "vms": ["vm32", "vm34", "vm36", {"name": "legacy01", "ours": False}],
+                "vms": ["vm32", "vm34", "vm36", "legacy01"],
                 "foreign": [{"gpu": 1, "vf": 0, "type": "A40-4Q", "vm": "legacy01"}],
             },
         },

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.errors import LabError
 from vgpumgr.lab.driver import scheduler
 from vgpumgr.lab.driver.model import ForeignSpec, Gpu, HostState, Scheduling, VmSpec
 
@@ -38,15 +37,11 @@ class GpuSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
-    """One simulated host. `framework` is that of its GPUs, unless a board requires another one.
-
-    `scheduler_counts_idle`: as in HostState.
-    """
+    """One simulated host. `scheduler_counts_idle`: as in HostState."""
 
     name: str
     machine_id: str
     driver_version: str
-    framework: str
     gpus: tuple[GpuSpec, ...]
     foreign: tuple[ForeignSpec, ...] = ()
     vms: tuple[VmSpec, ...] = ()
@@ -62,13 +57,8 @@ class FleetSpec:
     declared: Mapping[str, Mapping[str, Slots]] = field(default_factory=dict)
 
     def host(self, name: str) -> HostSpec:
-        """The host of that name. Raises LabError."""
-        found = next((host for host in self.hosts if host.name == name), None)
-        if found is None:
-            raise LabError(
-                f"the lab has no host {name!r}", hint="write one of: " + " ".join(host.name for host in self.hosts)
-            )
-        return found
+        """The host of that name, which the spec has."""
+        return next(host for host in self.hosts if host.name == name)
 
 
 def lab_uuid(fleet: str, *parts: str) -> str:

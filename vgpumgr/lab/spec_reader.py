@@ -1,12 +1,12 @@
 """A lab spec from plain data: a built-in one, or a YAML file in the same format.
 
-    hosts:                                   # or a list of such mappings, each with its `name`
+    hosts:
       kvm01:
         driver: 570                          # a branch, or the whole version
         framework: mdev-vf                   # mdev-vf or vendor-vfio; boards without SR-IOV are always mdev-pf
         numa: 0                              # for boards that do not set it; by default it follows from the bus
-        boards: [A40, {board: A40, pci: "0000:81:00.0", numa: 1, framework: mdev-vf, vfs: 4}]     # or {A40: 2}
-        vms: ["vm[01:30]", {name: db, machine: pc, memory_mib: 128, ours: false}]
+        boards: [A40, {board: A40, pci: "0000:81:00.0", numa: 1, framework: mdev-vf, vfs: 4}]
+        vms: ["vm[01:30]", {name: db, machine: pc, memory_mib: 128}]
         foreign: [{gpu: 1, vf: 0, type: A40-4Q, vm: db}]         # gpu: index or address
         scheduler_counts_idle: false         # the scheduler can be set while vGPUs exist, if no VM holds one (default: true)
     declared: {kvm01: {vm01: {vgpu0: {profile: 4Q}}}}
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
 
 Name = TypeVar("Name")
 
-_HOST_KEYS = (
-    *("name", "driver", "driver_version", "framework", "boards", "numa", "numa_node", "foreign", "vms"),
-    "scheduler_counts_idle",
-)
+_HOST_KEYS = ("driver", "framework", "boards", "numa", "foreign", "vms", "scheduler_counts_idle")
 _BUSES = ("41", "81", "c1", "01", "21", "61", "a1", "e1")  # buses of cards that set no address; from 80 up NUMA node 1
 _RANGE = re.compile(r"(?P<head>[^\[\]]*)\[(?P<first>\d+):(?P<last>\d+)\](?P<tail>[^\[\]]*)")
 _DRIVER = re.compile(r"(\d{3})(?:\.\d+){1,2}")
@@ -84,11 +81,10 @@ def fleet(name: str, data: Any, where: str) -> FleetSpec:
     """A spec from data. `where` names the source in errors."""
     top = _mapping(data, where, ("hosts", "declared"))
     hosts = []
-    for host_name, host, place in _named(top.get("hosts"), f"{where}: hosts"):
-        hosts.append(_host(name, host_name, host, place))
+    for host_name, host in _mapping(top.get("hosts") or {}, f"{where}: hosts", None).items():
+        hosts.append(_host(name, host_name, host, f"{where}: hosts.{host_name}"))
     if not hosts:
         raise LabError(f"{where}: no hosts", hint="write `hosts: {kvm01: {boards: [A40]}}`")
-    _unique((host.name for host in hosts), f"{where}: hosts")
     _unique((vm.name for host in hosts for vm in host.vms), f"{where}: vms")
     return FleetSpec(
         name=name, hosts=tuple(hosts), declared=_declared(top.get("declared"), hosts, f"{where}: declared")
@@ -98,7 +94,7 @@ def fleet(name: str, data: Any, where: str) -> FleetSpec:
 def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
     host = _mapping(data, where, _HOST_KEYS)
     _read(parse_host_name, name, where)
-    version = _driver(host.get("driver", host.get("driver_version", "570")), f"{where}.driver")
+    version = _driver(host.get("driver", "570"), f"{where}.driver")
     branch = int(version.partition(".")[0])
     framework = host.get("framework", VENDOR_VFIO if branch >= _FIRST_VENDOR_VFIO else MDEV_VF)
     if framework not in FRAMEWORKS:
@@ -108,7 +104,7 @@ def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
     gpus = _gpus(fleet_name, name, host, framework, where)
     vms = tuple(
         vm
-        for index, item in enumerate(_vm_items(host.get("vms", []), f"{where}.vms"))
+        for index, item in enumerate(_list(host.get("vms", []), f"{where}.vms"))
         for vm in _vms(fleet_name, name, item, f"{where}.vms[{index}]")
     )
     foreign = []
@@ -120,7 +116,6 @@ def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
         name=name,
         machine_id=lab_uuid(fleet_name, name, "machine-id").replace("-", ""),
         driver_version=version,
-        framework=framework if any(gpu.framework != MDEV_PF for gpu in gpus) else MDEV_PF,
         gpus=gpus,
         foreign=tuple(foreign),
         vms=vms,
@@ -141,8 +136,6 @@ def _driver(value: Any, where: str) -> str:
 
 def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: str, where: str) -> tuple[GpuSpec, ...]:
     items = host.get("boards", [])
-    if isinstance(items, Mapping):
-        items = [code for code, count in items.items() for _ in range(_count(count, f"{where}.boards.{code}"))]
     gpus: list[GpuSpec] = []
     free = list(_BUSES)
     for index, item in enumerate(_list(items, f"{where}.boards")):
@@ -150,7 +143,7 @@ def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: s
         data = _mapping(
             {"board": item} if isinstance(item, str) else item,
             place,
-            ("board", "pci", "numa", "numa_node", "framework", "vfs"),
+            ("board", "pci", "numa", "framework", "vfs"),
         )
         board = boards.board(str(data.get("board", "")), place)
         if "vfs" in data:
@@ -166,7 +159,7 @@ def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: s
         else:
             raise LabError(f"{place}: the lab assigns only {len(_BUSES)} addresses", hint="add `pci:`")
         free = [bus for bus in free if f":{bus}:" not in pci]
-        numa = data.get("numa", data.get("numa_node", host.get("numa", host.get("numa_node"))))
+        numa = data.get("numa", host.get("numa"))
         gpus.append(
             GpuSpec(
                 pci=pci,
@@ -200,28 +193,17 @@ def _vfs(value: Any, board: BoardSpec, where: str) -> int:
     return int(value)
 
 
-def _vm_items(value: Any, where: str) -> list[Any]:
-    """A number is short for that many VMs: vms: 3 → vm01, vm02, vm03."""
-    if isinstance(value, int):
-        return [f"vm[01:{_number(value, where):02}]"] if value else []
-    return _list(value, where)
-
-
 def _vms(fleet_name: str, host_name: str, item: Any, where: str) -> Iterable[VmSpec]:
-    data = _mapping(
-        {"name": item} if isinstance(item, str) else item, where, ("name", "uuid", "machine", "memory_mib", "ours")
-    )
+    data = _mapping({"name": item} if isinstance(item, str) else item, where, ("name", "uuid", "machine", "memory_mib"))
     machine = data.get("machine", "q35")
     if machine not in ("q35", "pc"):
         raise LabError(f"{where}.machine: {machine!r} is not a machine type of the lab", hint="write q35 or pc")
-    ours = _flag(data.get("ours", True), f"{where}.ours")
     for name in _expand(str(data.get("name", ""))):
         yield VmSpec(
             name=_read(parse_vm_name, name, f"{where}.name"),
             uuid=_read(parse_uuid, data.get("uuid", lab_uuid(fleet_name, host_name, name)), f"{where}.uuid"),
             machine=machine,
             memory_mib=_number(data.get("memory_mib", 64), f"{where}.memory_mib"),
-            ours=ours,
         )
 
 
@@ -305,18 +287,6 @@ def _mapping(value: Any, where: str, keys: tuple[str, ...] | None) -> Mapping[st
     return value
 
 
-def _named(value: Any, where: str) -> Iterable[tuple[str, Any, str]]:
-    """Hosts as a mapping by name, or as a list of mappings that hold their names: (name, data, place)."""
-    if isinstance(value, Mapping):
-        for name, data in value.items():
-            yield str(name), data, f"{where}.{name}"
-        return
-    for index, data in enumerate(_list(value or [], where)):
-        if not isinstance(data, Mapping) or "name" not in data:
-            raise LabError(f"{where}[{index}]: no name", hint="write {name: kvm01, boards: [A40]}")
-        yield str(data["name"]), data, f"{where}[{index}]"
-
-
 def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise LabError(f"{where}: not a list: {value!r}", hint="write [one, two]")
@@ -333,12 +303,6 @@ def _number(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise LabError(f"{where}: not a number: {value!r}", hint="write 0, 1, 2 …")
     return value
-
-
-def _count(value: Any, where: str) -> int:
-    if _number(value, where) == 0:
-        raise LabError(f"{where}: the number is 0", hint="write 1, 2 …, or leave the board out")
-    return int(value)
 
 
 def _unique(names: Iterable[str], where: str) -> None:

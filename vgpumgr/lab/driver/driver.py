@@ -7,7 +7,7 @@ source shows is marked `likely`.
 from __future__ import annotations
 
 import errno
-import os
+import itertools
 import re
 import threading
 import time
@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver import admission, meter, scheduler, vms
 from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.driver.model import Vgpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from vgpumgr.lab.driver.model import Gpu, HostState, ModuleOptions, TypeSpec, Use
 
@@ -107,14 +108,14 @@ class Driver:
         """The GPU at that address. ENODEV if there is none."""
         found = next((gpu for gpu in self._state.gpus if gpu.pci == pci), None)
         if found is None:
-            raise _error(errno.ENODEV)
+            raise os_error(errno.ENODEV)
         return found
 
     def parent(self, pci: str) -> tuple[Gpu, int | None]:
         """The GPU and VF index of a parent's address: (GPU, None) for a PF. ENODEV if there is none."""
         found = self._parents.get(pci)
         if found is None or (found[1] is not None and not found[0].vfs_on):
-            raise _error(errno.ENODEV)
+            raise os_error(errno.ENODEV)
         return found
 
     def find(self, key: str) -> tuple[Gpu, Vgpu] | None:
@@ -151,7 +152,7 @@ class Driver:
         with self._changed:
             gpu, vf = self.parent(parent_pci)
             if any(vgpu.uuid == name for other in self._state.gpus for vgpu in other.vgpus):
-                raise _error(errno.EEXIST)
+                raise os_error(errno.EEXIST)
             self._pass()
             self._admit(gpu, vf, type_id, name)
 
@@ -167,7 +168,7 @@ class Driver:
         with self._changed:
             found = self.find(uuid)
             if found is None or found[1].uuid is None or found[1].leaving:
-                raise _error(errno.ENOENT)
+                raise os_error(errno.ENOENT)
             gpu, vgpu = found
             vgpu.leaving = True
             vms.end_work(vgpu)
@@ -179,7 +180,7 @@ class Driver:
             else:
                 lost = not self._wait(lambda: not vgpu.plugin or not _present(gpu, vgpu), self._plugin_wait_s)
             if self._closed or not _present(gpu, vgpu):
-                raise _error(errno.EINTR)
+                raise os_error(errno.EINTR)
             gpu.vgpus.remove(vgpu)
             if lost:
                 vgpu.uuid, vgpu.plugin = None, False
@@ -196,20 +197,20 @@ class Driver:
         with self._changed:
             gpu, vf = self.parent(pci)
             if vf is None or gpu.framework != VENDOR_VFIO:
-                raise _error(errno.ENOENT)
+                raise os_error(errno.ENOENT)
             self._pass()
             present = admission.on_vf(gpu, vf)
             if type_id != 0:
                 if present is not None:
-                    raise _error(errno.EPERM)
+                    raise os_error(errno.EPERM)
                 self._admit(gpu, vf, type_id & _ID_MASK, None)
                 return
             if present is None or present.holder_uuid is not None:
-                raise _error(errno.EPERM)
+                raise os_error(errno.EPERM)
             if not self._wait(lambda: not present.plugin, self._plugin_wait_s):
-                raise _error(errno.EBUSY)
+                raise os_error(errno.EBUSY)
             if not _present(gpu, present):
-                raise _error(errno.EPERM)
+                raise os_error(errno.EPERM)
             gpu.vgpus.remove(present)
             self._note()
 
@@ -222,15 +223,15 @@ class Driver:
         if not data:
             return
         if len(data) > _PARAMS_BYTES:
-            raise _error(errno.E2BIG)
+            raise os_error(errno.E2BIG)
         with self._changed:
             found = self.find(key)
             if found is None:
-                raise _error(errno.ENXIO)
+                raise os_error(errno.ENXIO)
             self._pass()
             self._wait(lambda: not found[1].exiting)
             if found[1].holder_uuid is not None:
-                raise _error(errno.EPERM)
+                raise os_error(errno.EPERM)
             found[1].params = data[:-1].partition(b"\0")[0].decode("utf-8", "replace")
 
     def tell(self, vgpu: Vgpu, text: Callable[[], str]) -> str:
@@ -253,9 +254,9 @@ class Driver:
             try:
                 gpu.schedulers = scheduler.obey(gpu, order, branch=self._state.branch, counts_idle=counts_idle)
             except scheduler.Unsupported as error:
-                raise _error(errno.EOPNOTSUPP) from error
+                raise os_error(errno.EOPNOTSUPP) from error
             except scheduler.Invalid as error:
-                raise _error(errno.EINVAL) from error
+                raise os_error(errno.EINVAL) from error
             self._note()
 
     # VMs and the host's life
@@ -278,7 +279,7 @@ class Driver:
         with self._changed:
             found = self.find(key)
             if found is None or not found[1].runs or found[1].leaving:
-                raise _error(errno.ENOENT)
+                raise os_error(errno.ENOENT)
             found[1].wants, found[1].framebuffer_used = wants, framebuffer_used
             self._note()
 
@@ -365,7 +366,7 @@ class Driver:
         """
         with self._changed:
             if any(vgpu.holder_uuid is not None or vgpu.plugin for gpu in self._state.gpus for vgpu in gpu.vgpus):
-                raise _error(errno.EBUSY)
+                raise os_error(errno.EBUSY)
             for gpu in self._state.gpus:
                 gpu.vgpus.clear()
                 gpu.lost.clear()
@@ -408,10 +409,13 @@ class Driver:
 
     def _add(self, gpu: Gpu, vf: int | None, kind: TypeSpec, uuid: str | None) -> None:
         # On vendor-vfio the vGPU has its VF's own group and VFIO device; an mdev gets new ones.
+        gpus = self._state.gpus
         if uuid is None and vf is not None:
             group, vfio = gpu.first_group + 1 + vf, gpu.first_vfio + vf
         else:
-            group, vfio = self._free_group(), self._free_vfio()
+            vgpus = [vgpu for gpu in gpus for vgpu in gpu.vgpus]
+            group = _lowest_free(max(gpu.first_group + 1 + gpu.board.vfs for gpu in gpus), [one.group for one in vgpus])
+            vfio = _lowest_free(max(gpu.first_vfio + gpu.board.vfs for gpu in gpus), [one.vfio for one in vgpus])
         gpu.vgpus.append(
             Vgpu(
                 type=kind,
@@ -420,29 +424,12 @@ class Driver:
                 instance=self._next_instance,
                 group=group,
                 vfio=vfio,
-                number=self._free_number(),
+                number=_lowest_free(0, [one.number for gpu in gpus for one in gpu.counted]),  # a lost one keeps its own
                 placement_id=admission.next_placement(gpu, kind),
             )
         )
         self._next_instance += 1
         self._note()
-
-    def _free_group(self) -> int:
-        """The lowest IOMMU group number that no function and no other mdev has, as the kernel's ida gives it."""
-        first = max(gpu.first_group + 1 + gpu.board.vfs for gpu in self._state.gpus)
-        taken = {vgpu.group for gpu in self._state.gpus for vgpu in gpu.vgpus}
-        return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
-
-    def _free_vfio(self) -> int:
-        """The same for VFIO devices."""
-        first = max(gpu.first_vfio + gpu.board.vfs for gpu in self._state.gpus)
-        taken = {vgpu.vfio for gpu in self._state.gpus for vgpu in gpu.vgpus}
-        return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
-
-    def _free_number(self) -> int:
-        """The same for character devices; a lost vGPU keeps its own."""
-        taken = {vgpu.number for gpu in self._state.gpus for vgpu in gpu.counted}
-        return next(number for number in range(len(taken) + 1) if number not in taken)
 
     def _pass(self) -> None:
         """Wait for the driver's lock on its list of vGPUs, which a sleeping read holds."""
@@ -456,7 +443,7 @@ class Driver:
     def _admit(self, gpu: Gpu, vf: int | None, type_id: int, uuid: str | None) -> None:
         kind = next((kind for kind in gpu.board.types if kind.id == type_id), None)
         if kind is None or CREATE_EIO in self._state.faults or admission.refusal(gpu, vf, kind) is not None:
-            raise _error(errno.EIO)
+            raise os_error(errno.EIO)
         self._add(gpu, vf, kind, uuid)
 
     def _load_scheduler(self, gpu: Gpu) -> None:
@@ -474,12 +461,13 @@ def _present(gpu: Gpu, vgpu: Vgpu) -> bool:
     return any(other is vgpu for other in gpu.vgpus)
 
 
+def _lowest_free(first: int, taken: Collection[int]) -> int:
+    """The lowest number that no other device of its kind has, as the kernel's ida gives it."""
+    return next(number for number in itertools.count(first) if number not in taken)
+
+
 def _canonical(text: str) -> str:
     """create_store() takes 36 characters that guid_parse() accepts, in either case, and ignores one more."""
     if len(text) not in (_UUID_LEN, _UUID_LEN + 1) or _UUID.match(text) is None:
-        raise _error(errno.EINVAL)
+        raise os_error(errno.EINVAL)
     return text[:_UUID_LEN].lower()
-
-
-def _error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))

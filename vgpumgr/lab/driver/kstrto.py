@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
+
+from vgpumgr.lab.driver.errors import os_error
 
 _DIGITS = re.compile(r"0[xX](?P<hex>[0-9a-fA-F]+)|(?P<octal>0[0-7]*)|(?P<decimal>[1-9][0-9]*)")
 _BASES = {"hex": 16, "octal": 8, "decimal": 10}
@@ -20,14 +21,14 @@ def unsigned(text: str, bits: int) -> int:
     seen = text.partition("\0")[0].removeprefix("+")
     found = _DIGITS.match(seen)
     if found is None or found.lastgroup is None:
-        raise _error(errno.EINVAL)
+        raise os_error(errno.EINVAL)
     value = int(found[found.lastgroup], _BASES[found.lastgroup])
     if value >> _WIDEST:
-        raise _error(errno.ERANGE)
+        raise os_error(errno.ERANGE)
     if seen[found.end() :] not in ("", "\n"):
-        raise _error(errno.EINVAL)
+        raise os_error(errno.EINVAL)
     if value >> bits:
-        raise _error(errno.ERANGE)
+        raise os_error(errno.ERANGE)
     return value
 
 
@@ -36,7 +37,7 @@ def unsigned_or_einval(text: str, bits: int) -> int:
     try:
         return unsigned(text, bits)
     except OSError as error:
-        raise _error(errno.EINVAL) from error
+        raise os_error(errno.EINVAL) from error
 
 
 def signed_decimal(text: str) -> int:
@@ -47,16 +48,12 @@ def signed_decimal(text: str) -> int:
     seen = text.partition("\0")[0]
     found = _DECIMAL.match(seen)
     if found is None:
-        raise _error(errno.EINVAL)
+        raise os_error(errno.EINVAL)
     value = int(found[0])
     if abs(value) >> _WIDEST:
-        raise _error(errno.ERANGE)
+        raise os_error(errno.ERANGE)
     if seen[found.end() :] not in ("", "\n"):
-        raise _error(errno.EINVAL)
+        raise os_error(errno.EINVAL)
     if not -(1 << _WIDEST - 1) <= value < 1 << _WIDEST - 1:
-        raise _error(errno.ERANGE)
+        raise os_error(errno.ERANGE)
     return value
-
-
-def _error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))

@@ -57,6 +57,19 @@ class TypeSpec:
     framebuffer_mib: int
     max_instances: int
 
+    @property
+    def display(self) -> tuple[int, int, int, int]:
+        """Heads, the largest resolution of one head, and the frame rate limit (vGPU user guide, appendix A.1)."""
+        match self.series:
+            case "A":
+                return 1, 1280, 1024, 60
+            case "C":
+                return 1, 4096, 2160, 60
+            case "B":
+                return 4, 5120, 2880, 45
+            case _:
+                return (4, 7680, 4320, 60) if self.framebuffer_mib >= 2048 else (4, 5120, 2880, 60)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardSpec:
@@ -202,10 +215,9 @@ class HostState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmSpec:
-    """A VM that the lab defines. `ours` is False for one that no inventory or example mentions."""
+    """A VM that the lab defines."""
 
     name: str
     uuid: str
     machine: str = "q35"
     memory_mib: int = 64
-    ours: bool = True

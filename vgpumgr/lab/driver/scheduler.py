@@ -46,11 +46,11 @@ class Invalid(Exception):
 class Caps:
     """nvmlVgpuSchedulerCapabilities_t. Without ARR its four numbers are 0 (likely)."""
 
-    arr: bool
-    min_frequency_hz: int
-    max_frequency_hz: int
-    min_factor: int
-    max_factor: int
+    arr: bool = False
+    min_frequency_hz: int = 0
+    max_frequency_hz: int = 0
+    min_factor: int = 0
+    max_factor: int = 0
     min_time_slice_ns: int = MIN_TIME_SLICE_NS
     max_time_slice_ns: int = MAX_TIME_SLICE_NS
 
@@ -88,7 +88,7 @@ def engines(board: BoardSpec) -> tuple[Engine, ...]:
 def caps(branch: int) -> Caps:
     """The values that a driver of that branch would take."""
     if branch < _FIRST_ARR:
-        return Caps(arr=False, min_frequency_hz=0, max_frequency_hz=0, min_factor=0, max_factor=0)
+        return Caps()
     return Caps(
         arr=True,
         min_frequency_hz=MIN_FREQUENCY_HZ,

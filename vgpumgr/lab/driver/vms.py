@@ -7,10 +7,10 @@ they end one after the other: first QEMU, which can take about 30 s to close it,
 from __future__ import annotations
 
 import errno
-import os
 from typing import TYPE_CHECKING
 
 from vgpumgr.lab.driver.addresses import key_of, vf_pci
+from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.driver.model import Use
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ def start(state: HostState, key: str, vm_uuid: str, vm_name: str) -> None:
     """A VM opens the vGPU. ENOENT if there is none, EBUSY if another VM has it or the last one has not finished closing it."""
     found = find(state, key)
     if found is None or found[1].leaving:
-        raise _error(errno.ENOENT)
+        raise os_error(errno.ENOENT)
     vgpu = found[1]
     if vgpu.holder_uuid not in (None, vm_uuid) or is_ending(vgpu):
-        raise _error(errno.EBUSY)
+        raise os_error(errno.EBUSY)
     vgpu.holder_uuid, vgpu.holder_name, vgpu.plugin = vm_uuid, vm_name, True
 
 
@@ -72,7 +72,3 @@ def end_work(vgpu: Vgpu) -> None:
     """The vGPU's guest stops working, and NVML forgets its use."""
     vgpu.wants, vgpu.framebuffer_used = Use(), 0
     vgpu.had.clear()
-
-
-def _error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from vgpumgr.errors import LabError, RequestError, UnknownVm, UsageError, VgpumgrError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -72,15 +72,15 @@ def serve_one(connection: socket.socket, handle: Callable[[dict[str, Any]], dict
         try:
             answer: dict[str, Any] = {"ok": handle(request)}
         except VgpumgrError as error:
-            answer = _refusal(type(error).__name__, error.message, error.hint, error.details)
+            answer = refusal(error)
         except Exception as error:
             log.exception("request %r", request)
-            answer = _refusal("LabError", f"{type(error).__name__}: {error}")
+            answer = refusal(LabError(f"{type(error).__name__}: {error}"))
         connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _refusal(kind: str, message: str, hint: str | None = None, details: Iterable[str] = ()) -> dict[str, Any]:
-    return {"error": message, "hint": hint, "details": list(details), "kind": kind}
+def refusal(error: VgpumgrError) -> dict[str, Any]:
+    return {"error": error.message, "hint": error.hint, "details": list(error.details), "kind": type(error).__name__}
 
 
 def ask(folder: Path, op: str, fields: Mapping[str, str] | None = None, *, deadline_s: float = 60) -> dict[str, Any]:

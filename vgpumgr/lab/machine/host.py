@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from vgpumgr.errors import VgpumgrError
+from vgpumgr.errors import LabError, VgpumgrError
 from vgpumgr.lab.layout import Layout
 from vgpumgr.lab.machine import control
 from vgpumgr.lab.machine.supervisor import Supervisor
@@ -48,7 +48,7 @@ def main(lab: str, spec: str, name: str, library: str, ready: int) -> int:
             if supervisor is not None:
                 supervisor.power_off()
             with contextlib.suppress(OSError):
-                _say(pipe, _as_answer(error))
+                _say(pipe, control.refusal(error if isinstance(error, VgpumgrError) else LabError(str(error))))
             return 1
     with listener:
         while not supervisor.ended:
@@ -60,12 +60,6 @@ def main(lab: str, spec: str, name: str, library: str, ready: int) -> int:
 def _say(pipe: TextIO, answer: dict[str, object]) -> None:
     pipe.write(json.dumps(answer) + "\n")
     pipe.flush()
-
-
-def _as_answer(error: Exception) -> dict[str, object]:
-    if isinstance(error, VgpumgrError):
-        return {"error": error.message, "hint": error.hint, "details": list(error.details)}
-    return {"error": str(error), "hint": None, "details": []}
 
 
 if __name__ == "__main__":

@@ -87,7 +87,10 @@ def destroy(machine: Machine, name: str) -> bool:
 
 def domain_xml(vm: VmSpec, *, foreign: ForeignSpec | None = None) -> str:
     """An emulated guest without a disk. `foreign` is a foreign vGPU that its definition names."""
-    hostdev = "" if foreign is None else _hostdev(foreign)
+    hostdev = ""
+    if foreign is not None and foreign.uuid is not None:
+        source = f"<source><address uuid='{foreign.uuid}'/></source>"
+        hostdev = f"<hostdev mode='subsystem' type='mdev' model='vfio-pci'>{source}</hostdev>"
     return f"""<domain type='qemu'>
   <name>{escape(vm.name)}</name>
   <uuid>{vm.uuid}</uuid>
@@ -104,12 +107,3 @@ def domain_xml(vm: VmSpec, *, foreign: ForeignSpec | None = None) -> str:
   </devices>
 </domain>
 """
-
-
-def _hostdev(foreign: ForeignSpec) -> str:
-    if foreign.uuid is None:
-        return ""
-    return (
-        "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
-        f"<source><address uuid='{foreign.uuid}'/></source></hostdev>"
-    )

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _OFF_S = 30.0
+_RUN_S = 60.0
+_POLL_S = 0.01
 PROC_DRIVER = "sys/kernel/debug/nvlab/proc-driver"
 
 # Runs as the first process, in the directory that becomes /. Its pid in the supervisor's namespace is what /proc/self shows
@@ -104,46 +106,29 @@ class Machine:
                 raise LabError(f"processes of the host still live {_OFF_S:.0f} s after SIGKILL") from error
         self._chain, self._first = None, 0
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        text: str | None = None,
-        extra: Mapping[str, str] | None = None,
-        timeout: float = 60,
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, argv: Sequence[str], *, extra: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run a program in the host and wait for it. The caller checks the exit status."""
         try:
             return subprocess.run(
                 [*self._enter(), *argv],
-                input=text if text is not None else "",
+                input="",
                 env={**ENVIRONMENT, **(extra or {})},
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=timeout,
+                timeout=_RUN_S,
             )
         except subprocess.TimeoutExpired as error:
-            raise LabError(f"`{' '.join(argv)}` in the host did not end within {timeout:.0f} s") from error
+            raise LabError(f"`{' '.join(argv)}` in the host did not end within {_RUN_S:.0f} s") from error
 
-    def must(self, argv: Sequence[str], *, text: str | None = None, extra: Mapping[str, str] | None = None) -> str:
+    def must(self, argv: Sequence[str], *, extra: Mapping[str, str] | None = None) -> str:
         """Run a program in the host that must succeed; return its output."""
-        done = self.run(argv, text=text, extra=extra)
+        done = self.run(argv, extra=extra)
         if done.returncode != 0:
             raise LabError(
                 f"`{' '.join(argv)}` in the host ended with {done.returncode}", details=done.stderr.strip().splitlines()
             )
         return done.stdout
-
-    def start(self, argv: Sequence[str], *, extra: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        """Start a program that daemonises itself; the caller waits for the Popen. It writes only to the log."""
-        return subprocess.Popen(
-            [*self._enter(), *argv],
-            env={**ENVIRONMENT, **(extra or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-        )
 
     def alive(self, pid_file: str) -> int | None:
         """The pid (in the host) that a pid file of the host names, if that process is alive."""
@@ -160,10 +145,10 @@ class Machine:
         return ["nsenter", "--target", str(self._first), "--pid", "--mount", "--root", "--wd"]
 
 
-def wait_until(condition: Callable[[], bool], what: str, *, timeout: float = 30, pause: float = 0.01) -> None:
+def wait_until(condition: Callable[[], bool], what: str, *, timeout: float = 30) -> None:
     """Poll until the condition holds. Raises LabError naming what was waited for when the time is over."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
             raise LabError(f"{what}: not within {timeout:.0f} s")
-        time.sleep(pause)
+        time.sleep(_POLL_S)

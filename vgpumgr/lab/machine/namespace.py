@@ -14,10 +14,7 @@ from vgpumgr.errors import LabError
 if TYPE_CHECKING:
     from pathlib import Path
 
-MS_RDONLY = 1
 MS_NOSUID = 2
-MS_NODEV = 4
-MS_REMOUNT = 32
 MS_BIND = 4096
 MS_REC = 16384
 MNT_DETACH = 2
@@ -37,8 +34,8 @@ def bind(source: Path, target: Path, *, recursive: bool = False) -> None:
     mount(str(source), target, flags=MS_BIND | (MS_REC if recursive else 0))
 
 
-def mount_tmpfs(target: Path, *, mode: str = "755", flags: int = MS_NOSUID) -> None:
-    mount("tmpfs", target, "tmpfs", flags=flags, options=f"mode={mode}")
+def mount_tmpfs(target: Path, *, mode: str = "755") -> None:
+    mount("tmpfs", target, "tmpfs", flags=MS_NOSUID, options=f"mode={mode}")
 
 
 def detach(target: Path) -> None:

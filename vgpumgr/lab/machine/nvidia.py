@@ -69,7 +69,7 @@ def _note_write(file: Path, write: dict[str, Any]) -> None:
 def install(root: HostRoot, library: Path) -> None:
     """Put the driver's files where its packages put them."""
     multiarch = sysconfig.get_config_var("MULTIARCH") or ""
-    root.copy(library, f"usr/lib/{multiarch}/{library.name}", mode=0o755)
+    root.write(f"usr/lib/{multiarch}/{library.name}", library.read_bytes(), mode=0o755)
     root.write("usr/bin/nvidia-smi", nvidia_smi_program(), mode=0o755)
 
 

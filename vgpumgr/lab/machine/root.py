@@ -117,13 +117,6 @@ class HostRoot:
         target.write_bytes(content.encode() if isinstance(content, str) else content)
         target.chmod(mode)
 
-    def copy(self, source: Path, name: str, *, mode: int = 0o644) -> None:
-        """Copy a file of the machine into the host."""
-        target = self.path / name
-        target.unlink(missing_ok=True)
-        target.write_bytes(source.read_bytes())
-        target.chmod(mode)
-
     def make_node(self, name: str) -> None:
         """Create /dev/NAME: a character device that can be opened, which is all that a holder does with it.
 

@@ -112,9 +112,9 @@ def thaw(machine: Machine) -> None:
     _signal(machine, "CONT")
 
 
-def wait_banner(port: int, *, timeout: float = 30) -> None:
+def wait_banner(port: int) -> None:
     """Wait until sshd sends its banner."""
-    wait_until(lambda: _greets(port), f"sshd on port {port}", timeout=timeout)
+    wait_until(lambda: _greets(port), f"sshd on port {port}")
 
 
 def _greets(port: int) -> bool:

@@ -10,29 +10,23 @@ argument*, ENODEV is a missing GPU. Numbers are the caller's, unchecked; a missi
 from __future__ import annotations
 
 import errno
-import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.driver.scheduler import Order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-class SchedulerSetter(Protocol):
-    """The part of vgpumgr.lab.driver.Driver that is used here."""
-
-    def set_scheduler(self, gpu_pci: str, order: Order) -> None:
-        """Set the scheduler, or raise OSError."""
-        ...
+    from vgpumgr.lab.driver.driver import Driver
 
 
-def carry_out(driver: SchedulerSetter, text: str) -> None:
+def carry_out(driver: Driver, text: str) -> None:
     """Carry out the line. Raises OSError: the driver's refusal, or EINVAL for an unknown line."""
     word, *tokens = text.split() or [""]
     fields = dict(token.split("=", 1) for token in tokens if "=" in token)
     if word != "scheduler" or "pci" not in fields:
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        raise os_error(errno.EINVAL)
     pci = fields.pop("pci")
     driver.set_scheduler(pci, _order(fields))
 
@@ -41,7 +35,7 @@ def _order(fields: Mapping[str, str]) -> Order:
     try:
         numbers = {name: int(value) for name, value in fields.items()}
     except ValueError as error:
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from error
+        raise os_error(errno.EINVAL) from error
     return Order(
         policy=numbers.get("policy", 0),
         engine=numbers.get("engine"),

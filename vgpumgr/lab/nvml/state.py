@@ -32,16 +32,16 @@ import re
 import uuid
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from vgpumgr.lab.driver import meter, scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
-    from vgpumgr.lab.driver.model import Gpu, HostState, TypeSpec, Vgpu
+    from vgpumgr.lab.driver.driver import Driver
+    from vgpumgr.lab.driver.model import Gpu, TypeSpec, Vgpu
 
 VERSION = 1
 STATE_PATH = "/sys/kernel/debug/nvlab/nvml"
@@ -65,22 +65,6 @@ _LICENSE = {
 }
 
 
-class DriverView(Protocol):
-    """The part of vgpumgr.lab.driver.Driver that is read here."""
-
-    def reading(self) -> AbstractContextManager[HostState]:
-        """The state, which does not change inside the `with`."""
-        ...
-
-    def creatable(self, gpu_pci: str) -> tuple[int, ...]:
-        """The ids of the types that could be created on this GPU now."""
-        ...
-
-    def now_us(self) -> int:
-        """The driver's time, in microseconds since the epoch."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InjectedError:
     """An error that an NVML function (or `*`) shall return: everywhere, or on the GPU at one PCI address."""
@@ -90,7 +74,7 @@ class InjectedError:
     pci: str | None = None
 
 
-def nvml_text(driver: DriverView) -> str:
+def nvml_text(driver: Driver) -> str:
     """Everything that NVML and nvidia-smi show of this host, at one moment."""
     lines = [f"nvlab {VERSION}", *_lines(driver), "end"]
     return "\n".join(lines) + "\n"
@@ -117,7 +101,7 @@ def parse_fault(name: str) -> tuple[InjectedError, ...] | None:
     return None
 
 
-def _lines(driver: DriverView) -> Iterator[str]:
+def _lines(driver: Driver) -> Iterator[str]:
     with driver.reading() as state:
         # NVML's version is CUDA's major number and the driver's version; CUDA 13 came with R580.
         cuda = 13 if state.branch >= 580 else 12
@@ -176,7 +160,7 @@ def _type_line(index: int, gpu: Gpu, kind: TypeSpec, *, creatable: bool) -> str:
 @cache
 def _type_fields(pci_device_id: int, kind: TypeSpec) -> str:
     """The constant fields of a type. Cached, because they are nearly all of the text, which is written at each NVML call."""
-    heads, width, height = _display(kind)
+    heads, width, height, frames = kind.display
     return _fields(
         id=kind.id,
         name=kind.name,
@@ -189,22 +173,9 @@ def _type_fields(pci_device_id: int, kind: TypeSpec) -> str:
         heads=heads,
         width=width,
         height=height,
-        frl=45 if kind.series == "B" else 60,
+        frl=frames,
         license=_LICENSE.get(kind.series, ""),
     )
-
-
-def _display(kind: TypeSpec) -> tuple[int, int, int]:
-    """Heads, and the largest resolution of one head (vGPU user guide, appendix A)."""
-    match kind.series:
-        case "A":
-            return 1, 1280, 1024
-        case "C":
-            return 1, 4096, 2160
-        case "B":
-            return 4, 5120, 2880
-        case _:
-            return (4, 7680, 4320) if kind.framebuffer_mib >= 2048 else (4, 5120, 2880)
 
 
 def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import stat
 import threading
 from typing import TYPE_CHECKING, Any
 
 import mfusepy
+
+from vgpumgr.lab.driver.errors import os_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,10 +63,10 @@ class _Operations:
         return 0
 
     def create(self, path: str, mode: int, fi: Any = None) -> int:
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        raise os_error(errno.EACCES)
 
     def _refuse(self, *_: object) -> int:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        raise os_error(errno.EPERM)
 
     mkdir = unlink = rmdir = symlink = rename = link = mknod = chmod = chown = _refuse
 

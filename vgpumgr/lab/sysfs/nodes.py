@@ -25,13 +25,11 @@ class Node:
     target: str = ""
 
 
-def text_file(
-    read: Callable[[], str] | None = None, write: Callable[[str], None] | None = None, *, mode: int | None = None
-) -> Node:
-    """A sysfs attribute. Without `mode` it is 0444, 0644 or 0200 depending on what it can do, as with the kernel's macros."""
-    usual = (0o444 if read else 0) | (0o200 if write else 0)
+def text_file(read: Callable[[], str] | None = None, write: Callable[[str], None] | None = None) -> Node:
+    """A sysfs attribute: 0444, 0644 or 0200 depending on what it can do, as with the kernel's macros."""
+    mode = (0o444 if read else 0) | (0o200 if write else 0)
     encoded = None if read is None else (lambda: read().encode())
-    return Node(mode=stat.S_IFREG | (mode if mode is not None else usual), size=PAGE, read=encoded, write=write)
+    return Node(mode=stat.S_IFREG | mode, size=PAGE, read=encoded, write=write)
 
 
 def constant(text: str) -> Node:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 import struct
 from typing import TYPE_CHECKING
 
 from vgpumgr.lab.driver import kstrto
 from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.sysfs.nodes import binary, constant, text_file
 
 if TYPE_CHECKING:
@@ -108,9 +108,9 @@ def _write_numvfs(gpu: Gpu, text: str) -> None:
     """Real cards refuse this; sriov-manage is used instead. The kernel's own checks come first (drivers/pci/iov.c)."""
     wanted = kstrto.unsigned_or_einval(text, 16)
     if wanted > gpu.board.vfs:
-        raise OSError(errno.ERANGE, os.strerror(errno.ERANGE))
+        raise os_error(errno.ERANGE)
     if wanted == (gpu.board.vfs if gpu.vfs_on else 0):
         return
     # The kernel's answer if the driver offers no sriov_configure. NVIDIA's does not: its own sriov-manage binds the card to
     # pci-pf-stub for this.
-    raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    raise os_error(errno.ENOENT)

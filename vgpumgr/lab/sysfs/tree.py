@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.sysfs import pci_nodes, proc_driver, vgpu_nodes
 from vgpumgr.lab.sysfs.nodes import Builder, Node, constant, text_file
 
@@ -103,42 +104,42 @@ class Tree:
             view = self._refresh()
         found = view.moving.get(path) or view.fixed.get(path)
         if found is None:
-            raise _error(errno.ENOENT)
+            raise os_error(errno.ENOENT)
         return found
 
     def readdir(self, path: str) -> list[str]:
         node = self.node(path)
         if not stat.S_ISDIR(node.mode):
-            raise _error(errno.ENOTDIR)
+            raise os_error(errno.ENOTDIR)
         return node.names
 
     def readlink(self, path: str) -> str:
         node = self.node(path)
         if not stat.S_ISLNK(node.mode):
-            raise _error(errno.EINVAL)
+            raise os_error(errno.EINVAL)
         return node.target
 
     def open(self, path: str, flags: int) -> None:
         """The kernel's extra check (kernfs): even root may not read a file without a reader or write one without a writer."""
         node = self.node(path)
         if stat.S_ISDIR(node.mode):
-            raise _error(errno.EISDIR)
+            raise os_error(errno.EISDIR)
         wanted = flags & os.O_ACCMODE
         if (wanted != os.O_WRONLY and node.read is None) or (wanted != os.O_RDONLY and node.write is None):
-            raise _error(errno.EACCES)
+            raise os_error(errno.EACCES)
 
     def read(self, path: str) -> bytes:
         """The whole content, made for this read."""
         node = self._opened(path)
         if node.read is None:
-            raise _error(errno.EISDIR if stat.S_ISDIR(node.mode) else errno.EACCES)
+            raise os_error(errno.EISDIR if stat.S_ISDIR(node.mode) else errno.EACCES)
         return node.read()
 
     def write(self, path: str, data: bytes) -> int:
         """One store: takes all of `data` or raises. May block, as a removal of a held device does."""
         node = self._opened(path)
         if node.write is None:
-            raise _error(errno.EACCES)
+            raise os_error(errno.EACCES)
         text = data.decode("utf-8", "replace")
         name: str | None = None
         try:
@@ -154,7 +155,7 @@ class Tree:
     def truncate(self, path: str) -> None:
         """`>` in a shell truncates first: sysfs accepts that from anyone who may write, and does nothing."""
         if self.node(path).write is None:
-            raise _error(errno.EACCES)
+            raise os_error(errno.EACCES)
 
     # nodes
 
@@ -163,7 +164,7 @@ class Tree:
         try:
             return self.node(path)
         except FileNotFoundError as error:
-            raise _error(errno.ENODEV) from error
+            raise os_error(errno.ENODEV) from error
 
     def _refresh(self) -> _View:
         with self._building, self._driver.reading() as state:
@@ -201,7 +202,3 @@ class Tree:
             pci_nodes.build(builder, gpu)
             vgpu_nodes.build_parents(builder, self._driver, gpu)
         return builder.nodes
-
-
-def _error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver import admission, kstrto
 from vgpumgr.lab.driver.addresses import vf_pci
+from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.sysfs.nodes import constant, text_file
 from vgpumgr.lab.sysfs.pci_nodes import device_path
 
@@ -112,17 +112,10 @@ def build_buses(builder: Builder) -> None:
 
 
 def describe(kind: TypeSpec) -> str:
-    """The description's text; heads, resolution and frame limit by series (NVIDIA's vGPU user guide, A.1)."""
-    small = kind.framebuffer_mib <= 1024 or kind.series == "B"
-    heads, resolution, frames = {
-        "Q": (4, "5120x2880" if small else "7680x4320", 60),
-        "B": (4, "5120x2880", 45),
-        "A": (1, "1280x1024", 60),
-        "C": (1, "4096x2160", 60),
-    }[kind.series]
+    heads, width, height, frames = kind.display
     return (
         f"num_heads={heads}, frl_config={frames}, framebuffer={kind.framebuffer_mib}M, "
-        f"max_resolution={resolution}, max_instance={kind.max_instances}"
+        f"max_resolution={width}x{height}, max_instance={kind.max_instances}"
     )
 
 
@@ -171,7 +164,7 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
         with driver.reading():
             vgpu = present()
             if vgpu is None or vgpu.placement_id is None:
-                raise _error(errno.ENXIO)
+                raise os_error(errno.ENXIO)
             return f"{vgpu.placement_id}\n"
 
     def params() -> str:
@@ -181,10 +174,10 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
 
     def refuse(_: str) -> None:
         """A placement can be chosen only in mixed-size mode (likely EINVAL); without a type there is none to choose."""
-        raise _error(errno.ENXIO if present() is None else errno.EINVAL)
+        raise os_error(errno.ENXIO if present() is None else errno.EINVAL)
 
     def no_instance() -> str:
-        raise _error(errno.ENXIO)  # MIG is off
+        raise os_error(errno.ENXIO)  # MIG is off
 
     top = device_path(address)
     vfio = f"vfio{gpu.first_vfio + vf}"
@@ -202,7 +195,3 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
     builder.put(f"{top}/vfio-dev/{vfio}/dev", constant(f"511:{gpu.first_vfio + vf}"))
     builder.link(f"{top}/vfio-dev/{vfio}/device", top)
     builder.link(f"/class/vfio-dev/{vfio}", f"{top}/vfio-dev/{vfio}")
-
-
-def _error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))

@@ -114,7 +114,8 @@ def parse(arguments: list[str]) -> Request:
     flags, values = read_options(rest)
     gpu = values.pop("-i", None)
     if scheduling.COMMAND in command and not flags:
-        return Request(partial(scheduling.set_state, scheduling.parse_wish(values)), gpu)
+        scheduling.check_wish(values)
+        return Request(partial(scheduling.set_state, values), gpu)
     view = _VIEWS.get(" ".join(command + sorted(flags)))
     if view is None or values:
         raise SmiError(_NO_COMBINATION, INVALID_ARGUMENT)

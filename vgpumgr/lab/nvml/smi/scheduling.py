@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .state import (
     DRIVER_NOT_LOADED,
@@ -53,37 +53,26 @@ _MEANINGS = {
 }
 
 
-class Wish(NamedTuple):
-    """The options of set-scheduler-state; None for those not given."""
-
-    policy: str
-    arr: str | None
-    frequency: str | None
-    factor: str | None
-    time_slice: str | None
-
-
-def parse_wish(values: Mapping[str, str]) -> Wish:
-    """The wish from the options' values. A slice needs ARR off, frequency and factor need it on."""
+def check_wish(values: Mapping[str, str]) -> None:
+    """Check the options' values. A slice needs ARR off, frequency and factor need it on."""
     for option, value in values.items():
         if not value.isdecimal():
             raise SmiError(f"Invalid value for option {option}: {value}", INVALID_ARGUMENT)
     if "-p" not in values:
         raise SmiError("Missing option -p. Please run 'nvidia-smi -h'.", INVALID_ARGUMENT)
-    wish = Wish(values["-p"], values.get("-a"), values.get("-asf"), values.get("-aavg"), values.get("-ts"))
-    if wish.arr not in (None, "0", "1"):
-        raise SmiError(f"Invalid value for option -a: {wish.arr}", INVALID_ARGUMENT)
-    if (wish.time_slice and wish.arr != "0") or ((wish.frequency or wish.factor) and wish.arr == "0"):
+    arr = values.get("-a")
+    if arr not in (None, "0", "1"):
+        raise SmiError(f"Invalid value for option -a: {arr}", INVALID_ARGUMENT)
+    if ("-ts" in values and arr != "0") or (("-asf" in values or "-aavg" in values) and arr == "0"):
         raise SmiError("-ts requires -a 0; -asf and -aavg require -a 1.", INVALID_ARGUMENT)
-    return wish
 
 
-def set_state(wish: Wish, state: State, gpus: list[Row]) -> list[str]:
+def set_state(wish: Mapping[str, str], state: State, gpus: list[Row]) -> list[str]:
     """Set it on each GPU; the first refusal ends the program."""
     _known_from(state, _FIRST_SET, COMMAND)
-    if state.branch >= _FIRST_ALWAYS_ARR and wish.arr is not None:
+    if state.branch >= _FIRST_ALWAYS_ARR and "-a" in wish:
         raise SmiError("ERROR: Option -a is not recognized. Please run 'nvidia-smi -h'.", INVALID_ARGUMENT)
-    if wish.policy not in _POLICIES:
+    if wish["-p"] not in _POLICIES:
         raise SmiError(_BAD_POLICY, NOT_SUPPORTED)
     done: list[str] = []
     for gpu in gpus:
@@ -95,16 +84,11 @@ def set_state(wish: Wish, state: State, gpus: list[Row]) -> list[str]:
     return done
 
 
-def _ask(wish: Wish, gpu: Row) -> int:
+def _ask(wish: Mapping[str, str], gpu: Row) -> int:
     """Write the request (vgpumgr.lab.nvml.request) and wait; return NVML's error number, 0 for success."""
-    arr = {None: "0", "0": _ARR_OFF, "1": _ARR_ON}[wish.arr]
-    numbers = {
-        "policy": wish.policy,
-        "arr": arr,
-        "factor": wish.factor or "0",
-        "frequency": wish.frequency or "0",
-        "slice": wish.time_slice or "0",
-    }
+    arr = {None: "0", "0": _ARR_OFF, "1": _ARR_ON}[wish.get("-a")]
+    others = {"factor": "-aavg", "frequency": "-asf", "slice": "-ts"}
+    numbers = {"policy": wish["-p"], "arr": arr, **{name: wish.get(key, "0") for name, key in others.items()}}
     line = " ".join(["scheduler", f"pci={gpu['pci']}", *(f"{name}={value}" for name, value in numbers.items())])
     try:
         descriptor = os.open(state_path(), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

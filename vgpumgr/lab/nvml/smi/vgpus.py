@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .state import Row, State, bus_id
-from .text import cut, fields, now, switch
+from .text import cut, fields, now
 from .utilization import gpu_util, vgpu_util
 
 
@@ -57,7 +57,6 @@ def vgpu_rows(state: State, vgpu: Row) -> list[tuple[str, str | None]]:
     """One active vGPU. Fields that only a guest's NVIDIA driver can report are N/A while none runs."""
     kind = state.type_of(vgpu)
     used = int(vgpu.get("fb_used", "0")) >> 20
-    licences = {"5": "Licensed", "3": "Unlicensed (Restricted)", "2": "Unlicensed (Unrestricted)"}
     rows: list[tuple[str, str | None]] = [
         ("VM UUID", vgpu["vm_uuid"]),
         ("VM Name", vgpu.get("vm_name", "N/A")),
@@ -65,17 +64,17 @@ def vgpu_rows(state: State, vgpu: Row) -> list[tuple[str, str | None]]:
         ("vGPU Type", vgpu["type"]),
         ("vGPU UUID", vgpu["uuid"]),
         ("MDEV UUID", vgpu.get("mdev", "N/A")),
-        ("Guest Driver Version", vgpu.get("guest_driver", "N/A")),
-        ("License Status", licences.get(vgpu.get("licence", ""), "N/A") + " (Expiry: N/A)"),
+        ("Guest Driver Version", "N/A"),
+        ("License Status", "N/A (Expiry: N/A)"),
         ("GPU Instance ID", "N/A"),
     ]
     if state.branch >= 550:
         rows.append(("Placement ID", vgpu.get("placement", "N/A")))
     rows += [
         ("Accounting Mode", "N/A"),
-        ("ECC Mode", switch(vgpu.get("ecc"))),
+        ("ECC Mode", "N/A"),
         ("Accounting Buffer Size", "4000"),
-        ("Frame Rate Limit", "N/A" if "guest_driver" not in vgpu else kind["frl"] + " FPS"),
+        ("Frame Rate Limit", "N/A"),
         ("PCI", None),
         ("    Bus Id", "00000000:00:00.0"),
         ("FB Memory Usage", None),
