@@ -31,6 +31,11 @@ def plain(value: Any) -> Any:
     return value
 
 
+def pick(value: object, *names: str) -> dict[str, object]:
+    """These fields or properties of a value, each under its own name."""
+    return {name: plain(getattr(value, name)) for name in names}
+
+
 def findings(found: Iterable[Finding]) -> list[dict[str, object]]:
     return [plain(one) for one in found]
 

@@ -34,30 +34,22 @@ def _host(view: HostFacts) -> dict[str, object]:
         "boot_id": snapshot.boot,
         "versions": {**snapshot.versions, "libvirt": None if libvirt is None else version_text(libvirt)},
         "gpus": [_gpu(gpu) for gpu in snapshot.gpus],
-        "unknown": [common.plain(row) for row in snapshot.unknown],
+        "unknown": common.plain(snapshot.unknown),
     }
 
 
 def _gpu(gpu: Gpu) -> dict[str, object]:
     return {
-        "pci": gpu.pci,
-        "uuid": gpu.uuid,
-        "board": gpu.board,
-        "name": gpu.name,
-        "pci_id": gpu.pci_id,
-        "framework": common.plain(gpu.framework),
-        "mode": common.plain(gpu.mode),
-        "numa_node": gpu.numa_node,
-        "framebuffer_mib": gpu.framebuffer_mib,
+        **common.pick(
+            gpu, "pci", "uuid", "board", "name", "pci_id", "framework", "mode", "numa_node", "framebuffer_mib"
+        ),
         "vgpus": len(gpu.vgpus),
         "types": None
         if gpu.types is None
         else [
             {
                 "name": vgpu_type.type_name,
-                "id": vgpu_type.id,
-                "max": vgpu_type.max,
-                "framebuffer_mib": vgpu_type.framebuffer_mib,
+                **common.pick(vgpu_type, "id", "max", "framebuffer_mib"),
                 "creatable_now": gpu.creatable_now(vgpu_type.id),
             }
             for vgpu_type in gpu.types.values()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.documents import common
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -19,21 +21,8 @@ def document(store: Path, runs: Iterable[JournalEntry]) -> dict[str, object]:
 
 def run(one: JournalEntry) -> dict[str, object]:
     """`outcome` is null if the run never ended."""
-    entry = one.intent
     return {
-        "id": one.id,
-        "at": one.at,
-        "by": one.by,
-        "verb": entry.verb,
-        "why": entry.why,
-        "host": entry.host,
-        "vm": entry.vm,
-        "vm_uuid": entry.vm_uuid,
-        "slot": entry.slot,
-        "gpu": entry.gpu,
-        "steps": [dict(step) for step in entry.steps],
-        "ended_at": one.ended_at,
-        "outcome": one.outcome,
-        "error": one.error,
-        "message": one.message,
+        **common.pick(one, "id", "at", "by"),
+        **common.plain(one.intent),
+        **common.pick(one, "ended_at", "outcome", "error", "message"),
     }

@@ -26,17 +26,10 @@ def document(found: Inventory) -> dict[str, object]:
 
 
 def _host(host: HostDeclaration) -> dict[str, object]:
-    endpoint = host.endpoint
     return {
         "name": host.name,
-        "address": endpoint.address,
-        "port": endpoint.port,
-        "user": endpoint.user,
-        "key_file": endpoint.key_file,
-        "known_hosts": endpoint.known_hosts,
-        "site": host.site,
-        "policy": common.plain(host.policy),
-        "even_if_it_will_not_start": host.even_if_it_will_not_start,
+        **common.pick(host.endpoint, "address", "port", "user", "key_file", "known_hosts"),
+        **common.pick(host, "site", "policy", "even_if_it_will_not_start"),
         "fgpu_per_gpu": dict(host.fgpu_per_gpu),
         "gpus": [_gpu(gpu) for gpu in host.gpus],
         "vms": [_vm(vm) for vm in host.vms.values()],
@@ -52,8 +45,7 @@ def _gpu(gpu: GpuDeclaration) -> dict[str, object]:
         "scheduler": {
             "policy": common.plain(scheduler.policy),
             "time_slice_ms": scheduler.time_slice_ns // 1_000_000 if scheduler.time_slice_ns else None,
-            "frequency_hz": scheduler.frequency_hz,
-            "averaging_factor": scheduler.averaging_factor,
+            **common.pick(scheduler, "frequency_hz", "averaging_factor"),
         }
         if scheduler
         else None,
@@ -71,12 +63,6 @@ def _slot(slot: SlotDeclaration) -> dict[str, object]:
         "slot": slot.slot,
         **dict.fromkeys(_WAYS),
         **profiles.attributes(slot.wish),
-        "policy": common.plain(slot.policy),
-        "gpu_id": slot.gpu_id,
-        "prefer": common.plain(slot.prefer),
-        "only": common.plain(slot.only),
-        "compute": common.plain(slot.compute),
-        "max_waste_pct": slot.max_waste_pct,
-        "usable": slot.usable,
+        **common.pick(slot, "policy", "gpu_id", "prefer", "only", "compute", "max_waste_pct", "usable"),
         "where": str(slot.where),
     }

@@ -21,5 +21,5 @@ def document(fleet: Fleet, rows: Iterable[VgpuRow], findings: Iterable[Finding])
         "schema": SCHEMA,
         **common.reached(fleet.errors, any_read=bool(fleet.views)),
         "findings": common.findings(findings),
-        "vgpus": [common.plain(row) for row in rows],
+        "vgpus": common.plain([*rows]),
     }

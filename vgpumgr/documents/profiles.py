@@ -27,7 +27,6 @@ def row(host: str, gpu: Gpu, vgpu_type: VgpuType, left: int | None) -> dict[str,
         "type_name": vgpu_type.type_name,
         "host": host,
         "gpu": gpu.pci,
-        "framebuffer_mib": vgpu_type.framebuffer_mib,
-        "max": vgpu_type.max,
+        **common.pick(vgpu_type, "framebuffer_mib", "max"),
         "fits_now": left,
     }

@@ -25,22 +25,9 @@ def document(fleet: SchedulerFleet) -> dict[str, object]:
 
 def gpu(row: SchedulerRow) -> dict[str, object]:
     """One GPU, also as part of the document of `scheduler set`."""
-    return {
-        "pci": row.pci,
-        "uuid": row.uuid,
-        "board": row.board,
-        "policy": common.plain(row.policy),
-        "engines": common.plain(row.engines),
-        "averaging_factor": row.averaging_factor,
-        "time_slice_ns": row.time_slice_ns,
-        "frequency_hz": row.frequency_hz,
-        "verified": row.verified,
-        "persistent": _persistent(row.persistent),
-        "caps": common.plain(row.caps),
-        "declared": common.plain(row.declared),
-        "state": common.plain(row.state),
-        "differences": common.plain(row.differences),
-    }
+    document: dict[str, object] = {**common.plain(row), "persistent": _persistent(row.persistent)}
+    del document["host"]  # the document names it once
+    return document
 
 
 def _persistent(layer: Persistent) -> dict[str, object]:

@@ -34,7 +34,7 @@ def vm(host: str, domain: Domain, rows: Iterable[VgpuRow]) -> dict[str, object]:
         "host": host,
         "state": domain.condition,
         "claims": claims(domain),
-        "vgpus": [common.plain(row) for row in rows],
+        "vgpus": common.plain([*rows]),
     }
 
 
@@ -44,17 +44,9 @@ def claims(domain: Domain) -> list[dict[str, object]]:
 
 def _claim(claim: Claim) -> dict[str, object]:
     return {
-        "slot": claim.slot,
-        "generation": claim.generation,
+        **common.pick(claim, "slot", "generation"),
         "from": common.plain(claim.origin),
-        "site": claim.site,
-        "declared": claim.declared,
-        "state": common.plain(claim.state),
-        "by": claim.by,
-        "at": claim.at,
+        **common.pick(claim, "site", "declared", "state", "by", "at"),
         "asked": profiles.describe(claim.wish),
-        "type_name": claim.binding.type_name,
-        "gpu_uuid": claim.binding.gpu_uuid,
-        "parent": claim.binding.parent,
-        "uuid": claim.binding.uuid,
+        **common.pick(claim.binding, "type_name", "gpu_uuid", "parent", "uuid"),
     }

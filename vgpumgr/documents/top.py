@@ -27,7 +27,7 @@ def document(rounds: Sequence[Round], rows: Iterable[Row]) -> dict[str, object]:
                 "at": _utc(one.at),
                 "driver": one.reading.driver,
                 "gpus": [_gpu(gpu) for gpu in one.reading.gpus],
-                "unknown": [common.plain(row) for row in one.reading.unknown],
+                "unknown": common.plain(one.reading.unknown),
             }
             for one in rounds
             if one.reading is not None
@@ -38,14 +38,10 @@ def document(rounds: Sequence[Round], rows: Iterable[Row]) -> dict[str, object]:
 
 def _gpu(gpu: GpuReading) -> dict[str, object]:
     return {
-        "pci": gpu.pci,
-        "uuid": gpu.uuid,
-        "name": gpu.name,
-        "policy": common.plain(gpu.policy),
+        **common.pick(gpu, "pci", "uuid", "name", "policy"),
         "sm_percent": gpu.sm,
         "memory_percent": gpu.memory,
-        "framebuffer_used_bytes": gpu.framebuffer_used_bytes,
-        "framebuffer_size_bytes": gpu.framebuffer_size_bytes,
+        **common.pick(gpu, "framebuffer_used_bytes", "framebuffer_size_bytes"),
     }
 
 
@@ -53,24 +49,13 @@ def vgpu(row: Row) -> dict[str, object]:
     """Unknown values are null."""
     vgpu, load = row.vgpu, row.load
     return {
-        "vm": vgpu.vm,
-        "vm_uuid": vgpu.vm_uuid,
-        "slot": vgpu.slot,
+        **common.pick(vgpu, "vm", "vm_uuid", "slot"),
         "host": row.host,
         "gpu": row.gpu.pci,
-        "type_id": vgpu.type_id,
-        "type_name": vgpu.type_name,
-        "uuid": vgpu.uuid,
-        "vf": vgpu.vf,
-        "origin": common.plain(vgpu.origin),
-        "state": common.plain(vgpu.state),
-        "sm_percent": load.sm if load else None,
-        "memory_percent": load.memory if load else None,
-        "encoder_percent": load.encoder if load else None,
-        "decoder_percent": load.decoder if load else None,
+        **common.pick(vgpu, "type_id", "type_name", "uuid", "vf", "origin", "state"),
+        **{f"{engine}_percent": getattr(load, engine, None) for engine in ("sm", "memory", "encoder", "decoder")},
         "entitled_percent": common.percent(vgpu.entitled),
-        "framebuffer_used_bytes": vgpu.framebuffer_used_bytes,
-        "framebuffer_size_bytes": vgpu.framebuffer_size_bytes,
+        **common.pick(vgpu, "framebuffer_used_bytes", "framebuffer_size_bytes"),
         "sampled_at": None if vgpu.at_us is None else _utc(vgpu.at_us / 1e6),
     }
 

@@ -31,14 +31,7 @@ def document(report: UsageReport, store: Path) -> dict[str, object]:
 def vgpu(row: UsageRow) -> dict[str, object]:
     """Null means unknown."""
     return {
-        "vm": row.vm,
-        "vm_uuid": row.vm_uuid,
-        "slot": row.slot,
-        "host": row.host,
-        "gpu": row.gpu,
-        "type_name": row.type_name,
-        "origin": common.plain(row.origin),
-        "state": common.plain(row.state),
+        **common.pick(row, "vm", "vm_uuid", "slot", "host", "gpu", "type_name", "origin", "state"),
         "entitled_percent": common.percent(row.entitled),
         "used_of_share": _rounded(row.used_of_share),
         "coverage_percent": common.percent(row.coverage),
@@ -47,17 +40,12 @@ def vgpu(row: UsageRow) -> dict[str, object]:
         **{
             name: {
                 "mean": _rounded(use.mean),
-                "p50": use.p50,
-                "p95": use.p95,
-                "max": use.max,
+                **common.pick(use, "p50", "p95", "max"),
                 "series": [_rounded(value) for value in use.series],
             }
             for name, use in row.engines.items()
         },
-        "framebuffer_used_bytes": row.framebuffer_used_bytes,
-        "framebuffer_max_bytes": row.framebuffer_max_bytes,
-        "framebuffer_size_bytes": row.framebuffer_size_bytes,
-        "framebuffer_headroom_bytes": row.framebuffer_headroom_bytes,
+        **common.pick(row, *(f"framebuffer_{what}_bytes" for what in ("used", "max", "size", "headroom"))),
     }
 
 
