@@ -56,7 +56,7 @@ _WHERE = Location(file="host_vars/kvm.yml", line=1)
 class Outcome:
     """How a command ended: with a result, an error, or not at all (the controller was killed)."""
 
-    result: ChangeResult | ReconcileResult | SchedulerResult | None = None
+    result: ChangeResult[Plan] | ReconcileResult | SchedulerResult | None = None
     error: VgpumgrError | None = None
     killed: bool = False
     agreed: list[Step] = field(default_factory=list)  # what a person was asked about, and said yes to
@@ -186,13 +186,13 @@ class Fleet:
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
-        options = SchedulerOptions(on=host, gpu_id=gpu, wish=SchedulerWish(policy=policy), asked=policy)
+        options = SchedulerOptions(on=host, gpu_id=gpu, wish=SchedulerWish(policy=policy))
         consent: Consent[GpuPlan] = Consent(check=False, show=lambda _planned: None, ask=lambda _planned: None)
         return self._run(lambda context, _end: set_scheduler(context, options, consent), trouble, by)
 
     def _run(
         self,
-        command: Callable[[Context, Outcome], ChangeResult | ReconcileResult | SchedulerResult],
+        command: Callable[[Context, Outcome], ChangeResult[Plan] | ReconcileResult | SchedulerResult],
         trouble: Trouble | None,
         by: str,
     ) -> Outcome:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.controller.engine.change import Change, carry_out
 from vgpumgr.controller.hosts.session import open_session
-from vgpumgr.controller.results import AdoptResult
+from vgpumgr.controller.results import ChangeResult
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.reconcile.adopt import AdoptPlan
 from vgpumgr.core.report import listing
@@ -26,7 +26,7 @@ class AdoptOptions:
     vgpus: tuple[MdevUuid | PciAddress, ...] = ()
 
 
-def adopt(context: Context, options: AdoptOptions, consent: Consent[AdoptPlan]) -> AdoptResult:
+def adopt(context: Context, options: AdoptOptions, consent: Consent[AdoptPlan]) -> ChangeResult[AdoptPlan]:
     """Enter existing vGPUs. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     declaration = context.inventory.host(options.host)
     with open_session(context, declaration) as session:
@@ -35,15 +35,13 @@ def adopt(context: Context, options: AdoptOptions, consent: Consent[AdoptPlan]) 
                 session=session,
                 consent=consent,
                 task=tasks.Adopt(vgpus=options.vgpus),
-                run=tasks.Author(by=context.by, at=context.now()),
                 makes=AdoptPlan,
                 asks=False,
-                asked="adopt",
                 name=declaration.name,
             )
         )
     slots = {(spec.vm, spec.slot) for spec in changed.planned.plan.adopted}
-    return AdoptResult(
+    return ChangeResult(
         planned=changed.planned,
         outcome=changed.outcome,
         findings=changed.findings,

@@ -44,7 +44,7 @@ class DetachOptions:
     keep_snapshots: bool = False
 
 
-def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> ChangeResult:
+def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> ChangeResult[Plan]:
     """Attach a vGPU of the profile to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     found = find_vm(context, options.vm, options.on)
     give = tasks.AttachSlot(
@@ -58,13 +58,13 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> 
     )
     with found.session as session:
         try:
-            return _change(found, consent, give, asks=options.replace, asked=profiles.describe(give.wish))
+            return _change(found, consent, give, asks=options.replace)
         except errors.ProfileNotHere as error:
             session.link.close()
             raise MissingProfiles(context).judge(session.declaration, options.profile, error) from error
 
 
-def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> ChangeResult:
+def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> ChangeResult[Plan]:
     """Free one slot, or all, even if the VM is gone. If it has none, nothing changes. Raises the same errors as attach."""
     found = find_vm(context, options.vm, options.on, or_gone=True)
     take = tasks.DetachSlot(
@@ -75,23 +75,20 @@ def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> 
         keep_snapshots=options.keep_snapshots,
     )
     with found.session:
-        return _change(found, consent, take, asks=True, asked="detach")
+        return _change(found, consent, take, asks=True)
 
 
 def _change(
-    found: FoundVm, consent: Consent[Plan], task: tasks.AttachSlot | tasks.DetachSlot, *, asks: bool, asked: str
-) -> ChangeResult:
+    found: FoundVm, consent: Consent[Plan], task: tasks.AttachSlot | tasks.DetachSlot, *, asks: bool
+) -> ChangeResult[Plan]:
     """Change one VM; the result includes its vGPUs afterwards."""
-    context = found.session.context
     changed = carry_out(
         Change(
             session=found.session,
             consent=consent,
             task=task,
-            run=tasks.Author(by=context.by, at=context.now()),
             makes=Plan,
             asks=asks,
-            asked=asked,
             name=found.name,
             findings=found.findings,
         )

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from vgpumgr.core.driver.catalogue import Catalogue
-    from vgpumgr.core.inventory import Inventory
+    from vgpumgr.core.inventory import HostDeclaration, Inventory
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.host import Host
     from vgpumgr.store.journal import Journal
@@ -39,3 +39,7 @@ class Context:
     lock_wait_s: float = 60.0
     journal: Journal | None = None
     store: Path | None = None
+
+    def say_reading(self, hosts: Sequence[HostDeclaration]) -> None:
+        """Tell the user which hosts are read now."""
+        self.progress(f"reading {hosts[0].name if len(hosts) == 1 else f'{len(hosts)} hosts'} …")

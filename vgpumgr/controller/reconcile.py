@@ -60,7 +60,7 @@ def _reconcile(
     context: Context, hosts: Sequence[HostDeclaration], options: ReconcileOptions, consent: FleetConsent
 ) -> ReconcileResult:
     workers = _Workers(context, options)
-    context.progress(f"reading {hosts[0].name if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
+    context.say_reading(hosts)
     fleet = workers.plan(hosts)
     consent.show(fleet)
     if consent.kept is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, templates
-from vgpumgr.controller.hosts.fan_out import Outcome, fan_out
+from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.locate import find_vm
 from vgpumgr.controller.hosts.session import open_session
-from vgpumgr.controller.results import Discovery, Fleet, HostFacts, VmReport
+from vgpumgr.controller.results import HostFacts, VmReport
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.plan import detach, plan
 from vgpumgr.core.report import findings, listing
@@ -17,41 +17,32 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.controller.context import Context
+    from vgpumgr.controller.results import Fleet
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import HostName, Slot
+    from vgpumgr.names import Slot
 
 
-def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet:
+def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView]:
     """Read hosts (all if none is named) in bounded parallel. Raises UnknownHost before anything is read."""
-    declarations = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
 
-    def observe(declaration: HostDeclaration) -> HostView:
-        with open_session(context, declaration) as session:
-            return session.with_saved_states(session.observe())
+    def observe(declaration: HostDeclaration) -> tuple[HostView, errors.VgpumgrError | None]:
+        try:
+            with open_session(context, declaration) as session:
+                view = session.with_saved_states(session.observe())
+        except errors.Unreachable as error:
+            if error.stage == "libvirt":  # the error stays the same; the hint adds what can be read meanwhile
+                error.details += (f"`vgpumgr discover {declaration.name}` shows its GPUs without libvirt",)
+            raise
+        return view, detach.ledger_broken(view.snapshot)
 
-    _say_reading(context, declarations)
-    outcomes = fan_out(declarations, observe)
-    errors_of = {outcome.host: _unseen(outcome) for outcome in outcomes}
-    return Fleet(
-        views=tuple(outcome.value for outcome in outcomes if outcome.value is not None),
-        errors=tuple((host, error) for host, error in errors_of.items() if error is not None),
-    )
-
-
-def _unseen(outcome: Outcome[HostView]) -> errors.VgpumgrError | None:
-    """Why a host could not be read, or only partly."""
-    if outcome.value is not None:
-        return detach.ledger_broken(outcome.value.snapshot)
-    if isinstance(outcome.error, errors.Unreachable) and outcome.error.stage == "libvirt":
-        # The error stays the same; the hint adds what can be read meanwhile.
-        outcome.error.details += (f"`vgpumgr discover {outcome.host}` shows its GPUs without libvirt",)
-    return outcome.error
+    declarations = context.inventory.chosen(hosts)
+    context.say_reading(declarations)
+    return read_fleet(declarations, observe)
 
 
-def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Discovery:
+def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFacts]:
     """Read the GPUs of hosts, which does not need libvirt: if libvirt is down, the result has both facts and an error."""
-    declarations = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
 
     def read(declaration: HostDeclaration) -> tuple[HostFacts, errors.VgpumgrError | None]:
         with open_session(context, declaration) as session:
@@ -62,21 +53,9 @@ def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Discovery:
                 return HostFacts(snapshot=snapshot, libvirt_version=None), error
         return HostFacts(snapshot=snapshot, libvirt_version=version), detach.ledger_broken(snapshot)
 
-    _say_reading(context, declarations)
-    outcomes = fan_out(declarations, read)
-    found: list[HostFacts] = []
-    failed: list[tuple[HostName, errors.VgpumgrError]] = []
-    for outcome in outcomes:
-        facts, error = outcome.value or (None, outcome.error)
-        if facts is not None:
-            found.append(facts)
-        if error is not None:
-            failed.append((outcome.host, error))
-    return Discovery(views=tuple(found), errors=tuple(failed))
-
-
-def _say_reading(context: Context, hosts: Sequence[HostDeclaration]) -> None:
-    context.progress(f"reading {hosts[0].name if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
+    declarations = context.inventory.chosen(hosts)
+    context.say_reading(declarations)
+    return read_fleet(declarations, read)
 
 
 def show_vm(context: Context, vm: str, on: str | None) -> VmReport:

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan.kept import KeptPlan
-    from vgpumgr.core.plan.plan import AnyPlan, Plan
+    from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.core.plan.scheduler import GpuPlan
     from vgpumgr.core.plan.step import Step
-    from vgpumgr.core.reconcile.adopt import AdoptPlan
     from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.report.schedulers import SchedulerRow
@@ -29,15 +28,16 @@ if TYPE_CHECKING:
 
 
 PlanT = TypeVar("PlanT", bound="AnyPlan")
+View = TypeVar("View")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(Generic[PlanT]):
-    """A plan and its host, shown before anything is written. `asked` is the request as the user typed it."""
+    """A plan and its host, shown before anything is written. `asked`: the wish as options; None if there is none."""
 
     host: HostName
     plan: PlanT
-    asked: str
+    asked: str | None
     findings: tuple[Finding, ...]
 
 
@@ -55,20 +55,10 @@ class Consent(Generic[PlanT]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeResult:
-    """The result of attach or detach. `outcome`: done, unchanged or would_change. `rows`: the VM's vGPUs afterwards."""
+class ChangeResult(Generic[PlanT]):
+    """The result of attach, detach or adopt: done, unchanged or would_change. `rows`: the vGPUs concerned, afterwards."""
 
-    planned: Planned[Plan]
-    outcome: Success
-    findings: tuple[Finding, ...]
-    rows: tuple[VgpuRow, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdoptResult:
-    """The result of adopt. `outcome`: done, unchanged or would_change. `rows`: the vGPUs concerned, afterwards."""
-
-    planned: Planned[AdoptPlan]
+    planned: Planned[PlanT]
     outcome: Success
     findings: tuple[Finding, ...]
     rows: tuple[VgpuRow, ...]
@@ -84,14 +74,6 @@ class SchedulerHost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerFleet:
-    """The same for several hosts. `errors` has one row for each host that could not be read."""
-
-    hosts: tuple[SchedulerHost, ...]
-    errors: tuple[tuple[HostName, VgpumgrError], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerResult:
     """The result of setting a GPU's scheduler: done, unchanged or would_change. `row`: the GPU afterwards."""
 
@@ -102,10 +84,13 @@ class SchedulerResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
-    """The readings of several hosts. `errors` has one row for each host that could not be read, or only partly."""
+class Fleet(Generic[View]):
+    """The readings of several hosts. `errors` has one row for each host that could not be read, or only partly.
 
-    views: tuple[HostView, ...]
+    A host of which a part was read is in both.
+    """
+
+    views: tuple[View, ...]
     errors: tuple[tuple[HostName, VgpumgrError], ...]
 
 
@@ -115,14 +100,6 @@ class HostFacts:
 
     snapshot: HostSnapshot
     libvirt_version: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
-    """The GPUs of several hosts. A host whose libvirt does not answer is in both."""
-
-    views: tuple[HostFacts, ...]
-    errors: tuple[tuple[HostName, VgpumgrError], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

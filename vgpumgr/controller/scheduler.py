@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.controller.engine.change import Change, carry_out
-from vgpumgr.controller.hosts.fan_out import fan_out
+from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
-from vgpumgr.controller.results import HostFacts, SchedulerFleet, SchedulerHost, SchedulerResult
+from vgpumgr.controller.results import HostFacts, SchedulerHost, SchedulerResult
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile import tasks
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.results import Consent
+    from vgpumgr.controller.results import Consent, Fleet
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Gpu
@@ -26,30 +26,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerOptions:
-    """`on` is the host's inventory name; `gpu_id` the PCI address or UUID of a GPU there; `asked` the request as typed."""
+    """`on` is the host's inventory name; `gpu_id` the PCI address or UUID of a GPU there."""
 
     on: str
     gpu_id: str
     wish: SchedulerWish
-    asked: str
 
 
-def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> SchedulerFleet:
+def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[SchedulerHost]:
     """Read hosts (all if none is named) in bounded parallel, without libvirt. Raises UnknownHost."""
-    declarations = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
 
-    def read(declaration: HostDeclaration) -> SchedulerHost:
+    def read(declaration: HostDeclaration) -> tuple[SchedulerHost, None]:
         with open_session(context, declaration) as session:
             facts = session.read_facts()
         view = HostFacts(snapshot=facts, libvirt_version=None)
         rows, findings = schedulers.rows(view, declaration.gpus)
-        return SchedulerHost(host=declaration.name, rows=rows, findings=findings)
+        return SchedulerHost(host=declaration.name, rows=rows, findings=findings), None
 
-    outcomes = fan_out(declarations, read)
-    return SchedulerFleet(
-        hosts=tuple(outcome.value for outcome in outcomes if outcome.value is not None),
-        errors=tuple((outcome.host, outcome.error) for outcome in outcomes if outcome.error is not None),
-    )
+    return read_fleet(context.inventory.chosen(hosts), read)
 
 
 def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[GpuPlan]) -> SchedulerResult:
@@ -61,10 +55,8 @@ def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[
                 session=session,
                 consent=consent,
                 task=tasks.SetGpuScheduler(gpu_id=options.gpu_id, wish=options.wish),
-                run=tasks.Author(by=context.by, at=context.now()),
                 makes=GpuPlan,
                 asks=True,
-                asked=options.asked,
                 name=options.gpu_id,
             )
         )

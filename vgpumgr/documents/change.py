@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.results import AdoptResult, ChangeResult, SchedulerResult
+from vgpumgr.controller.results import ChangeResult, SchedulerResult
 from vgpumgr.core.plan import step as steps
+from vgpumgr.core.plan.plan import Plan
 from vgpumgr.documents import common, error, scheduler
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import ReconcileResult, TaskResult
+    from vgpumgr.core.reconcile.adopt import AdoptPlan
 
 PLAN = "vgpumgr.plan/1"
 CHANGE = "vgpumgr.change/1"
 
 
-def document(result: ChangeResult | AdoptResult | SchedulerResult, *, check: bool) -> dict[str, object]:
+def document(
+    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult, *, check: bool
+) -> dict[str, object]:
     """The document of attach, detach, adopt and `scheduler set`: one plan on one host."""
     plan = result.planned.plan
     return {
@@ -29,17 +33,14 @@ def document(result: ChangeResult | AdoptResult | SchedulerResult, *, check: boo
     }
 
 
-def _afterwards(result: ChangeResult | AdoptResult | SchedulerResult) -> dict[str, object]:
-    host = result.planned.host
-    match result:
-        case ChangeResult():
-            return {"vm": result.planned.plan.vm.name, "host": host, "vgpus": common.plain(result.rows)}
-        case AdoptResult():
-            return {"vm": None, "host": host, "vgpus": common.plain(result.rows)}
-        case SchedulerResult():
-            granted = result.planned.plan.granted
-            text = {**common.plain(granted.setting), "text": granted.text}
-            return {"host": host, "granted": text, "gpu": scheduler.gpu(result.row)}
+def _afterwards(result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult) -> dict[str, object]:
+    host, plan = result.planned.host, result.planned.plan
+    if isinstance(result, ChangeResult):
+        vm = plan.vm.name if isinstance(plan, Plan) else None
+        return {"vm": vm, "host": host, "vgpus": common.plain(result.rows)}
+    granted = result.planned.plan.granted
+    text = {**common.plain(granted.setting), "text": granted.text}
+    return {"host": host, "granted": text, "gpu": scheduler.gpu(result.row)}
 
 
 def of_fleet(result: ReconcileResult) -> dict[str, object]:

@@ -10,14 +10,14 @@ from vgpumgr.documents import common
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.controller.results import Discovery, HostFacts
+    from vgpumgr.controller.results import Fleet, HostFacts
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import Finding
 
 SCHEMA = "vgpumgr.discover/1"
 
 
-def document(fleet: Discovery, findings: Iterable[Finding]) -> dict[str, object]:
+def document(fleet: Fleet[HostFacts], findings: Iterable[Finding]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         **common.reached(fleet.errors, any_read=bool(fleet.views)),

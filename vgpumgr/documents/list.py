@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.controller.results import Fleet
-    from vgpumgr.core.model.view import Finding
+    from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.report.listing import VgpuRow
 
 SCHEMA = "vgpumgr.list/1"
 
 
-def document(fleet: Fleet, rows: Iterable[VgpuRow], findings: Iterable[Finding]) -> dict[str, object]:
+def document(fleet: Fleet[HostView], rows: Iterable[VgpuRow], findings: Iterable[Finding]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         **common.reached(fleet.errors, any_read=bool(fleet.views)),

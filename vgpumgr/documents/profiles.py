@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.results import Fleet
     from vgpumgr.core.model.snapshot import Gpu, VgpuType
+    from vgpumgr.core.model.view import HostView
 
 SCHEMA = "vgpumgr.profiles/1"
 
 
-def document(fleet: Fleet, rows: Iterable[dict[str, object]]) -> dict[str, object]:
+def document(fleet: Fleet[HostView], rows: Iterable[dict[str, object]]) -> dict[str, object]:
     """`rows` are those that `row` makes."""
     return {"schema": SCHEMA, **common.reached(fleet.errors, any_read=bool(fleet.views)), "profiles": [*rows]}
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
-    from vgpumgr.controller.results import SchedulerFleet
+    from vgpumgr.controller.results import Fleet, SchedulerHost
     from vgpumgr.core.plan.scheduler import Persistent
     from vgpumgr.core.report.schedulers import SchedulerRow
 
 SCHEMA = "vgpumgr.scheduler/1"
 
 
-def document(fleet: SchedulerFleet) -> dict[str, object]:
+def document(fleet: Fleet[SchedulerHost]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
-        **common.reached(fleet.errors, any_read=bool(fleet.hosts)),
-        "hosts": [{"name": host.host, "gpus": [gpu(row) for row in host.rows]} for host in fleet.hosts],
-        "findings": [row for host in fleet.hosts for row in common.findings(host.findings)],
+        **common.reached(fleet.errors, any_read=bool(fleet.views)),
+        "hosts": [{"name": host.host, "gpus": [gpu(row) for row in host.rows]} for host in fleet.views],
+        "findings": [row for host in fleet.views for row in common.findings(host.findings)],
     }
 
 

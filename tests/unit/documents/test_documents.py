@@ -11,11 +11,9 @@ from tests.unit.core import builders
 from vgpumgr import errors
 from vgpumgr.controller.results import (
     ChangeResult,
-    Discovery,
     Fleet,
     HostFacts,
     Planned,
-    SchedulerFleet,
     SchedulerHost,
     VmReport,
 )
@@ -45,10 +43,10 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
         yield slot.definition(domain)
     facts = HostFacts(snapshot=view.snapshot, libvirt_version=9_007_000)
     shared, odd = schedulers.rows(facts, ())
-    yield discover.document(Discovery(views=(facts,), errors=()), found)
+    yield discover.document(Fleet(views=(facts,), errors=()), found)
     yield vgpus.document(Fleet(views=(view,), errors=()), rows, found)
     yield scheduler.document(
-        SchedulerFleet(hosts=(SchedulerHost(host=view.snapshot.host, rows=shared, findings=odd),), errors=())
+        Fleet(views=(SchedulerHost(host=view.snapshot.host, rows=shared, findings=odd),), errors=())
     )
     yield from map(steps.record, plan.steps)
     yield error.document(errors.NoCapacity("full", hint="more", details=("a", "b")))

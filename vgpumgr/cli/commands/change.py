@@ -165,7 +165,7 @@ def _consent(settings: Settings, what: str, plan_file: str | None) -> Consent[Pl
 
 
 def _print_result(
-    settings: Settings, result: ChangeResult, started: float, *, undo: str | None, out: str | None
+    settings: Settings, result: ChangeResult[Plan], started: float, *, undo: str | None, out: str | None
 ) -> int:
     if out is not None:
         from vgpumgr.documents import change

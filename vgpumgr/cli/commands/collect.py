@@ -84,7 +84,7 @@ def collect(
     if lasting is not None and every is None:
         raise errors.UsageError("--for needs --every", hint="without --every, hosts are read once")
     context = build_context(settings)
-    chosen = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
+    chosen = context.inventory.chosen(hosts)
     store = samples.Samples(samples.beside(store_path()))
     fleet = None if hosts else frozenset(context.inventory.hosts)
     retention = use_case.Retention(every_s=every, keep_s=keep, max_bytes=max_size, fleet=fleet)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import Discovery, Fleet, HostFacts
+    from vgpumgr.controller.results import Fleet, HostFacts, View
     from vgpumgr.core.model.snapshot import Gpu
-    from vgpumgr.core.model.view import Finding
+    from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.report.listing import VgpuRow
 
 _VGPU = ("vm", "slot", "host", "gpu", "device", "type_name", "state", "holder")
@@ -173,14 +173,14 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> 
     return 0
 
 
-def _read(settings: Settings, hosts: Sequence[str]) -> Fleet:
+def _read(settings: Settings, hosts: Sequence[str]) -> Fleet[HostView]:
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
 
     return report.observe_fleet(build_context(settings), hosts)
 
 
-def _finish(settings: Settings, fleet: Fleet | Discovery, findings: Iterable[Finding]) -> int:
+def _finish(settings: Settings, fleet: Fleet[View], findings: Iterable[Finding]) -> int:
     """Print findings and unreached hosts on stderr; the result is the exit code."""
     output.print_findings(settings, findings)
     output.print_errors(settings, [error for _, error in fleet.errors])
@@ -236,7 +236,7 @@ def _version(number: int | None) -> str | None:
     return None if number is None else version_text(number)
 
 
-def _say_none(fleet: Fleet | Discovery, what: str) -> None:
+def _say_none(fleet: Fleet[HostView] | Fleet[HostFacts], what: str) -> None:
     """Printed instead of an empty table. If no host was read, nothing is known and nothing is printed."""
     number = len(fleet.views)
     if number:

@@ -42,8 +42,8 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     from vgpumgr.documents import scheduler as documents
 
     fleet = use_case.show_schedulers(build_context(settings), hosts)
-    rows = [row for host in fleet.hosts for row in host.rows]
-    findings = [finding for host in fleet.hosts for finding in host.findings]
+    rows = [row for host in fleet.views for row in host.rows]
+    findings = [finding for host in fleet.views for finding in host.findings]
     if not rows and settings.for_people:
         output.echo("no NVIDIA GPU found")
     else:
@@ -99,7 +99,7 @@ def set_command(
         averaging_factor=averaging_factor,
     )
     core.check_together(wish)
-    options = use_case.SchedulerOptions(on=on, gpu_id=parse_gpu_id(gpu_id), wish=wish, asked=core.describe_wish(wish))
+    options = use_case.SchedulerOptions(on=on, gpu_id=parse_gpu_id(gpu_id), wish=wish)
 
     def show(planned: Planned[GpuPlan]) -> None:
         if settings.for_people and planned.plan.changed:

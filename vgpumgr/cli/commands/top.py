@@ -49,7 +49,7 @@ def top(settings: Settings, *, hosts: tuple[str, ...], every: float, sort: str, 
     )
     # Nothing but frames may be printed on the alternate screen.
     context = build_context(replace(settings, quiet=True) if live else settings)
-    chosen = [context.inventory.host(name) for name in hosts] or list(context.inventory.hosts.values())
+    chosen = context.inventory.chosen(hosts)
     with Sampler(context, chosen) as sampler:
         if not live:
             return _print(settings, sampler, len(chosen), sort)

@@ -11,13 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import AdoptResult, ChangeResult, SchedulerResult
+    from vgpumgr.controller.results import ChangeResult, SchedulerResult
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.reconcile.adopt import AdoptPlan
 
 VGPUS = ("vm", "slot", "host", "gpu", "type_name", "state")
 
 
 def print_vgpus(
-    settings: Settings, result: ChangeResult | AdoptResult, closing: str, empty: Mapping[str, object]
+    settings: Settings, result: ChangeResult[Plan] | ChangeResult[AdoptPlan], closing: str, empty: Mapping[str, object]
 ) -> int:
     """Print the vGPUs after the change; `empty` is the row if there is none."""
     from vgpumgr.documents import common
@@ -28,7 +30,7 @@ def print_vgpus(
 
 def print_rows(
     settings: Settings,
-    result: ChangeResult | AdoptResult | SchedulerResult,
+    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult,
     closing: str,
     rows: Sequence[Mapping[str, object]],
     *,

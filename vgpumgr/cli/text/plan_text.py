@@ -11,7 +11,7 @@ from vgpumgr.errors import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.controller.results import AdoptResult, ChangeResult, Planned
+    from vgpumgr.controller.results import ChangeResult, Planned
     from vgpumgr.core.model.domain_xml import Hostdev
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.plan.placement import Placed
@@ -25,7 +25,7 @@ _WOULD_CHANGE = "would change; nothing was written (--check)."
 def lines(planned: Planned[Plan], *, diff: bool) -> Iterator[str]:
     """The head and one line per step; with `diff` also the XML that is added or removed."""
     plan = planned.plan
-    what = planned.asked if planned.asked == "detach" else f"requested {planned.asked}"
+    what = "detach" if planned.asked is None else f"requested {planned.asked}"
     yield f"{plan.vm.name} on {planned.host} ({plan.vm.condition}), {what}"
     for text in step_lines(plan, diff=diff):
         yield f"  {text}"
@@ -46,7 +46,7 @@ def adopt_lines(planned: Planned[AdoptPlan], *, diff: bool) -> Iterator[str]:
             yield from _diff(step)
 
 
-def adopt_closing(result: AdoptResult, elapsed_s: float) -> str:
+def adopt_closing(result: ChangeResult[AdoptPlan], elapsed_s: float) -> str:
     """The last line of adopt."""
     plan = result.planned.plan
     match result.outcome:
@@ -81,7 +81,7 @@ def step_lines(plan: Plan | AdoptPlan, *, diff: bool) -> Iterator[str]:
             yield from _diff(step)
 
 
-def closing(result: ChangeResult, elapsed_s: float, undo: str | None) -> str:
+def closing(result: ChangeResult[Plan], elapsed_s: float, undo: str | None) -> str:
     """The last line: the state now, and the next command."""
     plan = result.planned.plan
     match result.outcome:

@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Generic
 from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.results import Planned, PlanT
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.scheduler import describe_wish
 from vgpumgr.core.plan import step as steps
+from vgpumgr.core.reconcile.tasks import AttachSlot, Author, SetGpuScheduler
 from vgpumgr.errors import Outcome, Success
 
 if TYPE_CHECKING:
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.controller.results import Consent
     from vgpumgr.core.model.view import Finding, HostView
-    from vgpumgr.core.reconcile.tasks import Author, Task
+    from vgpumgr.core.reconcile.tasks import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[PlanT]):
     """The request. `makes`: the type of the task's plan. `asks`: it needs confirmation.
 
-    `asked` is the request as the user typed it; `name` is its subject, as the host's lock names it. `findings` were made
-    on the way to the host.
+    `name` is its subject, as the host's lock names it. `findings` were made on the way to the host.
     """
 
     session: Session
     consent: Consent[PlanT]
     task: Task
-    run: Author
     makes: type[PlanT]
     asks: bool
-    asked: str
     name: str
     findings: tuple[Finding, ...] = ()
 
@@ -50,7 +50,7 @@ class Changed(Generic[PlanT]):
 def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
     """Make the change. Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError."""
     session, consent, todo = change.session, change.consent, (change.task,)
-    host = HostRun(session, change.run, alone=True)
+    host = HostRun(session, Author(by=session.context.by, at=session.context.now()), alone=True)
     shown: Planned[PlanT] | None = None
     if consent.check or change.asks:
         view = host.read(todo)
@@ -86,7 +86,17 @@ def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[Pl
     if change.consent.kept is not None:
         change.consent.kept.guard(made.fingerprint, [steps.record(step) for step in made.steps])
     name = change.session.declaration.name
-    return Planned(host=name, plan=made, asked=change.asked, findings=change.findings + made.findings)
+    return Planned(host=name, plan=made, asked=_asked(change.task), findings=change.findings + made.findings)
+
+
+def _asked(job: Task) -> str | None:
+    match job:
+        case AttachSlot():
+            return profiles.describe(job.wish)
+        case SetGpuScheduler():
+            return describe_wish(job.wish)
+        case _:
+            return None
 
 
 def _ended(change: Change[PlanT], planned: Planned[PlanT], outcome: Success, view: HostView) -> Changed[PlanT]:

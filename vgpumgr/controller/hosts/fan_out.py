@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vgpumgr import errors
+from vgpumgr.controller.results import Fleet, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +58,17 @@ def fan_out(
 ) -> tuple[Outcome[Result], ...]:
     """Run `work` for every host; the outcomes are returned in the order of the hosts."""
     return _Pool(hosts, work, host_timeout).wait() if hosts else ()
+
+
+def read_fleet(
+    hosts: Sequence[HostDeclaration], read: Callable[[HostDeclaration], tuple[View, errors.VgpumgrError | None]]
+) -> Fleet[View]:
+    """Every host as `read` returns it, with an error if only a part of it could be read."""
+    ends = [(outcome.host, *(outcome.value or (None, outcome.error))) for outcome in fan_out(hosts, read)]
+    return Fleet(
+        views=tuple(view for _, view, _ in ends if view is not None),
+        errors=tuple((host, error) for host, _, error in ends if error is not None),
+    )
 
 
 class _Pool(Generic[Result]):

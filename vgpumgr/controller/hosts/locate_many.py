@@ -44,8 +44,8 @@ class ManyVms:
                 hosts.update((host.name, host) for host in candidates(self._context, vm, on))
             except errors.RequestError:
                 continue  # `find` will report it
-        self._context.progress(f"reading {next(iter(hosts)) if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
         asked = list(hosts.values())
+        self._context.say_reading(asked)
         outcomes = fan_out(
             asked,
             lambda host: ask(host, self._open.connect(host), self._named),

@@ -9,7 +9,7 @@ from vgpumgr.errors import UnknownHost
 from vgpumgr.names import HostName, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
@@ -119,6 +119,10 @@ class Inventory:
             f"no host {name!r} in the inventory {self.root}",
             hint=f"did you mean {like!r}?" if like else "`vgpumgr inventory check` reads it",
         )
+
+    def chosen(self, names: Sequence[str]) -> tuple[HostDeclaration, ...]:
+        """The hosts of these names; all hosts if there is no name. Raises UnknownHost."""
+        return tuple(self.host(name) for name in names) or tuple(self.hosts.values())
 
     def host_of_vm(self, name: str) -> HostDeclaration | None:
         """The host that declares this VM, or None if none does."""

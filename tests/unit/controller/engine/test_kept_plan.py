@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vgpumgr.controller.results import ChangeResult, ReconcileResult
+    from vgpumgr.core.plan.plan import Plan
 
 HOST, VM = "kvm01", "1vm01"
 
@@ -44,7 +45,9 @@ def fleet(pool: Pool, request: pytest.FixtureRequest) -> Fleet:
     return Fleet.install({HOST: pool.machine(HOST, request.param)}, {HOST: 2})
 
 
-def attached(fleet: Fleet, profile: str = "4Q", *, check: bool = False, kept: KeptPlan | None = None) -> ChangeResult:
+def attached(
+    fleet: Fleet, profile: str = "4Q", *, check: bool = False, kept: KeptPlan | None = None
+) -> ChangeResult[Plan]:
     for machine in fleet.machines.values():
         machine.libvirt.remember()
     options = AttachOptions(vm=VM, profile=parse_profile(profile), slot=DEFAULT_SLOT, on=HOST)
