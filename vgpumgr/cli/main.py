@@ -21,49 +21,37 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-# name → (module, attribute, help): the help is kept here so that `--help` imports nothing else.
+# name → (module of vgpumgr.cli, attribute, help): the help is kept here so that `--help` imports nothing else.
 _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Daily": {
-        "attach": ("vgpumgr.cli.commands.change", "attach", "Attach a vGPU to a VM."),
-        "adopt": ("vgpumgr.cli.commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
-        "detach": ("vgpumgr.cli.commands.change", "detach", "Detach a VM's vGPU."),
-        "plan": ("vgpumgr.cli.commands.reconcile", "plan", "Show what reconcile would do, and why."),
+        "attach": ("commands.change", "attach", "Attach a vGPU to a VM."),
+        "adopt": ("commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
+        "detach": ("commands.change", "detach", "Detach a VM's vGPU."),
+        "plan": ("commands.reconcile", "plan", "Show what reconcile would do, and why."),
         "reconcile": (
-            "vgpumgr.cli.commands.reconcile",
+            "commands.reconcile",
             "reconcile",
             "Reconcile every host with the inventory and earlier attaches.",
         ),
-        "list": ("vgpumgr.cli.commands.look", "list_command", "Every vGPU on the hosts: owner, location, state."),
-        "scheduler": (
-            "vgpumgr.cli.commands.scheduler",
-            "scheduler",
-            "Show or set how GPUs share their time among vGPUs.",
-        ),
-        "show": ("vgpumgr.cli.commands.look", "show", "One VM: what was requested, what it has, any findings."),
+        "list": ("commands.look", "list_command", "Every vGPU on the hosts: owner, location, state."),
+        "scheduler": ("commands.scheduler", "scheduler", "Show or set how GPUs share their time among vGPUs."),
+        "show": ("commands.look", "show", "One VM: what was requested, what it has, any findings."),
     },
     "Look": {
-        "collect": ("vgpumgr.cli.commands.collect", "collect", "Record what every VM uses: once, or continuously."),
-        "discover": ("vgpumgr.cli.commands.look", "discover", "The hosts' GPUs: board, framework, free capacity."),
-        "export": (
-            "vgpumgr.cli.commands.export",
-            "export",
-            "Export collected metrics to Prometheus, as a file or a server.",
-        ),
-        "history": ("vgpumgr.cli.commands.history", "history", "Who changed what, when and why, and the outcome."),
-        "profiles": ("vgpumgr.cli.commands.look", "profiles_command", "Available profiles, and what fits now."),
-        "render": ("vgpumgr.cli.commands.look", "render", "The libvirt XML of a VM's vGPUs."),
-        "top": ("vgpumgr.cli.commands.top", "top", "Live GPU usage by VM."),
-        "usage": ("vgpumgr.cli.commands.usage", "usage", "What every VM used, next to its guaranteed share."),
+        "collect": ("commands.collect", "collect", "Record what every VM uses: once, or continuously."),
+        "discover": ("commands.look", "discover", "The hosts' GPUs: board, framework, free capacity."),
+        "export": ("commands.export", "export", "Export collected metrics to Prometheus, as a file or a server."),
+        "history": ("commands.history", "history", "Who changed what, when and why, and the outcome."),
+        "profiles": ("commands.look", "profiles_command", "Available profiles, and what fits now."),
+        "render": ("commands.look", "render", "The libvirt XML of a VM's vGPUs."),
+        "top": ("commands.top", "top", "Live GPU usage by VM."),
+        "usage": ("commands.usage", "usage", "What every VM used, next to its guaranteed share."),
     },
     "Set-up": {
-        "inventory": ("vgpumgr.cli.commands.inventory", "inventory", "Check the inventory."),
-        "completion": ("vgpumgr.cli.params.completion", "completion", "Shell completion for bash, zsh or fish."),
-        "install": (
-            "vgpumgr.cli.commands.nightly",
-            "install",
-            "Install the nightly reconcile or the collector on this machine.",
-        ),
-        "lab": ("vgpumgr.cli.commands.lab", "lab", "Simulated hosts: everything real except the GPU."),
+        "inventory": ("commands.inventory", "inventory", "Check the inventory."),
+        "completion": ("params.completion", "completion", "Shell completion for bash, zsh or fish."),
+        "install": ("commands.nightly", "install", "Install the nightly reconcile or the collector on this machine."),
+        "lab": ("commands.lab", "lab", "Simulated hosts: everything real except the GPU."),
     },
 }
 
@@ -83,7 +71,7 @@ class _Program(click.Group):
         for family in _COMMANDS.values():
             if cmd_name in family:
                 module, attribute, _ = family[cmd_name]
-                command = getattr(importlib.import_module(module), attribute)
+                command = getattr(importlib.import_module(f"vgpumgr.cli.{module}"), attribute)
                 assert isinstance(command, click.Command)
                 return command
         return None

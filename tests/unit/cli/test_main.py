@@ -6,7 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli import main, wiring
+from vgpumgr.cli import main
+from vgpumgr.controller import environment
 
 if TYPE_CHECKING:
     import pytest
@@ -18,7 +19,7 @@ def test_an_unexpected_exception_is_one_readable_error(
     def broken(*_: object) -> None:
         raise TypeError("boom")
 
-    monkeypatch.setattr(wiring, "load_inventory", broken)
+    monkeypatch.setattr(environment, "load_inventory", broken)
     assert main.run(["list"]) == 1
     said = capsys.readouterr().err
     assert "unexpected TypeError: boom" in said

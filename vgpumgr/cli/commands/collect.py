@@ -72,8 +72,9 @@ def collect(
     --every, each host is read twice, 2 s apart, and only the usage in between is known. A host that cannot be read is named
     (exit 4) and the others are stored; a service names such a host once when it fails and once when it is back.
     """
-    from vgpumgr.cli.wiring import build_context, store_path
+    from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import collect as use_case
+    from vgpumgr.controller import environment
     from vgpumgr.controller.sampling import Sampler
     from vgpumgr.core.usage import histogram
     from vgpumgr.store.only_one import only_one
@@ -85,7 +86,7 @@ def collect(
         raise errors.UsageError("--for needs --every", hint="without --every, hosts are read once")
     context = build_context(settings)
     chosen = context.inventory.chosen(hosts)
-    store = samples.Samples(samples.beside(store_path()))
+    store = samples.Samples(samples.beside(environment.store_path()))
     fleet = None if hosts else frozenset(context.inventory.hosts)
     retention = use_case.Retention(every_s=every, keep_s=keep, max_bytes=max_size, fleet=fleet)
     if settings.check:
@@ -119,12 +120,11 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Reten
 
         document = documents.document(rounds, store.path)
         shown = [{**documents.host(one), "host": one.host} for one in rounds]
-        output.print_rows(settings, document, shown, columns=_COLUMNS, wide=_COLUMNS, name="host")
+        output.print_rows(settings, document, shown, columns=_COLUMNS, name="host")
     for one in rounds:
         if one.reading is not None and (silent := readings.incomplete_reason(one.reading)) is not None:
             output.print_warning(settings, f"{one.host}: {silent}", host=one.host)
-    output.print_errors(settings, failed)
-    return output.worst_exit(error.exit_code for error in failed)
+    return output.print_errors(settings, failed)
 
 
 class _Listener:

@@ -108,11 +108,11 @@ def prometheus(settings: Settings, *, path: Path | None, listen: str | None, max
 
 def _families(max_age: float | None) -> tuple[Family, ...]:
     """What the store holds now. Raises StoreError."""
-    from vgpumgr.cli.wiring import store_path
+    from vgpumgr.controller import environment
     from vgpumgr.core.usage import metrics, readings
     from vgpumgr.store.sql import samples
 
-    store = samples.Samples(samples.beside(store_path()))
+    store = samples.Samples(samples.beside(environment.store_path()))
     if max_age is None:
         max_age = readings.outdated_after_s(store.every_s())
     build = metrics.Build(version=__version__, python=platform.python_version())

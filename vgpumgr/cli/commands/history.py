@@ -74,11 +74,11 @@ def history(settings: Settings, *, name: str | None, limit: int, since: datetime
     A VM is found by its name or UUID, and also by earlier names. A run that is "not ended" was killed or is still going.
     The journal is history only: deleting it does not change the desired state.
     """
-    from vgpumgr.cli.wiring import open_journal
+    from vgpumgr.controller import environment
     from vgpumgr.documents import history as documents
     from vgpumgr.store.journal_entry import Question
 
-    journal = open_journal(settings)
+    journal = environment.open_journal(lambda text: output.print_warning(settings, text))
     uuid = _as_uuid(name)
     # Newest first: in a pager or with head, the top is what the reader sees.
     runs = journal.runs(
@@ -139,13 +139,13 @@ def _as_uuid(name: str | None) -> str | None:
 def _must_be_known(settings: Settings, name: str, uuid: str | None) -> None:
     """Refuse a name that nothing knows. A VM or host of the inventory that was never changed is fine."""
     from vgpumgr import names
-    from vgpumgr.cli.wiring import load_inventory, store_path
+    from vgpumgr.controller import environment
     from vgpumgr.store.names import known
 
-    journal = known(store_path())
+    journal = known(environment.store_path())
     valid = {*journal.vms, *journal.hosts, *journal.uuids}
     try:
-        for host in load_inventory(settings).hosts.values():
+        for host in environment.load_inventory(settings.inventory).hosts.values():
             valid |= {host.name, *host.vms}
     except errors.InventoryError:
         pass  # history can be read without any inventory

@@ -29,14 +29,14 @@ def check(settings: Settings) -> int:
 
     Settings that are declared but not implemented yet are reported too, but are no error. No host is contacted.
     """
-    from vgpumgr.cli.wiring import load_inventory
+    from vgpumgr.controller import environment
 
-    found = load_inventory(settings)
+    found = environment.load_inventory(settings.inventory)
     if not settings.for_people:
         from vgpumgr.documents import inventory as documents
 
         rows = [_row(host) for host in found.hosts.values()]
-        output.print_rows(settings, documents.document(found), rows, columns=_COLUMNS, wide=_COLUMNS, name="host")
+        output.print_rows(settings, documents.document(found), rows, columns=_COLUMNS, name="host")
         return 0
     if settings.output == "wide":
         output.print_table([_row(host) for host in found.hosts.values()], _COLUMNS)

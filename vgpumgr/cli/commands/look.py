@@ -79,8 +79,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
         document = documents.document(found)
         output.print_rows(settings, document, rows, columns=_VGPU[1:], wide=_VGPU_WIDE, name="slot")
     output.print_findings(settings, found.findings)
-    output.print_errors(settings, found.errors)
-    return output.worst_exit(error.exit_code for error in found.errors)
+    return output.print_errors(settings, found.errors)
 
 
 @click.command()
@@ -145,7 +144,7 @@ def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) 
         _say_none(fleet, "nothing fits now on" if fits else "no vGPU type could be read on")
     else:
         document = documents.document(fleet, rows)
-        output.print_rows(settings, document, rows, columns=columns, wide=columns, name="type_name")
+        output.print_rows(settings, document, rows, columns=columns, name="type_name")
     return _finish(settings, fleet, ())
 
 
@@ -169,7 +168,7 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> 
         return 0
     document = documents.document(found.domain.name, hostdevs)
     rows = [{"slot": name, "xml": xml} for name, xml in hostdevs]
-    output.print_rows(settings, document, rows, columns=("slot", "xml"), wide=("slot", "xml"), name="slot")
+    output.print_rows(settings, document, rows, columns=("slot", "xml"), name="slot")
     return 0
 
 
@@ -183,8 +182,7 @@ def _read(settings: Settings, hosts: Sequence[str]) -> Fleet[HostView]:
 def _finish(settings: Settings, fleet: Fleet[View], findings: Iterable[Finding]) -> int:
     """Print findings and unreached hosts on stderr; the result is the exit code."""
     output.print_findings(settings, findings)
-    output.print_errors(settings, [error for _, error in fleet.errors])
-    return output.worst_exit(error.exit_code for _, error in fleet.errors)
+    return output.print_errors(settings, [error for _, error in fleet.errors])
 
 
 def _shown(settings: Settings, rows: Iterable[VgpuRow]) -> list[dict[str, object]]:

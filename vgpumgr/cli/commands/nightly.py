@@ -144,7 +144,7 @@ def _job(settings: Settings, *, at: str, jitter: int, user: str) -> Schedule:
 
 def _words(settings: Settings, *command: str) -> tuple[str, ...]:
     """The command with absolute paths only, since neither cron nor systemd starts it in the current directory."""
-    from vgpumgr.cli.wiring import inventory_path
+    from vgpumgr.controller import environment
     from vgpumgr.store.place import VARIABLE
 
     store = os.environ.get(VARIABLE)
@@ -152,7 +152,7 @@ def _words(settings: Settings, *command: str) -> tuple[str, ...]:
         *(("/usr/bin/env", f"{VARIABLE}={Path(store).expanduser().absolute()}") if store else ()),
         *_program(),
         *command,
-        *("--inventory", str(inventory_path(settings).absolute())),
+        *("--inventory", str(environment.inventory_path(settings.inventory).absolute())),
         *(("--log-format", settings.log_format) if settings.log_format != "text" else ()),
         *(("--timeout", str(settings.timeout)) if settings.timeout is not None else ()),
     )
@@ -192,7 +192,7 @@ def _finish(settings: Settings, files: Sequence[InstallFile], *, write: bool, th
 
         document = documents.document(files, outcome)
         rows = [{"path": str(file.path), "state": file.state} for file in files]
-        output.print_rows(settings, document, rows, columns=("path", "state"), wide=("path", "state"), name="path")
+        output.print_rows(settings, document, rows, columns=("path", "state"), name="path")
     return 3 if outcome == errors.Outcome.WOULD_CHANGE else 0
 
 

@@ -50,8 +50,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
         shown = [scheduler_text.cells(row) for row in rows]
         output.print_rows(settings, documents.document(fleet), shown, columns=_COLUMNS, wide=_WIDE, name="gpu")
     output.print_findings(settings, findings)
-    output.print_errors(settings, [error for _, error in fleet.errors])
-    return output.worst_exit(error.exit_code for _, error in fleet.errors)
+    return output.print_errors(settings, [error for _, error in fleet.errors])
 
 
 @scheduler.command("set")

@@ -80,5 +80,4 @@ def _print(settings: Settings, sampler: Sampler, hosts: int, sort: str) -> int:
     else:
         shown = [documents.vgpu(row) for row in found]
         output.print_rows(settings, document, shown, columns=_COLUMNS, wide=_CSV, name="vm")
-    output.print_errors(settings, errors)
-    return output.worst_exit(error.exit_code for error in errors)
+    return output.print_errors(settings, errors)

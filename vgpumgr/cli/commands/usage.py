@@ -48,14 +48,14 @@ def usage(settings: Settings, *, vm: str | None, since: float, on: str | None) -
     writes nothing.
     """
     gc.disable()  # a tenth of the time goes into searching for garbage that does not exist; the process ends soon
-    from vgpumgr.cli.wiring import store_path
+    from vgpumgr.controller import environment
     from vgpumgr.controller import usage as use_case
     from vgpumgr.core.usage import histogram
     from vgpumgr.store.sql import samples
 
     if since > histogram.MAX_DAYS * 86400:
         raise errors.UsageError(f"--since: at most {histogram.MAX_DAYS}d")
-    store = samples.Samples(samples.beside(store_path()))
+    store = samples.Samples(samples.beside(environment.store_path()))
     report = use_case.report(store, now_s=time.time(), since_s=since, vm=_canonical(vm), host=on)
     if (vm is not None or on is not None) and not report.rows:
         _must_be_known(settings, store, vm, on)
@@ -121,11 +121,11 @@ def _canonical(vm: str | None) -> str | None:
 def _must_be_known(settings: Settings, store: Samples, vm: str | None, host: str | None) -> None:
     """Refuse names that nothing knows. A VM or host of the inventory that was not sampled yet is fine."""
     from vgpumgr import names
-    from vgpumgr.cli.wiring import load_inventory
+    from vgpumgr.controller import environment
 
     vms, hosts = store.names()
     try:
-        for declared in load_inventory(settings).hosts.values():
+        for declared in environment.load_inventory(settings.inventory).hosts.values():
             hosts |= {declared.name}
             vms |= set(declared.vms)
     except errors.InventoryError:

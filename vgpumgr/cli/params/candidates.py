@@ -129,10 +129,10 @@ def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
 
 def _seen() -> Known:
     """The names in the journal; none if there is no journal."""
-    from vgpumgr.cli.wiring import store_path
+    from vgpumgr.controller import environment
     from vgpumgr.store.names import known
 
-    return known(store_path())
+    return known(environment.store_path())
 
 
 def _vm(context: click.Context) -> str | None:
@@ -144,11 +144,10 @@ def _vm(context: click.Context) -> str | None:
 
 def _inventory(context: click.Context) -> Inventory:
     """The inventory named by -i on the line, else the one that the command would find. Raises InventoryError."""
-    from vgpumgr.cli.settings import Settings
-    from vgpumgr.cli.wiring import load_inventory
+    from vgpumgr.controller import environment
 
     chosen = None
     above: click.Context | None = context
     while above is not None and chosen is None:
         chosen, above = above.params.get("inventory"), above.parent
-    return load_inventory(Settings(inventory=os.path.expanduser(chosen) if chosen else None))  # noqa: PTH111 -- a str is needed, not a Path
+    return environment.load_inventory(os.path.expanduser(chosen) if chosen else None)  # noqa: PTH111 -- a str is needed, not a Path

@@ -58,15 +58,11 @@ def common_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        context = click.get_current_context()
-        _collect(context, kwargs)
-        settings = settings_of(context)
+        settings = settings_of(click.get_current_context())
         log_lines.start(settings)  # for every command: without it Python prints log records whatever -v says
         return command(settings, *args, **kwargs)
 
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped  # type: ignore[return-value]  # click decorators keep the callable
+    return root_options(wrapped)  # type: ignore[return-value]  # click decorators keep the callable
 
 
 def root_options(command: Command) -> Command:

@@ -100,10 +100,14 @@ def print_rows(
     rows: Sequence[Mapping[str, object]],
     *,
     columns: Sequence[str],
-    wide: Sequence[str],
+    wide: Sequence[str] = (),
     name: str,
 ) -> None:
-    """Print in the requested format: `document` for json and yaml, `rows` for the others, key `name` for names."""
+    """Print in the requested format: `document` for json and yaml, `rows` for the others, key `name` for names.
+
+    `wide`: the columns of `-o wide` and csv, if they are more than `columns`.
+    """
+    wide = wide or columns
     match settings.output:
         case "json":
             print_json(document)
@@ -180,18 +184,19 @@ _ALL_KNOWN = "the details name each host and the error; `unreached` on stdout is
 
 def print_errors(
     settings: Settings, errors: Sequence[VgpumgrError], *, what: str = _UNREAD, hint: str = _ALL_KNOWN
-) -> None:
+) -> int:
     """Print each error for people; for scripts always one object, with a detail for each error if there are several.
 
-    `what` and `hint` are for that object: `what` follows the number of errors.
+    `what` and `hint` are for that object: `what` follows the number of errors. Returns the exit code.
     """
     if len(errors) < 2 or settings.output not in ("json", "yaml"):
         for error in errors:
             print_error(settings, error)
-        return
-    from vgpumgr.documents import error as documents
+    else:
+        from vgpumgr.documents import error as documents
 
-    click.echo(json.dumps(documents.joined(errors, what=what, hint=hint)), err=True)
+        click.echo(json.dumps(documents.joined(errors, what=what, hint=hint)), err=True)
+    return worst_exit(error.exit_code for error in errors)
 
 
 def style(settings: Settings, text: str, colour: str) -> str:

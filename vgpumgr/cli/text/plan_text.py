@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.results import ChangeResult, Planned
-    from vgpumgr.core.model.domain_xml import Hostdev
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.plan.placement import Placed
     from vgpumgr.core.plan.plan import Plan
@@ -114,11 +113,10 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
         case steps.EnterVgpu():
             return f"= vGPU     {step.vgpu.type_name} {_where(step.vgpu)}      exists; entered into the host's ledger"
         case steps.AttachHostdev():
-            when = "from the next start on"
-            return f"+ hostdev  {_device(step.device)}, {when}"
+            return f"+ hostdev  {step.device.source.text}, from the next start on"
         case steps.DetachHostdev():
             alias = "" if step.device.slot == step.slot else f"      alias {step.device.alias or 'missing'}"
-            return f"- hostdev  {_device(step.device)}{alias}"
+            return f"- hostdev  {step.device.source.text}{alias}"
         case steps.DestroyVgpu():
             gone = "" if step.expect == steps.PRESENT else "      already gone, only the ledger entry"
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
@@ -148,10 +146,6 @@ def _placed(placed: Placed | None) -> str:
         return "      at its previous placement"
     count = f", {placed.ordinal} of {placed.maximum}" if placed.maximum else ""
     return f"{count}      {placed.why}"
-
-
-def _device(device: Hostdev) -> str:
-    return device.source.text
 
 
 def _diff(step: steps.Step) -> Iterator[str]:

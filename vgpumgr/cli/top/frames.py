@@ -88,24 +88,24 @@ def heads(totals: Sequence[Total], *, room: int | None = None) -> list[Cell]:
 
 
 def _head(total: Total) -> Cell:
-    name = tidy(total.host)
+    name = one_line(total.host)
     if total.error is not None:
-        return Cell(f"{name}  ? not read: {tidy(total.error)}", "yellow")
+        return Cell(f"{name}  ? not read: {one_line(total.error)}", "yellow")
     used, size = gib(total.framebuffer_used_bytes), gib(total.framebuffer_size_bytes)
     gpus = f"{total.gpus} GPU{'' if total.gpus == 1 else 's'}"
     runs, vgpus = output.cell(total.running), output.cell(total.vgpus)
     told = f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs active"
-    return Cell(told) if total.silent is None else Cell(f"{told}; {tidy(total.silent)}", "yellow")
+    return Cell(told) if total.silent is None else Cell(f"{told}; {one_line(total.silent)}", "yellow")
 
 
 def _foot(rounds: Sequence[Round], view: View, shown: slice, count: int, every_s: float) -> Cell:
     if view.typing:
-        return Cell(f"/{tidy(view.pattern)}_", "reverse")
+        return Cell(f"/{one_line(view.pattern)}_", "reverse")
     at = max((one.at for one in rounds), default=None)
     parts = [
         f"{min(shown.start + 1, shown.stop)}-{shown.stop} of {count}",
         f"by {view.sort}",
-        *([f"only /{tidy(view.pattern)}"] if view.pattern else []),
+        *([f"only /{one_line(view.pattern)}"] if view.pattern else []),
         *(["off hidden"] if view.hide_off else []),
         *([] if at is None else [f"{time.strftime('%H:%M:%S', time.localtime(at))}, every {every_s:g} s"]),
         "q quit  s sort  / filter  o off  h help",
@@ -131,9 +131,9 @@ def texts(row: Row) -> dict[str, str]:
     """A row as text, by column. The usage of a VM that is off is unknown: `?`."""
     load, vgpu = row.load, row.vgpu
     return {
-        "vm": tidy(row.vm) or "-",
+        "vm": one_line(row.vm) or "-",
         "slot": vgpu.slot or "-",
-        "host": tidy(row.host),
+        "host": one_line(row.host),
         "sm": percent(load.sm if load else None),
         "fb_gib": f"{gib(vgpu.framebuffer_used_bytes)}/{gib(vgpu.framebuffer_size_bytes)}",
         "entitled": share(vgpu.entitled),
@@ -141,7 +141,7 @@ def texts(row: Row) -> dict[str, str]:
         "enc": percent(load.encoder if load else None),
         "dec": percent(load.decoder if load else None),
         "gpu": row.gpu.pci,
-        "type": tidy(output.cell(vgpu.type_name)),
+        "type": one_line(output.cell(vgpu.type_name)),
         "state": vgpu.state,
     }
 
@@ -167,11 +167,6 @@ def share(value: Fraction | None) -> str:
 
 def gib(value: int | None) -> str:
     return "?" if value is None else f"{value / _GIB:.1f}"
-
-
-def tidy(text: str) -> str:
-    """Text from a host or a user, as one safe line."""
-    return one_line(text)
 
 
 def _share(part: int | None, whole: int | None) -> float | None:

@@ -159,8 +159,8 @@ def test_a_limit_that_no_journal_can_hold_is_a_usage_error(capsys: pytest.Captur
 
 def test_a_bug_prints_its_traceback_only_where_it_was_asked_for(store: Path) -> None:
     """Each command sets logging up; where none does, Python prints what is logged at once."""
-    script = "import sys\nfrom vgpumgr.cli import wiring\nfrom vgpumgr.cli.main import run\n"
-    script += "wiring.open_journal = lambda settings: 1 / 0\nsys.exit(run(sys.argv[1:]))\n"
+    script = "import sys\nfrom vgpumgr.controller import environment\nfrom vgpumgr.cli.main import run\n"
+    script += "environment.open_journal = lambda warn: 1 / 0\nsys.exit(run(sys.argv[1:]))\n"
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
 
     def said(*options: str) -> str:
