@@ -69,6 +69,14 @@ def parse_uuid(text: str) -> VmUuid:
         raise BadName(f"not a UUID: {text!r}") from error
 
 
+def as_uuid(text: str | None) -> VmUuid | None:
+    """The UUID that the text is; None if it is a name."""
+    try:
+        return None if text is None else parse_uuid(text)
+    except BadName:
+        return None
+
+
 def parse_slot(text: str) -> Slot:
     if _SLOT.fullmatch(text) is None:
         raise BadName(f"not a slot name: {text!r}", hint="1 to 16 of A-Z a-z 0-9 _ -, for example vgpu0")

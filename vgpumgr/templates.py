@@ -29,8 +29,8 @@ def render_hostdev(device: Hostdev) -> str:
             return _render("hostdev-pci.xml.j2", device=device, domain=domain, bus=bus, slot=slot, function=function)
 
 
-def render_claims(document: claims.ClaimDocument, *, stored: bool) -> str:
-    """The claim document: as libvirt stores it, or as virDomainSetMetadata takes it.
+def render_claims(document: claims.ClaimDocument) -> str:
+    """The claim document as virDomainSetMetadata takes it.
 
     Raises TemplateError if it would be larger than claims.MAX_BYTES.
     """
@@ -42,8 +42,7 @@ def render_claims(document: claims.ClaimDocument, *, stored: bool) -> str:
         }
         for claim in document.claims
     ]
-    prefix = f"{claims.KEY}:" if stored else ""
-    text = _render("claim.xml.j2", document=document, rows=rows, prefix=prefix, namespace=claims.NAMESPACE)
+    text = _render("claim.xml.j2", document=document, rows=rows)
     if len(text.encode()) > claims.MAX_BYTES:
         raise TemplateError(
             f"the claims of VM {document.vm} would take more than {claims.MAX_BYTES} bytes of its metadata",

@@ -15,7 +15,7 @@ from vgpumgr import errors
 from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_run import HostRun, task_result
 from vgpumgr.controller.hosts.fan_out import fan_out
-from vgpumgr.controller.hosts.open_hosts import OpenHosts
+from vgpumgr.controller.hosts.open_hosts import HOST_DEADLINE_S, OpenHosts
 from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult
 from vgpumgr.core.plan import detach
 from vgpumgr.core.reconcile import destroy_guard, host_plan, tasks
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration, Inventory
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.names import HostName
-
-HOST_DEADLINE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +146,7 @@ class _Workers:
         return tuple(done.get(plan.host) or _untouched(fleet, plan, Outcome.UNCHANGED) for plan in fleet.plans)
 
     def _host_timeout(self, stop: threading.Event | None) -> HostTimeout:
-        return self._open.host_timeout(self._options.host_deadline_s, stop)
+        return self._open.host_timeout(stop, self._options.host_deadline_s)
 
     def _plan_host(self, declaration: HostDeclaration) -> HostPlan:
         with self._open.connect(declaration) as session:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import HostName, Slot, VmUuid
 
-HOST_DEADLINE_S = 300.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRequest:
@@ -97,9 +95,7 @@ class RequestsResult:
         return tuple({id(slot.error): slot.error for slot in self.slots if slot.error is not None}.values())
 
 
-def apply_requests(
-    context: Context, requests: Sequence[SlotRequest], *, check: bool, host_deadline_s: float = HOST_DEADLINE_S
-) -> RequestsResult:
+def apply_requests(context: Context, requests: Sequence[SlotRequest], *, check: bool) -> RequestsResult:
     """Bring every slot to its requested state; `check` changes nothing anywhere. Raises UsageError if a slot is named twice.
 
     On each host, removals come first, since they make room; the rest keeps its order.
@@ -109,7 +105,7 @@ def apply_requests(
         if (one.vm, one.slot, one.on) in named:
             raise _twice(one)
         named.add((one.vm, one.slot, one.on))
-    return _Applying(context, check=check, host_deadline_s=host_deadline_s).go(requests)
+    return _Applying(context, check=check).go(requests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,13 +139,12 @@ class _HostEnd:
 
 
 class _Applying:
-    def __init__(self, context: Context, *, check: bool, host_deadline_s: float) -> None:
+    def __init__(self, context: Context, *, check: bool) -> None:
         self._context = context
         self._check = check
-        self._deadline_s = host_deadline_s
         self._run = tasks.Author(by=context.by, at=context.now())
         self._open = OpenHosts(context)
-        self._vms = ManyVms(context, self._open, host_deadline_s=host_deadline_s)
+        self._vms = ManyVms(context, self._open)
         self._stop = threading.Event()
         # These grow as tasks end, so that a host that fails half way has them too.
         self._units: dict[HostName, list[TaskResult]] = {}
@@ -164,7 +159,7 @@ class _Applying:
                 if isinstance(one, _Placed):
                     by_host.setdefault(one.host, []).append(one)
             hosts = [self._context.inventory.hosts[name] for name in by_host]
-            host_timeout = self._open.host_timeout(self._deadline_s, self._stop)
+            host_timeout = self._open.host_timeout(self._stop)
             ends = {end.host: end for end in fan_out(hosts, lambda host: self._serve(by_host[host.name]), host_timeout)}
         finally:
             self._open.close()
@@ -266,13 +261,10 @@ class _Applying:
         missing = MissingProfiles(self._context)
         found: list[SlotResult] = []
         for slot in slots:
-            if (
-                isinstance(slot.error, errors.ProfileNotHere)
-                and slot.host is not None
-                and slot.request.profile is not None
-            ):
-                error = missing.judge(self._context.inventory.hosts[slot.host], slot.request.profile, slot.error)
-                found.append(replace(slot, error=error, outcome=error.outcome))
+            profile, error = slot.request.profile, slot.error
+            if isinstance(error, errors.ProfileNotHere) and slot.host is not None and profile is not None:
+                judged = missing.judge(self._context.inventory.hosts[slot.host], profile, error)
+                found.append(replace(slot, error=judged, outcome=judged.outcome))
             else:
                 found.append(slot)
         return tuple(found)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.report.schedulers import SchedulerRow
     from vgpumgr.errors import Success, VgpumgrError
-    from vgpumgr.names import HostName, Slot
+    from vgpumgr.names import HostName
 
 
 PlanT = TypeVar("PlanT", bound="AnyPlan")
@@ -108,7 +108,6 @@ class VmReport:
 
     view: HostView
     domain: Domain
-    slots: tuple[Slot, ...]
     rows: tuple[VgpuRow, ...]
     findings: tuple[Finding, ...]
     errors: tuple[VgpumgrError, ...] = ()

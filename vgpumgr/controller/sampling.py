@@ -100,16 +100,7 @@ class _Host:
                 f"no answer for {time.time() - begun:.0f} s; still waiting",
                 hint=f"the host hangs or is overloaded; `vgpumgr discover {self._declaration.name}` shows at which stage",
             )
-            return Round(
-                host=self._declaration.name,
-                at=begun,
-                seconds=time.time() - begun,
-                reading=None,
-                measured=(),
-                cursor=self._cursor,
-                error=type(late).__name__,
-                failure=late,
-            )
+            return self._round(begun, time.time() - begun, failure=late)
         self._running = None
         return done
 
@@ -142,15 +133,26 @@ class _Host:
         except Exception as failed:  # noqa: BLE001 -- an unexpected error with one host is that host's failed round
             error, reading = errors.Unexpected.of(failed, about=self._declaration.name), None
             self._drop(error)
+        return self._round(begun, time.monotonic() - started, reading, measured, failure=error)
+
+    def _round(
+        self,
+        begun: float,
+        seconds: float,
+        reading: HostReading | None = None,
+        measured: tuple[readings.Measured, ...] = (),
+        *,
+        failure: errors.VgpumgrError | None,
+    ) -> Round:
         return Round(
             host=self._declaration.name,
             at=begun,
-            seconds=time.monotonic() - started,
+            seconds=seconds,
             reading=reading,
             measured=measured,
             cursor=self._cursor,
-            error=None if error is None else type(error).__name__,
-            failure=error,
+            error=None if failure is None else type(failure).__name__,
+            failure=failure,
         )
 
     def _take(self) -> tuple[HostReading, tuple[readings.Measured, ...]]:

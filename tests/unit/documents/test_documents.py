@@ -38,7 +38,7 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     result = ChangeResult(planned=planned, outcome=errors.Outcome.DONE, findings=found, rows=tuple(rows))
     yield change.document(result, check=False)
     for domain in view.domains:
-        report = VmReport(view=view, domain=domain, slots=(), rows=tuple(rows), findings=found)
+        report = VmReport(view=view, domain=domain, rows=tuple(rows), findings=found)
         yield show.document(report)
         yield slot.definition(domain)
     facts = HostFacts(snapshot=view.snapshot, libvirt_version=9_007_000)

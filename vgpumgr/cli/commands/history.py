@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr import errors
+from vgpumgr import errors, names
 from vgpumgr.cli.params import candidates
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
@@ -79,7 +79,7 @@ def history(settings: Settings, *, name: str | None, limit: int, since: datetime
     from vgpumgr.store.journal_entry import Question
 
     journal = environment.open_journal(lambda text: output.print_warning(settings, text))
-    uuid = _as_uuid(name)
+    uuid = names.as_uuid(name)
     # Newest first: in a pager or with head, the top is what the reader sees.
     runs = journal.runs(
         Question(
@@ -127,18 +127,8 @@ def _table_rows(runs: Iterable[JournalEntry]) -> list[dict[str, object]]:
     return rows
 
 
-def _as_uuid(name: str | None) -> str | None:
-    from vgpumgr import names
-
-    try:
-        return None if name is None else names.parse_uuid(name)
-    except errors.BadName:
-        return None
-
-
 def _must_be_known(settings: Settings, name: str, uuid: str | None) -> None:
     """Refuse a name that nothing knows. A VM or host of the inventory that was never changed is fine."""
-    from vgpumgr import names
     from vgpumgr.controller import environment
     from vgpumgr.store.names import known
 

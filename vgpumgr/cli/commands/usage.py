@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr import errors
+from vgpumgr import errors, names
 from vgpumgr.cli.params import candidates
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
@@ -56,7 +56,7 @@ def usage(settings: Settings, *, vm: str | None, since: float, on: str | None) -
     if since > histogram.MAX_DAYS * 86400:
         raise errors.UsageError(f"--since: at most {histogram.MAX_DAYS}d")
     store = samples.Samples(samples.beside(environment.store_path()))
-    report = use_case.report(store, now_s=time.time(), since_s=since, vm=_canonical(vm), host=on)
+    report = use_case.report(store, now_s=time.time(), since_s=since, vm=names.as_uuid(vm) or vm, host=on)
     if (vm is not None or on is not None) and not report.rows:
         _must_be_known(settings, store, vm, on)
     if settings.for_people:
@@ -108,19 +108,8 @@ def _flat(row: dict[str, object]) -> dict[str, object]:
     return flat
 
 
-def _canonical(vm: str | None) -> str | None:
-    """A UUID in the store's form; a name unchanged."""
-    from vgpumgr import names
-
-    try:
-        return None if vm is None else names.parse_uuid(vm)
-    except errors.BadName:
-        return vm
-
-
 def _must_be_known(settings: Settings, store: Samples, vm: str | None, host: str | None) -> None:
     """Refuse names that nothing knows. A VM or host of the inventory that was not sampled yet is fine."""
-    from vgpumgr import names
     from vgpumgr.controller import environment
 
     vms, hosts = store.names()
@@ -136,7 +125,7 @@ def _must_be_known(settings: Settings, store: Samples, vm: str | None, host: str
             f"neither the samples nor the inventory knows a host {host!r}",
             hint=f"did you mean {near}?" if near else "`vgpumgr usage` lists all of them",
         )
-    if vm is not None and _canonical(vm) not in vms:
+    if vm is not None and (names.as_uuid(vm) or vm) not in vms:
         near = names.nearest(vm, vms)
         raise errors.UnknownName(
             f"neither the samples nor the inventory knows a VM {vm!r}",

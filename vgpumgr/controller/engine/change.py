@@ -89,12 +89,12 @@ def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[Pl
     return Planned(host=name, plan=made, asked=_asked(change.task), findings=change.findings + made.findings)
 
 
-def _asked(job: Task) -> str | None:
-    match job:
+def _asked(task: Task) -> str | None:
+    match task:
         case AttachSlot():
-            return profiles.describe(job.wish)
+            return profiles.describe(task.wish)
         case SetGpuScheduler():
-            return describe_wish(job.wish)
+            return describe_wish(task.wish)
         case _:
             return None
 

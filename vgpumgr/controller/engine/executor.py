@@ -97,6 +97,6 @@ class Executor:
         return found or claims.ClaimDocument(vm=vm)
 
     def _write(self, vm: VmUuid, document: claims.ClaimDocument) -> None:
-        text = templates.render_claims(document, stored=False) if document.claims else None
+        text = templates.render_claims(document) if document.claims else None
         self.session.link.locked_hypervisor().set_metadata(vm, text, key=claims.KEY, uri=claims.NAMESPACE)
         self.documents[vm] = document

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.controller.engine.apply import apply
-from vgpumgr.controller.engine.journaling import Intent, Line, entry_of, recorded
+from vgpumgr.controller.engine.journaling import Line, intent_of, recorded
 from vgpumgr.controller.engine.stale import judged
 from vgpumgr.controller.results import TaskResult
 from vgpumgr.core.commands import command
 from vgpumgr.core.plan import detach
-from vgpumgr.core.plan.plan import Plan
 from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.core.reconcile.queue import Queue
 
@@ -142,7 +141,7 @@ class HostRun:
                 hint="run the same command again to make a new plan",
             )
         try:
-            with recorded(self._session.context, _entry(planned, self._host)) as line:
+            with recorded(self._session.context, intent_of(planned, self._host)) as line:
                 apply(self._session, planned.plan)
         except errors.StalePlan as error:
             return judged(error, self._host, planned.steps, lambda: self._plan_again(planned.task))
@@ -179,16 +178,4 @@ def _not_converged(host: HostName, left: dict[Task, tuple[Step, ...]]) -> errors
         f"{host}: all steps were done, but {', '.join(task.subject for task in left)} is not as planned",
         details=[f"still to do: {step.verb} ({task.subject})" for task, steps in left.items() for step in steps],
         hint=f"see `{command('list', host)}`; something else may be changing the host; run the same command again",
-    )
-
-
-def _entry(planned: PlannedTask, host: HostName) -> Intent:
-    """A planned task's line in the journal: its task, and the causes of its drift."""
-    return entry_of(
-        planned.steps,
-        verb=planned.task.verb,
-        why="; ".join(dict.fromkeys((planned.task.why, *(row.cause for row in planned.drift)))),
-        host=host,
-        vm=planned.task.vm,
-        vm_uuid=planned.plan.vm.uuid if isinstance(planned.plan, Plan) else None,
     )

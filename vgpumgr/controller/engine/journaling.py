@@ -1,7 +1,7 @@
 """One line of the journal around one apply: begun before the first write to the host, ended whatever the outcome.
 
-    with recorded(context, entry_of(plan.steps, verb="attach", why="asked --profile 4Q", host=host, vm=name)) as line:
-        apply(session, plan)
+    with recorded(context, intent_of(planned, host)) as line:
+        apply(session, planned.plan)
     …                             # the final reading, which decides whether it was done
     line.end(None)
 
@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.plan import Plan
+from vgpumgr.core.plan.step import record
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.store import journal_entry
 from vgpumgr.store.journal_entry import Intent
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.names import HostName, VmName, VmUuid
-
-__all__ = ["Intent", "Line", "entry_of", "findings", "recorded"]
+    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.names import HostName
 
 
 class Line:
@@ -76,23 +76,15 @@ def recorded(context: Context, entry: Intent) -> Iterator[Line]:
     line.done()
 
 
-def entry_of(
-    steps: Sequence[plan_steps.Step],
-    *,
-    verb: str,
-    why: str,
-    host: HostName,
-    vm: VmName | None = None,
-    vm_uuid: VmUuid | None = None,
-) -> Intent:
-    """The line of these steps. Slot and GPU come from them, None if they name several. Without `vm`: about the host itself."""
-    told = tuple(plan_steps.record(step) for step in steps)
+def intent_of(planned: PlannedTask, host: HostName) -> Intent:
+    """The line of a job: its steps, and why. Slot and GPU come from the steps, None if they name several."""
+    task, told = planned.task, tuple(record(step) for step in planned.steps)
     return Intent(
-        verb=verb,
-        why=why,
+        verb=task.verb,
+        why="; ".join(dict.fromkeys((task.why, *(row.cause for row in planned.drift)))),
         host=host,
-        vm=vm,
-        vm_uuid=vm_uuid,
+        vm=task.vm,
+        vm_uuid=planned.plan.vm.uuid if isinstance(planned.plan, Plan) else None,
         slot=_only(told, "slot"),
         gpu=_only(told, "gpu"),
         steps=told,

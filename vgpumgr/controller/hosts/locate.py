@@ -35,7 +35,6 @@ class FoundVm:
     session: Session
     uuid: VmUuid
     name: str
-    active: bool
     findings: tuple[Finding, ...] = ()
     gone: bool = False
 
@@ -152,7 +151,7 @@ def gone_of(session: Session) -> tuple[plan.GoneVm, ...]:
 def gone_named(session: Session, gone: Sequence[plan.GoneVm], vm: str) -> list[FoundVm]:
     """The vanished VMs that have this name or UUID."""
     return [
-        FoundVm(session=session, uuid=one.uuid, name=one.name, active=False, gone=True)
+        FoundVm(session=session, uuid=one.uuid, name=one.name, gone=True)
         for one in gone
         if vm == one.name or vm.lower() == one.uuid
     ]
@@ -179,7 +178,7 @@ def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[Fo
     if hits:
         session, found = hits[0]
         seen = tuple(_unread_finding(answer, vm) for answer in unread)
-        return FoundVm(session=session, uuid=found.uuid, name=found.name, active=found.active, findings=seen)
+        return FoundVm(session=session, uuid=found.uuid, name=found.name, findings=seen)
     if gone is not None and not unread:  # otherwise it may have moved to a host that could not be queried
         left = _only_one(vm, gone())
         if left is not None:

@@ -26,10 +26,9 @@ _NAMED = 8  # how many VMs one line names; for more it has only their number
 class ManyVms:
     """Call `ask` first, then `find` any number of times. The sessions belong to the OpenHosts."""
 
-    def __init__(self, context: Context, opened: OpenHosts, *, host_deadline_s: float) -> None:
+    def __init__(self, context: Context, opened: OpenHosts) -> None:
         self._context = context
         self._open = opened
-        self._deadline_s = host_deadline_s
         self._answers: dict[HostName, Answer] = {}
         self._named: frozenset[str] = frozenset()
         self._gone: dict[HostName, tuple[Session, tuple[plan.GoneVm, ...]]] = {}
@@ -49,7 +48,7 @@ class ManyVms:
         outcomes = fan_out(
             asked,
             lambda host: ask(host, self._open.connect(host), self._named),
-            self._open.host_timeout(self._deadline_s),
+            self._open.host_timeout(),
         )
         self._answers = {host.name: answer_of(host, outcome) for host, outcome in zip(asked, outcomes, strict=True)}
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.names import HostName
 
+HOST_DEADLINE_S = 300.0
+
 
 class OpenHosts:
     """Opens sessions from the threads of a fan_out. The caller closes each; `close` closes those that are still open."""
@@ -36,7 +38,7 @@ class OpenHosts:
         """Whether the host took too long, so that nothing more may begin there."""
         return host in self._left
 
-    def host_timeout(self, seconds: float, stop: threading.Event | None = None) -> HostTimeout:
+    def host_timeout(self, stop: threading.Event | None = None, seconds: float = HOST_DEADLINE_S) -> HostTimeout:
         """The time limit for each host, after which it is cut off."""
         return HostTimeout(seconds=seconds, abort=self._abort, tell=self._context.progress, stop=stop)
 

@@ -15,6 +15,9 @@ from vgpumgr.core.driver import catalogue
 from vgpumgr.core.inventory import Inventory
 from vgpumgr.core.model.vgpu import VgpuSpec
 from vgpumgr.core.plan import step as steps
+from vgpumgr.core.reconcile.adopt import AdoptPlan
+from vgpumgr.core.reconcile.host_plan import PlannedTask
+from vgpumgr.core.reconcile.tasks import Adopt
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent, JournalEntry, Question
 
@@ -125,10 +128,16 @@ def test_an_entry_names_the_slot_and_gpu_of_its_steps_where_it_is_one() -> None:
         type_name="A40-4Q",
     )
     step = steps.CreateVgpu(host=names.HostName("kvm01"), vgpu=spec, expect=steps.EMPTY)
-    made = journaling.entry_of([step, step], verb="attach", why="w", host=names.HostName("kvm01"))
+    made = intent(step, step)
     assert (made.slot, made.gpu, made.vm, len(made.steps)) == ("vgpu0", "0000:41:00.0", None, 2)
     other = replace(step, vgpu=replace(spec, slot=names.Slot("vgpu1")))
-    several = journaling.entry_of([step, other], verb="attach", why="w", host=names.HostName("kvm01"))
+    several = intent(step, other)
     assert (several.slot, several.gpu) == (None, "0000:41:00.0")
-    none = journaling.entry_of([], verb="attach", why="w", host=names.HostName("kvm01"))
+    none = intent()
     assert (none.slot, none.gpu) == (None, None)
+
+
+def intent(*todo: steps.Step) -> Intent:
+    host = names.HostName("kvm01")
+    plan = AdoptPlan(host=host, steps=todo, findings=(), fingerprint="", adopted=(), documents={})
+    return journaling.intent_of(PlannedTask(task=Adopt(), plan=plan, refused=None, drift=()), host)

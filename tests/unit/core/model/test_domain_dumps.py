@@ -87,8 +87,8 @@ def wrapped(inner: str, *, devices: str = "") -> ET.Element:
 @LAW
 @given(documents())
 def test_claims_read_back_from_the_stored_and_the_passed_form(document: ClaimDocument) -> None:
-    assert claims.read(wrapped(templates.render_claims(document, stored=True))) == document
-    assert claims.read_element(ET.fromstring(templates.render_claims(document, stored=False))) == document
+    assert claims.read(wrapped(builders.stored_claims(document))) == document
+    assert claims.read_element(ET.fromstring(templates.render_claims(document))) == document
 
 
 @LAW
@@ -128,7 +128,7 @@ STORED = """\
 
 
 def test_the_stored_claim_is_the_designs() -> None:
-    assert templates.render_claims(document(), stored=True) == STORED
+    assert builders.stored_claims(document()) == STORED
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_another_versions_claim_is_refused_by_name_with_what_to_do(found: str, w
 def test_a_declared_claim_says_its_site_and_the_part_of_the_inventory_that_declared_it() -> None:
     told = replace(document(), claims=(replace(claim(), origin="inventory", site="lab1", declared="host_vars/kvm01"),))
     shown = STORED.replace('from="attach"', 'from="inventory" site="lab1" declared="host_vars/kvm01"')
-    assert templates.render_claims(told, stored=True) == shown
+    assert builders.stored_claims(told) == shown
 
 
 def test_the_passed_claim_is_the_same_without_prefix_and_namespace() -> None:
     bare = STORED.replace(' xmlns:v="urn:vgpumgr:domain:2"', "").replace("<v:", "<").replace("</v:", "</")
-    assert templates.render_claims(document(), stored=False) == bare
+    assert templates.render_claims(document()) == bare
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_more_claims_than_libvirt_carries_are_refused() -> None:
     for number in range(60):
         full = full.put(replace(claim(), slot=Slot(f"vgpu{number}")))
     with pytest.raises(TemplateError, match="more than 16384 bytes"):
-        templates.render_claims(full, stored=False)
+        templates.render_claims(full)
 
 
 def test_a_template_that_wants_a_value_it_is_not_given_is_our_error() -> None:
