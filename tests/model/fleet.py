@@ -21,7 +21,6 @@ from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.results import (
     ChangeResult,
     Consent,
-    FleetConsent,
     FleetPlan,
     Planned,
     ReconcileResult,
@@ -168,7 +167,7 @@ class Fleet:
             def ask(plan: FleetPlan) -> None:
                 end.agreed += plan.takes_away
 
-            consent = FleetConsent(check=check, show=lambda _fleet: None, ask=ask)
+            consent = Consent(check=check, show=lambda _fleet: None, ask=ask)
             result = reconcile(context, ReconcileOptions(limit=limit), consent)
             if result.guard is None or not confirms:
                 return result
@@ -187,7 +186,7 @@ class Fleet:
         by: str = "anna@ctl1",
     ) -> Outcome:
         options = SchedulerOptions(on=host, gpu_id=gpu, wish=SchedulerWish(policy=policy))
-        consent: Consent[GpuPlan] = Consent(check=False, show=lambda _planned: None, ask=lambda _planned: None)
+        consent: Consent[Planned[GpuPlan]] = Consent(check=False, show=lambda _planned: None, ask=lambda _planned: None)
         return self._run(lambda context, _end: set_scheduler(context, options, consent), trouble, by)
 
     def _run(
@@ -343,7 +342,7 @@ class Fleet:
         self.machines[host].reboot()
 
 
-def _consent(outcome: Outcome, *, check: bool) -> Consent[Plan]:
+def _consent(outcome: Outcome, *, check: bool) -> Consent[Planned[Plan]]:
     """Yes to everything, and a note of what was asked."""
 
     def ask(planned: Planned[Plan]) -> None:

@@ -14,7 +14,7 @@ from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.results import Consent
+    from vgpumgr.controller.results import Consent, Planned
     from vgpumgr.names import MdevUuid, PciAddress
 
 
@@ -26,7 +26,7 @@ class AdoptOptions:
     vgpus: tuple[MdevUuid | PciAddress, ...] = ()
 
 
-def adopt(context: Context, options: AdoptOptions, consent: Consent[AdoptPlan]) -> ChangeResult[AdoptPlan]:
+def adopt(context: Context, options: AdoptOptions, consent: Consent[Planned[AdoptPlan]]) -> ChangeResult[AdoptPlan]:
     """Enter existing vGPUs. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     declaration = context.inventory.host(options.host)
     with open_session(context, declaration) as session:

@@ -17,7 +17,7 @@ from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.results import Consent
+    from vgpumgr.controller.results import Consent, Planned
     from vgpumgr.core.driver.profiles import Profile
     from vgpumgr.names import Slot
 
@@ -44,7 +44,7 @@ class DetachOptions:
     keep_snapshots: bool = False
 
 
-def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> ChangeResult[Plan]:
+def attach(context: Context, options: AttachOptions, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
     """Attach a vGPU of the profile to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     found = find_vm(context, options.vm, options.on)
     give = tasks.AttachSlot(
@@ -64,7 +64,7 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Plan]) -> 
             raise MissingProfiles(context).judge(session.declaration, options.profile, error) from error
 
 
-def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> ChangeResult[Plan]:
+def detach(context: Context, options: DetachOptions, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
     """Free one slot, or all, even if the VM is gone. If it has none, nothing changes. Raises the same errors as attach."""
     found = find_vm(context, options.vm, options.on, or_gone=True)
     take = tasks.DetachSlot(
@@ -79,7 +79,7 @@ def detach(context: Context, options: DetachOptions, consent: Consent[Plan]) -> 
 
 
 def _change(
-    found: FoundVm, consent: Consent[Plan], task: tasks.AttachSlot | tasks.DetachSlot, *, asks: bool
+    found: FoundVm, consent: Consent[Planned[Plan]], task: tasks.AttachSlot | tasks.DetachSlot, *, asks: bool
 ) -> ChangeResult[Plan]:
     """Change one VM; the result includes its vGPUs afterwards."""
     changed = carry_out(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.hosts.fan_out import HostTimeout
-    from vgpumgr.controller.results import FleetConsent, TaskResult
+    from vgpumgr.controller.results import Consent, TaskResult
     from vgpumgr.core.inventory import HostDeclaration, Inventory
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.names import HostName
@@ -42,7 +42,7 @@ class ReconcileOptions:
     host_deadline_s: float = HOST_DEADLINE_S
 
 
-def reconcile(context: Context, options: ReconcileOptions, consent: FleetConsent) -> ReconcileResult:
+def reconcile(context: Context, options: ReconcileOptions, consent: Consent[FleetPlan]) -> ReconcileResult:
     """Reconcile the hosts with what was declared and bound. Raises UnknownHost, Declined, UsageError or PlanOutdated.
 
     Two runs on one controller exclude each other (AlreadyRunning); a run with `check` only reads and never waits.
@@ -55,7 +55,7 @@ def reconcile(context: Context, options: ReconcileOptions, consent: FleetConsent
 
 
 def _reconcile(
-    context: Context, hosts: Sequence[HostDeclaration], options: ReconcileOptions, consent: FleetConsent
+    context: Context, hosts: Sequence[HostDeclaration], options: ReconcileOptions, consent: Consent[FleetPlan]
 ) -> ReconcileResult:
     workers = _Workers(context, options)
     context.say_reading(hosts)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 PlanT = TypeVar("PlanT", bound="AnyPlan")
 View = TypeVar("View")
+Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +43,16 @@ class Planned(Generic[PlanT]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Consent(Generic[PlanT]):
+class Consent(Generic[Shown]):
     """How a use case shows its plan and asks. `show` prints; `ask` raises Declined or UsageError if the answer is no.
 
-    `check` means that nothing may be changed anywhere. `kept`: only this plan may be carried out.
+    What is shown is one host's plan, or the plans of a fleet. `check` means that nothing may be changed anywhere. `kept`:
+    only this plan may be carried out.
     """
 
     check: bool
-    show: Callable[[Planned[PlanT]], None]
-    ask: Callable[[Planned[PlanT]], None]
+    show: Callable[[Shown], None]
+    ask: Callable[[Shown], None]
     kept: KeptPlan | None = None
 
 
@@ -142,16 +144,6 @@ class FleetPlan:
     def fingerprint(self) -> str:
         """A hash of the state that all plans are based on."""
         return digest(*(plan.fingerprint for plan in self.plans))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetConsent:
-    """As Consent, for many hosts at once: one display and one question."""
-
-    check: bool
-    show: Callable[[FleetPlan], None]
-    ask: Callable[[FleetPlan], None]
-    kept: KeptPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

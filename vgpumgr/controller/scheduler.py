@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.results import Consent, Fleet
+    from vgpumgr.controller.results import Consent, Fleet, Planned
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Gpu
@@ -46,7 +46,7 @@ def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[Schedu
     return read_fleet(context.inventory.chosen(hosts), read)
 
 
-def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[GpuPlan]) -> SchedulerResult:
+def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[Planned[GpuPlan]]) -> SchedulerResult:
     """Set one GPU's policy. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     declaration = context.inventory.host(options.on)
     with open_session(context, declaration) as session:

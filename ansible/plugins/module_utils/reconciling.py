@@ -10,7 +10,7 @@ from ansible_collections.vgpumgr.kvm.plugins.module_utils.running import diff_of
 def vgpu_reconcile(run):
     """Module vgpu_reconcile."""
     from vgpumgr.controller import reconcile as use_case
-    from vgpumgr.controller.results import FleetConsent
+    from vgpumgr.controller.results import Consent
     from vgpumgr.documents import change
     from vgpumgr.documents.error import text
     from vgpumgr.errors import UsageError
@@ -32,7 +32,7 @@ def vgpu_reconcile(run):
             )
 
     context = run.context()
-    found = use_case.reconcile(context, options, FleetConsent(check=run.check, show=lambda _fleet: None, ask=ask))
+    found = use_case.reconcile(context, options, Consent(check=run.check, show=lambda _fleet: None, ask=ask))
     result = change.fleet(found)
     run.warnings += [str(row) for row in found.fleet.findings]
     run.warnings += [row.text for plan in found.fleet.plans for row in plan.findings]

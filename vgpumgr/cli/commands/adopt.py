@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from vgpumgr.cli.params import asking, candidates
 from vgpumgr.cli.params.options import common_options
-from vgpumgr.cli.text import change_result, output, plan_text
+from vgpumgr.cli.text import change_result, plan_text
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import Planned
-    from vgpumgr.core.reconcile.adopt import AdoptPlan
 
 
 @click.command()
@@ -36,14 +35,9 @@ def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
     from vgpumgr.controller import adopt as use_case
     from vgpumgr.core.reconcile import adopt as adopt_plan
 
-    def show(planned: Planned[AdoptPlan]) -> None:
-        if settings.for_people and planned.plan.changed:
-            for line in plan_text.adopt_lines(planned, diff=settings.diff):
-                output.echo(line)
-
     options = use_case.AdoptOptions(host=host, vgpus=tuple(map(adopt_plan.parse_name, vgpus)))
     started = time.monotonic()
-    consent = asking.consent(settings, "adopt", show)
+    consent = asking.consent(settings, "adopt", partial(plan_text.adopt_lines, diff=settings.diff))
     result = use_case.adopt(build_context(settings), options, consent)
     closing = plan_text.adopt_closing(result, time.monotonic() - started)
     return change_result.print_vgpus(settings, result, closing, {"host": result.planned.host})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ import click
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, candidates, plan_files
 from vgpumgr.cli.params.options import common_options
-from vgpumgr.cli.text import change_result, output, plan_text
+from vgpumgr.cli.text import change_result, plan_text
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
@@ -155,13 +156,9 @@ def detach(
     return _print_result(settings, result, started, undo=None, out=out)
 
 
-def _consent(settings: Settings, what: str, plan_file: str | None) -> Consent[Plan]:
-    def show(planned: Planned[Plan]) -> None:
-        if settings.for_people and planned.plan.changed:
-            for line in plan_text.lines(planned, diff=settings.diff):
-                output.echo(line)
-
-    return asking.consent(settings, what, show, kept=plan_files.read(plan_file))
+def _consent(settings: Settings, what: str, plan_file: str | None) -> Consent[Planned[Plan]]:
+    lines = partial(plan_text.lines, diff=settings.diff)
+    return asking.consent(settings, what, lines, kept=plan_files.read(plan_file))
 
 
 def _print_result(

@@ -13,6 +13,7 @@ from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.params.sizes import Bytes
 from vgpumgr.cli.text import output
+from vgpumgr.cli.text.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +91,7 @@ def collect(
     fleet = None if hosts else frozenset(context.inventory.hosts)
     retention = use_case.Retention(every_s=every, keep_s=keep, max_bytes=max_size, fleet=fleet)
     if settings.check:
-        output.progress(settings, f"would read {_hosts(len(chosen))} and store the samples in {store.path}")
+        output.progress(settings, f"would read {counted(len(chosen), 'host')} and store the samples in {store.path}")
         return 3
     with (
         only_one(store.path, context.by, name=LOCK),
@@ -98,7 +99,7 @@ def collect(
     ):
         if every is None:
             return _once(settings, sampler, store, retention)
-        output.progress(settings, f"reading {_hosts(len(chosen))} every {every:g} s into {store.path}")
+        output.progress(settings, f"reading {counted(len(chosen), 'host')} every {every:g} s into {store.path}")
         until = None if lasting is None else time.monotonic() + lasting
         use_case.serve(sampler, store, retention, _Listener(settings), until=until)
     return 0
@@ -153,7 +154,3 @@ def _lines(rounds: Sequence[Round]) -> list[str]:
             told = f"{'?' if running is None else running} running, {documents.measured(one)} measured"
         lines.append(f"{one.host:<{width}}  {told}, {one.seconds:.1f} s")
     return lines
-
-
-def _hosts(count: int) -> str:
-    return f"{count} host{'' if count == 1 else 's'}"

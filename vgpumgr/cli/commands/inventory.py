@@ -8,6 +8,7 @@ import click
 
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.text import output
+from vgpumgr.cli.text.words import counted
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
@@ -50,8 +51,8 @@ def summary(found: Inventory) -> str:
     """One line: how much was read, and that it has no problems."""
     vms = sum(len(host.vms) for host in found.hosts.values())
     findings = len(found.findings)
-    told = f", {_count(findings, 'finding')}" if findings else ""
-    return f"{_count(len(found.hosts), 'host')}, {_count(vms, 'VM')} declared; no problems{told}"
+    told = f", {counted(findings, 'finding')}" if findings else ""
+    return f"{counted(len(found.hosts), 'host')}, {counted(vms, 'VM')} declared; no problems{told}"
 
 
 def _row(host: HostDeclaration) -> dict[str, object]:
@@ -65,7 +66,3 @@ def _row(host: HostDeclaration) -> dict[str, object]:
         "gpus": len(host.gpus),
         "vms": len(host.vms),
     }
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

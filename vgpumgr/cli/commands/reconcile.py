@@ -16,7 +16,7 @@ from vgpumgr.cli.text import fleet_text, output
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.reconcile import ReconcileOptions
-    from vgpumgr.controller.results import FleetConsent, FleetPlan, ReconcileResult
+    from vgpumgr.controller.results import Consent, FleetPlan, ReconcileResult
     from vgpumgr.core.plan.kept import KeptPlan
 
 _LIMIT = click.option(
@@ -124,8 +124,8 @@ def _names(limit: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
-def _consent(settings: Settings, kept: KeptPlan | None) -> FleetConsent:
-    from vgpumgr.controller.results import FleetConsent
+def _consent(settings: Settings, kept: KeptPlan | None) -> Consent[FleetPlan]:
+    from vgpumgr.controller.results import Consent
 
     def show(fleet: FleetPlan) -> None:
         if settings.for_people:
@@ -137,7 +137,7 @@ def _consent(settings: Settings, kept: KeptPlan | None) -> FleetConsent:
         why = f"this plan removes something ({counted})"
         asking.confirm(settings, f"{counted}: continue?", why=why, hint=asking.SEE_FIRST)
 
-    return FleetConsent(check=settings.check, show=show, ask=ask, kept=kept)
+    return Consent(check=settings.check, show=show, ask=ask, kept=kept)
 
 
 def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
@@ -149,12 +149,8 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
     rows = [change.task(host.host, task_result) for host in result.hosts for task_result in host.tasks]
     columns = ("host", "vm", "slot", "gpu", "outcome")
     output.print_rows(settings, change.of_fleet(result), rows, columns=columns, wide=(*columns, "error"), name="vm")
-    if settings.output in ("json", "yaml"):
-        told = "the details name each; `errors` and `result` on stdout are complete"
-        output.print_errors(settings, result.problems, what="hosts or VMs are not as wanted", hint=told)
-        return
-    for error in result.problems:
-        output.print_error(settings, error)
+    told = "the details name each; `errors` and `result` on stdout are complete"
+    output.print_errors(settings, result.problems, what="hosts or VMs are not as wanted", hint=told)
 
 
 def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:

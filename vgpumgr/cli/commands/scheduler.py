@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -13,9 +14,7 @@ from vgpumgr.cli.text import change_result, output, scheduler_text
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import Planned
     from vgpumgr.core.driver.scheduler import Policy
-    from vgpumgr.core.plan.scheduler import GpuPlan
 
 _COLUMNS = ("host", "gpu", "board", "policy", "slice", "freq", "factor", "persistent", "state")
 _WIDE = (*_COLUMNS, "uuid", "value", "file")
@@ -99,14 +98,8 @@ def set_command(
     )
     core.check_together(wish)
     options = use_case.SchedulerOptions(on=on, gpu_id=parse_gpu_id(gpu_id), wish=wish)
-
-    def show(planned: Planned[GpuPlan]) -> None:
-        if settings.for_people and planned.plan.changed:
-            for line in scheduler_text.lines(planned, diff=settings.diff):
-                output.echo(line)
-
     started = time.monotonic()
-    consent = asking.consent(settings, "scheduler set", show)
+    consent = asking.consent(settings, "scheduler set", partial(scheduler_text.lines, diff=settings.diff))
     result = use_case.set_scheduler(build_context(settings), options, consent)
     closing = scheduler_text.closing(result, time.monotonic() - started)
     rows = [scheduler_text.cells(result.row)]

@@ -13,6 +13,7 @@ from vgpumgr.cli.params import candidates
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
+from vgpumgr.cli.text.words import counted
 from vgpumgr.cli.top import frames, table
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _print(settings: Settings, sampler: Sampler, hosts: int, sort: str) -> int:
     from vgpumgr.core.usage import live
     from vgpumgr.documents import top as documents
 
-    output.progress(settings, f"reading {hosts} host{'' if hosts == 1 else 's'} …")
+    output.progress(settings, f"reading {counted(hosts, 'host')} …")
     rounds = sampler.round()
     errors = [one.failure for one in rounds if one.failure is not None]
     found = table.arranged(live.rows(rounds), sort)

@@ -12,7 +12,7 @@ from vgpumgr.cli.text import output
 from vgpumgr.controller.results import Consent, Planned, PlanT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.core.plan.kept import KeptPlan
@@ -22,9 +22,17 @@ SEE_FIRST = "add --yes (or --check to see what would be done)"
 
 
 def consent(
-    settings: Settings, what: str, show: Callable[[Planned[PlanT]], None], *, kept: KeptPlan | None = None
-) -> Consent[PlanT]:
-    """The consent for the command `what` (`detach`). Asking raises UsageError without a terminal, Declined on a no."""
+    settings: Settings, what: str, lines: Callable[[Planned[PlanT]], Iterable[str]], *, kept: KeptPlan | None = None
+) -> Consent[Planned[PlanT]]:
+    """The consent for the command `what` (`detach`); `lines` is a plan as text.
+
+    Asking raises UsageError without a terminal, Declined on a no.
+    """
+
+    def show(planned: Planned[PlanT]) -> None:
+        if settings.for_people and planned.plan.changed:
+            for line in lines(planned):
+                output.echo(line)
 
     def ask(planned: Planned[PlanT]) -> None:
         confirm(

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from vgpumgr.core.inventory import HostDeclaration, Inventory
-    from vgpumgr.store.names import Known
 
     Source = Callable[[click.Context], Iterable[str]]
     Completer = Callable[[click.Context, click.Parameter, str], Any]
@@ -116,7 +115,10 @@ def folders(_context: click.Context, _parameter: click.Parameter, incomplete: st
 
 
 def _vm_names(context: click.Context) -> list[str]:
-    return sorted({*(vm for host in _hosts_asked(context) for vm in host.vms), *_seen().vms})
+    from vgpumgr.controller import environment
+    from vgpumgr.store.names import known
+
+    return sorted({*(vm for host in _hosts_asked(context) for vm in host.vms), *known(environment.store_path()).vms})
 
 
 def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
@@ -125,14 +127,6 @@ def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
     on, vm = context.params.get("on"), _vm(context)
     found = inventory.hosts.get(on) if on else inventory.host_of_vm(vm) if vm else None
     yield from inventory.hosts.values() if found is None else (found,)
-
-
-def _seen() -> Known:
-    """The names in the journal; none if there is no journal."""
-    from vgpumgr.controller import environment
-    from vgpumgr.store.names import known
-
-    return known(environment.store_path())
 
 
 def _vm(context: click.Context) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli.text import plan_text, scheduler_text
+from vgpumgr.cli.text import plan_text, scheduler_text, words
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile.tasks import SetGpuScheduler
@@ -68,8 +68,7 @@ def _is_other(planned: PlannedTask) -> bool:
 
 
 def _unread(fleet: FleetPlan) -> str:
-    count = len(fleet.errors)
-    return f"; {count} host{'' if count == 1 else 's'} not read" if count else ""
+    return f"; {words.counted(len(fleet.errors), 'host')} not read" if fleet.errors else ""
 
 
 def closing(result: ReconcileResult, elapsed_s: float) -> Iterator[str]:
@@ -80,7 +79,7 @@ def closing(result: ReconcileResult, elapsed_s: float) -> Iterator[str]:
         return
     task_results = [task_result for host in result.hosts for task_result in host.tasks]
     count = Counter(task_result.outcome for task_result in task_results)
-    hosts = f"{len(result.fleet.plans)} host{'' if len(result.fleet.plans) == 1 else 's'}"
+    hosts = words.counted(len(result.fleet.plans), "host")
     if not result.fleet.changed and not failed and not result.errors:
         yield f"{hosts}: {_wanted(task_results)}."
         return
@@ -91,11 +90,8 @@ def closing(result: ReconcileResult, elapsed_s: float) -> Iterator[str]:
 def _wanted(task_results: Sequence[TaskResult]) -> str:
     """`8 vGPUs and 2 schedulers are as wanted`."""
     shares = sum(isinstance(task_result.planned.task, SetGpuScheduler) for task_result in task_results)
-    parts = [
-        f"{number} {word}{'' if number == 1 else 's'}"
-        for number, word in ((len(task_results) - shares, "vGPU"), (shares, "scheduler"))
-        if number
-    ]
+    numbers = ((len(task_results) - shares, "vGPU"), (shares, "scheduler"))
+    parts = [words.counted(number, noun) for number, noun in numbers if number]
     return (
         f"{' and '.join(parts)} {'is' if len(task_results) == 1 else 'are'} as wanted"
         if parts

@@ -6,6 +6,7 @@ import datetime
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text.sparkline import sparkline
+from vgpumgr.cli.text.words import counted
 from vgpumgr.core.usage.tally import ENGINES
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def of_one(row: UsageRow, report: UsageReport) -> Iterator[str]:
     slot = f" {row.slot}" if row.slot else ""
     kind = row.type_name or "type unknown"
     yield f"{row.vm or row.vm_uuid or '?'}{slot} on {row.host} {row.gpu}, {kind}, {row.state}"
-    samples = f"{row.samples} sample{'' if row.samples == 1 else 's'}"
+    samples = counted(row.samples, "sample")
     last = "" if row.last_us is None else f", the last at {local(row.last_us)}"
     yield f"  measured     {_word(_percent(row.coverage * 100))} of {span(report)}: {samples}{last}"
     entitled = _word(_percent(None if row.entitled is None else row.entitled * 100))

@@ -1,6 +1,11 @@
-"""Makes foreign text (from a host, libvirt, a VM's name) safe to print: it can neither move the cursor nor forge a line."""
+"""Numbers with their noun; and makes foreign text (from a host, libvirt, a VM's name) safe to print: it can neither move the cursor nor forge a line."""
 
 from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 host`, `3 hosts`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def visible(text: str) -> str:

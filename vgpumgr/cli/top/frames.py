@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.cli.text import output
-from vgpumgr.cli.text.words import one_line
+from vgpumgr.cli.text.words import counted, one_line
 from vgpumgr.cli.top import table
 from vgpumgr.cli.top.view_state import KEYS
 from vgpumgr.core.usage import live
@@ -55,7 +55,7 @@ def frame(rounds: Sequence[Round], view: View, *, height: int, ascii_only: bool,
     totals = table.totals(rounds)
     lines = heads(totals, room=max(1, height // 3))
     if not rounds:
-        lines = [Cell(f"reading {hosts} host{'' if hosts == 1 else 's'} …")]
+        lines = [Cell(f"reading {counted(hosts, 'host')} …")]
     page = max(1, height - len(lines) - 2)
     if view.help:
         text = [Cell(f"  {key:<10} {meaning}") for key, meaning in KEYS]
@@ -84,7 +84,7 @@ def heads(totals: Sequence[Total], *, room: int | None = None) -> list[Cell]:
         return [_head(total) for total in totals]
     first = sorted(totals, key=lambda total: (total.error is None, total.host))[: room - 1]
     left = len(totals) - len(first)
-    return [*map(_head, first), Cell(f"… and {left} more host{'' if left == 1 else 's'}", "dim")]
+    return [*map(_head, first), Cell(f"… and {counted(left, 'more host')}", "dim")]
 
 
 def _head(total: Total) -> Cell:
@@ -92,7 +92,7 @@ def _head(total: Total) -> Cell:
     if total.error is not None:
         return Cell(f"{name}  ? not read: {one_line(total.error)}", "yellow")
     used, size = gib(total.framebuffer_used_bytes), gib(total.framebuffer_size_bytes)
-    gpus = f"{total.gpus} GPU{'' if total.gpus == 1 else 's'}"
+    gpus = counted(total.gpus, "GPU")
     runs, vgpus = output.cell(total.running), output.cell(total.vgpus)
     told = f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs active"
     return Cell(told) if total.silent is None else Cell(f"{told}; {one_line(total.silent)}", "yellow")

@@ -29,7 +29,7 @@ class Change(Generic[PlanT]):
     """
 
     session: Session
-    consent: Consent[PlanT]
+    consent: Consent[Planned[PlanT]]
     task: Task
     makes: type[PlanT]
     asks: bool

@@ -16,7 +16,7 @@ from vgpumgr import errors
 from vgpumgr.cli.params import plan_files
 from vgpumgr.controller.attach import AttachOptions, attach
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
-from vgpumgr.controller.results import Consent, FleetConsent
+from vgpumgr.controller.results import Consent
 from vgpumgr.core.driver.profiles import parse_profile
 from vgpumgr.core.plan.kept import KeptPlan
 from vgpumgr.core.plan.step import record
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from vgpumgr.controller.results import ChangeResult, ReconcileResult
+    from vgpumgr.controller.results import ChangeResult, FleetPlan, ReconcileResult
     from vgpumgr.core.plan.plan import Plan
 
 HOST, VM = "kvm01", "1vm01"
@@ -72,7 +72,7 @@ def reconciled(
 ) -> ReconcileResult:
     for machine in fleet.machines.values():
         machine.libvirt.remember()
-    consent = FleetConsent(check=check, show=lambda _: ask(), ask=lambda _: None, kept=kept)
+    consent: Consent[FleetPlan] = Consent(check=check, show=lambda _: ask(), ask=lambda _: None, kept=kept)
     context = dataclasses.replace(fleet._context(None, [], by="anna@ctl1"), store=store)
     return reconcile(context, ReconcileOptions(), consent)
 

@@ -17,7 +17,7 @@ from tests.model.machine import GPUS
 from tests.model.pool import Pool
 from vgpumgr.controller import attach as one
 from vgpumgr.controller import requests as many
-from vgpumgr.controller.results import Consent
+from vgpumgr.controller.results import Consent, Planned
 from vgpumgr.core.driver.profiles import parse_profile
 from vgpumgr.core.reconcile.tasks import Replace
 from vgpumgr.errors import VgpumgrError
@@ -149,7 +149,7 @@ def _made(pool: Pool, framework: str, history: str, declared: str | None) -> Fle
 def _by_itself(fleet: Fleet, ask: Ask) -> End:
     told: list[bytes] = []
     context = fleet._context(None, told, by=BY)
-    consent: Consent[Plan] = Consent(check=ask.check, show=lambda _planned: None, ask=lambda _planned: None)
+    consent: Consent[Planned[Plan]] = Consent(check=ask.check, show=lambda _planned: None, ask=lambda _planned: None)
     try:
         if ask.profile is None:
             free = one.DetachOptions(vm=VM, slot=DEFAULT_SLOT, on=HOST, keep_snapshots=ask.keep_snapshots)
