@@ -34,15 +34,7 @@ def render_claims(document: claims.ClaimDocument) -> str:
 
     Raises TemplateError if it would be larger than claims.MAX_BYTES.
     """
-    rows = [
-        {
-            "claim": claim,
-            "ask": claims.ask_attributes(claim.wish),
-            "binding": claims.binding_attributes(claim.binding),
-        }
-        for claim in document.claims
-    ]
-    text = _render("claim.xml.j2", document=document, rows=rows)
+    text = _render("claim.xml.j2", document=document, ask=claims.ask_attributes, binding=claims.binding_attributes)
     if len(text.encode()) > claims.MAX_BYTES:
         raise TemplateError(
             f"the claims of VM {document.vm} would take more than {claims.MAX_BYTES} bytes of its metadata",

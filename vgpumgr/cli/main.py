@@ -56,6 +56,9 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
 }
 
 
+_ENTRIES = {name: entry for family in _COMMANDS.values() for name, entry in family.items()}
+
+
 def families() -> dict[str, dict[str, str]]:
     """Every command and its line of help, by family, in the order of `--help`."""
     return {title: {name: text for name, (_, _, text) in family.items()} for title, family in _COMMANDS.items()}
@@ -65,25 +68,24 @@ class _Program(click.Group):
     """A group that imports a command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
-        return [name for family in _COMMANDS.values() for name in family]
+        return [*_ENTRIES]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- as above
-        for family in _COMMANDS.values():
-            if cmd_name in family:
-                module, attribute, _ = family[cmd_name]
-                command = getattr(importlib.import_module(f"vgpumgr.cli.{module}"), attribute)
-                assert isinstance(command, click.Command)
-                return command
-        return None
+        if cmd_name not in _ENTRIES:
+            return None
+        module, attribute, _ = _ENTRIES[cmd_name]
+        command = getattr(importlib.import_module(f"vgpumgr.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
-        if name and not name.startswith("-") and name not in self.list_commands(ctx):
+        if name and not name.startswith("-") and name not in _ENTRIES:
             from vgpumgr.names import nearest
 
-            near = nearest(name, self.list_commands(ctx))
+            near = nearest(name, _ENTRIES)
             ctx.fail(f"no command {name!r}" + (f"; did you mean {near}?" if near else "; see vgpumgr --help"))
         return super().resolve_command(ctx, args)
 

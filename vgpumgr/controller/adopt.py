@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.controller.engine.change import Change, carry_out
 from vgpumgr.controller.hosts.session import open_session
-from vgpumgr.controller.results import ChangeResult
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.reconcile.adopt import AdoptPlan
 from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.results import Consent, Planned
+    from vgpumgr.controller.results import ChangeResult, Consent, Planned
     from vgpumgr.names import MdevUuid, PciAddress
 
 
@@ -41,9 +40,4 @@ def adopt(context: Context, options: AdoptOptions, consent: Consent[Planned[Adop
             )
         )
     slots = {(spec.vm, spec.slot) for spec in changed.planned.plan.adopted}
-    return ChangeResult(
-        planned=changed.planned,
-        outcome=changed.outcome,
-        findings=changed.findings,
-        rows=tuple(row for row in listing.rows(changed.view) if (row.vm_uuid, row.slot) in slots),
-    )
+    return replace(changed, rows=tuple(row for row in listing.rows(changed.view) if (row.vm_uuid, row.slot) in slots))

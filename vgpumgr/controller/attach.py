@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
 from vgpumgr.controller.engine.change import Change, carry_out
 from vgpumgr.controller.hosts.locate import FoundVm, find_vm
 from vgpumgr.controller.hosts.missing_profile import MissingProfiles
-from vgpumgr.controller.results import ChangeResult
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.plan.plan import Plan
 from vgpumgr.core.reconcile import tasks
@@ -17,7 +16,7 @@ from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.results import Consent, Planned
+    from vgpumgr.controller.results import ChangeResult, Consent, Planned
     from vgpumgr.core.driver.profiles import Profile
     from vgpumgr.names import Slot
 
@@ -93,5 +92,4 @@ def _change(
             findings=found.findings,
         )
     )
-    rows = tuple(row for row in listing.rows(changed.view) if row.vm_uuid == found.uuid)
-    return ChangeResult(planned=changed.planned, outcome=changed.outcome, findings=changed.findings, rows=rows)
+    return replace(changed, rows=tuple(row for row in listing.rows(changed.view) if row.vm_uuid == found.uuid))

@@ -58,12 +58,16 @@ class Consent(Generic[Shown]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult(Generic[PlanT]):
-    """The result of attach, detach or adopt: done, unchanged or would_change. `rows`: the vGPUs concerned, afterwards."""
+    """How a change ended: done, unchanged or would_change. `view` is the last reading of its host.
+
+    `rows`: the vGPUs that attach, detach or adopt was about, afterwards.
+    """
 
     planned: Planned[PlanT]
     outcome: Success
     findings: tuple[Finding, ...]
-    rows: tuple[VgpuRow, ...]
+    view: HostView
+    rows: tuple[VgpuRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,24 +191,19 @@ class ReconcileResult:
         return (*self.fleet.errors, *((host.host, host.error) for host in self.hosts if host.error is not None))
 
     @property
+    def tasks(self) -> tuple[tuple[HostName, TaskResult], ...]:
+        """Every job, with its host."""
+        return tuple((host.host, one) for host in self.hosts for one in host.tasks)
+
+    @property
     def failed(self) -> tuple[tuple[HostName, TaskResult], ...]:
-        """The tasks that were refused or failed."""
-        return tuple(
-            (host.host, task_result)
-            for host in self.hosts
-            for task_result in host.tasks
-            if task_result.error is not None
-        )
+        """The jobs that were refused or failed."""
+        return tuple((host, one) for host, one in self.tasks if one.error is not None)
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """The outcomes that occurred, each once, as the contract names them; unchanged only if there is no other."""
-        found: list[Outcome] = [
-            task_result.outcome
-            for host in self.hosts
-            for task_result in host.tasks
-            if task_result.outcome != Outcome.UNCHANGED
-        ]
+        found: list[Outcome] = [one.outcome for _, one in self.tasks if one.outcome != Outcome.UNCHANGED]
         found += [error.outcome for _, error in self.errors]
         found += [self.guard.outcome] if self.guard else []
         return tuple(dict.fromkeys(found)) or (Outcome.UNCHANGED,)
@@ -213,5 +212,5 @@ class ReconcileResult:
     def problems(self) -> tuple[VgpumgrError, ...]:
         """Every error, for the exit code."""
         guard = (self.guard,) if self.guard else ()
-        units = tuple(task_result.error for _, task_result in self.failed if task_result.error is not None)
-        return (*guard, *(error for _, error in self.errors), *units)
+        failed = (one.error for _, one in self.tasks if one.error is not None)
+        return (*guard, *(error for _, error in self.errors), *failed)

@@ -35,7 +35,7 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     rows = listing.rows(view)
     planned = Planned(host=view.snapshot.host, plan=plan, asked="--profile 4Q", findings=())
     found = tuple(findings.of_host(view))
-    result = ChangeResult(planned=planned, outcome=errors.Outcome.DONE, findings=found, rows=tuple(rows))
+    result = ChangeResult(planned=planned, outcome=errors.Outcome.DONE, findings=found, view=view, rows=tuple(rows))
     yield change.document(result, check=False)
     for domain in view.domains:
         report = VmReport(view=view, domain=domain, rows=tuple(rows), findings=found)

@@ -100,13 +100,9 @@ def timer(settings: Settings, *, write: bool, at: str, jitter: int, user: str, f
     from vgpumgr.core.reconcile import nightly
 
     schedule = _job(settings, at=at, jitter=jitter, user=user)
-    units = zip(
-        ("service", "timer"),
-        templates.render_units(schedule, command=nightly.systemd_command(schedule.words)),
-        strict=True,
-    )
+    service, starts = templates.render_units(schedule, command=nightly.systemd_command(schedule.words))
     base = folder or Path(UNIT_DIR)
-    files = [install_files.look(base / f"{UNIT}.{kind}", text) for kind, text in units]
+    files = [install_files.look(base / f"{UNIT}.service", service), install_files.look(base / f"{UNIT}.timer", starts)]
     then = f"next: systemctl daemon-reload && systemctl enable --now {UNIT}.timer"
     return _finish(settings, files, write=write, then=then)
 

@@ -146,7 +146,7 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
         return
     from vgpumgr.documents import change
 
-    rows = [change.task(host.host, task_result) for host in result.hosts for task_result in host.tasks]
+    rows = [change.task(host, one) for host, one in result.tasks]
     columns = ("host", "vm", "slot", "gpu", "outcome")
     output.print_rows(settings, change.of_fleet(result), rows, columns=columns, wide=(*columns, "error"), name="vm")
     told = "the details name each; `errors` and `result` on stdout are complete"

@@ -77,7 +77,7 @@ def closing(result: ReconcileResult, elapsed_s: float) -> Iterator[str]:
     if result.check and result.fleet.changed:
         yield "would change; nothing was written (--check)."
         return
-    task_results = [task_result for host in result.hosts for task_result in host.tasks]
+    task_results = [one for _, one in result.tasks]
     count = Counter(task_result.outcome for task_result in task_results)
     hosts = words.counted(len(result.fleet.plans), "host")
     if not result.fleet.changed and not failed and not result.errors:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic
 
 from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_run import HostRun
-from vgpumgr.controller.results import Planned, PlanT
+from vgpumgr.controller.results import ChangeResult, Planned, PlanT
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.scheduler import describe_wish
 from vgpumgr.core.plan import step as steps
@@ -37,17 +37,7 @@ class Change(Generic[PlanT]):
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed(Generic[PlanT]):
-    """How a change ended: done, unchanged or would_change; `view` is the last reading of the host."""
-
-    planned: Planned[PlanT]
-    outcome: Success
-    findings: tuple[Finding, ...]
-    view: HostView
-
-
-def carry_out(change: Change[PlanT]) -> Changed[PlanT]:
+def carry_out(change: Change[PlanT]) -> ChangeResult[PlanT]:
     """Make the change. Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError."""
     session, consent, todo = change.session, change.consent, (change.task,)
     host = HostRun(session, Author(by=session.context.by, at=session.context.now()), alone=True)
@@ -99,9 +89,9 @@ def _asked(task: Task) -> str | None:
             return None
 
 
-def _ended(change: Change[PlanT], planned: Planned[PlanT], outcome: Success, view: HostView) -> Changed[PlanT]:
+def _ended(change: Change[PlanT], planned: Planned[PlanT], outcome: Success, view: HostView) -> ChangeResult[PlanT]:
     findings = planned.findings + journaling.findings(change.session.context)
-    return Changed(planned=planned, outcome=outcome, findings=findings, view=view)
+    return ChangeResult(planned=planned, outcome=outcome, findings=findings, view=view)
 
 
 def _is_agreed(now: Planned[PlanT], shown: Planned[PlanT] | None) -> bool:
