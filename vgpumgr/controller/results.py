@@ -192,12 +192,12 @@ class ReconcileResult:
 
     @property
     def tasks(self) -> tuple[tuple[HostName, TaskResult], ...]:
-        """Every job, with its host."""
+        """Every task, with its host."""
         return tuple((host.host, one) for host in self.hosts for one in host.tasks)
 
     @property
     def failed(self) -> tuple[tuple[HostName, TaskResult], ...]:
-        """The jobs that were refused or failed."""
+        """The tasks that were refused or failed."""
         return tuple((host, one) for host, one in self.tasks if one.error is not None)
 
     @property

@@ -27,29 +27,21 @@ UNIT_DIR = "/etc/systemd/system"
 UNIT = "vgpumgr-reconcile"
 COLLECTOR = "vgpumgr-collect"
 _WRITE = click.option("--write", is_flag=True, help="Install the files instead of printing them; needs root.")
+_AT = click.option("--at", default="02:30", show_default=True, metavar="HH:MM", help="Start time, in local time.")
+_JITTER = click.option(
+    "--jitter",
+    type=click.IntRange(0, 600),
+    default=15,
+    show_default=True,
+    metavar="MINUTES",
+    help="Random delay of up to this many minutes, so that several controllers do not start at once.",
+)
 _USER = click.option("--user", default="root", show_default=True, metavar="NAME", help="The user that the job runs as.")
 _DIR = click.option("--dir", "folder", type=click.Path(path_type=Path), help="Write to this directory instead.")
 
 
 def _job_options(command: Callable[..., int]) -> Callable[..., int]:
-    for option in reversed(
-        (
-            _WRITE,
-            click.option(
-                "--at", default="02:30", show_default=True, metavar="HH:MM", help="Start time, in local time."
-            ),
-            click.option(
-                "--jitter",
-                type=click.IntRange(0, 600),
-                default=15,
-                show_default=True,
-                metavar="MINUTES",
-                help="Random delay of up to this many minutes, so that several controllers do not start at once.",
-            ),
-            _USER,
-            _DIR,
-        )
-    ):
+    for option in (_DIR, _USER, _JITTER, _AT, _WRITE):
         command = option(command)
     return command
 

@@ -77,7 +77,7 @@ def recorded(context: Context, entry: Intent) -> Iterator[Line]:
 
 
 def intent_of(planned: PlannedTask, host: HostName) -> Intent:
-    """The line of a job: its steps, and why. Slot and GPU come from the steps, None if they name several."""
+    """The line of a task: its steps, and why. Slot and GPU come from the steps, None if they name several."""
     task, told = planned.task, tuple(record(step) for step in planned.steps)
     return Intent(
         verb=task.verb,
