@@ -100,7 +100,7 @@ def _now_us(samples: Samples) -> int:
 def serve(
     sampler: Sampler, samples: Samples, retention: Retention, listener: Listener, *, until: float | None = None
 ) -> None:
-    """Read and store every `keeping.every_s` seconds of the clock, until `until` (time.monotonic) or an exception."""
+    """Read and store every `retention.every_s` seconds of the clock, until `until` (time.monotonic) or an exception."""
     assert retention.every_s is not None
     trouble = _Trouble(listener)
     unstored: deque[Round] = deque()

@@ -1,6 +1,6 @@
 """Which files of a directory form an inventory: as Ansible chooses (ansible-core 2.19), but files it silently skips are reported.
 
-This looks only at names and file types; inventory_files.py reads the files found here.
+This looks only at names and file types; reader.py reads the files found here.
 """
 
 from __future__ import annotations

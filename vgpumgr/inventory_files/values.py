@@ -1,6 +1,6 @@
 """Builds located values from a parser's events: shares aliased values, bounds depth and size, and detects duplicate keys.
 
-It depends on no YAML library. inventory_files.py feeds it.
+It depends on no YAML library. reader.py feeds it.
 """
 
 from __future__ import annotations
