@@ -221,7 +221,7 @@ class PlanOutdated(RefusedPlan):
 
 
 class HostError(VgpumgrError):
-    """One host could not be reached or read. `host` is the inventory name."""
+    """One host could not be reached or read. `host` is the inventory name; `what` is the message without it."""
 
     exit_code = 4
     outcome = Outcome.UNREACHED
@@ -229,6 +229,7 @@ class HostError(VgpumgrError):
     def __init__(self, host: str, message: str, *, hint: str | None = None, details: Iterable[str] = ()) -> None:
         super().__init__(f"{host}: {message}", hint=hint, details=details)
         self.host = host
+        self.what = message
 
 
 class Unreachable(HostError):

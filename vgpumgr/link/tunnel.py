@@ -128,7 +128,7 @@ class Tunnel:
                 self._pump_down(self._fall_back(), ours)
         except HostError as error:
             self.refused = error
-            self._said = error.message.removeprefix(f"{error.host}: ")
+            self._said = error.what
         except OSError as error:
             self._said = self._said or str(error)
         finally:

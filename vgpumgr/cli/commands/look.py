@@ -24,6 +24,8 @@ _VGPU_WIDE = (
     "vm", "slot", "host", "gpu", "board", "profile", "type_id", "type_name", "framework", "uuid", "vf",
     "placement_id", "framebuffer_mib", "state", "holder", "origin", "vm_uuid",
 )  # fmt: skip
+_GPU = ("host", "gpu", "board", "framework", "mode", "numa", "vgpus", "allocated")
+_GPU_WIDE = (*_GPU, "uuid", "pci_id", "driver", "libvirt")
 
 
 @click.command("list")
@@ -100,18 +102,11 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
         for part in (blocked_write.findings, lost.findings, lost.at_stake)
         for finding in part(view.snapshot)
     ]
-    columns = ("host", "gpu", "board", "framework", "mode", "numa", "vgpus", "allocated")
     if not rows and settings.for_people:
         _say_none(fleet, "no NVIDIA GPU on")
     else:
-        output.print_rows(
-            settings,
-            documents.document(fleet, findings),
-            rows,
-            columns=columns,
-            wide=(*columns, "uuid", "pci_id", "driver", "libvirt"),
-            name="host",
-        )
+        document = documents.document(fleet, findings)
+        output.print_rows(settings, document, rows, columns=_GPU, wide=_GPU_WIDE, name="host")
     if settings.for_people:
         for view in fleet.views:
             for unknown in view.snapshot.unknown:

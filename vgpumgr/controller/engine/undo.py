@@ -30,8 +30,7 @@ def undo(
     session = executor.session
     host, why = session.declaration.name, str(error or "interrupted")
     if isinstance(error, errors.LeaseLost):
-        part = f"{why.removeprefix(f'{host}: ')} (after {verbs(done)})"
-        raise errors.LeaseLost(host, part, hint=GOES_ON) from error
+        raise errors.LeaseLost(host, f"{error.what} (after {verbs(done)})", hint=GOES_ON) from error
     if isinstance(error, errors.Unreachable) and error.stage == _LIBVIRT:
         _undo_without_libvirt(executor, failed_step, done, error)
         return
