@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.core import builders
 from tests.unit.core.model.test_domain_dumps import document
 from tests.unit.host.fakehost import MDEV_VF, VENDOR, make_entry, make_record
 from tests.unit.store.samples_of import SECOND, T0, load, measured_round
+from tests.unit.stored_claims import stored_claims
 from vgpumgr.core.model import claims
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import Ledger, write_ledger
@@ -60,7 +60,7 @@ def write(folder: Path) -> None:
     whole = {"version": LEDGER_VERSION, "settings": {}, "entries": []}
     write_ledger(Root(root), Ledger(document=whole, entries=ENTRIES, blocked_writes=(BLOCKED_WRITE,), freed=(FREED,)))
     (root / LEDGER_PATH.lstrip("/")).rename(folder / LEDGER.name)
-    (folder / CLAIM.name).write_text(builders.stored_claims(CLAIMS) + "\n")
+    (folder / CLAIM.name).write_text(stored_claims(CLAIMS) + "\n")
     journal = Journal(folder / JOURNAL.name, warn=print)
     number = journal.begin(ENTRY, by=BY, at=AT)
     journal.end(number, at=ENDED_AT, outcome="done")

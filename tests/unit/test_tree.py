@@ -60,7 +60,7 @@ def _dotted(file: Path) -> str:
 
 @cache
 def imported(file: Path) -> frozenset[str]:
-    """Modules of the product that a file imports anywhere in it, or names in a string (commands are imported by their names)."""
+    """Modules of the product that a file imports anywhere in it, or names in a string (commands by their names below vgpumgr.cli)."""
     found: set[str] = set()
     package = _dotted(file).split(".") if file.name == "__init__.py" else _dotted(file).split(".")[:-1]
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -72,7 +72,7 @@ def imported(file: Path) -> frozenset[str]:
                 base = ".".join((*above, *([node.module] if node.module else [])))
                 found.update((base, *(f"{base}.{name.name}" for name in node.names)))
             case ast.Constant(value=str(text)):
-                found.add(text.partition(":")[0])
+                found.update((text.partition(":")[0], f"vgpumgr.cli.{text}" if "." in text else ""))
             case _:
                 pass
     return frozenset(found & set(modules()))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import uuid as uuid_module
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from vgpumgr import names, templates
+from vgpumgr import names
 from vgpumgr.core.driver import modprobe, profiles, scheduler
 from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
 from vgpumgr.core.inventory.located import Location
@@ -35,7 +34,7 @@ from vgpumgr.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from vgpumgr.core.model.claims import Claim, ClaimDocument
+    from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.core.plan.plan import Plan
 
@@ -579,9 +578,3 @@ def binding(number: int = 1) -> claims.Binding:
         type_id=560,
         uuid=names.compute_mdev_uuid(vm_uuid("vm01"), DEFAULT_SLOT, number),
     )
-
-
-def stored_claims(document: ClaimDocument) -> str:
-    """The claim document as libvirt stores it: with its prefix and namespace."""
-    prefixed = re.sub(r"<(/?)(?=\w)", rf"<\1{claims.KEY}:", templates.render_claims(document))
-    return prefixed.replace(":vgpumgr ", f':vgpumgr xmlns:{claims.KEY}="{claims.NAMESPACE}" ', 1)

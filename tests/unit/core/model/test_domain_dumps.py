@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core import builders
 from tests.unit.core.law import LAW
+from tests.unit.stored_claims import stored_claims
 from vgpumgr import resources, templates
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, domain_xml
@@ -87,7 +88,7 @@ def wrapped(inner: str, *, devices: str = "") -> ET.Element:
 @LAW
 @given(documents())
 def test_claims_read_back_from_the_stored_and_the_passed_form(document: ClaimDocument) -> None:
-    assert claims.read(wrapped(builders.stored_claims(document))) == document
+    assert claims.read(wrapped(stored_claims(document))) == document
     assert claims.read_element(ET.fromstring(templates.render_claims(document))) == document
 
 
@@ -128,7 +129,7 @@ STORED = """\
 
 
 def test_the_stored_claim_is_the_designs() -> None:
-    assert builders.stored_claims(document()) == STORED
+    assert stored_claims(document()) == STORED
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_another_versions_claim_is_refused_by_name_with_what_to_do(found: str, w
 def test_a_declared_claim_says_its_site_and_the_part_of_the_inventory_that_declared_it() -> None:
     told = replace(document(), claims=(replace(claim(), origin="inventory", site="lab1", declared="host_vars/kvm01"),))
     shown = STORED.replace('from="attach"', 'from="inventory" site="lab1" declared="host_vars/kvm01"')
-    assert builders.stored_claims(told) == shown
+    assert stored_claims(told) == shown
 
 
 def test_the_passed_claim_is_the_same_without_prefix_and_namespace() -> None:
