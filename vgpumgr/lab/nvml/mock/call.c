@@ -39,24 +39,22 @@ static bool concerns(const struct lab_fail *fail, const char *function)
     return strcmp(fail->function, "*") == 0 || strcmp(fail->function, function) == 0;
 }
 
-static nvmlReturn_t failure(const char *function)
+/* `pci` NULL: an error that is not a single GPU's. */
+static nvmlReturn_t failure(const struct lab_state *state, const char *function, const char *pci)
 {
-    for (size_t i = 0; i < current.fail_count; i++) {
-        if (current.fails[i].pci == NULL && concerns(&current.fails[i], function))
-            return (nvmlReturn_t)current.fails[i].code;
+    for (size_t i = 0; i < state->fail_count; i++) {
+        const struct lab_fail *fail = &state->fails[i];
+
+        if ((pci == NULL ? fail->pci == NULL : fail->pci != NULL && strcmp(fail->pci, pci) == 0) &&
+            concerns(fail, function))
+            return (nvmlReturn_t)fail->code;
     }
     return NVML_SUCCESS;
 }
 
 nvmlReturn_t lab_failure_on(const struct lab_state *state, const char *function, const struct lab_gpu *gpu)
 {
-    for (size_t i = 0; i < state->fail_count; i++) {
-        const struct lab_fail *fail = &state->fails[i];
-
-        if (fail->pci != NULL && strcmp(fail->pci, gpu->pci) == 0 && concerns(fail, function))
-            return (nvmlReturn_t)fail->code;
-    }
-    return NVML_SUCCESS;
+    return failure(state, function, gpu->pci);
 }
 
 nvmlReturn_t lab_enter_init(const char *function)
@@ -65,7 +63,7 @@ nvmlReturn_t lab_enter_init(const char *function)
 
     pthread_mutex_lock(&mutex);
     result = refresh();
-    return result == NVML_SUCCESS ? failure(function) : result;
+    return result == NVML_SUCCESS ? failure(&current, function, NULL) : result;
 }
 
 nvmlReturn_t lab_enter(const char *function, const struct lab_state **state)
@@ -79,7 +77,7 @@ nvmlReturn_t lab_enter(const char *function, const struct lab_state **state)
     if (result != NVML_SUCCESS)
         return result;
     *state = &current;
-    return failure(function);
+    return failure(&current, function, NULL);
 }
 
 nvmlReturn_t lab_enter_type(const char *function, nvmlVgpuTypeId_t id, const struct lab_type **type)
@@ -91,7 +89,7 @@ nvmlReturn_t lab_enter_type(const char *function, nvmlVgpuTypeId_t id, const str
         return NVML_ERROR_UNINITIALIZED;
     result = current.text == NULL ? refresh() : NVML_SUCCESS;
     if (result == NVML_SUCCESS)
-        result = failure(function);
+        result = failure(&current, function, NULL);
     if (result != NVML_SUCCESS)
         return result;
     *type = lab_find_type(&current, id);
@@ -188,6 +186,21 @@ nvmlReturn_t lab_put_number(long long number, unsigned int *out)
         return NVML_ERROR_NOT_SUPPORTED;
     *out = (unsigned int)number;
     return NVML_SUCCESS;
+}
+
+nvmlReturn_t lab_put_wide(long long number, unsigned long long *out)
+{
+    if (out == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (number < 0)
+        return NVML_ERROR_NOT_SUPPORTED;
+    *out = (unsigned long long)number;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t lab_both(nvmlReturn_t first, nvmlReturn_t second)
+{
+    return first != NVML_SUCCESS ? first : second;
 }
 
 unsigned int lab_branch(const struct lab_state *state)

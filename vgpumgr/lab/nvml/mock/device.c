@@ -129,98 +129,58 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
     return lab_leave(result);
 }
 
-nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+static nvmlReturn_t put_memory(const struct lab_gpu *gpu, nvmlMemory_t *memory)
 {
-    const struct lab_state *state = NULL;
-    const struct lab_gpu *gpu = NULL;
-    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
-
-    if (result == NVML_SUCCESS && memory == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS) {
-        memory->total = (unsigned long long)gpu->fb_mib * LAB_MIB;
-        memory->used = (unsigned long long)gpu->used_mib * LAB_MIB;
-        memory->free = memory->total - memory->used;
-    }
-    return lab_leave(result);
+    if (memory == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    memory->total = (unsigned long long)(gpu->fb_mib * LAB_MIB);
+    memory->used = (unsigned long long)(gpu->used_mib * LAB_MIB);
+    memory->free = memory->total - memory->used;
+    return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_gpu *gpu = NULL;
-    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+GPU_CALL(nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t *memory), device, put_memory(gpu, memory))
 
-    if (result == NVML_SUCCESS && memory == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS && memory->version != nvmlMemory_v2)
-        result = NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    if (result == NVML_SUCCESS) {
-        memory->total = (unsigned long long)gpu->fb_mib * LAB_MIB;
-        memory->reserved = 0;
-        memory->used = (unsigned long long)gpu->used_mib * LAB_MIB;
-        memory->free = memory->total - memory->used;
-    }
-    return lab_leave(result);
+static nvmlReturn_t put_memory_v2(const struct lab_gpu *gpu, nvmlMemory_v2_t *memory)
+{
+    if (memory == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (memory->version != nvmlMemory_v2)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    memory->total = (unsigned long long)(gpu->fb_mib * LAB_MIB);
+    memory->reserved = 0;
+    memory->used = (unsigned long long)(gpu->used_mib * LAB_MIB);
+    memory->free = memory->total - memory->used;
+    return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, nvmlGpuVirtualizationMode_t *pVirtualMode)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_gpu *gpu = NULL;
-    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
+GPU_CALL(nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t device, nvmlMemory_v2_t *memory), device,
+         put_memory_v2(gpu, memory))
 
-    if (result == NVML_SUCCESS && pVirtualMode == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS)
-        *pVirtualMode = NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU;
-    return lab_leave(result);
+GPU_CALL(nvmlDeviceGetVirtualizationMode, (nvmlDevice_t device, nvmlGpuVirtualizationMode_t *pVirtualMode), device,
+         lab_put_number(NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU, (unsigned int *)pVirtualMode))
+
+GPU_CALL(nvmlDeviceGetHostVgpuMode, (nvmlDevice_t device, nvmlHostVgpuMode_t *pHostVgpuMode), device,
+         lab_put_number(gpu->sriov > 0 ? NVML_HOST_VGPU_MODE_SRIOV : NVML_HOST_VGPU_MODE_NON_SRIOV,
+                        (unsigned int *)pHostVgpuMode))
+
+GPU_CALL(nvmlDeviceGetMigMode, (nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode), device,
+         lab_both(lab_put_number(gpu->mig, currentMode), lab_put_number(gpu->mig, pendingMode)))
+
+static nvmlReturn_t put_heterogeneous(const struct lab_state *state, const struct lab_gpu *gpu,
+                                      nvmlVgpuHeterogeneousMode_t *to)
+{
+    if (lab_branch(state) < 550)
+        return NVML_ERROR_FUNCTION_NOT_FOUND;
+    if (to == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (to->version != nvmlVgpuHeterogeneousMode_v1)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    return lab_put_number(gpu->hetero, &to->mode);
 }
 
-nvmlReturn_t nvmlDeviceGetHostVgpuMode(nvmlDevice_t device, nvmlHostVgpuMode_t *pHostVgpuMode)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_gpu *gpu = NULL;
-    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
-
-    if (result == NVML_SUCCESS && pHostVgpuMode == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS)
-        *pHostVgpuMode = gpu->sriov > 0 ? NVML_HOST_VGPU_MODE_SRIOV : NVML_HOST_VGPU_MODE_NON_SRIOV;
-    return lab_leave(result);
-}
-
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_gpu *gpu = NULL;
-    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
-
-    if (result == NVML_SUCCESS && (currentMode == NULL || pendingMode == NULL))
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS)
-        result = lab_put_number(gpu->mig, currentMode);
-    if (result == NVML_SUCCESS)
-        *pendingMode = *currentMode;
-    return lab_leave(result);
-}
-
-nvmlReturn_t nvmlDeviceGetVgpuHeterogeneousMode(nvmlDevice_t device, nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_gpu *gpu = NULL;
-    nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
-
-    if (result == NVML_SUCCESS && lab_branch(state) < 550)
-        result = NVML_ERROR_FUNCTION_NOT_FOUND;
-    if (result == NVML_SUCCESS && pHeterogeneousMode == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS && pHeterogeneousMode->version != nvmlVgpuHeterogeneousMode_v1)
-        result = NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    if (result == NVML_SUCCESS)
-        result = lab_put_number(gpu->hetero, &pHeterogeneousMode->mode);
-    return lab_leave(result);
-}
+GPU_CALL(nvmlDeviceGetVgpuHeterogeneousMode, (nvmlDevice_t device, nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode),
+         device, put_heterogeneous(state, gpu, pHeterogeneousMode))
 
 /* NVML's two-call protocol: a list too short is refused, with the length that it must have. */
 struct list {

@@ -18,7 +18,7 @@
 
 #define LAB_DEFAULT_PATH "/sys/kernel/debug/nvlab/nvml"
 #define LAB_PATH_VARIABLE "VGPUMGR_LAB_NVML"
-#define LAB_MIB (1024ULL * 1024ULL)
+#define LAB_MIB (1024LL * 1024LL)
 #define LAB_LINE 256 /* the longest request */
 #define LAB_ABSENT (-1LL) /* a number that the state does not have: not supported */
 
@@ -200,6 +200,9 @@ const struct lab_type *lab_find_type(const struct lab_state *state, long long id
 nvmlReturn_t lab_put_text(const char *text, char *buffer, unsigned int size);
 /* Store a number in *out; absent numbers are NVML_ERROR_NOT_SUPPORTED. */
 nvmlReturn_t lab_put_number(long long number, unsigned int *out);
+nvmlReturn_t lab_put_wide(long long number, unsigned long long *out);
+/* The first error of two answers. */
+nvmlReturn_t lab_both(nvmlReturn_t first, nvmlReturn_t second);
 /* R550 for 550.54.14: functions of later branches are NVML_ERROR_FUNCTION_NOT_FOUND on earlier ones. */
 unsigned int lab_branch(const struct lab_state *state);
 

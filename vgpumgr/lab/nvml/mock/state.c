@@ -162,45 +162,47 @@ static void *grow(void *array, size_t *count, size_t size)
     return (char *)bigger + size * (*count)++;
 }
 
+struct list_of {
+    const char *word;
+    const struct field *fields;
+    size_t items;
+    size_t count;
+    size_t size;
+};
+
+#define LIST_OF(word, items, count)                                                                                   \
+    {#word, word##_fields, offsetof(struct lab_state, items), offsetof(struct lab_state, count),                      \
+     sizeof(*((struct lab_state *)NULL)->items)}
+
+static const struct list_of lists[] = {
+    LIST_OF(gpu, gpus, gpu_count),       LIST_OF(type, types, type_count),
+    LIST_OF(vgpu, vgpus, vgpu_count),    LIST_OF(use, uses, use_count),
+    LIST_OF(caps, caps, caps_count),     LIST_OF(scheduler, schedulers, scheduler_count),
+    LIST_OF(fail, fails, fail_count),
+};
+
 static bool parse_line(char *line, struct lab_state *state)
 {
     char *rest = NULL;
     const char *word = strtok_r(line, " ", &rest);
-    const struct field *fields;
     void *item;
 
     if (word == NULL)
         return true;
     if (strcmp(word, "driver") == 0) {
-        fields = driver_fields;
-        item = &state->driver;
-    } else if (strcmp(word, "gpu") == 0) {
-        fields = gpu_fields;
-        item = grow(&state->gpus, &state->gpu_count, sizeof(*state->gpus));
-    } else if (strcmp(word, "type") == 0) {
-        fields = type_fields;
-        item = grow(&state->types, &state->type_count, sizeof(*state->types));
-    } else if (strcmp(word, "vgpu") == 0) {
-        fields = vgpu_fields;
-        item = grow(&state->vgpus, &state->vgpu_count, sizeof(*state->vgpus));
-    } else if (strcmp(word, "use") == 0) {
-        fields = use_fields;
-        item = grow(&state->uses, &state->use_count, sizeof(*state->uses));
-    } else if (strcmp(word, "caps") == 0) {
-        fields = caps_fields;
-        item = grow(&state->caps, &state->caps_count, sizeof(*state->caps));
-    } else if (strcmp(word, "scheduler") == 0) {
-        fields = scheduler_fields;
-        item = grow(&state->schedulers, &state->scheduler_count, sizeof(*state->schedulers));
-    } else if (strcmp(word, "fail") == 0) {
-        fields = fail_fields;
-        item = grow(&state->fails, &state->fail_count, sizeof(*state->fails));
-    } else {
+        parse_fields(driver_fields, &state->driver, &rest);
         return true;
     }
-    if (item == NULL)
-        return false;
-    parse_fields(fields, item, &rest);
+    for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
+        const struct list_of *list = &lists[i];
+
+        if (strcmp(word, list->word) != 0)
+            continue;
+        item = grow((char *)state + list->items, (size_t *)(void *)((char *)state + list->count), list->size);
+        if (item == NULL)
+            return false;
+        parse_fields(list->fields, item, &rest);
+    }
     return true;
 }
 

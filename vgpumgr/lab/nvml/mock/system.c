@@ -1,23 +1,24 @@
 /* Initialisation, error texts and versions. */
 #include "lab.h"
 
-nvmlReturn_t nvmlInit_v2(void)
+static nvmlReturn_t init(const char *function)
 {
-    const nvmlReturn_t result = lab_enter_init(__func__);
+    const nvmlReturn_t result = lab_enter_init(function);
 
     if (result == NVML_SUCCESS)
         lab_count_init();
     return lab_leave(result);
 }
 
+nvmlReturn_t nvmlInit_v2(void)
+{
+    return init(__func__);
+}
+
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
-    const nvmlReturn_t result = lab_enter_init(__func__);
-
     (void)flags; /* the lab's GPUs need not be attached, so all flags mean the same */
-    if (result == NVML_SUCCESS)
-        lab_count_init();
-    return lab_leave(result);
+    return init(__func__);
 }
 
 nvmlReturn_t nvmlShutdown(void)
@@ -25,60 +26,38 @@ nvmlReturn_t nvmlShutdown(void)
     return lab_count_shutdown();
 }
 
+static const char *const texts[] = {
+    [NVML_SUCCESS] = "Success",
+    [NVML_ERROR_UNINITIALIZED] = "Uninitialized",
+    [NVML_ERROR_INVALID_ARGUMENT] = "Invalid Argument",
+    [NVML_ERROR_NOT_SUPPORTED] = "Not Supported",
+    [NVML_ERROR_NO_PERMISSION] = "Insufficient Permissions",
+    [NVML_ERROR_ALREADY_INITIALIZED] = "Already Initialized",
+    [NVML_ERROR_NOT_FOUND] = "Not Found",
+    [NVML_ERROR_INSUFFICIENT_SIZE] = "Insufficient Size",
+    [NVML_ERROR_INSUFFICIENT_POWER] = "Insufficient External Power",
+    [NVML_ERROR_DRIVER_NOT_LOADED] = "Driver Not Loaded",
+    [NVML_ERROR_TIMEOUT] = "Timeout",
+    [NVML_ERROR_IRQ_ISSUE] = "Interrupt Request Issue",
+    [NVML_ERROR_LIBRARY_NOT_FOUND] = "NVML Shared Library Not Found",
+    [NVML_ERROR_FUNCTION_NOT_FOUND] = "Function Not Found",
+    [NVML_ERROR_CORRUPTED_INFOROM] = "Corrupted infoROM",
+    [NVML_ERROR_GPU_IS_LOST] = "GPU is lost",
+    [NVML_ERROR_RESET_REQUIRED] = "GPU requires reset",
+    [NVML_ERROR_OPERATING_SYSTEM] = "The operating system has blocked the request.",
+    [NVML_ERROR_LIB_RM_VERSION_MISMATCH] = "RM has detected an NVML/RM version mismatch.",
+    [NVML_ERROR_IN_USE] = "In use by another client",
+    [NVML_ERROR_MEMORY] = "Insufficient Memory",
+    [NVML_ERROR_NO_DATA] = "No Data",
+    [NVML_ERROR_INSUFFICIENT_RESOURCES] = "Insufficient Resources",
+    [NVML_ERROR_ARGUMENT_VERSION_MISMATCH] = "Version mismatch between input and output structure",
+};
+
 const char *nvmlErrorString(nvmlReturn_t result)
 {
-    switch (result) {
-    case NVML_SUCCESS:
-        return "Success";
-    case NVML_ERROR_UNINITIALIZED:
-        return "Uninitialized";
-    case NVML_ERROR_INVALID_ARGUMENT:
-        return "Invalid Argument";
-    case NVML_ERROR_NOT_SUPPORTED:
-        return "Not Supported";
-    case NVML_ERROR_NO_PERMISSION:
-        return "Insufficient Permissions";
-    case NVML_ERROR_ALREADY_INITIALIZED:
-        return "Already Initialized";
-    case NVML_ERROR_NOT_FOUND:
-        return "Not Found";
-    case NVML_ERROR_INSUFFICIENT_SIZE:
-        return "Insufficient Size";
-    case NVML_ERROR_INSUFFICIENT_POWER:
-        return "Insufficient External Power";
-    case NVML_ERROR_DRIVER_NOT_LOADED:
-        return "Driver Not Loaded";
-    case NVML_ERROR_TIMEOUT:
-        return "Timeout";
-    case NVML_ERROR_IRQ_ISSUE:
-        return "Interrupt Request Issue";
-    case NVML_ERROR_LIBRARY_NOT_FOUND:
-        return "NVML Shared Library Not Found";
-    case NVML_ERROR_FUNCTION_NOT_FOUND:
-        return "Function Not Found";
-    case NVML_ERROR_CORRUPTED_INFOROM:
-        return "Corrupted infoROM";
-    case NVML_ERROR_GPU_IS_LOST:
-        return "GPU is lost";
-    case NVML_ERROR_RESET_REQUIRED:
-        return "GPU requires reset";
-    case NVML_ERROR_OPERATING_SYSTEM:
-        return "The operating system has blocked the request.";
-    case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        return "RM has detected an NVML/RM version mismatch.";
-    case NVML_ERROR_IN_USE:
-        return "In use by another client";
-    case NVML_ERROR_MEMORY:
-        return "Insufficient Memory";
-    case NVML_ERROR_NO_DATA:
-        return "No Data";
-    case NVML_ERROR_INSUFFICIENT_RESOURCES:
-        return "Insufficient Resources";
-    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
-        return "Version mismatch between input and output structure";
-    default:
-        return "Unknown Error";
-    }
+    const char *text = result < sizeof(texts) / sizeof(*texts) ? texts[result] : NULL;
+
+    return text != NULL ? text : "Unknown Error";
 }
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)

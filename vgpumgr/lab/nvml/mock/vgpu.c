@@ -24,50 +24,21 @@ TYPE_CALL(nvmlVgpuTypeGetName, (nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeName,
 TYPE_CALL(nvmlVgpuTypeGetClass, (nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeClass, unsigned int *size), vgpuTypeId,
           put_sized_text(type->type_class, vgpuTypeClass, size))
 
-nvmlReturn_t nvmlVgpuTypeGetDeviceID(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *deviceID,
-                                     unsigned long long *subsystemID)
-{
-    const struct lab_type *type = NULL;
-    nvmlReturn_t result = lab_enter_type(__func__, vgpuTypeId, &type);
+TYPE_CALL(nvmlVgpuTypeGetDeviceID,
+          (nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *deviceID, unsigned long long *subsystemID), vgpuTypeId,
+          lab_both(lab_put_wide(type->device, deviceID), lab_put_wide(type->subsystem, subsystemID)))
 
-    if (result == NVML_SUCCESS && (deviceID == NULL || subsystemID == NULL))
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS) {
-        *deviceID = (unsigned long long)type->device;
-        *subsystemID = (unsigned long long)type->subsystem;
-    }
-    return lab_leave(result);
-}
-
-nvmlReturn_t nvmlVgpuTypeGetFramebufferSize(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *fbSize)
-{
-    const struct lab_type *type = NULL;
-    nvmlReturn_t result = lab_enter_type(__func__, vgpuTypeId, &type);
-
-    if (result == NVML_SUCCESS && fbSize == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS)
-        *fbSize = (unsigned long long)type->fb_mib * LAB_MIB;
-    return lab_leave(result);
-}
+TYPE_CALL(nvmlVgpuTypeGetFramebufferSize, (nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *fbSize), vgpuTypeId,
+          lab_put_wide(type->fb_mib * LAB_MIB, fbSize))
 
 TYPE_CALL(nvmlVgpuTypeGetNumDisplayHeads, (nvmlVgpuTypeId_t vgpuTypeId, unsigned int *numDisplayHeads), vgpuTypeId,
           lab_put_number(type->heads, numDisplayHeads))
 
-nvmlReturn_t nvmlVgpuTypeGetResolution(nvmlVgpuTypeId_t vgpuTypeId, unsigned int displayIndex, unsigned int *xdim,
-                                       unsigned int *ydim)
-{
-    const struct lab_type *type = NULL;
-    nvmlReturn_t result = lab_enter_type(__func__, vgpuTypeId, &type);
-
-    if (result == NVML_SUCCESS && (xdim == NULL || ydim == NULL || (long long)displayIndex >= type->heads))
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS)
-        result = lab_put_number(type->width, xdim);
-    if (result == NVML_SUCCESS)
-        result = lab_put_number(type->height, ydim);
-    return lab_leave(result);
-}
+TYPE_CALL(nvmlVgpuTypeGetResolution,
+          (nvmlVgpuTypeId_t vgpuTypeId, unsigned int displayIndex, unsigned int *xdim, unsigned int *ydim), vgpuTypeId,
+          (long long)displayIndex >= type->heads
+              ? NVML_ERROR_INVALID_ARGUMENT
+              : lab_both(lab_put_number(type->width, xdim), lab_put_number(type->height, ydim)))
 
 TYPE_CALL(nvmlVgpuTypeGetLicense, (nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeLicenseString, unsigned int size),
           vgpuTypeId, lab_put_text(type->license, vgpuTypeLicenseString, size))
@@ -94,33 +65,23 @@ nvmlReturn_t nvmlVgpuTypeGetMaxInstances(nvmlDevice_t device, nvmlVgpuTypeId_t v
 TYPE_CALL(nvmlVgpuTypeGetMaxInstancesPerVm, (nvmlVgpuTypeId_t vgpuTypeId, unsigned int *vgpuInstanceCountPerVm),
           vgpuTypeId, lab_put_number(type->per_vm, vgpuInstanceCountPerVm))
 
-nvmlReturn_t nvmlVgpuTypeGetGpuInstanceProfileId(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *gpuInstanceProfileId)
+/* All the lab's types are time-sliced. */
+TYPE_CALL(nvmlVgpuTypeGetGpuInstanceProfileId, (nvmlVgpuTypeId_t vgpuTypeId, unsigned int *gpuInstanceProfileId),
+          vgpuTypeId, lab_put_number(INVALID_GPU_INSTANCE_PROFILE_ID, gpuInstanceProfileId))
+
+static nvmlReturn_t put_vm_id(const struct lab_vgpu *vgpu, char *vmId, unsigned int size, nvmlVgpuVmIdType_t *vmIdType)
 {
-    const struct lab_type *type = NULL;
-    nvmlReturn_t result = lab_enter_type(__func__, vgpuTypeId, &type);
+    const nvmlReturn_t result =
+        vmIdType == NULL ? NVML_ERROR_INVALID_ARGUMENT : lab_put_text(vgpu->vm_uuid, vmId, size);
 
-    if (result == NVML_SUCCESS && gpuInstanceProfileId == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS)
-        *gpuInstanceProfileId = INVALID_GPU_INSTANCE_PROFILE_ID; /* all the lab's types are time-sliced */
-    return lab_leave(result);
-}
-
-nvmlReturn_t nvmlVgpuInstanceGetVmID(nvmlVgpuInstance_t vgpuInstance, char *vmId, unsigned int size,
-                                     nvmlVgpuVmIdType_t *vmIdType)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
-
-    if (result == NVML_SUCCESS && vmIdType == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS)
-        result = lab_put_text(vgpu->vm_uuid, vmId, size);
     if (result == NVML_SUCCESS)
         *vmIdType = NVML_VGPU_VM_ID_UUID;
-    return lab_leave(result);
+    return result;
 }
+
+VGPU_CALL(nvmlVgpuInstanceGetVmID,
+          (nvmlVgpuInstance_t vgpuInstance, char *vmId, unsigned int size, nvmlVgpuVmIdType_t *vmIdType), vgpuInstance,
+          put_vm_id(vgpu, vmId, size, vmIdType))
 
 VGPU_CALL(nvmlVgpuInstanceGetUUID, (nvmlVgpuInstance_t vgpuInstance, char *uuid, unsigned int size), vgpuInstance,
           lab_put_text(vgpu->uuid, uuid, size))
@@ -134,98 +95,56 @@ VGPU_CALL(nvmlVgpuInstanceGetVmDriverVersion, (nvmlVgpuInstance_t vgpuInstance, 
 VGPU_CALL(nvmlVgpuInstanceGetType, (nvmlVgpuInstance_t vgpuInstance, nvmlVgpuTypeId_t *vgpuTypeId), vgpuInstance,
           lab_put_number(vgpu->type, vgpuTypeId))
 
-nvmlReturn_t nvmlVgpuInstanceGetFbUsage(nvmlVgpuInstance_t vgpuInstance, unsigned long long *fbUsage)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
+VGPU_CALL(nvmlVgpuInstanceGetFbUsage, (nvmlVgpuInstance_t vgpuInstance, unsigned long long *fbUsage), vgpuInstance,
+          lab_put_wide(vgpu->fb_used < 0 ? 0 : vgpu->fb_used, fbUsage))
 
-    if (result == NVML_SUCCESS && fbUsage == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS)
-        *fbUsage = vgpu->fb_used < 0 ? 0 : (unsigned long long)vgpu->fb_used;
-    return lab_leave(result);
+static nvmlReturn_t put_placement(const struct lab_state *state, const struct lab_vgpu *vgpu,
+                                  nvmlVgpuPlacementId_t *to)
+{
+    if (lab_branch(state) < 550)
+        return NVML_ERROR_FUNCTION_NOT_FOUND;
+    if (to == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (to->version != nvmlVgpuPlacementId_v1)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    to->placementId = vgpu->placement < 0 ? NVML_INVALID_VGPU_PLACEMENT_ID : (unsigned int)vgpu->placement;
+    return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlVgpuInstanceGetPlacementId(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuPlacementId_t *pPlacement)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
+VGPU_CALL(nvmlVgpuInstanceGetPlacementId, (nvmlVgpuInstance_t vgpuInstance, nvmlVgpuPlacementId_t *pPlacement),
+          vgpuInstance, put_placement(state, vgpu, pPlacement))
 
-    if (result == NVML_SUCCESS && lab_branch(state) < 550)
-        result = NVML_ERROR_FUNCTION_NOT_FOUND;
-    if (result == NVML_SUCCESS && pPlacement == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS && pPlacement->version != nvmlVgpuPlacementId_v1)
-        result = NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    if (result == NVML_SUCCESS)
-        pPlacement->placementId =
-            vgpu->placement < 0 ? NVML_INVALID_VGPU_PLACEMENT_ID : (unsigned int)vgpu->placement;
-    return lab_leave(result);
-}
-
-nvmlReturn_t nvmlVgpuInstanceGetGpuInstanceId(nvmlVgpuInstance_t vgpuInstance, unsigned int *gpuInstanceId)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
-
-    if (result == NVML_SUCCESS && gpuInstanceId == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS)
-        *gpuInstanceId = INVALID_GPU_INSTANCE_ID; /* MIG is off */
-    return lab_leave(result);
-}
+/* MIG is off. */
+VGPU_CALL(nvmlVgpuInstanceGetGpuInstanceId, (nvmlVgpuInstance_t vgpuInstance, unsigned int *gpuInstanceId),
+          vgpuInstance, lab_put_number(INVALID_GPU_INSTANCE_ID, gpuInstanceId))
 
 VGPU_CALL(nvmlVgpuInstanceGetGpuPciId, (nvmlVgpuInstance_t vgpuInstance, char *vgpuPciId, unsigned int *length),
           vgpuInstance, put_sized_text(NO_GUEST_PCI, vgpuPciId, length))
 
-nvmlReturn_t nvmlVgpuInstanceGetFrameRateLimit(nvmlVgpuInstance_t vgpuInstance, unsigned int *frameRateLimit)
+static nvmlReturn_t put_frame_rate_limit(const struct lab_type *type, unsigned int *frameRateLimit)
 {
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
-
-    if (result == NVML_SUCCESS) {
-        const struct lab_type *type = lab_find_type(state, vgpu->type);
-
-        result = lab_put_number(type != NULL ? type->frl : LAB_ABSENT, frameRateLimit);
-    }
-    return lab_leave(result);
+    return lab_put_number(type != NULL ? type->frl : LAB_ABSENT, frameRateLimit);
 }
 
-nvmlReturn_t nvmlVgpuInstanceGetLicenseInfo_v2(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuLicenseInfo_t *licenseInfo)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
+VGPU_CALL(nvmlVgpuInstanceGetFrameRateLimit, (nvmlVgpuInstance_t vgpuInstance, unsigned int *frameRateLimit),
+          vgpuInstance, put_frame_rate_limit(lab_find_type(state, vgpu->type), frameRateLimit))
 
-    if (result == NVML_SUCCESS && licenseInfo == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS && vgpu->guest_driver == NULL)
-        result = NVML_ERROR_DRIVER_NOT_LOADED; /* "if NVIDIA driver is not running on the vGPU instance" */
-    if (result == NVML_SUCCESS) {
-        memset(licenseInfo, 0, sizeof(*licenseInfo));
-        licenseInfo->currentState =
-            vgpu->licence < 0 ? NVML_GRID_LICENSE_STATE_UNLICENSED_UNRESTRICTED : (unsigned int)vgpu->licence;
-        licenseInfo->isLicensed = licenseInfo->currentState == NVML_GRID_LICENSE_STATE_LICENSED;
-        licenseInfo->licenseExpiry.status = NVML_GRID_LICENSE_EXPIRY_NOT_AVAILABLE;
-    }
-    return lab_leave(result);
+static nvmlReturn_t put_license(const struct lab_vgpu *vgpu, nvmlVgpuLicenseInfo_t *to)
+{
+    if (to == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (vgpu->guest_driver == NULL)
+        return NVML_ERROR_DRIVER_NOT_LOADED; /* "if NVIDIA driver is not running on the vGPU instance" */
+    memset(to, 0, sizeof(*to));
+    to->currentState =
+        vgpu->licence < 0 ? NVML_GRID_LICENSE_STATE_UNLICENSED_UNRESTRICTED : (unsigned int)vgpu->licence;
+    to->isLicensed = to->currentState == NVML_GRID_LICENSE_STATE_LICENSED;
+    to->licenseExpiry.status = NVML_GRID_LICENSE_EXPIRY_NOT_AVAILABLE;
+    return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlVgpuInstanceGetEccMode(nvmlVgpuInstance_t vgpuInstance, nvmlEnableState_t *eccMode)
-{
-    const struct lab_state *state = NULL;
-    const struct lab_vgpu *vgpu = NULL;
-    nvmlReturn_t result = lab_enter_vgpu(__func__, vgpuInstance, &state, &vgpu);
+VGPU_CALL(nvmlVgpuInstanceGetLicenseInfo_v2, (nvmlVgpuInstance_t vgpuInstance, nvmlVgpuLicenseInfo_t *licenseInfo),
+          vgpuInstance, put_license(vgpu, licenseInfo))
 
-    if (result == NVML_SUCCESS && eccMode == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS && vgpu->ecc < 0)
-        result = NVML_ERROR_NOT_SUPPORTED;
-    if (result == NVML_SUCCESS)
-        *eccMode = vgpu->ecc > 0 ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
-    return lab_leave(result);
-}
+VGPU_CALL(nvmlVgpuInstanceGetEccMode, (nvmlVgpuInstance_t vgpuInstance, nvmlEnableState_t *eccMode), vgpuInstance,
+          lab_put_number(vgpu->ecc, (unsigned int *)eccMode))
