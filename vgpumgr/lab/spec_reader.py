@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vgpumgr.core.driver.profiles import parse_profile
+from vgpumgr.core.inventory import ranges
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.errors import BadName, LabError
 from vgpumgr.lab import builtin_specs
@@ -40,7 +41,6 @@ Name = TypeVar("Name")
 
 _HOST_KEYS = ("driver", "framework", "boards", "numa", "foreign", "vms", "scheduler_counts_idle")
 _BUSES = ("41", "81", "c1", "01", "21", "61", "a1", "e1")  # buses of cards that set no address; from 80 up NUMA node 1
-_RANGE = re.compile(r"(?P<head>[^\[\]]*)\[(?P<first>\d+):(?P<last>\d+)\](?P<tail>[^\[\]]*)")
 _DRIVER = re.compile(r"(\d{3})(?:\.\d+){1,2}")
 _FIRST_VENDOR_VFIO = 580  # the branch from which the lab uses vendor-vfio if the spec names no framework
 
@@ -198,23 +198,13 @@ def _vms(fleet_name: str, host_name: str, item: Any, where: str) -> Iterable[VmS
     machine = data.get("machine", "q35")
     if machine not in ("q35", "pc"):
         raise LabError(f"{where}.machine: {machine!r} is not a machine type of the lab", hint="write q35 or pc")
-    for name in _expand(str(data.get("name", ""))):
+    for name in _read(ranges.names, data.get("name", ""), f"{where}.name"):
         yield VmSpec(
             name=_read(parse_vm_name, name, f"{where}.name"),
             uuid=_read(parse_uuid, data.get("uuid", lab_uuid(fleet_name, host_name, name)), f"{where}.uuid"),
             machine=machine,
             memory_mib=_number(data.get("memory_mib", 64), f"{where}.memory_mib"),
         )
-
-
-def _expand(text: str) -> list[str]:
-    """`vm[01:03]` → vm01 vm02 vm03, as Ansible's host ranges."""
-    found = _RANGE.fullmatch(text)
-    if found is None:
-        return [text]
-    width = len(found["first"])
-    numbers = range(int(found["first"]), int(found["last"]) + 1)
-    return [f"{found['head']}{number:0{width}}{found['tail']}" for number in numbers]
 
 
 def _foreign(

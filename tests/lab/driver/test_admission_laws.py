@@ -112,7 +112,7 @@ def test_what_is_listed_as_creatable_is_exactly_what_a_create_accepts(
     play(driver, gpu, script)
     vf = None if gpu.framework == MDEV_PF else where % gpu.board.vfs
     kind = gpu.board.types[which % len(gpu.board.types)]
-    listed = kind in driver.creatable_on(gpu.pci if vf is None else vf_pci(gpu, vf))
+    listed = kind in admission.creatable_on(gpu, vf)
     assert listed == (admission.available(gpu, vf, kind) > 0)
     assert (create(driver, gpu, vf, kind) is not None) == listed
 
@@ -140,7 +140,7 @@ def test_nvml_lists_a_type_as_creatable_exactly_where_some_parent_does(
     driver, gpu = one_gpu(*setup)
     play(driver, gpu, script)
     parents = [PCI] if gpu.framework == MDEV_PF else [vf_pci(gpu, vf) for vf in range(gpu.board.vfs)]
-    somewhere = {kind.id for parent in parents for kind in driver.creatable_on(parent)}
+    somewhere = {kind.id for parent in parents for kind in admission.creatable_on(*driver.parent(parent))}
     assert set(driver.creatable(PCI)) == somewhere
 
 

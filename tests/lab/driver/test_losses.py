@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vgpumgr.lab.driver import admission
 from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.spec import host_state
@@ -36,6 +37,12 @@ def failed(call: Callable[[], object]) -> str:
     with pytest.raises(OSError) as caught:
         call()
     return errno.errorcode[caught.value.errno or 0]
+
+
+def available(host: Driver, parent: str, type_id: int) -> int:
+    """`available_instances` of one type on one parent."""
+    gpu, vf = host.parent(parent)
+    return admission.available(gpu, vf, next(kind for kind in gpu.board.types if kind.id == type_id))
 
 
 def vgpu_of(host: Driver, key: str) -> Vgpu:
@@ -76,7 +83,7 @@ def test_the_removal_of_a_held_mdev_sleeps_until_the_release_and_the_vm_has_lost
     assert writer.is_alive()
     assert failed(lambda: host.remove_mdev(A)) == "ENOENT"
     assert failed(lambda: host.create_mdev(VF1, A40_4Q, A)) == "EEXIST"
-    assert host.available(VF0, A40_4Q) == 0
+    assert available(host, VF0, A40_4Q) == 0
     host.release(VM)
     assert ended(writer)
     assert host.find(A) is None
@@ -85,21 +92,21 @@ def test_the_removal_of_a_held_mdev_sleeps_until_the_release_and_the_vm_has_lost
 def test_a_vf_whose_vgpu_was_removed_while_a_vm_had_it_is_lost_and_its_gpu_keeps_the_size() -> None:
     host = driver("mdev-vf")
     lose(host, VF0, A40_4Q, A)
-    assert (host.available(VF0, A40_4Q), host.available(VF1, A40_4Q), host.available(VF1, A40_8Q)) == (0, 1, 0)
+    assert (available(host, VF0, A40_4Q), available(host, VF1, A40_4Q), available(host, VF1, A40_8Q)) == (0, 1, 0)
     with pytest.raises(OSError):
         host.create_mdev(VF0, A40_4Q, B)
     host.create_mdev(VF1, A40_4Q, A)  # its UUID is free again
     host.remove_mdev(A)
     host.reboot("boot-2")
-    assert (host.available(VF0, A40_4Q), host.available(VF0, A40_8Q)) == (1, 1)
+    assert (available(host, VF0, A40_4Q), available(host, VF0, A40_8Q)) == (1, 1)
 
 
 def test_on_a_pf_one_instance_is_lost() -> None:
     host = driver("mdev-pf")
     lose(host, PF, T4_4Q, A)
-    assert host.available(PF, T4_4Q) == 3
+    assert available(host, PF, T4_4Q) == 3
     host.create_mdev(PF, T4_4Q, A)
-    assert host.available(PF, T4_4Q) == 2
+    assert available(host, PF, T4_4Q) == 2
 
 
 def test_a_removal_while_only_the_plugin_is_there_waits_and_says_success_and_the_vgpu_is_lost() -> None:
@@ -111,7 +118,7 @@ def test_a_removal_while_only_the_plugin_is_there_waits_and_says_success_and_the
     host.remove_mdev(A)
     assert time.monotonic() - began >= MOMENT_S
     assert host.find(A) is None
-    assert host.available(VF0, A40_4Q) == 0
+    assert available(host, VF0, A40_4Q) == 0
 
 
 def test_a_plugin_that_ends_while_the_removal_waits_makes_it_a_clean_one() -> None:
@@ -123,7 +130,7 @@ def test_a_plugin_that_ends_while_the_removal_waits_makes_it_a_clean_one() -> No
     writer = removing(host, A)
     host.end_plugin(vgpu)
     assert ended(writer)
-    assert host.available(VF0, A40_4Q) == 1
+    assert available(host, VF0, A40_4Q) == 1
 
 
 def test_a_qemu_that_is_exiting_has_the_vgpu_though_nvml_lists_it_no_more() -> None:
@@ -136,7 +143,7 @@ def test_a_qemu_that_is_exiting_has_the_vgpu_though_nvml_lists_it_no_more() -> N
     writer = removing(host, A)
     host.release(VM)
     assert ended(writer)
-    assert host.available(VF0, A40_4Q) == 0
+    assert available(host, VF0, A40_4Q) == 0
 
 
 def test_on_vendor_vfio_a_plugin_is_ebusy_after_some_seconds_and_nothing_is_lost() -> None:

@@ -24,14 +24,19 @@ def expand(pattern: str) -> tuple[list[HostName], int | None]:
     """The hosts that a pattern names, in order, and the port it gives them. Raises BadName."""
     with_port = _PORT.fullmatch(pattern)
     text, port = (with_port[1], int(with_port[2])) if with_port else (pattern, None)
+    return [parse_host_name(name) for name in names(text)], port
+
+
+def names(text: str) -> list[str]:
+    """The texts that a pattern without a port stands for, in order. Raises BadName."""
     pieces = _RANGE.split(text)  # text, range, text, range, …, text
     choices = [[piece] if index % 2 == 0 else [*_sequence(piece)] for index, piece in enumerate(pieces)]
     total = 1
     for choice in choices:
         total *= len(choice)
     if total > MAX_HOSTS:
-        raise BadName(f"{pattern!r} names more than {MAX_HOSTS} hosts")
-    return [parse_host_name("".join(parts)) for parts in itertools.product(*choices)], port
+        raise BadName(f"{text!r} names more than {MAX_HOSTS} hosts")
+    return ["".join(parts) for parts in itertools.product(*choices)]
 
 
 def _sequence(inside: str) -> list[str]:

@@ -59,8 +59,8 @@ class Driver:
         self._clock_us = clock_us
         self._last_us = 0
         self._changed = threading.Condition(threading.RLock())
-        self._revision = 0
-        self._epoch = 0
+        self.revision = 0  # grows with every change
+        self.epoch = 0  # grows when PCI functions come or go (reboot, VFs)
         self._closed = False
         self._stalls = 0  # reads that wait and block all others
         self._next_instance = _FIRST_INSTANCE
@@ -88,21 +88,11 @@ class Driver:
     def branch(self) -> int:
         return self._state.branch
 
-    @property
-    def revision(self) -> int:
-        """Grows with every change."""
-        return self._revision
-
-    @property
-    def epoch(self) -> int:
-        """Grows when PCI functions come or go (reboot, VFs)."""
-        return self._epoch
-
     def wait_change(self, revision: int, timeout: float) -> int:
         """Wait until the revision differs, for at most `timeout` seconds; return the revision then."""
         with self._changed:
-            self._changed.wait_for(lambda: self._revision != revision or self._closed, timeout)
-            return self._revision
+            self._changed.wait_for(lambda: self.revision != revision or self._closed, timeout)
+            return self.revision
 
     def gpu(self, pci: str) -> Gpu:
         """The GPU at that address. ENODEV if there is none."""
@@ -127,18 +117,6 @@ class Driver:
         """Ids of the types that the GPU would take now (NVML's creatable list)."""
         with self._changed:
             return tuple(kind.id for kind in admission.creatable(self.gpu(gpu_pci)))
-
-    def creatable_on(self, parent_pci: str) -> tuple[TypeSpec, ...]:
-        """The types that this PF or VF would take now."""
-        with self._changed:
-            gpu, vf = self.parent(parent_pci)
-            return admission.creatable_on(gpu, vf)
-
-    def available(self, parent_pci: str, type_id: int) -> int:
-        """`available_instances` of one type on one parent."""
-        with self._changed:
-            gpu, vf = self.parent(parent_pci)
-            return admission.available(gpu, vf, next(kind for kind in gpu.board.types if kind.id == type_id))
 
     # what writes do
 
@@ -340,7 +318,7 @@ class Driver:
                 gpu.vfs_on = True
                 self._load_scheduler(gpu)  # sriov-manage unbinds the card, and run-time settings go with that
             if late:
-                self._epoch += 1
+                self.epoch += 1
                 self._note()
 
     def reboot(self, boot_id: str) -> None:
@@ -357,7 +335,7 @@ class Driver:
                 gpu.vfs_on = gpu.framework != MDEV_PF and not late
                 self._load_scheduler(gpu)
             self._next_instance = _FIRST_INSTANCE
-            self._epoch += 1
+            self.epoch += 1
             self._note()
 
     def reload(self) -> None:
@@ -378,7 +356,7 @@ class Driver:
             self._state.module = options
             for gpu in self._state.gpus:
                 self._load_scheduler(gpu)
-            self._epoch += 1
+            self.epoch += 1
             self._note()
 
     def make_foreign(self) -> None:
@@ -453,7 +431,7 @@ class Driver:
         now = self.now_us()
         for gpu in self._state.gpus:
             meter.record(gpu, now)
-        self._revision += 1
+        self.revision += 1
         self._changed.notify_all()
 
 

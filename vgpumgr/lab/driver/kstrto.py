@@ -16,28 +16,16 @@ _WIDEST = 64
 def unsigned(text: str, bits: int) -> int:
     """An unsigned number of `bits` bits: decimal, 0x or octal, optionally with a leading plus and one trailing newline.
 
-    Raises OSError: ERANGE if it is too large, EINVAL if it is not a number. Text after a NUL is ignored.
+    Raises OSError, EINVAL for every mistake, as the stores that read these do. Text after a NUL is ignored.
     """
     seen = text.partition("\0")[0].removeprefix("+")
     found = _DIGITS.match(seen)
     if found is None or found.lastgroup is None:
         raise os_error(errno.EINVAL)
     value = int(found[found.lastgroup], _BASES[found.lastgroup])
-    if value >> _WIDEST:
-        raise os_error(errno.ERANGE)
-    if seen[found.end() :] not in ("", "\n"):
+    if value >> bits or seen[found.end() :] not in ("", "\n"):
         raise os_error(errno.EINVAL)
-    if value >> bits:
-        raise os_error(errno.ERANGE)
     return value
-
-
-def unsigned_or_einval(text: str, bits: int) -> int:
-    """The same for stores that return EINVAL for every mistake."""
-    try:
-        return unsigned(text, bits)
-    except OSError as error:
-        raise os_error(errno.EINVAL) from error
 
 
 def signed_decimal(text: str) -> int:

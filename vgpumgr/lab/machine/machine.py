@@ -58,12 +58,7 @@ class Machine:
         self._root = root
         self._log = log
         self._chain: subprocess.Popen[bytes] | None = None
-        self._first = 0
-
-    @property
-    def first_process(self) -> int:
-        """The pid of the host's first process in the machine's namespace; 0 if the host is off."""
-        return self._first
+        self.first_process = 0  # its pid in the machine's namespace; 0 while the host is off
 
     def power_on(self, boot_id: str) -> None:
         (self._root / "run/boot_id").write_text(f"{boot_id}\n", encoding="ascii")
@@ -82,15 +77,15 @@ class Machine:
             self.kill()
             self.wait_off()
             raise LabError("the host's first process did not start", hint="the preceding lines of the log say why")
-        self._first = int(answer)
+        self.first_process = int(answer)
 
     def kill(self) -> None:
         """Send SIGKILL to everything in the host, like a power cut. wait_off() waits until it is gone."""
         if self._chain is None:
             return
-        if self._first and start_time(self._first) is not None:
+        if self.first_process and start_time(self.first_process) is not None:
             # The first process does not end before all others in its namespace have.
-            os.kill(self._first, signal.SIGKILL)
+            os.kill(self.first_process, signal.SIGKILL)
         else:
             self._chain.kill()
 
@@ -104,7 +99,7 @@ class Machine:
                 self._chain.wait(_OFF_S)
             except subprocess.TimeoutExpired as error:
                 raise LabError(f"processes of the host still live {_OFF_S:.0f} s after SIGKILL") from error
-        self._chain, self._first = None, 0
+        self._chain, self.first_process = None, 0
 
     def run(self, argv: Sequence[str], *, extra: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run a program in the host and wait for it. The caller checks the exit status."""
@@ -136,13 +131,13 @@ class Machine:
             pid = int((self._root / pid_file.lstrip("/")).read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
             return None
-        return pid if Path(f"/proc/{self._first}/root/proc/{pid}").exists() else None
+        return pid if Path(f"/proc/{self.first_process}/root/proc/{pid}").exists() else None
 
     def _enter(self) -> list[str]:
-        if not self._first:
+        if not self.first_process:
             raise LabError("the host is off")
         # --wd without a value: the first process's own working directory, which is the host's /.
-        return ["nsenter", "--target", str(self._first), "--pid", "--mount", "--root", "--wd"]
+        return ["nsenter", "--target", str(self.first_process), "--pid", "--mount", "--root", "--wd"]
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, timeout: float = 30) -> None:

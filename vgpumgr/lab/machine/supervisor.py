@@ -63,16 +63,12 @@ class Supervisor:
         self._reserved = sshd.reserve_port()
         self._authorized_key = ""
         self._service_faults: set[str] = set()
-        self._ended = False
+        self.ended = False
 
     @property
     def port(self) -> int:
         port: int = self._reserved.getsockname()[1]
         return port
-
-    @property
-    def ended(self) -> bool:
-        return self._ended
 
     # the host's life
 
@@ -145,7 +141,7 @@ class Supervisor:
                 return {"writes": writes[int(request.get("since", 0)) :], "revision": len(writes)}
             case "shutdown":
                 self.power_off()
-                self._ended = True
+                self.ended = True
                 return {}
             case other:
                 raise UsageError(f"no such operation: {other!r}")

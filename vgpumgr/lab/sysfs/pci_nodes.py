@@ -106,7 +106,7 @@ def _config(device: int) -> bytes:
 
 def _write_numvfs(gpu: Gpu, text: str) -> None:
     """Real cards refuse this; sriov-manage is used instead. The kernel's own checks come first (drivers/pci/iov.c)."""
-    wanted = kstrto.unsigned_or_einval(text, 16)
+    wanted = kstrto.unsigned(text, 16)
     if wanted > gpu.board.vfs:
         raise os_error(errno.ERANGE)
     if wanted == (gpu.board.vfs if gpu.vfs_on else 0):

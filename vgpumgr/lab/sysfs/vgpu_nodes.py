@@ -140,7 +140,7 @@ def _create(driver: Driver, address: str, kind: TypeSpec) -> Node:
 
 def _remove(driver: Driver, uuid: str, text: str) -> None:
     """remove_store(): any number that is not 0 removes; 0 does nothing."""
-    if kstrto.unsigned_or_einval(text, 64):
+    if kstrto.unsigned(text, 64):
         driver.remove_mdev(uuid)
 
 
