@@ -133,7 +133,6 @@ class ParentFact(TypedDict):
 
     pci: str
     vf_index: Optional[int]
-    driver: Optional[str]
     vfio_dev: Optional[bool]
     creatable: Optional[List[CreatableFact]]
     vgpus: List[VgpuFact]
@@ -187,8 +186,6 @@ class GpuFact(TypedDict):
     problem: Optional[str]
     mode: Optional[Mode]
     numa_node: Optional[int]
-    vfs_total: Optional[int]
-    vfs: Optional[int]
     framebuffer_mib: Optional[int]
     types: Optional[List[TypeFact]]
     parents: List[ParentFact]

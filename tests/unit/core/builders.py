@@ -527,8 +527,6 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
         "problem": item.problem,
         "mode": item.mode,
         "numa_node": item.numa_node,
-        "vfs_total": None,
-        "vfs": None,
         "framebuffer_mib": item.framebuffer_mib,
         "types": None
         if item.types is None
@@ -545,7 +543,6 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
             {
                 "pci": parent.pci,
                 "vf_index": parent.vf_index,
-                "driver": None,
                 "vfio_dev": parent.vfio_dev,
                 "creatable": None
                 if parent.creatable is None

@@ -216,8 +216,6 @@ def _gpu_fact(
         "problem": seen.offer.problem,
         "mode": nvml.mode,
         "numa_node": gpu.numa_node(root, card, unknown, what),
-        "vfs_total": gpu.sriov_totalvfs(root, card, unknown, what),
-        "vfs": len(card.vfs),
         "framebuffer_mib": nvml.framebuffer_mib,
         "types": types,
         "parents": seen.offer.parents,

@@ -4,12 +4,11 @@ import os
 from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from ..files import Root, Unknowns, directory, link_name, names_in, optional_names, read, why
+from ..files import Root, Unknowns, directory, names_in, optional_names, read, why
 from ..protocol import (
     MDEV_PF,
     MDEV_VF,
     VENDOR_VFIO,
-    CreatableFact,
     FrameworkName,
     LedgerEntry,
     ParentFact,
@@ -19,7 +18,6 @@ from ..protocol import (
 from . import mdev, vendor
 from .mdev import Catalogue, Mdev
 from .pci import DEVICES, Card
-from .vfio import device_paths
 
 NVIDIA_DRIVER = "nvidia"
 
@@ -70,7 +68,7 @@ def _why_none(root: Root, card: Card) -> str:
             "SR-IOV is on, but no virtual function has mdev types or nvidia/current_vgpu_type: the vGPU driver is not "
             "loaded, nvidia-vgpud has not run, or it is still running"
         )
-    if not sriov_totalvfs(root, card, Unknowns(), ""):
+    if not _has_sriov(root, card):
         return "no SR-IOV and no mdev types: the driver here is not NVIDIA's vGPU host driver"
     if not awaits_vfs(root, card):
         return "SR-IOV is off, and {} is not there: the driver here is not NVIDIA's vGPU host driver".format(
@@ -88,15 +86,13 @@ def awaits_vfs(root: Root, card: Card) -> bool:
     Unbinding fails with `Cannot obtain unbindLock` while an NVML client has the GPU open (seen on hardware: cubecos PR 1141).
     A host without sriov-manage has a driver that creates no virtual functions.
     """
-    able = not card.vfs and bool(sriov_totalvfs(root, card, Unknowns(), ""))
-    return able and os.path.exists(root.path(SRIOV_MANAGE))
+    return not card.vfs and _has_sriov(root, card) and os.path.exists(root.path(SRIOV_MANAGE))
 
 
-def sriov_totalvfs(root: Root, card: Card, unknown: Unknowns, what: str) -> Optional[int]:
-    """How many VFs the GPU can have; 0 if it has no SR-IOV."""
+def _has_sriov(root: Root, card: Card) -> bool:
     if "sriov_totalvfs" not in card.names:
-        return 0
-    return _number(root, card, "sriov_totalvfs", unknown, what + ".vfs_total")
+        return False
+    return bool(_number(root, card, "sriov_totalvfs", Unknowns(), ""))
 
 
 def numa_node(root: Root, card: Card, unknown: Unknowns, what: str) -> Optional[int]:
@@ -122,15 +118,14 @@ def read_mdev_offer(
 ) -> Offer:
     """The GPU's types and parents, if vGPUs are mdevs."""
     catalogue = Catalogue(unknown, what)
-    indexed: Dict[Optional[int], str] = {None: card.pci} if framework == MDEV_PF else dict(card.vfs.items())
+    indexed: Dict[Optional[int], str] = {None: card.pci} if framework == MDEV_PF else {**card.vfs}
     parents: List[ParentFact] = []
     for index, pci in indexed.items():
         here = "{}.parents[{}]".format(what, len(parents))
         held = [each for each in mdevs if each.parent == pci]
-        driver, creatable = None, None
+        creatable = None
         try:
             with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
-                driver = _driver(function)
                 creatable = mdev.read_creatable(function, catalogue, offers=framework == MDEV_PF or not held)
         except OSError as error:
             unknown.failed(here + ".creatable", error)
@@ -143,7 +138,7 @@ def read_mdev_offer(
             if known is None:
                 unknown.add(row + ".type_name", "its parent lists no such type")
             vgpus.append(mdev.read_vgpu(root, each, known["name"] if known else None, unknown, row))
-        parents.append(_parent(pci, index, driver=driver, creatable=creatable, vgpus=vgpus))
+        parents.append({"pci": pci, "vf_index": index, "vfio_dev": None, "creatable": creatable, "vgpus": vgpus})
     return Offer(framework=framework, types=catalogue.types, parents=parents)
 
 
@@ -159,42 +154,16 @@ def count_vgpus(root: Root, card: Card, framework: Optional[FrameworkName], mdev
     return count
 
 
-def _parent(
-    pci: str,
-    index: Optional[int],
-    *,
-    driver: Optional[str] = None,
-    creatable: Optional[List[CreatableFact]] = None,
-    vgpus: Sequence[VgpuFact] = (),
-) -> ParentFact:
-    return {
-        "pci": pci,
-        "vf_index": index,
-        "driver": driver,
-        "vfio_dev": None,
-        "creatable": creatable,
-        "vgpus": list(vgpus),
-    }
-
-
-def _driver(function: int) -> Optional[str]:
-    try:
-        return link_name("driver", function)
-    except FileNotFoundError:
-        return None
-
-
 def read_vendor_offer(root: Root, card: Card, unknown: Unknowns, what: str) -> Offer:
     """The GPU's types, as far as its VFs list them, and its VFs; `name_vgpus` adds the names of vGPUs."""
     types: Dict[int, TypeFact] = {}
     parents: List[ParentFact] = []
     for index, pci in card.vfs.items():
         here = "{}.parents[{}]".format(what, len(parents))
-        parent = _parent(pci, index)
+        parent: ParentFact = {"pci": pci, "vf_index": index, "vfio_dev": None, "creatable": None, "vgpus": []}
         parents.append(parent)
         try:
             with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
-                parent["driver"] = _driver(function)
                 parent["vfio_dev"] = optional_names("vfio-dev", function) is not None
                 _read_vendor_function(function, parent, types, unknown, here)
         except OSError as error:
@@ -228,34 +197,18 @@ def _read_vendor_function(
     except OSError as error:
         unknown.failed(here + ".creatable", error)
         return
-    parent["creatable"] = [_creatable(type_id, name) for type_id, name in sorted(offered.items())]
+    parent["creatable"] = [{"id": type_id, "name": name, "available": 1} for type_id, name in sorted(offered.items())]
     for type_id, name in offered.items():
         types.setdefault(type_id, {"id": type_id, "name": name, "max": None, "framebuffer_mib": None})
-
-
-def _creatable(type_id: int, name: str) -> CreatableFact:
-    return {"id": type_id, "name": name, "available": 1}
 
 
 def read_vendor_vgpu(
     function: int, type_id: Optional[int], type_name: Optional[str], unknown: Unknowns, what: str
 ) -> VgpuFact:
     """The vGPU on a VF (an open directory)."""
-    paths: List[str] = []
-    try:
-        paths = device_paths(function)
-    except OSError as error:
-        unknown.failed(what + ".vfio", error)
-    else:
-        if not paths:
-            unknown.add(what + ".vfio", "the function has neither an iommu_group nor a vfio-dev entry")
-    return {
-        "uuid": None,
-        "type_id": type_id,
-        "type_name": type_name,
-        "placement_id": mdev.read_placement(function, unknown, what),
-        "vfio": paths,
-    }
+    fact = mdev.vgpu_fact(None, type_id, type_name)
+    mdev.read_device(fact, function, unknown, what)
+    return fact
 
 
 def name_vgpus(

@@ -79,27 +79,30 @@ def find_mdevs(root: Root) -> List[Mdev]:
 
 def read_vgpu(root: Root, mdev: Mdev, type_name: Optional[str], unknown: Unknowns, what: str) -> VgpuFact:
     """One mediated device as a fact; whatever cannot be read is null and noted."""
-    paths: List[str] = []
-    placement = None
+    fact = vgpu_fact(mdev.uuid, mdev.type_id, type_name)
     try:
         with directory(root.path("{}/{}".format(BUS, mdev.uuid))) as device:
-            try:
-                paths = device_paths(device)
-            except OSError as error:
-                unknown.failed(what + ".vfio", error)
-            else:
-                if not paths:
-                    unknown.add(what + ".vfio", "the device has neither an iommu_group nor a vfio-dev entry")
-            placement = read_placement(device, unknown, what)
+            read_device(fact, device, unknown, what)
     except OSError as error:
         unknown.failed(what, error)
-    return {
-        "uuid": mdev.uuid,
-        "type_id": mdev.type_id,
-        "type_name": type_name,
-        "placement_id": placement,
-        "vfio": paths,
-    }
+    return fact
+
+
+def vgpu_fact(uuid: Optional[str], type_id: Optional[int], type_name: Optional[str]) -> VgpuFact:
+    """A vGPU of which nothing else is known yet."""
+    return {"uuid": uuid, "type_id": type_id, "type_name": type_name, "placement_id": None, "vfio": []}
+
+
+def read_device(fact: VgpuFact, device: int, unknown: Unknowns, what: str) -> None:
+    """Add to a vGPU what its device (an open directory: the mdev's, or the VF's) shows."""
+    try:
+        fact["vfio"] = device_paths(device)
+    except OSError as error:
+        unknown.failed(what + ".vfio", error)
+    else:
+        if not fact["vfio"]:
+            unknown.add(what + ".vfio", "the device has neither an iommu_group nor a vfio-dev entry")
+    fact["placement_id"] = read_placement(device, unknown, what)
 
 
 def read_placement(device: int, unknown: Unknowns, what: str) -> Optional[int]:

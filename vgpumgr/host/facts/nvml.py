@@ -7,15 +7,12 @@ sriov-manage, so it must never outlive the host's lock.
 
 import importlib
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import Unknowns
 from ..protocol import EQUAL_SIZE, MIG, MIXED_SIZE, ActiveFact, FrameworkName, Mode, SchedulerFact, TypeFact
-from .running import mdev_uuid, running_vgpus
+from .running import MIB, mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import NvmlFailed, read_scheduler
-
-_MIB = 1024 * 1024
-_VM_ID_IS_UUID = 1  # NVML_VGPU_VM_ID_UUID
 
 
 class GpuQuery(NamedTuple):
@@ -77,19 +74,12 @@ def read_nvml(
     try:
         reader = _Reader(library, unknown, pause)
         version = reader.ask("versions.nvml", library.nvmlSystemGetNVMLVersion)
-        return NvmlReport(version=_text(version), failure=None, gpus={gpu.pci: reader.gpu(gpu) for gpu in requests})
+        return NvmlReport(version=text_of(version), failure=None, gpus={gpu.pci: reader.gpu(gpu) for gpu in requests})
     finally:
         try:
             library.nvmlShutdown()
         except library.NVMLError as error:
             unknown.add("nvml", "shutting down: {}".format(error))
-
-
-def _text(value: Any) -> Optional[str]:
-    """Older bindings give bytes."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return None if value is None else str(value)
 
 
 class _Reader:
@@ -116,23 +106,28 @@ class _Reader:
             return NvmlGpu(silent=self._unknown.rows[before]["why"])
         memory = self.ask(requests.what + ".framebuffer_mib", self._nvml.nvmlDeviceGetMemoryInfo, handle)
         found = NvmlGpu(
-            uuid=_text(self.ask(requests.what + ".uuid", self._nvml.nvmlDeviceGetUUID, handle)),
-            name=_text(self.ask(requests.what + ".name", self._nvml.nvmlDeviceGetName, handle)),
-            framebuffer_mib=None if memory is None else int(memory.total) // _MIB,
+            uuid=text_of(self.ask(requests.what + ".uuid", self._nvml.nvmlDeviceGetUUID, handle)),
+            name=text_of(self.ask(requests.what + ".name", self._nvml.nvmlDeviceGetName, handle)),
+            framebuffer_mib=None if memory is None else int(memory.total) // MIB,
             mode=self._mode(handle, requests.what),
             types=self._types(handle, requests.what) if requests.types else None,
         )
         if requests.framework is None:
             return found
-        found = found._replace(scheduler=self._scheduler(handle, requests.what))
+        scheduler, _ = self._attempt(requests.what + ".scheduler", lambda: read_scheduler(self._nvml, handle))
+        active, why = self._attempt(requests.what + ".active", lambda: self._active(handle, requests))
+        return found._replace(scheduler=scheduler, active=active, silent=why)
+
+    def _attempt(self, what: str, call: Callable[[], Any]) -> Tuple[Any, Optional[str]]:
+        """What several calls give together; if any of them fails, null, with one row and the reason."""
         try:
-            return found._replace(active=self._active(handle, requests))
+            return call(), None
         except NvmlFailed as failed:
             why = "NVML: {}".format(failed.text)
         except Exception as error:  # noqa: BLE001 -- as in `ask`
             why = "pynvml: {}: {}".format(type(error).__name__, error)
-        self._unknown.add(requests.what + ".active", why)
-        return found._replace(silent=why)
+        self._unknown.add(what, why)
+        return None, why
 
     def _mode(self, handle: Any, what: str) -> Optional[Mode]:
         """MIG takes precedence over mixed-size, which is then a setting of each GPU instance (nvml.h 13), not of the GPU."""
@@ -163,31 +158,14 @@ class _Reader:
         ids = self.ask(what + ".types", self._nvml.nvmlDeviceGetSupportedVgpus, handle)
         if ids is None:
             return None
-        return [fact for fact in (self._type(handle, int(type_id), what) for type_id in sorted(ids)) if fact]
 
-    def _type(self, handle: Any, type_id: int, what: str) -> Optional[TypeFact]:
-        row = "{}.types[{}]".format(what, type_id)
-        name = _text(self.ask(row, self._nvml.nvmlVgpuTypeGetName, type_id))
-        if name is None:
-            return None
-        size = self.ask(row + ".framebuffer_mib", self._nvml.nvmlVgpuTypeGetFramebufferSize, type_id)
-        most = self.ask(row + ".max", self._nvml.nvmlVgpuTypeGetMaxInstances, handle, type_id)
-        return {
-            "id": type_id,
-            "name": name,
-            "max": None if most is None else int(most),
-            "framebuffer_mib": None if size is None else int(size) // _MIB,
-        }
+        def query(key: str, function: str, *arguments: Any) -> Any:
+            return self.ask(key, getattr(self._nvml, function), *arguments)
 
-    def _scheduler(self, handle: Any, what: str) -> Optional[SchedulerFact]:
-        """The scheduler; if any of the calls fails, one row says why it is unknown."""
-        try:
-            return read_scheduler(self._nvml, handle)
-        except NvmlFailed as failed:
-            self._unknown.add(what + ".scheduler", "NVML: {}".format(failed.text))
-        except Exception as error:  # noqa: BLE001 -- as in `ask`
-            self._unknown.add(what + ".scheduler", "pynvml: {}: {}".format(type(error).__name__, error))
-        return None
+        facts = [
+            type_fact(handle, type_id, "{}.types[{}]".format(what, type_id), query) for type_id in sorted(map(int, ids))
+        ]
+        return [fact for fact in facts if fact is not None]
 
     def _active(self, handle: Any, requests: GpuQuery) -> List[ActiveFact]:
         """Raises NvmlFailed, and whatever the binding raises."""
@@ -197,11 +175,10 @@ class _Reader:
         what = "active[{}]".format(instance)
         vm = self.ask(what + ".vm_uuid", self._nvml.nvmlVgpuInstanceGetVmID, instance)
         type_id = self.ask(what + ".type_id", self._nvml.nvmlVgpuInstanceGetType, instance)
-        vm_uuid = _text(vm[0]) if vm is not None and vm[1] == _VM_ID_IS_UUID else None
         return {
             "gpu": requests.pci,
             "instance": instance,
-            "vm_uuid": vm_uuid.lower() if vm_uuid else None,
+            "vm_uuid": vm_uuid_of(vm),
             "vm_name": None,
             "uuid": mdev_uuid(self._nvml, instance, requests.framework),
             "vf": None,

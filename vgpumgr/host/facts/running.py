@@ -1,13 +1,15 @@
-"""The running vGPUs that NVML lists: the queries that `observe` and `sample` share, and which answers to trust."""
+"""The running vGPUs that NVML lists, and their types: the queries that `observe` and `sample` share, and which answers to trust."""
 
 import re
 from contextlib import suppress
 from typing import Any, Callable, List, Optional
 
-from ..protocol import MDEV_PF, MDEV_VF, FrameworkName
+from ..protocol import MDEV_PF, MDEV_VF, FrameworkName, TypeFact
 from .scheduler import NvmlFailed, ask
 
 AGAIN_S = 0.2
+MIB = 1024 * 1024
+_VM_ID_IS_UUID = 1  # NVML_VGPU_VM_ID_UUID
 
 # INSUFFICIENT_SIZE: one appeared between pynvml's two calls (count, then list). INVALID_STATE and UNKNOWN: the resource
 # manager's NV_ERR_INVALID_STATE while a VM starts or stops, its counts not yet equal (open-gpu-kernel-modules 550 to 595,
@@ -47,7 +49,33 @@ def mdev_uuid(nvml: Any, instance: int, framework: Optional[FrameworkName]) -> O
 
 
 def parse_uuid(value: Any) -> Optional[str]:
-    """A UUID in lower case; null for zeroes and for anything else. Older bindings return bytes."""
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    text = text.strip().lower()
+    """A UUID in lower case; null for zeroes and for anything else."""
+    text = (text_of(value) or "").strip().lower()
     return text if _UUID.fullmatch(text) and text != _ZEROES else None
+
+
+def text_of(value: Any) -> Optional[str]:
+    """Older bindings give bytes."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return None if value is None else str(value)
+
+
+def vm_uuid_of(vm: Any) -> Optional[str]:
+    """The UUID in the answer to nvmlVgpuInstanceGetVmID; null if there is none, or it names the VM in another way."""
+    return ((text_of(vm[0]) or "").lower() or None) if vm is not None and vm[1] == _VM_ID_IS_UUID else None
+
+
+def type_fact(handle: Any, type_id: int, what: str, query: Callable[..., Any]) -> Optional[TypeFact]:
+    """A vGPU type; null without a name. `query` takes the fact's name, NVML's function and its arguments."""
+    name = text_of(query(what, "nvmlVgpuTypeGetName", type_id))
+    if name is None:
+        return None
+    size = query(what + ".framebuffer_mib", "nvmlVgpuTypeGetFramebufferSize", type_id)
+    most = query(what + ".max", "nvmlVgpuTypeGetMaxInstances", handle, type_id)
+    return {
+        "id": type_id,
+        "name": name,
+        "max": None if most is None else int(most),
+        "framebuffer_mib": None if size is None else int(size) // MIB,
+    }

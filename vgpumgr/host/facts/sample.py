@@ -16,12 +16,10 @@ from ..refusal import Refusal
 from . import mdev, pci
 from .facts import boot_id, read_driver_version
 from .gpu import awaits_vfs, count_vgpus, find_framework
-from .running import mdev_uuid, running_vgpus
+from .running import mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import GRAPHICS, NvmlFailed, ask, opened, read_scheduler
 from .vfio import Unreadable, device_paths, open_handles
 
-_MIB = 1024 * 1024
-_VM_ID_IS_UUID = 1  # NVML_VGPU_VM_ID_UUID
 _NO_NEWER = 6  # NOT_FOUND: "if sample entries are not found"
 
 
@@ -137,7 +135,7 @@ class _Gpu:
         # /proc shows it once the GPU was opened after it was bound (nv-procfs.c, nv_uuid_cache)
         if fact["uuid"] is None:
             uuid = self._ask(nvml, "uuid", "nvmlDeviceGetUUID", handle)
-            fact["uuid"] = _text(uuid) if uuid is not None else None
+            fact["uuid"] = text_of(uuid)
         memory = self._ask(nvml, "framebuffer_bytes", "nvmlDeviceGetMemoryInfo", handle)
         if memory is not None:
             fact["framebuffer_bytes"], fact["framebuffer_used_bytes"] = int(memory.total), int(memory.used)
@@ -145,7 +143,7 @@ class _Gpu:
         if rates is not None:
             fact["sm"], fact["memory"] = _percent(rates.gpu), _percent(rates.memory)
         fact["policy"] = self._policy(nvml, handle)
-        instances = self._instances(nvml, handle)
+        instances: Optional[List[int]] = self._attempt("vgpus", lambda: running_vgpus(nvml, handle, self._pause))
         if instances is None:
             return fact
         used = self._used(nvml, handle, since_us) if instances else {}
@@ -156,18 +154,13 @@ class _Gpu:
         fact["types"] = self._types(nvml, handle, kinds)
         return fact
 
-    def _instances(self, nvml: Any, handle: Any) -> Optional[List[int]]:
-        try:
-            return running_vgpus(nvml, handle, self._pause)
-        except NvmlFailed as failed:
-            self._note("vgpus", "NVML: {} ({})".format(failed.text, failed.function))
-        except Exception as error:  # noqa: BLE001 -- as in _ask
-            self._note("vgpus", "pynvml: {}: {}".format(type(error).__name__, error))
-        return None
-
     def _ask(self, nvml: Any, key: str, function: str, *arguments: Any) -> Any:
+        return self._attempt(key, lambda: ask(nvml, function, *arguments))
+
+    def _attempt(self, key: str, call: Callable[[], Any]) -> Any:
+        """What the call returns; null, with a row that says why, if it fails."""
         try:
-            return ask(nvml, function, *arguments)
+            return call()
         except NvmlFailed as failed:
             self._note(key, "NVML: {} ({})".format(failed.text, failed.function))
         except Exception as error:  # noqa: BLE001 -- bugs in the binding must not hide the rest
@@ -178,27 +171,21 @@ class _Gpu:
         self._unknown.add("{}.{}".format(self._what, key), why)
 
     def _policy(self, nvml: Any, handle: Any) -> Optional[Policy]:
-        try:
-            engines = read_scheduler(nvml, handle)["engines"]
-        except NvmlFailed as failed:
-            self._note("policy", "NVML: {} ({})".format(failed.text, failed.function))
-            return None
-        except Exception as error:  # noqa: BLE001 -- as in _ask
-            self._note("policy", "pynvml: {}: {}".format(type(error).__name__, error))
-            return None
+        scheduler = self._attempt("policy", lambda: read_scheduler(nvml, handle))
+        engines = scheduler["engines"] if scheduler is not None else ()
         return next((row["policy"] for row in engines if row["engine"] == GRAPHICS), None)
 
     def _used(self, nvml: Any, handle: Any, since_us: int) -> Dict[int, _Used]:
         """The samples by instance, without those that have no newer one."""
-        try:
-            rows = ask(nvml, "nvmlDeviceGetVgpuUtilization", handle, since_us)
-        except NvmlFailed as failed:
-            if failed.code != _NO_NEWER:
-                self._note("vgpus.sm", "NVML: {} ({})".format(failed.text, failed.function))
-            return {}
-        except Exception as error:  # noqa: BLE001 -- as in _ask
-            self._note("vgpus.sm", "pynvml: {}: {}".format(type(error).__name__, error))
-            return {}
+
+        def newer() -> Any:
+            try:
+                return ask(nvml, "nvmlDeviceGetVgpuUtilization", handle, since_us)
+            except NvmlFailed as failed:
+                if failed.code != _NO_NEWER:
+                    raise
+                return ()
+
         return {
             int(row.vgpuInstance): _Used(
                 at_us=int(row.timeStamp),
@@ -207,7 +194,7 @@ class _Gpu:
                 encoder=_percent(row.encUtil.uiVal),
                 decoder=_percent(row.decUtil.uiVal),
             )
-            for row in rows
+            for row in self._attempt("vgpus.sm", newer) or ()
             if int(row.timeStamp) > since_us  # "only samples with timestamp greater than"; a 0 means none was taken
         }
 
@@ -217,7 +204,7 @@ class _Gpu:
         type_id = self._ask(nvml, what + "type_id", "nvmlVgpuInstanceGetType", instance)
         return {
             "instance": instance,
-            "vm_uuid": _text(vm[0]).lower() if vm is not None and vm[1] == _VM_ID_IS_UUID else None,
+            "vm_uuid": vm_uuid_of(vm),
             "vm_name": None,
             "uuid": mdev_uuid(nvml, instance, self._framework),
             "vf": None,
@@ -248,19 +235,9 @@ class _Gpu:
         facts: List[TypeFact] = []
         for type_id in sorted(kinds):
             what = "types[{}]".format(type_id)
-            name = self._ask(nvml, what, "nvmlVgpuTypeGetName", type_id)
-            if name is None:
-                continue
-            size = self._ask(nvml, what + ".framebuffer_mib", "nvmlVgpuTypeGetFramebufferSize", type_id)
-            most = self._ask(nvml, what + ".max", "nvmlVgpuTypeGetMaxInstances", handle, type_id)
-            facts.append(
-                {
-                    "id": type_id,
-                    "name": _text(name),
-                    "max": None if most is None else int(most),
-                    "framebuffer_mib": None if size is None else int(size) // _MIB,
-                }
-            )
+            fact = type_fact(handle, type_id, what, lambda key, *call: self._ask(nvml, key, *call))
+            if fact is not None:
+                facts.append(fact)
         return facts
 
 
@@ -268,11 +245,6 @@ def _percent(value: Any) -> Optional[int]:
     """Percent; null for any other number: with MIG on, the driver says "not available" with one above 100 (a capture: N/A)."""
     number = int(value)
     return number if number <= 100 else None
-
-
-def _text(value: Any) -> str:
-    """Older bindings give bytes."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _name(root: Root, facts: Sequence[GpuSampleFact], cards: Sequence[pci.Card], unknown: Unknowns) -> None:

@@ -10,7 +10,7 @@ of an earlier boot, no longer holds, is not reported, and is dropped with the ne
 """
 
 import time
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, cast
 
 from ..files import Root, read_all
 from ..protocol import BLOCKED_WRITE, INTERNAL, BlockedWriteFact, Step
@@ -105,37 +105,14 @@ def open_ledger(root: Root, gpu_uuid: str, boot: str) -> Ledger:
     for record in ledger.blocked_writes:
         if record["gpu_uuid"] == gpu_uuid:
             message = (
-                "GPU {} takes no more writes: {} for {} slot {} has not returned from {} since {} (pid {})".format(
-                    record["gpu"],
-                    record["verb"],
-                    record["vm_name"],
-                    record["slot"],
-                    record["path"],
-                    record["since"],
-                    record["pid"],
-                )
-            )
-            raise Refusal(
-                BLOCKED_WRITE, message, gpu=record["gpu"], path=record["path"], pid=record["pid"], since=record["since"]
-            )
+                "GPU {gpu} takes no more writes: {verb} for {vm_name} slot {slot} has not returned from {path} since {since} "
+                "(pid {pid})"
+            ).format(**record)
+            raise Refusal(BLOCKED_WRITE, message, **{key: record[key] for key in ("gpu", "path", "pid", "since")})
     return ledger
 
 
 def blocked_write_facts(records: Sequence[Record]) -> List[BlockedWriteFact]:
     """The records with the protocol's keys only."""
-    return [
-        {
-            "gpu_uuid": record["gpu_uuid"],
-            "gpu": record["gpu"],
-            "path": record["path"],
-            "verb": record["verb"],
-            "vm_name": record["vm_name"],
-            "slot": record["slot"],
-            "vfio": list(record["vfio"]),
-            "boot": record["boot"],
-            "pid": record["pid"],
-            "start": record["start"],
-            "since": record["since"],
-        }
-        for record in records
-    ]
+    keys = BlockedWriteFact.__annotations__
+    return [cast("BlockedWriteFact", {key: record[key] for key in keys}) for record in records]

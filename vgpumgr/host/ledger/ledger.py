@@ -9,6 +9,7 @@ import json
 import os
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, cast
 
+from ..fields import is_count, is_text, or_null
 from ..files import Root, read_all, sync_folder, write_whole
 from ..protocol import (
     LEAVING,
@@ -64,7 +65,7 @@ class Ledger(NamedTuple):
         return [entry_fact(entry) for entry in self.entries]
 
     def freed_facts(self) -> List[FreedFact]:
-        return [{"vm_uuid": row["vm_uuid"], "slot": row["slot"], "generation": row["generation"]} for row in self.freed]
+        return [cast("FreedFact", {key: row[key] for key in FreedFact.__annotations__}) for row in self.freed]
 
     def with_entries(self, entries: Tuple[Entry, ...]) -> "Ledger":
         return self._replace(entries=entries)
@@ -117,7 +118,7 @@ def parse_ledger(text: bytes) -> Ledger:
     if not isinstance(document, dict):
         _broken("not an object")
     version = document.get("version")
-    if not isinstance(version, int) or not _is_number(version):
+    if not isinstance(version, int) or not is_count(version):
         _broken("no version")
     if version != LEDGER_VERSION:
         _broken(_other_version(version))
@@ -180,30 +181,22 @@ def _wrong_key(row: object, checks: _Checks) -> str:
     return ""
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
+    return isinstance(value, list) and all(map(is_text, value))
 
 
 _ENTRY_CHECKS: _Checks = (
-    (_TEXT, _is_text, "a text"),
-    (_NUMBER, _is_number, "a number"),
-    (_OPTIONAL_TEXT, lambda value: value is None or _is_text(value), "a text or null"),
-    (_OPTIONAL_NUMBER, lambda value: value is None or _is_number(value), "a number or null"),
+    (_TEXT, is_text, "a text"),
+    (_NUMBER, is_count, "a number"),
+    (_OPTIONAL_TEXT, or_null(is_text), "a text or null"),
+    (_OPTIONAL_NUMBER, or_null(is_count), "a number or null"),
 )
 _BLOCKED_WRITE_CHECKS: _Checks = (
-    (_BLOCKED_WRITE_TEXT, _is_text, "a text"),
-    (_BLOCKED_WRITE_NUMBER, _is_number, "a number"),
+    (_BLOCKED_WRITE_TEXT, is_text, "a text"),
+    (_BLOCKED_WRITE_NUMBER, is_count, "a number"),
     (("vfio",), _is_texts, "a list of texts"),
 )
-_FREED_CHECKS: _Checks = ((_FREED_TEXT, _is_text, "a text"), (_FREED_NUMBER, _is_number, "a number"))
+_FREED_CHECKS: _Checks = ((_FREED_TEXT, is_text, "a text"), (_FREED_NUMBER, is_count, "a number"))
 
 
 def _broken(why: str) -> NoReturn:

@@ -30,8 +30,7 @@ def check_reservations(ledger: Ledger, step: Step) -> None:
     """Raises Refusal(Changed) if another entry has the place, or if the step's entry is for another one."""
     for entry in ledger.entries:
         if identity(entry) == identity(step):
-            if not _is_entry_for(entry, step):
-                raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))
+            _check_entry_for(entry, step)
             if entry["state"] == LEAVING:
                 raise changed("no detach under way", "its entry is leaving")
         elif _same_place(entry, step) and not superseded(entry, step):
@@ -45,13 +44,13 @@ def check_ours(ledger: Ledger, step: Step) -> Entry:
     """The step's entry. Raises Refusal(Changed) if there is none, or if it is for another place."""
     for entry in ledger.entries:
         if identity(entry) == identity(step):
-            if not _is_entry_for(entry, step):
-                raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))
+            _check_entry_for(entry, step)
             return entry
     raise changed("an entry for {} slot {}".format(step["vm_name"], step["slot"]), "no entry")
 
 
-def _is_entry_for(entry: Entry, step: Step) -> bool:
+def _check_entry_for(entry: Entry, step: Step) -> None:
     """Compare by the GPU's UUID and the VF's index: addresses may change with a boot."""
     mine: Tuple[Any, ...] = (step["gpu_uuid"], step["vf_index"], step["uuid"], step["type_id"])
-    return (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_id"]) == mine
+    if (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_id"]) != mine:
+        raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))

@@ -4,7 +4,7 @@ Numbers go into unsigned 32-bit fields of NVML's structures, in which too large 
 """
 
 import re
-from typing import Dict
+from typing import Dict, cast
 
 from ..facts.module import FOLDER, MOST_BYTES
 from ..facts.pci import ADDRESS
@@ -73,23 +73,9 @@ def parse_scheduler_step(data: object) -> SchedulerStep:
         refuse("step.setting: a time slice belongs to round robin that does not adapt (arr false)")
     if step["api"] == 2 and setting["arr"] is False:
         refuse("step.setting: with api 2 round robin always adapts")
-    return {
-        "verb": step["verb"],
-        "gpu_uuid": step["gpu_uuid"],
-        "gpu": step["gpu"],
-        "api": step["api"],
-        "setting": {
-            "policy": setting["policy"],
-            "arr": setting["arr"],
-            "averaging_factor": setting["averaging_factor"],
-            "frequency_hz": setting["frequency_hz"],
-            "time_slice_ns": setting["time_slice_ns"],
-        },
-        "expect": dict(step["expect"]),
-    }
+    return cast("SchedulerStep", {**step, "setting": setting})
 
 
 def parse_modprobe_step(data: object) -> ModprobeStep:
     """Raises Refusal(BadRequest)."""
-    step = check_fields(data, _MODPROBE, "step")
-    return {"verb": step["verb"], "path": step["path"], "text": step["text"], "expect": step["expect"]}
+    return cast("ModprobeStep", check_fields(data, _MODPROBE, "step"))
