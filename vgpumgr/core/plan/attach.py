@@ -77,18 +77,7 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.St
     """
     if not isinstance(claim.wish, profiles.ByProfile):
         return ()
-    request = targets.AttachRequest(
-        vm=domain.uuid,
-        slot=claim.slot,
-        wish=claim.wish,
-        origin=claim.origin,
-        by=claim.by,
-        at=claim.at,
-        policy=placement.SPREAD,
-        site=claim.site,
-        declared=claim.declared,
-    )
-    return _mending(view, domain, request)[2]
+    return _mending(view, domain, targets.request_of(domain, claim))[2]
 
 
 def plan_mending(view: HostView, request: targets.AttachRequest) -> Plan:

@@ -85,20 +85,36 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
         doubts.append(f"the definition of {domain.name} does not name it")
     if others:
         doubts.append(f"it is also in {sharing.in_words(others)}")
-    spec = VgpuSpec(
+    spec = spec_of(
+        domain,
+        claim.slot,
+        gpu,
+        vgpu,
+        generation=claim.generation,
+        type_id=binding.type_id,
+        type_name=binding.type_name,
+    )
+    return Standing(kind=DOUBTED if doubts else PROVED, vgpu=vgpu, spec=spec, doubts=tuple(doubts))
+
+
+def spec_of(
+    domain: Domain, slot: Slot, gpu: Gpu, vgpu: Vgpu, *, generation: int, type_id: int, type_name: str
+) -> VgpuSpec:
+    """An existing vGPU as the slot's. The GPU's UUID is known."""
+    assert gpu.uuid is not None
+    return VgpuSpec(
         vm=domain.uuid,
         vm_name=domain.name,
-        slot=claim.slot,
-        generation=claim.generation,
+        slot=slot,
+        generation=generation,
         gpu_uuid=gpu.uuid,
         gpu=gpu.pci,
         vf_index=vgpu.vf_index,
         parent=vgpu.parent,
         uuid=vgpu.uuid,
-        type_id=binding.type_id,
-        type_name=binding.type_name,
+        type_id=type_id,
+        type_name=type_name,
     )
-    return Standing(kind=DOUBTED if doubts else PROVED, vgpu=vgpu, spec=spec, doubts=tuple(doubts))
 
 
 def _is_unentered(view: HostView, domain: Domain, claim: Claim) -> bool:

@@ -1,14 +1,16 @@
 """The plan: a value that can be printed, compared and carried out step by step.
 
-Plan is about one VM, scheduler.GpuPlan about one GPU; the code that carries a plan out knows only AnyPlan.
+Plan is about one VM, scheduler.GpuPlan about one GPU, adopt.AdoptPlan about one host; the code that carries a plan out knows
+only AnyPlan.
 """
 
 from __future__ import annotations
 
+import abc
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
 from vgpumgr.core.plan import step as plan_steps
@@ -22,29 +24,35 @@ if TYPE_CHECKING:
     from vgpumgr.names import Slot, VmName, VmUuid
 
 
-class AnyPlan(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnyPlan(abc.ABC):
     """What every plan has: steps in order of execution, and their subject in words."""
 
+    steps: tuple[plan_steps.Step, ...]
+    findings: tuple[Finding, ...]
+    fingerprint: str
+
     @property
+    @abc.abstractmethod
     def about(self) -> str: ...
+
     @property
-    def steps(self) -> tuple[plan_steps.Step, ...]: ...
-    @property
-    def findings(self) -> tuple[Finding, ...]: ...
-    @property
-    def fingerprint(self) -> str: ...
-    @property
-    def changed(self) -> bool: ...
+    def changed(self) -> bool:
+        return bool(self.steps)
+
     @property
     def takes_away(self) -> tuple[plan_steps.Step, ...]:
         """The steps that need confirmation."""
+        return ()
 
     @property
+    @abc.abstractmethod
     def gpus(self) -> tuple[str, ...]:
         """The UUIDs of the GPUs that steps write to."""
 
-    def claims_of(self, vm: VmUuid) -> ClaimDocument | None:
+    def claims_of(self, vm: VmUuid) -> ClaimDocument | None:  # noqa: ARG002 -- a plan about a GPU touches no claim
         """The claims of a VM that the plan is about, before any step; None without that VM, or without claims."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +68,11 @@ class GoneVm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Steps in order of execution. `placed` says where a new vGPU goes and why; None if there is no new one."""
+class Plan(AnyPlan):
+    """`placed` says where a new vGPU goes and why; None if there is no new one."""
 
     vm: Domain | GoneVm
     slot: Slot | None
-    steps: tuple[plan_steps.Step, ...]
-    findings: tuple[Finding, ...]
-    fingerprint: str
     placed: placement.Placed | None = None
     target: VgpuSpec | None = None
 
@@ -77,10 +82,6 @@ class Plan:
 
     def claims_of(self, vm: VmUuid) -> ClaimDocument | None:
         return self.vm.claims if self.vm.uuid == vm else None
-
-    @property
-    def changed(self) -> bool:
-        return bool(self.steps)
 
     @property
     def takes_away(self) -> tuple[plan_steps.Step, ...]:
@@ -95,7 +96,6 @@ class Plan:
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """The UUIDs of the GPUs that steps write to."""
         return tuple(sorted({step.vgpu.gpu_uuid for step in self.steps if hasattr(step, "vgpu")}))
 
 

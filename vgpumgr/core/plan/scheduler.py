@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Granted, SchedulerState, SchedulerWish, Setting
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import GpuUuid, HostName, VmUuid
+    from vgpumgr.names import GpuUuid, HostName
 
 GRAPHICS = "graphics"
 # states of the persistent layer
@@ -63,15 +63,12 @@ class SchedulerRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuPlan:
-    """A plan about one GPU (plan.AnyPlan). `granted`: the setting that the wish results in on this GPU."""
+class GpuPlan(plans.AnyPlan):
+    """A plan about one GPU. `granted`: the setting that the wish results in on this GPU."""
 
     host: HostName
     gpu: Gpu
     granted: Granted
-    steps: tuple[plan_steps.Step, ...]
-    findings: tuple[Finding, ...]
-    fingerprint: str
 
     @property
     def about(self) -> str:
@@ -83,10 +80,6 @@ class GpuPlan:
         return self.gpu.uuid
 
     @property
-    def changed(self) -> bool:
-        return bool(self.steps)
-
-    @property
     def takes_away(self) -> tuple[plan_steps.Step, ...]:
         """All steps that disturb something: everything except creating vGPUs."""
         return tuple(step for step in self.steps if not isinstance(step, plan_steps.CreateVgpu))
@@ -94,9 +87,6 @@ class GpuPlan:
     @property
     def gpus(self) -> tuple[str, ...]:
         return (self.gpu_uuid,) if self.changed else ()
-
-    def claims_of(self, vm: VmUuid) -> None:  # noqa: ARG002 -- AnyPlan's signature; a plan about a GPU touches no claim
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

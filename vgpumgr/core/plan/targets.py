@@ -48,6 +48,21 @@ class AttachRequest:
     even_if_it_will_not_start: bool = False
 
 
+def request_of(domain: Domain, claim: Claim, *, policy: str = placement.SPREAD) -> AttachRequest:
+    """The attach that a claim came from."""
+    return AttachRequest(
+        vm=domain.uuid,
+        slot=claim.slot,
+        wish=claim.wish,
+        origin=claim.origin,
+        by=claim.by,
+        at=claim.at,
+        policy=policy,
+        site=claim.site,
+        declared=claim.declared,
+    )
+
+
 def serves(claim: Claim, request: AttachRequest) -> bool:
     """Whether a claim satisfies the request: the same wish, on a GPU that the request allows."""
     if not profiles.same_wish(claim.wish, request.wish):

@@ -14,7 +14,6 @@ from vgpumgr import errors, names
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.vgpu import VgpuSpec
 from vgpumgr.core.plan import attach, detach, ownership, placement, saved_states, sharing, simulate, targets
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim, ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu, Vgpu
-    from vgpumgr.core.model.vgpu import LedgerEntry
-    from vgpumgr.core.model.view import Finding, FindingKind, HostView
+    from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
+    from vgpumgr.core.model.view import FindingKind, HostView
     from vgpumgr.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
 
 _TOLD: frozenset[FindingKind] = frozenset({"ledger-missing", "unsure", "shared", "copied", "unreadable"})
@@ -44,26 +43,18 @@ class AdoptRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdoptPlan:
+class AdoptPlan(plans.AnyPlan):
     """Steps for several VMs of one host. `adopted`: the vGPUs that the plan is about, even if nothing is left to do."""
 
     host: HostName
     adopted: tuple[VgpuSpec, ...]
-    steps: tuple[plan_steps.Step, ...]
-    findings: tuple[Finding, ...]
-    fingerprint: str
     documents: Mapping[VmUuid, ClaimDocument | None]
 
     placed = None
-    takes_away: tuple[plan_steps.Step, ...] = ()
 
     @property
     def about(self) -> str:
         return self.host
-
-    @property
-    def changed(self) -> bool:
-        return bool(self.steps)
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -135,7 +126,16 @@ def _adopt(
     _guard_domain(view, domain)
     slot = _slot(view, domain, vgpu)
     claim = domain.claim(slot)
-    spec = _spec(view, domain, slot, gpu, vgpu)
+    assert vgpu.type_id is not None
+    spec = ownership.spec_of(
+        domain,
+        slot,
+        gpu,
+        vgpu,
+        generation=claim.generation if claim is not None else _generation(view, domain, slot, vgpu),
+        type_id=vgpu.type_id,
+        type_name=(gpu.types or {})[vgpu.type_id].type_name,
+    )
     asked = (
         claim.wish if claim is not None else profiles.ByProfile(profile=profiles.parse_profile(_short(gpu, vgpu, name)))
     )
@@ -268,23 +268,3 @@ def _generation(view: HostView, domain: Domain, slot: Slot, vgpu: Vgpu) -> int:
     after = ownership.next_generation(view, domain, slot)
     of_uuid = (number for number in range(1, after) if names.compute_mdev_uuid(domain.uuid, slot, number) == vgpu.uuid)
     return next(of_uuid, after)
-
-
-def _spec(view: HostView, domain: Domain, slot: Slot, gpu: Gpu, vgpu: Vgpu) -> VgpuSpec:
-    assert gpu.uuid is not None
-    assert vgpu.type_id is not None
-    claim = domain.claim(slot)
-    vgpu_type = (gpu.types or {})[vgpu.type_id]
-    return VgpuSpec(
-        vm=domain.uuid,
-        vm_name=domain.name,
-        slot=slot,
-        generation=claim.generation if claim is not None else _generation(view, domain, slot, vgpu),
-        gpu_uuid=gpu.uuid,
-        gpu=gpu.pci,
-        vf_index=vgpu.vf_index,
-        parent=vgpu.parent,
-        uuid=vgpu.uuid,
-        type_id=vgpu.type_id,
-        type_name=vgpu_type.type_name,
-    )

@@ -49,9 +49,9 @@ class PlannedTask:
     """
 
     task: Task
-    plan: Plan | GpuPlan | AdoptPlan | None
-    refused: errors.VgpumgrError | None
-    drift: tuple[Drift, ...]
+    plan: Plan | GpuPlan | AdoptPlan | None = None
+    refused: errors.VgpumgrError | None = None
+    drift: tuple[Drift, ...] = ()
 
     @property
     def steps(self) -> tuple[plan_steps.Step, ...]:
@@ -189,20 +189,16 @@ def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tas
             case SetGpuScheduler():
                 return _plan_gpu_scheduler(view, declared, task)
             case AttachSlot():
-                return PlannedTask(
-                    task=task, plan=requests.plan_attach_slot(view, declared, task, author), refused=None, drift=()
-                )
+                return PlannedTask(task=task, plan=requests.plan_attach_slot(view, declared, task, author))
             case DetachSlot():
-                return PlannedTask(
-                    task=task, plan=requests.plan_detach_slot(view, declared, task, author), refused=None, drift=()
-                )
+                return PlannedTask(task=task, plan=requests.plan_detach_slot(view, declared, task, author))
             case Adopt():
                 request = adopt.AdoptRequest(vgpus=task.vgpus, by=author.by, at=author.at, policy=declared.policy)
-                return PlannedTask(task=task, plan=adopt.plan_adopt(view, request), refused=None, drift=())
+                return PlannedTask(task=task, plan=adopt.plan_adopt(view, request))
     except errors.VgpumgrError as error:
-        return PlannedTask(task=task, plan=None, refused=error, drift=())
+        return PlannedTask(task=task, refused=error)
     except Exception as error:  # noqa: BLE001 -- one odd VM must not block the others
-        return PlannedTask(task=task, plan=None, refused=errors.Unexpected.of(error, about=task.subject), drift=())
+        return PlannedTask(task=task, refused=errors.Unexpected.of(error, about=task.subject))
 
 
 def _impossible(view: HostView, task: Task, error: Exception) -> errors.VgpumgrError:
@@ -229,8 +225,7 @@ def _plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, au
         plan = _plan_request(view, domain, task, request)
     except errors.VgpumgrError as error:
         return _kept(view, declared, domain, task, error)
-    drift = drifts.of_slot(view, domain, task.slot, request.wish, plan)
-    return PlannedTask(task=task, plan=plan, refused=None, drift=drift)
+    return PlannedTask(task=task, plan=plan, drift=drifts.of_slot(view, domain, task.slot, request.wish, plan))
 
 
 def _plan_request(view: HostView, domain: Domain, task: EnsureSlot, request: targets.AttachRequest) -> Plan:
@@ -246,7 +241,7 @@ def _kept(
 ) -> PlannedTask:
     """The declaration cannot be served: until it can, keep what the slot already got intact."""
     claim = domain.claim(task.slot)
-    nothing = PlannedTask(task=task, plan=None, refused=refused, drift=())
+    nothing = PlannedTask(task=task, refused=refused)
     if task.declared is None or claim is None or claim.state != claims.BOUND:
         return nothing
     if (
@@ -255,7 +250,7 @@ def _kept(
         or not isinstance(claim.wish, profiles.ByProfile)
     ):
         return nothing
-    request = _request_of(declared, domain, claim)
+    request = targets.request_of(domain, claim, policy=declared.policy)
     try:
         plan = attach.plan_mending(view, request)
     except errors.VgpumgrError:
@@ -271,7 +266,7 @@ def _request(
     claim = domain.claim(task.slot)
     if task.declared is None:
         assert claim is not None
-        return _request_of(declared, domain, claim)
+        return targets.request_of(domain, claim, policy=declared.policy)
     request = targets.AttachRequest(
         vm=domain.uuid,
         slot=task.slot,
@@ -339,21 +334,6 @@ def _other_sites(view: HostView, declared: HostDeclaration) -> list[Finding]:
     ]
 
 
-def _request_of(declared: HostDeclaration, domain: Domain, claim: Claim) -> targets.AttachRequest:
-    """The attach that a claim came from."""
-    return targets.AttachRequest(
-        vm=domain.uuid,
-        slot=claim.slot,
-        wish=claim.wish,
-        origin=claim.origin,
-        by=claim.by,
-        at=claim.at,
-        policy=declared.policy,
-        site=claim.site,
-        declared=claim.declared,
-    )
-
-
 def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
     return not domain.copied and claim.binding.host == view.snapshot.machine
 
@@ -364,7 +344,7 @@ def _plan_prune(view: HostView, task: PruneSlot, author: tasks.Author) -> Planne
     domain = plans.find_domain(view, task.uuid)
     claim = domain.claim(task.slot)
     drift = (drifts.of_undeclared(view, domain, claim),) if claim is not None else ()
-    return PlannedTask(task=task, plan=plan, refused=None, drift=drift)
+    return PlannedTask(task=task, plan=plan, drift=drift)
 
 
 def _plan_gpu_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuScheduler) -> PlannedTask:
@@ -378,7 +358,7 @@ def _plan_gpu_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuS
     assert gpu.uuid is not None
     request = scheduler_plan.SchedulerRequest(gpu_uuid=gpu.uuid, wish=task.wish, again=task.where is None)
     if task.where is None:
-        return PlannedTask(task=task, plan=scheduler_plan.plan_scheduler(view, request), refused=None, drift=())
+        return PlannedTask(task=task, plan=scheduler_plan.plan_scheduler(view, request))
     same = [item for item in declared.gpus if item.scheduler is not None and item.gpu_id in (gpu.pci, gpu.uuid)]
     if len(same) > 1:
         raise errors.InventoryError(
@@ -387,7 +367,7 @@ def _plan_gpu_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuS
             hint="keep one of them; vgpumgr_gpus takes a GPU's PCI address or its UUID",
         )
     plan = scheduler_plan.plan_scheduler(view, request)
-    return PlannedTask(task=task, plan=plan, refused=None, drift=drifts.of_gpu(view, gpu, task.wish))
+    return PlannedTask(task=task, plan=plan, drift=drifts.of_gpu(view, gpu, task.wish))
 
 
 def _findings(view: HostView, planned_tasks: Sequence[PlannedTask]) -> tuple[Finding, ...]:

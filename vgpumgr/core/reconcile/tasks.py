@@ -1,8 +1,8 @@
 """The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
 
 reconcile finds EnsureSlot and PruneSlot; a user requests AttachSlot, DetachSlot and Adopt; SetGpuScheduler can be either. What
-the inventory no longer wants goes first (it makes room), then come schedulers (an empty GPU takes one without moving anything), then the vGPUs: those with
-a place before new ones.
+the inventory no longer wants goes first (it makes room), then come schedulers (an empty GPU takes one without moving anything),
+then the vGPUs: those with a place before new ones.
 """
 
 from __future__ import annotations
@@ -42,18 +42,22 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnsureSlot:
-    """Give a slot what was declared for it, or what its claim once got. `declared` None: only the claim wants it."""
-
+class _OfSlot:
     vm: VmName
     slot: Slot
-    declared: SlotDeclaration | None
-
-    verb = RECONCILE
 
     @property
     def subject(self) -> str:
         return f"{self.vm} {self.slot}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsureSlot(_OfSlot):
+    """Give a slot what was declared for it, or what its claim once got. `declared` None: only the claim wants it."""
+
+    declared: SlotDeclaration | None
+
+    verb = RECONCILE
 
     @property
     def why(self) -> str:
@@ -63,19 +67,13 @@ class EnsureSlot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PruneSlot:
+class PruneSlot(_OfSlot):
     """Free a slot whose declaration is gone."""
 
-    vm: VmName
     uuid: VmUuid
-    slot: Slot
 
     verb = RECONCILE
     why = drifts.UNDECLARED
-
-    @property
-    def subject(self) -> str:
-        return f"{self.vm} {self.slot}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,25 +114,19 @@ class Replace(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttachSlot:
+class AttachSlot(_OfSlot):
     """The user wants a slot to have this. `gpu_id`: a PCI address or GPU UUID of the host, and no other GPU.
 
     `even_if_it_will_not_start`: see AttachRequest.
     """
 
-    vm: VmName
     uuid: VmUuid
-    slot: Slot
     wish: Wish
     gpu_id: str | None = None
     replace: Replace = Replace.IF_OTHER
     even_if_it_will_not_start: bool = False
 
     verb = "attach"
-
-    @property
-    def subject(self) -> str:
-        return f"{self.vm} {self.slot}"
 
     @property
     def why(self) -> str:

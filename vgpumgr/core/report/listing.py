@@ -16,10 +16,10 @@ from vgpumgr.core.report import findings
 from vgpumgr.errors import VgpumgrError
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.claims import Binding, Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import FrameworkName, Gpu, Vgpu
-    from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import HostName, Slot, VmUuid
 
@@ -95,31 +95,58 @@ def _order(row: VgpuRow) -> tuple[str, bool, str, str, tuple[str, int, str], str
     return row.host, row.vm is None, row.vm or "", row.vm_uuid or "", slot, row.gpu or "", row.vf or row.uuid or ""
 
 
+def _row(
+    view: HostView,
+    device: VgpuSpec | Binding | Vgpu,
+    gpu: Gpu | None,
+    vgpu: Vgpu | None,
+    *,
+    vm: tuple[str, VmUuid] | None,
+    slot: Slot | None,
+    profile: str | None,
+    state: State,
+    origin: Whose | None,
+    address: str | None = None,
+) -> VgpuRow:
+    """The row of one vGPU. `device` names it, `vgpu` is its hardware; `address`: its GPU's, if the host does not show that."""
+    vgpu_type = (gpu.types or {}).get(device.type_id) if gpu and device.type_id is not None else None
+    return VgpuRow(
+        vm=vm[0] if vm else None,
+        vm_uuid=vm[1] if vm else None,
+        slot=slot,
+        host=view.snapshot.host,
+        gpu=gpu.pci if gpu else address,
+        board=gpu.board if gpu else None,
+        profile=profile,
+        type_id=device.type_id,
+        type_name=device.type_name,
+        framework=gpu.framework if gpu else None,
+        uuid=device.uuid,
+        vf=device.parent if device.vf_index is not None else None,
+        placement_id=vgpu.placement_id if vgpu else None,
+        framebuffer_mib=vgpu_type.size_mib if vgpu_type else None,
+        state=state,
+        holder=views.holder_name(view, vgpu) if vgpu else None,
+        origin=origin,
+    )
+
+
 def _entry_row(view: HostView, entry: LedgerEntry) -> VgpuRow:
     vgpu = view.snapshot.vgpu_of(entry.vgpu)
-    gpu = view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid)
     domain = view.domain(entry.vgpu.vm)
     claim = domain.claim(entry.vgpu.slot) if domain else None
     left_over = claim is not None and findings.is_left_over(entry, claim)
-    vgpu_type = (gpu.types or {}).get(entry.vgpu.type_id) if gpu else None
-    return VgpuRow(
-        vm=domain.name if domain else entry.vgpu.vm_name,
-        vm_uuid=entry.vgpu.vm,
+    return _row(
+        view,
+        entry.vgpu,
+        view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid),
+        vgpu,
+        vm=(domain.name if domain else entry.vgpu.vm_name, entry.vgpu.vm),
         slot=entry.vgpu.slot,
-        host=view.snapshot.host,
-        gpu=gpu.pci if gpu else entry.vgpu.gpu,
-        board=gpu.board if gpu else None,
         profile=None if left_over else _asked(claim),
-        type_id=entry.vgpu.type_id,
-        type_name=entry.vgpu.type_name,
-        framework=gpu.framework if gpu else None,
-        uuid=entry.vgpu.uuid,
-        vf=entry.vgpu.parent if entry.vgpu.vf_index is not None else None,
-        placement_id=vgpu.placement_id if vgpu else None,
-        framebuffer_mib=vgpu_type.size_mib if vgpu_type else None,
         state=_state(view, entry, vgpu, domain),
-        holder=views.holder_name(view, vgpu) if vgpu else None,
         origin=OURS,
+        address=entry.vgpu.gpu,
     )
 
 
@@ -154,33 +181,23 @@ def _is_defined_wrongly(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
-    vgpu_type = (gpu.types or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
     users = [domain for domain in view.domains if any(item.source == vgpu.device for item in domain.mentioned)]
-    return VgpuRow(
-        vm=users[0].name if len(users) == 1 else None,
-        vm_uuid=users[0].uuid if len(users) == 1 else None,
+    unknown = view.snapshot.ledger is None
+    return _row(
+        view,
+        vgpu,
+        gpu,
+        vgpu,
+        vm=(users[0].name, users[0].uuid) if len(users) == 1 else None,
         slot=None,
-        host=view.snapshot.host,
-        gpu=gpu.pci,
-        board=gpu.board,
         profile=None,
-        type_id=vgpu.type_id,
-        type_name=vgpu.type_name,
-        framework=gpu.framework,
-        uuid=vgpu.uuid,
-        vf=vgpu.parent if vgpu.vf_index is not None else None,
-        placement_id=vgpu.placement_id,
-        framebuffer_mib=vgpu_type.size_mib if vgpu_type else None,
-        state="unknown" if view.snapshot.ledger is None else "foreign",
-        holder=views.holder_name(view, vgpu),
-        origin=None if view.snapshot.ledger is None else FOREIGN,
+        state="unknown" if unknown else "foreign",
+        origin=None if unknown else FOREIGN,
     )
 
 
 def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) -> VgpuRow:
     """A claim without a ledger entry. `vgpu` is its hardware, None if none can be identified."""
-    gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
-    vgpu_type = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
     unknown = (
         view.snapshot.ledger is None or domain.copied or view.snapshot.may_be_hidden(claim.binding) or vgpu is not None
     )
@@ -189,23 +206,15 @@ def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) 
         state = "pending"
     if view.snapshot.ledger is not None and vgpu is not None and views.holder_name(view, vgpu) is not None:
         state = "in_use"
-    return VgpuRow(
-        vm=domain.name,
-        vm_uuid=domain.uuid,
+    return _row(
+        view,
+        claim.binding,
+        view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid),
+        vgpu,
+        vm=(domain.name, domain.uuid),
         slot=claim.slot,
-        host=view.snapshot.host,
-        gpu=gpu.pci if gpu else None,
-        board=gpu.board if gpu else None,
         profile=_asked(claim),
-        type_id=claim.binding.type_id,
-        type_name=claim.binding.type_name,
-        framework=gpu.framework if gpu else None,
-        uuid=claim.binding.uuid,
-        vf=claim.binding.parent if claim.binding.vf_index is not None else None,
-        placement_id=vgpu.placement_id if vgpu else None,
-        framebuffer_mib=vgpu_type.size_mib if vgpu_type else None,
         state=state,
-        holder=views.holder_name(view, vgpu) if vgpu else None,
         origin=OURS,
     )
 

@@ -118,7 +118,7 @@ def read_mdev_offer(
 ) -> Offer:
     """The GPU's types and parents, if vGPUs are mdevs."""
     catalogue = Catalogue(unknown, what)
-    indexed: Dict[Optional[int], str] = {None: card.pci} if framework == MDEV_PF else {**card.vfs}
+    indexed: Dict[Optional[int], str] = {None: card.pci} if framework == MDEV_PF else dict(card.vfs.items())
     parents: List[ParentFact] = []
     for index, pci in indexed.items():
         here = "{}.parents[{}]".format(what, len(parents))
