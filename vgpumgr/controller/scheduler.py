@@ -79,4 +79,4 @@ def _against_declaration(declaration: HostDeclaration, gpu: Gpu, wish: Scheduler
         f"{declaration.name}: the inventory declares another scheduler for GPU {gpu.pci} ({declared.where}), "
         "and the next reconcile will restore that"
     )
-    return (Finding(kind="declared", host=declaration.name, vm=None, slot=None, text=text),)
+    return (Finding(kind="declared", host=declaration.name, text=text),)

@@ -24,10 +24,10 @@ from vgpumgr.core.model.snapshot import (
 )
 from vgpumgr.core.model.vgpu import Device, LedgerEntry, Mdev, VgpuSpec, device_of
 from vgpumgr.errors import BadName
-from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
+from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.host import protocol
@@ -52,16 +52,16 @@ def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None 
         machine=facts["machine"],
         versions=facts["versions"],
         gpus=gpus,
-        handles=rows(facts["handles"], _handle),
-        qemus=rows(facts["qemus"], _qemu),
+        handles=rows(facts["handles"], lambda row: _filled(Handle, row)),
+        qemus=rows(facts["qemus"], lambda row: _filled(Qemu, row)),
         active=rows(facts["active"], _active),
         silent={PciAddress(pci): why for pci, why in facts["silent"].items()},
         ledger=None if ledger is None else located(ledger, gpus),
-        freed=tuple(map(_freed, facts["freed"])),
+        freed=tuple(_filled(Freed, row) for row in facts["freed"]),
         ledger_file=facts["ledger_file"],
-        blocked_writes=rows(facts["blocked_writes"], _blocked_write),
-        modprobe=rows(facts["modprobe"], lambda row: ModprobeFile(path=row["path"], text=row["text"])),
-        module=maybe(facts["module"], _module),
+        blocked_writes=rows(facts["blocked_writes"], lambda row: _filled(BlockedWrite, row, vfio=tuple(row["vfio"]))),
+        modprobe=rows(facts["modprobe"], lambda row: _filled(ModprobeFile, row)),
+        module=maybe(facts["module"], lambda row: _filled(LoadedModule, row)),
         unknown=parse_unknown(facts["unknown"]),
     )
 
@@ -75,7 +75,16 @@ def rows(facts: Iterable[Fact] | None, read: Callable[[Fact], Value]) -> tuple[V
 
 
 def parse_unknown(facts: Iterable[protocol.UnknownFact]) -> tuple[Unknown, ...]:
-    return tuple(Unknown(what=row["what"], why=row["why"]) for row in facts)
+    return tuple(_filled(Unknown, row) for row in facts)
+
+
+def _filled(value: Callable[..., Value], row: Mapping[str, object], **others: object) -> Value:
+    """A dataclass with the row's values of the same names, which are of the same types; the `others` have other ones.
+
+    What a later host program reports in addition is left out.
+    """
+    names = value.__dataclass_fields__.keys() - others.keys()  # type: ignore[attr-defined]
+    return value(**{name: row[name] for name in names}, **others)
 
 
 def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
@@ -127,33 +136,8 @@ def parse_scheduler(row: protocol.SchedulerFact) -> SchedulerState:
     caps = row["caps"]
     return SchedulerState(
         api=row["api"],
-        caps=Caps(
-            policies=tuple(caps["policies"]),
-            arr=caps["arr"],
-            min_time_slice_ns=caps["min_time_slice_ns"],
-            max_time_slice_ns=caps["max_time_slice_ns"],
-            min_frequency_hz=caps["min_frequency_hz"],
-            max_frequency_hz=caps["max_frequency_hz"],
-            min_averaging_factor=caps["min_averaging_factor"],
-            max_averaging_factor=caps["max_averaging_factor"],
-        ),
-        engines=tuple(sorted(map(_engine, row["engines"]), key=lambda engine: engine.engine)),
-    )
-
-
-def _engine(row: protocol.EngineSchedulerFact) -> EngineState:
-    return EngineState(
-        engine=row["engine"],
-        policy=row["policy"],
-        arr=row["arr"],
-        averaging_factor=row["averaging_factor"],
-        time_slice_ns=row["time_slice_ns"],
-    )
-
-
-def _module(row: protocol.ModuleFact) -> LoadedModule:
-    return LoadedModule(
-        registry_dwords=row["registry_dwords"], registry_dwords_per_device=row["registry_dwords_per_device"]
+        caps=_filled(Caps, caps, policies=tuple(caps["policies"])),
+        engines=tuple(_filled(EngineState, one) for one in sorted(row["engines"], key=lambda one: one["engine"])),
     )
 
 
@@ -173,39 +157,8 @@ def _parent_order(parent: Parent) -> tuple[int, str]:
 
 
 def _vgpu(parent: PciAddress, vf_index: int | None, row: protocol.VgpuFact) -> Vgpu:
-    return Vgpu(
-        parent=parent,
-        vf_index=vf_index,
-        uuid=maybe(row["uuid"], MdevUuid),
-        type_id=row["type_id"],
-        type_name=maybe(row["type_name"], profiles.last_word),
-        placement_id=row["placement_id"],
-        vfio=tuple(row["vfio"]),
-    )
-
-
-def _handle(row: protocol.HandleFact) -> Handle:
-    return Handle(
-        path=row["path"],
-        pid=row["pid"],
-        start=row["start"],
-        command=row["command"],
-        vm_name=row["vm_name"],
-        vm_uuid=maybe(row["vm_uuid"], VmUuid),
-    )
-
-
-def _qemu(row: protocol.QemuFact) -> Qemu:
-    return Qemu(
-        pid=row["pid"],
-        start=row["start"],
-        state=row["state"],
-        command=row["command"],
-        ending=row["ending"],
-        vm_name=row["vm_name"],
-        vm_uuid=maybe(row["vm_uuid"], VmUuid),
-        machine=row["machine"],
-    )
+    type_name = maybe(row["type_name"], profiles.last_word)
+    return _filled(Vgpu, row, parent=parent, vf_index=vf_index, type_name=type_name, vfio=tuple(row["vfio"]))
 
 
 def _active(row: protocol.ActiveFact) -> Active:
@@ -223,36 +176,6 @@ def _active_device(uuid: MdevUuid | None, vf: PciAddress | None) -> Device | Non
     return None if uuid is None else Mdev(uuid)
 
 
-def _freed(row: protocol.FreedFact) -> Freed:
-    return Freed(vm_uuid=VmUuid(row["vm_uuid"]), slot=Slot(row["slot"]), generation=row["generation"])
-
-
-def _blocked_write(row: protocol.BlockedWriteFact) -> BlockedWrite:
-    return BlockedWrite(
-        gpu_uuid=GpuUuid(row["gpu_uuid"]),
-        gpu=PciAddress(row["gpu"]),
-        path=row["path"],
-        verb=row["verb"],
-        vm_name=row["vm_name"],
-        slot=row["slot"],
-        vfio=tuple(row["vfio"]),
-        pid=row["pid"],
-        since=row["since"],
-    )
-
-
 def parse_entry(row: protocol.LedgerEntry) -> LedgerEntry:
-    vgpu = VgpuSpec(
-        vm=VmUuid(row["vm_uuid"]),
-        vm_name=VmName(row["vm_name"]),
-        slot=Slot(row["slot"]),
-        generation=row["generation"],
-        gpu_uuid=GpuUuid(row["gpu_uuid"]),
-        gpu=PciAddress(row["gpu"]),
-        vf_index=row["vf_index"],
-        parent=PciAddress(row["parent"]),
-        uuid=maybe(row["uuid"], MdevUuid),
-        type_id=row["type_id"],
-        type_name=profiles.last_word(row["type_name"]),
-    )
+    vgpu = _filled(VgpuSpec, row, vm=row["vm_uuid"], type_name=profiles.last_word(row["type_name"]))
     return LedgerEntry(vgpu=vgpu, boot=row["boot"], state=row["state"])

@@ -13,7 +13,6 @@ import logging
 import shlex
 import socket
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.errors import AuthenticationFailed, HostDeadline, ProgramFailed, Unreachable
@@ -47,16 +46,6 @@ KEX = (
 )
 _STDERR_BYTES = 8192
 _SLICE_S = 0.5  # how often a wait for stdout checks stderr, which shares the channel's window
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Negotiated:
-    """The result of the handshake. `strict_kex` false means a server without the Terrapin countermeasure."""
-
-    server: str
-    cipher: str
-    host_key: str
-    strict_kex: bool
 
 
 class RemoteCommand:
@@ -120,11 +109,8 @@ class RemoteCommand:
 class SshConnection:
     """An authenticated connection. `close` ends it and all its commands, and never blocks."""
 
-    def __init__(
-        self, endpoint: Endpoint, sock: socket.socket, transport: paramiko.Transport, negotiated: Negotiated
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, sock: socket.socket, transport: paramiko.Transport) -> None:
         self.endpoint = endpoint
-        self.negotiated = negotiated
         self._socket = sock
         self._transport = transport
 
@@ -201,13 +187,7 @@ def _handshake(endpoint: Endpoint, sock: socket.socket, deadlines: Deadlines) ->
         _shut(sock)
         transport.close()
         raise
-    negotiated = Negotiated(
-        server=transport.remote_version,
-        cipher=str(getattr(transport, "remote_cipher", "?")),
-        host_key=compute_fingerprint(offered.asbytes()),
-        strict_kex=bool(getattr(transport, "agreed_on_strict_kex", False)),
-    )
-    return SshConnection(endpoint, sock, transport, negotiated)
+    return SshConnection(endpoint, sock, transport)
 
 
 def _exchange_keys(endpoint: Endpoint, transport: paramiko.Transport, known: Known, timeout_s: float) -> None:

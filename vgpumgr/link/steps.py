@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, cast
 
 from vgpumgr.core.plan import step as steps
 
@@ -52,19 +53,12 @@ def _expect(step: steps.VgpuStep) -> protocol.Expect:
 
 
 def _scheduler(step: steps.SetScheduler) -> protocol.SchedulerStep:
-    setting = step.setting
     return {
         "verb": step.verb,
         "gpu_uuid": step.gpu_uuid,
         "gpu": step.gpu,
         "api": step.api,
-        "setting": {
-            "policy": setting.policy,
-            "arr": setting.arr,
-            "averaging_factor": setting.averaging_factor,
-            "frequency_hz": setting.frequency_hz,
-            "time_slice_ns": setting.time_slice_ns,
-        },
+        "setting": cast("protocol.SchedulerSetting", asdict(step.setting)),
         "expect": dict(step.expect),
     }
 

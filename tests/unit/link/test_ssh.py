@@ -19,6 +19,7 @@ from tests.unit.link.conftest import descendants, make_key, wait_for
 from vgpumgr import errors
 from vgpumgr.link import connection, ssh
 from vgpumgr.link.deadlines import Deadline, Deadlines
+from vgpumgr.link.known_hosts import compute_fingerprint
 
 if TYPE_CHECKING:
     from tests.unit.link.conftest import Sshd
@@ -60,10 +61,11 @@ def test_what_was_negotiated_can_be_read(sshd: Sshd) -> None:
     printed = subprocess.run(
         ["ssh-keygen", "-lf", str(sshd.folder / "host_ed25519.pub")], capture_output=True, text=True, check=True
     ).stdout.split()[1]
-    assert opened.negotiated.host_key == printed
-    assert opened.negotiated.strict_kex
-    assert opened.negotiated.cipher in ssh.CIPHERS
-    assert opened.negotiated.server.startswith("SSH-2.0-OpenSSH")
+    transport = opened._transport
+    assert compute_fingerprint(transport.get_remote_server_key().asbytes()) == printed
+    assert getattr(transport, "agreed_on_strict_kex")  # noqa: B009 -- the stubs lack it
+    assert getattr(transport, "remote_cipher") in ssh.CIPHERS  # noqa: B009 -- likewise
+    assert transport.remote_version.startswith("SSH-2.0-OpenSSH")
 
 
 def test_a_host_with_several_keys_is_met_by_the_one_we_know(sshd: Sshd) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.usage.metrics import running, there
+from vgpumgr.core.usage.metrics import running
 from vgpumgr.core.usage.readings import incomplete_reason
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _total(one: Round) -> Total:
         error=None if one.reading else _why(one),
         silent=None if one.reading is None else incomplete_reason(one.reading),
         gpus=len(gpus),
-        vgpus=_sum([there(gpu) for gpu in gpus]),
+        vgpus=_sum([gpu.made for gpu in gpus]),
         running=_sum([running(gpu) for gpu in gpus]),
         sm=None if sm is None else sm / len(gpus),
         framebuffer_used_bytes=_sum([gpu.framebuffer_used_bytes for gpu in gpus]),

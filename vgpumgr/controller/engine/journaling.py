@@ -96,7 +96,7 @@ def findings(context: Context) -> tuple[Finding, ...]:
     problem = context.journal.problem if context.journal else None
     if problem is None:
         return ()
-    return (Finding(kind="journal", host=None, vm=None, slot=None, text=problem),)
+    return (Finding(kind="journal", host=None, text=problem),)
 
 
 def _only(told: Sequence[Mapping[str, object]], key: str) -> str | None:

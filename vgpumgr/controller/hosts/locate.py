@@ -188,7 +188,7 @@ def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[Fo
 
 def _unread_finding(answer: Answer, vm: str) -> Finding:
     text = f"{answer.error} (so it is unknown whether it also has {vm})"
-    return Finding(kind="unreached", host=answer.host.name, vm=None, slot=None, text=text)
+    return Finding(kind="unreached", host=answer.host.name, text=text)
 
 
 def _match(domains: tuple[DomainDump, ...], vm: str) -> DomainDump | None:

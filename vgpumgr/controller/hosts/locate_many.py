@@ -69,7 +69,7 @@ class ManyVms:
             if vms:
                 which = ", ".join(vms) if len(vms) <= _NAMED else f"any of {len(vms)} VMs"
                 text = f"{answer.error} (so it is unknown whether it also has {which})"
-                yield Finding(kind="unreached", host=host, vm=None, slot=None, text=text)
+                yield Finding(kind="unreached", host=host, text=text)
 
     def _gone_on(self, answer: Answer, vm: str) -> list[FoundVm]:
         """The VM, if only this host's ledger names it; the ledger is read once, however many VMs are missing."""

@@ -72,23 +72,20 @@ class Precedence:
 
     def definitions(self) -> Iterator[tuple[str, Member]]:
         """Every definition of a wanted variable, whether it wins anywhere or not."""
-        layers: list[Table] = [group.variables for group in self.tree.groups.values()]
-        layers += [host.variables for host in self.tree.hosts.values()]
-        layers += [*self.group_files.values(), *self.host_files.values()]
-        for layer in layers:
+        for _, layer in self._parts():
             yield from ((name, member) for name, member in layer.items() if self.wanted(name))
 
     def parts(self, variable: str) -> Iterator[tuple[str, Member]]:
         """Every definition of one variable, with the part of the inventory that has it, whatever the file's name."""
-        layers: list[tuple[str, Table]] = [
-            (f"group {group.name}", group.variables) for group in self.tree.groups.values()
-        ]
-        layers += [(f"host {host.name}", host.variables) for host in self.tree.hosts.values()]
-        layers += [(f"group_vars/{name}", table) for name, table in self.group_files.items()]
-        layers += [(f"host_vars/{name}", table) for name, table in self.host_files.items()]
-        for part, layer in layers:
+        for part, layer in self._parts():
             if variable in layer:
                 yield "".join(each if each.isprintable() else "?" for each in part), layer[variable]
+
+    def _parts(self) -> Iterator[tuple[str, Table]]:
+        yield from ((f"group {group.name}", group.variables) for group in self.tree.groups.values())
+        yield from ((f"host {host.name}", host.variables) for host in self.tree.hosts.values())
+        yield from ((f"group_vars/{name}", table) for name, table in self.group_files.items())
+        yield from ((f"host_vars/{name}", table) for name, table in self.host_files.items())
 
     def _of_groups(self, direct: frozenset[str]) -> dict[str, Member]:
         groups = sorted(

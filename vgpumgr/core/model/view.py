@@ -75,8 +75,8 @@ class Finding:
 
     kind: FindingKind
     host: HostName | None
-    vm: str | None
-    slot: Slot | None
+    vm: str | None = None
+    slot: Slot | None = None
     text: str
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Parent
-    from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
+    from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.names import Slot
@@ -48,7 +48,8 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
     old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.vgpu.generation != target.generation]
     old += [ownership.entry_of(view, step.vgpu) for step in entered]
     steps = [*entered, *steps, *detach.destroy_steps(view, domain, old)]
-    _guard_snapshots(view, domain, request.slot, old)
+    free = command("detach", domain.name, slot=request.slot, options=["--keep-snapshots"])
+    saved_states.guard_entries(view, domain, request.slot, old, keep=False, way_on=f"first `{free}`")
     blocked_write.guard(view.snapshot, steps)
     return plans.Plan(
         vm=domain,
@@ -117,7 +118,7 @@ def _policy_findings(
     if placed is None or request.policy == placement.SPREAD:
         return ()
     text = f"policy {request.policy} is not built yet; {placement.SPREAD} was used"
-    return (Finding(kind="not-built", host=view.snapshot.host, vm=None, slot=None, text=text),)
+    return (Finding(kind="not-built", host=view.snapshot.host, text=text),)
 
 
 def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
@@ -133,7 +134,7 @@ def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
                 f"the definition of {domain.name} names another vGPU, {vgpu.type_name or '?'} on {vgpu.parent}, that is not "
                 f"vgpumgr's: `{take}` takes it over"
             )
-            yield Finding(kind="foreign", host=view.snapshot.host, vm=domain.name, slot=None, text=text)
+            yield Finding(kind="foreign", host=view.snapshot.host, vm=domain.name, text=text)
 
 
 def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[plan_steps.Step]) -> tuple[Finding, ...]:
@@ -145,7 +146,7 @@ def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[plan_step
         f"NVML cannot say what runs on GPU {target.gpu} of {view.snapshot.host} ({why}). The vGPU can be created, but not "
         "removed until NVML answers again."
     )
-    return (Finding(kind="nvml-silent", host=view.snapshot.host, vm=None, slot=None, text=text),)
+    return (Finding(kind="nvml-silent", host=view.snapshot.host, text=text),)
 
 
 def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
@@ -201,18 +202,6 @@ def _guard_attach(view: HostView, domain: Domain) -> None:
             hint="define it first (`virsh define`)",
         )
     saved_states.guard_image(view, domain)
-
-
-def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, old: Sequence[LedgerEntry]) -> None:
-    saved_states.guard_snapshots(
-        view,
-        domain,
-        slot,
-        lambda _vm, hostdev: hostdev.source in {entry.vgpu.device for entry in old},
-        among=lambda _vm: bool(old),
-        keep=False,
-        way_on=f"first `{command('detach', domain.name, slot=slot, options=['--keep-snapshots'])}`",
-    )
 
 
 def entering_steps(

@@ -58,8 +58,6 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
         Finding(
             kind="blocked-write",
             host=facts.host,
-            vm=None,
-            slot=None,
             text=f"{facts.host}: GPU {write.gpu} {_why(write)} ({_where(write)}): {_way_out(facts, write)}",
         )
         for write in facts.blocked_writes or ()

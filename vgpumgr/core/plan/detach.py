@@ -115,7 +115,8 @@ def _plan_gone(view: HostView, request: DetachRequest, vm: plans.GoneVm) -> Plan
     findings: list[Finding] = []
     for slot in request.slots:
         entries = view.entries(vm.uuid, slot)
-        findings += _guard_all_snapshots(view, vm, slot, entries, request)
+        keep, way_on = request.keep_snapshots, _keeping(vm.uuid, slot)
+        findings += saved_states.guard_entries(view, vm, slot, entries, keep=keep, way_on=way_on)
         steps += destroy_steps(view, vm, entries)
     blocked_write.guard(view.snapshot, steps)
     return plans.Plan(
@@ -124,20 +125,6 @@ def _plan_gone(view: HostView, request: DetachRequest, vm: plans.GoneVm) -> Plan
         steps=tuple(steps),
         findings=(*findings, *ending.findings(view, steps)),
         fingerprint=plans.fingerprint(view, vm),
-    )
-
-
-def _guard_all_snapshots(
-    view: HostView, vm: plans.GoneVm, slot: Slot, entries: Sequence[LedgerEntry], request: DetachRequest
-) -> list[Finding]:
-    return saved_states.guard_snapshots(
-        view,
-        vm,
-        slot,
-        lambda _, hostdev: hostdev.source in _devices(entries),
-        among=lambda _: bool(entries),
-        keep=request.keep_snapshots,
-        way_on=_keeping(vm.uuid, slot),
     )
 
 

@@ -65,7 +65,7 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
                 f"{facts.host}: the driver has lost {_count(sum(place.instances for place in places))} of GPU {gpu.pci} "
                 f"({where}: {places[0].why}): {way_out(facts)}"
             )
-            found.append(Finding(kind=KIND, host=facts.host, vm=None, slot=None, text=text))
+            found.append(Finding(kind=KIND, host=facts.host, text=text))
     return tuple(found)
 
 
@@ -84,7 +84,7 @@ def at_stake(facts: HostSnapshot) -> tuple[Finding, ...]:
                 f"{facts.host}: GPU {gpu.pci} has vGPUs on {shown}: before SR-IOV is turned off, or a virtual function unbound "
                 "(sriov-manage -d, managed='yes'), detach them, or the driver loses those functions until it is loaded again"
             )
-            found.append(Finding(kind="at-stake", host=facts.host, vm=None, slot=None, text=text))
+            found.append(Finding(kind="at-stake", host=facts.host, text=text))
     return tuple(found)
 
 

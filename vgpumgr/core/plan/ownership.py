@@ -223,7 +223,7 @@ def missing_ledger(view: HostView) -> tuple[Finding, ...]:
         text += f"; `{command('adopt', host)}` or the next reconcile will re-enter: {', '.join(again)}"
     if rest:
         text += f"; not proved: {', '.join(rest)}"
-    return (Finding(kind="ledger-missing", host=host, vm=None, slot=None, text=text),)
+    return (Finding(kind="ledger-missing", host=host, text=text),)
 
 
 def way_out(view: HostView, domain: Domain, claim: Claim, found: Standing) -> str:

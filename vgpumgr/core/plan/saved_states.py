@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vgpumgr.core.model.domain_xml import Domain, Hostdev, SavedStates
+    from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import GoneVm
     from vgpumgr.names import Slot, VmUuid
@@ -46,6 +47,22 @@ def guard_read(view: HostView) -> None:
             "cannot tell whether a managed-save image or a snapshot names the vGPU: they were not read",
             hint="this is a bug in vgpumgr; please report it",
         )
+
+
+def guard_entries(
+    view: HostView, vm: Domain | GoneVm, slot: Slot, entries: Sequence[LedgerEntry], *, keep: bool, way_on: str
+) -> list[Finding]:
+    """As guard_snapshots, for these entries of the slot, whichever VM's snapshot names their vGPUs."""
+    devices = {entry.vgpu.device for entry in entries}
+    return guard_snapshots(
+        view,
+        vm,
+        slot,
+        lambda _vm, hostdev: hostdev.source in devices,
+        among=lambda _vm: bool(devices),
+        keep=keep,
+        way_on=way_on,
+    )
 
 
 def guard_snapshots(

@@ -330,4 +330,4 @@ def _persistent_findings(view: HostView, gpu: Gpu, path: str, files: Sequence[mo
 
 
 def _finding(view: HostView, kind: FindingKind, text: str) -> Finding:
-    return Finding(kind=kind, host=view.snapshot.host, vm=None, slot=None, text=f"{view.snapshot.host}: {text}")
+    return Finding(kind=kind, host=view.snapshot.host, text=f"{view.snapshot.host}: {text}")

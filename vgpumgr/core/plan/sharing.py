@@ -188,4 +188,4 @@ def _owner(view: HostView, device: Device) -> VmUuid | None:
 
 
 def _finding(view: HostView, vm: str, text: str) -> Finding:
-    return Finding(kind=KIND, host=view.snapshot.host, vm=vm, slot=None, text=text)
+    return Finding(kind=KIND, host=view.snapshot.host, vm=vm, text=text)

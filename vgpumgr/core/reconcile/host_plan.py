@@ -325,8 +325,6 @@ def _other_sites(view: HostView, declared: HostDeclaration) -> list[Finding]:
         Finding(
             kind="other-site",
             host=view.snapshot.host,
-            vm=None,
-            slot=None,
             text=f"the inventory of site {site} declared {', '.join(having)}: only an inventory of that site (vgpumgr_site) "
             f"frees it, not {_site_text(declared)}",
         )

@@ -134,4 +134,4 @@ def _word(layer: Persistent, wish: SchedulerWish | None, differences: Sequence[D
 
 def _finding(view: Observed, text: str) -> Finding:
     host = view.snapshot.host
-    return Finding(kind="scheduler", host=host, vm=None, slot=None, text=f"{host}: {text}")
+    return Finding(kind="scheduler", host=host, text=f"{host}: {text}")

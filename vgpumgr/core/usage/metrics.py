@@ -122,7 +122,7 @@ def _of_gpus(reading: HostReading) -> Iterator[_Row]:
         yield _Row(table.GPU_MEMORY, labels, _ratio(gpu.memory))
         yield _Row(table.GPU_FRAMEBUFFER_USED, labels, gpu.framebuffer_used_bytes)
         yield _Row(table.GPU_FRAMEBUFFER_SIZE, labels, gpu.framebuffer_size_bytes)
-        yield _Row(table.GPU_VGPUS, labels, there(gpu))
+        yield _Row(table.GPU_VGPUS, labels, gpu.made)
         yield _Row(table.GPU_RUNNING, labels, running(gpu))
 
 
@@ -131,11 +131,6 @@ def running(gpu: GpuReading) -> int | None:
     if not gpu.reported or UNKNOWN in {vgpu.state for vgpu in gpu.vgpus}:
         return None
     return sum(_number_of(vgpu) for vgpu in gpu.vgpus if vgpu.state == RUNNING)
-
-
-def there(gpu: GpuReading) -> int | None:
-    """How many vGPUs it has, foreign ones and those of stopped VMs included; None if that could not be read."""
-    return gpu.made
 
 
 def _number_of(vgpu: VgpuReading) -> int:

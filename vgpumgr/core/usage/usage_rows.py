@@ -187,7 +187,7 @@ def _sum(values: Sequence[int | None]) -> int | None:
 
 
 def _finding(kind: FindingKind, host: HostName | None, text: str) -> Finding:
-    return Finding(kind=kind, host=host, vm=None, slot=None, text=text)
+    return Finding(kind=kind, host=host, text=text)
 
 
 def _long(seconds: float) -> str:
