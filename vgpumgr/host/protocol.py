@@ -7,7 +7,7 @@ its stdin and each answer one JSON line on its stdout, in order. A request is {"
     do        fields                          ok
     observe   wait_s                          Snapshot (under the shared lock, which is released at once)
     lock      by, wait_s                      Snapshot (under the exclusive lock, which is kept)
-    execute   step, deadline_s                {"entry": LedgerEntry | null, "vgpu": VgpuFact | null, "note": text | null,
+    execute   step, deadline_s                {"note": text | null,
                                                "scheduler": SchedulerFact | null (as read back, set_scheduler only)}
     sample    wait_s, since                   SampleReport (as observe; since: {GPU's PCI address: us})
     ping                                      {}

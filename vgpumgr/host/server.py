@@ -3,16 +3,17 @@
 import json
 import os
 import time
-from typing import Any, Callable, Dict, NoReturn, Optional, Union
+from typing import Any, Callable, Dict, Optional, Union
 
 from .facts.facts import observe
 from .facts.nvml import load_pynvml
 from .facts.sample import sample
+from .fields import refuse
 from .files import Root
 from .ledger.ledger import find_unwritable
 from .ledger.lock import HostLock, pause
 from .ledger.writer import write_file
-from .protocol import BAD_REQUEST, INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT
+from .protocol import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT
 from .refusal import PeerGone, Refusal
 from .steps.executor import Executor, at_nothing
 from .steps.guard import RemovalGuard
@@ -85,7 +86,7 @@ class Server:
         verb = request.get("do")
         handler = self._verbs.get(verb) if isinstance(verb, str) else None
         if handler is None:
-            _bad("there is no verb {!r}".format(verb))
+            refuse("there is no verb {!r}".format(verb))
         if not self._root.top and os.geteuid() != 0:
             raise Refusal(NOT_ROOT, "the host program must run as root, but runs as uid {}".format(os.geteuid()))
         return handler(request)
@@ -97,14 +98,14 @@ class Server:
     def _sample(self, request: Dict[str, Any]) -> Any:
         since = request.get("since")
         if not isinstance(since, dict) or not all(type(us) is int and us >= 0 for us in since.values()):
-            _bad("since must give microseconds by GPU")
+            refuse("since must give microseconds by GPU")
         with self._lock.reading(_seconds(request, "wait_s")):
             return sample(self._root, self._nvml, since, pause=self._sleep)
 
     def _take_lock(self, request: Dict[str, Any]) -> Any:
         by = request.get("by")
         if not isinstance(by, str) or not by:
-            _bad("by must say who asks")
+            refuse("by must say who asks")
         self._lock.take(by, _seconds(request, "wait_s"))
         return {**observe(self._root, self._nvml, pause=self._sleep), "unwritable": find_unwritable(self._root)}
 
@@ -115,7 +116,7 @@ class Server:
     def _unlock(self, request: Dict[str, Any]) -> Any:
         gpus = request.get("gpu_uuids")
         if not isinstance(gpus, list) or not all(isinstance(uuid, str) for uuid in gpus):
-            _bad("gpu_uuids must be a list of GPU UUIDs")
+            refuse("gpu_uuids must be a list of GPU UUIDs")
         self._must_be_locked()
         try:
             return observe(self._root, self._nvml, only=frozenset(gpus), pause=self._sleep)
@@ -129,20 +130,20 @@ class Server:
 
 def _parse(line: bytes) -> Dict[str, Any]:
     if len(line) > MAX_LINE_BYTES:
-        _bad("the line is longer than {} bytes".format(MAX_LINE_BYTES))
+        refuse("the line is longer than {} bytes".format(MAX_LINE_BYTES))
     try:
         request = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        _bad("not JSON: {}".format(error))
+        refuse("not JSON: {}".format(error))
     if not isinstance(request, dict):
-        _bad("not an object")
+        refuse("not an object")
     return request
 
 
 def _number_of(request: Dict[str, Any]) -> int:
     number = request.get("id")
     if not isinstance(number, int) or isinstance(number, bool):
-        _bad("id must be a number")
+        refuse("id must be a number")
     return number
 
 
@@ -150,9 +151,5 @@ def _seconds(request: Dict[str, Any], key: str) -> float:
     value = request.get(key)
     # Written so that NaN, which JSON readers accept, is refused, too.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST_WAIT_S:
-        _bad("{} must be a number of seconds".format(key))
+        refuse("{} must be a number of seconds".format(key))
     return float(value)
-
-
-def _bad(message: str) -> NoReturn:
-    raise Refusal(BAD_REQUEST, message)

@@ -69,7 +69,7 @@ class Hypervisor:
         host = ssh.endpoint.host
         tunnel = Tunnel(ssh, timeout_s=deadlines.libvirt)
         try:
-            opened = _run(host, tunnel, lambda: _open(tunnel.path), Deadline(deadlines.libvirt), "open")
+            opened = _end(host, tunnel, _begin(lambda: _open(tunnel.path)), Deadline(deadlines.libvirt), "open")
         except (HypervisorError, Unreachable) as error:
             said = tunnel.why() if tunnel.ended else ""
             tunnel.cut()
@@ -140,24 +140,18 @@ class Hypervisor:
     @moments.reported
     def attach_device(self, uuid: VmUuid, xml: str) -> None:
         """Add a device to the persistent definition."""
+        import libvirt
 
-        def attach(domain: libvirt.virDomain) -> None:
-            import libvirt
-
-            domain.attachDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
-
-        self._write(uuid, attach, "attach the device")
+        config = libvirt.VIR_DOMAIN_AFFECT_CONFIG
+        self._write(uuid, lambda domain: domain.attachDeviceFlags(xml, config), "attach the device")
 
     @moments.reported
     def detach_device(self, uuid: VmUuid, xml: str) -> None:
         """Remove a device from the persistent definition."""
+        import libvirt
 
-        def detach(domain: libvirt.virDomain) -> None:
-            import libvirt
-
-            domain.detachDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
-
-        self._write(uuid, detach, "detach the device")
+        config = libvirt.VIR_DOMAIN_AFFECT_CONFIG
+        self._write(uuid, lambda domain: domain.detachDeviceFlags(xml, config), "detach the device")
 
     def close(self) -> None:
         """Close libvirt properly if it still answers, and cut the tunnel in any case. Current calls raise first."""
@@ -182,7 +176,7 @@ class Hypervisor:
         running = [self._begin(_each_of(part, read), what) for part in slices if part]
         return [one for call in running for one in self._end(call, what, deadline)]
 
-    def _write(self, uuid: VmUuid, write: Callable[[libvirt.virDomain], None], what: str) -> None:
+    def _write(self, uuid: VmUuid, write: Callable[[libvirt.virDomain], object], what: str) -> None:
         """One change of one domain. If no answer comes, the error says whether the change was requested at all.
 
         Looking up the domain is a separate call, which mostly detects a libvirtd that is gone by now. After a failure nothing
@@ -233,10 +227,6 @@ def client_version() -> str:
 
     number = libvirt.getVersion()
     return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
-
-
-def _run(host: HostName, tunnel: Tunnel, call: Callable[[], T], deadline: Deadline, what: str) -> T:
-    return _end(host, tunnel, _begin(call), deadline, what)
 
 
 def _begin(call: Callable[[], T]) -> Bounded[T | _Refused]:

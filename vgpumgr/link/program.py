@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
 
 from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
 from vgpumgr.host import protocol
-from vgpumgr.host.protocol import AnyStep, Hello, LedgerEntry, Locked, SampleReport, SchedulerFact, Snapshot, VgpuFact
+from vgpumgr.host.protocol import AnyStep, Hello, Locked, SampleReport, SchedulerFact, Snapshot
 from vgpumgr.link import bootstrap, moments, refusals, wire
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 
@@ -39,13 +39,8 @@ _SETTLE_S = 0.3
 
 
 class ExecuteResult(TypedDict):
-    """The result of a step: its ledger entry and the vGPU as read back (null once gone), and a remark if there is one.
+    """The result of a step: a remark if there is one, and for set_scheduler the scheduler as read back."""
 
-    `scheduler`: as read back, only for set_scheduler.
-    """
-
-    entry: LedgerEntry | None
-    vgpu: VgpuFact | None
     note: str | None
     scheduler: SchedulerFact | None
 

@@ -114,7 +114,7 @@ def test_a_sample_is_a_reading() -> None:
 
 
 def test_a_step_is_told_as_the_wire_has_it_and_its_result_is_a_value() -> None:
-    ok: dict[str, Any] = {"entry": None, "vgpu": None, "note": "nvenc0 did not take it", "scheduler": SCHEDULER}
+    ok: dict[str, Any] = {"note": "nvenc0 did not take it", "scheduler": SCHEDULER}
     script = Script(says(execute=ok))
     result = OneHost(script).execute(SET)
     assert result.note == "nvenc0 did not take it"

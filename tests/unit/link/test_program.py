@@ -155,7 +155,7 @@ def accept(request: dict[str, Any]) -> bytes:
     """What a host program with nothing to object answers."""
     ok: object = {
         "ping": {},
-        "execute": {"entry": None, "vgpu": None, "note": None, "scheduler": None},
+        "execute": {"note": None, "scheduler": None},
         "lock": LOCKED,
     }.get(request["do"], SNAPSHOT)
     return render_ok(request, ok)
@@ -176,7 +176,7 @@ def test_a_whole_session_is_four_requests_and_pings_do_not_count() -> None:
     program = start(script)
     assert program.hello == HELLO
     assert program.lock(by="anna@ctl1", wait_s=60) == LOCKED
-    assert program.execute(STEP, deadline_s=20) == {"entry": None, "vgpu": None, "note": None, "scheduler": None}
+    assert program.execute(STEP, deadline_s=20) == {"note": None, "scheduler": None}
     program.ping()
     assert program.unlock(["GPU-9f"]) == SNAPSHOT
     assert program.requests == 3
@@ -315,7 +315,7 @@ def test_each_kind_of_step_is_sent_as_it_is_and_its_answer_has_the_scheduler() -
         if request["do"] != "execute":
             return accept(request)
         scheduler = SCHEDULER if request["step"]["verb"] == protocol.SET_SCHEDULER else None
-        return render_ok(request, {"entry": None, "vgpu": None, "note": None, "scheduler": scheduler})
+        return render_ok(request, {"note": None, "scheduler": scheduler})
 
     script = Script(answer)
     program = start(script)
@@ -327,7 +327,7 @@ def test_each_kind_of_step_is_sent_as_it_is_and_its_answer_has_the_scheduler() -
 
 def test_a_scheduler_of_another_shape_is_refused_by_its_place() -> None:
     wrong = {**SCHEDULER, "engines": [{"engine": "graphics", "policy": 3}]}
-    ok = {"entry": None, "vgpu": None, "note": None, "scheduler": wrong}
+    ok = {"note": None, "scheduler": wrong}
     with pytest.raises(errors.ProgramFailed, match=r"result\.scheduler\.engines\[0\]\.policy is 3, not one of"):
         start(Script(lambda request: render_ok(request, ok))).execute(SET, deadline_s=1)
 

@@ -6,12 +6,12 @@ GPU has not returned (blocked_write.py). The first ledger write also says which 
 """
 
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 from ..facts.facts import boot_id
 from ..files import Root, Unknowns
 from ..ledger.blocked_write import open_ledger, record_of, started
-from ..ledger.ledger import PARAMS, Entry, Ledger, entry_fact, identity, write_ledger
+from ..ledger.ledger import PARAMS, Ledger, identity, write_ledger
 from ..ledger.writer import Writer, Writing
 from ..protocol import (
     DEADLINE,
@@ -83,8 +83,7 @@ class VgpuSteps:
         if step["expect"] == SAME:
             if not is_what_step_means(found, step):
                 raise changed("{} there already".format(step["type_name"]), describe(found))
-            entry, note = self._made(ledger, step, deadline_s)
-            return answer(entry=entry, vgpu=found, note=note)
+            return answer(note=self._made(ledger, step, deadline_s))
         if found is not None:
             raise changed("nothing on {}".format(step["parent"]), describe(found))
         with self._begin(ledger, step, hardware_for(self._root, step).create()) as begun:
@@ -96,11 +95,11 @@ class VgpuSteps:
                 write_ledger(self._root, ledger)
             raise _refused(begun.path, outcome)
         with _after_write():
-            entry, note = self._made(ledger, step, deadline_s)
+            note = self._made(ledger, step, deadline_s)
         self._at("made")
         if outcome.refused:
             note = "the write failed with {}, yet the vGPU exists".format(outcome.refused)
-        return answer(entry=entry, vgpu=outcome.found, note=note)
+        return answer(note=note)
 
     def destroy(self, step: Step, deadline_s: float) -> Dict[str, Any]:
         """Remove the vGPU and its entry."""
@@ -162,7 +161,7 @@ class VgpuSteps:
         with _after_write():
             write_ledger(self._root, ledger)
         self._at("evacuated")
-        return answer(entry=entry, note=_yet_gone(outcome))
+        return answer(note=_yet_gone(outcome))
 
     def _with_params(self, ledger: Ledger, step: Step) -> Ledger:
         """The ledger with the vGPU's parameters in its entry, which keeps them until the vGPU is back."""
@@ -179,8 +178,8 @@ class VgpuSteps:
         entries = ({**each, PARAMS: params} if identity(each) == identity(step) else each for each in ledger.entries)
         return ledger.with_entries(tuple(entries))
 
-    def _made(self, ledger: Ledger, step: Step, deadline_s: float) -> Tuple[Entry, Optional[str]]:
-        """Write back the parameters that the vGPU had before it was moved, then set its entry to made; return it and a note."""
+    def _made(self, ledger: Ledger, step: Step, deadline_s: float) -> Optional[str]:
+        """Write back the parameters that the vGPU had before it was moved, then set its entry to made; return a note."""
         kept = [each.get(PARAMS) for each in ledger.entries if identity(each) == identity(step)]
         params = kept[0] if kept and isinstance(kept[0], str) else None
         note = None
@@ -201,7 +200,8 @@ class VgpuSteps:
                     for each in ledger.entries
                 )
                 ledger = ledger.with_entries(tuple(entries))
-        return self._enter(ledger, step, MADE), note
+        self._enter(ledger, step, MADE)
+        return note
 
     def _find(self, step: Step) -> Optional[VgpuFact]:
         try:
@@ -258,7 +258,7 @@ class VgpuSteps:
             raise Refusal(INTERNAL, "/proc/sys/kernel/random/boot_id cannot be read")
         return boot
 
-    def _enter(self, ledger: Ledger, step: Step, state: EntryState) -> Entry:
+    def _enter(self, ledger: Ledger, step: Step, state: EntryState) -> None:
         """Write the step's entry to disk in this state, replacing what it supersedes."""
         entry = entry_of(step, boot=self._boot(), state=state)
         entries = []
@@ -275,7 +275,6 @@ class VgpuSteps:
         if not placed:
             entries.append(entry)
         write_ledger(self._root, known.with_entries(tuple(entries)))
-        return entry
 
     def _take_out(self, ledger: Ledger, step: Step) -> None:
         left = tuple(each for each in ledger.entries if identity(each) != identity(step))
@@ -304,12 +303,6 @@ def _yet_gone(outcome: _Outcome) -> Optional[str]:
     return "the write failed with {}, yet the vGPU is gone".format(outcome.refused) if outcome.refused else None
 
 
-def answer(
-    *,
-    entry: Optional[Entry] = None,
-    vgpu: Optional[VgpuFact] = None,
-    note: Optional[str] = None,
-    scheduler: Optional[SchedulerFact] = None,
-) -> Dict[str, Any]:
-    """The answer to `execute`; steps for settings have neither an entry nor a vGPU."""
-    return {"entry": None if entry is None else entry_fact(entry), "vgpu": vgpu, "note": note, "scheduler": scheduler}
+def answer(*, note: Optional[str] = None, scheduler: Optional[SchedulerFact] = None) -> Dict[str, Any]:
+    """The answer to `execute`."""
+    return {"note": note, "scheduler": scheduler}

@@ -173,7 +173,7 @@ def test_parameters_that_are_not_there_are_unknown(host: FakeHost) -> None:
 
 def test_a_new_file_is_roots_and_readable_by_all(host: FakeHost) -> None:
     step = make_modprobe_step()
-    assert execute(host, step)["ok"] == {"entry": None, "vgpu": None, "note": None, "scheduler": None}
+    assert execute(host, step)["ok"] == {"note": None, "scheduler": None}
     file = host.path(CONF)
     assert file.read_text() == step["text"]
     assert (stat.S_IMODE(file.stat().st_mode), file.stat().st_uid) == (0o644, os.geteuid())

@@ -65,6 +65,12 @@ def vgpus(asker: Asker) -> list[tuple[str, str | None, int]]:
     ]
 
 
+def device_paths(asker: Asker) -> list[str]:
+    """The device nodes of the host's vGPUs."""
+    gpus = asker.ask("observe", wait_s=0)["ok"]["gpus"]
+    return [path for gpu in gpus for parent in gpu["parents"] for vgpu in parent["vgpus"] for path in vgpu["vfio"]]
+
+
 def refusing(number: int) -> Any:
     def write(path: str, data: bytes) -> None:
         raise OSError(number, os.strerror(number))
@@ -77,17 +83,10 @@ def test_create_then_destroy_leaves_the_host_as_it_was(tmp_path: Path, framework
     host = FakeHost.build(tmp_path, framework)
     asker = locked(host)
     step = make_step(framework)
-    answer = asker.execute(step)["ok"]
-    assert answer["entry"] == host.entries()[0] == make_entry(framework)
-    assert (answer["vgpu"]["uuid"], answer["vgpu"]["type_id"]) == (step["uuid"], 560)
-    assert answer["note"] is None
+    assert asker.execute(step)["ok"] == {"note": None, "scheduler": None}
+    assert host.entries() == [make_entry(framework)]
     assert vgpus(asker) == [(step["parent"], step["uuid"], 560)]
-    assert asker.execute(make_destroy(framework))["ok"] == {
-        "entry": None,
-        "vgpu": None,
-        "note": None,
-        "scheduler": None,
-    }
+    assert asker.execute(make_destroy(framework))["ok"] == {"note": None, "scheduler": None}
     assert (vgpus(asker), host.entries()) == ([], [])
 
 
@@ -235,9 +234,8 @@ def test_a_vgpu_of_exactly_that_type_and_uuid_is_entered_as_ours(tmp_path: Path,
     step = make_step(framework, expect="same")
     host.make_vgpu(step["parent"], 560, step["uuid"])
     hardware = vgpus(asker := locked(host, write=refusing(errno.EIO)))
-    answer = asker.execute(step)["ok"]
-    assert answer["entry"]["state"] == "made"
-    assert answer["vgpu"]["type_id"] == 560
+    assert asker.execute(step)["ok"]["note"] is None
+    assert [entry["state"] for entry in host.entries()] == ["made"]
     assert vgpus(asker) == hardware
 
 
@@ -306,7 +304,7 @@ def test_an_error_although_the_vgpu_is_there_is_done_with_a_note(tmp_path: Path,
 
     answer = locked(host, write=late).execute(make_step(framework))["ok"]
     assert "EEXIST" in answer["note"]
-    assert answer["entry"]["state"] == "made"
+    assert [entry["state"] for entry in host.entries()] == ["made"]
 
 
 @each_framework
@@ -377,8 +375,8 @@ def test_hardware_that_is_not_the_entrys_is_never_destroyed(tmp_path: Path, fram
 def test_what_is_open_is_never_destroyed(tmp_path: Path, framework: str) -> None:
     host = FakeHost.build(tmp_path, framework)
     asker = locked(host)
-    made = asker.execute(make_step(framework))["ok"]["vgpu"]
-    host.add_process(41, made["vfio"][-1], command=("qemu", "-name", "guest=vm01"))
+    asker.execute(make_step(framework))
+    host.add_process(41, device_paths(asker)[-1], command=("qemu", "-name", "guest=vm01"))
     before = host.tree()
     error = asker.execute(make_destroy(framework))["err"]
     assert (error["kind"], error["vm"], error["holders"]) == ("InUse", "vm01", ["open by pid 41 (vm01)"])
@@ -396,7 +394,8 @@ def test_what_was_opened_while_the_ledger_was_written_is_not_destroyed(tmp_path:
             host.add_process(41, *paths)
 
     asker = locked(host, at=at)
-    paths += asker.execute(make_step(framework))["ok"]["vgpu"]["vfio"]
+    asker.execute(make_step(framework))
+    paths += device_paths(asker)
     error = asker.execute(make_destroy(framework))["err"]
     assert (error["kind"], error["holders"]) == ("InUse", ["open by pid 41 (qemu-system-x86_64)"])
     assert host.entries() == [make_entry(framework)]
