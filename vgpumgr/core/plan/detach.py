@@ -80,10 +80,11 @@ def entering(
     if claim is None or claim.generation == keep:
         return [], []
     found = ownership.standing(view, domain, claim)
-    if found is None or found.spec is None:
-        _guard_hidden(view, domain, claim, found)
+    if found == ownership.HIDDEN:  # keep the claim: only it says whose vGPU that is
+        raise _hidden(view, claim.binding, domain.name, claim.slot)
+    if not isinstance(found, ownership.Unentered):
         return [], []
-    if found.kind == ownership.PROVED:
+    if ownership.is_proved(found):
         return [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=found.spec)], []
     device = f" ({found.spec.device.text})" if isinstance(found.spec.device, Mdev) else ""
     text = (
@@ -91,12 +92,6 @@ def entering(
         f"be the vGPU of {domain.name} slot {slot}: {'; '.join(found.doubts)}"
     )
     return [], [Finding(kind="left-behind", host=view.snapshot.host, vm=domain.name, slot=slot, text=text)]
-
-
-def _guard_hidden(view: HostView, domain: Domain, claim: claims.Claim, found: ownership.Standing | None) -> None:
-    """Keep the claim while its vGPU may be on a GPU whose UUID is unknown: only the claim says whose vGPU it is."""
-    if found is not None and found.kind == ownership.HIDDEN:
-        raise _hidden(view, claim.binding, domain.name, claim.slot)
 
 
 def _hidden(view: HostView, place: VgpuSpec | claims.Binding, vm: VmName, slot: Slot) -> errors.Unsure:

@@ -8,7 +8,7 @@ and nothing is created twice. If they disagree, that is reported and left to the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
 from vgpumgr import names
 from vgpumgr.core.commands import command
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
 LEDGER = "/var/lib/vgpumgr/ledger.json"
 
-StandingKind = Literal["proved", "doubted", "gone", "hidden"]
-PROVED: Final = "proved"  # claim, hardware and definition agree
-DOUBTED: Final = "doubted"  # its hardware is there, but something does not agree
 GONE: Final = "gone"  # nothing is there, or what is there is not ours
 HIDDEN: Final = "hidden"  # its GPU may be one whose UUID cannot be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """The evidence for a claim that has no ledger entry. `doubts`: what does not agree, in words.
+class Unentered:
+    """The hardware of a claim that has no ledger entry; `spec` names it by its current addresses.
 
-    `vgpu` is its hardware, and `spec` names it by its current addresses; both are None if it is not there.
+    `doubts`: what does not agree among claim, hardware and definition, in words. Without any it is proved.
     """
 
-    kind: StandingKind
-    vgpu: Vgpu | None = None
-    spec: VgpuSpec | None = None
-    doubts: tuple[str, ...] = ()
+    vgpu: Vgpu
+    spec: VgpuSpec
+    doubts: tuple[str, ...]
+
+
+Standing = Unentered | Literal["gone", "hidden"]
+"""The evidence for a claim that has no ledger entry."""
 
 
 def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
@@ -55,32 +55,20 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
         return None
     binding = claim.binding
     if view.snapshot.may_be_hidden(binding):
-        return Standing(kind=HIDDEN)
+        return HIDDEN
     found = _hardware(view, claim)
     if found is None or view.snapshot.entry_of(*found) is not None:
-        return Standing(kind=GONE)
+        return GONE
     gpu, vgpu = found
     if gpu.uuid is None:
-        return Standing(kind=HIDDEN)
+        return HIDDEN
     # Use its current address: after cards were moved, the one in its claim is another function's.
-    moved = isinstance(binding.device, Vf) and vgpu.device != binding.device
     others = sharing.namers(view, vgpu.device, but=domain.uuid)
     named = any(device.source == vgpu.device for device in domain.inactive)
     if isinstance(binding.device, Vf) and not named and (others or claim.state != claims.BOUND):
         # A VF's vGPU has no identity but its address: it is theirs, or nothing says that it is the claim's.
-        return Standing(kind=GONE)
-    doubts: list[str] = []
-    if claim.state != claims.BOUND:
-        doubts.append(f"its claim is {claim.state}, not bound")
-    if moved or (gpu.uuid, vgpu.vf_index) != (binding.gpu_uuid, binding.vf_index):
-        doubts.append(f"it is on {vgpu.parent}, but its claim says {binding.parent}")
-    if vgpu.type_id != binding.type_id:
-        doubts.append(
-            f"it is {vgpu.type_name or 'of a type that cannot be read'}, but its claim says {binding.type_name}"
-        )
-    computed = Mdev(names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation))
-    if isinstance(binding.device, Mdev) and binding.device != computed:
-        doubts.append("its UUID is not the one that vgpumgr computes for that slot")
+        return GONE
+    doubts = [*_doubts(domain, claim, gpu, vgpu)]
     if not named:
         doubts.append(f"the definition of {domain.name} does not name it")
     if others:
@@ -94,7 +82,22 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
         type_id=binding.type_id,
         type_name=binding.type_name,
     )
-    return Standing(kind=DOUBTED if doubts else PROVED, vgpu=vgpu, spec=spec, doubts=tuple(doubts))
+    return Unentered(vgpu=vgpu, spec=spec, doubts=tuple(doubts))
+
+
+def _doubts(domain: Domain, claim: Claim, gpu: Gpu, vgpu: Vgpu) -> Iterator[str]:
+    """What does not agree between a claim and its hardware."""
+    binding = claim.binding
+    moved = isinstance(binding.device, Vf) and vgpu.device != binding.device
+    if claim.state != claims.BOUND:
+        yield f"its claim is {claim.state}, not bound"
+    if moved or (gpu.uuid, vgpu.vf_index) != (binding.gpu_uuid, binding.vf_index):
+        yield f"it is on {vgpu.parent}, but its claim says {binding.parent}"
+    if vgpu.type_id != binding.type_id:
+        yield f"it is {vgpu.type_name or 'of a type that cannot be read'}, but its claim says {binding.type_name}"
+    computed = Mdev(names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation))
+    if isinstance(binding.device, Mdev) and binding.device != computed:
+        yield "its UUID is not the one that vgpumgr computes for that slot"
 
 
 def spec_of(
@@ -159,7 +162,7 @@ def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
     if any(entry.vgpu.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot)):
         return True
     found = standing(view, domain, claim) if claim.state == claims.BOUND else None
-    if found is None or found.kind != GONE:
+    if found != GONE:
         return False
     freed = Freed(vm_uuid=domain.uuid, slot=claim.slot, generation=claim.generation)
     return freed in view.snapshot.freed
@@ -204,7 +207,12 @@ def all_standings(view: HostView) -> Iterator[tuple[Domain, Claim, Standing]]:
 
 def proved(view: HostView) -> tuple[VgpuSpec, ...]:
     """Every vGPU that can be entered again."""
-    return tuple(found.spec for _, _, found in all_standings(view) if found.kind == PROVED and found.spec)
+    return tuple(found.spec for _, _, found in all_standings(view) if is_proved(found))
+
+
+def is_proved(found: Standing) -> TypeGuard[Unentered]:
+    """Whether claim, hardware and definition agree."""
+    return isinstance(found, Unentered) and not found.doubts
 
 
 def missing_ledger(view: HostView) -> tuple[Finding, ...]:
@@ -215,8 +223,8 @@ def missing_ledger(view: HostView) -> tuple[Finding, ...]:
     if not found:
         return ()
     host = view.snapshot.host
-    again = [f"{domain.name} {claim.slot}" for domain, claim, one in found if one.kind == PROVED]
-    rest = [f"{domain.name} {claim.slot}" for domain, claim, one in found if one.kind != PROVED]
+    again = [f"{domain.name} {claim.slot}" for domain, claim, one in found if is_proved(one)]
+    rest = [f"{domain.name} {claim.slot}" for domain, claim, one in found if not is_proved(one)]
     count = "a bound claim names" if len(found) == 1 else f"{len(found)} bound claims name"
     text = f"{host}: its ledger, {LEDGER}, is missing, but {count} this host"
     if again:
@@ -226,10 +234,8 @@ def missing_ledger(view: HostView) -> tuple[Finding, ...]:
     return (Finding(kind="ledger-missing", host=host, text=text),)
 
 
-def way_out(view: HostView, domain: Domain, claim: Claim, found: Standing) -> str:
+def way_out(view: HostView, domain: Domain, claim: Claim, found: Unentered) -> str:
     """What the user can do about hardware that is not proved to be the claim's."""
-    assert found.spec is not None
-    assert found.vgpu is not None
     host = view.snapshot.host
     others = sharing.namers(view, found.vgpu.device, but=domain.uuid)
     if others:

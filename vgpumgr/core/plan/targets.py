@@ -102,17 +102,18 @@ def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim
     found = ownership.standing(view, domain, claim) if claim is not None else None
     if claim is None or found is None or claim.state != claims.BOUND or not serves(claim, request):
         return None
-    if found.kind == ownership.PROVED:
+    if ownership.is_proved(found):
         return found.spec
-    if found.kind == ownership.DOUBTED and not request.replace:
-        assert found.spec is not None
+    if request.replace:
+        return None
+    if isinstance(found, ownership.Unentered):
         raise errors.Unsure(
             f"{found.spec.type_name} on {found.spec.parent} may be the vGPU of {domain.name} slot {claim.slot}, "
             "but the host's ledger does not name it",
             details=found.doubts,
             hint=ownership.way_out(view, domain, claim, found),
         )
-    if found.kind == ownership.HIDDEN and not request.replace:
+    if found == ownership.HIDDEN:
         raise errors.Unsure(
             f"the vGPU of {domain.name} slot {claim.slot} is on {claim.binding.gpu_uuid}, and the UUID of a GPU of "
             f"{view.snapshot.host} cannot be read: it may be that one",

@@ -170,19 +170,19 @@ def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
     """A bound claim that the ledger does not know. If the whole file is missing, one finding covers all proved claims."""
     name, slot, host = domain.name, claim.slot, view.snapshot.host
     stands = ownership.standing(view, domain, claim)
-    if stands is None or stands.kind == ownership.HIDDEN:
+    if stands is None or stands == ownership.HIDDEN:
         return []
-    if stands.spec is None and ownership.is_reverted(view, domain, claim):
+    if stands == ownership.GONE and ownership.is_reverted(view, domain, claim):
         text = (
             f"{name} slot {slot} has a claim whose vGPU has been freed, according to the ledger: the definition or the ledger "
             f"was reverted (a snapshot or a restore?): `{_again(view, domain, claim)}` creates the vGPU again, "
             f"`{command('detach', name, slot=slot, on=host)}` removes the claim"
         )
         return [_finding(view, name, slot, "reverted", text)]
-    if stands.spec is None:
+    if not isinstance(stands, ownership.Unentered):
         return [_gone(view, domain, claim, to_mend(view, domain, claim))]
     what = f"{stands.spec.type_name} on {stands.spec.parent}"
-    if stands.kind == ownership.PROVED:
+    if ownership.is_proved(stands):
         if not view.snapshot.ledger_file:
             return []
         text = (

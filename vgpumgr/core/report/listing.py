@@ -85,7 +85,7 @@ def _named(view: HostView, domain: Domain, claim: Claim) -> Vgpu | None:
     """The hardware that a claim's binding names but no entry does. A copied claim names another VM's, so it has none."""
     if view.snapshot.ledger is not None:
         found = ownership.standing(view, domain, claim)
-        return found.vgpu if found is not None else None
+        return found.vgpu if isinstance(found, ownership.Unentered) else None
     vgpu = None if domain.copied else view.snapshot.vgpu_of(claim.binding)
     return vgpu if vgpu is not None and vgpu.type_id == claim.binding.type_id else None
 

@@ -164,7 +164,7 @@ def test_a_vf_whose_address_the_claim_does_not_say_is_not_proved_to_be_the_claim
         view = builders.give(view, "vm01", builders.hostdev(foreign[1]))
     domain, claim = builders.find(view, "vm01"), builders.claim_of(view)
     found = ownership.standing(view, domain, claim)
-    assert found is not None
+    assert isinstance(found, ownership.Unentered)
     assert f"it is on {foreign[1].parent}, but its claim says {claim.binding.parent}" in found.doubts
     with pytest.raises(errors.Unsure, match="may be the vGPU of vm01"):
         builders.plan_attach(view)
