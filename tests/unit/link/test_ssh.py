@@ -55,17 +55,19 @@ def test_megabytes_on_stderr_do_not_hold_the_output_up(sshd: Sshd) -> None:
     assert len(err) == 8192
 
 
-def test_what_was_negotiated_can_be_read(sshd: Sshd) -> None:
-    opened = ssh.open_connection(sshd.endpoint, Deadlines())
-    opened.close()
+def test_what_was_negotiated_is_ours(sshd: Sshd) -> None:
     printed = subprocess.run(
         ["ssh-keygen", "-lf", str(sshd.folder / "host_ed25519.pub")], capture_output=True, text=True, check=True
     ).stdout.split()[1]
-    transport = opened._transport
-    assert compute_fingerprint(transport.get_remote_server_key().asbytes()) == printed
-    assert getattr(transport, "agreed_on_strict_kex")  # noqa: B009 -- the stubs lack it
-    assert getattr(transport, "remote_cipher") in ssh.CIPHERS  # noqa: B009 -- likewise
-    assert transport.remote_version.startswith("SSH-2.0-OpenSSH")
+    opened = ssh.open_connection(sshd.endpoint, Deadlines())
+    try:
+        transport = opened._transport
+        assert compute_fingerprint(transport.get_remote_server_key().asbytes()) == printed
+        assert getattr(transport, "agreed_on_strict_kex")  # noqa: B009 -- the stubs lack it
+        assert getattr(transport, "remote_cipher") in ssh.CIPHERS  # noqa: B009 -- likewise
+        assert transport.remote_version.startswith("SSH-2.0-OpenSSH")
+    finally:
+        opened.close()
 
 
 def test_a_host_with_several_keys_is_met_by_the_one_we_know(sshd: Sshd) -> None:
