@@ -39,7 +39,7 @@ def coarsen(path: Path, *, before_us: int) -> int:
         since = connection.execute(sa.select(COLLECTOR.c.coarse)).scalar()
         if since is None or since >= until:
             return 0
-        first, _ = _span(connection)
+        first = _first(connection)
         fewer = 0
         # One hour at a time: after a long pause, all hours that were left over, but only those that exist.
         for hour in range(max(since, until if first is None else first // COARSE * COARSE), until, COARSE):
@@ -69,7 +69,7 @@ def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
     """Delete older buckets, then the oldest until the file is within its limit; return the number deleted."""
     with file.writing(path, SCHEMA) as connection:
         horizon = before_us // BUCKET_US
-        first, _ = _span(connection)
+        first = _first(connection)
         gone = 0
         if first is not None and first < horizon:
             gone += _delete(connection, horizon)
@@ -95,11 +95,10 @@ def forget_hosts_but(path: Path, fleet: Collection[str]) -> None:
                 connection.execute(HOST_ERROR.delete().where(HOST_ERROR.c.host == name))
 
 
-def _span(connection: sa.Connection) -> tuple[int | None, int | None]:
-    """The first and the last quarter of an hour in the store."""
-    ends = [connection.execute(sa.select(end(BUCKET.c.id))).scalar() for end in (sa.func.min, sa.func.max)]
-    first, last = (None if end is None else end >> SERIES_BITS for end in ends)
-    return first, last
+def _first(connection: sa.Connection) -> int | None:
+    """The first quarter of an hour in the store."""
+    found = connection.execute(sa.select(sa.func.min(BUCKET.c.id))).scalar()
+    return None if found is None else found >> SERIES_BITS
 
 
 def _largest(connection: sa.Connection) -> sa.ColumnElement[bool]:
