@@ -74,4 +74,4 @@ def _even(wants: Sequence[float]) -> tuple[float, ...]:
 
 def _memory(wants: Use, sm: float) -> float:
     """The memory demand at that SM part. A guest that wants no SM at all (only copies) is not slowed."""
-    return wants.memory * sm / wants.sm if wants.sm else wants.memory
+    return wants.memory * (sm / wants.sm) if wants.sm else wants.memory
