@@ -1,8 +1,8 @@
 """One SSH connection: handshake, host key, login, and commands on it. Only this file imports paramiko.
 
-Importing paramiko costs 0.15 s, so the first call that connects does it. We use its Transport directly: SSHClient would
-load known_hosts its own way, try agents and other keys, and hide the stage at which it failed. The lists of algorithms are
-our own, because paramiko still has CBC, 3DES and MD5 at the end of its lists.
+Importing paramiko costs 0.1 s, so the first call that connects does it, while the host's answer is on its way. We use its
+Transport directly: SSHClient would load known_hosts its own way, try agents and other keys, and hide the stage at which it
+failed. The lists of algorithms are our own, because paramiko still has CBC, 3DES and MD5 at the end of its lists.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 import logging
 import shlex
 import socket
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -157,8 +158,11 @@ class SshConnection:
 
 def open_connection(endpoint: Endpoint, deadlines: Deadlines) -> SshConnection:
     """Connect, check the host's key, log in. Each failure is an Unreachable that names its stage."""
+    importing = threading.Thread(target=_import_paramiko, name="vgpumgr-paramiko", daemon=True)
+    importing.start()
     sock = dial.dial(endpoint, deadlines)
     try:
+        importing.join()
         return _handshake(endpoint, sock, deadlines)
     except BaseException:
         _shut(sock)
@@ -287,6 +291,27 @@ def _parse_key(path: str, _mtime_ns: int, _size: int, _inode: int) -> paramiko.P
     # UnknownKeyType is a plain Exception, and cryptography adds its own kinds.
     except Exception as error:
         raise _Unusable(f"is not a usable private key: {error}", own) from error
+
+
+_importing = threading.Lock()
+
+
+def _import_paramiko() -> None:
+    """Import paramiko without invoke, which takes as long again and serves only `Match exec` in an ssh_config; we read none.
+
+    paramiko.config does without it where it is missing, and None in sys.modules is how an import system says so.
+    """
+    with _importing:
+        if "paramiko" in sys.modules:
+            return
+        keep_out = "invoke" not in sys.modules
+        if keep_out:
+            sys.modules["invoke"] = None  # type: ignore[assignment]
+        try:
+            import paramiko  # noqa: F401 -- for the functions below, which import it again
+        finally:
+            if keep_out:
+                del sys.modules["invoke"]
 
 
 def _quieten() -> None:
