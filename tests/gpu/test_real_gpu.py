@@ -45,7 +45,7 @@ def names() -> list[str]:
 def told(what: str, rows: Iterable[Mapping[str, Any]]) -> None:
     print(f"\n{what}: not told here")  # noqa: T201 -- with -s, and after a failure
     for row in rows:
-        print(f"  {row['what']}: {row['why']}")  # noqa: T201
+        print(f"  {row['gpu'] or 'host'} {row['what']}: {row['why']}")  # noqa: T201
 
 
 def test_observe_says_what_it_can_and_why_not_the_rest(names: list[str]) -> None:
@@ -54,7 +54,7 @@ def test_observe_says_what_it_can_and_why_not_the_rest(names: list[str]) -> None
     snapshot = snapshot_facts.parse(HOST, facts)
     assert not any("Traceback" in row.why or "pynvml:" in row.why for row in snapshot.unknown)
     for gpu in facts["gpus"]:
-        unknown = {row["what"].partition(".")[2] for row in facts["unknown"] if row["what"].startswith("gpus[")}
+        unknown = {row["what"] for row in facts["unknown"] if row["gpu"] == gpu["pci"]}
         assert gpu["framework"] is not None or "framework" in unknown
 
 

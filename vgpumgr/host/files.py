@@ -9,7 +9,7 @@ import os
 from contextlib import contextmanager
 from typing import Iterator, List, Optional, Set, Tuple, Union
 
-from .protocol import UnknownFact  # noqa: TC001 -- one import more is cheaper than typing's machinery on 3.9
+from .protocol import UnknownFact
 from .refusal import reason
 
 _READ = os.O_RDONLY | os.O_CLOEXEC
@@ -29,13 +29,18 @@ class Root:
 
 
 class Unknowns:
-    """The rows that say which facts are null, and why."""
+    """The rows that say which facts are null, and why: the host's, or one GPU's."""
 
-    def __init__(self) -> None:
-        self.rows: List[UnknownFact] = []
+    def __init__(self, rows: Optional[List[UnknownFact]] = None, gpu: Optional[str] = None) -> None:
+        self.rows: List[UnknownFact] = [] if rows is None else rows
+        self._gpu = gpu
+
+    def of(self, gpu: str) -> "Unknowns":
+        """The same rows, to note what is null about that GPU (its address)."""
+        return Unknowns(self.rows, gpu)
 
     def add(self, what: str, why: str) -> None:
-        self.rows.append({"what": what, "why": why})
+        self.rows.append({"gpu": self._gpu, "what": what, "why": why})
 
     def failed(self, what: str, error: OSError) -> None:
         """Note that a file could not be read."""

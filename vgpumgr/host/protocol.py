@@ -305,6 +305,9 @@ class ModuleFact(TypedDict):
 
 
 class UnknownFact(TypedDict):
+    """`what` could not be read: a fact of the GPU at that address, or of the host if that is null."""
+
+    gpu: Optional[str]
     what: str
     why: str
 

@@ -26,34 +26,37 @@ def mend(facts: dict[str, Any]) -> None:
 
     One such value in the ledger makes the whole ledger unknown.
     """
-    odd: list[dict[str, str]] = []
+    odd: list[dict[str, str | None]] = []
+    in_file: list[dict[str, str | None]] = []
     for key, value in facts.items():
-        facts[key] = _mended(value, key, odd)
-    why = next((row["why"] for row in odd if row["what"].startswith(_FILE)), None)
-    if why is not None:
+        facts[key] = _mended(value, None, key, in_file if key in _FILE else odd)
+    if in_file:
         there = [key for key in _FILE if key in facts]
-        odd = [row for row in odd if not row["what"].startswith(_FILE)]
-        odd += [{"what": key, "why": f"it has an impossible number: {why}"} for key in there]
+        why = f"it has an impossible number: {in_file[0]['why']}"
+        odd += [{"gpu": None, "what": key, "why": why} for key in there]
         facts.update(dict.fromkeys(there))
     unknown = facts.get("unknown")
     if isinstance(unknown, list):
         unknown += odd
 
 
-def _mended(value: Any, where: str, odd: list[dict[str, str]]) -> Any:
+def _mended(value: Any, gpu: str | None, where: str, odd: list[dict[str, str | None]]) -> Any:
     match value:
         case dict():
             for key, inner in value.items():
-                value[key] = _mended(inner, f"{where}.{key}", odd)
+                value[key] = _mended(inner, gpu, f"{where}.{key}" if where else key, odd)
         case list():
             for at, inner in enumerate(value):
-                value[at] = _mended(inner, f"{where}[{at}]", odd)
+                match inner:
+                    case {"pci": str(pci)} if where == "gpus":  # a GPU's facts are named by its address
+                        value[at] = _mended(inner, pci, "", odd)
+                    case _:
+                        value[at] = _mended(inner, gpu, f"{where}[{at}]", odd)
         case str() if is_odd(value):
             return _written(value)
         case int() | float() if is_odd(value):
-            odd.append(
-                {"what": where, "why": f"the host reports {value}" if abs(value) < _SHOWN else "far too many digits"}
-            )
+            why = f"the host reports {value}" if abs(value) < _SHOWN else "far too many digits"
+            odd.append({"gpu": gpu, "what": where, "why": why})
             return None
     return value
 

@@ -52,7 +52,7 @@ class Recorder:
 
 def main(root: Root, gpus: list[str]) -> None:
     nvml, unknown = Recorder(), Unknowns()
-    requests = [GpuQuery(pci=pci, what=f"gpus[{at}]", types=True, framework=MDEV_VF) for at, pci in enumerate(gpus)]
+    requests = [GpuQuery(pci=pci, types=True, framework=MDEV_VF) for pci in gpus]
     read_nvml(lambda: nvml, requests, unknown)
     sample(root, lambda: nvml, {})
     setting: SchedulerSetting = {

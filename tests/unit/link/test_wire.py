@@ -127,7 +127,7 @@ def make_snapshot() -> dict[str, Any]:
         "blocked_writes": None,
         "modprobe": None,
         "module": None,
-        "unknown": [{"what": "a", "why": "b"}],
+        "unknown": [{"gpu": None, "what": "a", "why": "b"}],
     }
 
 
@@ -146,7 +146,7 @@ def test_a_snapshot_of_the_protocols_shape_passes_as_it_is_with_keys_to_spare() 
         ({"protocol": True}, r"snapshot\.protocol is True, not int"),
         ({"gpus": None}, r"snapshot\.gpus is None, not a list"),
         ({"gpus": [{}]}, r"snapshot\.gpus\[0\]\.pci is missing"),
-        ({"unknown": [{"what": 1, "why": ""}]}, r"snapshot\.unknown\[0\]\.what is 1, not str"),
+        ({"unknown": [{"gpu": None, "what": 1, "why": ""}]}, r"snapshot\.unknown\[0\]\.what is 1, not str"),
         ({"versions": []}, r"snapshot\.versions is \[\], not an object"),
         ({"versions": {"driver": 3}}, r"snapshot\.versions\.driver is 3, not str"),
         ({"gpus": {}}, r"snapshot\.gpus is \{\}, not a list"),

@@ -18,7 +18,7 @@ from vgpumgr.core.usage import histogram, readings
 from vgpumgr.core.usage.readings import Counters, VgpuKey
 from vgpumgr.core.usage.tally import BUCKET_US, FINE_US
 from vgpumgr.core.usage.usage_window import window
-from vgpumgr.names import HostName
+from vgpumgr.names import HostName, PciAddress
 from vgpumgr.store import rounds as stored_rounds
 from vgpumgr.store.sql import sample_tables
 from vgpumgr.store.sql import samples as sql_samples
@@ -63,7 +63,12 @@ def test_the_last_round_is_read_again_whole(samples: Samples) -> None:
     """With what could not be read, what is unknown, and all of its numbers."""
     one = measured_round({"vm1": load(60, 5), "vm2": None, None: load(None)}, since_us=T0, until_us=T0 + 10 * SECOND)
     assert one.reading is not None
-    one = replace(one, reading=replace(one.reading, unknown=(Unknown(what="gpus[0]", why="NVML: not supported"),)))
+    one = replace(
+        one,
+        reading=replace(
+            one.reading, unknown=(Unknown(gpu=PciAddress("0000:41:00.0"), what="sm", why="NVML: not supported"),)
+        ),
+    )
     samples.add([rounds(1)[0], one], every_s=10)
     (host,) = samples.latest()
     assert host.last == one
@@ -390,7 +395,7 @@ def test_the_form_of_a_stored_round_is_pinned() -> None:
         "Measured": "gpu vgpu since_us until_us load",
         "Cursor": "boot gpus",
         "GpuCursor": "at_us instances",
-        "Unknown": "what why",
+        "Unknown": "what why gpu",
     }
 
 

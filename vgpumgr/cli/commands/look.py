@@ -110,7 +110,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     if settings.for_people:
         for view in fleet.views:
             for unknown in view.snapshot.unknown:
-                output.progress(settings, f"? {view.snapshot.host} {unknown.what}: {unknown.why}")
+                output.progress(settings, f"? {view.snapshot.host} {unknown.place}: {unknown.why}")
     return _finish(settings, fleet, findings)
 
 

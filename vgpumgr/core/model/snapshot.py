@@ -196,8 +196,16 @@ class BlockedWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
+    """What could not be read, and why: a fact of the GPU at that address, or of the host if there is none."""
+
     what: str
     why: str
+    gpu: PciAddress | None = None
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"{self.gpu} {self.what}" if self.gpu else self.what
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -254,6 +254,6 @@ def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
     return None
 
 
-def why_unknown(snapshot: HostSnapshot, what: str) -> str:
-    """The host program's reason for an unknown."""
-    return next((row.why for row in snapshot.unknown if row.what == what), "not read")
+def why_unknown(snapshot: HostSnapshot, what: str, gpu: PciAddress | None = None) -> str:
+    """The host program's reason for an unknown fact of the host, or of that GPU."""
+    return next((row.why for row in snapshot.unknown if (row.gpu, row.what) == (gpu, what)), "not read")

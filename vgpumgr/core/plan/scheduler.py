@@ -210,11 +210,6 @@ def _api(gpu: Gpu) -> int:
     return gpu.scheduler.api if gpu.scheduler else 1
 
 
-def fact_name(facts: HostSnapshot, gpu: Gpu) -> str:
-    """The host program's name for its facts about a GPU's scheduler."""
-    return f"gpus[{facts.gpus.index(gpu)}].scheduler"
-
-
 def _gpu(facts: HostSnapshot, uuid: str) -> Gpu:
     gpu = facts.gpu_by_uuid(uuid)
     if gpu is None:
@@ -227,7 +222,7 @@ def _gpu(facts: HostSnapshot, uuid: str) -> Gpu:
 
 def _state(facts: HostSnapshot, gpu: Gpu) -> SchedulerState:
     if gpu.scheduler is None:
-        why = views.why_unknown(facts, fact_name(facts, gpu))
+        why = views.why_unknown(facts, "scheduler", gpu.pci)
         raise errors.Unsure(
             f"the scheduler of GPU {gpu.pci} of {facts.host} cannot be read: {why}",
             hint=f"vgpumgr discover {facts.host} shows what else is unknown there",

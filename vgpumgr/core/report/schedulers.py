@@ -113,7 +113,7 @@ def _row(view: Observed, gpu: Gpu, declared: SchedulerDeclaration | None) -> tup
 def _differences(view: Observed, gpu: Gpu, wish: SchedulerWish | None) -> tuple[tuple[Difference, ...], str | None]:
     if wish is None:
         if gpu.scheduler is None:
-            why = views.why_unknown(view.snapshot, scheduler_plan.fact_name(view.snapshot, gpu))
+            why = views.why_unknown(view.snapshot, "scheduler", gpu.pci)
             return (), f"the scheduler of GPU {gpu.pci} cannot be read: {why}"
         return (), None
     try:

@@ -233,14 +233,12 @@ def incomplete_reason(reading: HostReading) -> str | None:
 
     A GPU without vGPUs (a card that is passed through whole, for example) is ignored.
     """
-    concerns = {f"gpus[{at}]": gpu for at, gpu in enumerate(reading.gpus) if gpu.vgpus}
-    found: list[str] = []
-    for row in reading.unknown:
-        where, _, what = row.what.partition(".")
-        if row.what in ("nvml", "ledger", "handles", "gpus"):
-            found.append(f"{row.what}: {row.why}")
-        elif where in concerns:
-            found.append(f"{concerns[where].pci} {what}: {row.why}")
+    concerned = {gpu.pci for gpu in reading.gpus if gpu.vgpus}
+    found = [
+        f"{row.place}: {row.why}"
+        for row in reading.unknown
+        if row.gpu in concerned or (row.gpu is None and row.what in ("nvml", "ledger", "handles", "gpus"))
+    ]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"incomplete: {found[0]}{more}" if found else None
 

@@ -22,7 +22,6 @@ class _Seen(NamedTuple):
     """One GPU, before NVML is queried."""
 
     card: pci.Card
-    what: str
     information: pci.Information
     offer: gpu.Offer
 
@@ -47,7 +46,7 @@ def observe(
     report = read_nvml(load_nvml, [_wanted(each) for each in asked], unknown, pause)
     if report.failure is not None:
         unknown.add("nvml", report.failure)
-    gpus = [_gpu_fact(root, each, report, entries or [], unknown) for each in seen]
+    gpus = [_gpu_fact(root, each, report, entries or [], unknown.of(each.card.pci)) for each in seen]
     users = _users(root, unknown)
     return {
         "protocol": PROTOCOL,
@@ -129,18 +128,11 @@ def _see(root: Root, unknown: Unknowns, only: Optional[Collection[str]]) -> List
     except OSError as error:
         why_no_mdevs = "cannot list the mediated devices: {}".format(error)
     for card in pci.find_cards(root, unknown):
-        what = "gpus[{}]".format(len(seen))
         information = _information(root, card)
         if only is not None and information.uuid not in only:
             continue
-        seen.append(
-            _Seen(
-                card,
-                what,
-                information,
-                _offer(root, card, mdevs, why_no_mdevs=why_no_mdevs, unknown=unknown, what=what),
-            )
-        )
+        offer = _offer(root, card, mdevs, why_no_mdevs, unknown.of(card.pci))
+        seen.append(_Seen(card, information, offer))
     return seen
 
 
@@ -155,33 +147,31 @@ def _offer(
     root: Root,
     card: pci.Card,
     mdevs: Optional[Sequence[mdev.Mdev]],
-    *,
     why_no_mdevs: str,
     unknown: Unknowns,
-    what: str,
 ) -> gpu.Offer:
     framework, problem = gpu.find_framework(root, card)
     if framework == VENDOR_VFIO:
-        return gpu.read_vendor_offer(root, card, unknown, what)
+        return gpu.read_vendor_offer(root, card, unknown)
     if framework in (MDEV_PF, MDEV_VF):
         if mdevs is not None:
-            return gpu.read_mdev_offer(root, card, framework, mdevs, unknown=unknown, what=what)
+            return gpu.read_mdev_offer(root, card, framework, mdevs, unknown)
         # Parents without their vGPUs would look empty: it is better to show none at all.
         problem = why_no_mdevs
     assert problem is not None
-    unknown.add(what + ".framework", problem)
+    unknown.add("framework", problem)
     return gpu.Offer(framework=None, types={}, parents=[], problem=problem)
 
 
 def _wanted(seen: _Seen) -> GpuQuery:
     framework = seen.offer.framework
-    return GpuQuery(pci=seen.card.pci, what=seen.what, types=framework == VENDOR_VFIO, framework=framework)
+    return GpuQuery(pci=seen.card.pci, types=framework == VENDOR_VFIO, framework=framework)
 
 
 def _gpu_fact(
     root: Root, seen: _Seen, report: NvmlReport, entries: Sequence[LedgerEntry], unknown: Unknowns
 ) -> GpuFact:
-    card, what = seen.card, seen.what
+    card = seen.card
     nvml = report.gpus.get(card.pci, NvmlGpu())
     information = seen.information
     if information.uuid is None and nvml.uuid is not None:
@@ -191,22 +181,22 @@ def _gpu_fact(
     why = "/proc/driver/nvidia/gpus/{} does not show it".format(card.pci)
     if uuid is None:
         # NVML's alone is not enough: each step reads it there again before it writes.
-        unknown.add(what + ".uuid", why + ("" if nvml.uuid is None else ", although NVML does: {}".format(nvml.uuid)))
+        unknown.add("uuid", why + ("" if nvml.uuid is None else ", although NVML does: {}".format(nvml.uuid)))
     if name is None:
-        unknown.add(what + ".name", why)
+        unknown.add("name", why)
     failure = report.failure
     if failure is None and card.pci not in report.gpus:
         failure = "NVML is not queried while SR-IOV is off: its open handle would keep sriov-manage from the GPU"
     if failure is not None:
         offers = seen.offer.framework is not None
         for key in ("mode", "framebuffer_mib", "scheduler") if offers else ("mode", "framebuffer_mib"):
-            unknown.add("{}.{}".format(what, key), failure)
+            unknown.add(key, failure)
     types = None
     if seen.offer.framework is not None:
         types = gpu.unify_types(seen.offer.types, nvml.types)
         known = {fact["id"]: fact for fact in types}
         ours = [entry for entry in entries if entry["gpu_uuid"] == uuid]
-        gpu.name_vgpus(seen.offer.parents, known, ours, unknown, what)
+        gpu.name_vgpus(seen.offer.parents, known, ours, unknown)
     return {
         "pci": card.pci,
         "uuid": uuid,
@@ -215,7 +205,7 @@ def _gpu_fact(
         "framework": seen.offer.framework,
         "problem": seen.offer.problem,
         "mode": nvml.mode,
-        "numa_node": gpu.numa_node(root, card, unknown, what),
+        "numa_node": gpu.numa_node(root, card, unknown),
         "framebuffer_mib": nvml.framebuffer_mib,
         "types": types,
         "parents": seen.offer.parents,

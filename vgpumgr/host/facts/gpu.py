@@ -92,52 +92,51 @@ def awaits_vfs(root: Root, card: Card) -> bool:
 def _has_sriov(root: Root, card: Card) -> bool:
     if "sriov_totalvfs" not in card.names:
         return False
-    return bool(_number(root, card, "sriov_totalvfs", Unknowns(), ""))
+    return bool(_number(root, card, "sriov_totalvfs", Unknowns()))
 
 
-def numa_node(root: Root, card: Card, unknown: Unknowns, what: str) -> Optional[int]:
+def numa_node(root: Root, card: Card, unknown: Unknowns) -> Optional[int]:
     """The NUMA node; null on a machine without NUMA, for which sysfs says -1."""
     if "numa_node" not in card.names:
         return None
-    node = _number(root, card, "numa_node", unknown, what + ".numa_node")
+    node = _number(root, card, "numa_node", unknown)
     return None if node is None or node < 0 else node
 
 
-def _number(root: Root, card: Card, name: str, unknown: Unknowns, what: str) -> Optional[int]:
+def _number(root: Root, card: Card, name: str, unknown: Unknowns) -> Optional[int]:
     try:
         return int(read(root.path("{}/{}/{}".format(DEVICES, card.pci, name))))
     except OSError as error:
-        unknown.failed(what, error)
+        unknown.failed(name, error)
     except ValueError as error:
-        unknown.add(what, str(error))
+        unknown.add(name, str(error))
     return None
 
 
 def read_mdev_offer(
-    root: Root, card: Card, framework: FrameworkName, mdevs: Sequence[Mdev], *, unknown: Unknowns, what: str
+    root: Root, card: Card, framework: FrameworkName, mdevs: Sequence[Mdev], unknown: Unknowns
 ) -> Offer:
     """The GPU's types and parents, if vGPUs are mdevs."""
-    catalogue = Catalogue(unknown, what)
+    catalogue = Catalogue(unknown)
     indexed: Dict[Optional[int], str] = {None: card.pci} if framework == MDEV_PF else dict(card.vfs.items())
     parents: List[ParentFact] = []
     for index, pci in indexed.items():
-        here = "{}.parents[{}]".format(what, len(parents))
+        creatable_at = "parents[{}].creatable".format(pci)
         held = [each for each in mdevs if each.parent == pci]
         creatable = None
         try:
             with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
                 creatable = mdev.read_creatable(function, catalogue, offers=framework == MDEV_PF or not held)
         except OSError as error:
-            unknown.failed(here + ".creatable", error)
+            unknown.failed(creatable_at, error)
         except ValueError as error:
-            unknown.add(here + ".creatable", str(error))
+            unknown.add(creatable_at, str(error))
         vgpus: List[VgpuFact] = []
         for each in held:
             known = catalogue.types.get(each.type_id) if each.type_id is not None else None
-            row = "{}.vgpus[{}]".format(here, len(vgpus))
             if known is None:
-                unknown.add(row + ".type_name", "its parent lists no such type")
-            vgpus.append(mdev.read_vgpu(root, each, known["name"] if known else None, unknown, row))
+                unknown.add("vgpus[{}].type_name".format(each.uuid), "its parent lists no such type")
+            vgpus.append(mdev.read_vgpu(root, each, known["name"] if known else None, unknown))
         parents.append({"pci": pci, "vf_index": index, "vfio_dev": None, "creatable": creatable, "vgpus": vgpus})
     return Offer(framework=framework, types=catalogue.types, parents=parents)
 
@@ -154,39 +153,37 @@ def count_vgpus(root: Root, card: Card, framework: Optional[FrameworkName], mdev
     return count
 
 
-def read_vendor_offer(root: Root, card: Card, unknown: Unknowns, what: str) -> Offer:
+def read_vendor_offer(root: Root, card: Card, unknown: Unknowns) -> Offer:
     """The GPU's types, as far as its VFs list them, and its VFs; `name_vgpus` adds the names of vGPUs."""
     types: Dict[int, TypeFact] = {}
     parents: List[ParentFact] = []
     for index, pci in card.vfs.items():
-        here = "{}.parents[{}]".format(what, len(parents))
         parent: ParentFact = {"pci": pci, "vf_index": index, "vfio_dev": None, "creatable": None, "vgpus": []}
         parents.append(parent)
         try:
             with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
                 parent["vfio_dev"] = optional_names("vfio-dev", function) is not None
-                _read_vendor_function(function, parent, types, unknown, here)
+                _read_vendor_function(function, parent, types, unknown)
         except OSError as error:
-            unknown.failed(here, error)
+            unknown.failed("parents[{}]".format(pci), error)
     return Offer(framework=VENDOR_VFIO, types=types, parents=parents)
 
 
-def _read_vendor_function(
-    function: int, parent: ParentFact, types: Dict[int, TypeFact], unknown: Unknowns, here: str
-) -> None:
+def _read_vendor_function(function: int, parent: ParentFact, types: Dict[int, TypeFact], unknown: Unknowns) -> None:
+    creatable_at, vgpu_at = "parents[{pci}].creatable".format(**parent), "vgpus[{pci}]".format(**parent)
     current: Optional[int] = None
     try:
         current = vendor.read_current(function)
     except FileNotFoundError as error:
         # The driver has not set this VF up (yet): nothing can be on it, and nothing can be created.
-        unknown.failed(here + ".creatable", error)
+        unknown.failed(creatable_at, error)
         return
     except OSError as error:
-        unknown.failed(here + ".vgpus[0].type_id", error)
+        unknown.failed(vgpu_at + ".type_id", error)
     except ValueError as error:
-        unknown.add(here + ".vgpus[0].type_id", str(error))
+        unknown.add(vgpu_at + ".type_id", str(error))
     if current != 0:  # a type is set, or that is unknown: then something may be there
-        parent["vgpus"] = [read_vendor_vgpu(function, current, None, unknown, here + ".vgpus[0]")]
+        parent["vgpus"] = [read_vendor_vgpu(function, current, None, unknown, vgpu_at)]
     if current is None:
         return
     if current:
@@ -195,7 +192,7 @@ def _read_vendor_function(
     try:
         offered = vendor.read_creatable(function)
     except OSError as error:
-        unknown.failed(here + ".creatable", error)
+        unknown.failed(creatable_at, error)
         return
     parent["creatable"] = [{"id": type_id, "name": name, "available": 1} for type_id, name in sorted(offered.items())]
     for type_id, name in offered.items():
@@ -216,13 +213,12 @@ def name_vgpus(
     types: Dict[int, TypeFact],
     entries: Sequence[LedgerEntry],
     unknown: Unknowns,
-    what: str,
 ) -> None:
     """Name the vGPUs on VFs. A VF that has a type set no longer lists it, so the name must come from elsewhere.
 
     `types` has what sibling VFs and NVML list; then come the ledger's entries of this GPU.
     """
-    for at, parent in enumerate(parents):
+    for parent in parents:
         for vgpu in parent["vgpus"]:
             type_id = vgpu["type_id"]
             if type_id is None or vgpu["type_name"] is not None:
@@ -231,7 +227,7 @@ def name_vgpus(
             ours = [entry["type_name"] for entry in entries if entry["type_id"] == type_id]
             vgpu["type_name"] = known["name"] if known is not None else ours[0] if ours else None
             if vgpu["type_name"] is None:
-                unknown.add("{}.parents[{}].vgpus[0].type_name".format(what, at), "no function lists the type any more")
+                unknown.add("vgpus[{pci}].type_name".format(**parent), "no function lists the type any more")
 
 
 def unify_types(listed: Dict[int, TypeFact], supported: Optional[Sequence[TypeFact]]) -> List[TypeFact]:

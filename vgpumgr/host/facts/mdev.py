@@ -77,9 +77,10 @@ def find_mdevs(root: Root) -> List[Mdev]:
     return found
 
 
-def read_vgpu(root: Root, mdev: Mdev, type_name: Optional[str], unknown: Unknowns, what: str) -> VgpuFact:
+def read_vgpu(root: Root, mdev: Mdev, type_name: Optional[str], unknown: Unknowns) -> VgpuFact:
     """One mediated device as a fact; whatever cannot be read is null and noted."""
     fact = vgpu_fact(mdev.uuid, mdev.type_id, type_name)
+    what = "vgpus[{}]".format(mdev.uuid)
     try:
         with directory(root.path("{}/{}".format(BUS, mdev.uuid))) as device:
             read_device(fact, device, unknown, what)
@@ -118,9 +119,8 @@ def read_placement(device: int, unknown: Unknowns, what: str) -> Optional[int]:
 class Catalogue:
     """The types of one GPU, each read only once although every VF shows them."""
 
-    def __init__(self, unknown: Unknowns, what: str) -> None:
+    def __init__(self, unknown: Unknowns) -> None:
         self._unknown = unknown
-        self._what = what
         self.types: Dict[int, TypeFact] = {}
 
     def learn(self, parent: int, type_id: int) -> TypeFact:
@@ -131,7 +131,7 @@ class Catalogue:
         folder = type_directory(type_id)
         name = read(folder + "/name", parent)
         description = Description(None, None)
-        what = "{}.types[{}]".format(self._what, type_id)
+        what = "types[{}]".format(type_id)
         try:
             description = parse_description(read(folder + "/description", parent))
         except OSError as error:

@@ -16,13 +16,12 @@ from .scheduler import NvmlFailed, read_scheduler
 
 
 class GpuQuery(NamedTuple):
-    """A GPU to query: its address, its place in the snapshot (`gpus[0]`), and what to read.
+    """A GPU to query: its address, and what to read.
 
     `framework`: if it offers vGPUs, read what runs and how it is shared. `types`: read them, as sysfs does not list all.
     """
 
     pci: str
-    what: str
     types: bool
     framework: Optional[FrameworkName]
 
@@ -72,9 +71,9 @@ def read_nvml(
     except library.NVMLError as error:
         return NvmlReport(version=None, failure="NVML: {}".format(error), gpus={})
     try:
-        reader = _Reader(library, unknown, pause)
-        version = reader.ask("versions.nvml", library.nvmlSystemGetNVMLVersion)
-        return NvmlReport(version=text_of(version), failure=None, gpus={gpu.pci: reader.gpu(gpu) for gpu in requests})
+        version = _Reader(library, unknown, pause).ask("versions.nvml", library.nvmlSystemGetNVMLVersion)
+        gpus = {gpu.pci: _Reader(library, unknown.of(gpu.pci), pause).gpu(gpu) for gpu in requests}
+        return NvmlReport(version=text_of(version), failure=None, gpus=gpus)
     finally:
         try:
             library.nvmlShutdown()
@@ -101,21 +100,21 @@ class _Reader:
 
     def gpu(self, requests: GpuQuery) -> NvmlGpu:
         before = len(self._unknown.rows)
-        handle = self.ask(requests.what + ".nvml", self._nvml.nvmlDeviceGetHandleByPciBusId, requests.pci)
+        handle = self.ask("nvml", self._nvml.nvmlDeviceGetHandleByPciBusId, requests.pci)
         if handle is None:
             return NvmlGpu(silent=self._unknown.rows[before]["why"])
-        memory = self.ask(requests.what + ".framebuffer_mib", self._nvml.nvmlDeviceGetMemoryInfo, handle)
+        memory = self.ask("framebuffer_mib", self._nvml.nvmlDeviceGetMemoryInfo, handle)
         found = NvmlGpu(
-            uuid=text_of(self.ask(requests.what + ".uuid", self._nvml.nvmlDeviceGetUUID, handle)),
-            name=text_of(self.ask(requests.what + ".name", self._nvml.nvmlDeviceGetName, handle)),
+            uuid=text_of(self.ask("uuid", self._nvml.nvmlDeviceGetUUID, handle)),
+            name=text_of(self.ask("name", self._nvml.nvmlDeviceGetName, handle)),
             framebuffer_mib=None if memory is None else int(memory.total) // MIB,
-            mode=self._mode(handle, requests.what),
-            types=self._types(handle, requests.what) if requests.types else None,
+            mode=self._mode(handle),
+            types=self._types(handle) if requests.types else None,
         )
         if requests.framework is None:
             return found
-        scheduler, _ = self._attempt(requests.what + ".scheduler", lambda: read_scheduler(self._nvml, handle))
-        active, why = self._attempt(requests.what + ".active", lambda: self._active(handle, requests))
+        scheduler, _ = self._attempt("scheduler", lambda: read_scheduler(self._nvml, handle))
+        active, why = self._attempt("active", lambda: self._active(handle, requests))
         return found._replace(scheduler=scheduler, active=active, silent=why)
 
     def _attempt(self, what: str, call: Callable[[], Any]) -> Tuple[Any, Optional[str]]:
@@ -129,19 +128,19 @@ class _Reader:
         self._unknown.add(what, why)
         return None, why
 
-    def _mode(self, handle: Any, what: str) -> Optional[Mode]:
+    def _mode(self, handle: Any) -> Optional[Mode]:
         """MIG takes precedence over mixed-size, which is then a setting of each GPU instance (nvml.h 13), not of the GPU."""
-        mig = self._setting(what, lambda: self._nvml.nvmlDeviceGetMigMode(handle)[0])
+        mig = self._setting(lambda: self._nvml.nvmlDeviceGetMigMode(handle)[0])
         if mig is None:
             return None
         if mig:
             return MIG
-        mixed = self._setting(what, lambda: self._nvml.nvmlDeviceGetVgpuHeterogeneousMode(handle))
+        mixed = self._setting(lambda: self._nvml.nvmlDeviceGetVgpuHeterogeneousMode(handle))
         if mixed is None:
             return None
         return MIXED_SIZE if mixed else EQUAL_SIZE
 
-    def _setting(self, what: str, call: Callable[[], int]) -> Optional[int]:
+    def _setting(self, call: Callable[[], int]) -> Optional[int]:
         """A setting; 0 if the GPU does not have it or the driver is older than it."""
         try:
             return int(call())
@@ -151,20 +150,18 @@ class _Reader:
                 self._nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
             ):
                 return 0
-            self._unknown.add(what + ".mode", "NVML: {}".format(error))
+            self._unknown.add("mode", "NVML: {}".format(error))
             return None
 
-    def _types(self, handle: Any, what: str) -> Optional[List[TypeFact]]:
-        ids = self.ask(what + ".types", self._nvml.nvmlDeviceGetSupportedVgpus, handle)
+    def _types(self, handle: Any) -> Optional[List[TypeFact]]:
+        ids = self.ask("types", self._nvml.nvmlDeviceGetSupportedVgpus, handle)
         if ids is None:
             return None
 
         def query(key: str, function: str, *arguments: Any) -> Any:
             return self.ask(key, getattr(self._nvml, function), *arguments)
 
-        facts = [
-            type_fact(handle, type_id, "{}.types[{}]".format(what, type_id), query) for type_id in sorted(map(int, ids))
-        ]
+        facts = [type_fact(handle, type_id, "types[{}]".format(type_id), query) for type_id in sorted(map(int, ids))]
         return [fact for fact in facts if fact is not None]
 
     def _active(self, handle: Any, requests: GpuQuery) -> List[ActiveFact]:

@@ -44,10 +44,7 @@ def sample(
     unknown = Unknowns()
     entries = _entries(root, unknown)
     cards = pci.find_cards(root, unknown)
-    gpus = [
-        _Gpu(root, card, entries or [], unknown=unknown, what="gpus[{}]".format(at), pause=pause)
-        for at, card in enumerate(cards)
-    ]
+    gpus = [_Gpu(root, card, entries or [], unknown.of(card.pci), pause=pause) for card in cards]
     try:
         with opened(load_nvml) as nvml:
             facts = [gpu.read(nvml, since.get(gpu.pci, 0)) for gpu in gpus]
@@ -85,14 +82,12 @@ class _Gpu:
         root: Root,
         card: pci.Card,
         entries: Sequence[LedgerEntry],
-        *,
         unknown: Unknowns,
-        what: str,
+        *,
         pause: Callable[[float], None],
     ) -> None:
         self.pci = card.pci
         self._unknown = unknown
-        self._what = what
         self._pause = pause
         self._framework = find_framework(root, card).name
         self._is_left_alone = awaits_vfs(root, card)
@@ -101,7 +96,7 @@ class _Gpu:
         try:
             self._made = count_vgpus(root, card, self._framework, mdev.find_mdevs(root))
         except (OSError, ValueError) as error:
-            self._note("made", str(error))
+            self._unknown.add("made", str(error))
         try:
             self._information = pci.read_information(root, card.pci)
         except OSError:
@@ -127,7 +122,9 @@ class _Gpu:
         """Query everything about this GPU; what NVML refuses is null, with a row that says why."""
         fact = self.nothing()
         if self._is_left_alone:
-            self._note("nvml", "not queried while SR-IOV is off: its open handle would keep sriov-manage from the GPU")
+            self._unknown.add(
+                "nvml", "not queried while SR-IOV is off: its open handle would keep sriov-manage from the GPU"
+            )
             return fact
         handle = self._ask(nvml, "nvml", "nvmlDeviceGetHandleByPciBusId", self.pci)
         if handle is None:
@@ -162,13 +159,10 @@ class _Gpu:
         try:
             return call()
         except NvmlFailed as failed:
-            self._note(key, "NVML: {} ({})".format(failed.text, failed.function))
+            self._unknown.add(key, "NVML: {} ({})".format(failed.text, failed.function))
         except Exception as error:  # noqa: BLE001 -- bugs in the binding must not hide the rest
-            self._note(key, "pynvml: {}: {}".format(type(error).__name__, error))
+            self._unknown.add(key, "pynvml: {}: {}".format(type(error).__name__, error))
         return None
-
-    def _note(self, key: str, why: str) -> None:
-        self._unknown.add("{}.{}".format(self._what, key), why)
 
     def _policy(self, nvml: Any, handle: Any) -> Optional[Policy]:
         scheduler = self._attempt("policy", lambda: read_scheduler(nvml, handle))
@@ -226,9 +220,9 @@ class _Gpu:
             code = function(c_uint(instance), byref(size))
             if code == 0:
                 return int(size.value)
-            self._note(key, "NVML: {} (nvmlVgpuInstanceGetFbUsage)".format(nvml.NVMLError(code)))
+            self._unknown.add(key, "NVML: {} (nvmlVgpuInstanceGetFbUsage)".format(nvml.NVMLError(code)))
         except Exception as error:  # noqa: BLE001 -- as in _ask
-            self._note(key, "pynvml: {}: {}".format(type(error).__name__, error))
+            self._unknown.add(key, "pynvml: {}: {}".format(type(error).__name__, error))
         return None
 
     def _types(self, nvml: Any, handle: Any, kinds: Collection[int]) -> List[TypeFact]:

@@ -135,7 +135,7 @@ class MdevHardware:
                 name = read(self._root.path(folder + "/name"))
             except OSError:  # the name is for the user; the id decides
                 name = None
-        return mdev.read_vgpu(self._root, each, name, Unknowns(), "")
+        return mdev.read_vgpu(self._root, each, name, Unknowns())
 
     def create(self) -> Write:
         step = self._step

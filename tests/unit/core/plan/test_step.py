@@ -113,7 +113,7 @@ def test_what_is_unknown_stays_unknown() -> None:
         "active": None,
         "ledger": None,
         "machine": None,
-        "unknown": [{"what": "handles", "why": "EACCES"}],
+        "unknown": [{"gpu": None, "what": "handles", "why": "EACCES"}],
     }
     found = snapshot_facts.parse(builders.HOST, blind)
     assert (found.handles, found.active, found.ledger, found.machine) == (None, None, None, None)

@@ -17,7 +17,7 @@ from vgpumgr.core.usage import usage_rows
 from vgpumgr.core.usage.readings import LatestHost, VgpuKey
 from vgpumgr.core.usage.tally import BUCKET_US, COARSE, FINE_US, Tally, fold, split
 from vgpumgr.core.usage.usage_window import CELLS, Series, window
-from vgpumgr.names import HostName
+from vgpumgr.names import HostName, PciAddress
 
 if TYPE_CHECKING:
     from vgpumgr.core.usage.readings import Round
@@ -237,25 +237,27 @@ def test_a_host_that_was_not_read_and_a_collector_that_stopped_are_named() -> No
     assert list(usage_rows.findings([], now_s=NOW_S, every_s=10)) == []
 
 
-def silent_round(what: str, *, vms: int = 1) -> Round:
+def silent_round(what: str, gpu: str | None = None, *, vms: int = 1) -> Round:
     one = measured_round({f"vm{vm}": load(10) for vm in range(1, vms + 1)}, since_us=T0, until_us=T0 + SECOND)
     assert one.reading is not None
-    unknown = (Unknown(what=what, why="NVML: Driver Not Loaded"), Unknown(what="handles", why="EPERM"))
+    pci = None if gpu is None else PciAddress(gpu)
+    unknown = (Unknown(what=what, why="NVML: Driver Not Loaded", gpu=pci), Unknown(what="handles", why="EPERM"))
     return replace(one, reading=replace(one.reading, unknown=unknown))
 
 
 @pytest.mark.parametrize(
-    ("what", "vms", "told"),
+    ("gpu", "what", "vms", "told"),
     [
-        ("nvml", 0, "nvml: NVML: Driver Not Loaded (and 1 more)"),
-        ("gpus[0].vgpus", 1, "0000:41:00.0 vgpus: NVML: Driver Not Loaded (and 1 more)"),
-        ("gpus[0].vgpus", 0, "handles: EPERM"),  # a card without vGPUs concerns nobody
-        ("gpus[7].vgpus", 1, "handles: EPERM"),
-        ("boot", 1, "handles: EPERM"),
+        (None, "nvml", 0, "nvml: NVML: Driver Not Loaded (and 1 more)"),
+        ("0000:41:00.0", "vgpus", 1, "0000:41:00.0 vgpus: NVML: Driver Not Loaded (and 1 more)"),
+        ("0000:41:00.0", "vgpus", 0, "handles: EPERM"),  # a card without vGPUs concerns nobody
+        ("0000:ff:00.0", "vgpus", 1, "handles: EPERM"),
+        ("0000:ff:00.0", "nvml", 1, "handles: EPERM"),
+        (None, "boot", 1, "handles: EPERM"),
     ],
 )
-def test_a_host_that_does_not_tell_all_is_named_with_the_cause(what: str, vms: int, told: str) -> None:
-    one = silent_round(what, vms=vms)
+def test_a_host_that_does_not_tell_all_is_named_with_the_cause(gpu: str | None, what: str, vms: int, told: str) -> None:
+    one = silent_round(what, gpu, vms=vms)
     [found] = usage_rows.findings([latest(one)], now_s=one.at + 1, every_s=10)
     assert (found.kind, found.host, found.text) == ("silent", "kvm01", f"kvm01: incomplete: {told}")
 

@@ -40,8 +40,8 @@ def observe(host: FakeHost, **injected: Any) -> dict[str, Any]:
     return answer
 
 
-def why(snapshot: dict[str, Any], what: str) -> str:
-    return "; ".join(row["why"] for row in snapshot["unknown"] if row["what"] == what)
+def why(snapshot: dict[str, Any], what: str, gpu: str | None = None) -> str:
+    return "; ".join(row["why"] for row in snapshot["unknown"] if (row["gpu"], row["what"]) == (gpu, what))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -107,7 +107,7 @@ def test_a_function_with_the_two_files_of_an_old_driver_alone_leaves_nothing_unk
         "creatable_vgpu_types",
         "current_vgpu_type",
     ]
-    assert [row["what"] for row in observe(host)["unknown"] if "parents" in row["what"]] == []
+    assert [row["what"] for row in observe(host)["unknown"] if "0000:41:00.4" in row["what"]] == []
 
 
 def test_the_name_of_a_type_that_no_function_lists_any_more_comes_from_the_ledger(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_name_of_a_type_that_no_function_lists_any_more_comes_from_the_ledge
     host.make_vgpu("0000:41:00.4", 560, None)
     bare = observe(host)
     assert bare["gpus"][0]["parents"][0]["vgpus"][0]["type_name"] is None
-    assert "no function lists" in why(bare, "gpus[0].parents[0].vgpus[0].type_name")
+    assert "no function lists" in why(bare, "vgpus[0000:41:00.4].type_name", GPU_A)
     host.put_ledger(make_entry(VENDOR))
     assert observe(host)["gpus"][0]["parents"][0]["vgpus"][0]["type_name"] == "NVIDIA A40-4Q"
 
@@ -154,7 +154,7 @@ def test_a_gpu_without_vgpus_says_why_and_what_to_run_if_anything(tmp_path: Path
     assert (gpu["framework"], gpu["types"], gpu["parents"]) == (None, None, [])
     assert words in gpu["problem"]
     assert ("sriov-manage -e" in gpu["problem"]) == (change == "none")
-    assert why(snapshot, "gpus[0].framework") == gpu["problem"]
+    assert why(snapshot, "framework", GPU_A) == gpu["problem"]
 
 
 def test_a_pci_domain_other_than_0000_works(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_nvml_that_is_missing_is_unknown_and_never_empty(tmp_path: Path) -> None
     snapshot = observe(FakeHost.build(tmp_path))
     assert snapshot["active"] is None
     assert snapshot["gpus"][0]["mode"] is None
-    for what in ("nvml", "active", "gpus[0].mode", "gpus[0].framebuffer_mib"):
-        assert "no pynvml here" in why(snapshot, what)
+    for gpu, what in ((None, "nvml"), (None, "active"), (GPU_A, "mode"), (GPU_A, "framebuffer_mib")):
+        assert "no pynvml here" in why(snapshot, what, gpu)
 
 
 def test_handles_carry_the_vm_of_their_command_line(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_a_gpu_that_the_driver_does_not_know_has_no_uuid_and_is_still_shown(tmp_
     host.path(f"/proc/driver/nvidia/gpus/{GPU_A}/information").unlink()
     snapshot = observe(host)
     assert [gpu["uuid"] for gpu in snapshot["gpus"]] == [None, UUID_B]
-    assert why(snapshot, "gpus[0].uuid")
+    assert why(snapshot, "uuid", GPU_A)
 
 
 def test_a_type_of_a_vf_that_cannot_be_read_is_a_vgpu_of_unknown_type(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_type_of_a_vf_that_cannot_be_read_is_a_vgpu_of_unknown_type(tmp_path: 
     parent = snapshot["gpus"][0]["parents"][0]
     assert parent["creatable"] is None
     assert [vgpu["type_id"] for vgpu in parent["vgpus"]] == [None]
-    assert why(snapshot, "gpus[0].parents[0].vgpus[0].type_id")
+    assert why(snapshot, "vgpus[0000:41:00.4].type_id", GPU_A)
 
 
 def test_a_vf_that_is_not_up_yet_offers_unknown_and_the_others_theirs(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_a_vf_that_is_not_up_yet_offers_unknown_and_the_others_theirs(tmp_path: 
     parents = snapshot["gpus"][0]["parents"]
     assert parents[0]["creatable"] is None
     assert len(parents[1]["creatable"]) == 3
-    assert "ENOENT" in why(snapshot, "gpus[0].parents[0].creatable")
+    assert "ENOENT" in why(snapshot, "parents[0000:41:00.4].creatable", GPU_A)
 
 
 def test_mediated_devices_that_cannot_be_listed_leave_no_parent_that_looks_empty(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_mediated_devices_that_cannot_be_listed_leave_no_parent_that_looks_empty
     bus.write_text("")
     snapshot = observe(host)
     assert snapshot["gpus"][0]["parents"] == []
-    assert "cannot list" in why(snapshot, "gpus[0].framework")
+    assert "cannot list" in why(snapshot, "framework", GPU_A)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -41,7 +41,7 @@ def two_gpus(root: Path, framework: str = MDEV_VF) -> FakeHost:
 def test_the_mode_is_read_or_unknown(tmp_path: Path, settings: dict[str, Any], mode: str | None) -> None:
     snapshot = observe(two_gpus(tmp_path), FakeNvml(**settings))
     assert snapshot["gpus"][0]["mode"] == mode
-    assert any(row["what"] == "gpus[0].mode" for row in snapshot["unknown"]) == (mode is None)
+    assert any((row["gpu"], row["what"]) == (GPU_A, "mode") for row in snapshot["unknown"]) == (mode is None)
 
 
 def test_memory_version_and_types_come_from_nvml(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_one_gpu_that_does_not_tell_is_silent_and_the_others_rows_are_told(tmp_p
     assert [row["gpu"] for row in snapshot["active"]] == [GPU_A]
     assert list(snapshot["silent"]) == [GPU_B]
     assert snapshot["gpus"][1]["scheduler"] is not None
-    assert [row["what"] for row in snapshot["unknown"]] == ["gpus[1].active"]
+    assert [(row["gpu"], row["what"]) for row in snapshot["unknown"]] == [(GPU_B, "active")]
 
 
 @pytest.mark.parametrize("number", [pynvml.NVML_ERROR_INSUFFICIENT_SIZE, 27, pynvml.NVML_ERROR_UNKNOWN])
@@ -160,7 +160,9 @@ def test_a_gpu_whose_vfs_are_still_off_is_not_opened(tmp_path: Path) -> None:
     snapshot = observe(host, nvml)
     assert opened == [GPU_B]
     assert (snapshot["gpus"][0]["mode"], snapshot["silent"]) == (None, {})
-    assert "sriov-manage" in next(row["why"] for row in snapshot["unknown"] if row["what"] == "gpus[0].mode")
+    assert "sriov-manage" in next(
+        row["why"] for row in snapshot["unknown"] if (row["gpu"], row["what"]) == (GPU_A, "mode")
+    )
 
 
 @pytest.mark.parametrize("function", sorted(FakeNvml(api=2).answers))
@@ -179,7 +181,7 @@ def test_a_uuid_that_nvml_alone_tells_is_not_planned_with_since_no_step_could_ch
     host.path(f"/proc/driver/nvidia/gpus/{GPU_A}/information").unlink()
     snapshot = observe(host, FakeNvml())
     assert snapshot["gpus"][0]["uuid"] is None
-    assert UUID_A in next(row["why"] for row in snapshot["unknown"] if row["what"] == "gpus[0].uuid")
+    assert UUID_A in next(row["why"] for row in snapshot["unknown"] if (row["gpu"], row["what"]) == (GPU_A, "uuid"))
 
 
 def test_a_uuid_that_proc_tells_once_nvml_has_opened_the_gpu_is_read_again(tmp_path: Path) -> None:

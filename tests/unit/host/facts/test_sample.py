@@ -163,7 +163,7 @@ def test_a_gpu_whose_vfs_are_still_off_is_not_opened(tmp_path: Path) -> None:
     told = sample(host, nvml)
     assert "nvmlDeviceGetHandleByPciBusId" not in nvml.calls
     assert (told["gpus"][0]["uuid"], told["gpus"][0]["vgpus"]) == (UUID_A, None)
-    assert "sriov-manage" in next(row["why"] for row in told["unknown"] if row["what"] == "gpus[0].nvml")
+    assert "sriov-manage" in next(row["why"] for row in told["unknown"] if (row["gpu"], row["what"]) == (GPU_A, "nvml"))
 
 
 def test_samples_are_asked_for_since_the_time_that_was_given(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_each_call_that_fails_is_one_row_of_unknown_and_no_zero(
     tmp_path: Path, function: str, what: str, code: int
 ) -> None:
     told = sample(two_gpus(tmp_path), Meter(**{function: code}))
-    assert f"gpus[0].{what}" in [row["what"] for row in told["unknown"]]
+    assert (GPU_A, what) in [(row["gpu"], row["what"]) for row in told["unknown"]]
     gpu = told["gpus"][0]
     shown = {
         "nvml": gpu["vgpus"],
@@ -229,7 +229,7 @@ def test_without_nvml_the_ledger_is_told_all_the_same(tmp_path: Path) -> None:
     told = sample(two_gpus(tmp_path), FakeNvml(nvmlInit=pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
     assert [gpu["vgpus"] for gpu in told["gpus"]] == [None, None]
     assert told["ledger"] == []
-    assert [row["what"] for row in told["unknown"]] == ["nvml"]
+    assert [(row["gpu"], row["what"]) for row in told["unknown"]] == [(None, "nvml")]
 
 
 def test_a_ledger_that_cannot_be_read_hides_nothing_else(tmp_path: Path) -> None:
