@@ -14,7 +14,7 @@ import pytest
 
 from vgpumgr.core.usage import readings
 from vgpumgr.host.facts.facts import observe
-from vgpumgr.host.facts.nvml import load_pynvml
+from vgpumgr.host.facts.nvml import load_binding
 from vgpumgr.host.facts.sample import sample
 from vgpumgr.host.files import Root
 from vgpumgr.link import sampling_facts, snapshot_facts
@@ -49,23 +49,23 @@ def told(what: str, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def test_observe_says_what_it_can_and_why_not_the_rest(names: list[str]) -> None:
-    facts = observe(Root(), load_pynvml)
+    facts = observe(Root(), load_binding)
     told(f"observe on {', '.join(names)}", facts["unknown"])
     snapshot = snapshot_facts.parse(HOST, facts)
-    assert not any("Traceback" in row.why or "pynvml:" in row.why for row in snapshot.unknown)
+    assert not any("Traceback" in row.why or "binding:" in row.why for row in snapshot.unknown)
     for gpu in facts["gpus"]:
         unknown = {row["what"] for row in facts["unknown"] if row["gpu"] == gpu["pci"]}
         assert gpu["framework"] is not None or "framework" in unknown
 
 
 def test_sample_says_what_it_can_and_why_not_the_rest(names: list[str]) -> None:
-    facts = sample(Root(), load_pynvml, {})
+    facts = sample(Root(), load_binding, {})
     told(f"sample on {', '.join(names)}", facts["unknown"])
     reading = sampling_facts.parse(HOST, facts)
-    assert not any("Traceback" in row.why or "pynvml:" in row.why for row in reading.unknown)
+    assert not any("Traceback" in row.why or "binding:" in row.why for row in reading.unknown)
     assert reading.driver is None or re.fullmatch(r"[0-9.]+", reading.driver)
     _measured, cursor = readings.advance(readings.Cursor(), reading)
-    again = sampling_facts.parse(HOST, sample(Root(), load_pynvml, cursor.since()))
+    again = sampling_facts.parse(HOST, sample(Root(), load_binding, cursor.since()))
     for gpu in again.gpus:
         assert gpu.sm is None or 0 <= gpu.sm <= 100
         assert gpu.framebuffer_size_bytes is None or gpu.framebuffer_size_bytes > 1 << 30

@@ -116,7 +116,7 @@ def _print_versions(ctx: click.Context, parameter: click.Parameter, value: bool)
     is_eager=True,
     expose_value=False,
     callback=_print_versions,
-    help="Versions of the tool, its protocol, libvirt's client and pynvml.",
+    help="Versions of the tool, its protocol, libvirt's client and Python.",
 )
 @root_options
 def program() -> None:

@@ -27,14 +27,11 @@ def build_context(settings: Settings) -> Context:
 
 def versions() -> dict[str, str]:
     """What `--version` prints."""
-    import importlib.metadata
-
     from vgpumgr.link import host, hypervisor
 
     return {
         "vgpumgr": __version__,
         "protocol": str(host.PROTOCOL),
         "libvirt client": hypervisor.client_version(),
-        "pynvml": importlib.metadata.version("nvidia-ml-py"),
         "python": sys.version.partition(" ")[0],
     }

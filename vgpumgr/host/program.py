@@ -14,7 +14,7 @@ import time
 from typing import Callable, NoReturn, Optional, Sequence
 
 from .facts.facts import boot_id
-from .facts.nvml import load_pynvml
+from .facts.nvml import load_binding
 from .files import Root, Unknowns
 from .protocol import BAD_REQUEST, EXIT_LEASE, LEASE_S, MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
 from .refusal import PeerGone
@@ -42,7 +42,7 @@ def run(argv: Optional[Sequence[str]] = None, stdin: int = 0, stdout: int = 1) -
         # Output of a library must not get between our lines.
         stdout = os.dup(1)
         os.dup2(2, 1)
-    # The binding is large, and importing it only takes time: do it while the first request is on its way.
+    # Importing ctypes only takes time: do it while the first request is on its way.
     threading.Thread(target=_import_quietly, daemon=True).start()
     channel = Channel(stdin, stdout)
     return serve(Server(gone=channel.hung_up), channel)
@@ -56,7 +56,7 @@ def end_on_signals() -> None:
 
 def _import_quietly() -> None:
     try:
-        load_pynvml()
+        load_binding()
     except Exception:  # noqa: BLE001 -- the first request that needs it will say so
         return
 

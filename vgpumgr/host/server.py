@@ -6,7 +6,7 @@ import time
 from typing import Any, Callable, Dict, Optional, Union
 
 from .facts.facts import observe
-from .facts.nvml import load_pynvml
+from .facts.nvml import load_binding
 from .facts.sample import sample
 from .fields import refuse
 from .files import Root
@@ -32,7 +32,7 @@ class Server:
         self,
         root: "Union[str, os.PathLike[str]]" = "/",
         *,
-        nvml: Callable[[], Any] = load_pynvml,
+        nvml: Callable[[], Any] = load_binding,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         gone: Callable[[float], bool] = pause,

@@ -11,10 +11,8 @@ then PATH's; if one is too old, it exits with TOO_OLD and the next is tried.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import io
 import zipfile
-from pathlib import Path
 
 from vgpumgr import resources
 
@@ -49,18 +47,10 @@ def package() -> bytes:
     """The loader's input: a length line and that many bytes of zip. Built once per process, in memory."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, source in sorted({**resources.host_sources(), **_pynvml()}.items()):
+        for name, source in sorted(resources.host_sources().items()):
             # An explicit ZipInfo has a fixed date, so that the same sources give the same bytes.
             info = zipfile.ZipInfo(name)
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, source)
     data = out.getvalue()
     return b"%d\n%b" % (len(data), data)
-
-
-def _pynvml() -> dict[str, bytes]:
-    """NVIDIA's binding is sent along: hosts need not have it, and its version is the one that we test with."""
-    spec = importlib.util.find_spec("pynvml")
-    if spec is None or spec.origin is None:
-        return {}
-    return {"pynvml.py": Path(spec.origin).read_bytes()}

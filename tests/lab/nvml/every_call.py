@@ -1,4 +1,4 @@
-"""A process that runs all of the host program that speaks to NVML, over the real pynvml, and says which calls it made.
+"""A process that runs all of the host program that speaks to NVML, and says which calls it made.
 
 Arguments: a root that looks like a host, and the PCI addresses of its GPUs. One JSON line: {function: [its answers]}, 0 for
 success, else NVML's error number.
@@ -10,8 +10,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-import pynvml
-
+from vgpumgr.host.facts import nvml_binding
 from vgpumgr.host.facts.nvml import GpuQuery, read_nvml
 from vgpumgr.host.facts.sample import sample
 from vgpumgr.host.facts.scheduler import NvmlFailed, ask, opened, set_engine
@@ -31,20 +30,17 @@ class Recorder:
         self.calls: dict[str, list[int]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(pynvml, name)
-        if name == "_nvmlGetFunctionPointer":
-            return lambda symbol: self._noted(symbol, found(symbol))
+        found = getattr(nvml_binding, name)
         return self._noted(name, found) if name.startswith("nvml") else found
 
     def _noted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
             try:
                 answer = function(*arguments)
-            except pynvml.NVMLError as error:
+            except nvml_binding.NVMLError as error:
                 self.calls.setdefault(name, []).append(error.value)
                 raise
-            # What is called by its pointer answers with the number itself.
-            self.calls.setdefault(name, []).append(answer if name == "nvmlVgpuInstanceGetFbUsage" else 0)
+            self.calls.setdefault(name, []).append(0)
             return answer
 
         return call

@@ -25,7 +25,12 @@ _CALL = re.compile(r"""(?:["']|\b(?:_nvml|library|nvml)\.)(nvml[A-Z]\w+)""")
 
 def named_in_the_host_program() -> set[str]:
     folder = Path(vgpumgr.host.__file__).parent
-    return {name for file in folder.rglob("*.py") for name in _CALL.findall(file.read_text())}
+    return {
+        name
+        for file in folder.rglob("*.py")
+        if file.name != "nvml_binding.py"
+        for name in _CALL.findall(file.read_text())
+    }
 
 
 def calls_on(host: Host, library: Path, folder: Path) -> dict[str, set[int]]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.unit.host.fakehost import FakeHost, no_nvml
 from tests.unit.host.fakenvml import FakeNvml
-from vgpumgr.host.facts.nvml import load_pynvml
+from vgpumgr.host.facts.nvml import load_binding
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.writer import write_file
 from vgpumgr.host.program import Channel, end_on_signals, serve
@@ -64,7 +64,7 @@ def main() -> int:
 
     _count_renames(options.kill)
     write = never if options.block else write_file if options.real else FakeHost(options.root).driver_write
-    nvml: Callable[[], Any] = load_pynvml if options.real else no_nvml
+    nvml: Callable[[], Any] = load_binding if options.real else no_nvml
     if options.api:
         fake = FakeNvml(api=options.api, host=FakeHost(options.root), video_takes=True)
         nvml = lambda: fake  # noqa: E731

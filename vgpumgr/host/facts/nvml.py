@@ -1,11 +1,9 @@
 """What only the driver's library knows: modes, memory, types that sysfs does not list, running vGPUs, how engines are shared.
 
-It is called through pynvml (nvidia-ml-py), which is sent with this program and imported on first use; pynvml loads the
-host's libnvidia-ml.so.1. The library is opened and shut down within one call of `read_nvml`: an open NVML client blocks
+The binding is imported on first use, and loads the host's libnvidia-ml.so.1. The library is opened and shut down within one call of `read_nvml`: an open NVML client blocks
 sriov-manage, so it must never outlive the host's lock.
 """
 
-import importlib
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -50,9 +48,11 @@ class NvmlReport(NamedTuple):
     gpus: Dict[str, NvmlGpu]
 
 
-def load_pynvml() -> Any:
-    """The binding. Raises ImportError if it was not sent along."""
-    return importlib.import_module("pynvml")
+def load_binding() -> Any:
+    """NVML's calls. Raises ImportError if this Python has no ctypes."""
+    from . import nvml_binding
+
+    return nvml_binding
 
 
 def read_nvml(
@@ -95,7 +95,7 @@ class _Reader:
         except self._nvml.NVMLError as error:
             self._unknown.add(what, "NVML: {}".format(error))
         except Exception as error:  # noqa: BLE001 -- bugs in the binding must not hide what sysfs shows
-            self._unknown.add(what, "pynvml: {}: {}".format(type(error).__name__, error))
+            self._unknown.add(what, "binding: {}: {}".format(type(error).__name__, error))
         return None
 
     def gpu(self, requests: GpuQuery) -> NvmlGpu:
@@ -124,7 +124,7 @@ class _Reader:
         except NvmlFailed as failed:
             why = "NVML: {}".format(failed.text)
         except Exception as error:  # noqa: BLE001 -- as in `ask`
-            why = "pynvml: {}: {}".format(type(error).__name__, error)
+            why = "binding: {}: {}".format(type(error).__name__, error)
         self._unknown.add(what, why)
         return None, why
 

@@ -6,7 +6,6 @@ it; nvmlDeviceGetVgpuUtilization returns one value for each, the mean since the 
 
 import time
 from contextlib import suppress
-from ctypes import byref, c_uint, c_ulonglong
 from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import Root, Unknowns, directory
@@ -161,7 +160,7 @@ class _Gpu:
         except NvmlFailed as failed:
             self._unknown.add(key, "NVML: {} ({})".format(failed.text, failed.function))
         except Exception as error:  # noqa: BLE001 -- bugs in the binding must not hide the rest
-            self._unknown.add(key, "pynvml: {}: {}".format(type(error).__name__, error))
+            self._unknown.add(key, "binding: {}: {}".format(type(error).__name__, error))
         return None
 
     def _policy(self, nvml: Any, handle: Any) -> Optional[Policy]:
@@ -204,26 +203,15 @@ class _Gpu:
             "vf": None,
             "vf_index": None,
             "type_id": None if type_id is None else int(type_id),
-            "framebuffer_used_bytes": self._framebuffer(nvml, instance, what + "framebuffer_used_bytes"),
+            "framebuffer_used_bytes": self._ask(
+                nvml, what + "framebuffer_used_bytes", "nvmlVgpuInstanceGetFbUsage", instance
+            ),
             "at_us": used.at_us if used else None,
             "sm": used.sm if used else None,
             "memory": used.memory if used else None,
             "encoder": used.encoder if used else None,
             "decoder": used.decoder if used else None,
         }
-
-    def _framebuffer(self, nvml: Any, instance: int, key: str) -> Optional[int]:
-        """Call NVML directly: nvidia-ml-py (13.615) passes 32 bits to nvmlVgpuInstanceGetFbUsage, which writes 64."""
-        try:
-            function = nvml._nvmlGetFunctionPointer("nvmlVgpuInstanceGetFbUsage")  # noqa: SLF001 -- it has no public name
-            size = c_ulonglong(0)
-            code = function(c_uint(instance), byref(size))
-            if code == 0:
-                return int(size.value)
-            self._unknown.add(key, "NVML: {} (nvmlVgpuInstanceGetFbUsage)".format(nvml.NVMLError(code)))
-        except Exception as error:  # noqa: BLE001 -- as in _ask
-            self._unknown.add(key, "pynvml: {}: {}".format(type(error).__name__, error))
-        return None
 
     def _types(self, nvml: Any, handle: Any, kinds: Collection[int]) -> List[TypeFact]:
         facts: List[TypeFact] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ TWENTY_GB = 20 * (1 << 30) + 4096
 
 
 class Meter(FakeNvml):
-    """A driver whose one running vGPU has these samples; the structures and the calling convention are the real ones."""
+    """A driver whose one running vGPU has these samples, in NVIDIA's own structures."""
 
     def __init__(self, *, at_us: int = 5_000_000, framebuffer: int = TWENTY_GB, **settings: Any) -> None:
         super().__init__(active=1, **settings)
@@ -45,7 +44,7 @@ class Meter(FakeNvml):
             "nvmlDeviceGetUtilizationRates": lambda pci: SimpleNamespace(gpu=61, memory=22),
             "nvmlDeviceGetMemoryInfo": lambda pci: SimpleNamespace(total=46068 << 20, used=9 << 30),
             "nvmlDeviceGetVgpuUtilization": self._utilization,
-            "_nvmlGetFunctionPointer": self._pointer,
+            "nvmlVgpuInstanceGetFbUsage": lambda instance: self.framebuffer if instance == INSTANCE else 0,
         }
 
     def _utilization(self, pci: str, since_us: int) -> list[Any]:
@@ -56,17 +55,6 @@ class Meter(FakeNvml):
         row.vgpuInstance, row.timeStamp = INSTANCE, self.at_us
         row.smUtil.uiVal, row.memUtil.uiVal, row.encUtil.uiVal, row.decUtil.uiVal = 60, 20, 3, 1
         return [row]
-
-    def _pointer(self, name: str) -> Any:
-        assert name == "nvmlVgpuInstanceGetFbUsage"
-        if name in self.fail:
-            return lambda *_: self.fail[name]
-
-        def function(instance: int, size: Any) -> int:
-            size[0] = self.framebuffer if instance == INSTANCE else 0
-            return 0
-
-        return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.POINTER(ctypes.c_ulonglong))(function)
 
 
 def sample(host: FakeHost, nvml: Any, since: dict[str, int] | None = None) -> dict[str, Any]:

@@ -1,0 +1,202 @@
+"""Our binding against NVIDIA's: the same names, layouts, calls, results and errors, without a library."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+import pytest
+
+from vgpumgr.host.facts import nvml_binding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+NAMES = vars(nvml_binding)
+STRUCTURES = sorted(
+    name
+    for name, found in NAMES.items()
+    if name.startswith("c_nvml") and isinstance(found, type) and issubclass(found, ctypes.Structure | ctypes.Union)
+)
+NUMBERS = sorted(name for name, found in NAMES.items() if isinstance(found, int) and not name.startswith("_"))
+FUNCTIONS = sorted(name for name in NAMES if name.startswith("nvml"))
+TYPE_ID, INSTANCE, SINCE = 560, 3251634213, 1_795_300_000_000_000
+ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "nvmlErrorString": lambda binding: (29,),
+    "nvmlDeviceGetHandleByPciBusId": lambda binding: ("0000:41:00.0",),
+    "nvmlVgpuTypeGetMaxInstances": lambda binding: (handle(binding), TYPE_ID),
+    "nvmlDeviceGetVgpuUtilization": lambda binding: (handle(binding), SINCE),
+    "nvmlDeviceSetVgpuSchedulerState": lambda binding: (handle(binding), binding.c_nvmlVgpuSchedulerSetState_t(2, 1)),
+    "nvmlDeviceSetVgpuSchedulerState_v2": lambda binding: (
+        handle(binding),
+        binding.c_nvmlVgpuSchedulerState_v2_t(1, 2),
+    ),
+    "nvmlDeviceGetVgpuSchedulerState_v2": lambda binding: (
+        handle(binding),
+        binding.c_nvmlVgpuSchedulerStateInfo_v2_t(1),
+    ),
+}
+FEWER = {"nvmlVgpuInstanceGetFbUsage", "nvmlVgpuInstanceGetVmID"}  # where pynvml is wrong
+
+
+class Library:
+    """A libnvidia-ml of which each function notes its arguments, answers with the next code, and fills in what it is given."""
+
+    def __init__(self, *codes: int, without: str = "") -> None:
+        self.calls: list[Any] = []
+        self._codes = iter(codes)
+        self._without = without
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._without:
+            raise AttributeError(name)
+
+        def function(*arguments: Any) -> Any:
+            self.calls.append((name, [plain(argument) for argument in arguments]))
+            if name == "nvmlErrorString":
+                return b"said by NVML"
+            for argument in arguments:
+                fill(argument)
+            return next(self._codes)
+
+        return function
+
+
+def handle(binding: Any) -> Any:
+    return binding.c_nvmlDevice_t()
+
+
+def plain(value: Any) -> Any:
+    """An argument as the C function sees it, whatever Python object stands for it."""
+    target = getattr(value, "_obj", value)
+    if isinstance(target, ctypes.Array | ctypes.Structure | ctypes.Union | ctypes._Pointer):
+        return ("memory", ctypes.sizeof(target), bytes(target))
+    if target is not value:
+        return ("memory", ctypes.sizeof(target), bytes(target))
+    if isinstance(value, ctypes._SimpleCData):
+        value = value.value
+    return value & 0xFFFFFFFF if isinstance(value, int) and value < 1 << 32 else value
+
+
+def fill(argument: Any) -> None:
+    target = getattr(argument, "_obj", argument)
+    if not isinstance(target, ctypes.Array | ctypes._Pointer) and target is argument:
+        return
+    pattern = b"text\0" if isinstance(target, ctypes.Array) and target._type_ is ctypes.c_char else b"\2\0\0\0"
+    size = ctypes.sizeof(target)
+    ctypes.memmove(ctypes.addressof(target), (pattern * size)[:size], size)
+
+
+def layout(kind: Any) -> Any:
+    if issubclass(kind, ctypes.Array):
+        return (kind._length_, layout(kind._type_))
+    if not issubclass(kind, ctypes.Structure | ctypes.Union):
+        return kind
+    fields = [
+        (name, getattr(kind, name).offset, getattr(kind, name).size, layout(held)) for name, held in kind._fields_
+    ]
+    return (ctypes.sizeof(kind), ctypes.alignment(kind), issubclass(kind, ctypes.Union), fields)
+
+
+def value(found: Any) -> Any:
+    if isinstance(found, ctypes.Structure | ctypes.Union | ctypes._Pointer):
+        return (ctypes.sizeof(found), bytes(found))
+    return [value(each) for each in found] if isinstance(found, list) else found
+
+
+def arguments_of(name: str, binding: Any) -> tuple[Any, ...]:
+    if name in ARGUMENTS:
+        return ARGUMENTS[name](binding)
+    if name.startswith("nvmlVgpu"):
+        return (INSTANCE if "Instance" in name else TYPE_ID,)
+    return (handle(binding),) if name.startswith("nvmlDevice") else ()
+
+
+def outcome(binding: Any, name: str) -> Any:
+    try:
+        found = getattr(binding, name)(*arguments_of(name, binding))
+    except binding.NVMLError as error:
+        return ("refused", error.value, str(error))
+    return 0 if found is None else value(found)  # pynvml's setters give NVML_SUCCESS
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], Library]], tuple[Library, Library]]]:
+    """Both bindings over one such library each: (ours, NVIDIA's)."""
+
+    def over(make: Callable[[], Library]) -> tuple[Library, Library]:
+        ours, theirs = make(), make()
+        monkeypatch.setattr(nvml_binding, "_library", lambda: ours)
+        monkeypatch.setattr(pynvml, "nvmlLib", theirs)
+        monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        return ours, theirs
+
+    yield over
+    monkeypatch.undo()
+
+
+def test_the_parts_are_found() -> None:
+    assert (len(STRUCTURES), len(FUNCTIONS)) == (16, 26)
+    assert "NVML_DEVICE_UUID_BUFFER_SIZE" in NUMBERS
+    assert "VgpuHeterogeneousMode_v1" in NUMBERS
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_a_structure_lies_in_memory_as_nvidias(name: str) -> None:
+    assert layout(NAMES[name]) == layout(getattr(pynvml, name))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_constant_is_nvidias(name: str) -> None:
+    assert NAMES[name] == getattr(pynvml, name)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_takes_what_nvidias_takes(name: str) -> None:
+    ours, theirs = (len(inspect.signature(getattr(each, name)).parameters) for each in (nvml_binding, pynvml))
+    assert ours == theirs or name == "nvmlDeviceGetMemoryInfo"  # NVIDIA's can also be asked for another structure
+
+
+@pytest.mark.parametrize("codes", [(0, 0), (7, 0), (7, 3), (3,), (13,)], ids=str)
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - FEWER))
+def test_a_call_reaches_the_library_and_comes_back_as_nvidias(name: str, codes: tuple[int, ...], use: Any) -> None:
+    ours, theirs = use(lambda: Library(*codes))
+    assert outcome(nvml_binding, name) == outcome(pynvml, name)
+    assert ours.calls == theirs.calls
+    assert ours.calls
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"nvmlErrorString"}))
+def test_a_call_that_the_driver_lacks_is_not_found(name: str, use: Any) -> None:
+    symbol = {"nvmlInit": "nvmlInitWithFlags", "nvmlDeviceGetHandleByPciBusId": "nvmlDeviceGetHandleByPciBusId_v2"}
+    use(lambda: Library(0, without=symbol.get(name, name)))
+    assert outcome(nvml_binding, name) == outcome(pynvml, name) == ("refused", 13, "Function Not Found")
+
+
+@pytest.mark.parametrize("number", [*range(1, 40), 999, 4711])
+def test_an_error_has_nvidias_text(number: int, use: Any) -> None:
+    use(Library)
+    assert str(nvml_binding.NVMLError(number)) == str(pynvml.NVMLError(number))
+
+
+def test_the_framebuffer_in_use_has_64_bits_and_the_vms_id_80_bytes(use: Any) -> None:
+    ours, _ = use(lambda: Library(0, 0))
+    assert nvml_binding.nvmlVgpuInstanceGetFbUsage(INSTANCE) == 2 << 32 | 2
+    assert nvml_binding.nvmlVgpuInstanceGetVmID(INSTANCE) == (b"text", 2)
+    (_, usage), (_, vm) = ours.calls
+    assert usage[1][1] == 8
+    assert (vm[1][1], vm[2]) == (80, 80)
+
+
+def test_without_a_library_opening_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(_name: str) -> Any:
+        raise OSError("cannot open shared object file")
+
+    monkeypatch.setattr(nvml_binding, "CDLL", absent)
+    nvml_binding._library.cache_clear()
+    with pytest.raises(nvml_binding.NVMLError, match="NVML Shared Library Not Found") as caught:
+        nvml_binding.nvmlInit()
+    assert caught.value.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+    nvml_binding._library.cache_clear()
