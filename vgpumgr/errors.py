@@ -70,15 +70,22 @@ Success = Literal[Outcome.DONE, Outcome.UNCHANGED, Outcome.WOULD_CHANGE]
 
 
 class VgpumgrError(Exception):
-    """Root of all. `exit_code` and `outcome` are part of the contract that scripts rely on (docs/exit-codes.md)."""
+    """Root of all. `exit_code` and `outcome` are part of the contract that scripts rely on (docs/exit-codes.md).
+
+    `message` is complete; `what` is the message without the host that it begins with, if there is one.
+    """
 
     exit_code = 1
     outcome = Outcome.FAILED
     transient = False
 
-    def __init__(self, message: str, *, hint: str | None = None, details: Iterable[str] = ()) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(
+        self, what: str, *, host: str | None = None, hint: str | None = None, details: Iterable[str] = ()
+    ) -> None:
+        self.message = what if host is None else f"{host}: {what}"
+        super().__init__(self.message)
+        self.host = host
+        self.what = what
         self.hint = hint
         self.details = tuple(details)
 
@@ -221,15 +228,14 @@ class PlanOutdated(RefusedPlan):
 
 
 class HostError(VgpumgrError):
-    """One host could not be reached or read. `host` is the inventory name; `what` is the message without it."""
+    """One host could not be reached or read. `host` is the inventory name."""
 
     exit_code = 4
     outcome = Outcome.UNREACHED
 
     def __init__(self, host: str, message: str, *, hint: str | None = None, details: Iterable[str] = ()) -> None:
-        super().__init__(f"{host}: {message}", hint=hint, details=details)
-        self.host = host
-        self.what = message
+        super().__init__(message, host=host, hint=hint, details=details)
+        self.host: str = host
 
 
 class Unreachable(HostError):
@@ -418,7 +424,7 @@ class Unexpected(VgpumgrError):
     """
 
     @classmethod
-    def of(cls, error: Exception, *, about: str | None = None) -> Unexpected:
+    def of(cls, error: Exception, *, about: str | None = None, host: str | None = None) -> Unexpected:
         """`about`, what was under way, precedes the message; the innermost place in the code follows it."""
         where, trace = "", error.__traceback__
         while trace is not None:
@@ -426,6 +432,7 @@ class Unexpected(VgpumgrError):
             trace = trace.tb_next
         found = cls(
             f"{f'{about}: ' if about else ''}unexpected {type(error).__name__}: {error}{where}",
+            host=host,
             hint="this machine is short of memory, threads or open files (`ulimit -a`): free some, then run it again"
             if _is_shortage(error)
             else "this is a bug in vgpumgr: please report it with the output of the same command with -v",

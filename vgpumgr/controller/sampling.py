@@ -131,7 +131,7 @@ class _Host:
             error, reading = failed, None
             self._drop(failed)
         except Exception as failed:  # noqa: BLE001 -- an unexpected error with one host is that host's failed round
-            error, reading = errors.Unexpected.of(failed, about=self._declaration.name), None
+            error, reading = errors.Unexpected.of(failed, host=self._declaration.name), None
             self._drop(error)
         return self._round(begun, time.monotonic() - started, reading, measured, failure=error)
 

@@ -137,7 +137,7 @@ class Program:
         except LeaseLost:
             raise
         except HostError as error:
-            self._lost = error.message
+            self._lost = _no_longer_ours(error.what)
             raise LeaseLost(
                 self.host, "the lock's holder no longer answers, so nothing more was written", hint=_AGAIN
             ) from error
@@ -235,10 +235,9 @@ class Program:
         while self._is_connected() and not settling.expired:
             time.sleep(0.01)
         if self._locked and (silent_s > protocol.LEASE_S or status == protocol.EXIT_LEASE):
-            self._lost = (
-                f"the host program heard nothing for {max(silent_s, protocol.LEASE_S):.0f} s and released the lock"
-            )
-            self._broken = LeaseLost(self.host, f"the host's lock is no longer ours: {self._lost}", hint=_AGAIN)
+            heard_s = max(silent_s, protocol.LEASE_S)
+            self._lost = _no_longer_ours(f"the host program heard nothing for {heard_s:.0f} s and released the lock")
+            self._broken = LeaseLost(self.host, self._lost, hint=_AGAIN)
         elif not self._is_connected():
             self._broken = Unreachable(self.host, STAGE, "the connection was lost", hint="is the host still up?")
         else:
@@ -295,7 +294,7 @@ class Program:
 
     def _raise_if_lost(self) -> None:
         if self._lost is not None:
-            raise LeaseLost(self.host, f"the host's lock is no longer ours: {self._lost}", hint=_AGAIN)
+            raise LeaseLost(self.host, self._lost, hint=_AGAIN)
 
     def _stop(self) -> None:
         self._locked = False
@@ -310,8 +309,20 @@ class Program:
                     self._exchange("ping", {}, Deadline(PING_S))
                 except (HostError, wire.WireError, TimeoutError) as error:
                     if not stop.is_set():
-                        self._lost = (
-                            str(error).removeprefix(f"{self.host}: the host's lock is no longer ours: ")
-                            or f"no answer within {humanize(PING_S)}"
-                        )
+                        self._lost = _why_lost(error)
                     return
+
+
+def _why_lost(error: Exception) -> str:
+    """What is to be said of a lock after a ping that failed."""
+    match error:
+        case LeaseLost():
+            return error.what
+        case HostError():
+            return _no_longer_ours(error.what)
+        case _:
+            return _no_longer_ours(str(error) or f"no answer within {humanize(PING_S)}")
+
+
+def _no_longer_ours(why: str) -> str:
+    return f"the host's lock is no longer ours: {why}"

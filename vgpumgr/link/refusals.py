@@ -51,22 +51,24 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
             return LeaseLost(host, f"the host's lock is no longer ours: {said or 'not locked'}", hint=_AGAIN)
         case protocol.CHANGED:
             return StalePlan(
-                f"{host}: {said or 'the host changed since it was observed'}", hint=_AGAIN, details=_found(err)
+                said or "the host changed since it was observed", host=host, hint=_AGAIN, details=_found(err)
             )
         case protocol.IN_USE:
             held = _lines(err.get("holders"))
             return InUse(
-                f"{host}: {said or 'the vGPU is in use'}", details=held, hint=_let_go(held, _text(err.get("vm")))
+                said or "the vGPU is in use", host=host, details=held, hint=_let_go(held, _text(err.get("vm")))
             )
         case protocol.NOT_YET:
             return StillEnding(
-                f"{host}: {said or 'the vGPU may still be held'}",
+                said or "the vGPU may still be held",
+                host=host,
                 details=_lines(err.get("waits_for")),
                 hint="nothing was written; once that has ended, run the same command again",
             )
         case protocol.BLOCKED_WRITE:
             return BlockedWrite(
-                f"{host}: {said or 'an earlier write to this GPU has not returned'}",
+                said or "an earlier write to this GPU has not returned",
+                host=host,
                 hint=f"`vgpumgr discover {host}` shows what holds it, and what to do",
             )
         case protocol.SYSFS_REFUSED:

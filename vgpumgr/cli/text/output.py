@@ -164,10 +164,10 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, st
     if settings.output in ("json", "yaml"):
         click.echo(json.dumps(documents.document(error)), err=True)
         return
-    host, message = getattr(error, "host", None), error.message
+    host, message = error.host, error.message
     if about is not None:
         host, subject = about
-        message = f"{host}: {subject}: {message.removeprefix(f'{host}: ')}"
+        message = f"{host}: {subject}: {error.what}"
     if settings.log_format == "json":
         _tell(settings, "error", "", message, host=host, more={**documents.document(error), "message": message})
         return

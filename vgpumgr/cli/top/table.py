@@ -57,7 +57,7 @@ def _total(one: Round) -> Total:
 
 
 def _why(one: Round) -> str:
-    return one.failure.message.removeprefix(f"{one.host}: ") if one.failure else one.error or "no reason was given"
+    return one.failure.what if one.failure else one.error or "no reason was given"
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

@@ -112,7 +112,7 @@ class _Run:
                     instead = steps.instead(step, refused.code)
                     if not instead:
                         raise
-                    self._executor.tell(f"{refused.message}: moving idle vGPUs out for a moment")
+                    self._executor.tell(f"{refused.what}: moving idle vGPUs out for a moment")
                     self.steps[len(self.done) : len(self.done) + 1] = instead
                 else:
                     self.done.append(step)
@@ -121,7 +121,7 @@ class _Run:
             raise
         except Exception as error:
             self._failed = errors.Unexpected.of(
-                error, about=f"{self._executor.session.declaration.name}: {self.under_way}"
+                error, about=self.under_way, host=self._executor.session.declaration.name
             )
             raise self._failed from error
         finally:

@@ -64,9 +64,8 @@ class Executor:
         return wait_for_end(lambda: self.session.link.execute(step), tell=self.tell, stop=self.interrupted)
 
     def tell(self, line: str) -> None:
-        """One line for the user, prefixed with the host's name if it lacks it."""
-        host = self.session.declaration.name
-        self.session.context.progress(line if line.startswith(f"{host}: ") else f"{host}: {line}")
+        """One line for the user, after the host's name."""
+        self.session.context.progress(f"{self.session.declaration.name}: {line}")
 
     def write_claims_again(self, vm: VmUuid) -> None:
         """The claims as last written: after a failed write, libvirt can have different ones in memory."""

@@ -115,8 +115,8 @@ class HostRun:
         except errors.VgpumgrError:
             raise
         except Exception as error:
-            about = f"{self._host}: all steps were done, but then the final reading of the host"
-            raise errors.Unexpected.of(error, about=about) from error
+            about = "all steps were done, but then the final reading of the host"
+            raise errors.Unexpected.of(error, about=about, host=self._host) from error
 
     def _whole(self, view: HostView, todo: Sequence[Task]) -> HostView:
         detach.guard_ledger(view)
@@ -175,7 +175,8 @@ def task_result(planned: PlannedTask, outcome: errors.Success, error: errors.Vgp
 
 def _not_converged(host: HostName, left: dict[Task, tuple[Step, ...]]) -> errors.NotConverged:
     return errors.NotConverged(
-        f"{host}: all steps were done, but {', '.join(task.subject for task in left)} is not as planned",
+        f"all steps were done, but {', '.join(task.subject for task in left)} is not as planned",
+        host=host,
         details=[f"still to do: {step.verb} ({task.subject})" for task, steps in left.items() for step in steps],
         hint=f"see `{command('list', host)}`; something else may be changing the host; run the same command again",
     )
