@@ -10,6 +10,7 @@ The graphics engine decides: for other engines the driver knows only best effort
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from vgpumgr import errors
@@ -40,10 +41,18 @@ DifferenceKind = Literal["drift", "pending_reboot", "unverified"]
 DRIFT: Final = "drift"
 UNVERIFIED: Final = "unverified"
 
-NEVER_SET = "never set"
-REBOOTED = "host rebooted, and the module was not loaded with /etc/modprobe.d (an old initramfs?)"
-SET_SINCE = "set since the module was loaded"
-OTHER_FILE = "from the file: written by hand, or by an earlier setting"
+
+class Cause(StrEnum):
+    """Why a GPU's layers are not as wished, as far as known."""
+
+    NEVER_SET = "never set"
+    REBOOTED = "host rebooted, and the module was not loaded with /etc/modprobe.d (an old initramfs?)"
+    SET_SINCE = "set since the module was loaded"
+    OTHER_FILE = "from the file: written by hand, or by an earlier setting"
+    NEXT_BOOT = "works from the next boot on"
+    IDLE = "no vGPU is active"
+    SHOWN = "as the driver shows it"
+    CANNOT_TELL = "cannot tell"
 
 
 class Observed(Protocol):
@@ -114,7 +123,7 @@ class Difference:
     field: str
     wanted: str
     found: str
-    cause: str
+    cause: Cause
     kind: DifferenceKind
 
 
@@ -175,7 +184,7 @@ def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ..
         found.append(Difference(field="policy", wanted=setting.policy, found=now, cause=cause, kind=DRIFT))
     if not keeps:
         text = f"{modprobe.KEY}={layer.found.text}" if layer.found else "nothing"
-        cause = OTHER_FILE if layer.found else NEVER_SET
+        cause = Cause.OTHER_FILE if layer.found else Cause.NEVER_SET
         found.append(
             Difference(field="persistent", wanted=f"{modprobe.KEY}=0x{value:08x}", found=text, cause=cause, kind=DRIFT)
         )
@@ -185,7 +194,7 @@ def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ..
                 field="persistent",
                 wanted="the module loaded with it",
                 found="loaded without it",
-                cause="works from the next boot on",
+                cause=Cause.NEXT_BOOT,
                 kind=PENDING_REBOOT,
             )
         )
@@ -270,21 +279,21 @@ def _unverified(state: SchedulerState, setting: Setting) -> Iterator[Difference]
     if wanted is None or (seen is not None and abs(seen - wanted) * 100 <= wanted):
         return
     text = "?" if seen is None else scheduler.show_ms(seen)
-    cause = "no vGPU is active" if seen is None else "as the driver shows it"
+    cause = Cause.IDLE if seen is None else Cause.SHOWN
     yield Difference(field="time slice", wanted=scheduler.show_ms(wanted), found=text, cause=cause, kind=UNVERIFIED)
 
 
-def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> str:
+def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> Cause:
     """Why the run-time policy differs: it is the one that the module was loaded with, or it was set since."""
     if facts.module is None:
-        return "cannot tell"
+        return Cause.CANNOT_TELL
     value = modprobe.number(modprobe.read_loaded(facts.module, gpu.pci))
     began = scheduler.read_rm_pvmrl(value, api=_api(gpu)) if value is not None else None
     if began is None:
-        return "cannot tell"
+        return Cause.CANNOT_TELL
     if began.policy != now:
-        return SET_SINCE
-    return REBOOTED if keeps else NEVER_SET
+        return Cause.SET_SINCE
+    return Cause.REBOOTED if keeps else Cause.NEVER_SET
 
 
 def _set(

@@ -6,6 +6,7 @@ The plan has the steps that repair them; drift explains in words why there are a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import profiles
@@ -27,16 +28,26 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.names import HostName, PciAddress, Slot, VmName
 
-REBOOTED = "the host has rebooted since it was made"
-REVERTED = "it was freed since, and then the definition or the ledger was restored to an earlier state"
-LOST = "the host's ledger was lost, or its entry there"
-UNENTERED = "the host's ledger lost it; claim, hardware and definition agree on its owner"
-MOVED = "its vGPU is now a different one"
-BY_HAND = "removed by hand: the host has not rebooted since it was made"
-NEVER = "declared, but never attached"
-UNDECLARED = "no longer in the inventory"
-NOW_IN = "now in the inventory"
-ELSEWHERE = "now declared in another place of the inventory"
+
+class Cause(StrEnum):
+    """Why a VM's slot is not as declared, as far as known. A GPU's causes are core.plan.scheduler's."""
+
+    REBOOTED = "the host has rebooted since it was made"
+    REVERTED = "it was freed since, and then the definition or the ledger was restored to an earlier state"
+    LOST = "the host's ledger was lost, or its entry there"
+    UNENTERED = "the host's ledger lost it; claim, hardware and definition agree on its owner"
+    MOVED = "its vGPU is now a different one"
+    BY_HAND = "removed by hand: the host has not rebooted since it was made"
+    NEVER = "declared, but never attached"
+    UNDECLARED = "no longer in the inventory"
+    NOW_IN = "now in the inventory"
+    ELSEWHERE = "now declared in another place of the inventory"
+    UNFINISHED = "an attach or a reconcile did not finish"
+    HALF_MADE = "the run that created it did not finish"
+    REPLACED = "it was replaced"
+    EDITED = "the VM's definition was edited"
+    OTHER_WISH = "the inventory now asks for something else"
+    REDEFINED = "the VM was redefined without its claim; the host's ledger still has it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +64,7 @@ class Drift:
     field: str
     wanted: str
     found: str
-    cause: str
+    cause: Cause | scheduler_plan.Cause
 
     def text(self) -> str:
         """`vgpu: wanted A40-4Q on 0000:41:00.4, found none (removed by hand …)`."""
@@ -71,7 +82,7 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
     target = plan.target
     gpu = target.gpu if target else None
 
-    def drift(field: str, wanted: str, found: str, cause: str) -> Drift:
+    def drift(field: str, wanted: str, found: str, cause: Cause) -> Drift:
         return Drift(
             host=view.snapshot.host,
             vm=domain.name,
@@ -86,28 +97,26 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
     if claim is None or not profiles.same_wish(claim.wish, wish):
         yield drift("claim" if claim is None else "profile", _asked(wish), *_claimed(claim, entries))
     elif claim.state == claims.PENDING:
-        yield drift("claim", "bound", "pending", "an attach or a reconcile did not finish")
+        yield drift("claim", "bound", "pending", Cause.UNFINISHED)
     else:
         for step in plan.steps:
             if isinstance(step, steps.PutClaim) and claims.said_by(step.claim) != claims.said_by(claim):
-                cause = NOW_IN if claim.origin != step.claim.origin else ELSEWHERE
+                cause = Cause.NOW_IN if claim.origin != step.claim.origin else Cause.ELSEWHERE
                 yield drift("claim", claims.said_by(step.claim), claims.said_by(claim), cause)
                 break
     for step in plan.steps:
         if isinstance(step, steps.CreateVgpu) and claim is not None and profiles.same_wish(claim.wish, wish):
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
             if step.expect == steps.SAME:
-                yield drift(
-                    "vgpu", f"{where}, in the ledger as made", "planned", "the run that created it did not finish"
-                )
+                yield drift("vgpu", f"{where}, in the ledger as made", "planned", Cause.HALF_MADE)
             else:
                 yield drift("vgpu", where, "none", why_gone(view, domain, entries, claim))
         elif isinstance(step, steps.EnterVgpu):
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
-            yield drift("vgpu", f"{where}, in the ledger as made", "no entry", UNENTERED)
+            yield drift("vgpu", f"{where}, in the ledger as made", "no entry", Cause.UNENTERED)
         elif isinstance(step, steps.DestroyVgpu):
             old = f"generation {step.vgpu.generation} on {step.vgpu.parent}"
-            yield drift("vgpu", f"generation {target.generation if target else '?'} alone", old, "it was replaced")
+            yield drift("vgpu", f"generation {target.generation if target else '?'} alone", old, Cause.REPLACED)
     if claim is not None and claim.state == claims.BOUND and profiles.same_wish(claim.wish, wish):
         added = [step.device for step in plan.steps if isinstance(step, steps.AttachHostdev)]
         wrong = [step.device for step in plan.steps if isinstance(step, steps.DetachHostdev)]
@@ -118,7 +127,7 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
                 claim.binding.device,
                 claim.binding.parent,
             )
-            yield drift("hostdev", wanted, found, MOVED if moved else "the VM's definition was edited")
+            yield drift("hostdev", wanted, found, Cause.MOVED if moved else Cause.EDITED)
 
 
 def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
@@ -139,12 +148,12 @@ def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
     )
 
 
-def why_gone(view: HostView, domain: Domain, entries: tuple[LedgerEntry, ...], claim: Claim) -> str:
+def why_gone(view: HostView, domain: Domain, entries: tuple[LedgerEntry, ...], claim: Claim) -> Cause:
     """Why a served claim has no hardware, as far as known."""
     entry = next((row for row in reversed(entries) if row.vgpu.generation == claim.generation), None)
     if entry is None:
-        return REVERTED if ownership.is_reverted(view, domain, claim) else LOST
-    return BY_HAND if entry.boot == view.snapshot.boot else REBOOTED
+        return Cause.REVERTED if ownership.is_reverted(view, domain, claim) else Cause.LOST
+    return Cause.BY_HAND if entry.boot == view.snapshot.boot else Cause.REBOOTED
 
 
 def of_undeclared(view: HostView, domain: Domain, claim: Claim) -> Drift:
@@ -158,16 +167,16 @@ def of_undeclared(view: HostView, domain: Domain, claim: Claim) -> Drift:
         field="declaration",
         wanted="none",
         found=f"{claim.binding.type_name} on {claim.binding.parent}",
-        cause=UNDECLARED,
+        cause=Cause.UNDECLARED,
     )
 
 
-def _claimed(claim: Claim | None, entries: tuple[LedgerEntry, ...]) -> tuple[str, str]:
+def _claimed(claim: Claim | None, entries: tuple[LedgerEntry, ...]) -> tuple[str, Cause]:
     if claim is not None:
-        return _asked(claim.wish), "the inventory now asks for something else"
+        return _asked(claim.wish), Cause.OTHER_WISH
     if entries:
-        return "none", "the VM was redefined without its claim; the host's ledger still has it"
-    return "none", NEVER
+        return "none", Cause.REDEFINED
+    return "none", Cause.NEVER
 
 
 def _asked(wish: Wish) -> str:

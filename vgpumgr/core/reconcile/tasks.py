@@ -73,7 +73,7 @@ class PruneSlot(_OfSlot):
     uuid: VmUuid
 
     verb = RECONCILE
-    why = drifts.UNDECLARED
+    why = drifts.Cause.UNDECLARED.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -261,7 +261,7 @@ def test_after_a_lost_ledger_reconcile_makes_nothing_and_ends_with_the_same_thre
     assert [step.verb for step in found.steps] == ["enter_vgpu"] * 3
     assert found.ours == 3
     assert [finding.kind for finding in found.findings] == ["ledger-missing"]
-    assert {row.cause for row in found.drift} == {drift.UNENTERED}
+    assert {row.cause for row in found.drift} == {drift.Cause.UNENTERED}
     assert simulate.apply(view, found.steps) == whole
 
 
@@ -298,7 +298,7 @@ def test_a_vgpu_that_somebody_makes_first_after_a_lost_ledger_and_a_boot_keeps_n
     assert kinds(view) == ["gone"]
     found = plan(view)
     assert made(found) == ["vm01", "vm02", "vm03"]
-    assert {row.cause for row in found.drift if row.field == "vgpu"} == {drift.LOST}
+    assert {row.cause for row in found.drift if row.field == "vgpu"} == {drift.Cause.LOST}
 
 
 @EVERY_FRAMEWORK
