@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.usage.readings import Cursor, GpuCursor, GpuReading, HostReading, Load, Measured, Round, VgpuReading
 from vgpumgr.core.usage.tally import BUCKET_S, FINE_US
 from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
-from vgpumgr.store.sql.samples import Samples, beside
+from vgpumgr.store.place import samples_beside
+from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +62,7 @@ def main() -> int:
     """Print what everything took; exit 1 where a limit is exceeded."""
     with tempfile.TemporaryDirectory(prefix="vgpumgr-bench-") as folder:
         store, plain_path = Path(folder, "store.sqlite"), Path(folder, "plain.sqlite")
-        samples = Samples(beside(store))
+        samples = Samples(samples_beside(store))
         began = (int(time.time()) - HOURS * 3600) // EVERY_S * EVERY_S
         plain = sqlite3.connect(plain_path)
         plain.executescript(PLAIN)

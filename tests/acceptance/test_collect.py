@@ -16,7 +16,8 @@ from tests.lab_fixtures import zygote
 from tests.unit.store.samples_of import SECOND
 from vgpumgr.lab.driver.model import Policy
 from vgpumgr.names import HostName
-from vgpumgr.store.sql.samples import NAME, Samples
+from vgpumgr.store.place import SAMPLES
+from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ class Site:
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab = lab
-        self.samples = Samples(folder / NAME)
+        self.samples = Samples(folder / SAMPLES)
         self._env = {**lab.env, "VGPUMGR_STORE": str(folder / "store.sqlite")}
 
     def start(self, *arguments: str) -> Controller:

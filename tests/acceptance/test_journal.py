@@ -39,7 +39,7 @@ _IMPORTED = """
 import sys
 from vgpumgr.cli.main import run
 code = run(sys.argv[1:])
-print("sqlalchemy" in sys.modules, file=sys.stderr)
+print("sqlite3" in sys.modules, file=sys.stderr)
 sys.exit(code)
 """
 
@@ -79,7 +79,7 @@ def program(mdev_vf_lab: Lab, tmp_path: Path) -> Iterator[Program]:
 def test_what_changes_a_host_is_one_line_and_what_does_not_is_none(program: Program) -> None:
     """Attach and detach with who, why and the steps; --check makes no file; the same attach again writes no line.
 
-    What writes none does not pay for importing sqlalchemy either.
+    What writes none does not pay for importing sqlite3 either.
     """
     checked = program(*ATTACH, "--check", code=_IMPORTED)
     assert checked.returncode == 3

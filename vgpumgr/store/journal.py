@@ -2,7 +2,7 @@
 
 A run is *begun* before the first write to a host and *ended* afterwards; a run that never ended was killed or is under way.
 Nothing here stops a change: a journal that cannot be written is reported once (`warn`) and kept as `problem`, for a finding.
-sqlalchemy (a quarter of a second) is not imported before the first line is written or read.
+sqlite3 is not imported before the first line is written or read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the controller's own file is, and how SQLite should open it. Creates nothing."""
+"""Where the controller's own files are, and how SQLite should open them. Creates nothing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "VGPUMGR_STORE"
 NAME = "store.sqlite"
+SAMPLES = "samples.db"
 
 
 def store_path(environ: Mapping[str, str], *, root: bool, home: Path) -> Path:
@@ -27,6 +28,11 @@ def store_path(environ: Mapping[str, str], *, root: bool, home: Path) -> Path:
     state = Path(environ.get("XDG_STATE_HOME") or "")
     # The XDG specification says to ignore a relative path.
     return (state if state.is_absolute() else home / ".local" / "state") / "vgpumgr" / NAME
+
+
+def samples_beside(store: Path) -> Path:
+    """Where the samples are, given the journal's path."""
+    return store.with_name(SAMPLES)
 
 
 def uri(path: Path, mode: str) -> str:

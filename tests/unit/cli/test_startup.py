@@ -16,7 +16,7 @@ HEAVY = {
     "yaml",
     "tabulate",
     "pynvml",
-    "sqlalchemy",
+    "sqlite3",
     "prometheus_client",
     "rich",
 }
@@ -29,7 +29,7 @@ sys.exit(code)
 """
 
 
-def imported(*arguments: str) -> set[str]:
+def imported(*arguments: str, code: int = 0) -> set[str]:
     """The top packages that are imported once the command has ended."""
     done = subprocess.run(
         [sys.executable, "-c", _ASK, *arguments],
@@ -40,7 +40,7 @@ def imported(*arguments: str) -> set[str]:
         check=False,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return {name.partition(".")[0] for name in done.stderr.splitlines()[-1].split()}
 
 
@@ -52,6 +52,11 @@ def imported(*arguments: str) -> set[str]:
 def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
     """`vgpumgr --help`, and a command's, import neither paramiko nor libvirt, jinja2, yaml or tabulate."""
     assert imported(*command, "--help") & HEAVY == set()
+
+
+def test_a_dry_run_of_collect_imports_nothing_of_what_it_would_write_with() -> None:
+    inventory = Path(__file__).resolve().parents[3] / "inventory"
+    assert not imported("collect", "--check", "-i", str(inventory), code=3) & {"sqlite3"}
 
 
 def test_help_imports_no_part_of_ours_but_the_command_line() -> None:

@@ -10,7 +10,8 @@ import pytest
 from tests.unit.store.samples_of import SECOND, T0, load, measured_round
 from vgpumgr import errors
 from vgpumgr.controller import collect
-from vgpumgr.store.sql.samples import NAME, Samples
+from vgpumgr.store.place import SAMPLES
+from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,17 +92,17 @@ def served(samples: Samples, count: int) -> tuple[float, list[str]]:
 
 
 def test_what_is_stored_is_not_stored_again_where_pruning_fails(tmp_path: Path) -> None:
-    seconds, told = served(Failing(tmp_path / NAME, prunes=2), 5)
+    seconds, told = served(Failing(tmp_path / SAMPLES, prunes=2), 5)
     assert seconds == 50
     assert told == ["- None the disk is full; it will be retried", "+ None samples can be stored again"]
 
 
 def test_rounds_that_could_not_be_stored_are_stored_with_the_next_one(tmp_path: Path) -> None:
-    assert served(Failing(tmp_path / NAME, adds=3), 5)[0] == 50
+    assert served(Failing(tmp_path / SAMPLES, adds=3), 5)[0] == 50
 
 
 def test_of_a_long_time_without_a_store_the_newest_sixty_rounds_are_held(tmp_path: Path) -> None:
-    seconds, told = served(Failing(tmp_path / NAME, adds=99), 100)
+    seconds, told = served(Failing(tmp_path / SAMPLES, adds=99), 100)
     assert (seconds, len(told)) == (600, 2)
 
 
@@ -111,7 +112,7 @@ def odd_round(host: str) -> Round:
 
 
 def test_what_one_host_says_that_cannot_be_stored_keeps_no_other_host_out_of_the_store(tmp_path: Path) -> None:
-    samples, told = Samples(tmp_path / NAME), Told()
+    samples, told = Samples(tmp_path / SAMPLES), Told()
     rounds = Rounds(2)
     rounds.left = [(odd_round("kvm02"), *row) for row in rounds.left]
     with pytest.raises(Ended):
@@ -126,5 +127,5 @@ def test_what_one_host_says_that_cannot_be_stored_keeps_no_other_host_out_of_the
 
 def test_it_ends_when_its_time_is_over(tmp_path: Path) -> None:
     rounds = Rounds(1000)
-    collect.serve(cast("Sampler", rounds), Samples(tmp_path / NAME), KEEPING, Told(), until=time.monotonic() - 1)
+    collect.serve(cast("Sampler", rounds), Samples(tmp_path / SAMPLES), KEEPING, Told(), until=time.monotonic() - 1)
     assert len(rounds.left) == 999

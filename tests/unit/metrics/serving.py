@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vgpumgr.store.sql import samples
+from vgpumgr.store import place
+from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,8 +42,8 @@ class Site:
         }
 
     @property
-    def store(self) -> samples.Samples:
-        return samples.Samples(samples.beside(self.folder / "store.db"))
+    def store(self) -> Samples:
+        return Samples(place.samples_beside(self.folder / "store.db"))
 
     def add(self, rounds: Sequence[Round], every_s: float | None = 10.0) -> None:
         self.store.add(rounds, every_s=every_s)

@@ -8,20 +8,20 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import sqlalchemy as sa
 
 from vgpumgr import errors
 from vgpumgr.store import place
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent, Question
-from vgpumgr.store.names import Known, known
 from vgpumgr.store.sql import file
 from vgpumgr.store.sql import journal as table
+from vgpumgr.store.sql.names import Known, known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +71,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", _WRITER, path, name, str(count)], stderr=subprocess.PIPE, text=True)
+
+
+def opened(path: Path) -> list[str]:
+    """The descriptors of this process for the file, and for what SQLite puts next to it."""
+    there = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [found for found in there if found.startswith(str(path))]
 
 
 def test_what_was_begun_and_ended_is_read_again(journal: Journal, told: list[str]) -> None:
@@ -217,11 +223,21 @@ def test_an_older_schema_is_brought_forward_and_keeps_its_lines(
 
 def test_the_migrations_make_the_tables_that_the_program_asks(journal: Journal) -> None:
     journal.begin(ENTRY, by=BY, at=AT)
-    engine = sa.create_engine(f"sqlite:///{journal.path}")
-    for asked_for in (table.RUN, file.MIGRATION):
-        made = {column["name"] for column in sa.inspect(engine).get_columns(asked_for.name)}
-        assert made == set(asked_for.c.keys())
-    engine.dispose()
+    with closing(sqlite3.connect(journal.path)) as file:
+        for name, asked_for in (("run", table.RUN), ("migration", ("version", "at"))):
+            made = [row[1] for row in file.execute("SELECT * FROM pragma_table_info(?)", (name,))]
+            assert sorted(made) == sorted(asked_for)
+
+
+def test_nothing_leaves_the_file_open(journal: Journal) -> None:
+    """Neither a call that succeeds nor one that fails, even while somebody still holds its error."""
+    journal.end(journal.begin(ENTRY, by=BY, at=AT), at=LATER, outcome="done")
+    assert (len(journal.runs(ALL)), opened(journal.path)) == (1, [])
+    with closing(sqlite3.connect(journal.path)) as file, file:
+        file.execute("UPDATE run SET steps = '{'")
+    with pytest.raises(ValueError, match="Expecting") as held:
+        journal.runs(ALL)
+    assert (held.value.args != (), opened(journal.path)) == (True, [])
 
 
 @pytest.mark.usefixtures("impatient")
@@ -301,12 +317,12 @@ def test_deleting_it_is_as_if_nothing_had_been_done(journal: Journal) -> None:
     assert len(journal.runs(ALL)) == 1
 
 
-def test_its_names_are_known_without_sqlalchemy(journal: Journal) -> None:
+def test_its_names_are_known_without_the_code_that_writes_it(journal: Journal) -> None:
     journal.begin(ENTRY, by=BY, at=AT)
     journal.begin(replace(ENTRY, vm="vm00", host="kvm02"), by=BY, at=AT)
     program = (
-        "import sys; from pathlib import Path; from vgpumgr.store.names import known\n"
-        "print(known(Path(sys.argv[1]))); print('sqlalchemy' in sys.modules)"
+        "import sys; from pathlib import Path; from vgpumgr.store.sql.names import known\n"
+        "print(known(Path(sys.argv[1]))); print('vgpumgr.store.sql.file' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program, journal.path], capture_output=True, text=True, check=True)
     expected = Known(vms=("vm00", "vm01"), hosts=("kvm01", "kvm02"), uuids=(ENTRY.vm_uuid or "",))

@@ -20,9 +20,10 @@ from vgpumgr.core.usage.tally import BUCKET_US, FINE_US
 from vgpumgr.core.usage.usage_window import window
 from vgpumgr.names import HostName, PciAddress
 from vgpumgr.store import rounds as stored_rounds
+from vgpumgr.store.place import samples_beside
 from vgpumgr.store.sql import sample_tables
 from vgpumgr.store.sql import samples as sql_samples
-from vgpumgr.store.sql.samples import Samples, beside
+from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,7 @@ LIMIT = 1 << 30
 
 @pytest.fixture
 def samples(tmp_path: Path) -> Samples:
-    return Samples(beside(tmp_path / "state" / "store.sqlite"))
+    return Samples(samples_beside(tmp_path / "state" / "store.sqlite"))
 
 
 def rounds(count: int, *, vms: int = 1, begin_us: int = T0, every_s: int = 10, host: str = "kvm01") -> list[Round]:
@@ -330,8 +331,21 @@ def test_a_tally_that_holds_no_numbers_is_damage_and_no_end_of_the_collector(sam
     with sqlite3.connect(samples.path) as file:
         file.execute("UPDATE bucket SET sm_busy = 'much'")
     file.close()
-    with pytest.raises(errors.SamplesCorrupt, match="damaged"):
+    with pytest.raises(errors.SamplesCorrupt, match="damaged") as held:
         samples.add(rounds(1, begin_us=T0 + 10 * SECOND))
+    assert held.value.__traceback__ is not None
+    with sqlite3.connect(samples.path, timeout=0) as file:  # whoever still holds the error holds neither lock nor file
+        assert file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() == (0, 0, 0)
+    file.close()
+    assert not samples.path.with_name("samples.db-wal").exists()
+
+
+def test_the_migrations_make_the_table_that_the_program_asks(samples: Samples) -> None:
+    samples.add(rounds(1))
+    with sqlite3.connect(samples.path) as file:
+        made = [row[1] for row in file.execute("PRAGMA table_info(bucket)")]
+    file.close()
+    assert sorted(made) == sorted(sample_tables.BUCKET)
 
 
 def test_a_journal_is_no_store_of_samples(samples: Samples) -> None:

@@ -78,8 +78,7 @@ def collect(
     from vgpumgr.controller import environment
     from vgpumgr.controller.sampling import Sampler
     from vgpumgr.core.usage import histogram
-    from vgpumgr.store.only_one import only_one
-    from vgpumgr.store.sql import samples
+    from vgpumgr.store import place
 
     if keep > histogram.MAX_DAYS * 86400:
         raise errors.UsageError(f"--keep: at most {histogram.MAX_DAYS}d")
@@ -87,19 +86,23 @@ def collect(
         raise errors.UsageError("--for needs --every", hint="without --every, hosts are read once")
     context = build_context(settings)
     chosen = context.inventory.chosen(hosts)
-    store = samples.Samples(samples.beside(environment.store_path()))
+    path = place.samples_beside(environment.store_path())
     fleet = None if hosts else frozenset(context.inventory.hosts)
     retention = use_case.Retention(every_s=every, keep_s=keep, max_bytes=max_size, fleet=fleet)
     if settings.check:
-        output.progress(settings, f"would read {counted(len(chosen), 'host')} and store the samples in {store.path}")
+        output.progress(settings, f"would read {counted(len(chosen), 'host')} and store the samples in {path}")
         return 3
+    from vgpumgr.store.only_one import only_one
+    from vgpumgr.store.sql.samples import Samples
+
+    store = Samples(path)
     with (
-        only_one(store.path, context.by, name=LOCK),
+        only_one(path, context.by, name=LOCK),
         Sampler(context, chosen, store.cursors(), round_timeout_s=use_case.round_timeout_s(every)) as sampler,
     ):
         if every is None:
             return _once(settings, sampler, store, retention)
-        output.progress(settings, f"reading {counted(len(chosen), 'host')} every {every:g} s into {store.path}")
+        output.progress(settings, f"reading {counted(len(chosen), 'host')} every {every:g} s into {path}")
         until = None if lasting is None else time.monotonic() + lasting
         use_case.serve(sampler, store, retention, _Listener(settings), until=until)
     return 0

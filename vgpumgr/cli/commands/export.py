@@ -110,9 +110,10 @@ def _families(max_age: float | None) -> tuple[Family, ...]:
     """What the store holds now. Raises StoreError."""
     from vgpumgr.controller import environment
     from vgpumgr.core.usage import metrics, readings
-    from vgpumgr.store.sql import samples
+    from vgpumgr.store import place
+    from vgpumgr.store.sql.samples import Samples
 
-    store = samples.Samples(samples.beside(environment.store_path()))
+    store = Samples(place.samples_beside(environment.store_path()))
     if max_age is None:
         max_age = readings.outdated_after_s(store.every_s())
     build = metrics.Build(version=__version__, python=platform.python_version())

@@ -130,7 +130,7 @@ def _table_rows(runs: Iterable[JournalEntry]) -> list[dict[str, object]]:
 def _must_be_known(settings: Settings, name: str, uuid: str | None) -> None:
     """Refuse a name that nothing knows. A VM or host of the inventory that was never changed is fine."""
     from vgpumgr.controller import environment
-    from vgpumgr.store.names import known
+    from vgpumgr.store.sql.names import known
 
     journal = known(environment.store_path())
     valid = {*journal.vms, *journal.hosts, *journal.uuids}

@@ -51,11 +51,12 @@ def usage(settings: Settings, *, vm: str | None, since: float, on: str | None) -
     from vgpumgr.controller import environment
     from vgpumgr.controller import usage as use_case
     from vgpumgr.core.usage import histogram
-    from vgpumgr.store.sql import samples
+    from vgpumgr.store import place
+    from vgpumgr.store.sql.samples import Samples
 
     if since > histogram.MAX_DAYS * 86400:
         raise errors.UsageError(f"--since: at most {histogram.MAX_DAYS}d")
-    store = samples.Samples(samples.beside(environment.store_path()))
+    store = Samples(place.samples_beside(environment.store_path()))
     report = use_case.report(store, now_s=time.time(), since_s=since, vm=names.as_uuid(vm) or vm, host=on)
     if (vm is not None or on is not None) and not report.rows:
         _must_be_known(settings, store, vm, on)

@@ -116,7 +116,7 @@ def folders(_context: click.Context, _parameter: click.Parameter, incomplete: st
 
 def _vm_names(context: click.Context) -> list[str]:
     from vgpumgr.controller import environment
-    from vgpumgr.store.names import known
+    from vgpumgr.store.sql.names import known
 
     return sorted({*(vm for host in _hosts_asked(context) for vm in host.vms), *known(environment.store_path()).vms})
 

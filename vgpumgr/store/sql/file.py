@@ -11,28 +11,19 @@ import os
 import shlex
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING
 
 from vgpumgr.errors import NewerSchema, StoreError, UnstorableValue
 from vgpumgr.store import place
+from vgpumgr.store.sql.statements import scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 BUSY_S = 5.0
-
-
-def table(name: str, *columns: str) -> sa.TableClause:
-    """A table for statements; its types and constraints are in the migrations' SQL."""
-    return sa.table(name, *map(sa.column, columns))
-
-
-MIGRATION = table("migration", "version", "at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +47,7 @@ class Schema:
 
 
 @contextmanager
-def writing(path: Path, schema: Schema) -> Iterator[sa.Connection]:
+def writing(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
     """The file, open and migrated to the newest schema; created if missing. Each statement commits by itself."""
     with _translated(path, schema, "written"):
         if not _is_there(path):
@@ -68,14 +59,14 @@ def writing(path: Path, schema: Schema) -> Iterator[sa.Connection]:
 
 
 @contextmanager
-def transaction(path: Path, schema: Schema) -> Iterator[sa.Connection]:
+def transaction(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
     """The same as one transaction: all of it is kept, or nothing."""
     with writing(path, schema) as connection, begun(connection):
         yield connection
 
 
 @contextmanager
-def reading(path: Path, schema: Schema) -> Iterator[sa.Connection | None]:
+def reading(path: Path, schema: Schema) -> Iterator[sqlite3.Connection | None]:
     """The file, read-only; None if there is none. Everything read is from one moment.
 
     An older schema is read without migration: so far none lacks a column.
@@ -85,65 +76,57 @@ def reading(path: Path, schema: Schema) -> Iterator[sa.Connection | None]:
             yield None
             return
         with _connect(place.reading_uri(path)) as connection:
-            connection.exec_driver_sql("PRAGMA query_only = ON")
-            connection.exec_driver_sql("BEGIN")
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("BEGIN")
             if _version(path, schema, connection) == 0:
                 raise schema.corrupt(f"{path} is not a {schema.what}: it is empty", hint=_away(path))
             yield connection
 
 
-def shrink(connection: sa.Connection) -> None:
+def shrink(connection: sqlite3.Connection) -> None:
     """Return free pages to the file system; needs auto_vacuum = INCREMENTAL and no open transaction."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
     # The pragma frees one page per step and returns no columns: execute() would make only one step.
-    driver.executescript("PRAGMA incremental_vacuum")
-    connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").all()
+    connection.executescript("PRAGMA incremental_vacuum")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 @contextmanager
-def _connect(uri: str) -> Iterator[sa.Connection]:
-    engine = sa.create_engine(
-        "sqlite://",
-        creator=lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None),
-        poolclass=sa.NullPool,
-        isolation_level="AUTOCOMMIT",
-    )
-    with engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA foreign_keys = ON")
+def _connect(uri: str) -> Iterator[sqlite3.Connection]:
+    # Closed by hand: the connection's own context manager ends a transaction and closes nothing. No isolation level: every
+    # statement commits by itself, and where a transaction begins and ends stands in this file.
+    with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)) as connection:
+        connection.execute("PRAGMA foreign_keys = ON")
         yield connection
 
 
 @contextmanager
-def begun(connection: sa.Connection) -> Iterator[None]:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+def begun(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
     try:
         yield
-        connection.exec_driver_sql("COMMIT")
+        connection.execute("COMMIT")
     except BaseException:
         # After some of SQLite's errors (a full disk) the transaction has already been rolled back.
-        with contextlib.suppress(sa.exc.DBAPIError):
-            connection.exec_driver_sql("ROLLBACK")
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
         raise
 
 
-def _version(path: Path, schema: Schema, connection: sa.Connection) -> int:
+def _version(path: Path, schema: Schema, connection: sqlite3.Connection) -> int:
     """The schema's version, 0 for an empty file. Raises `schema.corrupt` and NewerSchema."""
-    tables = {
-        str(name) for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")
-    }
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return 0
-    ours = connection.exec_driver_sql("PRAGMA application_id").scalar() == schema.application_id
+    ours = scalar(connection, "PRAGMA application_id") == schema.application_id
     if not ours or not {"migration", schema.table} <= tables:
         raise schema.corrupt(f"{path} is another program's database, not a {schema.what}", hint=_away(path))
-    found = connection.execute(sa.select(sa.func.max(MIGRATION.c.version))).scalar() or 0
+    found: int = scalar(connection, "SELECT max(version) FROM migration") or 0
     if found > schema.version:
         raise NewerSchema(
             f"a newer vgpumgr made the {schema.what} {path} (schema {found}; this version supports {schema.version})",
             hint="use that version, or name another file in VGPUMGR_STORE",
         )
-    return int(found)
+    return found
 
 
 def _make(path: Path, schema: Schema) -> None:
@@ -161,21 +144,21 @@ def _make(path: Path, schema: Schema) -> None:
         new.unlink()
 
 
-def _migrate(path: Path, schema: Schema, connection: sa.Connection) -> None:
+def _migrate(path: Path, schema: Schema, connection: sqlite3.Connection) -> None:
     """Migrate forward, version by version, in one transaction; the version is read again inside it."""
     if _version(path, schema, connection) == 0:
         for pragma in (*schema.pragmas, "journal_mode = WAL"):
-            connection.exec_driver_sql(f"PRAGMA {pragma}")
+            connection.execute(f"PRAGMA {pragma}")
     with begun(connection):
         have = _version(path, schema, connection)
         if have == 0:
-            connection.exec_driver_sql(f"PRAGMA application_id = {schema.application_id}")
-            connection.exec_driver_sql("CREATE TABLE migration (version INTEGER PRIMARY KEY, at TEXT)")
+            connection.execute(f"PRAGMA application_id = {schema.application_id}")
+            connection.execute("CREATE TABLE migration (version INTEGER PRIMARY KEY, at TEXT)")
         for version, statements in enumerate(schema.migrations[have:], have + 1):
             for statement in statements:
-                connection.exec_driver_sql(statement)
+                connection.execute(statement)
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            connection.execute(MIGRATION.insert().values(version=version, at=at))
+            connection.execute("INSERT INTO migration (version, at) VALUES (?, ?)", (version, at))
 
 
 @contextmanager
@@ -183,8 +166,6 @@ def _translated(path: Path, schema: Schema, done: str) -> Iterator[None]:
     """Translates SQLite's and the file system's errors into ours, by their codes."""
     try:
         yield
-    except sa.exc.DBAPIError as error:
-        raise _judge(path, schema, done, error.orig) from error
     except sqlite3.Error as error:
         raise _judge(path, schema, done, error) from error
     except (OverflowError, UnicodeEncodeError) as error:  # a value that SQLite cannot hold
@@ -198,7 +179,7 @@ def _translated(path: Path, schema: Schema, done: str) -> Iterator[None]:
         raise _impossible(path, schema, done, error.strerror or str(error)) from error
 
 
-def _judge(path: Path, schema: Schema, done: str, error: Any) -> StoreError:
+def _judge(path: Path, schema: Schema, done: str, error: sqlite3.Error) -> StoreError:
     code = getattr(error, "sqlite_errorcode", None)
     # The primary code is the low byte of an extended one (sqlite.org/rescode.html).
     match None if code is None else code & 0xFF:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Any
 
 from vgpumgr.errors import JournalCorrupt
 from vgpumgr.store.journal_entry import Intent, JournalEntry
 from vgpumgr.store.sql import file
+from vgpumgr.store.sql.statements import insert as insert_into
+from vgpumgr.store.sql.statements import select, where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,40 +43,44 @@ SCHEMA = file.Schema(
 
 _INTENT = tuple(field.name for field in fields(Intent))
 _LINE = tuple(field.name for field in fields(JournalEntry) if field.name != "intent")
-RUN = file.table("run", *_INTENT, *_LINE)
+RUN = (*_INTENT, *_LINE)
+_BEGUN = ("at", "by", *_INTENT)
+_INSERT = insert_into("run", _BEGUN)
+_SELECT = select("run", RUN)
+_ENDED = "UPDATE run SET ended_at = ?, outcome = ?, error = ?, message = ? WHERE id = ?"
+# The condition of each field of a Question; a field that is None has none.
+_CONDITIONS = {
+    "since": "at >= :since",
+    "name": "(vm = :name OR host = :name OR vm_uuid IN (SELECT vm_uuid FROM run WHERE vm = :name AND vm_uuid IS NOT NULL))",
+    "vm_uuid": "vm_uuid = :vm_uuid",
+}
 
 
 def insert(path: Path, entry: Intent, *, by: str, at: str) -> int:
     """Insert a run and return its number; creates the file if missing, and deletes runs that are too old to keep."""
     values = asdict(entry) | {"at": at, "by": by, "steps": json.dumps(entry.steps)}
     with file.writing(path, SCHEMA) as connection:
-        number = connection.execute(RUN.insert().values(values)).lastrowid
-        connection.execute(RUN.delete().where(RUN.c.id <= number - KEEP_RUNS))
+        number = connection.execute(_INSERT, [values[name] for name in _BEGUN]).lastrowid
+        assert number is not None
+        connection.execute("DELETE FROM run WHERE id <= ?", (number - KEEP_RUNS,))
         return number
 
 
 def finish(path: Path, number: int, *, at: str, outcome: str, error: str | None, message: str | None) -> None:
     with file.writing(path, SCHEMA) as connection:
-        ended = {"ended_at": at, "outcome": outcome, "error": error, "message": message}
-        connection.execute(RUN.update().where(RUN.c.id == number).values(ended))
+        connection.execute(_ENDED, (at, outcome, error, message, number))
 
 
 def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
     """Newest first, by number: two controllers' clocks, or a clock that was set back, do not disturb the order."""
-    query = sa.select(RUN).order_by(RUN.c.id.desc()).limit(question.limit)
-    if question.since is not None:
-        query = query.where(RUN.c.at >= question.since)
-    if question.vm_uuid is not None:
-        query = query.where(RUN.c.vm_uuid == question.vm_uuid)
-    if question.name is not None:
-        same = sa.select(RUN.c.vm_uuid).where(RUN.c.vm == question.name, RUN.c.vm_uuid.is_not(None))
-        query = query.where(sa.or_(RUN.c.vm == question.name, RUN.c.host == question.name, RUN.c.vm_uuid.in_(same)))
+    asked = asdict(question)
+    conditions = (text for name, text in _CONDITIONS.items() if asked[name] is not None)
+    query = f"{where(_SELECT, *conditions)} ORDER BY id DESC LIMIT :limit"
     with file.reading(path, SCHEMA) as connection:
-        if connection is None:
-            return ()
-        return tuple(_run(row) for row in connection.execute(query).mappings())
+        return () if connection is None else tuple(map(_run, connection.execute(query, asked).fetchall()))
 
 
-def _run(row: sa.RowMapping) -> JournalEntry:
-    entry = {name: row[name] for name in _INTENT} | {"steps": tuple(json.loads(row["steps"]))}
-    return JournalEntry(intent=Intent(**entry), **{name: row[name] for name in _LINE})
+def _run(row: Sequence[Any]) -> JournalEntry:
+    values = dict(zip(RUN, row, strict=True))
+    intent = {name: values[name] for name in _INTENT} | {"steps": tuple(json.loads(values["steps"]))}
+    return JournalEntry(intent=Intent(**intent), **{name: values[name] for name in _LINE})

@@ -10,13 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.core.usage import histogram
-from vgpumgr.core.usage.readings import VgpuKey
+from vgpumgr.core.usage.readings import Counters, VgpuKey
 from vgpumgr.core.usage.tally import ENGINES, EngineTally, Tally
+from vgpumgr.core.usage.usage_window import Series
 from vgpumgr.errors import SamplesCorrupt
 from vgpumgr.store.sql import file
+from vgpumgr.store.sql.statements import insert, select
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+    from vgpumgr.core.usage.readings import VgpuReading
 
 SERIES_BITS = 24
 _ENGINES_AT = 4  # the first engine's column of a bucket
@@ -58,25 +62,65 @@ SCHEMA = file.Schema(
 )
 
 
-# Only names: types and constraints are those of the SQL above.
-SERIES = file.table(
-    "series",
-    *("id", *VgpuKey._fields, "vm_uuid", "type_name", "origin", "last_us", "observed_us"),
-    *(f"{engine}_busy" for engine in ENGINES),
-)
-BUCKET = file.table(
-    "bucket",
+BUCKET = (
     *("id", "series", "samples", "observed_us"),
     *(f"{engine}_{name}" for engine in ENGINES for name in ("measured_us", "busy", "histogram")),
     *("entitled_us", "entitled", "framebuffer_max", "framebuffer_last", "framebuffer_size", "last_us"),
 )
-HOST = file.table("host", "name", "at", "cursor", "round")
-HOST_ERROR = file.table("host_error", "host", "error", "rounds")
-COLLECTOR = file.table("collector", "id", "every_s", "coarse")
+SELECT_BUCKETS = select("bucket", BUCKET)
+PUT_BUCKET = insert("bucket", BUCKET, verb="REPLACE")
+
+SELECT_KEYS = "SELECT id, host, gpu, vm, slot FROM series"
+SELECT_SERIES = "SELECT id, host, gpu, vm, slot, vm_uuid, type_name, origin FROM series"
+SELECT_COUNTERS = """
+    SELECT host, gpu, vm, slot, observed_us, sm_busy, memory_busy, encoder_busy, decoder_busy FROM series
+"""
+COUNT_SERIES = """
+    INSERT INTO series (
+        host, gpu, vm, slot, vm_uuid, type_name, origin, last_us, observed_us, sm_busy, memory_busy, encoder_busy, decoder_busy
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (host, gpu, vm, slot) DO UPDATE SET
+        vm_uuid = excluded.vm_uuid, type_name = excluded.type_name, origin = excluded.origin, last_us = excluded.last_us,
+        observed_us = observed_us + excluded.observed_us, sm_busy = sm_busy + excluded.sm_busy,
+        memory_busy = memory_busy + excluded.memory_busy, encoder_busy = encoder_busy + excluded.encoder_busy,
+        decoder_busy = decoder_busy + excluded.decoder_busy
+"""
+PUT_HOST = """
+    INSERT INTO host (name, at, cursor, round) VALUES (?, ?, ?, ?)
+    ON CONFLICT (name) DO UPDATE SET at = excluded.at, cursor = excluded.cursor, round = excluded.round
+"""
+COUNT_ERROR = """
+    INSERT INTO host_error (host, error, rounds) VALUES (?, ?, ?)
+    ON CONFLICT (host, error) DO UPDATE SET rounds = rounds + excluded.rounds
+"""
+PUT_COLLECTOR = """
+    INSERT INTO collector (id, every_s) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET every_s = excluded.every_s
+"""
+
+
+def series_of(row: Sequence[Any]) -> Series:
+    """A row of SELECT_SERIES, still without any samples."""
+    _, host, gpu, vm, slot, vm_uuid, type_name, origin = row
+    return Series(key=VgpuKey(host, gpu, vm, slot), vm_uuid=vm_uuid, type_name=type_name, origin=origin)
+
+
+def counters_of(row: Sequence[Any]) -> tuple[VgpuKey, Counters]:
+    """A row of SELECT_COUNTERS."""
+    host, gpu, vm, slot, observed_us, *busy = row
+    seconds = {f"{engine}_busy_s": value / 1e8 for engine, value in zip(ENGINES, busy, strict=True)}
+    return VgpuKey(host, gpu, vm, slot), Counters(observed_s=observed_us / 1e6, **seconds)
+
+
+def counted_row(key: VgpuKey, vgpu: VgpuReading, tallies: Collection[Tally]) -> tuple[object, ...]:
+    """The row of COUNT_SERIES that adds these tallies to the series' counters."""
+    last_us = max(tally.last_us for tally in tallies)
+    observed_us = sum(tally.observed_us for tally in tallies)
+    busy = (sum(tally.engines[index].busy for tally in tallies) for index in range(len(ENGINES)))
+    return (*key, vgpu.vm_uuid, vgpu.type_name, vgpu.origin, last_us, observed_us, *busy)
 
 
 def tally_of(row: Sequence[Any]) -> Tally:
-    """The tally in a bucket's row; its columns are in the table's order."""
+    """The tally in a row of SELECT_BUCKETS."""
     engines = tuple(
         EngineTally(row[index], row[index + 1], histogram.unpack(row[index + 2]))
         for index in range(_ENGINES_AT, _ENGINES_END, 3)
@@ -84,7 +128,8 @@ def tally_of(row: Sequence[Any]) -> Tally:
     return Tally(row[2], row[3], engines, *row[_ENGINES_END:])
 
 
-def row_of(number: int, tally: Tally) -> dict[str, object]:
+def row_of(number: int, tally: Tally) -> tuple[object, ...]:
+    """The row of PUT_BUCKET."""
     engines = [
         value
         for engine in tally.engines
@@ -93,5 +138,4 @@ def row_of(number: int, tally: Tally) -> dict[str, object]:
     entitled = tally.entitled_us, tally.entitled
     framebuffer = tally.framebuffer_max, tally.framebuffer_last, tally.framebuffer_size
     first = number, number & (1 << SERIES_BITS) - 1, tally.samples, tally.observed_us
-    values = (*first, *engines, *entitled, *framebuffer, tally.last_us)
-    return dict(zip(BUCKET.c.keys(), values, strict=True))
+    return (*first, *engines, *entitled, *framebuffer, tally.last_us)

@@ -16,7 +16,8 @@ from tests.lab_fixtures import zygote
 from tests.unit.documents import published
 from tests.unit.store.samples_of import GIB, SECOND, failed_round, load, measured_round
 from vgpumgr.cli.text import sparkline
-from vgpumgr.store.sql.samples import NAME, Samples
+from vgpumgr.store.place import SAMPLES
+from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 def stored(folder: Path) -> int:
     """vm01 and vm02 measured for a minute up to now, in microseconds, vm03 off, a second host dead."""
     now = int(time.time()) * SECOND
-    samples = Samples(folder / NAME)
+    samples = Samples(folder / SAMPLES)
     for number in range(6):
         since = now - (60 - number * 10) * SECOND
         loads: dict[str | None, Load | None] = {"vm01": load(40 + number, 7), "vm02": load(0), "vm03": None}
@@ -157,4 +158,4 @@ def test_a_vm_of_the_inventory_that_was_never_sampled_is_no_mistake(folder: Path
 def test_without_samples_it_says_how_to_have_some(folder: Path) -> None:
     assert "`vgpumgr collect` takes one" in run(folder).out
     assert json.loads(run(folder, "-o", "json").out)["vgpus"] == []
-    assert not (folder / NAME).exists()
+    assert not (folder / SAMPLES).exists()

@@ -150,7 +150,7 @@ def test_tab_reaches_no_host_and_loads_nothing_that_could(site: Path, line: str)
     assert offered(site, line)
     imported = set((site / "imported").read_text(encoding="utf-8").split())
     assert "vgpumgr.cli.params.candidates" in imported
-    assert imported & {"paramiko", "libvirt", "sqlalchemy", "vgpumgr.link.connection"} == set()
+    assert imported & {"paramiko", "libvirt", "vgpumgr.store.sql.journal", "vgpumgr.link.connection"} == set()
     stopped = subprocess.run(
         [sys.executable, "-c", "import socket; socket.create_connection(('127.0.0.1', 1))"],
         env=environment(site),
