@@ -153,7 +153,7 @@ def test_show_has_the_vm_its_claims_and_its_vgpus(printed: Printed) -> None:
     assert set(vm) == {"name", "uuid", "host", "state", "claims", "vgpus"}
     assert vm["vgpus"] == printed.json_list.document["vgpus"]
     (claim,) = vm["claims"]
-    assert (claim["slot"], claim["asked"], claim["state"], claim["from"]) == (
+    assert (claim["slot"], claim["requested"], claim["state"], claim["from"]) == (
         "vgpu0",
         "--profile 4Q",
         "bound",

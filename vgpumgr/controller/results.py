@@ -34,11 +34,11 @@ Shown = TypeVar("Shown")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(Generic[PlanT]):
-    """A plan and its host, shown before anything is written. `asked`: the wish as options; None if there is none."""
+    """A plan and its host, shown before anything is written. `requested`: the wish as options; None if there is none."""
 
     host: HostName
     plan: PlanT
-    asked: str | None
+    requested: str | None
     findings: tuple[Finding, ...]
 
 

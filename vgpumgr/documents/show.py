@@ -47,6 +47,6 @@ def _claim(claim: Claim) -> dict[str, object]:
         **common.pick(claim, "slot", "generation"),
         "from": common.plain(claim.origin),
         **common.pick(claim, "site", "declared", "state", "by", "at"),
-        "asked": profiles.describe(claim.wish),
+        "requested": profiles.describe(claim.wish),
         **common.pick(claim.binding, "type_name", "gpu_uuid", "parent", "uuid"),
     }

@@ -74,7 +74,7 @@ vms:
       type: str
       sample: shut off
     claims:
-      description: Its claims, by slot, with the keys slot, generation, from, state, by, at, asked, type_name, gpu_uuid, parent, uuid.
+      description: Its claims, by slot, with the keys slot, generation, from, state, by, at, requested, type_name, gpu_uuid, parent, uuid.
       type: list
       elements: dict
     vgpus:

@@ -135,7 +135,10 @@ def test_what_a_play_does_stands_in_the_journal(plays: Plays) -> None:
     plays.task("vgpu", {"name": "vm10", "state": "absent"})
     history = json.loads(plays.lab.run("history", "vm10", "-o", "json").stdout)
     told = [(row["verb"], row["why"], row["outcome"]) for row in history["runs"]]
-    assert sorted(told) == [("attach", "asked --profile 4Q", "done"), ("detach", "asked to free vgpu0", "done")]
+    assert sorted(told) == [
+        ("attach", "requested --profile 4Q", "done"),
+        ("detach", "requested detach of vgpu0", "done"),
+    ]
 
 
 def test_the_inventory_is_the_options_or_the_environments_or_ansibles_own(plays: Plays, tmp_path: Path) -> None:

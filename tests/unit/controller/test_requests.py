@@ -202,7 +202,7 @@ def test_each_vm_whose_host_lacks_the_profile_is_told_so_by_its_own_name(fleet: 
     assert outcomes(ran) == ["no_capacity"] * 3
     for slot in ran.result.slots:
         assert slot.error is not None
-        assert slot.error.message.endswith(f"asked for {slot.vm}")
+        assert slot.error.message.endswith(f"requested for {slot.vm}")
 
 
 def test_one_slot_named_twice_is_refused(fleet: Fleet) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-ENTRY = Intent(verb="attach", why="asked --profile 4Q", host="kvm01", vm="vm01")
+ENTRY = Intent(verb="attach", why="requested --profile 4Q", host="kvm01", vm="vm01")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ _WOULD_CHANGE = "would change; nothing was written (--check)."
 def lines(planned: Planned[Plan], *, diff: bool) -> Iterator[str]:
     """The head and one line per step; with `diff` also the XML that is added or removed."""
     plan = planned.plan
-    what = "detach" if planned.asked is None else f"requested {planned.asked}"
+    what = "detach" if planned.requested is None else f"requested {planned.requested}"
     yield f"{plan.vm.name} on {planned.host} ({plan.vm.condition}), {what}"
     for text in step_lines(plan, diff=diff):
         yield f"  {text}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def lines(planned: Planned[GpuPlan], *, diff: bool) -> Iterator[str]:
     """The head and one line per step; with `diff` also the lines of the file that change."""
     plan = planned.plan
-    yield f"GPU {plan.gpu.pci} on {planned.host} ({plan.gpu.board or plan.gpu.name or '?'}), requested {planned.asked}"
+    yield f"GPU {plan.gpu.pci} on {planned.host} ({plan.gpu.board or plan.gpu.name or '?'}), requested {planned.requested}"
     for text in step_lines(plan, diff=diff):
         yield f"  {text}"
 

@@ -76,10 +76,10 @@ def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[Pl
     if change.consent.kept is not None:
         change.consent.kept.guard(made.fingerprint, [steps.record(step) for step in made.steps])
     name = change.session.declaration.name
-    return Planned(host=name, plan=made, asked=_asked(change.task), findings=change.findings + made.findings)
+    return Planned(host=name, plan=made, requested=_requested(change.task), findings=change.findings + made.findings)
 
 
-def _asked(task: Task) -> str | None:
+def _requested(task: Task) -> str | None:
     match task:
         case AttachSlot():
             return profiles.describe(task.wish)

@@ -39,7 +39,7 @@ FindingKind = Literal[
     "managed",
     "modprobe",
     "moved",
-    "not-built",
+    "not-implemented",
     "not-served",
     "nvml-silent",
     "other-site",
@@ -65,7 +65,7 @@ FindingKind = Literal[
 SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
 """Findings that the task of their slot resolves."""
 
-STANDING: frozenset[FindingKind] = frozenset({"will-not-start", "not-built", "granted"})
+STANDING: frozenset[FindingKind] = frozenset({"will-not-start", "not-implemented", "granted"})
 """Findings that hold for as long as the host is unchanged: they are no news every night."""
 
 

@@ -117,8 +117,8 @@ def _policy_findings(
 ) -> tuple[Finding, ...]:
     if placed is None or request.policy == placement.SPREAD:
         return ()
-    text = f"policy {request.policy} is not built yet; {placement.SPREAD} was used"
-    return (Finding(kind="not-built", host=view.snapshot.host, text=text),)
+    text = f"policy {request.policy} is not implemented yet; {placement.SPREAD} was used"
+    return (Finding(kind="not-implemented", host=view.snapshot.host, text=text),)
 
 
 def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:

@@ -147,7 +147,7 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
         same = profiles.same_wish(claim.wish, request.wish)
         raise errors.ConflictingClaim(
             f"{domain.name} slot {request.slot} has {had}"
-            + (", another GPU than --gpu-id names" if same else f", asked {profiles.describe(claim.wish)}"),
+            + (", another GPU than --gpu-id names" if same else f", requested as {profiles.describe(claim.wish)}"),
             hint=f"another slot (--slot); or {_exchange(domain.name, request)} exchanges it, "
             f"`{command('detach', domain.name, slot=request.slot)}` frees it",
         )
@@ -202,7 +202,7 @@ def _profile(request: AttachRequest) -> profiles.Profile:
         case profiles.ByProfile(profile=profile):
             return profile
         case wish:
-            raise errors.UsageError(f"{profiles.describe(wish)} is not built yet", hint="ask with --profile")
+            raise errors.UsageError(f"{profiles.describe(wish)} is not implemented yet", hint="ask with --profile")
 
 
 def _other_framework(view: HostView, ours: VgpuSpec) -> bool:
@@ -360,7 +360,7 @@ def no_capacity(
         nearest = placement.nearest_profile(view.snapshot, profile)
         hint = f"did you mean {nearest}? " if nearest else ""
         return errors.ProfileNotHere(
-            f"no GPU of {host} has {profile.text}, asked for {domain.name}",
+            f"no GPU of {host} has {profile.text}, requested for {domain.name}",
             details=lines,
             hint=f"{hint}`vgpumgr profiles {host}` lists the profiles that it has",
         )

@@ -97,7 +97,7 @@ class SetGpuScheduler:
     @property
     def why(self) -> str:
         if self.where is None:
-            return f"asked {describe_wish(self.wish)}"
+            return f"requested {describe_wish(self.wish)}"
         return f"declared {self.wish.policy} ({self.where})"
 
 
@@ -130,7 +130,7 @@ class AttachSlot(_OfSlot):
 
     @property
     def why(self) -> str:
-        return f"asked {profiles.describe(self.wish)}{' --replace' if self.replace is Replace.ALWAYS else ''}"
+        return f"requested {profiles.describe(self.wish)}{' --replace' if self.replace is Replace.ALWAYS else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ class DetachSlot:
 
     @property
     def why(self) -> str:
-        return f"asked to free {self.slot or ('every slot' if self.every else 'its slot')}"
+        return f"requested detach of {self.slot or ('every slot' if self.every else 'its slot')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class Adopt:
 
     @property
     def why(self) -> str:
-        return f"asked to adopt {', '.join(self.vgpus) or 'what is proved'}"
+        return f"requested adoption of {', '.join(self.vgpus) or 'what is proved'}"
 
 
 Task: TypeAlias = EnsureSlot | PruneSlot | SetGpuScheduler | AttachSlot | DetachSlot | Adopt

@@ -44,7 +44,7 @@ def three(store: Path) -> Path:
     journal = Journal(store, warn=pytest.fail)
     entry = Intent(
         verb="attach",
-        why="asked --profile 4Q",
+        why="requested --profile 4Q",
         host="kvm01",
         vm="vm01",
         vm_uuid=VM,
@@ -76,7 +76,7 @@ def test_the_newest_run_is_on_top_with_who_what_and_why(capsys: pytest.CaptureFi
     assert [re.split(r"  +", line)[1:] for line in shown[1:]] == [
         ["root@ctl1", "reconcile", "-", "kvm02", "not ended", "drift"],
         ["bert@ctl1", "detach", "web01", "kvm01", "refused", "detach (InUse)"],
-        ["anna@ctl1", "attach", "vm01", "kvm01", "done", "asked --profile 4Q"],
+        ["anna@ctl1", "attach", "vm01", "kvm01", "done", "requested --profile 4Q"],
     ]
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.host import Host
 
-ENTRY = Intent(verb="attach", why="asked --profile 4Q", host="kvm01", vm="vm01")
+ENTRY = Intent(verb="attach", why="requested --profile 4Q", host="kvm01", vm="vm01")
 
 
 def no_host(endpoint: Endpoint, *, hypervisor: bool = True) -> Host:

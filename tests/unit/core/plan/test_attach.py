@@ -94,7 +94,7 @@ def test_the_plan_fits_the_wish_by_its_board_too() -> None:
 
 def test_another_wish_in_a_taken_slot_is_a_conflict() -> None:
     error = refused(builders.attached(builders.host()), errors.ConflictingClaim, profile="8Q")
-    assert error.message == "vm01 slot vgpu0 has A40-4Q on 0000:41:00.4 of GPU 0000:41:00.0, asked --profile 4Q"
+    assert error.message == "vm01 slot vgpu0 has A40-4Q on 0000:41:00.4 of GPU 0000:41:00.0, requested as --profile 4Q"
     assert error.hint == (
         "another slot (--slot); or `vgpumgr attach vm01 --profile 8Q --replace --slot vgpu0` exchanges it, "
         "`vgpumgr detach vm01 --slot vgpu0` frees it"

@@ -78,10 +78,10 @@ def test_emptiness_is_the_share_of_the_maximum_not_mib() -> None:
 
 
 @pytest.mark.parametrize("policy", ["pack", "least-fragmentation", "numa"])
-def test_a_policy_that_is_not_built_is_a_finding_and_spread_is_used(policy: str) -> None:
+def test_a_policy_that_is_not_implemented_is_a_finding_and_spread_is_used(policy: str) -> None:
     request = replace(builders.ask("vm01", "4Q"), policy=policy)
     plan = attach.plan_attach(builders.host(), request)
-    assert [finding.text for finding in plan.findings] == [f"policy {policy} is not built yet; spread was used"]
+    assert [finding.text for finding in plan.findings] == [f"policy {policy} is not implemented yet; spread was used"]
     assert plan.target == builders.plan_attach(builders.host()).target
 
 
@@ -125,7 +125,7 @@ def test_a_profile_that_no_gpu_there_has_names_the_nearest() -> None:
     view = builders.host_of(MDEV_VF, gpus=1)
     with pytest.raises(errors.ProfileNotHere) as caught:
         builders.plan_attach(view, "vm01", "5Q")
-    assert caught.value.message == "no GPU of kvm01 has 5Q, asked for vm01"
+    assert caught.value.message == "no GPU of kvm01 has 5Q, requested for vm01"
     assert caught.value.details == ("0000:41:00.0  A40  has no 5Q",)
     assert caught.value.hint is not None
     assert caught.value.hint.endswith("`vgpumgr profiles kvm01` lists the profiles that it has")

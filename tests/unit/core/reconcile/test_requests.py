@@ -46,7 +46,11 @@ def leaves(view: HostView, *todo: tasks.Task) -> HostView:
 def test_a_new_wish_is_attached_and_the_same_again_is_nothing() -> None:
     view = builders.host()
     (planned,) = plan(view, give("vm01", "4Q"))
-    assert (planned.task.verb, planned.task.subject, planned.task.why) == ("attach", "vm01 vgpu0", "asked --profile 4Q")
+    assert (planned.task.verb, planned.task.subject, planned.task.why) == (
+        "attach",
+        "vm01 vgpu0",
+        "requested --profile 4Q",
+    )
     after = leaves(view, give("vm01", "4Q"))
     claim = builders.claim_of(after)
     assert (claim.origin, claim.state, claim.by) == ("attach", claims.BOUND, "ansible@ctl1")
@@ -79,7 +83,7 @@ def test_a_slot_is_freed_and_what_is_free_stays_so() -> None:
     assert (planned.task.verb, planned.task.subject, planned.task.why) == (
         "detach",
         "vm01 vgpu0",
-        "asked to free vgpu0",
+        "requested detach of vgpu0",
     )
     after = leaves(view, take("vm01"))
     assert (after.snapshot.ledger, builders.find(after, "vm01").claims) == ((), None)
