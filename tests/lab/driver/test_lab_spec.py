@@ -9,10 +9,12 @@ import pytest
 from vgpumgr.core.driver.profiles import parse_type_name
 from vgpumgr.errors import LabError
 from vgpumgr.lab.builtin_specs import BUILTIN
+from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver.boards import FIRST_INVENTED_ID, board, board_codes
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
 from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_uuid
+from vgpumgr.resources import catalogue_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,3 +193,15 @@ def test_a_host_says_how_it_reads_idle_vgpus(tmp_path: Path) -> None:
     spec.write_text("hosts: {a: {boards: [A40], scheduler_counts_idle: no way}}", encoding="utf-8")
     with pytest.raises(LabError, match=r"a\.scheduler_counts_idle: not true or false: 'no way'"):
         load_spec(str(spec))
+
+
+@pytest.mark.parametrize("cell", ["", "n/a"])
+def test_a_board_without_a_device_id_is_refused_with_its_row_and_column(
+    cell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = catalogue_text()
+    table = shipped.replace(",2235,557,A40-1Q,", f",{cell},557,A40-1Q,")
+    assert table != shipped
+    monkeypatch.setattr(boards, "catalogue_text", lambda: table)
+    with pytest.raises(LabError, match=rf"vgpu-types.csv: NVIDIA A40 A40-1Q: pci_device_id is '{cell}', not a PCI"):
+        boards._boards.__wrapped__()  # past its cache

@@ -225,5 +225,5 @@ def _ask(settings: Settings, edited: Sequence[InstallFile]) -> None:
         f"{names} was edited by hand. Overwrite it?",
         why=f"{names} was edited by hand",
         hint="--yes overwrites it, --dir writes elsewhere",
-        kept="nothing was written",
+        after_no="nothing was written",
     )

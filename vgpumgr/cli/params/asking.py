@@ -45,14 +45,14 @@ def consent(
     return Consent(check=settings.check, show=show, ask=ask, kept=kept)
 
 
-def confirm(settings: Settings, question: str, *, why: str, hint: str, kept: str = "nothing was changed") -> None:
-    """Ask, unless --yes was given. Without a terminal, the error has `why` and `hint`; `kept` is the state after a no.
+def confirm(settings: Settings, question: str, *, why: str, hint: str, after_no: str = "nothing was changed") -> None:
+    """Ask, unless --yes was given. Without a terminal, the error has `why` and `hint`; `after_no` is the state after a no.
 
     Raises UsageError if there is no terminal, Declined if the answer is no.
     """
     if settings.yes:
         return
     if not (settings.for_people and output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr)):
-        raise errors.UsageError(f"{why}, and stdin is not a terminal; {kept}", hint=hint)
+        raise errors.UsageError(f"{why}, and stdin is not a terminal; {after_no}", hint=hint)
     if not click.confirm(question, err=True):
-        raise errors.Declined(kept)
+        raise errors.Declined(after_no)

@@ -42,7 +42,7 @@ def _boards() -> dict[str, BoardSpec]:
     for row in csv.DictReader(catalogue_text().splitlines()):
         name = parse_type_name(row["type_name"])
         code = _SHORT_CODES.get(row["gpu"], name.board)
-        facts.setdefault(code, (row["gpu"], int(row["pci_device_id_if_known"], 16)))
+        facts.setdefault(code, (row["gpu"], _device_id(row)))
         type_id = int(row["type_id_if_known"] or invented)
         invented += not row["type_id_if_known"]  # every row counts, so that ids do not depend on the rows left out
         size_mib = int(row["fb_mb"] or (name.nominal_mib if code in _SIZED_BY_NAME else 0))
@@ -59,6 +59,17 @@ def _boards() -> dict[str, BoardSpec]:
     return {
         code: _board(code, *facts[code], tuple(sorted(kinds, key=lambda kind: kind.id))) for code, kinds in rows.items()
     }
+
+
+def _device_id(row: dict[str, str]) -> int:
+    """Raises LabError, which names the row."""
+    try:
+        return int(row["pci_device_id"], 16)
+    except ValueError as error:
+        raise LabError(
+            f"vgpu-types.csv: {row['gpu']} {row['type_name']}: pci_device_id is {row['pci_device_id']!r}, not a PCI device id",
+            hint="write its hexadecimal digits: 2235",
+        ) from error
 
 
 def _board(code: str, catalogue_name: str, device: int, kinds: tuple[TypeSpec, ...]) -> BoardSpec:
