@@ -80,7 +80,7 @@ def session(vm: Vm) -> Iterator[HostLink]:
         known_hosts=str(vm.folder / "known_hosts"),
     )
     with connection.connect(endpoint, deadlines=Deadlines()) as link:
-        link.hypervisor().version()
+        link.hypervisor().domains()
         yield link
 
 

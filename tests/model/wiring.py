@@ -24,7 +24,7 @@ from vgpumgr.link.host import Host
 from vgpumgr.link.program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from tests.model.machine import Machine
     from vgpumgr.core.driver.catalogue import Catalogue
@@ -167,19 +167,15 @@ class LibvirtSession:
     def host(self) -> HostName:
         return self._machine.libvirt.host
 
-    @moments.reported
+    @property
     def version(self) -> int:
-        return self._do(lambda: self._machine.libvirt.version)
+        return self._machine.libvirt.version
 
     @moments.reported
-    def domains(self) -> tuple[DomainDump, ...]:
-        vms = self._machine.libvirt.vms
-        return self._do(lambda: tuple(vm.documents() for vm in sorted(vms.values(), key=lambda vm: (vm.name, vm.uuid))))
-
-    @moments.reported
-    def domain(self, uuid: VmUuid) -> DomainDump | None:
-        vms = self._machine.libvirt.vms
-        return self._do(lambda: vms[uuid].documents() if uuid in vms else None)
+    def domains(self, only: Collection[VmUuid] | None = None) -> tuple[DomainDump, ...]:
+        vms = self._machine.libvirt.vms.values()
+        ordered = sorted(vms, key=lambda vm: (vm.name, vm.uuid))
+        return self._do(lambda: tuple(vm.documents() for vm in ordered if only is None or vm.uuid in only))
 
     @moments.reported
     def saved(self) -> tuple[SavedDump, ...]:

@@ -48,7 +48,7 @@ def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFac
         with open_session(context, declaration) as session:
             snapshot = session.read_facts()
             try:
-                version = session.link.hypervisor().version()
+                version = session.link.hypervisor().version
             except errors.HostError as error:
                 return HostFacts(snapshot=snapshot, libvirt_version=None), error
         return HostFacts(snapshot=snapshot, libvirt_version=version), detach.ledger_broken(snapshot)

@@ -1,4 +1,4 @@
-"""libvirt on one host, through the tunnel. Only this file imports libvirt, in threads and on first use.
+"""libvirt on one host, through the tunnel. It is imported here and in the two files beside it, in threads and on first use.
 
 Three traps shape it. First, a libvirt call cannot be interrupted, so each runs in a separate thread with a deadline, at
 which the tunnel is cut and the call raises. Second, a domain object that outlives its call (in a traceback, say) keeps the
@@ -13,28 +13,26 @@ import errno
 import os
 import threading
 import uuid as uuid_module
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
 from vgpumgr.errors import HostDeadline, HypervisorError, Unreachable
-from vgpumgr.link import moments, refusals
+from vgpumgr.link import domain_reads, libvirt_call, moments, refusals
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize
+from vgpumgr.link.libvirt_call import Refused
 from vgpumgr.link.tunnel import STAGE, Tunnel
-from vgpumgr.names import VmName, VmUuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection
 
     import libvirt
 
+    from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
     from vgpumgr.link.deadlines import Deadlines
     from vgpumgr.link.ssh import SshConnection
-    from vgpumgr.names import HostName
+    from vgpumgr.names import HostName, VmUuid
 
 T = TypeVar("T")
-_AT_ONCE = 4  # concurrent calls on the one connection; libvirtd serves five per client by default
 _CLOSE_S = 2.0
 _UNWIND_S = 2.0  # time for a call to raise once its tunnel is cut
 _DISK = ("ENOSPC", "EDQUOT", "EROFS")
@@ -43,19 +41,14 @@ _BUSY = "is a VM busy there? libvirt waits 30 s for its running migration, save 
 _START = "start it there: systemctl start libvirtd, or on RHEL 9 and later systemctl start virtqemud.socket"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Refused:
-    """A libvirtError as a plain value: its traceback would hold libvirt's objects."""
-
-    code: int
-    message: str
-
-
 class Hypervisor:
     """An open libvirt connection. Safe to use from several threads."""
 
-    def __init__(self, host: HostName, connection: libvirt.virConnect, tunnel: Tunnel, *, timeout_s: float) -> None:
+    def __init__(
+        self, host: HostName, connection: libvirt.virConnect, tunnel: Tunnel, *, version: int, timeout_s: float
+    ) -> None:
         self.host = host
+        self.version = version  # of the host's libvirt: 9000000 is 9.0.0
         self._connection: libvirt.virConnect | None = connection
         self._tunnel = tunnel
         self._timeout_s = timeout_s
@@ -69,7 +62,9 @@ class Hypervisor:
         host = ssh.endpoint.host
         tunnel = Tunnel(ssh, timeout_s=deadlines.libvirt)
         try:
-            opened = _end(host, tunnel, _begin(lambda: _open(tunnel.path)), Deadline(deadlines.libvirt), "open")
+            opened, version = _end(
+                host, tunnel, libvirt_call.begin(lambda: _open(tunnel.path)), Deadline(deadlines.libvirt), "open"
+            )
         except (HypervisorError, Unreachable) as error:
             said = tunnel.why() if tunnel.ended else ""
             tunnel.cut()
@@ -83,38 +78,17 @@ class Hypervisor:
         except BaseException:
             tunnel.cut()
             raise
-        return cls(host, opened, tunnel, timeout_s=deadlines.libvirt)
+        return cls(host, opened, tunnel, version=version, timeout_s=deadlines.libvirt)
 
     @moments.reported
-    def version(self) -> int:
-        """The version of the host's libvirt: 9000000 is 9.0.0."""
-        return self._call(lambda connection: int(connection.getLibVersion()), "version")
-
-    @moments.reported
-    def domains(self) -> tuple[DomainDump, ...]:
-        """Every domain, including shut-off and transient ones, ordered by name."""
-        deadline = Deadline(self._timeout_s)
-        uuids = self._call(_list_uuids(), "list the domains", deadline)
-        found = self._read_each(uuids, _read_documents, "read the domains", deadline)
-        return tuple(sorted(found, key=lambda one: (one.name, one.uuid)))
-
-    @moments.reported
-    def domain(self, uuid: VmUuid) -> DomainDump | None:
-        """One domain, or None if the host has none with that UUID."""
-        return self._call(lambda connection: _read_documents(connection, uuid), "read the domain")
+    def domains(self, only: Collection[VmUuid] | None = None) -> tuple[DomainDump, ...]:
+        """Every domain, or those of them, including shut-off and transient ones, ordered by name."""
+        return self._call(lambda connection: domain_reads.read_domains(connection, only), "read the domains")
 
     @moments.reported
     def saved(self) -> tuple[SavedDump, ...]:
-        """The managed-save image and snapshots of every domain that has any, since they can be restored; two calls if none has."""
-        import libvirt
-
-        deadline = Deadline(self._timeout_s)
-        listings = [
-            self._begin(_list_uuids(flag), "list the domains")
-            for flag in (libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE, libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT)
-        ]
-        uuids = sorted({uuid for listing in listings for uuid in self._end(listing, "list the domains", deadline)})
-        return tuple(self._read_each(uuids, _read_saved, "read saved images and snapshots", deadline))
+        """The managed-save image and snapshots of every domain that has any, since they can be restored."""
+        return self._call(domain_reads.read_saved_states, "read saved images and snapshots")
 
     @moments.reported
     def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
@@ -164,18 +138,6 @@ class Hypervisor:
             Bounded(_closer(connection), name="libvirt-close").wait(_CLOSE_S)
         self._tunnel.cut()
 
-    def _read_each(
-        self,
-        uuids: Sequence[VmUuid],
-        read: Callable[[libvirt.virConnect, VmUuid], T | None],
-        what: str,
-        deadline: Deadline,
-    ) -> list[T]:
-        """Read those domains, several at once, leaving out those that no longer exist."""
-        slices = [uuids[position::_AT_ONCE] for position in range(_AT_ONCE)]
-        running = [self._begin(_each_of(part, read), what) for part in slices if part]
-        return [one for call in running for one in self._end(call, what, deadline)]
-
     def _write(self, uuid: VmUuid, write: Callable[[libvirt.virDomain], object], what: str) -> None:
         """One change of one domain. If no answer comes, the error says whether the change was requested at all.
 
@@ -198,7 +160,7 @@ class Hypervisor:
     def _call(self, call: Callable[[libvirt.virConnect], T], what: str, deadline: Deadline | None = None) -> T:
         return self._end(self._begin(call, what), what, deadline or Deadline(self._timeout_s))
 
-    def _begin(self, call: Callable[[libvirt.virConnect], T], what: str) -> Bounded[T | _Refused]:
+    def _begin(self, call: Callable[[libvirt.virConnect], T], what: str) -> Bounded[T | Refused]:
         with self._change:
             connection = self._connection
             usable = connection is not None and not self._tunnel.ended
@@ -215,9 +177,9 @@ class Hypervisor:
                     self._change.notify_all()
 
         # It counts before it begins. If an interrupt prevents the beginning, the count is one too high, and `close` only cuts.
-        return _begin(counted)
+        return libvirt_call.begin(counted)
 
-    def _end(self, running: Bounded[T | _Refused], what: str, deadline: Deadline) -> T:
+    def _end(self, running: Bounded[T | Refused], what: str, deadline: Deadline) -> T:
         return _end(self.host, self._tunnel, running, deadline, what)
 
 
@@ -229,26 +191,14 @@ def client_version() -> str:
     return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
 
-def _begin(call: Callable[[], T]) -> Bounded[T | _Refused]:
-    def guarded() -> T | _Refused:
-        import libvirt
-
-        try:
-            return call()
-        except libvirt.libvirtError as error:
-            return _Refused(code=error.get_error_code() or 0, message=error.get_error_message() or str(error))
-
-    return Bounded(guarded, name="libvirt")
-
-
-def _end(host: HostName, tunnel: Tunnel, running: Bounded[T | _Refused], deadline: Deadline, what: str) -> T:
+def _end(host: HostName, tunnel: Tunnel, running: Bounded[T | Refused], deadline: Deadline, what: str) -> T:
     try:
         value = running.result(deadline.remaining())
     except TimeoutError as error:
         tunnel.cut()
         running.wait(_UNWIND_S)
         raise HostDeadline(host, STAGE, f"{what}: no answer within {humanize(deadline.seconds)}", hint=_BUSY) from error
-    if not isinstance(value, _Refused):
+    if not isinstance(value, Refused):
         return value
     if tunnel.ended:
         raise _lost(host, tunnel, what)
@@ -289,12 +239,14 @@ def _last_line(text: str) -> str:
 # The code below runs in the threads of calls, next to libvirt's objects.
 
 
-def _open(path: str) -> libvirt.virConnect:
+def _open(path: str) -> tuple[libvirt.virConnect, int]:
+    """The connection, and the version of the host's libvirt."""
     import libvirt
 
     # Without a handler libvirt prints every error to stderr. No event loop is registered, so there is no keepalive.
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
-    return libvirt.open(f"qemu+unix:///system?socket={quote(path)}")
+    connection = libvirt.open(f"qemu+unix:///system?socket={quote(path)}")
+    return connection, int(connection.getLibVersion())
 
 
 def _closer(connection: libvirt.virConnect) -> Callable[[], None]:
@@ -309,94 +261,3 @@ def _closer(connection: libvirt.virConnect) -> Callable[[], None]:
 
 def _domain(connection: libvirt.virConnect, uuid: VmUuid) -> libvirt.virDomain:
     return connection.lookupByUUID(uuid_module.UUID(uuid).bytes)
-
-
-def _list_uuids(having: int = 0) -> Callable[[libvirt.virConnect], list[VmUuid]]:
-    """A call that lists the domains selected by that VIR_CONNECT_LIST_DOMAINS_ flag; 0 selects all."""
-    return lambda connection: [VmUuid(domain.UUIDString()) for domain in connection.listAllDomains(having)]
-
-
-def _each_of(
-    uuids: Sequence[VmUuid], read: Callable[[libvirt.virConnect, VmUuid], T | None]
-) -> Callable[[libvirt.virConnect], list[T]]:
-    """A call that reads those domains and skips None."""
-
-    def read_all(connection: libvirt.virConnect) -> list[T]:
-        found = (read(connection, uuid) for uuid in uuids)
-        return [one for one in found if one is not None]
-
-    return read_all
-
-
-def _read_documents(connection: libvirt.virConnect, uuid: VmUuid) -> DomainDump | None:
-    import libvirt
-
-    name, active, persistent, managed_save = VmName(uuid), False, False, False
-    inactive_xml = live_xml = unreadable = None
-    try:
-        domain = _domain(connection, uuid)
-        name = VmName(domain.name())
-        persistent = bool(domain.isPersistent())
-        managed_save = bool(domain.hasManagedSaveImage(0))
-        if persistent:
-            inactive_xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-        # Last: a VM that was started in the meantime was started from the definition just read.
-        active = bool(domain.isActive())
-        if active:
-            live_xml = domain.XMLDesc(0)
-    except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
-            return None
-        if not connection.isAlive():
-            raise
-        unreadable = error.get_error_message() or str(error)
-    return DomainDump(
-        name=name,
-        uuid=uuid,
-        active=active,
-        persistent=persistent,
-        managed_save=managed_save,
-        inactive_xml=inactive_xml,
-        live_xml=live_xml,
-        unreadable=unreadable,
-    )
-
-
-def _read_saved(connection: libvirt.virConnect, uuid: VmUuid) -> SavedDump | None:
-    import libvirt
-
-    snapshots: list[tuple[str, str]] = []
-    try:
-        domain = _domain(connection, uuid)
-    except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
-            return None
-        raise
-
-    def read_image() -> str | None:
-        return domain.managedSaveGetXMLDesc(0) if domain.hasManagedSaveImage(0) else None
-
-    def read_snapshots() -> None:
-        snapshots.extend((one.getName(), one.getXMLDesc(0)) for one in domain.listAllSnapshots(0))
-
-    image_xml, image_unreadable = _attempt(connection, read_image)
-    _, snapshots_unreadable = _attempt(connection, read_snapshots)
-    return SavedDump(
-        uuid=uuid,
-        image_xml=image_xml,
-        snapshots=tuple(snapshots),
-        image_unreadable=image_unreadable,
-        snapshots_unreadable=snapshots_unreadable,
-    )
-
-
-def _attempt(connection: libvirt.virConnect, read: Callable[[], T]) -> tuple[T | None, str | None]:
-    """The value, or the reason why it could not be read. Raises if the connection itself is lost."""
-    import libvirt
-
-    try:
-        return read(), None
-    except libvirt.libvirtError as error:
-        if not connection.isAlive():
-            raise
-        return None, error.get_error_message() or str(error)

@@ -54,7 +54,7 @@ def carry_out(change: Change[PlanT]) -> ChangeResult[PlanT]:
     now = _planned(change, host, view)
     while not _is_agreed(now, shown):
         # The host is not locked while the user decides.
-        session.unlock(view, ())
+        session.unlock(view)
         consent.show(now)
         consent.ask(now)
         shown = now

@@ -73,11 +73,11 @@ class Executor:
 
     def take_back_hostdev(self, step: steps.AttachHostdev | steps.DetachHostdev) -> None:
         """Undo a step if the VM's definition shows, under the step's own alias, that it was done."""
-        documents = self.session.link.hypervisor().domain(step.vm)
-        found = () if documents is None else domain_xml.read_domain(documents).inactive
-        there = any(one.source == step.device.source and one.alias == step.device.alias for one in found)
-        if documents is not None and there == isinstance(step, steps.AttachHostdev):
-            self.execute(steps.inverse(step))
+        for documents in self.session.link.hypervisor().domains((step.vm,)):
+            found = domain_xml.read_domain(documents).inactive
+            there = any(one.source == step.device.source and one.alias == step.device.alias for one in found)
+            if there == isinstance(step, steps.AttachHostdev):
+                self.execute(steps.inverse(step))
 
     def _set_scheduler(self, step: steps.SetScheduler) -> None:
         """Remember the scheduler that was read back after setting it: undoing the step needs it."""

@@ -19,10 +19,11 @@ from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.core.reconcile.queue import Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.core.plan.step import Step
     from vgpumgr.core.reconcile.host_plan import PlannedTask
     from vgpumgr.core.reconcile.tasks import Author, Task
@@ -67,8 +68,8 @@ class HostRun:
         A task's failure is in its result. Raises the error that ended the work early, and NotConverged.
         """
         try:
-            view, gpus = self._go(view, todo, stopped)
-            after, left = self._last_look(view, gpus)
+            view, plans = self._go(view, todo, stopped)
+            after, left = self._last_look(view, plans)
             for task, line in self._lines:
                 line.end(_not_converged(self._host, {task: left[task]}) if task in left else None)
             self._lines.clear()
@@ -79,8 +80,8 @@ class HostRun:
             raise _not_converged(self._host, left)
         return after
 
-    def _go(self, view: HostView, todo: Sequence[Task], stopped: Callable[[], bool]) -> tuple[HostView, set[str]]:
-        gpus: set[str] = set()
+    def _go(self, view: HostView, todo: Sequence[Task], stopped: Callable[[], bool]) -> tuple[HostView, list[AnyPlan]]:
+        plans: list[AnyPlan] = []
         work = Queue(todo)
         for task in work:
             if stopped():
@@ -94,7 +95,7 @@ class HostRun:
                 work.tell(task, may_pass=planned.may_pass, changed=False)
                 self._note(task_result(planned, errors.Outcome.UNCHANGED))
                 continue
-            gpus.update(planned.plan.gpus)
+            plans.append(planned.plan)
             error = self._do(planned)
             # A failed task changed nothing, however often it is tried.
             work.tell(task, may_pass=planned.may_pass, changed=error is None)
@@ -105,12 +106,13 @@ class HostRun:
                 raise error
             else:
                 view = self._session.with_saved_states(self._session.observe())
-        return view, gpus
+        return view, plans
 
-    def _last_look(self, view: HostView, gpus: Collection[str]) -> tuple[HostView, dict[Task, tuple[Step, ...]]]:
+    def _last_look(self, view: HostView, plans: Sequence[AnyPlan]) -> tuple[HostView, dict[Task, tuple[Step, ...]]]:
         """Release the lock and return the host's state. Steps that the finished tasks still have to do there are reported."""
+        gpus, vms = {gpu for plan in plans for gpu in plan.gpus}, {vm for plan in plans for vm in plan.vms}
         try:
-            after = self._session.unlock(view, sorted(gpus))
+            after = self._session.unlock(view, sorted(gpus), sorted(vms))
             return after, self._residues(after)
         except errors.VgpumgrError:
             raise

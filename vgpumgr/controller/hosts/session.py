@@ -12,14 +12,17 @@ from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.view import HostView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from types import TracebackType
     from typing import Self
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.domain_dumps import DomainDump
+    from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.link.host import Host
+    from vgpumgr.names import VmUuid
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
 _JITTER_S = (0.3, 1.0)  # many hosts behind one gateway must not reconnect all at once
@@ -68,12 +71,13 @@ class Session:
         self.unwritable = locked.unwritable
         return self._view(locked.snapshot)
 
-    def unlock(self, before: HostView, gpus: Sequence[str]) -> HostView:
-        """Read the touched GPUs and the domains again, then release the lock."""
-        found = self.link.locked_hypervisor().domains()
-        domains = tuple(domain_xml.read_domain(documents) for documents in found)
+    def unlock(self, before: HostView, gpus: Sequence[str] = (), vms: Collection[VmUuid] = ()) -> HostView:
+        """Read the GPUs and the VMs that were changed again, then release the lock."""
+        found = self.link.locked_hypervisor().domains(vms) if vms else ()
         part = self.link.unlock(gpus)
-        return replace(before, snapshot=before.snapshot.with_gpus(part), domains=domains)
+        return replace(
+            before, snapshot=before.snapshot.with_gpus(part), domains=_with_read_again(before.domains, vms, found)
+        )
 
     def with_saved_states(self, view: HostView) -> HostView:
         """The view with every VM's managed-save image and snapshots, which can be restored. Takes two calls if there are none."""
@@ -85,10 +89,17 @@ class Session:
         return HostView(
             snapshot=facts,
             domains=tuple(domain_xml.read_domain(documents) for documents in hypervisor.domains()),
-            libvirt_version=hypervisor.version(),
+            libvirt_version=hypervisor.version,
             excluded_vfs=self.declaration.excluded_vfs,
             even_if_it_will_not_start=self.declaration.even_if_it_will_not_start,
         )
+
+
+def _with_read_again(
+    before: Sequence[Domain], vms: Collection[VmUuid], found: Sequence[DomainDump]
+) -> tuple[Domain, ...]:
+    kept = [domain for domain in before if domain.uuid not in vms]
+    return tuple(sorted([*kept, *map(domain_xml.read_domain, found)], key=lambda one: (one.name, one.uuid)))
 
 
 def open_session(context: Context, declaration: HostDeclaration) -> Session:

@@ -50,6 +50,11 @@ class AnyPlan(abc.ABC):
     def gpus(self) -> tuple[str, ...]:
         """The UUIDs of the GPUs that steps write to."""
 
+    @property
+    def vms(self) -> tuple[VmUuid, ...]:
+        """The VMs whose definitions steps write to."""
+        return tuple(sorted({vm for step in self.steps if (vm := plan_steps.vm_of(step)) is not None}))
+
     def claims_of(self, vm: VmUuid) -> ClaimDocument | None:  # noqa: ARG002 -- a plan about a GPU touches no claim
         """The claims of a VM that the plan is about, before any step; None without that VM, or without claims."""
         return None

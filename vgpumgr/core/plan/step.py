@@ -227,6 +227,11 @@ def instead(step: Step, nvml_code: int) -> tuple[Step, ...]:
     return (*step.around, replace(step, around=()), *(inverse(evacuation) for evacuation in step.around))
 
 
+def vm_of(step: Step) -> VmUuid | None:
+    """The VM whose definition the step writes to, through libvirt; None if it writes to none."""
+    return step.vm if isinstance(step, PutClaim | DropClaim | AttachHostdev | DetachHostdev) else None
+
+
 def destroys(step: Step) -> bool:
     """Whether the step removes existing hardware. Guards and confirmations count these steps."""
     return isinstance(step, DestroyVgpu) and step.expect == PRESENT
