@@ -6,6 +6,7 @@ connection   connect → HostLink: a Host over SSH               deadlines    ev
 ssh          handshake, login, commands (paramiko)             dial         dns, tcp, banner
 host_key     is this the host we know?  known_hosts (index)    keys         which private key
 program      requests and the lock's lease                     bootstrap    how the program gets to the host and starts
+package      the host program as it is sent
 wire         bytes ↔ checked messages (pure)                   refusals     err answers → errors (pure)
 sanity       impossible values become unknown                  moments      events that a test can watch
 hypervisor   libvirt's calls with deadlines (libvirt)          tunnel       libvirt's bytes over SSH

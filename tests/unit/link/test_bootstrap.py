@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import subprocess
-import zipfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,23 +15,25 @@ from vgpumgr.host import protocol
 from vgpumgr.link import bootstrap
 
 
-def unpack() -> zipfile.ZipFile:
-    length, _, data = bootstrap.package().partition(b"\n")
-    assert int(length) == len(data)
-    return zipfile.ZipFile(io.BytesIO(data))
+def test_twenty_hosts_that_ask_at_once_make_the_package_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    together = threading.Barrier(20)
 
+    def make() -> bytes:
+        made.append(1)
+        time.sleep(0.05)
+        return b"package"
 
-def test_the_package_holds_the_host_program_and_nothing_else() -> None:
-    names = unpack().namelist()
-    assert "vgpumgr_host/program.py" in names
-    assert "vgpumgr_host/protocol.py" in names
-    assert all(name.startswith("vgpumgr_host/") for name in names)
+    def ask(_number: int) -> bytes:
+        together.wait()
+        return bootstrap.package()
 
-
-def test_the_same_sources_make_the_same_bytes() -> None:
-    first = bootstrap.package()
-    bootstrap.package.cache_clear()
-    assert bootstrap.package() == first
+    monkeypatch.setattr(bootstrap, "read_or_make", make)
+    bootstrap._package.cache_clear()
+    with ThreadPoolExecutor(20) as threads:
+        assert set(threads.map(ask, range(20))) == {b"7\npackage"}
+    assert made == [1]
+    bootstrap._package.cache_clear()
 
 
 @pytest.mark.parametrize("command", [bootstrap.SERVE, bootstrap.PUMP])

@@ -158,8 +158,7 @@ def _offer(
             return gpu.read_mdev_offer(root, card, framework, mdevs, unknown)
         # Parents without their vGPUs would look empty: it is better to show none at all.
         problem = why_no_mdevs
-    assert problem is not None
-    unknown.add("framework", problem)
+    unknown.add("framework", problem or "unknown")
     return gpu.Offer(framework=None, types={}, parents=[], problem=problem)
 
 
