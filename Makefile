@@ -3,6 +3,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
+# Some containers forbid compiled files. Without them each worker compiles all tests, and each process of a test all of vgpumgr.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install demo test test-core test-rest test-lab test-crash test-collection test-kernel kernel-images test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
