@@ -72,9 +72,9 @@ def filled(vf_lab: Lab) -> Filled:
             continue
         for vm in these:
             attach = ("attach", vm, "--profile", "4Q", "--on", HOST)
-            before = _trace(vf_lab)
+            before = truth.trace(vf_lab, HOST)
             checked[vm] = vgpumgr(vf_lab, *attach, "--check", "-o", "json", code=CHECKED[vm])
-            touched[vm] = _differing(before, _trace(vf_lab))
+            touched[vm] = truth.differing(before, truth.trace(vf_lab, HOST))
             attached[vm] = vgpumgr(vf_lab, *attach, "-o", "json", code=0 if vm in FIT else 5)
             if vm in FIT:
                 gpus[vm] = attached[vm].document["result"]["vgpus"][0]["gpu"]
@@ -98,16 +98,6 @@ def _bring(lab: Lab, vms: list[str]) -> tuple[SlotResult, ...]:
     )
     requests = [SlotRequest(vm=vm, profile=parse_profile("4Q"), on=HOST) for vm in vms]
     return apply_requests(context, requests, check=False).slots
-
-
-def _trace(lab: Lab) -> dict[str, str]:
-    """Everything a host could keep of a visit: its files (each VM's XML is one), its /sys, what was written there."""
-    sysfs = {f"/sys {device}": repr(what) for device, what in truth.hardware(lab, HOST).items()}
-    return {**truth.files(lab, HOST), **sysfs, "writes to /sys": str(len(truth.writes(lab, HOST)))}
-
-
-def _differing(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
 def test_each_card_takes_twelve(filled: Filled) -> None:
@@ -175,7 +165,7 @@ def test_check_foretells_what_attach_then_does(filled: Filled, vm: str) -> None:
 
 def test_a_check_of_detach_writes_nothing_either(vf_lab: Lab, filled: Filled) -> None:
     """Exit 3 with the steps, each with its inverse, and no trace of it on the host."""
-    before = _trace(vf_lab)
+    before = truth.trace(vf_lab, HOST)
     plan = vgpumgr(vf_lab, "detach", "vm01", "--on", HOST, "--check", "-o", "json", code=3).document["plan"]
     assert [(step["verb"], step["inverse"]) for step in plan] == [
         ("leave_claim", "bind_claim"),
@@ -183,7 +173,7 @@ def test_a_check_of_detach_writes_nothing_either(vf_lab: Lab, filled: Filled) ->
         ("destroy_vgpu", "create_vgpu"),
         ("drop_claim", "leave_claim"),
     ]
-    assert _differing(before, _trace(vf_lab)) == []
+    assert truth.differing(before, truth.trace(vf_lab, HOST)) == []
 
 
 def test_a_check_that_finds_no_place_says_so(filled: Filled) -> None:

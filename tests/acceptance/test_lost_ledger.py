@@ -74,7 +74,9 @@ def test_a_lost_ledger_is_said_entered_again_and_freed_and_nothing_is_made_twice
     assert findings(lab) == {}
 
     lab.must(HOST, "rm", LEDGER)
+    trace = truth.trace(lab, HOST)
     assert vgpumgr(lab, "adopt", HOST, "--check", "-o", "json", code=3).document["changed"]
+    assert truth.differing(trace, truth.trace(lab, HOST)) == []
     made = vgpumgr(lab, "adopt", HOST, "-o", "json").document
     assert {row["vm"] for row in made["result"]["vgpus"]} == set(VMS)
     assert (truth.hardware(lab, HOST), entries(lab), definitions(lab)) == (hardware, known, given)
@@ -100,7 +102,9 @@ def test_a_foreign_vgpu_is_adopted_by_its_name_and_is_ours_from_then_on(lab: Lab
     said = vgpumgr(lab, "detach", device, "--on", HOST, "--yes", "-o", "json", code=2).error
     assert "vgpumgr adopt" in said["hint"]
 
+    before = truth.trace(lab, HOST)
     vgpumgr(lab, "adopt", HOST, device, "--check", code=3)
+    assert truth.differing(before, truth.trace(lab, HOST)) == []
     vgpumgr(lab, "adopt", HOST, device)
     assert (truth.hardware(lab, HOST), len(entries(lab))) == (hardware, 3)
     assert domains.claim_states(domains.dump(lab, HOST, VMS[0])) == {"vgpu0": "bound"}

@@ -99,6 +99,17 @@ def files(lab: Lab, host: str) -> dict[str, str]:
     return found
 
 
+def trace(lab: Lab, host: str) -> dict[str, str]:
+    """Everything a host could keep of a visit: its files (each VM's XML is one), its /sys, what was written there."""
+    sysfs = {f"/sys {device}": repr(what) for device, what in hardware(lab, host).items()}
+    return {**files(lab, host), **sysfs, "writes to /sys": str(len(writes(lab, host)))}
+
+
+def differing(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Of two traces."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
 def _walk(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):
