@@ -93,17 +93,16 @@ class _Pool(Generic[Result]):
         try:
             self._wait()
         except KeyboardInterrupt:
-            stop = self._host_timeout.stop if self._host_timeout else None
-            if stop is None or stop.is_set():
+            limits = self._host_timeout
+            if limits is None or limits.stop is None or limits.stop.is_set():
                 raise
-            stop.set()
+            limits.stop.set()
             with self._turn:
                 self._waiting.clear()
                 running = ", ".join(self._running())
-            assert self._host_timeout is not None
             if running:
                 once_more = "interrupt again to leave it to the next run"
-                self._host_timeout.tell(f"interrupted: {running} can finish the current work; {once_more}")
+                limits.tell(f"interrupted: {running} can finish the current work; {once_more}")
             self._wait()
             raise
         return tuple(self._outcomes[host.name] for host in self._hosts)

@@ -245,13 +245,11 @@ def _attach_steps(
         if device != wanted and (device.slot == request.slot or device.source == wanted.source)
     ]
     steps: list[plan_steps.Step] = []
-    pending = replace(bound, state=claims.PENDING)
-    if not (served and claim is not None and claim.state in (claims.PENDING, claims.BOUND)):
-        steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=pending, before=claim))
-        current = pending
-    else:
-        assert claim is not None
+    if served and claim is not None and claim.state in (claims.PENDING, claims.BOUND):
         current = claim
+    else:
+        current = replace(bound, state=claims.PENDING)
+        steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=current, before=claim))
     if expect == plan_steps.ENTER:
         steps.append(plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=target))
     elif expect is not None:

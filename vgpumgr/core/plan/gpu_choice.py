@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors, names
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.snapshot import HostSnapshot
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.names import GpuUuid
 
 
 def named(snapshot: HostSnapshot, gpu_id: str | None) -> tuple[str, ...] | None:
-    """The UUIDs to which a choice is limited; None for no limit. Raises UnknownGpu, which lists what the host has."""
-    if gpu_id is None:
-        return None
+    """The UUIDs to which a choice is limited; None for no limit. Raises as `find` does."""
+    return None if gpu_id is None else (find(snapshot, gpu_id)[1],)
+
+
+def find(snapshot: HostSnapshot, gpu_id: str) -> tuple[Gpu, GpuUuid]:
+    """The GPU and its UUID. Raises UnknownGpu, which lists what the host has."""
     wanted = names.parse_gpu_id(gpu_id)
     for gpu in snapshot.gpus:
         if wanted in (gpu.uuid, gpu.pci):
@@ -22,6 +26,6 @@ def named(snapshot: HostSnapshot, gpu_id: str | None) -> tuple[str, ...] | None:
                     f"the UUID of GPU {gpu.pci} of {snapshot.host} cannot be read, so nothing is written to it",
                     hint=f"vgpumgr discover {snapshot.host} says why",
                 )
-            return (gpu.uuid,)
+            return gpu, gpu.uuid
     have = [f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {gpu.uuid or '?'}" for gpu in snapshot.gpus]
     raise errors.UnknownGpu(f"{snapshot.host} has no GPU {gpu_id}", details=have, hint="it has these")

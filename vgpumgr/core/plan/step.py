@@ -188,11 +188,10 @@ Step = HostStep | PutClaim | DropClaim | AttachHostdev | DetachHostdev
 def inverse(step: Step) -> Step:
     """The step that undoes this one. Entering into the ledger is never undone: its inverse is the step itself."""
     match step:
-        case PutClaim(before=None):
-            return DropClaim(vm=step.vm, vm_name=step.vm_name, before=step.claim)
-        case PutClaim(before=before):
-            assert before is not None
-            return replace(step, claim=before, before=step.claim)
+        case PutClaim():
+            if step.before is None:
+                return DropClaim(vm=step.vm, vm_name=step.vm_name, before=step.claim)
+            return replace(step, claim=step.before, before=step.claim)
         case DropClaim():
             return PutClaim(vm=step.vm, vm_name=step.vm_name, claim=step.before, before=None)
         case CreateVgpu(again=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims
@@ -50,6 +50,9 @@ class Cause(StrEnum):
     REDEFINED = "the VM was redefined without its claim; the host's ledger still has it"
 
 
+_Row: TypeAlias = tuple[str, str, str, Cause]  # of a slot: field, wanted, found, cause
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
     """One difference. `field` is claim, vgpu, hostdev, profile, declaration, or scheduler.…; the rest is in words.
@@ -73,61 +76,69 @@ class Drift:
 
 def of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) -> tuple[Drift, ...]:
     """Why a plan that serves a slot has steps; empty if it has none."""
-    return tuple(_of_slot(view, domain, slot, wish, plan)) if plan.changed else ()
-
-
-def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) -> Iterator[Drift]:
-    claim = domain.claim(slot)
-    entries = view.entries(domain.uuid, slot)
-    target = plan.target
-    gpu = target.gpu if target else None
-
-    def drift(field: str, wanted: str, found: str, cause: Cause) -> Drift:
-        return Drift(
+    if not plan.changed:
+        return ()
+    return tuple(
+        Drift(
             host=view.snapshot.host,
             vm=domain.name,
             slot=slot,
-            gpu=gpu,
+            gpu=plan.target.gpu if plan.target else None,
             field=field,
             wanted=wanted,
             found=found,
             cause=cause,
         )
+        for field, wanted, found, cause in _of_slot(view, domain, slot, wish, plan)
+    )
 
-    if claim is None or not profiles.same_wish(claim.wish, wish):
-        yield drift("claim" if claim is None else "profile", _asked(wish), *_claimed(claim, entries))
-    elif claim.state == claims.PENDING:
-        yield drift("claim", "bound", "pending", Cause.UNFINISHED)
+
+def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) -> Iterator[_Row]:
+    claim = domain.claim(slot)
+    entries = view.entries(domain.uuid, slot)
+    served = claim if claim is not None and profiles.same_wish(claim.wish, wish) else None
+    if served is None:
+        yield ("claim" if claim is None else "profile", _asked(wish), *_claimed(claim, entries))
     else:
-        for step in plan.steps:
-            if isinstance(step, steps.PutClaim) and claims.said_by(step.claim) != claims.said_by(claim):
-                cause = Cause.NOW_IN if claim.origin != step.claim.origin else Cause.ELSEWHERE
-                yield drift("claim", claims.said_by(step.claim), claims.said_by(claim), cause)
-                break
+        yield from _of_claim(served, plan)
     for step in plan.steps:
-        if isinstance(step, steps.CreateVgpu) and claim is not None and profiles.same_wish(claim.wish, wish):
+        if isinstance(step, steps.CreateVgpu) and served is not None:
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
             if step.expect == steps.SAME:
-                yield drift("vgpu", f"{where}, in the ledger as made", "planned", Cause.HALF_MADE)
+                yield "vgpu", f"{where}, in the ledger as made", "planned", Cause.HALF_MADE
             else:
-                yield drift("vgpu", where, "none", why_gone(view, domain, entries, claim))
+                yield "vgpu", where, "none", why_gone(view, domain, entries, served)
         elif isinstance(step, steps.EnterVgpu):
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
-            yield drift("vgpu", f"{where}, in the ledger as made", "no entry", Cause.UNENTERED)
+            yield "vgpu", f"{where}, in the ledger as made", "no entry", Cause.UNENTERED
         elif isinstance(step, steps.DestroyVgpu):
             old = f"generation {step.vgpu.generation} on {step.vgpu.parent}"
-            yield drift("vgpu", f"generation {target.generation if target else '?'} alone", old, Cause.REPLACED)
-    if claim is not None and claim.state == claims.BOUND and profiles.same_wish(claim.wish, wish):
-        added = [step.device for step in plan.steps if isinstance(step, steps.AttachHostdev)]
-        wrong = [step.device for step in plan.steps if isinstance(step, steps.DetachHostdev)]
-        if added or wrong:
-            found = ", ".join(str(device.source) for device in wrong) or "none"
-            wanted = ", ".join(str(device.source) for device in added) or "none"
-            moved = target is not None and (target.device, target.parent) != (
-                claim.binding.device,
-                claim.binding.parent,
-            )
-            yield drift("hostdev", wanted, found, Cause.MOVED if moved else Cause.EDITED)
+            yield "vgpu", f"generation {plan.target.generation if plan.target else '?'} alone", old, Cause.REPLACED
+    if served is not None and served.state == claims.BOUND:
+        yield from _of_hostdevs(served, plan)
+
+
+def _of_claim(claim: Claim, plan: Plan) -> Iterator[_Row]:
+    """A claim whose wish is the right one."""
+    if claim.state == claims.PENDING:
+        yield "claim", "bound", "pending", Cause.UNFINISHED
+        return
+    for step in plan.steps:
+        if isinstance(step, steps.PutClaim) and claims.said_by(step.claim) != claims.said_by(claim):
+            cause = Cause.NOW_IN if claim.origin != step.claim.origin else Cause.ELSEWHERE
+            yield "claim", claims.said_by(step.claim), claims.said_by(claim), cause
+            return
+
+
+def _of_hostdevs(claim: Claim, plan: Plan) -> Iterator[_Row]:
+    """The VM's definition."""
+    added = [str(step.device.source) for step in plan.steps if isinstance(step, steps.AttachHostdev)]
+    wrong = [str(step.device.source) for step in plan.steps if isinstance(step, steps.DetachHostdev)]
+    if added or wrong:
+        target, had = plan.target, claim.binding
+        moved = target is not None and (target.device, target.parent) != (had.device, had.parent)
+        cause = Cause.MOVED if moved else Cause.EDITED
+        yield "hostdev", ", ".join(added) or "none", ", ".join(wrong) or "none", cause
 
 
 def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:

@@ -350,11 +350,8 @@ def _plan_gpu_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuS
 
     Raises InventoryError for a GPU that is declared both by its address and by its UUID: every run would set it twice.
     """
-    chosen = gpu_choice.named(view.snapshot, task.gpu_id)
-    gpu = view.snapshot.gpu_by_uuid(names.parse_gpu_uuid(chosen[0])) if chosen else None
-    assert gpu is not None
-    assert gpu.uuid is not None
-    request = scheduler_plan.SchedulerRequest(gpu_uuid=gpu.uuid, wish=task.wish, again=task.where is None)
+    gpu, gpu_uuid = gpu_choice.find(view.snapshot, task.gpu_id)
+    request = scheduler_plan.SchedulerRequest(gpu_uuid=gpu_uuid, wish=task.wish, again=task.where is None)
     if task.where is None:
         return PlannedTask(task=task, plan=scheduler_plan.plan_scheduler(view, request))
     same = [item for item in declared.gpus if item.scheduler is not None and item.gpu_id in (gpu.pci, gpu.uuid)]

@@ -93,8 +93,7 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> Sequence[Step] | Vg
 def _domain_findings(view: HostView, domain: Domain) -> list[Finding]:
     if domain.problem or domain.claim_problem:
         return [_unreadable(view, domain)]
-    if domain.copied:
-        assert domain.claims is not None
+    if domain.claims is not None and domain.copied:
         out = command("detach", domain.name, on=view.snapshot.host)
         if len(domain.claims.claims) > 1:
             out = command("detach", domain.name, on=view.snapshot.host, options=("--all",))
@@ -199,10 +198,8 @@ def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
 
 def _image(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
     """A managed-save image without the vGPU: it overrides the definition at the next start."""
-    saved = (view.saved or {}).get(domain.uuid)
     if not lacks_in_image(view, domain, claim):
         return []
-    assert saved is not None
     drop = f"`{virsh('managedsave-remove', domain.name)}` drops it"
     text = (
         f"the managed-save image of {domain.name} lacks the vGPU of slot {claim.slot}, and it overrides the definition at the "
