@@ -216,27 +216,9 @@ def _attach_steps(
     view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec, expect: plan_steps.Missing | None
 ) -> list[plan_steps.Step]:
     claim = domain.claim(request.slot)
-    machine = view.snapshot.machine
-    if machine is None:
-        raise errors.Unsure(
-            f"{view.snapshot.host} has no machine-id, by which a claim names its host",
-            hint="systemd-machine-id-setup on that host",
-        )
-    binding = claims.binding_of(machine, target)
-    bound = claims.Claim(
-        slot=request.slot,
-        generation=target.generation,
-        origin=request.origin,
-        state=claims.BOUND,
-        by=request.by,
-        at=request.at,
-        wish=request.wish,
-        binding=binding,
-        site=request.site,
-        declared=request.declared,
-    )
+    bound = _bound(view, request, target)
     served = claim is not None and _same_binding(claim, bound)
-    wanted = domain_xml.expected_hostdev(request.slot, binding)
+    wanted = domain_xml.expected_hostdev(request.slot, bound.binding)
     # A device with another alias counts as wrong, too: if its claim were lost, nothing would say whose it is. libvirt
     # removes a device by its source, whatever alias is passed (9.0, tried).
     wrong = [
@@ -265,6 +247,28 @@ def _attach_steps(
     if current.state != claims.BOUND or claims.said_by(current) != claims.said_by(bound):
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
     return steps
+
+
+def _bound(view: HostView, request: targets.AttachRequest, target: VgpuSpec) -> claims.Claim:
+    """The slot's claim once it has the vGPU. Raises Unsure if the host has no machine-id."""
+    machine = view.snapshot.machine
+    if machine is None:
+        raise errors.Unsure(
+            f"{view.snapshot.host} has no machine-id, by which a claim names its host",
+            hint="systemd-machine-id-setup on that host",
+        )
+    return claims.Claim(
+        slot=request.slot,
+        generation=target.generation,
+        origin=request.origin,
+        state=claims.BOUND,
+        by=request.by,
+        at=request.at,
+        wish=request.wish,
+        binding=claims.binding_of(machine, target),
+        site=request.site,
+        declared=request.declared,
+    )
 
 
 def _guard_alias(domain: Domain, wanted: domain_xml.Hostdev) -> None:
