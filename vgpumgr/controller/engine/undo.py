@@ -48,6 +48,19 @@ def undo(
     if any(isinstance(step, plan_steps.DestroyVgpu) for step in done):
         raise errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON) from error
     session.context.progress(f"undoing {len(done)} of {len(steps)} steps on {host} …")
+    undone, failed = _take_all_back(executor, done)
+    if failed is not None:
+        left = [row for row in done if row not in undone]
+        takes_back = "" if _is_apart(left[-1]) else ", vgpumgr detach removes it"
+        raise errors.PartialApply(
+            f"{why}; undoing it failed too: {failed} (left: {verbs(left)})", hint=GOES_ON + takes_back
+        ) from (error or failed)
+
+
+def _take_all_back(
+    executor: Executor, done: Sequence[plan_steps.Step]
+) -> tuple[list[plan_steps.Step], errors.VgpumgrError | None]:
+    """Undo steps, last first: which were undone, and the first failure. It ends at a failure, unless that step is apart from the others."""
     undone: list[plan_steps.Step] = []
     failed: errors.VgpumgrError | None = None
     for step in reversed(done):
@@ -60,12 +73,7 @@ def undo(
         failed = failed or second
         if not _is_apart(step):
             break
-    if failed is not None:
-        left = [row for row in done if row not in undone]
-        takes_back = "" if _is_apart(left[-1]) else ", vgpumgr detach removes it"
-        raise errors.PartialApply(
-            f"{why}; undoing it failed too: {failed} (left: {verbs(left)})", hint=GOES_ON + takes_back
-        ) from (error or failed)
+    return undone, failed
 
 
 def _settle(executor: Executor, failed: plan_steps.Step | None, error: errors.VgpumgrError | None) -> str | None:
