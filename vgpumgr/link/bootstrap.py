@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import threading
 
-from vgpumgr.link.package import read_or_make
+from vgpumgr.link.package import Packages, read_or_make
 
 TOO_OLD = 86
 _CUT_SHORT = 87
@@ -34,7 +34,8 @@ _LOADER = (
 _SCRIPT = (
     "for p in /usr/bin/python3 /usr/libexec/platform-python python3; do "
     'command -v "$p" >/dev/null 2>&1 || continue; '
-    '"$p" -I -c "$0" "$@"; s=$?; '
+    # Isolated, and without the host's site-packages, which run code of their own: the standard library is all that is used.
+    '"$p" -I -S -c "$0" "$@"; s=$?; '
     f"[ $s -eq {TOO_OLD} ] || exit $s; "
     f'done; echo "no Python 3.9 or newer on this host" >&2; exit {TOO_OLD}'
 )
@@ -43,13 +44,13 @@ SERVE = f"/bin/sh -c '{_SCRIPT}' '{_LOADER}'"
 PUMP = f"{SERVE} pump"
 
 
-def package() -> bytes:
-    """The loader's input: a length line and that many bytes, the same for every host. Made once per process."""
+def package(*, far: bool) -> bytes:
+    """The loader's input: a length line and that many bytes, the same for every host that is far, or near."""
     with _MAKING:
-        return _package()
+        packages = _packages()
+    return packages.far if far else packages.near
 
 
 @functools.cache
-def _package() -> bytes:
-    data = read_or_make()
-    return b"%d\n%b" % (len(data), data)
+def _packages() -> Packages:
+    return Packages(*(b"%d\n%b" % (len(data), data) for data in read_or_make()))

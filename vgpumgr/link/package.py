@@ -2,7 +2,8 @@
 
 zipimport looks for NAME.pyc before NAME.py, and goes on to the source where the compiled module is for another Python (its
 magic number; CPython 3.9 to 3.13). So a host with the controller's Python compiles nothing, which is most of what starting
-costs. Everything that is compiled is our own source, and nothing that a host has sent ever gets here.
+costs. Everything that is compiled is our own source, and nothing that a host has sent ever gets here. A far host is sent the
+sources alone, a third of the size: on a new connection each doubling of what may be under way costs a round trip.
 
 Making it takes a quarter of a second. So it is kept where Python keeps its own compiled files (__pycache__), and made again when
 a source or this Python changes. Who may not write there sends the sources alone.
@@ -21,39 +22,51 @@ import tokenize
 import zipfile
 import zlib
 from pathlib import Path
+from typing import NamedTuple
 
 from vgpumgr import resources
 
 _MAKE_S = 60.0
 _BEGINS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 _DIGEST_BYTES = hashlib.sha256().digest_size
+_SIZE_BYTES = 8
 
 
-def read_or_make() -> bytes:
-    """The compressed zip: as it was kept, else made and kept, else of the sources alone."""
+class Packages(NamedTuple):
+    """The compressed zips for a host that is near, and for one that is far."""
+
+    near: bytes
+    far: bytes
+
+
+def read_or_make() -> Packages:
+    """Both: as they were kept, else made and kept, else of the sources as they are."""
     sources = resources.host_sources()
     # The name says for which Python it is, the beginning whether it is whole and of these sources.
     kept = Path(importlib.util.cache_from_source(str(Path(__file__).with_name("vgpumgr_host.py")))).with_suffix(".zip")
     with contextlib.suppress(OSError):
-        digest, data = _split(kept.read_bytes())
-        if digest == _digest(sources, data):
-            return data
+        whole = kept.read_bytes()
+        if whole[:_DIGEST_BYTES] == _digest(sources, data := whole[_DIGEST_BYTES:]):
+            size = int.from_bytes(data[:_SIZE_BYTES])
+            return Packages(data[_SIZE_BYTES : _SIZE_BYTES + size], data[_SIZE_BYTES + size :])
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
             dir=kept.parent
         ) as folder:  # on the same file system, and only if it can be kept
-            data = make(sources, Path(folder))
-            whole = Path(folder) / kept.name
-            whole.write_bytes(_digest(sources, data) + data)
-            whole.rename(kept)
+            made = make(sources, Path(folder))
+            data = len(made.near).to_bytes(_SIZE_BYTES) + made.near + made.far
+            new = Path(folder) / kept.name
+            new.write_bytes(_digest(sources, data) + data)
+            new.rename(kept)
     except (OSError, subprocess.SubprocessError):
-        return pack(sources, level=6)
-    return data
+        plain = pack(sources, level=6)
+        return Packages(plain, plain)
+    return made
 
 
-def make(sources: dict[str, bytes], folder: Path) -> bytes:
-    """The zip with compiled modules, by way of files in `folder`. Raises OSError, SubprocessError."""
+def make(sources: dict[str, bytes], folder: Path) -> Packages:
+    """By way of files in `folder`. Raises OSError, SubprocessError."""
     sent = {name: without_comments(source) for name, source in sources.items()}
     for name, source in sent.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +76,8 @@ def make(sources: dict[str, bytes], folder: Path) -> bytes:
     options = ("-q", "-b", "-o", "2", "--invalidation-mode", "unchecked-hash", "-s", str(folder))
     command = [sys.executable, "-I", "-X", "no_debug_ranges", "-m", "compileall", *options, str(folder)]
     subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=_MAKE_S)
-    return pack({**sent, **{f"{name}c": (folder / f"{name}c").read_bytes() for name in sent}}, level=9)
+    compiled = {f"{name}c": (folder / f"{name}c").read_bytes() for name in sent}
+    return Packages(near=pack({**sent, **compiled}, level=9), far=pack(sent, level=9))
 
 
 def pack(files: dict[str, bytes], *, level: int) -> bytes:
@@ -89,10 +103,6 @@ def without_comments(source: bytes) -> bytes:
         if token.type not in (tokenize.COMMENT, tokenize.NL):
             before = token.type
     return "\n".join(lines).encode()
-
-
-def _split(kept: bytes) -> tuple[bytes, bytes]:
-    return kept[:_DIGEST_BYTES], kept[_DIGEST_BYTES:]
 
 
 def _digest(sources: dict[str, bytes], data: bytes) -> bytes:

@@ -83,7 +83,7 @@ class Program:
         program = cls(
             connection.endpoint.host, stream, request_s=deadlines.program, is_connected=lambda: connection.alive
         )
-        program.greet(bootstrap.package(), deadline)
+        program.greet(bootstrap.package(far=connection.is_far), deadline)
         return program
 
     def greet(self, package: bytes, deadline: Deadline) -> None:

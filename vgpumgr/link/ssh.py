@@ -46,6 +46,8 @@ KEX = (
     "diffie-hellman-group16-sha512",
 )
 _STDERR_BYTES = 8192
+_MIN_RTT = slice(148, 152)  # of the kernel's struct tcp_info: tcpi_min_rtt, in microseconds
+_FAR_US = 30_000
 _SLICE_S = 0.5  # how often a wait for stdout checks stderr, which shares the channel's window
 
 
@@ -118,6 +120,15 @@ class SshConnection:
     @property
     def alive(self) -> bool:
         return bool(self._transport.is_active())
+
+    @property
+    def is_far(self) -> bool:
+        """Whether a round trip costs more than starting the host program from its sources. Where it is not known, no."""
+        try:
+            told = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _MIN_RTT.stop)
+        except OSError:
+            return False
+        return len(told) == _MIN_RTT.stop and int.from_bytes(told[_MIN_RTT], sys.byteorder) > _FAR_US
 
     def run(self, command: str, *, stage: str, timeout_s: float) -> RemoteCommand:
         """Start a command. Only fixed strings are ever passed: no text from a user or a host is quoted here."""

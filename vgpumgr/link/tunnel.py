@@ -193,7 +193,7 @@ class Tunnel:
         """Switch to the host program's own pump, for a host without virt-ssh-helper; libvirt does not notice."""
         command = self._connection.run(bootstrap.PUMP, stage=STAGE, timeout_s=self._timeout_s)
         deadline = Deadline(self._timeout_s)
-        command.send(bootstrap.package(), deadline)
+        command.send(bootstrap.package(far=self._connection.is_far), deadline)
         with self._state:
             command.send(bytes(self._replay or b""), deadline)
             self._replay = None

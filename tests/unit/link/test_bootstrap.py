@@ -13,27 +13,28 @@ import pytest
 
 from vgpumgr.host import protocol
 from vgpumgr.link import bootstrap
+from vgpumgr.link.package import Packages
 
 
 def test_twenty_hosts_that_ask_at_once_make_the_package_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     together = threading.Barrier(20)
 
-    def make() -> bytes:
+    def make() -> Packages:
         made.append(1)
         time.sleep(0.05)
-        return b"package"
+        return Packages(b"near", b"far")
 
-    def ask(_number: int) -> bytes:
+    def ask(number: int) -> bytes:
         together.wait()
-        return bootstrap.package()
+        return bootstrap.package(far=number % 2 == 1)
 
     monkeypatch.setattr(bootstrap, "read_or_make", make)
-    bootstrap._package.cache_clear()
+    bootstrap._packages.cache_clear()
     with ThreadPoolExecutor(20) as threads:
-        assert set(threads.map(ask, range(20))) == {b"7\npackage"}
+        assert set(threads.map(ask, range(20))) == {b"4\nnear", b"3\nfar"}
     assert made == [1]
-    bootstrap._package.cache_clear()
+    bootstrap._packages.cache_clear()
 
 
 @pytest.mark.parametrize("command", [bootstrap.SERVE, bootstrap.PUMP])
@@ -47,9 +48,10 @@ def start(data: bytes, command: str = bootstrap.SERVE, shell: str = "/bin/sh") -
     return subprocess.run([shell, "-c", command], input=data, capture_output=True, timeout=30, check=False)
 
 
+@pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
-def test_the_program_greets_and_ends_with_its_input(shell: str) -> None:
-    done = start(bootstrap.package(), shell=shell)
+def test_the_program_greets_and_ends_with_its_input(shell: str, *, far: bool) -> None:
+    done = start(bootstrap.package(far=far), shell=shell)
     assert done.returncode == 0, done.stderr
     magic = protocol.MAGIC.encode()
     assert done.stdout.startswith(magic)
@@ -57,7 +59,7 @@ def test_the_program_greets_and_ends_with_its_input(shell: str) -> None:
 
 
 def test_what_follows_the_package_is_the_programs() -> None:
-    done = start(bootstrap.package() + b'{"id":1,"do":"ping"}\n')
+    done = start(bootstrap.package(far=False) + b'{"id":1,"do":"ping"}\n')
     assert json.loads(done.stdout.splitlines()[1]) == {"id": 1, "ok": {}}
 
 

@@ -11,11 +11,15 @@ import sys
 import zipfile
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from vgpumgr import resources
 from vgpumgr.link import package
+
+if TYPE_CHECKING:
+    from vgpumgr.link.package import Packages
 
 SOURCES = resources.host_sources()
 _COMPILED = """
@@ -30,8 +34,14 @@ print(len(compiled))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Packages:
     return package.make(SOURCES, tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture(scope="module")
+def made(both: Packages) -> bytes:
+    """For a host that is near."""
+    return both.near
 
 
 @pytest.fixture
@@ -65,8 +75,13 @@ def test_it_holds_the_host_program_as_source_and_compiled_and_nothing_else(made:
     }
 
 
-def test_the_same_sources_make_the_same_bytes(made: bytes, tmp_path: Path) -> None:
-    assert package.make(SOURCES, tmp_path) == made
+def test_a_far_host_is_sent_the_sources_alone(both: Packages) -> None:
+    assert set(unpack(both.far)) == set(SOURCES)
+    assert len(both.far) < 50_000 < len(both.near)
+
+
+def test_the_same_sources_make_the_same_bytes(both: Packages, tmp_path: Path) -> None:
+    assert package.make(SOURCES, tmp_path) == both
 
 
 def test_a_host_with_this_python_compiles_nothing(made: bytes, tmp_path: Path) -> None:
@@ -125,39 +140,45 @@ def test_no_assert_of_the_host_program_is_lost_by_compiling() -> None:
     assert found == []
 
 
-def test_it_is_made_once_and_kept(kept: Path, made: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert package.read_or_make() == made
+def test_it_is_made_once_and_kept(kept: Path, both: Packages, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert package.read_or_make() == both
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
     monkeypatch.setattr(package, "make", None)
-    assert package.read_or_make() == made
+    assert package.read_or_make() == both
 
 
 @pytest.mark.parametrize(
     "damage", [lambda whole: b"", lambda whole: whole[:-1], lambda whole: whole[:40] + b"?" + whole[41:]]
 )
-def test_what_is_kept_but_not_whole_is_made_again(kept: Path, made: bytes, damage: object) -> None:
+def test_what_is_kept_but_not_whole_is_made_again(kept: Path, both: Packages, damage: object) -> None:
     assert callable(damage)
     package.read_or_make()
     whole = kept.read_bytes()
     kept.write_bytes(damage(whole))
-    assert package.read_or_make() == made
+    assert package.read_or_make() == both
     assert kept.read_bytes() == whole
 
 
-def test_another_source_is_another_package(kept: Path, made: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_source_is_another_package(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package.read_or_make()
     other = {**SOURCES, "vgpumgr_host/refusal.py": SOURCES["vgpumgr_host/refusal.py"] + b"\nX = 1\n"}
     monkeypatch.setattr(resources, "host_sources", lambda: other)
-    assert b"X = 1" in unpack(package.read_or_make())["vgpumgr_host/refusal.py"]
+    assert b"X = 1" in unpack(package.read_or_make().near)["vgpumgr_host/refusal.py"]
 
 
 def test_where_nothing_can_be_kept_the_sources_are_sent(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.parent.parent.mkdir(parents=True)
     kept.parent.write_text("a file where the folder would be")
-    assert unpack(package.read_or_make()) == SOURCES
+    assert {name: unpack(data) for name, data in package.read_or_make()._asdict().items()} == {
+        "near": SOURCES,
+        "far": SOURCES,
+    }
 
 
 def test_where_nothing_can_be_compiled_the_sources_are_sent(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", os.devnull)
-    assert unpack(package.read_or_make()) == SOURCES
+    assert {name: unpack(data) for name, data in package.read_or_make()._asdict().items()} == {
+        "near": SOURCES,
+        "far": SOURCES,
+    }
     assert not kept.exists()

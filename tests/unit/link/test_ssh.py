@@ -49,6 +49,15 @@ def test_a_command_gives_output_stderr_and_status(sshd: Sshd) -> None:
     assert run(sshd, "echo out; echo err >&2; exit 3") == (b"out\n", "err", 3)
 
 
+def test_a_host_is_far_by_the_round_trips_of_its_connection(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = ssh.open_connection(sshd.endpoint, Deadlines())
+    with contextlib.closing(opened):
+        found = [opened.is_far]
+        monkeypatch.setattr(ssh, "_FAR_US", 0)
+        found.append(opened.is_far)
+    assert [*found, opened.is_far] == [False, True, False]
+
+
 def test_megabytes_on_stderr_do_not_hold_the_output_up(sshd: Sshd) -> None:
     out, err, status = run(sshd, "head -c 8000000 /dev/zero | tr '\\0' e >&2; echo done")
     assert (out, status) == (b"done\n", 0)
