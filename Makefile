@@ -88,7 +88,7 @@ soak: install
 
 # Ratios against a peer in the same run; nothing here is a test.
 bench: install
-	for file in benchmarks/*.py; do $(PY) $$file; done
+	for file in benchmarks/*_cost.py; do name=$$(basename $$file .py); echo "== $$name"; $(PY) -m benchmarks.$$name; done
 
 # The lock files are made anew from pyproject.toml, with hashes, for Python 3.11 and later on Linux.
 lock:

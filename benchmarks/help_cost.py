@@ -1,6 +1,6 @@
 """What `vgpumgr --help` costs beside `python -c "import click"`: medians of nine, run in turn. The aim: at most 3 times.
 
-    .venv/bin/python benchmarks/help_cost.py
+    .venv/bin/python -m benchmarks.help_cost
 
 Not a test, because a loaded machine would fail it; tests/unit/cli/test_startup.py holds what makes it so: the imports.
 """

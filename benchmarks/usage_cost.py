@@ -1,6 +1,6 @@
 """What a day of samples costs: 500 VMs on 20 hosts, read every 10 s for 24 hours, beside the same samples as plain rows.
 
-    .venv/bin/python benchmarks/usage_cost.py
+    .venv/bin/python -m benchmarks.usage_cost
 
 Both stores are made from the same made-up loads through the program's own interface and through sqlite3. Measured are the
 files' sizes, what one more round costs, and `vgpumgr usage --since 24h` in a fresh process; at the end most of the day is

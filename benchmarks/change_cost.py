@@ -1,0 +1,124 @@
+"""What attach and detach cost beside the four ssh calls that do the same by hand: medians of nine, run in turn.
+
+    .venv/bin/python -m benchmarks.change_cost [mdev-vf] [vendor-vfio]
+
+By hand: look where the type fits, make the vGPU, put it into the definition, look at the definition; and the same back. That
+remembers nothing, checks nothing and locks nothing. CPU is that of this side, without the hosts'.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import uuid
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks import lab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROUNDS = 9
+HOST, VM, VF = "kvm01", "vm01", "0000:41:00.4"
+SPECS = ("mdev-vf", "vendor-vfio")
+AIMS = {"mdev-vf": {"attach": 0.8, "detach": 0.9}, "vendor-vfio": {"attach": 0.7, "detach": 0.8}}
+
+
+class Hand(NamedTuple):
+    """The commands of one framework."""
+
+    look: str
+    make: str
+    hostdev: str
+    remove: str
+
+
+def by_hand(framework: str, type_id: str) -> Hand:
+    """What a person types there."""
+    if framework == "vendor-vfio":
+        folder = f"/sys/bus/pci/devices/{VF}/nvidia"
+        return Hand(
+            look=f"cat {folder}/creatable_vgpu_types",
+            make=f"echo {type_id} > {folder}/current_vgpu_type",
+            hostdev="<hostdev mode='subsystem' type='pci' managed='no'><source>"
+            "<address domain='0x0000' bus='0x41' slot='0x00' function='0x4'/></source></hostdev>",
+            remove=f"echo 0 > {folder}/current_vgpu_type",
+        )
+    folder, made = f"/sys/class/mdev_bus/{VF}/mdev_supported_types/nvidia-{type_id}", str(uuid.uuid4())
+    return Hand(
+        look=f"cat {folder}/name {folder}/available_instances",
+        make=f"echo {made} > {folder}/create",
+        hostdev="<hostdev mode='subsystem' type='mdev' model='vfio-pci' managed='no'>"
+        f"<source><address uuid='{made}'/></source></hostdev>",
+        remove=f"echo 1 > /sys/bus/mdev/devices/{made}/remove",
+    )
+
+
+def type_of(running: lab.Lab, framework: str) -> str:
+    """The type id of 4Q on that board."""
+    if framework == "vendor-vfio":
+        return running.ask(HOST, f"grep -e -4Q /sys/bus/pci/devices/{VF}/nvidia/creatable_vgpu_types").split()[0]
+    found = running.ask(HOST, f"grep -l -e -4Q /sys/class/mdev_bus/{VF}/mdev_supported_types/*/name")
+    return found.split("/")[-2].removeprefix("nvidia-")
+
+
+def attach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[lab.Cost]:
+    """The four calls."""
+    yield running.ssh(HOST, hand.look)
+    yield running.ssh(HOST, hand.make)
+    yield running.ssh(HOST, f"virsh attach-device {VM} /dev/stdin --config", hand.hostdev)
+    yield running.ssh(HOST, f"virsh dumpxml --inactive {VM}")
+
+
+def detach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[lab.Cost]:
+    """The four calls."""
+    yield running.ssh(HOST, f"virsh dumpxml --inactive {VM}")
+    yield running.ssh(HOST, f"virsh detach-device {VM} /dev/stdin --config", hand.hostdev)
+    yield running.ssh(HOST, hand.remove)
+    yield running.ssh(HOST, hand.look)
+
+
+def total(costs: Iterator[lab.Cost]) -> lab.Cost:
+    """Their sum."""
+    found = list(costs)
+    return lab.Cost(sum(one.wall for one in found), sum(one.cpu for one in found))
+
+
+def measure(framework: str) -> dict[str, list[lab.Cost]]:
+    """The costs of each, in turn."""
+    costs: dict[str, list[lab.Cost]] = {}
+    with lab.up(framework) as running:
+        hand = by_hand(framework, type_of(running, framework))
+        for number in range(ROUNDS + 1):
+            measured = {
+                "attach by hand": total(attach_by_hand(running, hand)),
+                "detach by hand": total(detach_by_hand(running, hand)),
+                "attach": running.vgpumgr("attach", VM, "--profile", "4Q"),
+                "detach": running.vgpumgr("detach", VM, "--yes"),
+            }
+            if number:  # the first round reads files from the disk
+                for name, cost in measured.items():
+                    costs.setdefault(name, []).append(cost)
+    return costs
+
+
+def main(frameworks: list[str]) -> int:
+    """Print medians and ratios; exit 1 if one is over its aim."""
+    missed = 0
+    print(f"{'':24} {'by hand':>9} {'vgpumgr':>9} {'ratio':>6} {'aim':>5}   {'CPU':>14} {'ratio':>6}")
+    for framework in frameworks:
+        costs = measure(framework)
+        for verb, aim in AIMS[framework].items():
+            hand, ours = costs[f"{verb} by hand"], costs[verb]
+            walls = [statistics.median(one.wall for one in found) for found in (hand, ours)]
+            cpus = [statistics.median(one.cpu for one in found) for found in (hand, ours)]
+            missed += walls[1] / walls[0] > aim
+            print(
+                f"{framework + ' ' + verb:24} {walls[0]:7.2f} s {walls[1]:7.2f} s {walls[1] / walls[0]:6.2f} {aim:5.1f}   "
+                f"{cpus[0]:5.2f} / {cpus[1]:4.2f} s {cpus[1] / cpus[0]:6.2f}"
+            )
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or list(SPECS)))
