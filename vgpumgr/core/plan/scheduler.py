@@ -66,7 +66,7 @@ class Observed(Protocol):
 class SchedulerRequest:
     """`again`: also re-create our missing vGPUs, to finish a run that was killed."""
 
-    gpu_uuid: str
+    gpu_uuid: GpuUuid
     wish: SchedulerWish
     again: bool = True
 
@@ -77,16 +77,12 @@ class GpuPlan(plans.AnyPlan):
 
     host: HostName
     gpu: Gpu
+    gpu_uuid: GpuUuid
     granted: Granted
 
     @property
     def about(self) -> str:
         return f"GPU {self.gpu.pci}"
-
-    @property
-    def gpu_uuid(self) -> GpuUuid:
-        assert self.gpu.uuid is not None  # it was found by it
-        return self.gpu.uuid
 
     @property
     def takes_away(self) -> tuple[plan_steps.Step, ...]:
@@ -145,7 +141,7 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
         evacuate.guard_idle(view, gpu, ours, what)
         evacuations = evacuate.idle(view, gpu, ours)
         steps += evacuate.enter(view, ours)
-        steps.append(_set(view, gpu, state, granted.setting, evacuations))
+        steps.append(_set(view, request.gpu_uuid, gpu, state, granted.setting, around=evacuations))
         blocked_write.guard(view.snapshot, steps)
         findings += ending.findings(view, evacuations)
     lost: tuple[Finding, ...] = ()
@@ -161,6 +157,7 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
     return GpuPlan(
         host=view.snapshot.host,
         gpu=gpu,
+        gpu_uuid=request.gpu_uuid,
         granted=granted,
         steps=tuple(steps),
         findings=(*findings, *lost),
@@ -297,12 +294,17 @@ def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> Cause:
 
 
 def _set(
-    view: HostView, gpu: Gpu, state: SchedulerState, setting: Setting, around: tuple[plan_steps.EvacuateVgpu, ...]
+    view: HostView,
+    gpu_uuid: GpuUuid,
+    gpu: Gpu,
+    state: SchedulerState,
+    setting: Setting,
+    *,
+    around: tuple[plan_steps.EvacuateVgpu, ...],
 ) -> plan_steps.Step:
-    assert gpu.uuid is not None
     return plan_steps.SetScheduler(
         host=view.snapshot.host,
-        gpu_uuid=gpu.uuid,
+        gpu_uuid=gpu_uuid,
         gpu=gpu.pci,
         api=state.api,
         setting=setting,
