@@ -9,17 +9,18 @@ import os
 import select
 import signal
 import sys
-import threading
 import time
-from typing import Callable, NoReturn, Optional, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Sequence
 
-from .facts.facts import boot_id
-from .facts.nvml import load_binding
+from .facts.boot import boot_id
 from .files import Root, Unknowns
 from .protocol import BAD_REQUEST, EXIT_LEASE, LEASE_S, MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
 from .refusal import PeerGone
-from .server import Server
 from .session import end_session
+
+if TYPE_CHECKING:
+    from .server import Server
 
 _CHUNK = 64 * 1024
 _LOOK_EVERY_S = 3600.0  # a hang-up ends the wait at once
@@ -42,10 +43,8 @@ def run(argv: Optional[Sequence[str]] = None, stdin: int = 0, stdout: int = 1) -
         # Output of a library must not get between our lines.
         stdout = os.dup(1)
         os.dup2(2, 1)
-    # Importing ctypes only takes time: do it while the first request is on its way.
-    threading.Thread(target=_import_quietly, daemon=True).start()
     channel = Channel(stdin, stdout)
-    return serve(Server(gone=channel.hung_up), channel)
+    return serve(lambda: _import_server(channel), channel)
 
 
 def end_on_signals() -> None:
@@ -54,11 +53,13 @@ def end_on_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _import_quietly() -> None:
-    try:
+def _import_server(channel: "Channel") -> "Server":
+    from .facts.nvml import load_binding
+    from .server import Server
+
+    with suppress(Exception):  # the first request that needs it will say so
         load_binding()
-    except Exception:  # noqa: BLE001 -- the first request that needs it will say so
-        return
+    return Server(gone=channel.hung_up)
 
 
 def greeting(root: Root) -> bytes:
@@ -140,20 +141,27 @@ def _wait(descriptor: int, event: int, until: Optional[float]) -> None:
 
 
 def serve(
-    server: Server,
+    start: "Callable[[], Server]",
     channel: Channel,
     *,
     lease_s: float = LEASE_S,
     root: Optional[Root] = None,
     end: Callable[[], bool] = end_session,
 ) -> int:
-    """Greet, then answer line by line until the input ends. Returns the exit status; by then the lock is released.
+    """Greet, start the server, answer line by line until the input ends. Returns the exit status; by then the lock is released.
 
+    The server is imported after the greeting has left, so that a far controller's first request is on its way meanwhile.
     `end` ends the SSH session when the lease expires. If it cannot (an unknown login shell is in between), a controller that
     wakes up could still write to libvirt: then the lock is kept until the other end hangs up.
     """
     try:
         channel.send(greeting(root or Root()), lease_s)
+    except Silence:
+        return EXIT_LEASE
+    except ConnectionError:
+        return 0
+    server = start()
+    try:
         while True:
             line = channel.receive(lease_s if server.locked else None)
             if line is None:

@@ -71,7 +71,7 @@ def main() -> int:
     end_on_signals()
     channel = Channel(0, 1)
     server = Server(options.root, nvml=nvml, gone=channel.hung_up, write=write, at=at)
-    return serve(server, channel, lease_s=options.lease, root=Root(options.root), end=lambda: not options.stays)
+    return serve(lambda: server, channel, lease_s=options.lease, root=Root(options.root), end=lambda: not options.stays)
 
 
 if __name__ == "__main__":

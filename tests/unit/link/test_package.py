@@ -28,7 +28,7 @@ sys.path.insert(0, sys.argv[1])
 compiled = []
 compile_source = zipimport._compile_source
 zipimport._compile_source = lambda path, source: compiled.append(path) or compile_source(path, source)
-import vgpumgr_host.program
+import vgpumgr_host.program, vgpumgr_host.server
 print(len(compiled))
 """
 

@@ -13,6 +13,7 @@ from ..ledger.blocked_write import blocked_write_facts, find_holding
 from ..protocol import MDEV_PF, MDEV_VF, PROTOCOL, VENDOR_VFIO, ActiveFact, GpuFact, HandleFact, LedgerEntry, Snapshot
 from ..refusal import Refusal
 from . import gpu, mdev, pci
+from .boot import boot_id, read_line
 from .module import read_modprobe, read_module
 from .nvml import GpuQuery, NvmlGpu, NvmlReport, read_nvml
 from .vfio import Unreadable, Users, look
@@ -51,8 +52,8 @@ def observe(
     return {
         "protocol": PROTOCOL,
         "boot": boot,
-        "machine": _line(root, "/etc/machine-id", "machine", unknown),
-        "hostname": _line(root, "/proc/sys/kernel/hostname", "hostname", unknown) or "",
+        "machine": read_line(root, "/etc/machine-id", "machine", unknown),
+        "hostname": read_line(root, "/proc/sys/kernel/hostname", "hostname", unknown) or "",
         "versions": _versions(root, report, unknown),
         "gpus": gpus,
         "handles": users.handles if users is not None else None,
@@ -69,19 +70,6 @@ def observe(
     }
 
 
-def boot_id(root: Root, unknown: Unknowns) -> str:
-    """The id of this boot; empty (and noted) if it cannot be read."""
-    return _line(root, "/proc/sys/kernel/random/boot_id", "boot", unknown) or ""
-
-
-def _line(root: Root, path: str, what: str, unknown: Unknowns) -> Optional[str]:
-    try:
-        return read_all(root.path(path)).decode("utf-8", "replace").strip() or None
-    except OSError as error:
-        unknown.failed(what, error)
-        return None
-
-
 def _ledger(root: Root, unknown: Unknowns) -> Optional[ledger.Ledger]:
     try:
         return ledger.read_ledger(root)
@@ -96,13 +84,13 @@ def read_driver_version(root: Root, unknown: Unknowns) -> Optional[str]:
     try:
         return read_all(root.path("/sys/module/nvidia/version")).decode("utf-8", "replace").strip()
     except OSError:
-        banner = _line(root, "/proc/driver/nvidia/version", "versions.driver", unknown) or ""
+        banner = read_line(root, "/proc/driver/nvidia/version", "versions.driver", unknown) or ""
         return parse_driver_banner(banner)
 
 
 def _versions(root: Root, report: NvmlReport, unknown: Unknowns) -> Dict[str, Optional[str]]:
     return {
-        "kernel": _line(root, "/proc/sys/kernel/osrelease", "versions.kernel", unknown),
+        "kernel": read_line(root, "/proc/sys/kernel/osrelease", "versions.kernel", unknown),
         "python": ".".join(map(str, sys.version_info[:3])),
         "driver": read_driver_version(root, unknown),
         "nvml": report.version,

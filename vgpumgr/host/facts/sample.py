@@ -13,7 +13,8 @@ from ..ledger import ledger
 from ..protocol import PROTOCOL, GpuSampleFact, HandleFact, LedgerEntry, Policy, SampleReport, TypeFact, VgpuSampleFact
 from ..refusal import Refusal
 from . import mdev, pci
-from .facts import boot_id, read_driver_version
+from .boot import boot_id
+from .facts import read_driver_version
 from .gpu import awaits_vfs, count_vgpus, find_framework
 from .running import mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import GRAPHICS, NvmlFailed, ask, opened, read_scheduler

@@ -7,7 +7,8 @@ accept the policy (nvml.h names only best effort for it) is noted, but is no fai
 
 from typing import Any, Callable, List, Mapping, NamedTuple, Optional
 
-from ..facts.facts import boot_id, observe
+from ..facts.boot import boot_id
+from ..facts.facts import observe
 from ..facts.gpu_use import GpuUse
 from ..facts.scheduler import GPU_FAILED, GRAPHICS, NvmlFailed, ask, opened, read_scheduler, set_engine
 from ..files import Root, Unknowns

@@ -8,7 +8,7 @@ GPU has not returned (blocked_write.py). The first ledger write also says which 
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
-from ..facts.facts import boot_id
+from ..facts.boot import boot_id
 from ..files import Root, Unknowns
 from ..ledger.blocked_write import open_ledger, record_of, started
 from ..ledger.ledger import PARAMS, Ledger, identity, write_ledger

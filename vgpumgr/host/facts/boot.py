@@ -1,0 +1,19 @@
+"""Which boot of the host this is, and one-line files like the one that says so. The greeting needs no more of the facts."""
+
+from typing import Optional
+
+from ..files import Root, Unknowns, read_all
+
+
+def boot_id(root: Root, unknown: Unknowns) -> str:
+    """The id of this boot; empty (and noted) if it cannot be read."""
+    return read_line(root, "/proc/sys/kernel/random/boot_id", "boot", unknown) or ""
+
+
+def read_line(root: Root, path: str, what: str, unknown: Unknowns) -> Optional[str]:
+    """A file's text without its newline; null (and noted) if it cannot be read, null if there is none."""
+    try:
+        return read_all(root.path(path)).decode("utf-8", "replace").strip() or None
+    except OSError as error:
+        unknown.failed(what, error)
+        return None
