@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import json
 import os
 import shutil
 import subprocess
@@ -28,6 +29,8 @@ from tests import memory
 from tests.controllers import Zygote
 from vgpumgr.errors import LabError
 from vgpumgr.lab import client, fleet, requirements
+from vgpumgr.lab.builtin_specs import BUILTIN
+from vgpumgr.lab.driver.boards import board as board_named
 from vgpumgr.lab.layout import Layout
 from vgpumgr.lab.machine import control
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from vgpumgr.lab.sysfs.tree import WriteRecord
 
 _COMMAND_S = 120.0
+_FEW = 8
 SMALL = str(Path(__file__).with_name("mdev-vf-small.yml"))  # a spec
 
 
@@ -122,6 +126,19 @@ class LabFactory:
         if shared:
             self.shared[spec] = lab
         return lab
+
+
+def fewer_vfs(spec: str, folder: Path) -> str:
+    """A file in that folder: the built-in spec with 8 VFs on each board that has any. A host takes as long to read as it has VFs."""
+    made: dict[str, Any] = json.loads(json.dumps(BUILTIN[spec]))
+    for host in made["hosts"].values():
+        boards = [board if isinstance(board, dict) else {"board": board} for board in host["boards"]]
+        host["boards"] = [
+            {**board, "vfs": _FEW} if board_named(board["board"], spec).vfs else board for board in boards
+        ]
+    file = folder / f"{spec}.yml"
+    file.write_text(json.dumps(made), encoding="utf-8")
+    return str(file)
 
 
 @functools.cache

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.acceptance.command import vgpumgr
+from tests.lab_fixtures import fewer_vfs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.lab_fixtures import LabFactory
 
 pytestmark = pytest.mark.lab
@@ -18,8 +21,10 @@ GPU = "0000:41:00.0"
 
 
 @pytest.mark.parametrize("spec", ["mdev-vf", "vendor-vfio"])
-def test_what_stood_on_a_card_that_was_exchanged_is_freed_or_placed_anew(lab_factory: LabFactory, spec: str) -> None:
-    lab = lab_factory(spec, shared=False)
+def test_what_stood_on_a_card_that_was_exchanged_is_freed_or_placed_anew(
+    lab_factory: LabFactory, tmp_path: Path, spec: str
+) -> None:
+    lab = lab_factory(fewer_vfs(spec, tmp_path), shared=False)
     try:
         for vm in ("vm01", "vm02"):
             vgpumgr(lab, "attach", vm, "--profile", "4Q", "--gpu-id", GPU, "--on", "kvm01")

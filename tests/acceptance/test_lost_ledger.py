@@ -8,6 +8,7 @@ import pytest
 
 from tests.acceptance import domains, truth
 from tests.acceptance.command import vgpumgr, vgpus
+from tests.lab_fixtures import fewer_vfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +23,13 @@ LEDGER = "/var/lib/vgpumgr/ledger.json"
 
 
 @pytest.fixture(scope="module", params=["mdev-pf", "mdev-vf", "vendor-vfio"])
-def lab(request: pytest.FixtureRequest, lab_factory: LabFactory) -> Lab:
-    found = lab_factory(request.param)
+def lab(
+    request: pytest.FixtureRequest, lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lab]:
+    found = lab_factory(fewer_vfs(request.param, tmp_path_factory.mktemp("spec")), shared=False)
     assert truth.hardware(found, HOST) == {}
-    return found
+    yield found
+    found.down()
 
 
 @pytest.fixture

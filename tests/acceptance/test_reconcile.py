@@ -14,6 +14,7 @@ import pytest
 
 from tests.acceptance import domains, truth
 from tests.acceptance.command import Ran, vgpumgr, vgpus
+from tests.lab_fixtures import fewer_vfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +30,9 @@ REBOOTED = "the host has rebooted since it was made"
 
 
 @pytest.fixture(scope="module")
-def fleet(lab_factory: LabFactory) -> Iterator[Lab]:
+def fleet(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """mixed-fleet, served once."""
-    lab = lab_factory("mixed-fleet", shared=False)
+    lab = lab_factory(fewer_vfs("mixed-fleet", tmp_path_factory.mktemp("spec")), shared=False)
     vgpumgr(lab, "reconcile", "-o", "json")
     yield lab
     lab.down()

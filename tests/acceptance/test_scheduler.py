@@ -24,9 +24,9 @@ pytestmark = pytest.mark.lab
 
 SPEC = """
 hosts:
-  kvm01: {driver: 570, boards: [A40, A40], vms: ["a[1:2]"], foreign: [{gpu: 1, vf: 0, type: A40-4Q}]}
-  kvm02: {driver: 570, boards: [A40], vms: ["b[1:2]"], scheduler_counts_idle: false}
-  kvm03: {driver: 595, framework: vendor-vfio, boards: [L40S], vms: ["c[1:2]"]}
+  kvm01: {driver: 570, boards: [{board: A40, vfs: 4}, {board: A40, vfs: 4}], vms: ["a[1:2]"], foreign: [{gpu: 1, vf: 0, type: A40-4Q}]}
+  kvm02: {driver: 570, boards: [{board: A40, vfs: 4}], vms: ["b[1:2]"], scheduler_counts_idle: false}
+  kvm03: {driver: 595, framework: vendor-vfio, boards: [{board: L40S, vfs: 4}], vms: ["c[1:2]"]}
 """
 VMS = {"kvm01": ("a1", "a2"), "kvm02": ("b1", "b2"), "kvm03": ("c1", "c2")}
 GPU, OTHER = "0000:41:00.0", "0000:81:00.0"

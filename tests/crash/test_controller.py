@@ -6,20 +6,21 @@ import random
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 from tests.crash.rig import check, host_of, must
-from tests.dose import dose, share
+from tests.dose import LEVEL, QUICK, dose, share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.controllers import Controller
     from tests.crash.rig import Rig
 
 pytestmark = pytest.mark.lab
+T = TypeVar("T")
 
 # Between two steps nothing happens: "after" one is "before" the next, and so only the last needs an "after".
 ATTACH = (
@@ -38,6 +39,12 @@ LETTERS = ("p", "a", "d")
 each_framework = pytest.mark.parametrize("letter", LETTERS, ids=["mdev-pf", "mdev-vf", "vendor-vfio"])
 
 
+def points_of(letter: str, points: Sequence[T]) -> tuple[T, ...]:
+    """A framework's share; with the quick dose one of it for each, and among those one before, in and after a step."""
+    ours = share(points, LETTERS.index(letter), len(LETTERS))
+    return ours[-1:] if LEVEL == QUICK else ours
+
+
 def killed(one: Controller) -> None:
     assert one.wait() == -signal.SIGKILL, str(one)
 
@@ -49,7 +56,7 @@ def kill_at(point: str) -> dict[str, str]:
 @each_framework
 def test_killed_at_each_step_of_an_attach_and_a_detach(rig: Rig, letter: str) -> None:
     """Each VM's attach is killed at one point and repeated, and then its detach."""
-    points = share(tuple(zip(ATTACH, DETACH, strict=True)), LETTERS.index(letter), len(LETTERS))
+    points = points_of(letter, tuple(zip(ATTACH, DETACH, strict=True)))
     vms = {f"{letter}{number:02}": pair for number, pair in enumerate(points, start=1)}
 
     def attach(vm: str) -> None:
@@ -70,7 +77,7 @@ def test_killed_at_each_step_of_an_attach_and_a_detach(rig: Rig, letter: str) ->
 @each_framework
 def test_killed_at_each_step_of_a_replace(rig: Rig, letter: str) -> None:
     """Each point on a VM of its own; the same command again ends in the new vGPU and without the old one."""
-    points = share(REPLACE, LETTERS.index(letter), len(LETTERS))
+    points = points_of(letter, REPLACE)
     vms = {f"{letter}{number:02}": point for number, point in enumerate(points, start=1)}
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda vm: must(rig.attach(vm)), vms))
@@ -95,7 +102,7 @@ def test_killed_at_any_moment(rig: Rig) -> None:
     """Attaches and detaches, each killed from outside at some moment of its life; the same again."""
     chance = random.Random(20260731)
 
-    vms = [f"{letter}{number:02}" for letter in "ab" for number in range(1, 1 + dose(2, 5))]
+    vms = [f"{letter}{number:02}" for letter in "ab" for number in range(1, 1 + dose(1, 5, commit=2))]
     life = max(must(begin("a12")).seconds for begin in (rig.attach, rig.detach))
 
     def strike(begin: Callable[[str], Controller], vm: str) -> None:
