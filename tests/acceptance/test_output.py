@@ -196,7 +196,10 @@ def test_discover_and_profiles_have_the_contracts_keys(mdev_vf_lab: Lab) -> None
         assert {"pci", "uuid", "board", "framework", "mode", "types"} <= set(gpu)
         assert all({"name", "id", "max", "creatable_now"} <= set(kind) for kind in gpu["types"])
     fits = vgpumgr(mdev_vf_lab, "profiles", HOST, "--fits", "-o", "json").document["profiles"]
-    assert [row["fits_now"] for row in fits if row["type_name"] == "A40-4Q"] == [12, 12]
+    assert [row["fits_now"] for row in fits if row["type_name"] == "A40-4Q"] == [
+        6,
+        6,
+    ]  # as many as it has VFs; test_capacity.py fills a whole card
 
 
 def test_errors_are_one_object_in_json_and_three_parts_for_people(mdev_vf_lab: Lab) -> None:
