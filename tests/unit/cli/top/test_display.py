@@ -95,7 +95,7 @@ def test_sort_filter_and_hiding_are_keys() -> None:
 
 def test_what_is_not_known_is_a_question_mark_and_a_host_not_read_is_named() -> None:
     with Terminal([*LIVE, "moving"]) as terminal:
-        terminal.until("\nvm03")
+        terminal.until("not read: Unreachable")  # what is written last, so that all above it is there
         (off,) = [line for line in terminal.display.lines if line.startswith("vm03")]
         assert off.split() == [
             "vm03",
