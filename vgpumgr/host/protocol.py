@@ -20,7 +20,7 @@ Python 3.9: this file runs on the hypervisor.
 
 from typing import Dict, Final, List, Literal, Optional, TypedDict, Union
 
-PROTOCOL = 2
+PROTOCOL = 3
 MAGIC = "VGPUMGR/1 "
 # After this long without a line from the lock's owner, the host program releases the lock and exits. It is longer than
 # libvirt's wait for a busy domain (30 s) and the time between two pings (8 s): what waits inside libvirtd has ended by then.
@@ -107,10 +107,9 @@ class TypeFact(TypedDict):
 
 
 class CreatableFact(TypedDict):
-    """What one parent would take now; `available` is how many (mdev's available_instances; 1 on a vendor-vfio VF)."""
+    """A type that a parent would take now; `available` is how many (mdev's available_instances; 1 on a vendor-vfio VF)."""
 
     id: int
-    name: str
     available: int
 
 
@@ -129,12 +128,13 @@ class ParentFact(TypedDict):
 
     `vfio_dev`: whether the VF of a vendor-vfio GPU has its vfio-dev directory, by which libvirt knows that it can leave it
     bound to nvidia (libvirt 9.7, virpci.c; Linux 6.1 and newer have it). Null: not read, or the GPU's vGPUs are mdevs.
+    `creatable`: what it would take now, as the position in the GPU's `offers`.
     """
 
     pci: str
     vf_index: Optional[int]
     vfio_dev: Optional[bool]
-    creatable: Optional[List[CreatableFact]]
+    creatable: Optional[int]
     vgpus: List[VgpuFact]
 
 
@@ -176,7 +176,10 @@ class SchedulerFact(TypedDict):
 
 
 class GpuFact(TypedDict):
-    """A physical function. `framework` is null if it has neither mdev nor nvidia/ directories; `problem` says why."""
+    """A physical function. `framework` is null if it has neither mdev nor nvidia/ directories; `problem` says why.
+
+    `offers`: what its parents would take, each list once, since most of them are the same.
+    """
 
     pci: str
     uuid: Optional[str]
@@ -188,6 +191,7 @@ class GpuFact(TypedDict):
     numa_node: Optional[int]
     framebuffer_mib: Optional[int]
     types: Optional[List[TypeFact]]
+    offers: List[List[CreatableFact]]
     parents: List[ParentFact]
     scheduler: Optional[SchedulerFact]
 

@@ -27,7 +27,7 @@ from vgpumgr.errors import BadName
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.host import protocol
@@ -91,6 +91,7 @@ def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
     vgpu_types = rows(row["types"], parse_type)
     if vgpu_types is not None and catalogue is not None:
         vgpu_types = tuple(with_maximum(vgpu_type, catalogue) for vgpu_type in vgpu_types)
+    offers = [{kind["id"]: kind["available"] for kind in offer} for offer in row["offers"]]
     return Gpu(
         pci=PciAddress(row["pci"]),
         uuid=maybe(row["uuid"], GpuUuid),
@@ -103,7 +104,7 @@ def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
         types=None
         if vgpu_types is None
         else {vgpu_type.id: vgpu_type for vgpu_type in sorted(vgpu_types, key=lambda vgpu_type: vgpu_type.id)},
-        parents=tuple(sorted(map(_parent, row["parents"]), key=_parent_order)),
+        parents=tuple(sorted((_parent(parent, offers) for parent in row["parents"]), key=_parent_order)),
         scheduler=maybe(row["scheduler"], parse_scheduler),
         problem=row["problem"],
     )
@@ -141,13 +142,13 @@ def parse_scheduler(row: protocol.SchedulerFact) -> SchedulerState:
     )
 
 
-def _parent(row: protocol.ParentFact) -> Parent:
-    pci, vf_index, creatable = PciAddress(row["pci"]), row["vf_index"], row["creatable"]
+def _parent(row: protocol.ParentFact, offers: Sequence[Mapping[int, int]]) -> Parent:
+    pci, vf_index, offer = PciAddress(row["pci"]), row["vf_index"], row["creatable"]
     return Parent(
         pci=pci,
         vf_index=vf_index,
         vfio_dev=row["vfio_dev"],
-        creatable=None if creatable is None else {kind["id"]: kind["available"] for kind in creatable},
+        creatable=offers[offer] if offer is not None and 0 <= offer < len(offers) else None,
         vgpus=tuple(sorted((_vgpu(pci, vf_index, vgpu) for vgpu in row["vgpus"]), key=lambda vgpu: vgpu.uuid or "")),
     )
 

@@ -539,14 +539,16 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
             }
             for vgpu_type in vgpu_types.values()
         ],
+        "offers": [
+            [{"id": key, "available": number} for key, number in (parent.creatable or {}).items()]
+            for parent in item.parents
+        ],
         "parents": [
             {
                 "pci": parent.pci,
                 "vf_index": parent.vf_index,
                 "vfio_dev": parent.vfio_dev,
-                "creatable": None
-                if parent.creatable is None
-                else [{"id": key, "name": vgpu_types[key].name, "available": n} for key, n in parent.creatable.items()],
+                "creatable": None if parent.creatable is None else position,
                 "vgpus": [
                     {
                         "uuid": vgpu.uuid,
@@ -558,7 +560,7 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
                     for vgpu in parent.vgpus
                 ],
             }
-            for parent in item.parents
+            for position, parent in enumerate(item.parents)
         ],
         "scheduler": _row(item.scheduler),
     }

@@ -111,7 +111,7 @@ def make_step(snapshot: dict[str, Any], profile: str, parent_number: int = 0, **
 
 
 def creatable(snapshot: dict[str, Any]) -> list[Any]:
-    return [parent["creatable"] for gpu in snapshot["gpus"] for parent in gpu["parents"]]
+    return [gpu["offers"][parent["creatable"]] for gpu in snapshot["gpus"] for parent in gpu["parents"]]
 
 
 def test_create_and_destroy_bring_the_driver_back_to_where_it_was(host: FakeHost) -> None:
@@ -148,7 +148,7 @@ def test_everything_that_a_gpu_without_nvml_can_tell_is_told(host: FakeHost) -> 
     nvml_only = {"mode", "framebuffer_mib", "scheduler"}
     for gpu in snapshot["gpus"]:
         assert all(value is not None for key, value in gpu.items() if key not in {*nvml_only, "problem"})
-        assert all(parent["creatable"] for parent in gpu["parents"])
+        assert all(gpu["offers"][parent["creatable"]] for parent in gpu["parents"])
     assert snapshot["versions"]["driver"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +95,15 @@ def test_maxima_that_the_host_does_not_tell_are_the_catalogues() -> None:
     )
     found = OneHost(Script(says(observe=builders.facts_of(silent.snapshot)))).observe(wait_s=0)
     assert {vgpu_type.short: vgpu_type.max for vgpu_type in (found.gpus[0].types or {}).values()}["4Q"] == 12
+
+
+@pytest.mark.parametrize("position", [-1, 4711])
+def test_a_parent_that_names_no_offer_of_its_gpu_takes_nobody_knows_what(position: int) -> None:
+    facts = json.loads(json.dumps(builders.facts_of(VIEW.snapshot)))
+    facts["gpus"][0]["parents"][0]["creatable"] = position
+    found = OneHost(Script(says(observe=facts))).observe(wait_s=0)
+    assert found.gpus[0].parents[0].creatable is None
+    assert found.gpus[0].parents[1:] == VIEW.snapshot.gpus[0].parents[1:]
 
 
 def test_another_shape_is_a_failed_program_that_names_the_key() -> None:

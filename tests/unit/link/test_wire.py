@@ -62,7 +62,9 @@ def test_noise_before_the_greeting_is_shown_and_explained(motd: bytes) -> None:
 
 def test_another_protocol_version_is_named() -> None:
     text = protocol.MAGIC.encode() + b'{"protocol":1}\n'
-    with pytest.raises(wire.WireError, match=r"protocol 1, but this vgpumgr speaks 2: .*install vgpumgr again"):
+    with pytest.raises(
+        wire.WireError, match=rf"protocol 1, but this vgpumgr speaks {protocol.PROTOCOL}: .*install vgpumgr again"
+    ):
         wire.read_greeting(make_lines(text))
 
 

@@ -147,7 +147,7 @@ def _offer(
         # Parents without their vGPUs would look empty: it is better to show none at all.
         problem = why_no_mdevs
     unknown.add("framework", problem or "unknown")
-    return gpu.Offer(framework=None, types={}, parents=[], problem=problem)
+    return gpu.Offer(framework=None, types={}, offers=[], parents=[], problem=problem)
 
 
 def _wanted(seen: _Seen) -> GpuQuery:
@@ -195,6 +195,7 @@ def _gpu_fact(
         "numa_node": gpu.numa_node(root, card, unknown),
         "framebuffer_mib": nvml.framebuffer_mib,
         "types": types,
+        "offers": seen.offer.offers,
         "parents": seen.offer.parents,
         "scheduler": nvml.scheduler,
     }

@@ -9,6 +9,7 @@ from ..protocol import (
     MDEV_PF,
     MDEV_VF,
     VENDOR_VFIO,
+    CreatableFact,
     FrameworkName,
     LedgerEntry,
     ParentFact,
@@ -26,12 +27,20 @@ SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"  # only in NVIDIA's vGPU host driv
 
 
 class Offer(NamedTuple):
-    """How a GPU offers vGPUs: its framework, its types, its parents. `problem`: why the framework is null."""
+    """How a GPU offers vGPUs: its framework, its types, its parents and what they take. `problem`: why the framework is null."""
 
     framework: Optional[FrameworkName]
     types: Dict[int, TypeFact]
+    offers: List[List[CreatableFact]]
     parents: List[ParentFact]
     problem: Optional[str] = None
+
+
+def place(creatable: List[CreatableFact], offers: List[List[CreatableFact]]) -> int:
+    """Its position in the list, to which it is added if it is new."""
+    if creatable not in offers:
+        offers.append(creatable)
+    return offers.index(creatable)
 
 
 class Framework(NamedTuple):
@@ -119,6 +128,7 @@ def read_mdev_offer(
     """The GPU's types and parents, if vGPUs are mdevs."""
     catalogue = Catalogue(unknown)
     indexed: Dict[Optional[int], str] = {None: card.pci} if framework == MDEV_PF else dict(card.vfs.items())
+    offers: List[List[CreatableFact]] = []
     parents: List[ParentFact] = []
     for index, pci in indexed.items():
         creatable_at = "parents[{}].creatable".format(pci)
@@ -126,7 +136,8 @@ def read_mdev_offer(
         creatable = None
         try:
             with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
-                creatable = mdev.read_creatable(function, catalogue, offers=framework == MDEV_PF or not held)
+                takes = mdev.read_creatable(function, catalogue, offers=framework == MDEV_PF or not held)
+            creatable = place(takes, offers)
         except OSError as error:
             unknown.failed(creatable_at, error)
         except ValueError as error:
@@ -138,7 +149,7 @@ def read_mdev_offer(
                 unknown.add("vgpus[{}].type_name".format(each.uuid), "its parent lists no such type")
             vgpus.append(mdev.read_vgpu(root, each, known["name"] if known else None, unknown))
         parents.append({"pci": pci, "vf_index": index, "vfio_dev": None, "creatable": creatable, "vgpus": vgpus})
-    return Offer(framework=framework, types=catalogue.types, parents=parents)
+    return Offer(framework=framework, types=catalogue.types, offers=offers, parents=parents)
 
 
 def count_vgpus(root: Root, card: Card, framework: Optional[FrameworkName], mdevs: Sequence[Mdev]) -> int:
@@ -155,21 +166,20 @@ def count_vgpus(root: Root, card: Card, framework: Optional[FrameworkName], mdev
 
 def read_vendor_offer(root: Root, card: Card, unknown: Unknowns) -> Offer:
     """The GPU's types, as far as its VFs list them, and its VFs; `name_vgpus` adds the names of vGPUs."""
-    types: Dict[int, TypeFact] = {}
-    parents: List[ParentFact] = []
+    offer = Offer(framework=VENDOR_VFIO, types={}, offers=[], parents=[])
     for index, pci in card.vfs.items():
         parent: ParentFact = {"pci": pci, "vf_index": index, "vfio_dev": None, "creatable": None, "vgpus": []}
-        parents.append(parent)
+        offer.parents.append(parent)
         try:
             with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
                 parent["vfio_dev"] = optional_names("vfio-dev", function) is not None
-                _read_vendor_function(function, parent, types, unknown)
+                _read_vendor_function(function, parent, offer, unknown)
         except OSError as error:
             unknown.failed("parents[{}]".format(pci), error)
-    return Offer(framework=VENDOR_VFIO, types=types, parents=parents)
+    return offer
 
 
-def _read_vendor_function(function: int, parent: ParentFact, types: Dict[int, TypeFact], unknown: Unknowns) -> None:
+def _read_vendor_function(function: int, parent: ParentFact, offer: Offer, unknown: Unknowns) -> None:
     creatable_at, vgpu_at = "parents[{pci}].creatable".format(**parent), "vgpus[{pci}]".format(**parent)
     current: Optional[int] = None
     try:
@@ -187,16 +197,16 @@ def _read_vendor_function(function: int, parent: ParentFact, types: Dict[int, Ty
     if current is None:
         return
     if current:
-        parent["creatable"] = []
+        parent["creatable"] = place([], offer.offers)
         return
     try:
         offered = vendor.read_creatable(function)
     except OSError as error:
         unknown.failed(creatable_at, error)
         return
-    parent["creatable"] = [{"id": type_id, "name": name, "available": 1} for type_id, name in sorted(offered.items())]
+    parent["creatable"] = place([{"id": type_id, "available": 1} for type_id in sorted(offered)], offer.offers)
     for type_id, name in offered.items():
-        types.setdefault(type_id, {"id": type_id, "name": name, "max": None, "framebuffer_mib": None})
+        offer.types.setdefault(type_id, {"id": type_id, "name": name, "max": None, "framebuffer_mib": None})
 
 
 def read_vendor_vgpu(

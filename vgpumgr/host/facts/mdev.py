@@ -158,10 +158,10 @@ def read_creatable(parent: int, catalogue: Catalogue, *, offers: bool) -> List[C
     with directory(TYPES, parent) as types:
         ids = sorted(filter(None, map(parse_type_directory, os.listdir(types))))
         for type_id in ids:
-            fact = catalogue.learn(parent, type_id)
+            catalogue.learn(parent, type_id)
             if not offers:
                 continue
             available = int(read("nvidia-{}/available_instances".format(type_id), types))
             if available > 0:
-                creatable.append({"id": type_id, "name": fact["name"], "available": available})
+                creatable.append({"id": type_id, "available": available})
     return creatable

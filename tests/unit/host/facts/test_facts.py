@@ -52,8 +52,9 @@ def test_an_empty_gpu_offers_each_of_its_types_on_each_parent(tmp_path: Path, fr
     assert gpu["framework"] == framework
     assert [each["id"] for each in gpu["types"]] == [558, 560, 562]
     assert [each["vf_index"] for each in gpu["parents"]] == ([None] if framework == MDEV_PF else [0, 1, 2])
+    assert [offer[1] for offer in gpu["offers"]] == [{"id": 560, "available": 1}]
     for parent in gpu["parents"]:
-        assert parent["creatable"][1] == {"id": 560, "name": "NVIDIA A40-4Q", "available": 1}
+        assert parent["creatable"] == 0
         assert parent["vfio_dev"] is (True if framework == VENDOR else None)
         assert parent["vgpus"] == []
 
@@ -73,7 +74,7 @@ def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
         (gpu, protocol.GpuFact),
         (gpu["types"][0], protocol.TypeFact),
         (gpu["parents"][0], protocol.ParentFact),
-        (gpu["parents"][1]["creatable"][0], protocol.CreatableFact),
+        (gpu["offers"][1][0], protocol.CreatableFact),
         (gpu["parents"][0]["vgpus"][0], protocol.VgpuFact),
         (snapshot["handles"][0], protocol.HandleFact),
         (snapshot["qemus"][0], protocol.QemuFact),
@@ -90,13 +91,14 @@ def test_a_vgpu_is_told_with_its_type_and_the_paths_a_holder_would_have_open(tmp
     host = FakeHost.build(tmp_path, framework)
     step = make_step(framework)
     host.make_vgpu(step["parent"], 560, step["uuid"])
-    parent = observe(host)["gpus"][0]["parents"][0]
+    gpu = observe(host)["gpus"][0]
+    parent = gpu["parents"][0]
     (vgpu,) = parent["vgpus"]
     assert (vgpu["uuid"], vgpu["type_id"], vgpu["type_name"]) == (step["uuid"], 560, "NVIDIA A40-4Q")
     assert vgpu["vfio"] == (["/dev/vfio/650", "/dev/vfio/devices/vfio650"] if framework == VENDOR else ["/dev/vfio/77"])
     assert vgpu["placement_id"] is None
     if framework != MDEV_PF:
-        assert parent["creatable"] == []  # a VF takes one
+        assert gpu["offers"][parent["creatable"]] == []  # a VF takes one
 
 
 def test_a_function_with_the_two_files_of_an_old_driver_alone_leaves_nothing_unknown(tmp_path: Path) -> None:
@@ -346,7 +348,8 @@ def test_a_vf_that_is_not_up_yet_offers_unknown_and_the_others_theirs(tmp_path: 
     snapshot = observe(host)
     parents = snapshot["gpus"][0]["parents"]
     assert parents[0]["creatable"] is None
-    assert len(parents[1]["creatable"]) == 3
+    assert [len(offer) for offer in snapshot["gpus"][0]["offers"]] == [3]
+    assert parents[1]["creatable"] == 0
     assert "ENOENT" in why(snapshot, "parents[0000:41:00.4].creatable", GPU_A)
 
 
