@@ -150,7 +150,11 @@ def test_the_order_in_which_a_host_states_its_facts_decides_nothing(
 
 def shuffle(value: Any, rng: random.Random) -> Any:
     if isinstance(value, dict):
-        return {key: shuffle(item, rng) for key, item in value.items()}
+        return {
+            # Parents name a GPU's offers by their position: within each, order means nothing.
+            key: [shuffle(each, rng) for each in item] if key == "offers" else shuffle(item, rng)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         return [shuffle(item, rng) for item in rng.sample(value, len(value))]
     return value
