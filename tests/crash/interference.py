@@ -17,6 +17,7 @@ which moment it was, and how many calls of libvirt and requests that write had b
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -27,7 +28,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vgpumgr.link import moments
+from vgpumgr.link import bootstrap, moments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -163,7 +164,7 @@ def find_host_programs(ours: socket.socket) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             argv = (folder / "cmdline").read_bytes().split(b"\0")
-            if argv[1:3] == [b"-I", b"-c"] and b"vgpumgr_host" in argv[3] and b"pump" not in argv[4:]:
+            if (b"-c", bootstrap.LOADER.encode()) in itertools.pairwise(argv) and b"pump" not in argv:
                 environment = (folder / "environ").read_bytes().split(b"\0")
                 if mark in environment:
                     found.append(int(folder.name))

@@ -1,23 +1,24 @@
-"""attach and detach: find the VM, and carry out the one task requested for it."""
+"""attach and detach: find the VM, and carry out the one task requested for it.
+
+The engine is imported while the hosts are asked for the VM: either takes about as long as the other.
+"""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
-from vgpumgr.controller.engine.change import Change, carry_out
 from vgpumgr.controller.hosts.locate import FoundVm, find_vm
-from vgpumgr.controller.hosts.missing_profile import MissingProfiles
 from vgpumgr.core.driver import profiles
-from vgpumgr.core.plan.plan import Plan
-from vgpumgr.core.reconcile import tasks
-from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import ChangeResult, Consent, Planned
     from vgpumgr.core.driver.profiles import Profile
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.reconcile import tasks
     from vgpumgr.names import Slot
 
 
@@ -45,7 +46,10 @@ class DetachOptions:
 
 def attach(context: Context, options: AttachOptions, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
     """Attach a vGPU of the profile to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    _import_engine_meanwhile()
     found = find_vm(context, options.vm, options.on)
+    from vgpumgr.core.reconcile import tasks
+
     give = tasks.AttachSlot(
         vm=names.VmName(found.name),
         uuid=found.uuid,
@@ -59,13 +63,18 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Planned[Pl
         try:
             return _change(found, consent, give, asks=options.replace)
         except errors.ProfileNotHere as error:
+            from vgpumgr.controller.hosts.missing_profile import MissingProfiles
+
             session.link.close()
             raise MissingProfiles(context).judge(session.declaration, options.profile, error) from error
 
 
 def detach(context: Context, options: DetachOptions, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
     """Free one slot, or all, even if the VM is gone. If it has none, nothing changes. Raises the same errors as attach."""
+    _import_engine_meanwhile()
     found = find_vm(context, options.vm, options.on, or_gone=True)
+    from vgpumgr.core.reconcile import tasks
+
     take = tasks.DetachSlot(
         vm=names.VmName(found.name),
         uuid=found.uuid,
@@ -81,6 +90,10 @@ def _change(
     found: FoundVm, consent: Consent[Planned[Plan]], task: tasks.AttachSlot | tasks.DetachSlot, *, asks: bool
 ) -> ChangeResult[Plan]:
     """Change one VM; the result includes its vGPUs afterwards."""
+    from vgpumgr.controller.engine.change import Change, carry_out
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.report import listing
+
     changed = carry_out(
         Change(
             session=found.session,
@@ -93,3 +106,11 @@ def _change(
         )
     )
     return replace(changed, rows=tuple(row for row in listing.rows(changed.view) if row.vm_uuid == found.uuid))
+
+
+def _import_engine_meanwhile() -> None:
+    def import_engine() -> None:
+        import vgpumgr.controller.engine.change
+        import vgpumgr.core.report.listing  # noqa: F401
+
+    threading.Thread(target=import_engine, name="vgpumgr-import", daemon=True).start()

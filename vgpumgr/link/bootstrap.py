@@ -20,7 +20,7 @@ _CUT_SHORT = 87
 
 _MAKING = threading.Lock()  # twenty hosts ask at once, and functools.cache lets each of them begin
 
-_LOADER = (
+LOADER = (
     "import os,sys,zlib;"
     f"sys.version_info<(3,9) and sys.exit({TOO_OLD});"
     # Unbuffered, byte for byte: the input after the zip belongs to the program.
@@ -40,7 +40,7 @@ _SCRIPT = (
     f'done; echo "no Python 3.9 or newer on this host" >&2; exit {TOO_OLD}'
 )
 
-SERVE = f"/bin/sh -c '{_SCRIPT}' '{_LOADER}'"
+SERVE = f"/bin/sh -c '{_SCRIPT}' '{LOADER}'"
 PUMP = f"{SERVE} pump"
 
 

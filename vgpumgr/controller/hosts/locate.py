@@ -13,8 +13,6 @@ from vgpumgr.controller.hosts.fan_out import Outcome, fan_out
 from vgpumgr.controller.hosts.session import Session, open_session
 from vgpumgr.core.commands import command
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import plan
-from vgpumgr.core.reconcile import adopt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.domain_dumps import DomainDump
+    from vgpumgr.core.plan.plan import GoneVm
     from vgpumgr.names import VmUuid
 
 
@@ -143,12 +142,14 @@ def answer_of(host: HostDeclaration, outcome: Outcome[Answer]) -> Answer:
     return outcome.value or Answer(host=host, session=None, domains=(), error=outcome.error)
 
 
-def gone_of(session: Session) -> tuple[plan.GoneVm, ...]:
+def gone_of(session: Session) -> tuple[GoneVm, ...]:
     """The VMs that only the ledger of an open host still names."""
+    from vgpumgr.core.plan import plan
+
     return plan.gone_vms(session.observe())
 
 
-def gone_named(session: Session, gone: Sequence[plan.GoneVm], vm: str) -> list[FoundVm]:
+def gone_named(session: Session, gone: Sequence[GoneVm], vm: str) -> list[FoundVm]:
     """The vanished VMs that have this name or UUID."""
     return [
         FoundVm(session=session, uuid=one.uuid, name=one.name, gone=True)
@@ -229,6 +230,8 @@ def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
 
 def _is_vgpu(text: str) -> bool:
     """Whether it is a UUID or a PCI address, which names a vGPU rather than a VM."""
+    from vgpumgr.core.reconcile import adopt
+
     try:
         adopt.parse_name(text)
     except errors.BadName:
