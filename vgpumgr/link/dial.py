@@ -2,6 +2,9 @@
 
 It uses its own sockets, so that each stage has a separate deadline and message: a name server that does not answer must
 not look like an SSH server that hangs.
+
+Our own version line is sent at once, as RFC 4253 (4.2) allows: the server's part of the key exchange then comes right behind
+its version, one round trip sooner.
 """
 
 from __future__ import annotations
@@ -16,9 +19,13 @@ from vgpumgr.errors import HostDeadline, Unreachable
 from vgpumgr.link.deadlines import Deadline, bounded, humanize
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.deadlines import Deadlines
 
+VERSION = "SSH-2.0-vgpumgr"
+_LINE = f"{VERSION}\r\n".encode("ascii")
 _PEEK_BYTES = 1024  # RFC 4253 4.2 allows lines before the version, but a kilobyte of them is not an SSH server
 _DROPPED = "dropped before the banner: MaxStartups, or this address is blocked? see the host's sshd log"
 
@@ -31,8 +38,22 @@ class _Address(NamedTuple):
         return str(self.sockaddr[0])
 
 
-def dial(endpoint: Endpoint, deadlines: Deadlines) -> socket.socket:
-    """A connected socket whose peer has sent an SSH version line (still unread). Raises Unreachable."""
+class SshSocket(socket.socket):
+    """A socket on which VERSION has been sent. paramiko sends it first, too: that is left out."""
+
+    _at_start = True
+
+    def send(self, data: ReadableBuffer, flags: int = 0, /) -> int:
+        if not self._at_start:
+            return super().send(data, flags)
+        self._at_start = False
+        if bytes(data) != _LINE:
+            raise ConnectionError(f"not the version line: {bytes(data)[:120]!r}")
+        return len(_LINE)
+
+
+def dial(endpoint: Endpoint, deadlines: Deadlines) -> SshSocket:
+    """A connected socket whose peer has sent its SSH version line, too (still unread). Raises Unreachable."""
     addresses = _resolve(endpoint, deadlines.dns)
     connected = _connect_first(endpoint, addresses, deadlines.tcp)
     try:
@@ -69,7 +90,7 @@ def _resolve(endpoint: Endpoint, timeout_s: float) -> list[_Address]:
         ) from error
 
 
-def _connect_first(endpoint: Endpoint, addresses: list[_Address], timeout_s: float) -> socket.socket:
+def _connect_first(endpoint: Endpoint, addresses: list[_Address], timeout_s: float) -> SshSocket:
     """Connect to the first address that accepts; each gets a share of the remaining time."""
     deadline = Deadline(timeout_s)
     failures: list[tuple[_Address, OSError]] = []
@@ -90,7 +111,7 @@ def _connect_first(endpoint: Endpoint, addresses: list[_Address], timeout_s: flo
             details=details,
         )
     _, last = failures[-1]
-    if isinstance(last, ConnectionResetError):
+    if isinstance(last, ConnectionResetError | BrokenPipeError):
         # A reset during the handshake is a refusal; so this one came right after it, before we could look.
         raise Unreachable(endpoint.host, "banner", _reason(last), hint=_DROPPED) from last
     hint = "is sshd running on that host, and on that port?" if isinstance(last, ConnectionRefusedError) else None
@@ -103,14 +124,15 @@ def _connect_first(endpoint: Endpoint, addresses: list[_Address], timeout_s: flo
     ) from last
 
 
-def _connect(address: _Address, timeout_s: float) -> socket.socket:
-    connection = socket.socket(address.family, socket.SOCK_STREAM)
+def _connect(address: _Address, timeout_s: float) -> SshSocket:
+    connection = SshSocket(address.family, socket.SOCK_STREAM)
     try:
         connection.settimeout(max(timeout_s, 0.001))
         # Each request is one small line that waits for its answer: Nagle's algorithm would delay it.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.connect(address.sockaddr)
+        connection.sendall(_LINE)
     except BaseException:
         connection.close()
         raise

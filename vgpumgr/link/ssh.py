@@ -187,6 +187,7 @@ def _handshake(endpoint: Endpoint, sock: socket.socket, deadlines: Deadlines) ->
     _quieten()
     known = host_key.load_known_hosts(endpoint.known_hosts).find(endpoint.address, endpoint.port)
     transport = paramiko.Transport(sock)
+    transport.local_version = dial.VERSION  # which the socket has sent; it is a part of what both sides sign
     try:
         options = transport.get_security_options()
         options.ciphers = CIPHERS
