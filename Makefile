@@ -74,7 +74,7 @@ docs: install
 	$(PY) tools/cli_reference.py
 
 # Every operation broken off at every moment in every way (tests/crash/matrix), and real processes killed in full doses (tests/crash):
-# some twenty minutes. How many kills there were stands at the end.
+# some ten minutes. How many kills there were stands at the end.
 test-kills: install
 	VGPUMGR_DOSE=full $(VENV)/bin/pytest tests/crash tests/unit/host/steps/test_kills.py -n 2 --dist loadfile --durations=10 $(PYTEST_ARGS)
 
