@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.acceptance import loads
 from tests.controllers import wait_until
 from tests.lab_fixtures import zygote
 from tests.unit.store.samples_of import SECOND
@@ -103,6 +104,7 @@ def load_all(lab: Lab, policy: Policy) -> None:
     for vm, load in LOADS.items():
         done = lab.run("lab", "load", vm, *load)
         assert done.returncode == 0, done.stderr
+    loads.wait_for_tick()
 
 
 def truth(lab: Lab) -> dict[str, dict[str, Any]]:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.controllers import wait_until
+from tests.acceptance import loads
 from tests.lab_fixtures import SMALL
 from vgpumgr.controller import environment
 from vgpumgr.controller.sampling import SETTLE_S, Sampler
 from vgpumgr.core.usage.readings import OFF, RUNNING
 from vgpumgr.inventory_files import reader
-from vgpumgr.lab.driver import meter
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -38,9 +37,7 @@ def lab(lab_factory: LabFactory) -> Iterator[Lab]:
         assert lab.run("attach", vm, "--profile", profile).returncode == 0
     load(lab, "vm01", "--sm", "60", "--encoder", "10", "--fb", str(TWENTY_GB))
     load(lab, "vm31", "--sm", "30", "--fb", "1G")
-    # The tick in which a load begins covers the idle time before it, too: no round may begin in it.
-    begun_us = time.time_ns() // 1000
-    wait_until(lambda: meter.newest_tick_us(time.time_ns() // 1000) >= begun_us, "the driver's tick after the loads")
+    loads.wait_for_tick()
     yield lab
     lab.down()
 

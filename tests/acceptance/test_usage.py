@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.acceptance import loads
 from tests.acceptance.command import vgpumgr
 from tests.unit.metrics import reading
 from tests.unit.metrics.prometheus import scraping
@@ -71,6 +72,7 @@ def collected(request: pytest.FixtureRequest, fleet: Lab) -> tuple[str, Lab, Sit
         vgpumgr(fleet, "lab", "hold", vm)
         wants = ["--sm", str(guest.sm), "--fb", str(guest.framebuffer)]
         vgpumgr(fleet, "lab", "load", vm, *wants, *(["--encoder", str(guest.encoder)] if guest.encoder else []))
+    loads.wait_for_tick()
     for file in fleet.dir.glob("samples.db*"):
         file.unlink()  # history only: each policy gets its own
     vgpumgr(fleet, "collect")
