@@ -68,9 +68,8 @@ def up(spec: str) -> Iterator[Lab]:
                 if line.startswith("export ")
             )
             environment = os.environ | {name: value.strip("'\"") for name, value in exports.items()}
-            environment.pop(
-                "PYTHONDONTWRITEBYTECODE", None
-            )  # set in some containers: nothing would start as on a real machine
+            # Some containers set it; then nothing would start as it does on a real machine.
+            environment.pop("PYTHONDONTWRITEBYTECODE", None)
             yield Lab(Layout(folder=place), environment)
         finally:
             subprocess.run([PROGRAM, "lab", "down", "--dir", str(place)], check=False, capture_output=True, timeout=120)

@@ -111,6 +111,6 @@ def _change(
 def _import_engine_meanwhile() -> None:
     def import_engine() -> None:
         import vgpumgr.controller.engine.change
-        import vgpumgr.core.report.listing  # noqa: F401
+        import vgpumgr.core.report.listing  # noqa: F401 -- _change imports both again
 
     threading.Thread(target=import_engine, name="vgpumgr-import", daemon=True).start()

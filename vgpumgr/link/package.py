@@ -6,7 +6,8 @@ costs. Everything that is compiled is our own source, and nothing that a host ha
 sources alone, a third of the size: on a new connection each doubling of what may be under way costs a round trip.
 
 Making it takes a quarter of a second. So it is kept where Python keeps its own compiled files (__pycache__), and made again when
-a source or this Python changes. Who may not write there sends the sources alone.
+a source or this Python changes. A controller that cannot write there, or that was told not to (PYTHONDONTWRITEBYTECODE), sends
+the sources alone.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Packages(NamedTuple):
 
 
 def read_or_make() -> Packages:
-    """Both: as they were kept, else made and kept, else of the sources as they are."""
+    """The packages that were kept; if there are none, new ones, which are kept; if they cannot be kept, the plain sources."""
     sources = resources.host_sources()
     # The name says for which Python it is, the beginning whether it is whole and of these sources.
     kept = Path(importlib.util.cache_from_source(str(Path(__file__).with_name("vgpumgr_host.py")))).with_suffix(".zip")
@@ -49,20 +50,25 @@ def read_or_make() -> Packages:
         if whole[:_DIGEST_BYTES] == _digest(sources, data := whole[_DIGEST_BYTES:]):
             size = int.from_bytes(data[:_SIZE_BYTES])
             return Packages(data[_SIZE_BYTES : _SIZE_BYTES + size], data[_SIZE_BYTES + size :])
+    if sys.dont_write_bytecode or not sys.executable:
+        return _plain(sources)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            dir=kept.parent
-        ) as folder:  # on the same file system, and only if it can be kept
+        # In that folder, as a rename must not cross file systems, and as nothing need be made that cannot be kept.
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
             made = make(sources, Path(folder))
             data = len(made.near).to_bytes(_SIZE_BYTES) + made.near + made.far
             new = Path(folder) / kept.name
             new.write_bytes(_digest(sources, data) + data)
             new.rename(kept)
     except (OSError, subprocess.SubprocessError):
-        plain = pack(sources, level=6)
-        return Packages(plain, plain)
+        return _plain(sources)
     return made
+
+
+def _plain(sources: dict[str, bytes]) -> Packages:
+    data = pack(sources, level=6)
+    return Packages(data, data)
 
 
 def make(sources: dict[str, bytes], folder: Path) -> Packages:

@@ -83,7 +83,7 @@ def _filled(value: Callable[..., Value], row: Mapping[str, object], **others: ob
 
     What a later host program reports in addition is left out.
     """
-    names = value.__dataclass_fields__.keys() - others.keys()  # type: ignore[attr-defined]
+    names = value.__dataclass_fields__.keys() - others.keys()  # type: ignore[attr-defined]  # a dataclass
     return value(**{name: row[name] for name in names}, **others)
 
 

@@ -318,7 +318,7 @@ def _import_paramiko() -> None:
             return
         keep_out = "invoke" not in sys.modules
         if keep_out:
-            sys.modules["invoke"] = None  # type: ignore[assignment]
+            sys.modules["invoke"] = None  # type: ignore[assignment]  # the import system allows None
         try:
             import paramiko  # noqa: F401 -- for the functions below, which import it again
         finally:

@@ -48,6 +48,7 @@ def made(both: Packages) -> bytes:
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the package is kept, empty."""
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = importlib.util.cache_from_source(str(Path(package.__file__).with_name("vgpumgr_host.py")))
     return Path(path).with_suffix(".zip")
 
@@ -182,3 +183,12 @@ def test_where_nothing_can_be_compiled_the_sources_are_sent(kept: Path, monkeypa
         "far": SOURCES,
     }
     assert not kept.exists()
+
+
+def test_a_controller_that_must_not_write_compiled_files_sends_the_sources(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever forbids them (PYTHONDONTWRITEBYTECODE, python -B) means this one, too."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert unpack(package.read_or_make().near) == SOURCES
+    assert not kept.parent.exists()
