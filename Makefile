@@ -86,9 +86,9 @@ soak: install
 	SOAK_SEED=$$seed SOAK_MINUTES=$$minutes $(VENV)/bin/pytest tests/model/test_soak.py -m soak -n 2 -q $(PYTEST_ARGS) \
 	|| { echo "failed: make soak SOAK_SEED=$$seed SOAK_MINUTES=$$minutes"; exit 1; }
 
-# Ratios against a peer in the same run; nothing here is a test.
+# Ratios against a peer in the same run, and one table of them all at the end; nothing here is a test. BENCH: names, for some of them.
 bench: install
-	for file in benchmarks/*_cost.py; do name=$$(basename $$file .py); echo "== $$name"; $(PY) -m benchmarks.$$name; done
+	$(PY) -m benchmarks $(BENCH)
 
 # The lock files are made anew from pyproject.toml, with hashes, for Python 3.11 and later on Linux.
 lock:

@@ -8,20 +8,20 @@ remembers nothing, checks nothing and locks nothing. CPU is that of this side, w
 
 from __future__ import annotations
 
-import statistics
 import sys
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks import lab
+from benchmarks import lab, measured
+from benchmarks.measured import ROUNDS, Cost, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROUNDS = 9
 HOST, VM, VF = "kvm01", "vm01", "0000:41:00.4"
 SPECS = ("mdev-vf", "vendor-vfio")
 AIMS = {"mdev-vf": {"attach": 0.8, "detach": 0.9}, "vendor-vfio": {"attach": 0.7, "detach": 0.8}}
+CPU_AIM = 0.8
 
 
 class Hand(NamedTuple):
@@ -62,7 +62,7 @@ def type_of(running: lab.Lab, framework: str) -> str:
     return found.split("/")[-2].removeprefix("nvidia-")
 
 
-def attach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[lab.Cost]:
+def attach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[Cost]:
     """The four calls."""
     yield running.ssh(HOST, hand.look)
     yield running.ssh(HOST, hand.make)
@@ -70,7 +70,7 @@ def attach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[lab.Cost]:
     yield running.ssh(HOST, f"virsh dumpxml --inactive {VM}")
 
 
-def detach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[lab.Cost]:
+def detach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[Cost]:
     """The four calls."""
     yield running.ssh(HOST, f"virsh dumpxml --inactive {VM}")
     yield running.ssh(HOST, f"virsh detach-device {VM} /dev/stdin --config", hand.hostdev)
@@ -78,15 +78,15 @@ def detach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[lab.Cost]:
     yield running.ssh(HOST, hand.look)
 
 
-def total(costs: Iterator[lab.Cost]) -> lab.Cost:
+def total(costs: Iterator[Cost]) -> Cost:
     """Their sum."""
     found = list(costs)
-    return lab.Cost(sum(one.wall for one in found), sum(one.cpu for one in found))
+    return Cost(sum(one.wall for one in found), sum(one.cpu for one in found))
 
 
-def measure(framework: str) -> dict[str, list[lab.Cost]]:
+def measure(framework: str) -> dict[str, list[Cost]]:
     """The costs of each, in turn."""
-    costs: dict[str, list[lab.Cost]] = {}
+    costs: dict[str, list[Cost]] = {}
     with lab.up(framework) as running:
         hand = by_hand(framework, type_of(running, framework))
         for number in range(ROUNDS + 1):
@@ -103,21 +103,18 @@ def measure(framework: str) -> dict[str, list[lab.Cost]]:
 
 
 def main(frameworks: list[str]) -> int:
-    """Print medians and ratios; exit 1 if one is over its aim."""
-    missed = 0
-    print(f"{'':24} {'by hand':>9} {'vgpumgr':>9} {'ratio':>6} {'aim':>5}   {'CPU':>14} {'ratio':>6}")
+    """Measure each framework; exit 1 if one is over its aim."""
+    rows = []
     for framework in frameworks:
         costs = measure(framework)
         for verb, aim in AIMS[framework].items():
-            hand, ours = costs[f"{verb} by hand"], costs[verb]
-            walls = [statistics.median(one.wall for one in found) for found in (hand, ours)]
-            cpus = [statistics.median(one.cpu for one in found) for found in (hand, ours)]
-            missed += walls[1] / walls[0] > aim
-            print(
-                f"{framework + ' ' + verb:24} {walls[0]:7.2f} s {walls[1]:7.2f} s {walls[1] / walls[0]:6.2f} {aim:5.1f}   "
-                f"{cpus[0]:5.2f} / {cpus[1]:4.2f} s {cpus[1] / cpus[0]:6.2f}"
-            )
-    return 1 if missed else 0
+            hand, ours = measured.median(costs[f"{verb} by hand"]), measured.median(costs[verb])
+            what = f"{verb} on {framework}, four ssh calls"
+            rows += [
+                Row(what, ours.wall, "s", peer=hand.wall, most_ratio=aim),
+                Row(f"{what}: CPU", ours.cpu, "s", peer=hand.cpu, most_ratio=CPU_AIM),
+            ]
+    return measured.report(rows)
 
 
 if __name__ == "__main__":

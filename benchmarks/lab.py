@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import resource
 import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.measured import PROGRAM, Cost, environment, spent
 from vgpumgr.lab import client, fleet
 from vgpumgr.lab.layout import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-PROGRAM = str(Path(sys.executable).with_name("vgpumgr"))
-
-
-class Cost(NamedTuple):
-    """Seconds of a command: on the clock, and of CPU on this side, without what its hosts did."""
-
-    wall: float
-    cpu: float
+    from collections.abc import Iterator
 
 
 class Lab(NamedTuple):
@@ -67,19 +55,6 @@ def up(spec: str) -> Iterator[Lab]:
                 for line in printed.splitlines()
                 if line.startswith("export ")
             )
-            environment = os.environ | {name: value.strip("'\"") for name, value in exports.items()}
-            # Some containers set it; then nothing would start as it does on a real machine.
-            environment.pop("PYTHONDONTWRITEBYTECODE", None)
-            yield Lab(Layout(folder=place), environment)
+            yield Lab(Layout(folder=place), environment({name: value.strip("'\"") for name, value in exports.items()}))
         finally:
             subprocess.run([PROGRAM, "lab", "down", "--dir", str(place)], check=False, capture_output=True, timeout=120)
-
-
-def spent(argv: Sequence[str], environment: dict[str, str], text: str | None = None) -> Cost:
-    """What that command cost. Ends the benchmark if it fails."""
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(argv, env=environment, input=text, capture_output=True, text=True, check=False, timeout=300)
-    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(argv)}: exit {done.returncode}\n{done.stderr}")
-    return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)

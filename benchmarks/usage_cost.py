@@ -9,12 +9,9 @@ pruned. Exit 1 where an answer takes longer than LIMIT_S or the file is larger t
 
 from __future__ import annotations
 
-import os
 import random
-import resource
 import sqlite3
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.measured import PROGRAM, Cost, Row, environment, median, report, spent
 from vgpumgr.core.usage.readings import Cursor, GpuCursor, GpuReading, HostReading, Load, Measured, Round, VgpuReading
 from vgpumgr.core.usage.tally import BUCKET_S, FINE_US
 from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
@@ -84,43 +82,31 @@ def main() -> int:
 
 def _measure(samples: Samples, store: Path, plain: sqlite3.Connection, plain_path: Path, began: int) -> int:
     size, plain_size = _size(samples.path), _size(plain_path)
-    print(f"{'file':<44} {size / 1e6:8.1f} MB   plain rows {plain_size / 1e6:8.1f} MB   {plain_size / size:6.1f} times")
     one_more = statistics.median(_timed(partial(samples.add, batch, every_s=EVERY_S)) for batch in _rounds(5))
-    print(f"{'one more round of all hosts':<44} {one_more * 1000:8.1f} ms")
-    answer, processor = _least(store)
-    empty, _ = _least(store.with_name("none") / "store.sqlite")
+    answer = _usage_cost(store)
+    empty = _usage_cost(store.with_name("none") / "store.sqlite")
     since = ((began - BUCKET_S) * US,)
     means = _timed(lambda: plain.execute(PLAIN_MEANS, since).fetchall())
     p95 = _timed(lambda: plain.execute(PLAIN_P95, since).fetchall())
     plain.close()
-    print(
-        f"{'usage --since 24h, a fresh process':<44} {answer:8.2f} s    (at most {LIMIT_S:g}; processor {processor:.2f} s)"
-    )
-    print(f"{'  of that without any samples':<44} {empty:8.2f} s")
-    print(f"{'plain rows: means and maxima of one engine':<44} {means:8.2f} s    {means / answer:6.1f} times")
-    print(f"{'plain rows: one quantile of it, of one host':<44} {p95:8.2f} s    {p95 / answer:6.1f} times")
     pruning = _timed(lambda: samples.prune(before_us=(began + 18 * 3600) * US, max_bytes=LIMIT_BYTES))
-    print(f"{'prune to the last 6 hours':<44} {pruning:8.2f} s    file {_size(samples.path) / 1e6:.1f} MB")
-    return 0 if answer <= LIMIT_S and size <= LIMIT_BYTES else 1
+    return report(
+        [
+            Row("a day of samples, plain rows: file", size / 1e6, "MB", plain_size / 1e6, most=LIMIT_BYTES / 1e6),
+            Row("usage --since 24h, one engine's means of plain rows", answer.wall, "s", means, most=LIMIT_S),
+            Row("usage --since 24h, one quantile of one host of 20 of plain rows", answer.wall, "s", p95),
+            Row("usage --since 24h, the same without samples: CPU", answer.cpu, "s", empty.cpu),
+            Row("one more round of all 20 hosts", one_more, "s"),
+            Row("pruned to the last 6 hours", pruning, "s"),
+            Row("pruned to the last 6 hours: file", _size(samples.path) / 1e6, "MB"),
+        ]
+    )
 
 
-def _least(store: Path) -> tuple[float, float]:
-    """Seconds that `usage` takes, by the clock and of the processor: the least of several, since others work here too."""
-    walls, processors = [], []
-    for _ in range(RUNS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        walls.append(_timed(lambda: _usage(store)))
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        processors.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(walls), min(processors)
-
-
-def _usage(store: Path) -> None:
-    """As a person runs it; what it prints goes through a pipe."""
-    program = Path(sys.executable).with_name("vgpumgr")
-    environ = {**os.environ, "VGPUMGR_STORE": str(store)}
-    done = subprocess.run([program, "usage", "--since", "24h"], env=environ, capture_output=True, check=True)
-    assert store.parent.name == "none" or done.stdout.count(b"\n") > HOSTS * VMS_OF_A_HOST
+def _usage_cost(store: Path) -> Cost:
+    """As a person runs it, the median of several. Without samples it says so, and ends well."""
+    environ = environment({"VGPUMGR_STORE": str(store)})
+    return median([spent([PROGRAM, "usage", "--since", "24h"], environ) for _ in range(RUNS)])
 
 
 def _timed(work: object) -> float:

@@ -1,4 +1,4 @@
-"""What the program imports before it knows that it needs it. benchmarks/help_cost.py says what that saves."""
+"""What the program imports before it knows that it needs it. benchmarks/start_cost.py says what that saves."""
 
 from __future__ import annotations
 

@@ -1,0 +1,168 @@
+"""What all benchmarks share: what a command cost, medians of things run in turn, and the rows of the table of `make bench`.
+
+A benchmark is a file NAME_cost.py whose main() measures and ends with `return measured.report(rows)`. On its own it prints its
+rows; under `python -m benchmarks` it also hands them on to the one table at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+ROUNDS = 9
+ROWS = "VGPUMGR_BENCH_ROWS"  # a file to which a benchmark's rows are added, as lines of JSON
+PROGRAM = str(Path(sys.executable).with_name("vgpumgr"))
+_HEAD = ("what", "ours", "peer", "ratio", "aim", "")
+
+
+class Row(NamedTuple):
+    """A line of the table. `most` is the aim for `ours` itself, in its unit; `most_ratio` the one for `ours` by `peer`.
+
+    Less is always better: what should be large is turned round by the benchmark.
+    """
+
+    what: str
+    ours: float
+    unit: str
+    peer: float | None = None
+    most: float | None = None
+    most_ratio: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        return self.ours / self.peer if self.peer else None
+
+    @property
+    def met(self) -> bool:
+        """Whether it keeps its aims; without any it does."""
+        if self.most is not None and self.ours > self.most:
+            return False
+        return self.most_ratio is None or (self.ratio is not None and self.ratio <= self.most_ratio)
+
+    def cells(self) -> tuple[str, ...]:
+        """As the table shows it."""
+        aims = [f"{self.most:g} {self.unit}".rstrip()] if self.most is not None else []
+        aims += [f"{self.most_ratio:.3g}x"] if self.most_ratio is not None else []
+        return (
+            self.what,
+            _number(self.ours, self.unit),
+            "-" if self.peer is None else _number(self.peer, self.unit),
+            "-" if self.ratio is None else f"{self.ratio:.3g}",
+            ", ".join(aims) or "-",
+            ("met" if self.met else "MISSED") if aims else "",
+        )
+
+
+def _number(value: float, unit: str) -> str:
+    text = f"{value:.0f}" if value == int(value) or value >= 1000 else f"{value:.3g}"
+    return f"{text} {unit}".rstrip()
+
+
+class Cost(NamedTuple):
+    """What a command took: seconds on the clock and of CPU, with its children on this side, and its largest resident memory.
+
+    Linux counts what the parent had resident when it forked as the child's, so a benchmark that measures memory is small itself.
+    """
+
+    wall: float
+    cpu: float
+    megabytes: float = 0.0
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's own and `more`, without what some containers set and by which nothing starts as it does on a real machine."""
+    found = os.environ | (more or {})
+    found.pop("PYTHONDONTWRITEBYTECODE", None)
+    return found
+
+
+def spent(
+    argv: Sequence[str], environ: Mapping[str, str] | None = None, text: str | None = None, codes: Sequence[int] = (0,)
+) -> Cost:
+    """What that command cost. Ends the benchmark if it fails."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as told:
+        given.write((text or "").encode())
+        given.seek(0)
+        started = time.perf_counter()
+        child = subprocess.Popen(
+            argv, env=environment() if environ is None else environ, stdin=given, stdout=told, stderr=subprocess.STDOUT
+        )
+        watch = threading.Timer(300, child.kill)
+        watch.start()
+        _, status, usage = os.wait4(child.pid, 0)
+        wall = time.perf_counter() - started
+        watch.cancel()
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode not in codes:
+            told.seek(0)
+            raise SystemExit(f"{' '.join(argv)}: exit {child.returncode}\n{told.read().decode(errors='replace')}")
+    return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+def in_turn(works: Mapping[str, Callable[[], Cost]], rounds: int = ROUNDS) -> dict[str, Cost]:
+    """The medians of each work, done one after the other in each round; the first round reads files from the disk and is dropped."""
+    found: dict[str, list[Cost]] = {name: [] for name in works}
+    for number in range(rounds + 1):
+        for name, work in works.items():
+            cost = work()
+            if number:
+                found[name].append(cost)
+    return {name: median(costs) for name, costs in found.items()}
+
+
+def median(costs: Sequence[Cost]) -> Cost:
+    """Of each number by itself."""
+    return Cost(*(statistics.median(numbers) for numbers in zip(*costs, strict=True)))
+
+
+def machine() -> str:
+    """On what and how busy it is, for beside the numbers."""
+    cpu = next(
+        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "CPU"
+    )
+    memory = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    return (
+        f"{os.cpu_count()} cores of {cpu}, {memory / 1024**2:.0f} GiB, Linux {platform.release()}, "
+        f"Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}"
+    )
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+
+
+def report(rows: Sequence[Row]) -> int:
+    """Print the rows and hand them on; 1 if one misses its aim."""
+    print(render(rows))
+    if ROWS in os.environ:
+        with Path(os.environ[ROWS]).open("a", encoding="utf-8") as stream:
+            stream.writelines(json.dumps(row._asdict()) + "\n" for row in rows)
+    return 0 if all(row.met for row in rows) else 1
+
+
+def render(rows: Sequence[Row]) -> str:
+    """The table."""
+    cells = [_HEAD, *(row.cells() for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(
+            text.ljust(width) if place in {0, 5} else text.rjust(width)
+            for place, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in cells
+    )
