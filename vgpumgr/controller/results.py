@@ -34,10 +34,14 @@ Shown = TypeVar("Shown")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(Generic[PlanT]):
-    """A plan and its host, shown before anything is written. `requested`: the wish as options; None if there is none."""
+    """A plan and its host, shown before anything is written. `requested`: the wish as options; None if there is none.
+
+    `fingerprint`: of the state that the plan is based on.
+    """
 
     host: HostName
     plan: PlanT
+    fingerprint: str
     requested: str | None
     findings: tuple[Finding, ...]
 

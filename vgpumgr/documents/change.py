@@ -26,7 +26,7 @@ def document(
         "schema": PLAN if check else CHANGE,
         "changed": plan.changed,
         "outcomes": [common.plain(result.outcome)],
-        "fingerprint": plan.fingerprint,
+        "fingerprint": result.planned.fingerprint,
         "findings": common.findings(result.findings),
         "plan": [steps.record(step) for step in plan.steps],
         "result": _afterwards(result),

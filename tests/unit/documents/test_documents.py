@@ -33,7 +33,7 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     """Documents about the VM that builders know, attached and not."""
     plan = builders.plan_attach(view)
     rows = listing.rows(view)
-    planned = Planned(host=view.snapshot.host, plan=plan, requested="--profile 4Q", findings=())
+    planned = Planned(host=view.snapshot.host, plan=plan, fingerprint="sha256:0", requested="--profile 4Q", findings=())
     found = tuple(findings.of_host(view))
     result = ChangeResult(planned=planned, outcome=errors.Outcome.DONE, findings=found, view=view, rows=tuple(rows))
     yield change.document(result, check=False)

@@ -10,6 +10,7 @@ from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.results import ChangeResult, Planned, PlanT
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.scheduler import describe_wish
+from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile.tasks import AttachSlot, Author, SetGpuScheduler
 from vgpumgr.errors import Outcome, Success
@@ -73,10 +74,16 @@ def carry_out(change: Change[PlanT]) -> ChangeResult[PlanT]:
 def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[PlanT]:
     made = host.plan(view, change.task).plan
     assert isinstance(made, change.makes)
+    fingerprint = plans.fingerprint(view, made)
     if change.consent.kept is not None:
-        change.consent.kept.guard(made.fingerprint, [steps.record(step) for step in made.steps])
-    name = change.session.declaration.name
-    return Planned(host=name, plan=made, requested=_requested(change.task), findings=change.findings + made.findings)
+        change.consent.kept.guard(fingerprint, [steps.record(step) for step in made.steps])
+    return Planned(
+        host=change.session.declaration.name,
+        plan=made,
+        fingerprint=fingerprint,
+        requested=_requested(change.task),
+        findings=change.findings + made.findings,
+    )
 
 
 def _requested(task: Task) -> str | None:

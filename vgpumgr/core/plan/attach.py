@@ -65,7 +65,6 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
             *sharing.findings_of(view, domain.uuid),
             *ending.findings(view, steps),
         ),
-        fingerprint=plans.fingerprint(view, domain),
         placed=placed,
         target=target,
     )
@@ -97,7 +96,6 @@ def plan_mending(view: HostView, request: targets.AttachRequest) -> Plan:
         slot=request.slot,
         steps=steps,
         findings=attach_findings(view, domain, request.slot, target),
-        fingerprint=plans.fingerprint(view, domain),
         placed=placed,
         target=target,
     )

@@ -65,7 +65,6 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
         slot=request.slots[0] if len(request.slots) == 1 else None,
         steps=tuple(steps),
         findings=(*ownership.missing_ledger(view), *findings, *ending.findings(view, steps)),
-        fingerprint=plans.fingerprint(view, domain),
     )
 
 
@@ -119,7 +118,6 @@ def _plan_gone(view: HostView, request: DetachRequest, vm: plans.GoneVm) -> Plan
         slot=request.slots[0] if len(request.slots) == 1 else None,
         steps=tuple(steps),
         findings=(*findings, *ending.findings(view, steps)),
-        fingerprint=plans.fingerprint(view, vm),
     )
 
 

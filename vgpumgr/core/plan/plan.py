@@ -13,9 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
+from vgpumgr.core.model.snapshot import Gpu
 from vgpumgr.core.plan import step as plan_steps
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from vgpumgr.core.model.claims import ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
@@ -30,7 +33,6 @@ class AnyPlan(abc.ABC):
 
     steps: tuple[plan_steps.Step, ...]
     findings: tuple[Finding, ...]
-    fingerprint: str
 
     @property
     @abc.abstractmethod
@@ -49,6 +51,10 @@ class AnyPlan(abc.ABC):
     @abc.abstractmethod
     def gpus(self) -> tuple[str, ...]:
         """The UUIDs of the GPUs that steps write to."""
+
+    @abc.abstractmethod
+    def rests_on(self, view: HostView) -> tuple[object, ...]:
+        """What the plan read of the host's state."""
 
     @property
     def vms(self) -> tuple[VmUuid, ...]:
@@ -103,6 +109,9 @@ class Plan(AnyPlan):
     def gpus(self) -> tuple[str, ...]:
         return tuple(sorted({step.vgpu.gpu_uuid for step in self.steps if hasattr(step, "vgpu")}))
 
+    def rests_on(self, view: HostView) -> tuple[object, ...]:
+        return *of_host(view), self.vm
+
 
 def gone_vms(view: HostView) -> tuple[GoneVm, ...]:
     """The VMs that only the ledger still names."""
@@ -118,14 +127,35 @@ def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
     return tuple(sorted(found, key=names.slot_order))
 
 
-def fingerprint(view: HostView, vm: Domain | GoneVm) -> str:
-    """A hash of what the plan read: GPUs, ledger, stuck writes, and this VM. If two are equal, nothing changed in between."""
-    return digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.blocked_writes, vm)
+def of_host(view: HostView) -> tuple[object, ...]:
+    """What every plan about VMs reads of its host: GPUs, ledger, stuck writes."""
+    return view.snapshot.gpus, view.snapshot.ledger, view.snapshot.blocked_writes
+
+
+def fingerprint(view: HostView, plan: AnyPlan) -> str:
+    """A hash of what the plan read. If two are equal, nothing changed in between."""
+    return digest(*plan.rests_on(view))
 
 
 def digest(*seen: object) -> str:
     """A hash of values, for a plan's fingerprint."""
-    return "sha256:" + hashlib.sha256(json.dumps([repr(value) for value in seen]).encode()).hexdigest()
+    return "sha256:" + hashlib.sha256(json.dumps([_text(value) for value in seen]).encode()).hexdigest()
+
+
+def _text(value: object) -> str:
+    """A value in full. A GPU's VFs mostly offer the same types: what is offered is written once, and named by its place."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_text, value))})"
+    if not isinstance(value, Gpu):
+        return repr(value)
+    offers: list[Mapping[int, int] | None] = []
+    parents = []
+    for parent in value.parents:
+        if parent.creatable not in offers:
+            offers.append(parent.creatable)
+        at = offers.index(parent.creatable)
+        parents.append((parent.pci, parent.vf_index, at, parent.vgpus, parent.vfio_dev))
+    return f"{replace(value, parents=())} {offers} {parents}"
 
 
 def find_domain(view: HostView, vm: VmUuid) -> Domain:

@@ -93,6 +93,10 @@ class GpuPlan(plans.AnyPlan):
     def gpus(self) -> tuple[str, ...]:
         return (self.gpu_uuid,) if self.changed else ()
 
+    def rests_on(self, view: HostView) -> tuple[object, ...]:
+        facts = view.snapshot
+        return self.gpu, facts.ledger, facts.blocked_writes, facts.modprobe, facts.module
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persistent:
@@ -161,9 +165,6 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
         granted=granted,
         steps=tuple(steps),
         findings=(*findings, *lost),
-        fingerprint=plans.digest(
-            gpu, view.snapshot.ledger, view.snapshot.blocked_writes, view.snapshot.modprobe, view.snapshot.module
-        ),
     )
 
 

@@ -60,6 +60,9 @@ class AdoptPlan(plans.AnyPlan):
     def gpus(self) -> tuple[str, ...]:
         return tuple(sorted({spec.gpu_uuid for spec in self.adopted}))
 
+    def rests_on(self, view: HostView) -> tuple[object, ...]:
+        return *plans.of_host(view), view.domains
+
     def claims_of(self, vm: VmUuid) -> ClaimDocument | None:
         return self.documents.get(vm)
 
@@ -99,7 +102,6 @@ def plan_adopt(view: HostView, request: AdoptRequest) -> AdoptPlan:
         adopted=tuple(adopted),
         steps=tuple(steps),
         findings=() if request.vgpus else tuple(item for item in findings.of_host(view) if item.kind in _TOLD),
-        fingerprint=plans.digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.blocked_writes, view.domains),
         documents={domain.uuid: domain.claims for domain in view.domains},
     )
 

@@ -127,7 +127,7 @@ def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -
         host=view.snapshot.host,
         tasks=planned_tasks,
         findings=(*_findings(view, planned_tasks), *_other_sites(view, declared)),
-        fingerprint=plans.digest(view.snapshot.gpus, view.snapshot.ledger, view.snapshot.blocked_writes, view.domains),
+        fingerprint=plans.digest(*plans.of_host(view), view.domains),
         ours=len(view.snapshot.ledger or ()) + len(ownership.proved(view)),
         allocated=sum(tasks.may_prune(declared, claim) for _, claim in allocated),
         vanished=tuple(

@@ -139,5 +139,5 @@ def test_an_entry_names_the_slot_and_gpu_of_its_steps_where_it_is_one() -> None:
 
 def intent(*todo: steps.Step) -> Intent:
     host = names.HostName("kvm01")
-    plan = AdoptPlan(host=host, steps=todo, findings=(), fingerprint="", adopted=(), documents={})
+    plan = AdoptPlan(host=host, steps=todo, findings=(), adopted=(), documents={})
     return journaling.intent_of(PlannedTask(task=Adopt(), plan=plan, refused=None, drift=()), host)

@@ -56,10 +56,9 @@ def attached(
 
 
 def kept_attach(fleet: Fleet) -> KeptPlan:
-    plan = attached(fleet, check=True).planned.plan
-    return KeptPlan(
-        where="p.json", fingerprint=plan.fingerprint, steps=tuple(record(step) for step in plan.steps), hosts=(HOST,)
-    )
+    planned = attached(fleet, check=True).planned
+    steps = tuple(record(step) for step in planned.plan.steps)
+    return KeptPlan(where="p.json", fingerprint=planned.fingerprint, steps=steps, hosts=(HOST,))
 
 
 def reconciled(

@@ -55,7 +55,6 @@ def test_a_first_attach_claims_before_it_touches_the_hardware(framework: Framewo
     assert step.vgpu.generation == 1
     assert (step.vgpu.uuid is None) == (framework == VENDOR_VFIO)
     assert (step.vgpu.vf_index is None) == (framework == MDEV_PF)
-    assert plan.fingerprint.startswith("sha256:")
 
 
 @EVERY_FRAMEWORK

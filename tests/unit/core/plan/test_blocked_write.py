@@ -213,8 +213,8 @@ def test_a_create_waits_for_no_holder() -> None:
 
 def test_no_plan_is_taken_for_one_from_before_it() -> None:
     view = two()
-    one, other = builders.find(view, "vm02"), builders.with_blocked_writes(view)
-    assert plan.fingerprint(view, one) != plan.fingerprint(other, one)
+    made, other = builders.plan_attach(view, "vm02"), builders.with_blocked_writes(view)
+    assert plan.fingerprint(view, made) != plan.fingerprint(other, made)
 
 
 def test_it_is_read_from_the_hosts_facts_and_unknown_with_the_ledger() -> None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tests.unit.core.builders import DetachOptions
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.plan import Plan
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
 DETACH = ["leave_claim", "detach_hostdev", "destroy_vgpu", "drop_claim"]
@@ -519,11 +518,26 @@ def test_a_vm_that_went_away_is_unknown() -> None:
 
 def test_the_fingerprint_moves_with_what_the_plan_read() -> None:
     view = builders.attached(builders.host_of(MDEV_PF))
-    seen: list[Plan] = [
-        builders.plan_detach(view),
-        builders.plan_detach(builders.attached(view, "vm02")),
-        builders.plan_detach(builders.change_claim(view, leaving)),
-        builders.plan_detach(builders.rebooted(view)),
+    views = [
+        view,
+        builders.attached(view, "vm02"),
+        builders.change_claim(view, leaving),
+        builders.rebooted(view),
     ]
-    assert len({made.fingerprint for made in seen}) == 4
-    assert builders.plan_detach(view).fingerprint == seen[0].fingerprint
+    seen = [plan.fingerprint(one, builders.plan_detach(one)) for one in views]
+    assert len(set(seen)) == 4
+    assert plan.fingerprint(view, builders.plan_detach(view)) == seen[0]
+
+
+def test_the_fingerprint_is_of_what_vfs_offer_and_not_of_how_it_is_kept() -> None:
+    view = builders.host_of(MDEV_VF, gpus=1, vfs=4)
+    item = view.snapshot.gpus[0]
+
+    def offering(*offers: dict[int, int] | None) -> str:
+        parents = zip(item.parents, offers, strict=True)
+        gpu = replace(item, parents=tuple(replace(parent, creatable=offer) for parent, offer in parents))
+        return plan.digest((gpu,))
+
+    one = {558: 1}
+    assert offering(one, one, None, {}) == offering({558: 1}, dict(one), None, {})
+    assert len({offering(one, one, one, {}), offering(one, one, {}, one), offering(one, one, None, one)}) == 3

@@ -1,0 +1,149 @@
+"""What the inventory of a large fleet costs: read, and read and planned, without any host; beside `ansible-inventory --list`.
+
+    .venv/bin/python -m benchmarks.inventory_cost
+
+10,000 hosts declare 40,000 VMs (large_inventory.py). Read is what every command does with it, in a fresh process; planned is each
+host by core alone, on a state that is there as values: two A40 with 32 VFs each, nine hosts of ten as declared, the tenth
+without any vGPU. Making these values is not counted. Growth is the time for one host of 10,000 beside one of 1,000.
+Ansible reads the same files, with 1,000 hosts: it takes minutes for all, and more than in proportion.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import large_inventory
+from benchmarks.measured import PROGRAM, Row, environment, in_turn, report, spent
+from tests.unit.core import builders
+from vgpumgr.core.reconcile import host_plan, tasks
+from vgpumgr.inventory_files import reader
+from vgpumgr.names import VmName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.view import HostView
+
+SMALL, LARGE = 1_000, 10_000
+ROUNDS = 3
+NEW_ONE_IN = 10
+CHECK_S, PLAN_S, PLAN_MB, SLOPE = 4.0, 6.0, 300, 1.1
+
+
+def main() -> int:
+    """Measure; exit 1 where an aim is missed."""
+    with tempfile.TemporaryDirectory(prefix="vgpumgr-bench.") as folder:
+        small, large = Path(folder, "small"), Path(folder, "large")
+        large_inventory.write(small, SMALL)
+        large_inventory.write(large, LARGE)
+        check = in_turn(
+            {
+                "ours": partial(spent, [PROGRAM, "inventory", "check", "-i", str(large)]),
+                "ours, small": partial(spent, [PROGRAM, "inventory", "check", "-i", str(small)]),
+                "ansible, small": partial(
+                    spent, [str(Path(PROGRAM).with_name("ansible-inventory")), "--list", "-i", str(small)]
+                ),
+            },
+            ROUNDS,
+        )
+        planned = {path: _least(path) for path in (small, large)}
+    theirs, ours = check["ansible, small"], check["ours"]
+    one, each = (planned[path]["cpu"] / hosts for path, hosts in ((small, SMALL), (large, LARGE)))
+    of_small = planned[small]
+    rows = [
+        Row("inventory check of 10,000 hosts", ours.wall, "s", most=CHECK_S),
+        Row("inventory check of 10,000 hosts: CPU", ours.cpu, "s"),
+        Row("inventory check of 1,000 hosts, ansible-inventory --list", check["ours, small"].wall, "s", theirs.wall),
+        Row("read 10,000 hosts: CPU", planned[large]["read"], "s"),
+        Row("read and plan 10,000 hosts: CPU", planned[large]["cpu"], "s", most=PLAN_S),
+        Row("read and plan 10,000 hosts: memory", planned[large]["megabytes"], "MB", most=PLAN_MB),
+        Row("read and plan: a host of 10,000, one of 1,000", each * 1e6, "us", one * 1e6, most_ratio=SLOPE),
+        Row("read and plan 1,000 hosts, ansible-inventory --list: CPU", of_small["cpu"], "s", theirs.cpu),
+    ]
+    return report(rows)
+
+
+def _least(folder: Path) -> dict[str, float]:
+    """Of several fresh processes, since others work here too."""
+    argv = [sys.executable, "-m", "benchmarks.inventory_cost", str(folder)]
+    told = [subprocess.run(argv, env=environment(), stdout=subprocess.PIPE, check=True).stdout for _ in range(ROUNDS)]
+    found: list[dict[str, float]] = [json.loads(line) for line in told]
+    return min(found, key=lambda one: one["cpu"])
+
+
+def read_and_plan(folder: Path) -> dict[str, float]:
+    """What that takes in this process."""
+    began = time.process_time()
+    inventory = reader.load(folder, home=Path("/root"), environ={})
+    read_s = time.process_time() - began
+    before_mb = _peak_mb()
+    author = tasks.Author(by="bench@ctl1", at="2026-11-22T01:00:00Z")
+    view_of = views(next(iter(inventory.hosts.values())), author)
+    plan_s = 0.0
+    steps = changed = 0
+    for number, host in enumerate(inventory.hosts.values()):
+        view = view_of(host, number % NEW_ONE_IN == 0)
+        began = time.process_time()
+        plan = host_plan.plan_host(view, host, author)
+        plan_s += time.process_time() - began
+        steps += len(plan.steps)
+        changed += plan.changed
+    assert changed == len(inventory.hosts) // NEW_ONE_IN, f"{changed} hosts would change: {steps} steps"
+    return {"read": read_s, "plan": plan_s, "cpu": read_s + plan_s, "megabytes": _peak_mb(), "read_mb": before_mb}
+
+
+def views(pattern: HostDeclaration, author: tasks.Author) -> Callable[[HostDeclaration, bool], HostView]:
+    """What a host shows: (its declaration, is it new) → state. New ones have no vGPU, the others what was declared.
+
+    One host is planned for real; the others have its state under their own names.
+    """
+    gpus = [builders.gpu(pci=pci) for pci in large_inventory.GPUS]
+    empty = builders.host(*gpus, vms=large_inventory.VMS_OF_A_HOST)
+    empty = _named(empty, pattern)
+    _, done = host_plan.plan_tasks(empty, pattern, tasks.of_host(empty, pattern), author)
+    return lambda declared, new: _named(empty if new else done, declared)
+
+
+def _named(view: HostView, declared: HostDeclaration) -> HostView:
+    """That state as this host's."""
+    own = dict(zip((domain.name for domain in view.domains), declared.vms, strict=True))
+    domains = tuple(
+        replace(
+            domain,
+            name=own[domain.name],
+            claims=domain.claims
+            and replace(
+                domain.claims,
+                claims=tuple(
+                    replace(claim, site=declared.site, declared=declared.vms_from) for claim in domain.claims.claims
+                ),
+            ),
+        )
+        for domain in view.domains
+    )
+    ledger = tuple(
+        replace(entry, vgpu=replace(entry.vgpu, vm_name=own[VmName(entry.vgpu.vm_name)]))
+        for entry in view.snapshot.ledger or ()
+    )
+    return replace(view, snapshot=replace(view.snapshot, host=declared.name, ledger=ledger), domains=domains)
+
+
+def _peak_mb() -> float:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        print(json.dumps(read_and_plan(Path(sys.argv[1]))))
+        sys.exit(0)
+    sys.exit(main())
