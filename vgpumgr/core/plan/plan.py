@@ -143,7 +143,10 @@ def digest(*seen: object) -> str:
 
 
 def _text(value: object) -> str:
-    """A value in full. A GPU's VFs mostly offer the same types: what is offered is written once, and named by its place."""
+    """A value in full. A GPU's VFs mostly offer the same types: what is offered is written once, and named by its place.
+
+    What a type is called says all the rest of it.
+    """
     if isinstance(value, tuple):
         return f"({', '.join(map(_text, value))})"
     if not isinstance(value, Gpu):
@@ -151,11 +154,14 @@ def _text(value: object) -> str:
     offers: list[Mapping[int, int] | None] = []
     parents = []
     for parent in value.parents:
-        if parent.creatable not in offers:
+        try:
+            at = offers.index(parent.creatable)
+        except ValueError:
+            at = len(offers)
             offers.append(parent.creatable)
-        at = offers.index(parent.creatable)
         parents.append((parent.pci, parent.vf_index, at, parent.vgpus, parent.vfio_dev))
-    return f"{replace(value, parents=())} {offers} {parents}"
+    types = [(one.id, one.name, one.framebuffer_mib, one.max) for one in (value.types or {}).values()]
+    return f"{replace(value, types=None, parents=())} {value.types is None} {types} {offers} {parents}"
 
 
 def find_domain(view: HostView, vm: VmUuid) -> Domain:
