@@ -25,6 +25,7 @@ DEFAULT_SLOT = Slot("vgpu0")
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
 _GPU = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _SLOT = re.compile(r"[A-Za-z0-9_-]{1,16}")
+_VM = re.compile(r"[^/\x00-\x1f\x7f]+")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 
 
@@ -57,7 +58,7 @@ def parse_host_name(text: str) -> HostName:
 
 def parse_vm_name(text: str) -> VmName:
     """Any name that libvirt accepts: not empty, no slash, no control character."""
-    if not text or "/" in text or any(ord(character) < 32 or ord(character) == 127 for character in text):
+    if _VM.fullmatch(text) is None:
         raise BadName(f"not a VM name: {text!r}")
     return VmName(text)
 

@@ -11,7 +11,7 @@ import gc
 import os
 import stat
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import yaml
 
@@ -75,6 +75,7 @@ class _Reader:
     root: Path
     problems: list[Problem]
     findings: list[Finding] = field(default_factory=list)
+    meanings: _Meanings = field(default_factory=dict)
 
     def read(self, path: Path) -> SourceFile:
         file = os.path.relpath(path, self.root)
@@ -93,7 +94,7 @@ class _Reader:
             self.findings.append(Finding(where=where, text=text))
             return SourceFile(file=file, content=None)
         try:
-            content, problems = read_yaml(data.decode("utf-8-sig"), file)
+            content, problems = read_yaml(data.decode("utf-8-sig"), file, self.meanings)
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             where = Location(file=file, line=line)
@@ -120,9 +121,13 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def read_yaml(text: str, file: str) -> tuple[Value | None, list[Problem]]:
-    """One document as located data, and its problems. After broken YAML there is no data."""
-    feed = _Feed(file=file)
+# What plain text means in YAML, and whether it is `<<`. The same few words stand in thousands of files.
+_Meanings: TypeAlias = "dict[str, tuple[Plain, bool]]"
+
+
+def read_yaml(text: str, file: str, meanings: _Meanings | None = None) -> tuple[Value | None, list[Problem]]:
+    """One document as located data, and its problems. After broken YAML there is no data. `meanings`: kept from file to file."""
+    feed = _Feed(file=file, meanings={} if meanings is None else meanings)
     try:
         loader = yaml.CSafeLoader(text)
         try:
@@ -159,13 +164,12 @@ class _Feed:
 
     file: str
     builder: ValueBuilder = field(default_factory=ValueBuilder)
-    _meanings: dict[str, tuple[Plain, bool]] = field(default_factory=dict)  # of plain text; and: is it `<<`
+    meanings: _Meanings
     _last: Location | None = None
 
     def run(self, loader: yaml.CSafeLoader) -> None:
         documents = 0
-        while loader.check_event():
-            event = loader.get_event()
+        while (event := loader.get_event()) is not None:
             if isinstance(event, yaml.ScalarEvent):
                 self._scalar(event, loader)
             elif isinstance(event, yaml.CollectionStartEvent):
@@ -200,10 +204,10 @@ class _Feed:
         self.builder.scalar(value, anchor=event.anchor, merge=merge)
 
     def _meaning(self, text: str, loader: yaml.CSafeLoader) -> tuple[Plain, bool]:
-        known = self._meanings.get(text)
+        known = self.meanings.get(text)
         if known is None:
             tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-            known = self._meanings[text] = (_construct(tag, text) if tag in _NUMBERS else text, tag == _MERGE)
+            known = self.meanings[text] = (_construct(tag, text) if tag in _NUMBERS else text, tag == _MERGE)
         return known
 
     def _where(self, event: yaml.Event) -> Location:

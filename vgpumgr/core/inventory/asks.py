@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 WAYS_TO_ASK = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu")
 OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable")
+_KEYS = (*WAYS_TO_ASK, *OPTIONS)
+_KNOWN = frozenset(_KEYS)
 SERIES = ("A", "B", "C", "Q")
 _WITH_SERIES = ("gpu_memory", "gpu", "fgpu")
 # Keys without the "not implemented" finding: two are implemented, policy has its own finding, and series belongs to others.
@@ -61,8 +63,8 @@ def _read_vm(member: Member, report: Report) -> VmDeclaration | None:
     table = reading.read_table(member.value, f"VM {name!r}", report, example="{vgpu0: {profile: 4Q}}")
     if table is None:
         return None
-    bare = [key for key in table if key in {*WAYS_TO_ASK, *OPTIONS}]
-    if bare and all(key in {*WAYS_TO_ASK, *OPTIONS} for key in table):
+    bare = [key for key in table if key in _KNOWN]
+    if bare and all(key in _KNOWN for key in table):
         report.problem(
             table[bare[0]].where,
             f"VM {name!r} has {bare[0]!r} where a slot name is expected",
@@ -87,11 +89,11 @@ def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | 
     table = reading.read_table(member.value, what, report, example="{profile: 4Q}", none_allowed=False)
     if table is None:
         return None
-    reading.check_keys(table, (*WAYS_TO_ASK, *OPTIONS), what, report)
+    reading.check_keys(table, _KEYS, what, report)
     wish = _read_wish(member, table, what, report)
     options = _read_options(slot, table, report)
     for key, entry in table.items():
-        if key in {*WAYS_TO_ASK, *OPTIONS} and key not in _SILENT:
+        if key not in _SILENT and key in _KNOWN:
             report.finding(entry.where, f"{what}: {key} is not implemented yet and is ignored")
     if options["policy"] not in {None, "spread"}:
         report.finding(

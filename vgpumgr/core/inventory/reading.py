@@ -34,7 +34,15 @@ def read_table(value: Value, what: str, report: Report, *, example: str, none_al
     if not isinstance(value.data, Mapping):
         report.problem(value.where, f"{what} must be a mapping, found {found(value)}", f"for example {example}")
         return None
-    return {text: member for text, member in value.data.items() if _is_name(member.key, what, report)}
+    table: Table = value.data
+    if all(_is_plain(key.data) and key.opaque is None for key, _ in table.values()):
+        return table
+    return {text: member for text, member in table.items() if _is_name(member.key, what, report)}
+
+
+def _is_plain(data: object) -> bool:
+    """Whether it is a string that cannot be a template."""
+    return isinstance(data, str) and "{" not in data
 
 
 def _is_name(key: Value, what: str, report: Report) -> bool:
@@ -159,7 +167,7 @@ def _known(value: Value, what: str, report: Report) -> bool:
     if value.opaque is not None:
         report.problem(value.where, f"{what} has the unknown YAML tag {value.opaque}", "remove the tag")
         return False
-    if isinstance(value.data, str) and ("{{" in value.data or "{%" in value.data):
+    if isinstance(value.data, str) and "{" in value.data and ("{{" in value.data or "{%" in value.data):
         report.problem(
             value.where,
             f"{what} is a Jinja template, which is not evaluated here: {found(value)}",
