@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import shlex
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,9 +84,13 @@ def load_known_hosts(path: str) -> KnownHosts:
     file = Path(path).expanduser()
     try:
         found = file.stat()
-        return _parse_file(str(file), found.st_mtime_ns, found.st_size, found.st_ino)
+        with _PARSING:
+            return _parse_file(str(file), found.st_mtime_ns, found.st_size, found.st_ino)
     except OSError:
         return KnownHosts("")
+
+
+_PARSING = threading.Lock()  # hundreds of hosts ask at once, and lru_cache lets each of them begin
 
 
 @functools.lru_cache(maxsize=4)

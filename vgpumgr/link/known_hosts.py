@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
-import hmac
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_HASH_MAGIC = "|1|"
 _REVOKED = "@revoked"
 _AUTHORITY = "@cert-authority"
 DEFAULT_PORT = 22
+# The names of a line that is like most: neither marked nor hashed, without patterns, and a space behind them.
+_SIMPLE = re.compile(r"[^\s#@|*?!][^\s*?!]*(?= )")
+# Salt and digest have 20 bytes each; OpenSSH skips a line where they do not.
+_HASHED = re.compile(r"\|1\|([A-Za-z0-9+/]{27}=)\|([A-Za-z0-9+/]{27}=) ")
+_SHA1_BLOCK = 64
+_INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,65 +56,72 @@ class _Line(NamedTuple):
     rest: str  # "TYPE BASE64 comment…"
 
 
-class _Hashed(NamedTuple):
-    salt: bytes
-    digest: bytes
-    line: _Line
-
-
 class _Patterns(NamedTuple):
     wanted: tuple[re.Pattern[str], ...]
     negated: tuple[re.Pattern[str], ...]
-    line: _Line
+    number: int
 
 
 class KnownHosts:
-    """The index. It is built once per file (see ssh.py) and queried once per host."""
+    """The index. It is built once per file (see host_key.py) and queried once per host."""
 
     def __init__(self, text: str) -> None:
-        self._plain: dict[str, list[_Line]] = {}
-        self._hashed: list[_Hashed] = []
-        self._patterns: list[_Patterns] = []
         # Only \n ends a line for OpenSSH; splitlines() would also split at form feeds and the like.
-        for number, raw in enumerate(text.split("\n"), start=1):
-            self._add(number, raw)
+        self._raw = text.split("\n")
+        self._plain: dict[str, list[int]] = {}
+        self._hashed: list[tuple[str, str, int]] = []  # salt, digest, line
+        self._patterns: list[_Patterns] = []
+        for number, raw in enumerate(self._raw, start=1):
+            if (found := _SIMPLE.match(raw)) is not None:
+                for name in found[0].lower().split(","):
+                    self._plain.setdefault(name, []).append(number)
+            elif (found := _HASHED.match(raw)) is not None:
+                self._hashed.append((found[1], found[2], number))
+            else:
+                self._add(number, raw)
 
     def _add(self, number: int, raw: str) -> None:
-        stripped = raw.replace("\t", " ").strip(" \r")
-        if not stripped or stripped.startswith("#"):
-            return
-        marker = None
-        if stripped.startswith("@"):
-            marker, stripped = _split(stripped)
-        names, rest = _split(stripped)
-        line = _Line(number, marker, rest)
-        if names.startswith(_HASH_MAGIC):
-            hashed = _parse_hashed(names, line)
-            if hashed is not None:
-                self._hashed.append(hashed)
+        _, names, _ = _parts(raw)
+        if names.startswith("|1|"):
+            found = _HASHED.match(f"{names} ")
+            if found is not None:
+                self._hashed.append((found[1], found[2], number))
         elif any(character in names for character in "*?!"):
-            self._patterns.append(_parse_patterns(names, line))
-        else:
+            self._patterns.append(_parse_patterns(names, number))
+        elif names and not names.startswith("#"):
             for name in names.lower().split(","):
-                self._plain.setdefault(name, []).append(line)
+                self._plain.setdefault(name, []).append(number)
+
+    @functools.cached_property
+    def _hashes(self) -> list[tuple[bytes, bytes, bytes, int]]:
+        """Each hashed name: HMAC-SHA1 with the salt as key, so with the salt's two paddings before what is hashed; its line."""
+        decode = binascii.a2b_base64
+        salted = [(decode(salt).ljust(_SHA1_BLOCK, b"\0"), digest, number) for salt, digest, number in self._hashed]
+        return [
+            (key.translate(_INNER), key.translate(_OUTER), decode(digest), number) for key, digest, number in salted
+        ]
 
     def find(self, host: str, port: int = DEFAULT_PORT) -> Known:
         """The keys of that host: lines that name `host`, or with a port other than 22 `[host]:port`."""
         name = render_name(host, port)
         encoded = name.encode()
-        lines = list(self._plain.get(name, ()))
-        lines += [
-            hashed.line
-            for hashed in self._hashed
-            if hmac.compare_digest(hmac.digest(hashed.salt, encoded, "sha1"), hashed.digest)
-        ]
-        lines += [
-            pattern.line
-            for pattern in self._patterns
-            if any(one.fullmatch(name) for one in pattern.wanted)
-            and not any(one.fullmatch(name) for one in pattern.negated)
-        ]
-        return _read(sorted(set(lines)))
+        sha1 = hashlib.sha1
+        numbers = {
+            *self._plain.get(name, ()),
+            # hmac.digest takes three times as long for each of thousands of lines.
+            *(
+                number
+                for inner, outer, digest, number in self._hashes
+                if sha1(outer + sha1(inner + encoded).digest()).digest() == digest
+            ),
+            *(
+                pattern.number
+                for pattern in self._patterns
+                if any(one.fullmatch(name) for one in pattern.wanted)
+                and not any(one.fullmatch(name) for one in pattern.negated)
+            ),
+        }
+        return _read([_line(number, self._raw[number - 1]) for number in sorted(numbers)])
 
 
 def render_name(host: str, port: int) -> str:
@@ -157,21 +169,12 @@ def _parse_key(line: _Line) -> KnownKey | None:
     return KnownKey(line=line.number, type=key_type, blob=blob)
 
 
-def _parse_hashed(names: str, line: _Line) -> _Hashed | None:
-    salt, _, digest = names[len(_HASH_MAGIC) :].partition("|")
-    try:
-        found = _Hashed(base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True), line)
-    except (binascii.Error, ValueError):
-        return None
-    return found if len(found.digest) == hashlib.sha1(usedforsecurity=False).digest_size else None
-
-
-def _parse_patterns(names: str, line: _Line) -> _Patterns:
+def _parse_patterns(names: str, number: int) -> _Patterns:
     parts = [part for part in names.lower().split(",") if part]
     return _Patterns(
         tuple(_compile(part) for part in parts if not part.startswith("!")),
         tuple(_compile(part[1:]) for part in parts if part.startswith("!")),
-        line,
+        number,
     )
 
 
@@ -179,6 +182,20 @@ def _compile(pattern: str) -> re.Pattern[str]:
     """OpenSSH's wildcards: only * and ?; brackets are literal, since `[host]:port` is written with them."""
     collapsed = re.sub(r"\*+", "*", pattern)  # consecutive stars would make the matching exponential
     return re.compile("".join({"*": ".*", "?": "."}.get(one, re.escape(one)) for one in collapsed), re.DOTALL)
+
+
+def _line(number: int, raw: str) -> _Line:
+    marker, _, rest = _parts(raw)
+    return _Line(number, marker, rest)
+
+
+def _parts(raw: str) -> tuple[str | None, str, str]:
+    """A line's marker, its names, and the rest; a comment has its first word for a name."""
+    stripped = raw.replace("\t", " ").strip(" \r")
+    marker = None
+    if stripped.startswith("@"):
+        marker, stripped = _split(stripped)
+    return marker, *_split(stripped)
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -8,12 +8,14 @@ import hmac
 import shutil
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vgpumgr.link import host_key
 from vgpumgr.link.known_hosts import KnownHosts, compute_fingerprint, render_name
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ def hash_name(name: str, salt: bytes = b"s" * 20) -> str:
         (hash_name("kvm01"), "kvm02", 22, False),
         (hash_name("[kvm01]:2222"), "kvm01", 2222, True),
         ("|1|not base64|x", "kvm01", 22, False),
+        (hash_name("kvm01", b"s" * 8), "kvm01", 22, False),
+        (hash_name("kvm01", b"s" * 80), "kvm01", 22, False),
         ("#kvm01", "kvm01", 22, False),
     ],
 )
@@ -107,9 +111,31 @@ def test_ten_thousand_lines_are_indexed_in_milliseconds() -> None:
     assert found - loaded < 0.01
 
 
+def test_hosts_that_ask_at_once_share_one_reading_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text("".join(render_line(f"kvm{number}", number) for number in range(20)))
+    read: list[str] = []
+
+    class Counted(KnownHosts):
+        def __init__(self, text: str) -> None:
+            read.append(text)
+            time.sleep(0.05)
+            super().__init__(text)
+
+    monkeypatch.setattr(host_key, "KnownHosts", Counted)
+    with ThreadPoolExecutor(20) as pool:
+        found = list(pool.map(lambda number: host_key.load_known_hosts(str(file)).find(f"kvm{number}"), range(20)))
+    assert [len(known.keys) for known in found] == [1] * 20
+    assert len(read) == 1
+    file.write_text(render_line("kvm01"))
+    assert host_key.load_known_hosts(str(file)).find("kvm01").keys
+    assert len(read) == 2
+
+
 NAME = st.from_regex(r"[a-c.]{1,3}", fullmatch=True)
 ONE = st.from_regex(r"!?[a-c.*?]{1,4}", fullmatch=True)
-HOSTS = st.one_of(st.lists(ONE, min_size=1, max_size=3).map(",".join), NAME.map(hash_name))
+SALT = st.sampled_from((b"s" * 20, b"t" * 20, b"s" * 19))
+HOSTS = st.one_of(st.lists(ONE, min_size=1, max_size=3).map(",".join), st.builds(hash_name, NAME, SALT))
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
