@@ -46,6 +46,7 @@ class HostRun:
         self._agreed = agreed
         self._alone = alone
         self._lines: list[tuple[Task, Line]] = []
+        self._noted: dict[Task, int] = {}  # where each task's result is
 
     def read(self, todo: Sequence[Task]) -> HostView:
         """The host's present state, with everything that the tasks' plans need. Changes nothing. Raises LedgerBroken."""
@@ -127,11 +128,11 @@ class HostRun:
 
     def _note(self, result: TaskResult) -> None:
         """Keep a result; a repeated task keeps its last result that is not another refusal."""
-        first = next((at for at, one in enumerate(self.results) if one.planned.task == result.planned.task), None)
-        if first is None:
+        at = self._noted.setdefault(result.planned.task, len(self.results))
+        if at == len(self.results):
             self.results.append(result)
         elif result.planned.steps or result.error is None:
-            self.results[first] = result
+            self.results[at] = result
 
     def _do(self, planned: PlannedTask) -> errors.VgpumgrError | None:
         assert planned.plan is not None

@@ -21,14 +21,14 @@ class Refusal(Enum):
     FULL = "full"
 
 
-def refusal(size_mib: int | None, maximum: int | None, there: Collection[int | None]) -> Refusal | None:
-    """Why a vGPU of this size is not admitted next to those of the sizes `there` (MiB); None if it is admitted.
+def refusal(size_mib: int | None, maximum: int | None, sizes: Collection[int | None], count: int) -> Refusal | None:
+    """Why a vGPU of this size is not admitted next to `count` others of these sizes (MiB); None if it is admitted.
 
     An unknown size counts as a different one; an unknown maximum counts as never reached.
     """
-    if any(other is None or other != size_mib for other in there):
+    if any(other is None or other != size_mib for other in sizes):
         return Refusal.OTHER_SIZE
-    return Refusal.FULL if maximum is not None and len(there) >= maximum else None
+    return Refusal.FULL if maximum is not None and count >= maximum else None
 
 
 def left(offered: int, maximum: int | None, there: int) -> int:

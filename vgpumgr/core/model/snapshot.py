@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from vgpumgr.core.driver import admission, profiles
+from vgpumgr.core.model.indexes import Ledger, Parents, at
 from vgpumgr.core.model.vgpu import Mdev, Vf, device_of
 
 if TYPE_CHECKING:
@@ -104,6 +105,14 @@ class Gpu:
     scheduler: SchedulerState | None
     problem: str | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parents", Parents.of(self.parents))
+
+    @property
+    def functions(self) -> Parents:
+        """Its parents, to be found by what is on them."""
+        return Parents.of(self.parents)
+
     @property
     def board(self) -> str | None:
         """The code that type names begin with (A40, H100L); None if no type is known."""
@@ -112,11 +121,23 @@ class Gpu:
 
     def parent_at(self, vf_index: int | None) -> Parent | None:
         """The VF of that index, or the PF for None."""
-        return next((parent for parent in self.parents if parent.vf_index == vf_index), None)
+        return self.functions.of_index(vf_index)
 
     @property
     def vgpus(self) -> tuple[Vgpu, ...]:
-        return tuple(vgpu for parent in self.parents for vgpu in parent.vgpus)
+        return self.functions.vgpus
+
+    @property
+    def sizes(self) -> frozenset[int | None]:
+        """The sizes in MiB of the vGPUs on it; None for one of which the size is unknown."""
+        return frozenset(self.size_of(type_id) for type_id in self.functions.type_ids)
+
+    def size_of(self, type_id: int | None) -> int | None:
+        vgpu_type = self.type_of(type_id)
+        return vgpu_type.size_mib if vgpu_type else None
+
+    def type_of(self, type_id: int | None) -> VgpuType | None:
+        return (self.types or {}).get(type_id) if type_id is not None else None
 
     def creatable_now(self, type_id: int) -> int | None:
         """How many more of this type the driver would take on the whole GPU; None if unknown."""
@@ -237,6 +258,15 @@ class HostSnapshot:
     module: LoadedModule | None
     unknown: tuple[Unknown, ...]
 
+    def __post_init__(self) -> None:
+        if self.ledger is not None:
+            object.__setattr__(self, "ledger", Ledger.of(self.ledger))
+
+    @property
+    def entries(self) -> Ledger:
+        """The ledger's entries, to be found by what they name; none if it could not be read."""
+        return Ledger.of(self.ledger or ())
+
     def gpu_by_uuid(self, uuid: str) -> Gpu | None:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
 
@@ -257,18 +287,30 @@ class HostSnapshot:
     def vgpu_of(self, place: Place) -> Vgpu | None:
         """The hardware at a place: the mdev with its UUID, or whatever the VF with its index shows, unless that is an mdev."""
         gpu = self.gpu_by_uuid(place.gpu_uuid)
-        vgpus = gpu.vgpus if gpu is not None else ()
+        if gpu is None:
+            return None
         match place.device:
-            case Mdev() as mdev:
-                return next((vgpu for vgpu in vgpus if vgpu.device == mdev), None)
+            case Mdev(uuid=uuid):
+                return gpu.functions.at.get(uuid)
             case Vf():  # by its index: the address may be from before a boot
-                on_vfs = (vgpu for vgpu in vgpus if vgpu.vf_index is not None and isinstance(vgpu.device, Vf))
-                return next((vgpu for vgpu in on_vfs if vgpu.vf_index == place.vf_index), None)
+                return None if place.vf_index is None else gpu.functions.at.get(place.vf_index)
+
+    def find(self, device: Device) -> tuple[Gpu, Vgpu] | None:
+        """The vGPU of that identity, on any GPU of the host."""
+        for gpu in self.gpus:
+            if isinstance(device, Mdev):
+                there = gpu.functions.at.get(device.uuid)
+            else:
+                parent = gpu.functions.find(device.pci)
+                there = next((vgpu for vgpu in parent.vgpus if vgpu.device == device), None) if parent else None
+            if there is not None:
+                return gpu, there
+        return None
 
     def entry_of(self, gpu: Gpu, vgpu: Vgpu) -> LedgerEntry | None:
         """The ledger entry that names this vGPU; None means that it is foreign."""
-        for entry in self.ledger or ():
-            if entry.vgpu.gpu_uuid == gpu.uuid and self.vgpu_of(entry.vgpu) == vgpu:
+        for entry in self.entries.on(gpu.uuid).get(at(vgpu), ()):
+            if self.vgpu_of(entry.vgpu) == vgpu:
                 return entry
         return None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from vgpumgr.core.model.indexes import Domains, SavedStatesByVm
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -96,8 +98,23 @@ class HostView:
     excluded_vfs: frozenset[PciAddress] = frozenset()
     even_if_it_will_not_start: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "domains", Domains.of(self.domains))
+        if self.saved is not None and not isinstance(self.saved, SavedStatesByVm):
+            object.__setattr__(self, "saved", SavedStatesByVm(self.saved))
+
+    @property
+    def vms(self) -> Domains:
+        """The domains, to be found by name or by what they name."""
+        return Domains.of(self.domains)
+
+    @property
+    def states(self) -> SavedStatesByVm:
+        """The saved states, to be found by what they name; none if they were not read."""
+        return self.saved if isinstance(self.saved, SavedStatesByVm) else SavedStatesByVm(self.saved or {})
+
     def domain(self, uuid: VmUuid) -> Domain | None:
-        return next((domain for domain in self.domains if domain.uuid == uuid), None)
+        return self.vms.find(uuid)
 
     def vm_name(self, uuid: VmUuid) -> str:
         """The VM's name, or its UUID if it was defined after the domains were read."""
@@ -106,7 +123,7 @@ class HostView:
 
     def entries(self, vm: VmUuid, slot: Slot | None = None) -> tuple[LedgerEntry, ...]:
         """The ledger's entries of a VM, oldest generation first."""
-        found = [row for row in self.snapshot.ledger or () if row.vgpu.vm == vm and slot in (None, row.vgpu.slot)]
+        found = [row for row in self.snapshot.entries.of_vm(vm) if slot in (None, row.vgpu.slot)]
         return tuple(sorted(found, key=lambda entry: entry.vgpu.key))
 
 
@@ -137,13 +154,17 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
     for that domain only its running state counts.
     """
     found: list[str] = []
-    for domain in view.domains:
+    for domain in _concerned(view, device):
         runs = _runs_with(domain, device)
         if runs is not None:
             found.append(runs)
         elif domain.uuid != letting_go and any(item.source == device for item in domain.inactive):
             found.append(f"VM {domain.name} has it in its definition")
-    for uuid, saved in (view.saved or {}).items():
+    saved_of = view.states
+    concerned = {*saved_of.naming(device), *saved_of.unreadable}
+    for uuid, saved in saved_of.items() if concerned else ():
+        if uuid not in concerned:
+            continue
         if saved.image_problem is not None:
             found.append(
                 Unread(f"cannot tell: the managed-save image of VM {view.vm_name(uuid)}: {saved.image_problem}")
@@ -155,7 +176,7 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
 
 def users(view: HostView, device: Device, vgpu: Vgpu) -> Holders:
     """Who uses a vGPU now. Definitions do not count, because the same device will be re-created."""
-    running = [line for domain in view.domains if (line := _runs_with(domain, device)) is not None]
+    running = [line for domain in _concerned(view, device) if (line := _runs_with(domain, device)) is not None]
     return _with_users(running, view, device, vgpu)
 
 
@@ -173,6 +194,18 @@ def runs_without(view: HostView, vm: VmUuid) -> bool:
     """Whether a VM runs; if nothing `lasting` holds its vGPU, it runs without it."""
     domain = view.domain(vm)
     return domain is not None and domain.active
+
+
+def _concerned(view: HostView, device: Device) -> tuple[Domain, ...]:
+    """The VMs that name a vGPU, and those of which a document could not be read, in their order."""
+    unreadable = view.vms.unreadable
+    if not unreadable:
+        return view.vms.naming(device)
+    return tuple(
+        domain
+        for domain in view.domains
+        if domain.problem is not None or any(item.source == device for item in domain.mentioned)
+    )
 
 
 def _runs_with(domain: Domain, device: Device) -> str | None:
@@ -242,7 +275,7 @@ def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
 
 def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
     """The one name that a table shows: the VM that runs with the vGPU, else a process that has it open."""
-    for domain in view.domains:
+    for domain in view.vms.naming(vgpu.device):
         if any(item.source == vgpu.device for item in domain.live or ()):
             return domain.name
     for handle in view.snapshot.handles or ():

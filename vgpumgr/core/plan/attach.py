@@ -122,17 +122,17 @@ def _policy_findings(
 def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
     """A vGPU that the VM's definition already names but no entry or claim of ours does: the user may have meant that one."""
     claimed = [claim.binding.device for claim in domain.claims.claims] if domain.claims else []
-    for gpu in view.snapshot.gpus:
-        for vgpu in gpu.vgpus:
-            named = any(device.source == vgpu.device for device in domain.inactive)
-            if not named or view.snapshot.entry_of(gpu, vgpu) or vgpu.device in claimed:
-                continue
-            take = command("adopt", view.snapshot.host, options=(str(vgpu.device),))
-            text = (
-                f"the definition of {domain.name} names another vGPU, {vgpu.type_name or '?'} on {vgpu.parent}, that is not "
-                f"vgpumgr's: `{take}` takes it over"
-            )
-            yield Finding(kind="foreign", host=view.snapshot.host, vm=domain.name, text=text)
+    named = dict.fromkeys(device.source for device in domain.inactive if device.source not in claimed)
+    found = [there for device in named if (there := view.snapshot.find(device)) is not None]
+    for gpu, vgpu in sorted(found, key=lambda row: (row[0].pci, row[1].vf_index or 0, row[1].uuid or "")):
+        if view.snapshot.entry_of(gpu, vgpu):
+            continue
+        take = command("adopt", view.snapshot.host, options=(str(vgpu.device),))
+        text = (
+            f"the definition of {domain.name} names another vGPU, {vgpu.type_name or '?'} on {vgpu.parent}, that is not "
+            f"vgpumgr's: `{take}` takes it over"
+        )
+        yield Finding(kind="foreign", host=view.snapshot.host, vm=domain.name, text=text)
 
 
 def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[plan_steps.Step]) -> tuple[Finding, ...]:
@@ -282,11 +282,7 @@ def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) ->
     """Never put a device into a second definition: another VM's definition, or its running state, may name it already."""
     if any(device.source == wanted.source for device in domain.inactive):
         return  # it is already there, and only its alias changes
-    others = [
-        namer
-        for namer in sharing.all_namers(view)
-        if namer.vm != domain.uuid and namer.can_start and namer.device.source == wanted.source
-    ]
+    others = [namer for namer in sharing.namers(view, wanted.source, but=domain.uuid) if namer.can_start]
     if others:
         raise errors.ConflictingClaim(
             f"{wanted.source}, the vGPU of {domain.name}, is in {sharing.in_words(others)}",

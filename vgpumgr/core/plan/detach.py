@@ -193,7 +193,7 @@ def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: Detach
         domain,
         slot,
         names_it,
-        among=lambda vm: bool(freed) or vm == domain.uuid,
+        among={domain.uuid, *saved_states.concerned(view, _devices(freed))},
         keep=request.keep_snapshots,
         way_on=_keeping(domain.name, slot),
     )

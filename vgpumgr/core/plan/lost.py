@@ -103,11 +103,12 @@ def _count(places: int) -> str:
 def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[LostPlace]:
     if gpu.mode not in (EQUAL_SIZE, None) or facts.blocked_write_on(gpu.uuid) is not None:
         return
+    offers = any(parent.creatable for parent in gpu.parents)
     for parent in gpu.parents:
         if parent.creatable is None:
             continue
         if parent.vf_index is not None:
-            if not parent.vgpus and not parent.creatable and _siblings_offer(gpu):
+            if not parent.vgpus and not parent.creatable and offers:
                 why = "it is empty but offers nothing, while other functions of the GPU do"
                 yield LostPlace(gpu=gpu.pci, parent=parent.pci, why=why)
             continue
@@ -115,10 +116,6 @@ def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[LostPlace]:
         if missing:
             why = f"it offers {missing} fewer than its types' maximum minus what is there"
             yield LostPlace(gpu=gpu.pci, parent=parent.pci, why=why, instances=missing)
-
-
-def _siblings_offer(gpu: Gpu) -> bool:
-    return any(parent.creatable for parent in gpu.parents)
 
 
 def _missing(gpu: Gpu) -> int:

@@ -132,22 +132,17 @@ def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
     """The mdev with the claim's UUID, wherever it is; a VF's vGPU if it has the claim's type."""
     binding = claim.binding
     if isinstance(binding.device, Mdev):
-        return find_mdev(view.snapshot, binding.device)
+        return view.snapshot.find(binding.device)
     gpu, vgpu = view.snapshot.gpu_by_uuid(binding.gpu_uuid), view.snapshot.vgpu_of(binding)
     if gpu is None or vgpu is None or vgpu.type_id != binding.type_id:
         return None
     return gpu, vgpu
 
 
-def find_mdev(snapshot: HostSnapshot, mdev: Mdev) -> tuple[Gpu, Vgpu] | None:
-    """The mdev with that UUID, on any GPU of the host."""
-    return next(((gpu, vgpu) for gpu in snapshot.gpus for vgpu in gpu.vgpus if vgpu.device == mdev), None)
-
-
 def strays_to(snapshot: HostSnapshot, ours: VgpuSpec) -> str | None:
     """The PCI address of an entry's mdev, if it is not at the entry's place."""
     device = ours.device
-    found = find_mdev(snapshot, device) if isinstance(device, Mdev) else None
+    found = snapshot.find(device) if isinstance(device, Mdev) else None
     if found is None or (found[0].uuid, found[1].vf_index) == (ours.gpu_uuid, ours.vf_index):
         return None
     return found[1].parent
@@ -187,8 +182,8 @@ def next_generation(view: HostView, domain: Domain, slot: Slot) -> int:
 
 
 def _is_taken(view: HostView, vm: VmUuid, mdev: Mdev) -> bool:
-    entered = any(row.vgpu.device == mdev for row in view.snapshot.ledger or () if row.vgpu.vm != vm)
-    return entered or find_mdev(view.snapshot, mdev) is not None
+    entered = any(row.vgpu.vm != vm for row in view.snapshot.entries.of_device(mdev))
+    return entered or view.snapshot.find(mdev) is not None
 
 
 def entry_of(view: HostView, spec: VgpuSpec) -> LedgerEntry:

@@ -6,9 +6,11 @@ re-created there. The driver's list of creatable types has the last word; the ru
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from vgpumgr.core.driver import admission, profiles
 from vgpumgr.core.model import snapshot as observed
@@ -17,14 +19,21 @@ from vgpumgr.core.plan.no_place import Cause, Refusal
 from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from vgpumgr.core.driver.profiles import Profile
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent, VgpuType
-    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent, Vgpu, VgpuType
+    from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.names import PciAddress
 
 SPREAD: Final = "spread"
+
+Barred: TypeAlias = "Callable[[PciAddress], str | None]"
+"""Why a PCI function must not be used, whatever is on it now, in words; None if it may."""
+
+
+def none_barred(_pci: PciAddress) -> None:
+    """Every function may be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,32 +73,99 @@ class Occupant:
 
 def occupants(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Occupant, ...]:
     """Everything that takes room on a GPU, existing vGPUs first."""
-    vgpu_types = gpu.types or {}
-    found: list[Occupant] = []
-    for vgpu in gpu.vgpus:
+    return (*_standing(snapshot, gpu, gpu.vgpus), *_returning(gpu, _awaited(snapshot, gpu)))
+
+
+def _standing(snapshot: HostSnapshot, gpu: Gpu, vgpus: Iterable[Vgpu]) -> Iterator[Occupant]:
+    for vgpu in vgpus:
         entry = snapshot.entry_of(gpu, vgpu)
-        found.append(
-            Occupant(
-                type=vgpu_types.get(vgpu.type_id) if vgpu.type_id is not None else None,
-                type_name=vgpu.type_name or "?",
-                owner=entry.vgpu.vm_name if entry else "foreign",
-                parent=vgpu.parent,
-                there=True,
-            )
+        yield Occupant(
+            type=gpu.type_of(vgpu.type_id),
+            type_name=vgpu.type_name or "?",
+            owner=entry.vgpu.vm_name if entry else "foreign",
+            parent=vgpu.parent,
+            there=True,
         )
-    for entry in snapshot.ledger or ():
-        if entry.vgpu.gpu_uuid == gpu.uuid and snapshot.vgpu_of(entry.vgpu) is None:
-            vgpu_type = vgpu_types.get(entry.vgpu.type_id)
-            found.append(
-                Occupant(
-                    type=vgpu_type,
-                    type_name=entry.vgpu.type_name,
-                    owner=entry.vgpu.vm_name,
-                    parent=entry.vgpu.parent,
-                    there=False,
-                )
-            )
-    return tuple(found)
+
+
+def _returning(gpu: Gpu, awaited: Iterable[LedgerEntry]) -> Iterator[Occupant]:
+    for entry in awaited:
+        yield Occupant(
+            type=gpu.type_of(entry.vgpu.type_id),
+            type_name=entry.vgpu.type_name,
+            owner=entry.vgpu.vm_name,
+            parent=entry.vgpu.parent,
+            there=False,
+        )
+
+
+def _awaited(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
+    """The ledger's entries on a GPU whose vGPUs are not there: they will be re-created."""
+    entered = snapshot.entries.on(gpu.uuid)
+    missing = entered.keys() - gpu.functions.at.keys()
+    if not missing:
+        return ()
+    return tuple(entry for place, entries in entered.items() if place in missing for entry in entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Room:
+    """What is taken of a GPU, whoever has it: how many vGPUs, of which types, and which of them are still awaited."""
+
+    gpu: Gpu
+    type_ids: Mapping[int | None, int]
+    awaited: tuple[LedgerEntry, ...]
+
+    @classmethod
+    def of(cls, gpu: Gpu, awaited: tuple[LedgerEntry, ...]) -> _Room:
+        type_ids: Mapping[int | None, int] = gpu.functions.type_ids
+        if awaited:
+            type_ids = Counter(type_ids) + Counter(entry.vgpu.type_id for entry in awaited)
+        return cls(gpu=gpu, type_ids=type_ids, awaited=awaited)
+
+    @property
+    def count(self) -> int:
+        return sum(self.type_ids.values())
+
+    @property
+    def share(self) -> Fraction:
+        """An unknown maximum counts as the whole GPU."""
+        total = Fraction(0)
+        for type_id, count in self.type_ids.items():
+            vgpu_type = self.gpu.type_of(type_id)
+            total += Fraction(count, vgpu_type.max) if vgpu_type and vgpu_type.max else count
+        return total
+
+    def refusal(self, snapshot: HostSnapshot, vgpu_type: VgpuType) -> Refusal | None:
+        """Why the GPU takes no more of a type, on any of its functions."""
+        sizes = {self.gpu.size_of(type_id) for type_id in self.type_ids}
+        count = self.count
+        match admission.refusal(vgpu_type.size_mib, vgpu_type.max, sizes, count):
+            case admission.Refusal.OTHER_SIZE:
+                return Refusal(Cause.OTHER_SIZE, _size_conflict(self._occupants(snapshot), vgpu_type))
+            case admission.Refusal.FULL:
+                owners = _owners(self._occupants(snapshot))
+                return Refusal(Cause.FULL, f"full: {count} of {vgpu_type.max} ({owners})")
+            case None:
+                return None
+
+    def taken(self, snapshot: HostSnapshot, parent: Parent) -> Occupant | None:
+        """What has a VF."""
+        there = _standing(snapshot, self.gpu, parent.vgpus)
+        awaited = (entry for entry in self.awaited if entry.vgpu.parent == parent.pci)
+        return next(chain(there, _returning(self.gpu, awaited)), None)
+
+    def _occupants(self, snapshot: HostSnapshot) -> tuple[Occupant, ...]:
+        return (*_standing(snapshot, self.gpu, self.gpu.vgpus), *_returning(self.gpu, self.awaited))
+
+
+def count_allocated(snapshot: HostSnapshot, gpu: Gpu) -> int:
+    """How many vGPUs take room on a GPU."""
+    return _room(snapshot, gpu).count
+
+
+def _room(snapshot: HostSnapshot, gpu: Gpu) -> _Room:
+    return _Room.of(gpu, _awaited(snapshot, gpu))
 
 
 def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
@@ -109,12 +185,12 @@ def place(
     profile: Profile,
     *,
     among: Sequence[Gpu] | None = None,
-    barred: Mapping[PciAddress, str] | None = None,
+    barred: Barred = none_barred,
 ) -> Placed | NoPlace:
     """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
 
-    `among` limits the choice to these GPUs. `barred` maps functions that must not be used, whatever is on them now, to the
-    reason in words. The policy is spread: the GPU with the smallest allocated share, the lowest PCI address among equals; on
+    `among` limits the choice to these GPUs. `barred` says of a function why it must not be used, whatever is on it now; None if it
+    may. The policy is spread: the GPU with the smallest allocated share, the lowest PCI address among equals; on
     it the first free parent after the one in the GPU's newest entry, so that a virtual function which accepts a vGPU and then
     fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
     """
@@ -126,8 +202,8 @@ def place(
         if isinstance(verdict, Refusal):
             reasons.append((gpu.pci, gpu.board or gpu.name or "?", verdict))
         else:
-            parent, vgpu_type = verdict
-            candidates.append((share_allocated(snapshot, gpu), gpu.pci, gpu, parent, vgpu_type))
+            parent, vgpu_type, share = verdict
+            candidates.append((share, gpu.pci, gpu, parent, vgpu_type))
     if not candidates:
         return NoPlace(
             reasons=tuple(reasons),
@@ -141,7 +217,7 @@ def place(
         gpu=gpu,
         parent=parent,
         type=vgpu_type,
-        ordinal=len(occupants(snapshot, gpu)) + 1,
+        ordinal=count_allocated(snapshot, gpu) + 1,
         maximum=vgpu_type.max,
         why=_why(candidates),
     )
@@ -157,46 +233,43 @@ def share_allocated(snapshot: HostSnapshot, gpu: Gpu) -> Fraction:
 
     MiB are never used: a board's real framebuffer is smaller than its nominal one.
     """
-    total = Fraction(0)
-    for occupant in occupants(snapshot, gpu):
-        maximum = occupant.type.max if occupant.type else None
-        total += Fraction(1, maximum) if maximum else Fraction(1)
-    return total
+    return _room(snapshot, gpu).share
 
 
 def may_create(
-    snapshot: HostSnapshot,
-    gpu: Gpu,
-    parent: Parent,
-    vgpu_type: VgpuType,
-    barred: Mapping[PciAddress, str] | None = None,
+    snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuType, barred: Barred = none_barred
 ) -> Refusal | None:
     """Why this parent cannot take the type now; None if it can."""
-    problem = unfit(snapshot, gpu)
+    room = _room(snapshot, gpu)
+    return _of_type(snapshot, room, vgpu_type) or _of_parent(snapshot, room, parent, vgpu_type, barred)
+
+
+def _of_type(snapshot: HostSnapshot, room: _Room, vgpu_type: VgpuType) -> Refusal | None:
+    """Why none of a GPU's functions takes the type now."""
+    problem = unfit(snapshot, room.gpu)
     if problem:
         return problem
     if (
         vgpu_type.parsed is not None and vgpu_type.parsed.slices is not None
     ):  # NVML and mdev directories list them in any mode
         return Refusal(Cause.NEEDS_MIG, f"{vgpu_type.short} needs MIG mode, which is not supported yet")
-    there = occupants(snapshot, gpu)
-    sizes = [occupant.type.size_mib if occupant.type else None for occupant in there]
-    match admission.refusal(vgpu_type.size_mib, vgpu_type.max, sizes):
-        case admission.Refusal.OTHER_SIZE:
-            return Refusal(Cause.OTHER_SIZE, _size_conflict(there, vgpu_type))
-        case admission.Refusal.FULL:
-            return Refusal(Cause.FULL, f"full: {len(there)} of {vgpu_type.max} ({_owners(there)})")
-        case None:
-            pass
+    return room.refusal(snapshot, vgpu_type)
+
+
+def _of_parent(
+    snapshot: HostSnapshot, room: _Room, parent: Parent, vgpu_type: VgpuType, barred: Barred
+) -> Refusal | None:
+    """Why this parent alone does not take the type now."""
     if parent.vf_index is not None:
-        taken = next((occupant for occupant in there if occupant.parent == parent.pci), None)
+        taken = room.taken(snapshot, parent)
         if taken is not None:
             return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({taken.type_name}, {taken.owner})")
-        if barred and parent.pci in barred:
-            return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({barred[parent.pci]})")
+        why = barred(parent.pci)
+        if why is not None:
+            return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({why})")
     if parent.creatable is None:
         return Refusal(Cause.UNREADABLE, f"the types that {parent.pci} offers could not be read")
-    reserved = sum(1 for occupant in there if not occupant.there) if parent.vf_index is None else 0
+    reserved = len(room.awaited) if parent.vf_index is None else 0
     if parent.creatable.get(vgpu_type.id, 0) <= reserved:
         text = f"the driver offers no {vgpu_type.type_name} on {parent.pci} now (likely another size, or full)"
         return Refusal(Cause.NOT_OFFERED, text)
@@ -218,8 +291,8 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
     vgpu_type = (gpu.types or {}).get(ours.type_id)
     if vgpu_type is None:
         return Refusal(Cause.NO_SUCH_TYPE, f"has no type {ours.type_id} ({ours.type_name}) any more")
-    there = tuple(other for other in snapshot.ledger or () if snapshot.vgpu_of(other.vgpu) is not None)
-    return may_create(replace(snapshot, ledger=there), gpu, parent, vgpu_type)
+    room = _Room.of(gpu, awaited=())
+    return _of_type(snapshot, room, vgpu_type) or _of_parent(snapshot, room, parent, vgpu_type, none_barred)
 
 
 def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
@@ -237,8 +310,9 @@ def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
 
 
 def _candidate(
-    snapshot: HostSnapshot, gpu: Gpu, profile: Profile, barred: Mapping[PciAddress, str] | None
-) -> tuple[Parent, VgpuType] | Refusal:
+    snapshot: HostSnapshot, gpu: Gpu, profile: Profile, barred: Barred
+) -> tuple[Parent, VgpuType, Fraction] | Refusal:
+    """The function of a GPU that takes the profile, its type there, and what is allocated of the GPU; or why none does."""
     problem = unfit(snapshot, gpu)
     if problem:
         return problem
@@ -248,24 +322,32 @@ def _candidate(
         return Refusal(Cause.NO_SUCH_TYPE, f"has no {name}")
     if not gpu.parents:
         return Refusal(Cause.NO_FUNCTION, "has no virtual function")
+    room = _room(snapshot, gpu)
+    lost_here = lost.lost_parents(snapshot, gpu)
+
+    def why_not(pci: PciAddress) -> str | None:
+        return barred(pci) or ("lost by the driver" if pci in lost_here else None)
+
     # A taken VF is not the reason if another one is free: then the refusal of the free one is.
-    barred = {**dict.fromkeys(lost.lost_parents(snapshot, gpu), "lost by the driver"), **(barred or {})}
-    reserved = [f"; {parent.pci} {barred[parent.pci]}" for parent in gpu.parents if parent.pci in barred]
-    text = f"every virtual function is taken ({len(gpu.parents)}{''.join(reserved[:1])})"
-    verdict = Refusal(Cause.ALL_TAKEN, text)
-    for parent in _in_turn(snapshot, gpu):
-        refusal = may_create(snapshot, gpu, parent, vgpu_type, barred)
+    verdict: Refusal | None = None
+    free = _in_turn(snapshot, gpu)
+    of_type = _of_type(snapshot, room, vgpu_type)
+    for parent in free if of_type is None else ():
+        refusal = _of_parent(snapshot, room, parent, vgpu_type, why_not)
         if refusal is None:
-            return parent, vgpu_type
+            return parent, vgpu_type, room.share
         if not refusal.of_this_place_alone:
             verdict = refusal
-    return verdict
+    verdict = of_type or verdict
+    if verdict is not None:
+        return verdict
+    reserved = next((f"; {parent.pci} {why}" for parent in gpu.parents if (why := why_not(parent.pci)) is not None), "")
+    return Refusal(Cause.ALL_TAKEN, f"every virtual function is taken ({len(gpu.parents)}{reserved})")
 
 
 def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
-    """The GPU's parents, starting after the newest entry's. The ledger's entries are in order of creation."""
-    places = [entry.vgpu.vf_index for entry in snapshot.ledger or () if entry.vgpu.gpu_uuid == gpu.uuid]
-    last = next((index for index in reversed(places) if index is not None), -1)
+    """The GPU's parents, starting after the newest entry's."""
+    last = snapshot.entries.newest_vf(gpu.uuid)
     after = [at for at, parent in enumerate(gpu.parents) if parent.vf_index is not None and parent.vf_index > last]
     start = after[0] if after else 0
     return (*gpu.parents[start:], *gpu.parents[:start])
@@ -308,24 +390,24 @@ class Fit:
     left: int | None
 
 
-def fits(snapshot: HostSnapshot, gpu: Gpu, barred: Mapping[PciAddress, str] | None = None) -> tuple[Fit, ...]:
+def fits(snapshot: HostSnapshot, gpu: Gpu, barred: Barred = none_barred) -> tuple[Fit, ...]:
     """Every type that could be placed on a GPU now. `barred`: see place."""
     found: list[Fit] = []
-    there = len(occupants(snapshot, gpu))
+    room = _room(snapshot, gpu)
     for vgpu_type in (gpu.types or {}).values():
+        if _of_type(snapshot, room, vgpu_type) is not None:
+            continue
         open_parents = [
-            parent for parent in gpu.parents if may_create(snapshot, gpu, parent, vgpu_type, barred) is None
+            parent for parent in gpu.parents if _of_parent(snapshot, room, parent, vgpu_type, barred) is None
         ]
         if open_parents:
             offered = sum((parent.creatable or {}).get(vgpu_type.id, 0) for parent in open_parents)
-            left = admission.left(offered, vgpu_type.max, there)
+            left = admission.left(offered, vgpu_type.max, room.count)
             found.append(Fit(gpu=gpu, type=vgpu_type, left=None if snapshot.ledger is None else left))
     return tuple(found)
 
 
-def _alternatives(
-    snapshot: HostSnapshot, gpus: Sequence[Gpu], profile: Profile, barred: Mapping[PciAddress, str] | None
-) -> tuple[str, ...]:
+def _alternatives(snapshot: HostSnapshot, gpus: Sequence[Gpu], profile: Profile, barred: Barred) -> tuple[str, ...]:
     """Per GPU, the type that fits now and is nearest to the request: same series, next size up."""
     found: list[str] = []
     wanted = profiles.parse_type_name(f"{profile.board or 'any'}-{profile.short}")

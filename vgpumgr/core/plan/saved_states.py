@@ -14,10 +14,10 @@ from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.model.view import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from vgpumgr.core.model.domain_xml import Domain, Hostdev, SavedStates
-    from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.vgpu import Device, LedgerEntry
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import GoneVm
     from vgpumgr.names import Slot, VmUuid
@@ -59,10 +59,17 @@ def guard_entries(
         vm,
         slot,
         lambda _vm, hostdev: hostdev.source in devices,
-        among=lambda _vm: bool(devices),
+        among=concerned(view, devices),
         keep=keep,
         way_on=way_on,
     )
+
+
+def concerned(view: HostView, devices: Collection[Device]) -> set[VmUuid]:
+    """The VMs of which an image or a snapshot names one of them, or cannot be read; none if there are no devices."""
+    if not devices:
+        return set()
+    return set(view.states.unreadable).union(*(view.states.naming(device) for device in devices))
 
 
 def guard_snapshots(
@@ -71,18 +78,18 @@ def guard_snapshots(
     slot: Slot,
     names_it: Callable[[VmUuid, Hostdev], bool],
     *,
-    among: Callable[[VmUuid], bool],
+    among: Collection[VmUuid],
     keep: bool,
     way_on: str,
 ) -> list[Finding]:
     """Raises NamedInSnapshot if a snapshot names what the VM's slot frees; with `keep`, returns findings that name them.
 
-    `names_it(vm, device)`: whether a device in that VM's snapshot is the one being freed. `among(vm)`: whether that VM's
+    `names_it(vm, device)`: whether a device in that VM's snapshot is the one being freed. `among`: the VMs whose
     snapshots count, including ones that could not be read.
     `way_on` is the end of a hint: how to override the guard.
     """
     found: list[Finding] = []
-    having = [(uuid, saved) for uuid, saved in (view.saved or {}).items() if among(uuid)]
+    having = [(uuid, view.states[uuid]) for uuid in among if uuid in view.states]
     for uuid, saved in sorted(having, key=lambda row: (row[0] != domain.uuid, view.vm_name(row[0]))):
         owner = view.vm_name(uuid)
         naming = [name for name, devices in saved.snapshots if any(names_it(uuid, device) for device in devices)]

@@ -66,23 +66,39 @@ class Namer:
 def all_namers(view: HostView) -> Iterator[Namer]:
     """Every host device that any document names. Images and snapshots are included only if they were read."""
     for domain in sorted(view.domains, key=lambda item: item.name):
-        for device in domain.inactive:
-            yield Namer(vm=domain.uuid, name=domain.name, what=_DEFINITION, device=device, domain=domain)
-        for device in domain.live or ():
-            if not any(device.source == other.source for other in domain.inactive):
-                yield Namer(vm=domain.uuid, name=domain.name, what=_RUNNING, device=device, domain=domain)
-    for uuid, saved in sorted((view.saved or {}).items(), key=lambda row: view.vm_name(row[0])):
-        name, found = view.vm_name(uuid), view.domain(uuid)
-        for device in saved.image or ():
-            yield Namer(vm=uuid, name=name, what=_IMAGE, device=device, domain=found)
-        for snapshot, devices in saved.snapshots:
-            for device in devices:
-                yield Namer(vm=uuid, name=name, what=_SNAPSHOT, device=device, domain=found, snapshot=snapshot)
+        yield from _of_domain(domain)
+    for uuid in sorted(view.states, key=view.vm_name):
+        yield from _of_saved(view, uuid)
+
+
+def _of_domain(domain: Domain) -> Iterator[Namer]:
+    for device in domain.inactive:
+        yield Namer(vm=domain.uuid, name=domain.name, what=_DEFINITION, device=device, domain=domain)
+    for device in domain.live or ():
+        if not any(device.source == other.source for other in domain.inactive):
+            yield Namer(vm=domain.uuid, name=domain.name, what=_RUNNING, device=device, domain=domain)
+
+
+def _of_saved(view: HostView, uuid: VmUuid) -> Iterator[Namer]:
+    name, found, saved = view.vm_name(uuid), view.domain(uuid), view.states[uuid]
+    for device in saved.image or ():
+        yield Namer(vm=uuid, name=name, what=_IMAGE, device=device, domain=found)
+    for snapshot, devices in saved.snapshots:
+        for device in devices:
+            yield Namer(vm=uuid, name=name, what=_SNAPSHOT, device=device, domain=found, snapshot=snapshot)
 
 
 def namers(view: HostView, device: Device, *, but: VmUuid | None) -> tuple[Namer, ...]:
-    """Who names a vGPU, except one VM."""
-    return tuple(namer for namer in all_namers(view) if namer.vm != but and namer.device.source == device)
+    """Who names a vGPU, except one VM; in the order of all_namers."""
+    return tuple(
+        namer
+        for found in (
+            *map(_of_domain, sorted(view.vms.naming(device), key=lambda item: item.name)),
+            *(_of_saved(view, uuid) for uuid in sorted(view.states.naming(device), key=view.vm_name)),
+        )
+        for namer in found
+        if namer.vm != but and namer.device.source == device
+    )
 
 
 def in_words(found: Iterable[Namer]) -> str:
@@ -151,15 +167,31 @@ def findings(view: HostView) -> tuple[Finding, ...]:
 
 
 def findings_of(view: HostView, vm: VmUuid) -> tuple[Finding, ...]:
-    """The findings above, for one VM only."""
+    """The findings above, for one VM only. All of them are made only if one is its."""
+    domain, saved = view.domain(vm), view.states.get(vm)
+    devices = {entry.vgpu.device for entry in view.entries(vm)}
+    if domain is not None:
+        devices |= {device.source for device in domain.mentioned}
+        devices |= {claim.binding.device for claim in domain.claims.claims} if domain.claims else set()
+    if saved is not None:
+        devices |= {device.source for device in saved.image or ()}
+        devices |= {device.source for _, named in saved.snapshots for device in named}
+    if not any(_is_shared(view, device) for device in devices):
+        return ()
     return tuple(finding for finding in findings(view) if finding.vm == view.vm_name(vm))
+
+
+def _is_shared(view: HostView, device: Device) -> bool:
+    vms = {namer.vm for namer in namers(view, device, but=None)}
+    owner = _owner(view, device)
+    return len(vms) > 1 or (owner is not None and bool(vms - {owner}))
 
 
 def _known(view: HostView) -> set[Device]:
     """What can be a vGPU here: mdevs that exist, are in the ledger or claimed, and every VF that takes a type."""
     named: set[Device] = {vgpu.device for gpu in view.snapshot.gpus for vgpu in gpu.vgpus}
-    named |= {entry.vgpu.device for entry in view.snapshot.ledger or ()}
-    named |= {claim.binding.device for domain in view.domains if domain.claims for claim in domain.claims.claims}
+    named |= {entry.vgpu.device for entry in view.snapshot.entries}
+    named |= view.vms.claimed
     vfs: set[Device] = {
         Vf(parent.pci)
         for gpu in view.snapshot.gpus
@@ -172,13 +204,13 @@ def _known(view: HostView) -> set[Device]:
 
 def _owner(view: HostView, device: Device) -> VmUuid | None:
     """The VM whose vGPU it is: according to the ledger, else to a claim on this host that is not a copy."""
-    entries = [entry for entry in view.snapshot.ledger or () if entry.vgpu.device == device]
+    entries = view.snapshot.entries.of_device(device)
     if entries:
         return entries[-1].vgpu.vm
     return next(
         (
             domain.uuid
-            for domain in view.domains
+            for domain in view.vms.claiming(device)
             if domain.claims is not None and not domain.copied
             for claim in domain.claims.claims
             if claim.binding.host == view.snapshot.machine and claim.binding.device == device

@@ -19,7 +19,7 @@ from vgpumgr.core.plan import blocked_write
 from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from vgpumgr.core.driver.modprobe import ConfText
     from vgpumgr.core.model.domain_xml import Domain
@@ -67,9 +67,10 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
 
 
 def _domain(view: HostView, uuid: VmUuid, change: Callable[[Domain], Domain]) -> HostView:
-    if view.domain(uuid) is None:
+    domain = view.domain(uuid)
+    if domain is None:
         raise ImpossibleStepError(f"no VM {uuid}")
-    return replace(view, domains=tuple(change(domain) if domain.uuid == uuid else domain for domain in view.domains))
+    return replace(view, domains=view.vms.put(change(domain)))
 
 
 def _with_claim(domain: Domain, step: steps.PutClaim) -> Domain:
@@ -101,19 +102,19 @@ def _without_hostdev(domain: Domain, step: steps.DetachHostdev) -> Domain:
 def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
     spec = step.vgpu
     made = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
-    snapshot = replace(snapshot, ledger_file=True, freed=tuple(row for row in snapshot.freed if row != made))
+    if made in snapshot.freed:
+        snapshot = replace(snapshot, freed=tuple(row for row in snapshot.freed if row != made))
     entry = LedgerEntry(vgpu=spec, boot=snapshot.boot, state=MADE)
-    rest = tuple(row for row in snapshot.ledger or () if row.vgpu.key != spec.key)
+    ledger = snapshot.entries.put(entry)
     if step.expect == steps.SAME:
         if snapshot.vgpu_of(spec) is None:
             raise ImpossibleStepError("there is nothing to enter")
-        return replace(snapshot, ledger=(*rest, entry))
+        return replace(snapshot, ledger_file=True, ledger=ledger)
     # Find the GPU by its UUID, as the host program does: the address may be that of a card that is gone.
-    place = (spec.gpu_uuid, spec.vf_index)
-    if spec.vf_index is not None and any((row.vgpu.gpu_uuid, row.vgpu.vf_index) == place for row in rest):
+    if spec.vf_index is not None and len(ledger.on_vf(spec.gpu_uuid, spec.vf_index)) > 1:
         raise ImpossibleStepError(f"{spec.parent} is another entry's")
     gpu = snapshot.gpu_by_uuid(spec.gpu_uuid)
-    parent = next((item for item in gpu.parents if item.pci == spec.parent), None) if gpu else None
+    parent = gpu.functions.find(spec.parent) if gpu else None
     if gpu is None or parent is None or not (parent.creatable or {}).get(spec.type_id):
         raise ImpossibleStepError(f"{spec.parent} does not take type {spec.type_id}")
     vgpu = Vgpu(
@@ -126,12 +127,18 @@ def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
         vfio=(f"/dev/vfio/{spec.parent}{spec.uuid or ''}",),
     )
     grown = replace(parent, vgpus=(*parent.vgpus, vgpu))
-    return replace(_with_parent(snapshot, gpu, grown), ledger=(*rest, entry))
+    parents = gpu.functions.with_vgpu(grown, vgpu)
+    return replace(
+        snapshot,
+        ledger_file=True,
+        ledger=ledger,
+        gpus=_with_gpu(snapshot, with_creatable(replace(gpu, parents=parents))),
+    )
 
 
 def _evacuated(snapshot: HostSnapshot, step: steps.EvacuateVgpu) -> HostSnapshot:
     spec = step.vgpu
-    entry = next((row for row in snapshot.ledger or () if row.vgpu.key == spec.key), None)
+    entry = snapshot.entries.named(spec.key)
     vgpu = snapshot.vgpu_of(entry.vgpu) if entry else None
     if entry is None or entry.state != MADE or vgpu is None:
         raise ImpossibleStepError("the ledger names no such vGPU as made, or it is not there")
@@ -147,7 +154,7 @@ def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
         EngineState(engine=one.engine, policy=step.setting.policy, arr=None, averaging_factor=None, time_slice_ns=None)
         for one in gpu.scheduler.engines
     )
-    return _with_gpu(snapshot, replace(gpu, scheduler=replace(gpu.scheduler, engines=engines)))
+    return replace(snapshot, gpus=_with_gpu(snapshot, replace(gpu, scheduler=replace(gpu.scheduler, engines=engines))))
 
 
 def _written(snapshot: HostSnapshot, step: steps.WriteModprobe) -> HostSnapshot:
@@ -170,15 +177,15 @@ def _plain(conf: ConfText | None) -> str | None:
 
 def _destroyed(snapshot: HostSnapshot, step: steps.DestroyVgpu) -> HostSnapshot:
     spec = step.vgpu
-    named = [row for row in snapshot.ledger or () if row.vgpu.key == spec.key]
-    if not named:
+    entry = snapshot.entries.named(spec.key)
+    if entry is None:
         raise ImpossibleStepError("the ledger names no such vGPU")
     snapshot_without = replace(
         snapshot,
-        ledger=tuple(row for row in snapshot.ledger or () if row not in named),
+        ledger=snapshot.entries.without(spec.key),
         freed=(*snapshot.freed, Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)),
     )
-    vgpu = snapshot.vgpu_of(named[0].vgpu)
+    vgpu = snapshot.vgpu_of(entry.vgpu)
     if (vgpu is not None) != (step.expect == steps.PRESENT):
         raise ImpossibleStepError(f"expected {step.expect}")
     if vgpu is None:
@@ -189,18 +196,16 @@ def _destroyed(snapshot: HostSnapshot, step: steps.DestroyVgpu) -> HostSnapshot:
 def _without_vgpu(snapshot: HostSnapshot, gpu_uuid: GpuUuid, vgpu: Vgpu) -> HostSnapshot:
     gpu = snapshot.gpu_by_uuid(gpu_uuid)
     assert gpu is not None
-    parent = next(item for item in gpu.parents if vgpu in item.vgpus)
-    shrunk = replace(parent, vgpus=tuple(item for item in parent.vgpus if item != vgpu))
-    return _with_parent(snapshot, gpu, shrunk)
+    parent = gpu.functions.find(vgpu.parent)
+    assert parent is not None
+    position = [*map(id, parent.vgpus)].index(id(vgpu))
+    shrunk = replace(parent, vgpus=(*parent.vgpus[:position], *parent.vgpus[position + 1 :]))
+    parents = gpu.functions.without_vgpu(shrunk, vgpu)
+    return replace(snapshot, gpus=_with_gpu(snapshot, with_creatable(replace(gpu, parents=parents))))
 
 
-def _with_parent(snapshot: HostSnapshot, gpu: Gpu, parent: Parent) -> HostSnapshot:
-    parents = tuple(parent if item.pci == parent.pci else item for item in gpu.parents)
-    return _with_gpu(snapshot, with_creatable(replace(gpu, parents=parents)))
-
-
-def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> HostSnapshot:
-    return replace(snapshot, gpus=tuple(changed if item.pci == changed.pci else item for item in snapshot.gpus))
+def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> tuple[Gpu, ...]:
+    return tuple(changed if item.pci == changed.pci else item for item in snapshot.gpus)
 
 
 def with_creatable(gpu: Gpu) -> Gpu:
@@ -210,17 +215,21 @@ def with_creatable(gpu: Gpu) -> Gpu:
     """
     if gpu.mode not in (EQUAL_SIZE, None):
         raise ImpossibleStepError(f"what {gpu.pci} takes in mode {gpu.mode} is not known here")
-    vgpu_types = gpu.types or {}
-    known = [vgpu_types.get(vgpu.type_id) if vgpu.type_id is not None else None for vgpu in gpu.vgpus]
-    there = [vgpu_type.size_mib if vgpu_type else None for vgpu_type in known]
-    parents: list[Parent] = []
-    for parent in gpu.parents:
-        offers: dict[int, int] = {}
-        for vgpu_type in vgpu_types.values():
-            room = (vgpu_type.max or 0) - len(there)
-            if parent.vf_index is not None:
-                room = 1 if not parent.vgpus else 0
-            if room > 0 and admission.refusal(vgpu_type.size_mib, vgpu_type.max or 0, there) is None:
-                offers[vgpu_type.id] = room
-        parents.append(replace(parent, creatable=offers))
-    return replace(gpu, parents=tuple(parents))
+    functions = gpu.functions
+    count = len(functions.vgpus)
+    sizes = gpu.sizes
+    left = {
+        vgpu_type.id: most - count
+        for vgpu_type in (gpu.types or {}).values()
+        if admission.refusal(vgpu_type.size_mib, most := vgpu_type.max or 0, sizes, count) is None
+    }
+    on_vf, nothing = dict.fromkeys(left, 1), dict[int, int]()
+    parents = [
+        _offering(parent, left if parent.vf_index is None else nothing if parent.vgpus else on_vf)
+        for parent in functions
+    ]
+    return replace(gpu, parents=functions.with_offers(parents))
+
+
+def _offering(parent: Parent, offers: Mapping[int, int]) -> Parent:
+    return parent if parent.creatable == offers else replace(parent, creatable=offers)

@@ -237,7 +237,8 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
             f"which {view.snapshot.host} does not show",
             hint=f"bring the GPU back, or {_exchange(ours.vm_name, request)} places the vGPU on another one",
         )
-    blocker = next((item for item in gpu.vgpus if item.parent == ours.parent), None)
+    there = gpu.functions.find(ours.parent)
+    blocker = next(iter(there.vgpus), None) if there else None
     if blocker is not None and blocker.vf_index is not None:
         return errors.Unsure(
             f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, but {blocker.type_name} "
@@ -287,13 +288,13 @@ def _pending_place(
     ):
         return None
     device = claim.binding.device
-    if isinstance(device, Mdev) and ownership.find_mdev(view.snapshot, device) is not None:
+    if isinstance(device, Mdev) and view.snapshot.find(device) is not None:
         return None
     placed = placement.Placed(
         gpu=gpu,
         parent=parent,
         type=vgpu_type,
-        ordinal=len(placement.occupants(view.snapshot, gpu)) + 1,
+        ordinal=placement.count_allocated(view.snapshot, gpu) + 1,
         maximum=vgpu_type.max,
         why="the place that its claim already names",
     )
@@ -312,21 +313,26 @@ def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.
     raise no_capacity(view, domain, profile, verdict)
 
 
-def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> dict[PciAddress, str]:
-    """The PCI functions on which nothing new is created, and why.
+def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> placement.Barred:
+    """Says of a PCI function why nothing new is created on it; None if something may be.
 
     They are those that the inventory excludes, and those that documents name: definitions, running VMs, saved images and
     snapshots. `but` is one VM's slot that does not count, and neither do that VM's snapshots: a revert restores what it had.
     """
-    found = dict.fromkeys(sorted(view.excluded_vfs), "in the inventory's exclude_vfs")
-    for namer in sharing.all_namers(view):
-        source = namer.device.source
-        if not isinstance(source, Vf):
-            continue
-        if but is not None and namer.vm == but[0] and (namer.snapshot is not None or namer.device.slot == but[1]):
-            continue
-        found.setdefault(source.pci, f"in {namer.text}")
-    return found
+
+    def why_not(pci: PciAddress) -> str | None:
+        if pci in view.excluded_vfs:
+            return "in the inventory's exclude_vfs"
+        return next(
+            (
+                f"in {namer.text}"
+                for namer in sharing.namers(view, Vf(pci), but=None)
+                if but is None or namer.vm != but[0] or (namer.snapshot is None and namer.device.slot != but[1])
+            ),
+            None,
+        )
+
+    return why_not
 
 
 def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Placed) -> VgpuSpec:

@@ -146,14 +146,14 @@ def plan_tasks(
     view: HostView, declared: HostDeclaration, todo: Iterable[Task], author: tasks.Author
 ) -> tuple[tuple[PlannedTask, ...], HostView]:
     """Plan tasks in order, each on the state that those before it will leave; return also the host's state after all of them."""
-    planned_tasks: list[PlannedTask] = []
+    planned_tasks = PlannedTasks()
     after = view
     work = Queue(todo)
     for task in work:
         planned, after = plan_next(after, declared, task, author)
-        planned_tasks = joined(planned_tasks, planned)
+        planned_tasks.add(planned)
         work.tell(task, may_pass=planned.may_pass, changed=bool(planned.steps))
-    return tuple(planned_tasks), after
+    return planned_tasks.in_order, after
 
 
 def plan_next(
@@ -167,15 +167,30 @@ def plan_next(
         return replace(planned, plan=None, refused=_impossible(view, task, error), drift=()), view
 
 
-def joined(planned_tasks: list[PlannedTask], planned: PlannedTask) -> list[PlannedTask]:
-    """The planned tasks plus one more; if its task was repeated, a plan replaces the first refusal, but a second refusal does not."""
-    first = next((one for one in planned_tasks if one.task == planned.task), None)
-    if first is None:
-        return [*planned_tasks, planned]
-    if planned.refused is not None and not planned.steps:
-        return planned_tasks
-    kept = [replace(first, refused=None)] if first.steps else []
-    return [*(row for one in planned_tasks for row in (kept if one is first else [one])), planned]
+class PlannedTasks:
+    """The planned tasks in order. If a task was repeated, a plan replaces the first refusal, but a second refusal does not."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, PlannedTask] = {}
+        self._first: dict[Task, int] = {}
+        self._added = 0
+
+    def add(self, planned: PlannedTask) -> None:
+        at = self._first.setdefault(planned.task, self._added)
+        if at != self._added:
+            if planned.refused is not None and not planned.steps:
+                return
+            first = self._rows.pop(at)
+            if first.steps:
+                self._rows[at] = replace(first, refused=None)
+            else:
+                self._first[planned.task] = self._added
+        self._rows[self._added] = planned
+        self._added += 1
+
+    @property
+    def in_order(self) -> tuple[PlannedTask, ...]:
+        return tuple(planned for _, planned in sorted(self._rows.items(), key=lambda row: row[0]))
 
 
 def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tasks.Author) -> PlannedTask:
@@ -212,7 +227,7 @@ def _impossible(view: HostView, task: Task, error: Exception) -> errors.VgpumgrE
 
 
 def _plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, author: tasks.Author) -> PlannedTask:
-    domain = next((item for item in view.domains if item.name == task.vm), None)
+    domain = view.vms.of_name(task.vm)
     if domain is None:
         where = f" ({task.declared.where})" if task.declared else ""
         near = names.nearest(task.vm, {item.name for item in view.domains})

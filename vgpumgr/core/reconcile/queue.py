@@ -6,6 +6,7 @@ VM may name, from a definition. Without a retry, that would have to wait for the
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,15 +19,15 @@ class Queue:
     """Iterate over it, and report each task's outcome with `tell` before taking the next. A round without changes is the last."""
 
     def __init__(self, work: Iterable[Task]) -> None:
-        self._queue = list(work)
+        self._queue = deque(work)
         self._again: list[Task] = []
         self._changed = False
 
     def __iter__(self) -> Iterator[Task]:
         while self._queue:
-            yield self._queue.pop(0)
+            yield self._queue.popleft()
             if not self._queue and self._changed:
-                self._queue, self._again, self._changed = self._again, [], False
+                self._queue, self._again, self._changed = deque(self._again), [], False
 
     def tell(self, task: Task, *, may_pass: bool, changed: bool) -> None:
         self._changed = self._changed or changed

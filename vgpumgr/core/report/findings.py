@@ -67,7 +67,7 @@ def _managed(view: HostView) -> Iterator[Finding]:
     functions = [parent.pci for gpu in vendor for parent in gpu.parents]
     for domain in view.domains:
         managed = {device.source for device in domain.mentioned if device.managed}
-        for pci in (function for function in functions if Vf(function) in managed):
+        for pci in (function for function in functions if managed and Vf(function) in managed):
             text = (
                 f"{domain.name} names {pci} with managed='yes': when it starts, libvirt unbinds that virtual function from "
                 f"nvidia and the driver loses it; set managed='no' before that (virsh edit {domain.name})"

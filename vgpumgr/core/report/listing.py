@@ -181,7 +181,7 @@ def _is_defined_wrongly(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
-    users = [domain for domain in view.domains if any(item.source == vgpu.device for item in domain.mentioned)]
+    users = view.vms.naming(vgpu.device)
     unknown = view.snapshot.ledger is None
     return _row(
         view,

@@ -1,0 +1,113 @@
+"""Planning a host takes as much for each of its VMs, however many they are: counted in bytecode, not in time."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.core import builders
+from tests.unit.core.declarations import declares
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
+from vgpumgr.core.plan import simulate
+from vgpumgr.core.reconcile import host_plan, tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.reconcile.host_plan import HostPlan
+
+RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
+FEW, MANY = 8, 16
+BOARDS = {MDEV_PF: ("T4", "1Q"), MDEV_VF: ("A40", "1Q"), VENDOR_VFIO: ("L40S", "1Q")}
+
+
+def operations(work: Callable[[], object]) -> int:
+    """How many bytecodes it runs."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    gc.disable()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+        gc.enable()
+    return count
+
+
+def host(framework: FrameworkName, vms: int) -> HostView:
+    """Two GPUs with room for MANY VMs; as many free VFs however many VMs there are."""
+    return builders.host(
+        *(builders.gpu(framework, BOARDS[framework][0], f"0000:{bus}:00.0") for bus in ("41", "81")), vms=vms
+    )
+
+
+def declared(framework: FrameworkName, vms: int) -> HostDeclaration:
+    return declares(**{f"vm{number:02}": BOARDS[framework][1] for number in range(1, vms + 1)})
+
+
+def made(view: HostView, declaration: HostDeclaration) -> HostPlan:
+    return host_plan.plan_host(view, declaration, RUN)
+
+
+def first(framework: FrameworkName, vms: int) -> tuple[HostView, HostDeclaration]:
+    return host(framework, vms), declared(framework, vms)
+
+
+def again(framework: FrameworkName, vms: int) -> tuple[HostView, HostDeclaration]:
+    view, declaration = first(framework, vms)
+    plan = made(view, declaration)
+    assert sum(bool(planned.steps) for planned in plan.tasks) == vms
+    return simulate.apply(view, plan.steps), declaration
+
+
+def after_boot(framework: FrameworkName, vms: int) -> tuple[HostView, HostDeclaration]:
+    view, declaration = again(framework, vms)
+    return builders.rebooted(view), declaration
+
+
+def undeclared(framework: FrameworkName, vms: int) -> tuple[HostView, HostDeclaration]:
+    view, _ = again(framework, vms)
+    return replace(view, saved={}), declared(framework, 0)
+
+
+def without_ledger(framework: FrameworkName, vms: int) -> tuple[HostView, HostDeclaration]:
+    view, declaration = again(framework, vms)
+    return builders.without_ledger(view), declaration
+
+
+def full(framework: FrameworkName, vms: int) -> tuple[HostView, HostDeclaration]:
+    """Each VM asks for a type of another size than what is on the GPUs."""
+    view = host(framework, MANY * 2)
+    for vm in (f"vm{MANY * 2:02}", f"vm{MANY * 2 - 1:02}"):
+        view = builders.attached(view, vm, profile="2Q")
+    return view, declared(framework, vms)
+
+
+@pytest.mark.parametrize("state", [first, again, after_boot, undeclared, without_ledger, full])
+@pytest.mark.parametrize("framework", BOARDS)
+def test_twice_as_many_vms_take_twice_as_much(
+    framework: FrameworkName, state: Callable[[FrameworkName, int], tuple[HostView, HostDeclaration]]
+) -> None:
+    counts = []
+    for vms in (FEW, MANY):
+        view, declaration = state(framework, vms)
+        made(view, declaration)  # what is remembered from then on (parsed names) counts for neither
+        counts.append(operations(partial(made, view, declaration)))
+    assert counts[1] < 2.03 * counts[0], counts
