@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import uuid as uuid_module
 from typing import TYPE_CHECKING, NewType
@@ -91,6 +90,8 @@ def compute_mdev_uuid(vm: VmUuid, slot: Slot, generation: int) -> MdevUuid:
 
 def nearest(wrong: str, valid: Iterable[str]) -> str | None:
     """The valid name most similar to the wrong one, or None if none is similar."""
+    import difflib  # noqa: PLC0415 -- only a mistake needs it
+
     folded = {name.lower(): name for name in sorted(valid, reverse=True)}
     found = difflib.get_close_matches(wrong.lower(), sorted(folded), n=1, cutoff=0.6)
     return folded[found[0]] if found else None

@@ -5,7 +5,6 @@ In a wheel the templates are in vgpumgr/_data/templates; in a checkout (editable
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +12,14 @@ from vgpumgr.errors import TemplateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from importlib.resources.abc import Traversable
+
+# importlib.resources would also read a package in a zip, which this one never is; it imports zipfile, bz2, lzma and more.
+_PACKAGE = Path(__file__).resolve().parent
 
 
 def template_text(name: str) -> str:
     """The text of templates/NAME. Raises TemplateError if there is none."""
-    for folder in (_package() / "_data" / "templates", Path(__file__).resolve().parent.parent / "templates"):
+    for folder in (_PACKAGE / "_data" / "templates", _PACKAGE.parent / "templates"):
         file = folder / name
         if file.is_file():
             return file.read_text(encoding="utf-8")
@@ -27,21 +28,17 @@ def template_text(name: str) -> str:
 
 def catalogue_text() -> str:
     """vgpu-types.csv: the vGPU types of NVIDIA's boards, from public sources (named in its last column)."""
-    return (_package() / "data" / "vgpu-types.csv").read_text(encoding="utf-8")
+    return (_PACKAGE / "data" / "vgpu-types.csv").read_text(encoding="utf-8")
 
 
 def host_sources() -> dict[str, bytes]:
     """The host program's modules as {"vgpumgr_host/PATH.py": source}; it imports itself under that name on the host."""
-    return dict(sorted(_sources(_package() / "host", "vgpumgr_host")))
+    return dict(sorted(_sources(_PACKAGE / "host", "vgpumgr_host")))
 
 
-def _sources(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+def _sources(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
     for item in folder.iterdir():
         if item.is_dir():
             yield from _sources(item, f"{name}/{item.name}")
         elif item.name.endswith(".py"):
             yield f"{name}/{item.name}", item.read_bytes()
-
-
-def _package() -> Traversable:
-    return resources.files("vgpumgr")

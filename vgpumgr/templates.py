@@ -1,11 +1,12 @@
-"""Renders the files of templates/; only this module imports jinja2. XML is escaped; an undefined value is an error."""
+"""Renders the files of templates/; only this module imports jinja2. XML is escaped; an undefined value is an error.
+
+jinja2 is imported with the first template: a command that changes nothing renders none.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING
-
-import jinja2
 
 from vgpumgr import resources
 from vgpumgr.core.model import claims
@@ -13,6 +14,8 @@ from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.errors import TemplateError
 
 if TYPE_CHECKING:
+    import jinja2
+
     from vgpumgr.core.driver.modprobe import ConfText
     from vgpumgr.core.model.domain_xml import Hostdev
     from vgpumgr.core.reconcile.nightly import Schedule
@@ -67,14 +70,19 @@ def render_collector(user: str, *, command: str) -> str:
 
 
 def _render(name: str, **values: object) -> str:
+    import jinja2
+
     try:
-        return _environment().get_template(name).render(values)
+        return environment().get_template(name).render(values)
     except jinja2.TemplateError as error:
         raise TemplateError(f"template {name}: {error}", hint="install vgpumgr again") from error
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """What renders them, for those who have time to make it before it is needed."""
+    import jinja2
+
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(resources.template_text),
         # Shells, cron, systemd and modprobe have their own quoting.

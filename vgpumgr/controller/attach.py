@@ -112,5 +112,8 @@ def _import_engine_meanwhile() -> None:
     def import_engine() -> None:
         import vgpumgr.controller.engine.change
         import vgpumgr.core.report.listing  # noqa: F401 -- _change imports both again
+        from vgpumgr import templates
+
+        templates.environment()
 
     threading.Thread(target=import_engine, name="vgpumgr-import", daemon=True).start()

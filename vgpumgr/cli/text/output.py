@@ -7,7 +7,6 @@ begins a line.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -132,6 +131,8 @@ def print_json(document: Mapping[str, object]) -> None:
 
 def _csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
     text = io.StringIO()
+    import csv
+
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
