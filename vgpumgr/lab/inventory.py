@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.lab.client import common_arguments
 from vgpumgr.lab.machine.sshd import ADDRESS
@@ -36,4 +34,6 @@ def write_inventory(layout: Layout, record: LabRecord, fleet: FleetSpec) -> None
 
 
 def _write(file: Path, data: dict[str, Any]) -> None:
+    import yaml  # only `lab up` writes one
+
     file.write_text(yaml.safe_dump(data, sort_keys=False, width=120), encoding="utf-8")

@@ -1,4 +1,6 @@
-"""What the program imports before it knows that it needs it. benchmarks/start_cost.py says what that saves."""
+"""What the program imports before it knows that it needs it. benchmarks/start_cost.py says what that saves, and
+tests/acceptance/test_imports.py what each command imports in the end.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from vgpumgr.cli.main import families
 
 HEAVY = {
     "paramiko",
@@ -46,7 +50,7 @@ def imported(*arguments: str, code: int = 0) -> set[str]:
 
 @pytest.mark.parametrize(
     "command",
-    [(), ("attach",), ("list",), ("lab",), ("history",), ("install",), ("top",), ("export",)],
+    [(), *((name,) for family in families().values() for name in family)],
     ids=lambda words: " ".join(words) or "alone",
 )
 def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
