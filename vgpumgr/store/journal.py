@@ -8,9 +8,12 @@ sqlite3 is not imported before the first line is written or read.
 from __future__ import annotations
 
 import threading
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from vgpumgr.errors import StoreError
+from vgpumgr.store.journal_entry import Begin, End
+from vgpumgr.store.together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,37 +30,44 @@ class Journal:
         self.problem: str | None = None
         self._warn = warn
         self._telling = threading.Lock()
+        self._together = Together(self._write_all)
 
     def begin(self, entry: Intent, *, by: str, at: str) -> int | None:
         """Record that a run begins; return its number, or None if that failed. After a failure nothing more is written."""
         if self.problem is not None:
             return None
-        try:
-            from vgpumgr.store.sql import journal
-
-            return journal.insert(self.path, entry, by=by, at=at)
-        except StoreError as error:
-            self._tell(error)
-            return None
+        begin = Begin(intent=entry, by=by, at=at)
+        self._write(begin)
+        return begin.number
 
     def end(
         self, number: int | None, *, at: str, outcome: str, error: str | None = None, message: str | None = None
     ) -> None:
         """Record how the run ended; does nothing if its beginning was not recorded."""
-        if number is None:
-            return
-        try:
-            from vgpumgr.store.sql import journal
+        if number is not None:
+            self.end_all([End(number=number, at=at, outcome=outcome, error=error, message=message)])
 
-            journal.finish(self.path, number, at=at, outcome=outcome, error=error, message=message)
-        except StoreError as failed:
-            self._tell(failed)
+    def end_all(self, ends: Sequence[End]) -> None:
+        """Record how several runs ended."""
+        if ends:
+            self._write(*ends)
 
     def runs(self, question: Question) -> Sequence[JournalEntry]:
         """The matching runs, newest first; none if there is no journal yet. Raises StoreError; writes nothing."""
         from vgpumgr.store.sql import journal
 
         return journal.select_runs(self.path, question)
+
+    def _write(self, *lines: Begin | End) -> None:
+        try:
+            self._together.write(lines)
+        except StoreError as error:
+            self._tell(error)
+
+    def _write_all(self, waiting: Sequence[Sequence[Begin | End]]) -> None:
+        from vgpumgr.store.sql import journal
+
+        journal.write(self.path, chain.from_iterable(waiting))
 
     def _tell(self, error: StoreError) -> None:
         with self._telling:

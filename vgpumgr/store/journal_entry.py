@@ -31,6 +31,27 @@ class Intent:
     steps: tuple[Mapping[str, object], ...] = ()
 
 
+@dataclass(slots=True, kw_only=True)
+class Begin:
+    """A run that begins. It has its number once it is written."""
+
+    intent: Intent
+    by: str
+    at: str
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How the run of that number ended; as JournalEntry has it."""
+
+    number: int
+    at: str
+    outcome: str
+    error: str | None = None
+    message: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
     """A line of the journal. `at` and `ended_at` are RFC 3339 in UTC, `by` is user@controller.

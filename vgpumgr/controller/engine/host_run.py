@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.controller.engine.apply import apply
-from vgpumgr.controller.engine.journaling import Line, intent_of, recorded
+from vgpumgr.controller.engine.journaling import Line, end_all, intent_of, recorded
 from vgpumgr.controller.engine.stale import judged
 from vgpumgr.controller.results import TaskResult
 from vgpumgr.core.commands import command
@@ -71,12 +71,16 @@ class HostRun:
         try:
             view, plans = self._go(view, todo, stopped)
             after, left = self._last_look(view, plans)
-            for task, line in self._lines:
-                line.end(_not_converged(self._host, {task: left[task]}) if task in left else None)
+            ends = [
+                (line, _not_converged(self._host, {task: left[task]}) if task in left else None)
+                for task, line in self._lines
+            ]
             self._lines.clear()
+        except BaseException:
+            ends = [(line, None) for _, line in self._lines]  # finished work remains, whatever ended the run
+            raise
         finally:
-            for _, line in self._lines:  # finished work remains, whatever ended the run
-                line.end(None)
+            end_all(self._session.context, ends)
         if left:
             raise _not_converged(self._host, left)
         return after

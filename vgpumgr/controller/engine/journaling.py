@@ -19,10 +19,10 @@ from vgpumgr.core.plan.plan import Plan
 from vgpumgr.core.plan.step import record
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.store import journal_entry
-from vgpumgr.store.journal_entry import Intent
+from vgpumgr.store.journal_entry import End, Intent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.reconcile.host_plan import PlannedTask
@@ -43,21 +43,35 @@ class Line:
 
     def end(self, error: VgpumgrError | None) -> None:
         """The run ended well (None), or with this error."""
-        if error is None:
-            self._write(journal_entry.DONE)
-        else:
-            message = "\n".join((error.message, *error.details))
-            self._write(error.outcome, type(error).__name__, message)
+        end_all(self._context, [(self, error)])
 
     def end_oddly(self, error: BaseException) -> None:
         """The run ended with an exception that is not ours. After Ctrl-C and SIGTERM, everything is undone by now."""
         odd = isinstance(error, Exception)
-        self._write("failed" if odd else journal_entry.INTERRUPTED, type(error).__name__, str(error) if odd else None)
+        outcome = "failed" if odd else journal_entry.INTERRUPTED
+        _write(self._context, [self._end(outcome, type(error).__name__, str(error) if odd else None)])
 
-    def _write(self, outcome: str, error: str | None = None, message: str | None = None) -> None:
-        if self._context.journal is not None:
-            at = self._done_at or self._context.now()
-            self._context.journal.end(self._number, at=at, outcome=outcome, error=error, message=message)
+    def ended(self, error: VgpumgrError | None) -> End | None:
+        """The end to be written; None if its beginning was not."""
+        if error is None:
+            return self._end(journal_entry.DONE)
+        return self._end(error.outcome, type(error).__name__, "\n".join((error.message, *error.details)))
+
+    def _end(self, outcome: str, error: str | None = None, message: str | None = None) -> End | None:
+        if self._number is None:
+            return None
+        at = self._done_at or self._context.now()
+        return End(number=self._number, at=at, outcome=outcome, error=error, message=message)
+
+
+def end_all(context: Context, lines: Iterable[tuple[Line, VgpumgrError | None]]) -> None:
+    """End several lines at once: well (None), or with this error."""
+    _write(context, [line.ended(error) for line, error in lines])
+
+
+def _write(context: Context, ends: Iterable[End | None]) -> None:
+    if context.journal is not None:
+        context.journal.end_all([end for end in ends if end is not None])
 
 
 @contextmanager

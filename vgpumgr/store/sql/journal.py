@@ -7,16 +7,16 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.errors import JournalCorrupt
-from vgpumgr.store.journal_entry import Intent, JournalEntry
+from vgpumgr.store.journal_entry import End, Intent, JournalEntry
 from vgpumgr.store.sql import file
 from vgpumgr.store.sql.statements import insert as insert_into
 from vgpumgr.store.sql.statements import select, where
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from vgpumgr.store.journal_entry import Question
+    from vgpumgr.store.journal_entry import Begin, Question
 
 KEEP_RUNS = 100_000  # the newest, by number rather than by a clock that can jump: about 100 MB
 
@@ -56,19 +56,21 @@ _CONDITIONS = {
 }
 
 
-def insert(path: Path, entry: Intent, *, by: str, at: str) -> int:
-    """Insert a run and return its number; creates the file if missing, and deletes runs that are too old to keep."""
-    values = asdict(entry) | {"at": at, "by": by, "steps": json.dumps(entry.steps)}
-    with file.writing(path, SCHEMA) as connection:
-        number = connection.execute(_INSERT, [values[name] for name in _BEGUN]).lastrowid
-        assert number is not None
-        connection.execute("DELETE FROM run WHERE id <= ?", (number - KEEP_RUNS,))
-        return number
+def write(path: Path, lines: Iterable[Begin | End]) -> None:
+    """Write runs that begin, each of which gets its number, and ends: all of them, or nothing.
 
-
-def finish(path: Path, number: int, *, at: str, outcome: str, error: str | None, message: str | None) -> None:
-    with file.writing(path, SCHEMA) as connection:
-        connection.execute(_ENDED, (at, outcome, error, message, number))
+    Creates the file if missing, and deletes runs that are too old to keep.
+    """
+    with file.transaction(path, SCHEMA) as connection:
+        number = None
+        for line in lines:
+            if isinstance(line, End):
+                connection.execute(_ENDED, (line.at, line.outcome, line.error, line.message, line.number))
+                continue
+            values = asdict(line.intent) | {"at": line.at, "by": line.by, "steps": json.dumps(line.intent.steps)}
+            number = line.number = connection.execute(_INSERT, [values[name] for name in _BEGUN]).lastrowid
+        if number is not None:
+            connection.execute("DELETE FROM run WHERE id <= ?", (number - KEEP_RUNS,))
 
 
 def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:

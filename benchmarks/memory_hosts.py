@@ -1,0 +1,167 @@
+"""Hosts in this process's memory, for what many of them cost the controller: no SSH, no lab, no files.
+
+Below link/host.py everything is a stand-in: a step changes the host's facts as core.plan.simulate foretells it, and libvirt is
+the model's, whose documents are XML text. So the controller's own work is real: reading documents, planning, threads, the journal.
+What the stand-ins take in their turn is counted beside it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
+
+from tests.model.libvirt_double import Libvirt
+from tests.unit.core import builders
+from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
+from vgpumgr.core.model.endpoint import Endpoint
+from vgpumgr.core.model.view import HostView
+from vgpumgr.core.plan import placement, simulate
+from vgpumgr.link.host import Host, Locked, StepResult
+from vgpumgr.names import DEFAULT_SLOT, HostName, VmName
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.core.plan.step import HostStep
+    from vgpumgr.link.hypervisor import Hypervisor
+    from vgpumgr.names import VmUuid
+
+GPUS = ("0000:41:00.0", "0000:81:00.0")
+PROFILE = "2Q"
+WHERE = Location(file="hosts.yml", line=1)
+
+
+@dataclass(slots=True)
+class Spent:
+    """What the stand-ins took, in all threads: seconds of CPU, and calls."""
+
+    seconds: float = 0.0
+    calls: dict[str, int] = field(default_factory=dict)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def on(self, what: str) -> Iterator[None]:
+        began = time.thread_time()
+        try:
+            yield
+        finally:
+            with self._turn:
+                self.seconds += time.thread_time() - began
+                self.calls[what] = self.calls.get(what, 0) + 1
+
+
+class MemoryHost:
+    """One host: its facts and its libvirt, which stay from one connection to the next."""
+
+    def __init__(self, name: str, vms: int, spent: Spent) -> None:
+        self.name = HostName(name)
+        self.spent = spent
+        self.snapshot = replace(builders.host(*map(_gpu, GPUS), vms=0).snapshot, host=self.name)
+        self.libvirt = Libvirt(name, version=10_000_000)
+        for number in range(1, vms + 1):
+            vm = f"{name}-vm{number:03}"
+            self.libvirt.define(vm, builders.vm_uuid(vm))
+
+    @property
+    def declaration(self) -> HostDeclaration:
+        """Every VM of it with a vGPU."""
+        wish = builders.wish(PROFILE)
+        slots = {DEFAULT_SLOT: SlotDeclaration(slot=DEFAULT_SLOT, wish=wish, where=WHERE)}
+        names = sorted(vm.name for vm in self.libvirt.vms.values())
+        return HostDeclaration(
+            name=self.name,
+            endpoint=Endpoint(
+                host=self.name, address=self.name, port=22, user="root", key_file=None, known_hosts="known_hosts"
+            ),
+            policy=placement.SPREAD,
+            fgpu_per_gpu={},
+            gpus=(),
+            vms={VmName(vm): VmDeclaration(name=VmName(vm), slots=slots, where=WHERE) for vm in names},
+            where=WHERE,
+        )
+
+
+def _gpu(pci: str) -> Gpu:
+    return builders.gpu(pci=pci)
+
+
+def inventory(hosts: Sequence[MemoryHost]) -> Inventory:
+    """What is declared for them."""
+    return Inventory(root="inventory", hosts={host.name: host.declaration for host in hosts}, findings=())
+
+
+class MemoryLink(Host):
+    """A connection to one of them."""
+
+    def __init__(self, at: MemoryHost) -> None:
+        self.host = at.name
+        self._at = at
+
+    def observe(self, *, wait_s: float) -> HostSnapshot:
+        del wait_s
+        with self._at.spent.on("observe"):
+            return self._at.snapshot
+
+    def lock(self, *, by: str, wait_s: float) -> Locked:
+        del by, wait_s
+        with self._at.spent.on("lock"):
+            return Locked(snapshot=self._at.snapshot, unwritable=None)
+
+    def execute(self, step: HostStep) -> StepResult:
+        with self._at.spent.on("execute"):
+            view = HostView(snapshot=self._at.snapshot, domains=(), libvirt_version=10_000_000)
+            self._at.snapshot = simulate.apply_one(view, step).snapshot
+        return StepResult(note=None, scheduler=None)
+
+    def unlock(self, gpus: Sequence[str]) -> HostSnapshot:
+        with self._at.spent.on("unlock"):
+            snapshot = self._at.snapshot
+            return replace(snapshot, gpus=tuple(gpu for gpu in snapshot.gpus if gpu.uuid in gpus))
+
+    def ping(self, timeout_s: float = 0) -> None:
+        del timeout_s
+
+    def locked_hypervisor(self) -> Hypervisor:
+        return self.hypervisor()
+
+    def hypervisor(self) -> Hypervisor:
+        return cast("Hypervisor", _MemoryHypervisor(self._at))
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class _MemoryHypervisor:
+    """Its libvirt, with link.hypervisor.Hypervisor's methods."""
+
+    def __init__(self, at: MemoryHost) -> None:
+        self.host = at.name
+        self.version = at.libvirt.version
+        self._at = at
+
+    def domains(self, only: Collection[VmUuid] | None = None) -> tuple[DomainDump, ...]:
+        with self._at.spent.on("domains"):
+            vms = sorted(self._at.libvirt.vms.values(), key=lambda vm: vm.name)
+            return tuple(vm.documents() for vm in vms if only is None or vm.uuid in only)
+
+    def saved(self) -> tuple[SavedDump, ...]:
+        with self._at.spent.on("saved"):
+            return ()
+
+    def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
+        with self._at.spent.on("set_metadata"):
+            self._at.libvirt.set_metadata(uuid, xml, key=key, uri=uri)
+
+    def attach_device(self, uuid: VmUuid, xml: str) -> None:
+        with self._at.spent.on("attach_device"):
+            self._at.libvirt.attach_device(uuid, xml)
+
+    def detach_device(self, uuid: VmUuid, xml: str) -> None:
+        with self._at.spent.on("detach_device"):
+            self._at.libvirt.detach_device(uuid, xml)
