@@ -10,6 +10,7 @@ kernel read them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -229,37 +230,45 @@ def _settings(files: Sequence[ModprobeFile], name: str) -> list[_Setting]:
     return [
         setting
         for file in sorted(files, key=lambda file: file.path)
-        if f"{name}=" in file.text.replace("\\\n", "").replace('"', "")  # few files do, and each letter takes its time
-        for words in _lines(file.text)
+        for begin, line in _joined_lines(file.text)
+        if f"{name}=" in line.replace("\\\n", "").replace('"', "")  # few lines do, and each letter takes its time
+        for words in (_words(line, begin),)
         if [_plain(word) for word in words[:2]] == ["options", "nvidia"]
         for setting in (_setting(file, word, name) for word in words[2:])
         if setting is not None
     ]
 
 
+_LINE_END = re.compile(r"(?<!\\)\n")
 _Word = list[tuple[str, int]]  # characters as modprobe sees them, each with its offset in the file
 
 
-def _lines(text: str) -> Iterator[list[_Word]]:
-    """The words of each line; joined lines count as one. A comment is a line whose first word is not a command."""
+def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines, each with its offset in the file. One that ends in a backslash goes on in the next."""
+    begin = 0
+    for end in _LINE_END.finditer(text):
+        yield begin, text[begin : end.start()]
+        begin = end.end()
+    yield begin, text[begin:]
+
+
+def _words(line: str, begin: int) -> list[_Word]:
+    """The words of a line. A comment is a line whose first word is not a command."""
     words: list[_Word] = [[]]
     quoted = False
     at = 0
-    while at < len(text):
-        letter = text[at]
-        if text.startswith("\\\n", at):
+    while at < len(line):
+        letter = line[at]
+        if line.startswith("\\\n", at):
             at += 2
             continue
-        if letter == "\n":
-            yield [word for word in words if word]
-            words, quoted = [[]], False
-        elif letter in " \t" and not quoted:
+        if letter in " \t" and not quoted:
             words.append([])
         else:
             quoted ^= letter == '"'
-            words[-1].append((letter, at))
+            words[-1].append((letter, begin + at))
         at += 1
-    yield [word for word in words if word]
+    return [word for word in words if word]
 
 
 def _plain(word: _Word) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
@@ -142,6 +142,9 @@ def digest(*seen: object) -> str:
     return "sha256:" + hashlib.sha256(json.dumps([_text(value) for value in seen]).encode()).hexdigest()
 
 
+_OF_GPU = tuple(one.name for one in fields(Gpu) if one.name not in {"types", "parents"})
+
+
 def _text(value: object) -> str:
     """A value in full. A GPU's VFs mostly offer the same types: what is offered is written once, and named by its place.
 
@@ -161,7 +164,8 @@ def _text(value: object) -> str:
             offers.append(parent.creatable)
         parents.append((parent.pci, parent.vf_index, at, parent.vgpus, parent.vfio_dev))
     types = [(one.id, one.name, one.framebuffer_mib, one.max) for one in (value.types or {}).values()]
-    return f"{replace(value, types=None, parents=())} {value.types is None} {types} {offers} {parents}"
+    rest = [getattr(value, name) for name in _OF_GPU]
+    return f"{rest} {value.types is None} {types} {offers} {parents}"
 
 
 def find_domain(view: HostView, vm: VmUuid) -> Domain:

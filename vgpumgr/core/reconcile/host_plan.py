@@ -12,7 +12,7 @@ from vgpumgr import errors, names
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.view import SERVED, Finding
+from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import attach, detach, gpu_choice, ownership, simulate, targets
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import scheduler as scheduler_plan
@@ -387,10 +387,5 @@ def _findings(view: HostView, planned_tasks: Sequence[PlannedTask]) -> tuple[Fin
         for planned in planned_tasks
         if planned.plan and not isinstance(planned.task, SetGpuScheduler)
     }
-    found = [
-        finding
-        for finding in findings.of_host(view)
-        if finding.kind not in SERVED or (finding.vm, finding.slot) not in served
-    ]
-    found += [finding for planned in planned_tasks if planned.plan for finding in planned.plan.findings]
-    return tuple(dict.fromkeys(found))
+    of_plans = (finding for planned in planned_tasks if planned.plan for finding in planned.plan.findings)
+    return tuple(dict.fromkeys((*findings.of_host(view, served=served), *of_plans)))

@@ -12,13 +12,13 @@ from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Vf
-from vgpumgr.core.model.view import Finding, FindingKind
+from vgpumgr.core.model.view import SERVED, Finding, FindingKind
 from vgpumgr.core.plan import attach, blocked_write, detach, lost, ownership, plan, sharing
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.errors import Unexpected, VgpumgrError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from vgpumgr.names import Slot
 
 
-def of_host(view: HostView) -> tuple[Finding, ...]:
+def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]] = ()) -> tuple[Finding, ...]:
     """All findings of a host: an unreadable or lost ledger; writes that do not return; what the driver has lost; unreadable
     VMs; copied, moved, reverted, gone, drifted, half-done and lost claims; devices that several VMs name.
+
+    `served`: slots for which a plan was made, by the VM's name. What a plan mends there (SERVED) is no finding.
     """
     broken = detach.ledger_broken(view.snapshot)
     if broken is not None:
@@ -42,7 +44,7 @@ def of_host(view: HostView) -> tuple[Finding, ...]:
     found += _managed(view)
     for domain in view.domains:
         try:
-            found += _domain_findings(view, domain)
+            found += _domain_findings(view, domain, served)
         except Exception as error:  # noqa: BLE001 -- one VM's problem must not hide the findings of the others
             odd = Unexpected.of(error, about=domain.name)
             found.append(_finding(view, domain.name, None, "unexpected", f"{odd.message}: {odd.hint}"))
@@ -54,7 +56,8 @@ def of_host(view: HostView) -> tuple[Finding, ...]:
                 f"a VM that this host no longer has: `{free}` frees it"
             )
             found.append(_finding(view, vm.name, entry.vgpu.slot, "lost", text))
-    return (*found, *sharing.findings(view))
+    found += sharing.findings(view)
+    return tuple(one for one in found if one.kind not in SERVED or (one.vm, one.slot) not in served)
 
 
 def _managed(view: HostView) -> Iterator[Finding]:
@@ -90,7 +93,9 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> Sequence[Step] | Vg
         return error
 
 
-def _domain_findings(view: HostView, domain: Domain) -> list[Finding]:
+def _domain_findings(
+    view: HostView, domain: Domain, served: Collection[tuple[str | None, Slot | None]]
+) -> list[Finding]:
     if domain.problem or domain.claim_problem:
         return [_unreadable(view, domain)]
     if domain.claims is not None and domain.copied:
@@ -101,7 +106,7 @@ def _domain_findings(view: HostView, domain: Domain) -> list[Finding]:
         return [_finding(view, domain.name, None, "copied", text)]
     found: list[Finding] = []
     for claim in domain.claims.claims if domain.claims else ():
-        found += _claim_findings(view, domain, claim)
+        found += _claim_findings(view, domain, claim, served=(domain.name, claim.slot) in served)
     for entry in view.entries(domain.uuid):
         found += _entry_findings(view, domain, entry)
     return found
@@ -131,7 +136,7 @@ def _entry_findings(view: HostView, domain: Domain, entry: LedgerEntry) -> list[
     return []
 
 
-def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
+def _claim_findings(view: HostView, domain: Domain, claim: Claim, *, served: bool) -> list[Finding]:
     name, slot = domain.name, claim.slot
     if not isinstance(claim.wish, profiles.ByProfile) and claim.state != claims.LEAVING:
         out = command("detach", name, slot=slot, on=view.snapshot.host)
@@ -140,16 +145,17 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Findin
             f"newer version?): it is left alone; `{out}` frees it"
         )
         return [_finding(view, name, slot, "not-served", text)]
-    again = _again(view, domain, claim)
     if view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
         replaced = _again(view, domain, claim, "--replace")
         text = f"{name} slot {slot} is bound on another host (machine-id {claim.binding.host}): `{replaced}`"
         return [_finding(view, name, slot, "moved", text)]
     entries = view.entries(domain.uuid, slot)
     if entries and claim.generation < entries[-1].vgpu.generation:
+        again = _again(view, domain, claim)
         text = f"{name} slot {slot} went back to an older definition (a snapshot or a restore?): `{again}` repairs it"
         return [_finding(view, name, slot, "reverted", text)]
     if claim.state == claims.PENDING:
+        again = _again(view, domain, claim)
         text = f"an attach of {name} slot {slot} is unfinished: `{again}` finishes it"
         return [_finding(view, name, slot, "pending", text)]
     if claim.state == claims.LEAVING:
@@ -160,7 +166,9 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim) -> list[Findin
     found: list[Finding] = [*_image(view, domain, claim)]
     if entry is None:
         return [*found, *_unentered(view, domain, claim)]
-    if not view.snapshot.may_be_hidden(entry.vgpu):
+    # All that drift tells of a slot's vGPU is mended by the slot's plan, unless the entry is from before a boot.
+    mended = served and not ownership.is_of_earlier_boot(view.snapshot, entry)
+    if not mended and not view.snapshot.may_be_hidden(entry.vgpu):
         found += _drift(view, domain, claim, entry)
     return [*found, *attach.attach_findings(view, domain, slot, plan.spec_of_entry(view, entry))]
 
@@ -227,7 +235,6 @@ def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | 
 def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> list[Finding]:
     """The differences between a served claim and the actual state."""
     name, slot = domain.name, claim.slot
-    again = _again(view, domain, claim)
     steps = to_mend(view, domain, claim)
     if view.snapshot.vgpu_of(entry.vgpu) is None:
         return [_gone(view, domain, claim, steps)]
@@ -236,6 +243,7 @@ def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> 
         kind: FindingKind = "unsure" if ownership.is_of_earlier_boot(view.snapshot, entry) else "drift"
         return [_finding(view, name, slot, kind, f"{name} slot {slot}: {steps.message}{hint}")]
     if steps:
+        again = _again(view, domain, claim)
         return [_finding(view, name, slot, "drift", f"{_what_drifted(domain, slot, steps)}: `{again}` repairs it")]
     return []
 

@@ -20,8 +20,11 @@ from vgpumgr.core.report import findings, listing
 from vgpumgr.names import VmName
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import Finding, HostView
+    from vgpumgr.names import Slot
 
 RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 MDEV = "9e0d0000-0000-4000-8000-000000000001"
@@ -104,10 +107,10 @@ def test_what_nobody_foresaw_in_one_vm_is_a_finding_and_the_others_findings_are_
     view = builders.host_of(VENDOR_VFIO)
     real = findings._domain_findings
 
-    def odd(found: HostView, domain: Domain) -> list[Finding]:
+    def odd(found: HostView, domain: Domain, served: Collection[tuple[str | None, Slot | None]]) -> list[Finding]:
         if domain.name == "vm01":
             raise KeyError("odd")
-        return real(found, domain)
+        return real(found, domain, served)
 
     monkeypatch.setattr(findings, "_domain_findings", odd)
     (found,) = findings.of_host(view)
