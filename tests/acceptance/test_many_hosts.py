@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.acceptance import terminal
 from tests.acceptance.command import vgpumgr, vgpus
 
 if TYPE_CHECKING:
@@ -83,3 +86,45 @@ def test_a_host_that_takes_longer_than_its_deadline_is_left_behind_and_named(man
     document = json.loads(ran.out)
     assert [row["host"] for row in document["errors"]] == [HANGING]
     assert "run: not done after 4 s, so it was skipped" in document["errors"][0]["message"]
+
+
+def test_on_a_terminal_rows_come_as_hosts_answer_and_the_rest_at_the_end(many: Lab) -> None:
+    """The hanging host is waited for (10 s): meanwhile the others can be read, aligned, and it is said who is slow."""
+    seen = terminal.watch(many, "list")
+    plain = vgpumgr(many, "list", code=4)
+    head, *rows = plain.out.splitlines()
+    assert seen.code == 4
+    last_row = max(seen.came(row.split()[0] + " ") for row in rows)
+    assert last_row < seen.came(f"error: {HANGING}: ")
+    assert any(f"slow: {HANGING} (" in status for status in seen.statuses)
+    assert all(len(status) < terminal.COLUMNS for status in seen.statuses)
+    # At the end no status is left; the same rows, under their heads; then the same errors.
+    lines = [line for line in seen.lines if line]
+    assert "\x1b" not in "".join(lines)
+    table = lines[1 : len(rows) + 2]
+    assert lines[0] == "reading 20 hosts …"
+    assert [line.split() for line in [table[0], *sorted(table[1:])]] == [line.split() for line in [head, *rows]]
+    # Columns only ever move to the right: a mediated device's UUID is wider than the addresses before it.
+    places = [[word.start() for word in re.finditer(r"\S+", line)] for line in table]
+    assert all(
+        one <= other for above, below in itertools.pairwise(places) for one, other in zip(above, below, strict=True)
+    )
+    assert len({tuple(line) for line in places}) <= 2
+    errors = [
+        [line.split(":")[:2] for line in printed if line.startswith("error: ")]
+        for printed in (lines[len(rows) + 2 :], plain.err.splitlines())
+    ]
+    assert errors[0] == errors[1] == [["error", f" {host}"] for host in sorted(BAD)]
+
+
+def test_one_host_or_no_terminal_shows_no_progress(many: Lab) -> None:
+    seen = terminal.watch(many, "list", "kvm01")
+    assert (seen.code, seen.statuses) == (0, [])
+    assert [line for line in seen.lines if line] == [
+        "reading kvm01 …",
+        *vgpumgr(many, "list", "kvm01").out.splitlines(),
+    ]
+    quiet = terminal.watch(many, "list", "--quiet", "kvm01", HANGING)
+    assert (quiet.code, quiet.statuses) == (4, [])
+    for form in ("json", "csv", "yaml", "name"):
+        assert "\x1b" not in terminal.watch(many, "list", "-o", form).raw

@@ -205,6 +205,8 @@ def run(argv: list[str]) -> int:
         return full.exit_code
     except Exception as error:  # noqa: BLE001 -- a bug must end as an error too
         return _bug(context, argv, error)
+    finally:
+        output.STATUS.wipe()
 
 
 def _bug(context: click.Context | None, argv: list[str], error: Exception) -> int:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from vgpumgr import __version__
-from vgpumgr.cli.text import output
+from vgpumgr.cli.text import output, status_line
 from vgpumgr.controller import environment
 
 if TYPE_CHECKING:
@@ -21,8 +21,13 @@ def build_context(settings: Settings) -> Context:
         check=settings.check,
         progress=lambda text: output.progress(settings, text),
         warn=lambda text: output.print_warning(settings, text),
+        reading=output.STATUS.show if _shows_status(settings) else lambda _: None,
         timeout=settings.timeout,
     )
+
+
+def _shows_status(settings: Settings) -> bool:
+    return settings.for_people and not settings.quiet and settings.log_format == "text" and status_line.is_possible()
 
 
 def versions() -> dict[str, str]:

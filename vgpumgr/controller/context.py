@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration, Inventory
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.host import Host
+    from vgpumgr.names import HostName
     from vgpumgr.store.journal import Journal
 
 
@@ -23,9 +24,21 @@ class Connect(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the reading of several hosts is: `ended` of the `hosts` were read or failed. `slow`: those that have run for
+    long, with the seconds, the longest first.
+    """
+
+    ended: int
+    hosts: int
+    slow: tuple[tuple[HostName, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """`by` is user@controller; `now` gives RFC 3339 in UTC; `progress` takes one short line.
 
+    `reading` takes how far the reading of several hosts is, often; it is for a person who watches, and does nothing else.
     `lock_wait_s` is how long to wait for a host that another run has locked. `journal` None: changes are not recorded.
     `store` is the controller's own file; the lock that keeps two reconciles apart is next to it (None: there is no lock).
     """
@@ -36,6 +49,7 @@ class Context:
     by: str
     now: Callable[[], str]
     progress: Callable[[str], None]
+    reading: Callable[[Progress], None] = lambda _: None
     lock_wait_s: float = 60.0
     journal: Journal | None = None
     store: Path | None = None

@@ -26,6 +26,7 @@ from vgpumgr.store.journal import Journal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vgpumgr.controller.context import Progress
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.inventory import Inventory
     from vgpumgr.core.model.endpoint import Endpoint
@@ -41,6 +42,7 @@ def make_context(
     check: bool,
     progress: Callable[[str], None],
     warn: Callable[[str], None],
+    reading: Callable[[Progress], None] = lambda _: None,
     timeout: float | None = None,
 ) -> Context:
     """Everything a use case needs. No host is contacted yet. With `check`, nothing is recorded in the journal.
@@ -60,6 +62,7 @@ def make_context(
         by=_who(),
         now=_now,
         progress=progress,
+        reading=reading,
         lock_wait_s=LOCK_WAIT_S if timeout is None else timeout,
         journal=None if check else open_journal(warn),
         store=store_path(),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_run import HostRun, task_result
-from vgpumgr.controller.hosts.fan_out import fan_out
+from vgpumgr.controller.hosts.fan_out import Watch, fan_out
 from vgpumgr.controller.hosts.open_hosts import HOST_DEADLINE_S, OpenHosts
 from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult
 from vgpumgr.core.plan import detach
@@ -117,7 +117,8 @@ class _Workers:
 
     def plan(self, hosts: Sequence[HostDeclaration]) -> FleetPlan:
         """Read and plan every host. Changes nothing."""
-        outcomes = fan_out(hosts, self._plan_host, self._host_timeout(stop=None))
+        watch: Watch[HostPlan] = Watch(progress=self._context.reading)
+        outcomes = fan_out(hosts, self._plan_host, self._host_timeout(stop=None), watch)
         return FleetPlan(
             plans=tuple(outcome.value for outcome in outcomes if outcome.value is not None),
             errors=tuple((outcome.host, outcome.error) for outcome in outcomes if outcome.error is not None),
@@ -149,11 +150,11 @@ class _Workers:
         return self._open.host_timeout(stop, self._options.host_deadline_s)
 
     def _plan_host(self, declaration: HostDeclaration) -> HostPlan:
-        with self._open.connect(declaration) as session:
+        with self._open.session(declaration) as session:
             return host_plan.plan_host(session.with_saved_states(session.observe()), declaration, self._run)
 
     def _apply_host(self, declaration: HostDeclaration, agreed: HostPlan, *, binds: bool) -> None:
-        with self._open.connect(declaration) as session:
+        with self._open.session(declaration) as session:
             host = HostRun(session, self._run, agreed.takes_away)
             self._results[declaration.name] = host.results
             view = session.with_saved_states(session.lock("reconcile"))

@@ -8,16 +8,16 @@ from vgpumgr import errors, templates
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.locate import find_vm
 from vgpumgr.controller.hosts.session import open_session
-from vgpumgr.controller.results import HostFacts, VmReport
+from vgpumgr.controller.results import HostFacts, HostVgpus, VmReport
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.plan import detach, plan
 from vgpumgr.core.report import findings, listing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.results import Fleet
+    from vgpumgr.controller.results import Fleet, View
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import Slot
@@ -25,8 +25,25 @@ if TYPE_CHECKING:
 
 def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView]:
     """Read hosts (all if none is named) in bounded parallel. Raises UnknownHost before anything is read."""
+    return look_over(context, hosts, lambda view: view)
 
-    def observe(declaration: HostDeclaration) -> tuple[HostView, errors.VgpumgrError | None]:
+
+def list_fleet(
+    context: Context, hosts: Sequence[str] = (), came: Callable[[HostVgpus], None] = lambda _: None
+) -> Fleet[HostVgpus]:
+    """The vGPUs of hosts; `came` is given each host as soon as it is read."""
+    return look_over(context, hosts, _vgpus, came)
+
+
+def look_over(
+    context: Context,
+    hosts: Sequence[str],
+    keep: Callable[[HostView], View],
+    came: Callable[[View], None] = lambda _: None,
+) -> Fleet[View]:
+    """As observe_fleet, but of each host only what `keep` makes of it: what was read may be a hundred times as large."""
+
+    def observe(declaration: HostDeclaration) -> tuple[View, errors.VgpumgrError | None]:
         try:
             with open_session(context, declaration) as session:
                 view = session.with_saved_states(session.observe())
@@ -34,11 +51,15 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView
             if error.stage == "libvirt":  # the error stays the same; the hint adds what can be read meanwhile
                 error.details += (f"`vgpumgr discover {declaration.name}` shows its GPUs without libvirt",)
             raise
-        return view, detach.ledger_broken(view.snapshot)
+        return keep(view), detach.ledger_broken(view.snapshot)
 
     declarations = context.inventory.chosen(hosts)
     context.say_reading(declarations)
-    return read_fleet(declarations, observe)
+    return read_fleet(declarations, observe, context.reading, came)
+
+
+def _vgpus(view: HostView) -> HostVgpus:
+    return HostVgpus(host=view.snapshot.host, rows=listing.rows(view), findings=findings.of_host(view))
 
 
 def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFacts]:
@@ -55,7 +76,7 @@ def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFac
 
     declarations = context.inventory.chosen(hosts)
     context.say_reading(declarations)
-    return read_fleet(declarations, read)
+    return read_fleet(declarations, read, context.reading)
 
 
 def show_vm(context: Context, vm: str, on: str | None) -> VmReport:

@@ -105,6 +105,15 @@ class Fleet(Generic[View]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostVgpus:
+    """What `list` keeps of a host."""
+
+    host: HostName
+    rows: tuple[VgpuRow, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     """A host's facts without its VMs. `libvirt_version` is None if libvirt does not answer."""
 

@@ -43,7 +43,7 @@ def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[Schedu
         rows, findings = schedulers.rows(view, declaration.gpus)
         return SchedulerHost(host=declaration.name, rows=rows, findings=findings), None
 
-    return read_fleet(context.inventory.chosen(hosts), read)
+    return read_fleet(context.inventory.chosen(hosts), read, context.reading)
 
 
 def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[Planned[GpuPlan]]) -> SchedulerResult:

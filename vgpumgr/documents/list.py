@@ -9,14 +9,14 @@ from vgpumgr.documents import common
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.controller.results import Fleet
-    from vgpumgr.core.model.view import Finding, HostView
+    from vgpumgr.controller.results import Fleet, View
+    from vgpumgr.core.model.view import Finding
     from vgpumgr.core.report.listing import VgpuRow
 
 SCHEMA = "vgpumgr.list/1"
 
 
-def document(fleet: Fleet[HostView], rows: Iterable[VgpuRow], findings: Iterable[Finding]) -> dict[str, object]:
+def document(fleet: Fleet[View], rows: Iterable[VgpuRow], findings: Iterable[Finding]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         **common.reached(fleet.errors, any_read=bool(fleet.views)),

@@ -9,14 +9,13 @@ from vgpumgr.documents import common
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.controller.results import Fleet
+    from vgpumgr.controller.results import Fleet, View
     from vgpumgr.core.model.snapshot import Gpu, VgpuType
-    from vgpumgr.core.model.view import HostView
 
 SCHEMA = "vgpumgr.profiles/1"
 
 
-def document(fleet: Fleet[HostView], rows: Iterable[dict[str, object]]) -> dict[str, object]:
+def document(fleet: Fleet[View], rows: Iterable[dict[str, object]]) -> dict[str, object]:
     """`rows` are those that `row` makes."""
     return {"schema": SCHEMA, **common.reached(fleet.errors, any_read=bool(fleet.views)), "profiles": [*rows]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from vgpumgr.cli.settings import Settings
+    from vgpumgr.cli.text.growing_table import GrowingTable
     from vgpumgr.controller.results import Fleet, HostFacts, View
+    from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.report.listing import VgpuRow
@@ -34,21 +37,38 @@ _GPU_WIDE = (*_GPU, "uuid", "pci_id", "driver", "libvirt")
 def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """Every vGPU on the hosts (the whole inventory, or those named): ours, and foreign ones, which are never changed.
 
-    Owner and state need libvirt; `discover` shows a host's GPUs without it.
+    Owner and state need libvirt; `discover` shows a host's GPUs without it. On a terminal, the rows of several hosts come as the
+    hosts answer; everywhere else they are sorted.
     """
-    from vgpumgr.core.report import findings as core_findings
-    from vgpumgr.core.report import listing
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report
     from vgpumgr.documents import list as documents
 
-    fleet = _read(settings, hosts)
-    rows = [row for view in fleet.views for row in listing.rows(view)]
-    findings = [finding for view in fleet.views for finding in core_findings.of_host(view)]
-    document = documents.document(fleet, rows, findings)
+    context = build_context(settings)
+    table = _growing(settings, context.inventory.chosen(hosts))
+    came = table and (lambda host: table.add(_shown(settings, host.rows)))
+    fleet = report.list_fleet(context, hosts, came or (lambda _: None))
+    rows = [row for host in fleet.views for row in host.rows]
+    findings = [finding for host in fleet.views for finding in host.findings]
     if not rows and settings.for_people:
-        _say_none(fleet, "no vGPUs on")
-    else:
+        _say_none([host.host for host in fleet.views], "no vGPUs on")
+    elif table is None:
+        document = documents.document(fleet, rows, findings)
         output.print_rows(settings, document, _shown(settings, rows), columns=_VGPU, wide=_VGPU_WIDE, name="vm")
     return _finish(settings, fleet, findings)
+
+
+def _growing(settings: Settings, hosts: Sequence[HostDeclaration]) -> GrowingTable | None:
+    """The table for a person who watches as several hosts answer."""
+    from vgpumgr.cli.text.growing_table import GrowingTable
+
+    if len(hosts) < 2 or not settings.for_people or not output.is_terminal(sys.stdout):
+        return None
+    known: dict[str, list[str]] = {
+        "host": [host.name for host in hosts],
+        "vm": [vm for host in hosts for vm in host.vms],
+    }
+    return GrowingTable(_VGPU_WIDE if settings.output == "wide" else _VGPU, known)
 
 
 @click.command()
@@ -103,7 +123,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
         for finding in part(view.snapshot)
     ]
     if not rows and settings.for_people:
-        _say_none(fleet, "no NVIDIA GPU on")
+        _say_none([view.snapshot.host for view in fleet.views], "no NVIDIA GPU on")
     else:
         document = documents.document(fleet, findings)
         output.print_rows(settings, document, rows, columns=_GPU, wide=_GPU_WIDE, name="host")
@@ -120,23 +140,17 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @common_options
 def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) -> int:
     """The profiles of each GPU: size, how many a GPU takes, and how many fit now."""
-    from vgpumgr.core.plan import placement, targets
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report
     from vgpumgr.documents import profiles as documents
 
-    fleet = _read(settings, hosts)
-    rows: list[dict[str, object]] = []
-    for view in fleet.views:
-        for gpu in view.snapshot.gpus:
-            left = {fit.type.id: fit.left for fit in placement.fits(view.snapshot, gpu, targets.barred_functions(view))}
-            for vgpu_type in sorted(
-                (gpu.types or {}).values(), key=lambda vgpu_type: (vgpu_type.size_mib or 0, vgpu_type.short)
-            ):
-                if fits and vgpu_type.id not in left:
-                    continue
-                rows.append(documents.row(view.snapshot.host, gpu, vgpu_type, left.get(vgpu_type.id, 0)))
+    fleet = report.look_over(
+        build_context(settings), hosts, lambda view: (view.snapshot.host, _profile_rows(view, fits=fits))
+    )
+    rows = [row for _, found in fleet.views for row in found]
     columns = ("profile", "type_name", "host", "gpu", "framebuffer_mib", "max", "fits_now")
     if not rows and settings.for_people:
-        _say_none(fleet, "nothing fits now on" if fits else "no vGPU type could be read on")
+        _say_none([host for host, _ in fleet.views], "nothing fits now on" if fits else "no vGPU type could be read on")
     else:
         document = documents.document(fleet, rows)
         output.print_rows(settings, document, rows, columns=columns, name="type_name")
@@ -167,11 +181,20 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> 
     return 0
 
 
-def _read(settings: Settings, hosts: Sequence[str]) -> Fleet[HostView]:
-    from vgpumgr.cli.wiring import build_context
-    from vgpumgr.controller import report
+def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:
+    from vgpumgr.core.plan import placement, targets
+    from vgpumgr.documents import profiles as documents
 
-    return report.observe_fleet(build_context(settings), hosts)
+    rows: list[dict[str, object]] = []
+    for gpu in view.snapshot.gpus:
+        left = {fit.type.id: fit.left for fit in placement.fits(view.snapshot, gpu, targets.barred_functions(view))}
+        for vgpu_type in sorted(
+            (gpu.types or {}).values(), key=lambda vgpu_type: (vgpu_type.size_mib or 0, vgpu_type.short)
+        ):
+            if fits and vgpu_type.id not in left:
+                continue
+            rows.append(documents.row(view.snapshot.host, gpu, vgpu_type, left.get(vgpu_type.id, 0)))
+    return rows
 
 
 def _finish(settings: Settings, fleet: Fleet[View], findings: Iterable[Finding]) -> int:
@@ -229,8 +252,7 @@ def _version(number: int | None) -> str | None:
     return None if number is None else version_text(number)
 
 
-def _say_none(fleet: Fleet[HostView] | Fleet[HostFacts], what: str) -> None:
-    """Printed instead of an empty table. If no host was read, nothing is known and nothing is printed."""
-    number = len(fleet.views)
-    if number:
-        output.echo(f"{what} {fleet.views[0].snapshot.host if number == 1 else f'{number} hosts'}")
+def _say_none(hosts: Sequence[str], what: str) -> None:
+    """Printed instead of an empty table of these hosts. If no host was read, nothing is known and nothing is printed."""
+    if hosts:
+        output.echo(f"{what} {hosts[0] if len(hosts) == 1 else f'{len(hosts)} hosts'}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vgpumgr.cli.text.status_line import StatusLine
 from vgpumgr.cli.text.words import folded, one_line, visible
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _HEADS = {"type_name": "TYPE", "framebuffer_mib": "FB MIB", "fits_now": "FITS NOW", "placement_id": "PLACEMENT"}
 _PRECEDENCE = (2, 1, 4, 5, 6, 3, 0)
+STATUS = StatusLine()
 
 
 def worst_exit(codes: Iterable[int]) -> int:
@@ -37,12 +39,17 @@ def worst_exit(codes: Iterable[int]) -> int:
 
 def echo(text: str = "") -> None:
     """Print one line. Any line break in it comes from a host and is folded."""
-    click.echo(folded(text))
+    _print(folded(text))
 
 
 def block(text: str) -> None:
     """Print several lines, all written by us."""
-    click.echo(visible(text))
+    _print(visible(text))
+
+
+def _print(text: str, *, error: bool = False, nl: bool = True) -> None:
+    STATUS.wipe()
+    click.echo(text, nl=nl, err=error)
 
 
 def progress(settings: Settings, text: str, *, host: str | None = None) -> None:
@@ -70,7 +77,7 @@ def _tell(
         from vgpumgr.cli.text import log_lines
 
         shown = log_lines.line(level, message, host=host, more=more)
-    click.echo(shown, err=True)
+    _print(shown, error=True)
 
 
 def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
@@ -79,10 +86,14 @@ def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) ->
 
     tabulate.MIN_PADDING = 0
     cells = [[one_line(cell(row.get(column))) for column in columns] for row in rows]
-    heads = [_HEADS.get(column, column.upper().replace("_", " ")) for column in columns]
+    heads = [head(column) for column in columns]
     # Spaces in a line of bars are gaps.
     text = tabulate.tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True, preserve_whitespace=True)
     block("\n".join(line.rstrip() for line in text.split("\n")))
+
+
+def head(column: str) -> str:
+    return _HEADS.get(column, column.upper().replace("_", " "))
 
 
 def cell(value: object) -> str:
@@ -113,9 +124,9 @@ def print_rows(
         case "yaml":
             import yaml
 
-            click.echo(yaml.safe_dump(document, sort_keys=False), nl=False)
+            _print(yaml.safe_dump(document, sort_keys=False), nl=False)
         case "csv":
-            click.echo(_csv(rows, wide), nl=False)
+            _print(_csv(rows, wide), nl=False)
         case "name":
             for text in dict.fromkeys(cell(row.get(name)) for row in rows if row.get(name) is not None):
                 echo(one_line(text))
@@ -126,7 +137,7 @@ def print_rows(
 
 
 def print_json(document: Mapping[str, object]) -> None:
-    click.echo(json.dumps(document, indent=1, ensure_ascii=True))
+    _print(json.dumps(document, indent=1, ensure_ascii=True))
 
 
 def _csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
@@ -163,7 +174,7 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, st
     from vgpumgr.documents import error as documents
 
     if settings.output in ("json", "yaml"):
-        click.echo(json.dumps(documents.document(error)), err=True)
+        _print(json.dumps(documents.document(error)), error=True)
         return
     host, message = error.host, error.message
     if about is not None:
@@ -172,11 +183,11 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, st
     if settings.log_format == "json":
         _tell(settings, "error", "", message, host=host, more={**documents.document(error), "message": message})
         return
-    click.echo(f"{style(settings, 'error:', 'red')} {folded(message)}", err=True)
+    _print(f"{style(settings, 'error:', 'red')} {folded(message)}", error=True)
     for line in error.details:
-        click.echo(f"  {folded(line)}", err=True)
+        _print(f"  {folded(line)}", error=True)
     if error.hint:
-        click.echo(f"{style(settings, 'hint:', 'cyan')} {folded(error.hint)}", err=True)
+        _print(f"{style(settings, 'hint:', 'cyan')} {folded(error.hint)}", error=True)
 
 
 _UNREAD = "hosts could not be read"
@@ -196,7 +207,7 @@ def print_errors(
     else:
         from vgpumgr.documents import error as documents
 
-        click.echo(json.dumps(documents.joined(errors, what=what, hint=hint)), err=True)
+        _print(json.dumps(documents.joined(errors, what=what, hint=hint)), error=True)
     return worst_exit(error.exit_code for error in errors)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vgpumgr import errors
+from vgpumgr.controller.context import Progress
 from vgpumgr.controller.results import Fleet, View
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ Result = TypeVar("Result")
 
 MAX_WORKERS = 32  # more threads do not hide more latency: the interpreter lock is the limit (measured, paramiko 5.1)
 STAGE = "run"  # the stage in the errors.HostDeadline of an abandoned host
+SLOW_S = 5.0  # a host that runs for longer is named in the progress
 _TELL_EVERY_S = 10.0
 logger = logging.getLogger(__name__)
 
@@ -53,18 +55,40 @@ class HostTimeout:
     stop: threading.Event | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch(Generic[Result]):
+    """What is called meanwhile, always in the thread of fan_out's caller: `ended` with each host's outcome as it comes,
+    `progress` whenever that may have changed, and about twice a second.
+    """
+
+    ended: Callable[[Outcome[Result]], None] = lambda _: None
+    progress: Callable[[Progress], None] = lambda _: None
+
+
 def fan_out(
-    hosts: Sequence[HostDeclaration], work: Callable[[HostDeclaration], Result], host_timeout: HostTimeout | None = None
+    hosts: Sequence[HostDeclaration],
+    work: Callable[[HostDeclaration], Result],
+    host_timeout: HostTimeout | None = None,
+    watch: Watch[Result] | None = None,
 ) -> tuple[Outcome[Result], ...]:
     """Run `work` for every host; the outcomes are returned in the order of the hosts."""
-    return _Pool(hosts, work, host_timeout).wait() if hosts else ()
+    return _Pool(hosts, work, host_timeout, watch or Watch()).wait() if hosts else ()
 
 
 def read_fleet(
-    hosts: Sequence[HostDeclaration], read: Callable[[HostDeclaration], tuple[View, errors.VgpumgrError | None]]
+    hosts: Sequence[HostDeclaration],
+    read: Callable[[HostDeclaration], tuple[View, errors.VgpumgrError | None]],
+    progress: Callable[[Progress], None],
+    came: Callable[[View], None] = lambda _: None,
 ) -> Fleet[View]:
-    """Every host as `read` returns it, with an error if only a part of it could be read."""
-    ends = [(outcome.host, *(outcome.value or (None, outcome.error))) for outcome in fan_out(hosts, read)]
+    """Every host as `read` returns it, with an error if only a part of it could be read. `came` is given each as it comes."""
+
+    def ended(outcome: Outcome[tuple[View, errors.VgpumgrError | None]]) -> None:
+        if outcome.value is not None:
+            came(outcome.value[0])
+
+    outcomes = fan_out(hosts, read, watch=Watch(ended=ended, progress=progress))
+    ends = [(outcome.host, *(outcome.value or (None, outcome.error))) for outcome in outcomes]
     return Fleet(
         views=tuple(view for _, view, _ in ends if view is not None),
         errors=tuple((host, error) for host, _, error in ends if error is not None),
@@ -72,21 +96,27 @@ def read_fleet(
 
 
 class _Pool(Generic[Result]):
-    """The running hosts. `_turn` guards everything; each change is notified on it."""
+    """The running hosts. `_turn` guards everything; each change is notified on it.
+
+    What a turn of the loop costs does not depend on how many hosts have ended: there may be ten thousand.
+    """
 
     def __init__(
         self,
         hosts: Sequence[HostDeclaration],
         work: Callable[[HostDeclaration], Result],
         host_timeout: HostTimeout | None,
+        watch: Watch[Result],
     ) -> None:
         self._hosts = hosts
         self._work = work
         self._host_timeout = host_timeout
+        self._watch = watch
         self._turn = threading.Condition()
         self._waiting = list(reversed(hosts))
-        self._started: dict[HostName, float] = {}
+        self._running: dict[HostName, float] = {}  # since when, the longest first
         self._outcomes: dict[HostName, Outcome[Result]] = {}
+        self._ended: list[Outcome[Result]] = []  # of the outcomes those that the watch has not seen
         self._told = time.monotonic()
 
     def wait(self) -> tuple[Outcome[Result], ...]:
@@ -99,7 +129,7 @@ class _Pool(Generic[Result]):
             limits.stop.set()
             with self._turn:
                 self._waiting.clear()
-                running = ", ".join(self._running())
+                running = ", ".join(self._running)
             if running:
                 once_more = "interrupt again to leave it to the next run"
                 limits.tell(f"interrupted: {running} can finish the current work; {once_more}")
@@ -108,54 +138,70 @@ class _Pool(Generic[Result]):
         return tuple(self._outcomes[host.name] for host in self._hosts)
 
     def _wait(self) -> None:
-        with self._turn:
-            while self._waiting or self._running():
-                while self._waiting and len(self._running()) < MAX_WORKERS:
+        over = False
+        while not over:
+            with self._turn:
+                while self._waiting and len(self._running) < MAX_WORKERS:
                     self._start(self._waiting.pop())
-                self._turn.wait(timeout=0.5)
+                if self._running and not self._ended:
+                    self._turn.wait(timeout=0.5)
                 self._leave_late_ones()
                 self._tell()
+                ended, self._ended = self._ended, []
+                over = not self._waiting and not self._running
+                progress = self._progress()
+            # Without the lock: what it prints may take as long as a terminal likes.
+            for outcome in ended:
+                self._watch.ended(outcome)
+            self._watch.progress(progress)
 
-    def _running(self) -> list[HostName]:
-        return [name for name in self._started if name not in self._outcomes]
+    def _progress(self) -> Progress:
+        moment = time.monotonic()
+        seconds = {name: moment - since for name, since in self._running.items()}
+        slow = tuple((name, taken) for name, taken in seconds.items() if taken > SLOW_S)
+        return Progress(ended=len(self._outcomes), hosts=len(self._hosts), slow=slow)
 
     def _start(self, host: HostDeclaration) -> None:
-        self._started[host.name] = time.monotonic()
+        self._running[host.name] = time.monotonic()
         thread = threading.Thread(target=self._run, args=(host,), name=f"host-{host.name}", daemon=True)
         try:
             thread.start()
         except BaseException:
             if thread.ident is None:  # a Ctrl-C came first, so there is nothing to wait for
-                del self._started[host.name]
+                del self._running[host.name]
             raise
 
     def _run(self, host: HostDeclaration) -> None:
-        outcome = _one(host, self._work)
+        self._end(_one(host, self._work))
+
+    def _end(self, outcome: Outcome[Result]) -> None:
         with self._turn:
-            self._outcomes.setdefault(host.name, outcome)  # an abandoned host keeps that outcome
-            self._turn.notify_all()
+            if self._running.pop(outcome.host, None) is not None:  # an abandoned host keeps that outcome
+                self._outcomes[outcome.host] = outcome
+                self._ended.append(outcome)
+                self._turn.notify_all()
 
     def _leave_late_ones(self) -> None:
         host_timeout = self._host_timeout
         if host_timeout is None:
             return
-        for name in self._running():
-            if time.monotonic() - self._started[name] > host_timeout.seconds:
-                late = errors.HostDeadline(
-                    name,
-                    STAGE,
-                    f"not done after {host_timeout.seconds:g} s, so it was skipped",
-                    hint="nothing is lost: the same command reads the host again and continues from there",
-                )
-                self._outcomes[name] = Outcome(host=name, value=None, error=late, seconds=host_timeout.seconds)
-                threading.Thread(target=host_timeout.abort, args=(name,), name=f"abort-{name}", daemon=True).start()
+        earliest = time.monotonic() - host_timeout.seconds
+        for name in [name for name, since in self._running.items() if since < earliest]:
+            late = errors.HostDeadline(
+                name,
+                STAGE,
+                f"not done after {host_timeout.seconds:g} s, so it was skipped",
+                hint="nothing is lost: the same command reads the host again and continues from there",
+            )
+            self._end(Outcome(host=name, value=None, error=late, seconds=host_timeout.seconds))
+            threading.Thread(target=host_timeout.abort, args=(name,), name=f"abort-{name}", daemon=True).start()
 
     def _tell(self) -> None:
         moment = time.monotonic()
         if self._host_timeout is None or moment - self._told < _TELL_EVERY_S:
             return
         self._told = moment
-        running = [f"{name} ({moment - self._started[name]:.0f} s)" for name in self._running()]
+        running = [f"{name} ({moment - since:.0f} s)" for name, since in self._running.items()]
         if running:
             self._host_timeout.tell(f"still running: {', '.join(running)}")
 

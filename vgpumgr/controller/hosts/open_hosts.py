@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from vgpumgr.controller.hosts.fan_out import HostTimeout
@@ -9,6 +10,7 @@ from vgpumgr.controller.hosts.session import open_session_patiently
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Iterator
 
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.hosts.session import Session
@@ -19,7 +21,10 @@ HOST_DEADLINE_S = 300.0
 
 
 class OpenHosts:
-    """Opens sessions from the threads of a fan_out. The caller closes each; `close` closes those that are still open."""
+    """Opens sessions from the threads of a fan_out. The caller closes each; `close` closes those that are still open.
+
+    A closed one is let go of at once where it came from `session`: a night has ten thousand hosts.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -33,6 +38,15 @@ class OpenHosts:
         if declaration.name in self._left:  # its time limit passed during the connection attempt
             session.link.abort()
         return session
+
+    @contextlib.contextmanager
+    def session(self, declaration: HostDeclaration) -> Iterator[Session]:
+        """A host that is open for as long as the block lasts. Raises HostError."""
+        try:
+            with self.connect(declaration) as session:
+                yield session
+        finally:
+            self._open.pop(declaration.name, None)
 
     def is_left(self, host: HostName) -> bool:
         """Whether the host took too long, so that nothing more may begin there."""

@@ -11,7 +11,9 @@ import pytest
 
 from tests.unit.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.controller.hosts.fan_out import MAX_WORKERS, STAGE, HostTimeout, fan_out
+from vgpumgr.controller.context import Progress
+from vgpumgr.controller.hosts import fan_out as fan_out_module
+from vgpumgr.controller.hosts.fan_out import MAX_WORKERS, STAGE, HostTimeout, Outcome, Watch, fan_out
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -93,3 +95,44 @@ def test_an_interrupt_begins_no_other_host_and_lets_those_under_way_finish() -> 
     assert stop.is_set()
     assert len(begun) <= MAX_WORKERS
     assert told[0].startswith("interrupted: ")
+
+
+def test_the_caller_sees_each_host_end_as_it_does_and_which_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fan_out_module, "SLOW_S", 0.2)
+    ended, seen, threads = list[str](), list[Progress](), set[int]()
+    told = threading.Event()
+
+    def work(host: HostDeclaration) -> str:
+        if host.name == "kvm01":
+            assert told.wait(30)
+        if host.name == "kvm02":
+            raise errors.Busy(host.name, "locked")
+        return host.name
+
+    def end(outcome: Outcome[str]) -> None:
+        ended.append(outcome.host)
+        threads.add(threading.get_ident())
+
+    def progress(now: Progress) -> None:
+        seen.append(now)
+        if now.slow:
+            told.set()
+
+    outcomes = fan_out(hosts(3), work, watch=Watch(ended=end, progress=progress))
+    assert [outcome.host for outcome in outcomes] == ["kvm01", "kvm02", "kvm03"]
+    assert (sorted(ended[:2]), ended[2:], threads) == (["kvm02", "kvm03"], ["kvm01"], {threading.get_ident()})
+    assert [name for name, seconds in next(now.slow for now in seen if now.slow) if seconds > 0.2] == ["kvm01"]
+    assert seen[-1] == Progress(ended=3, hosts=3)
+    assert [now.ended for now in seen] == sorted(now.ended for now in seen)
+
+
+def test_an_abandoned_host_ends_once() -> None:
+    hung, ended = threading.Event(), list[Outcome[None]]()
+
+    def work(host: HostDeclaration) -> None:
+        hung.wait(0.6 if host.name == "kvm01" else 1.2)
+
+    host_timeout = HostTimeout(seconds=0.2, abort=lambda _: None, tell=lambda _: None)
+    fan_out(hosts(2), work, host_timeout, Watch(ended=ended.append))
+    assert sorted(outcome.host for outcome in ended) == ["kvm01", "kvm02"]
+    assert {type(outcome.error) for outcome in ended} == {errors.HostDeadline}

@@ -1,0 +1,54 @@
+"""The line about the progress: what it says, and that whatever else is printed wipes it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from vgpumgr.cli.settings import Settings
+from vgpumgr.cli.text import output, status_line
+from vgpumgr.cli.text.status_line import StatusLine
+from vgpumgr.controller.context import Progress
+from vgpumgr.names import HostName
+
+SLOW = ((HostName("kvm05"), 9.4), (HostName("kvm11"), 6.0), (HostName("kvm12"), 5.1))
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (79, "12 of 20 hosts read; slow: kvm05 (9 s), kvm11 (6 s), kvm12 (5 s)"),
+        (63, "12 of 20 hosts read; slow: kvm05 (9 s), kvm11 (6 s) and 1 more"),
+        (52, "12 of 20 hosts read; slow: kvm05 (9 s) and 2 more"),
+        (40, "12 of 20 hosts read; 3 slow"),
+        (10, "12 of 20 h"),
+    ],
+)
+def test_it_names_as_many_slow_hosts_as_fit(width: int, said: str) -> None:
+    assert status_line.text(Progress(ended=12, hosts=20, slow=SLOW), width) == said
+
+
+def test_it_comes_late_and_goes_when_all_have_ended_or_something_else_is_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: moment)
+    status = StatusLine()
+    monkeypatch.setattr(output, "STATUS", status)
+    status.show(Progress(ended=0, hosts=2))
+    moment += 0.5
+    status.show(Progress(ended=0, hosts=2))
+    assert capsys.readouterr().err == ""
+    moment += 1
+    status.show(Progress(ended=1, hosts=2))
+    status.show(Progress(ended=1, hosts=2))
+    assert capsys.readouterr().err == "\r\x1b[K1 of 2 hosts read"
+    output.progress(Settings(), "a line")
+    assert capsys.readouterr().err == "\r\x1b[Ka line\n"
+    output.echo("another")
+    moment += 1
+    status.show(Progress(ended=1, hosts=2))
+    status.show(Progress(ended=2, hosts=2))
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("another\n", "\r\x1b[K1 of 2 hosts read\r\x1b[K")

@@ -1,0 +1,82 @@
+"""One line at the bottom of a terminal that says how far the reading of hosts is. Whatever else is printed wipes it first."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.text.words import counted, one_line
+
+if TYPE_CHECKING:
+    from vgpumgr.controller.context import Progress
+
+_AFTER_S = 1.0  # what is done sooner shows none
+_EVERY_S = 0.1
+_COLUMNS = 80  # of a terminal that does not tell
+_WIPE = "\r\x1b[K"
+
+
+class StatusLine:
+    """Safe to use from several threads: hosts report while the caller waits for them."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._shown = False
+        self._due: float | None = None
+
+    def show(self, progress: Progress) -> None:
+        """Show how far it is, but not too often, and nothing once all hosts have ended."""
+        with self._turn:
+            moment = time.monotonic()
+            if progress.ended == progress.hosts:
+                self._wipe()
+                self._due = None
+            elif self._due is None:
+                self._due = moment + _AFTER_S
+            elif moment >= self._due:
+                self._due = moment + _EVERY_S
+                self._shown = True
+                # The last column stays free: some terminals begin a new line there.
+                _write(_WIPE + text(progress, _columns() - 1))
+
+    def wipe(self) -> None:
+        """Make room for something else."""
+        with self._turn:
+            self._wipe()
+
+    def _wipe(self) -> None:
+        if self._shown:
+            self._shown = False
+            _write(_WIPE)
+
+
+def is_possible() -> bool:
+    """Whether stderr is a terminal that can wipe a line."""
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def text(progress: Progress, width: int) -> str:
+    """`12 of 20 hosts read; slow: kvm05 (9 s), kvm11 (6 s) and 1 more`, with as many names as fit into the width."""
+    said = f"{progress.ended} of {counted(progress.hosts, 'host')} read"
+    names = [f"{one_line(host)} ({seconds:.0f} s)" for host, seconds in progress.slow]
+    for count in range(len(names), 0, -1):
+        more = f" and {len(names) - count} more" if count < len(names) else ""
+        line = f"{said}; slow: {', '.join(names[:count])}{more}"
+        if len(line) <= width:
+            return line
+    return (f"{said}; {len(names)} slow" if names else said)[: max(width, 0)]
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
+    except OSError:
+        return _COLUMNS
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
