@@ -1,0 +1,87 @@
+"""What is read of a fleet, and what is kept of it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tests.unit.core import builders
+from tests.unit.core.declarations import declares
+from vgpumgr.controller import report
+from vgpumgr.controller.context import Context
+from vgpumgr.controller.hosts.fan_out import MAX_WORKERS
+from vgpumgr.core.driver import catalogue
+from vgpumgr.core.inventory import Inventory
+from vgpumgr.core.model.snapshot import HostSnapshot
+from vgpumgr.names import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+    from vgpumgr.controller.results import HostVgpus
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.link.host import Host
+
+HOSTS = 200
+VIEW = builders.host(builders.gpu())
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An open host that answers with a copy of VIEW."""
+
+    host: HostName
+
+    def observe(self) -> HostView:
+        return replace(VIEW, snapshot=replace(VIEW.snapshot, host=self.host))
+
+    def with_saved_states(self, view: HostView) -> HostView:
+        return view
+
+
+@contextlib.contextmanager
+def open_session(_context: Context, declaration: HostDeclaration) -> Iterator[Session]:
+    yield Session(declaration.name)
+
+
+def no_host(endpoint: Endpoint, *, hypervisor: bool = True) -> Host:
+    raise AssertionError(f"nothing here reaches {endpoint}, {hypervisor}")
+
+
+def read_now() -> int:
+    """How many hosts' answers are in memory."""
+    gc.collect()
+    return sum(isinstance(one, HostSnapshot) for one in gc.get_objects())
+
+
+def test_a_list_of_many_hosts_keeps_their_rows_and_drops_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "open_session", open_session)
+    names = [HostName(f"kvm{number:03}") for number in range(HOSTS)]
+    hosts = {name: replace(declares(), name=name) for name in names}
+    context = Context(
+        inventory=Inventory(root="/", hosts=hosts, findings=()),
+        connect=no_host,
+        catalogue=catalogue.parse(""),
+        by="anna@ctl1",
+        now=lambda: "2026-11-21T12:00:00Z",
+        progress=lambda text: None,
+    )
+    before, counter, kept, came = read_now(), itertools.count(), list[int](), list[str]()
+
+    def see(host: HostVgpus) -> None:
+        came.append(host.host)
+        if next(counter) % 20 == 0:
+            kept.append(read_now() - before)
+
+    fleet = report.list_fleet(context, (), see)
+    assert [host.host for host in fleet.views] == names
+    assert sorted(came) == names
+    assert max(kept) <= MAX_WORKERS
+    assert read_now() == before

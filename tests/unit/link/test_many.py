@@ -1,0 +1,88 @@
+"""A hundred hosts through real connections: what is open at once has a bound, and nothing of a host that was read stays."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from tests.unit.core.declarations import declares
+from tests.unit.link.conftest import wait_for
+from vgpumgr.controller.hosts.fan_out import MAX_WORKERS, Watch, fan_out
+from vgpumgr.link.connection import connect
+from vgpumgr.link.ssh import SshConnection
+from vgpumgr.names import HostName
+
+if TYPE_CHECKING:
+    from tests.unit.link.conftest import Sshd
+    from vgpumgr.controller.hosts.fan_out import Outcome
+    from vgpumgr.core.inventory import HostDeclaration
+
+pytestmark = pytest.mark.lab
+
+HOSTS = 3 * MAX_WORKERS + 4
+# Of one host: its worker, paramiko's transport and one call with a limit; a thread that ends overlaps with the next.
+THREADS_OF_A_HOST = 4
+FILES_OF_A_HOST = 1  # its socket
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def links() -> int:
+    gc.collect()
+    return sum(isinstance(one, SshConnection) for one in gc.get_objects())
+
+
+class Peaks:
+    """The most threads and files at once, looked at all the time."""
+
+    def __init__(self) -> None:
+        self.threads = self.files = 0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._end.wait(0.003):
+            self.threads = max(self.threads, threading.active_count())
+            self.files = max(self.files, open_files())
+
+
+def test_threads_and_files_have_a_bound_and_a_host_that_was_read_leaves_nothing(sshd: Sshd) -> None:
+    hosts = tuple(replace(declares(), name=HostName(f"kvm{number:03}")) for number in range(HOSTS))
+    kept: list[int] = []
+
+    def work(host: HostDeclaration) -> str:
+        with connect(replace(sshd.endpoint, host=host.name), hypervisor=False) as link:
+            return link.observe(wait_s=10).boot
+
+    def ended(outcome: Outcome[str]) -> None:
+        if int(outcome.host[3:]) % 10 == 0:
+            kept.append(links())
+
+    assert fan_out(hosts[:1], work)[0].value  # what the first connection imports and keeps for all
+    wait_for(lambda: threading.active_count() < 10, 10)
+    threads, files = threading.active_count(), open_files()
+    with Peaks() as peaks:
+        outcomes = fan_out(hosts, work, watch=Watch(ended=ended))
+    assert [outcome.error for outcome in outcomes] == [None] * HOSTS
+    assert MAX_WORKERS < peaks.threads - threads <= THREADS_OF_A_HOST * MAX_WORKERS
+    assert (
+        MAX_WORKERS / 2 < peaks.files - files <= FILES_OF_A_HOST * MAX_WORKERS + 4
+    )  # and the look itself, known_hosts
+    assert max(kept) <= MAX_WORKERS
+    wait_for(lambda: threading.active_count() <= threads, 10)
+    assert (open_files(), links()) == (files, 0)
