@@ -1,4 +1,5 @@
-"""An inventory as large sites have it: groups of hosts by site and by rack, group_vars, and four VMs on each host.
+"""An inventory as large sites have it: groups of hosts by site and by rack, group_vars, and four VMs on each host; a quarter declares a GPU's
+scheduler.
 
 Half of the sites declare their VMs in one file a host (host_vars), the others beside the host in the site's own file.
 """
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 VMS_OF_A_HOST = 4
 HOSTS_OF_A_SITE, HOSTS_OF_A_RACK = 250, 25
+SHARES_ONE_IN = 4  # one host in so many declares a scheduler
 GPUS = ("0000:41:00.0", "0000:81:00.0")
 
 _ALL = """\
@@ -59,14 +61,14 @@ def _site(folder: Path, site: str, numbers: range, *, apart: bool) -> Iterator[s
             yield f"            {host}:"
             yield f"              ansible_host: 10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
             yield f'              asset_tag: "{number:08}"'
-            lines = list(_variables(host))
+            lines = list(_variables(host, shares=number % SHARES_ONE_IN == 0))
             if apart:
                 (folder / f"host_vars/{host}.yml").write_text("\n".join([*lines, ""]), encoding="utf-8")
             else:
                 yield from (f"              {line}" for line in lines)
 
 
-def _variables(host: str) -> Iterator[str]:
+def _variables(host: str, *, shares: bool) -> Iterator[str]:
     yield "vgpumgr_vms:"
     for number, vm in enumerate(vm_names(host)):
         yield f"  {vm}:"
@@ -77,4 +79,4 @@ def _variables(host: str) -> Iterator[str]:
     yield "vgpumgr_gpus:"
     yield f'  "{GPUS[0]}": {{mode: equal-size}}'
     yield f'  "{GPUS[1]}":'
-    yield "    scheduler: {policy: fixed-share, time_slice: 2ms}"
+    yield "    scheduler: {policy: fixed-share, time_slice: 2ms}" if shares else "    mode: equal-size"

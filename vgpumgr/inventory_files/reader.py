@@ -195,19 +195,16 @@ class _Feed:
         data: Plain = text
         merge = False
         if event.implicit[0]:
-            data, merge = self._meaning(text, loader)
+            data, merge = self.meanings.get(text) or self._meaning(text, loader)
         elif tag in _NUMBERS:
             data = _construct(tag, text)
         elif tag not in _TEXTS:
             opaque = _tag_name(tag)
-        value = Value(where=self._where(event), data=data, text=text, opaque=opaque)
-        self.builder.scalar(value, anchor=event.anchor, merge=merge)
+        self.builder.scalar(Value(self._where(event), data, text, opaque), anchor=event.anchor, merge=merge)
 
     def _meaning(self, text: str, loader: yaml.CSafeLoader) -> tuple[Plain, bool]:
-        known = self.meanings.get(text)
-        if known is None:
-            tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-            known = self.meanings[text] = (_construct(tag, text) if tag in _NUMBERS else text, tag == _MERGE)
+        tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+        known = self.meanings[text] = (_construct(tag, text) if tag in _NUMBERS else text, tag == _MERGE)
         return known
 
     def _where(self, event: yaml.Event) -> Location:

@@ -26,7 +26,7 @@ class CannotGoOnError(Exception):
         self.problem = Problem(where=where, text=text)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Open:
     """A mapping (members) or list (items) that has not ended yet. `size` counts values, with aliases expanded."""
 
@@ -34,9 +34,9 @@ class _Open:
     anchor: str | None
     opaque: str | None
     members: dict[str, Member] | None
-    items: list[Value] = field(default_factory=list)
+    items: list[Value]
     key: Value | None = None
-    merged: list[Value] = field(default_factory=list)
+    merged: tuple[Value, ...] = ()
     size: int = 1
 
 
@@ -55,7 +55,21 @@ class ValueBuilder:
             self._anchors[anchor] = (value, 1)
         if merge:
             value = Value(where=value.where, data=_MERGE, text=_MERGE, opaque=_MERGE)
-        self._add(value, 1)
+        # What _add does with almost each of a million scalars: a key, or the first value of one.
+        top = self._stack[-1] if self._stack else None
+        if top is None or top.members is None or top.size >= MAX_VALUES:
+            self._add(value, 1)
+            return
+        top.size += 1
+        key = top.key
+        if key is None:
+            top.key = value
+            return
+        top.key = None
+        if key.opaque is None and key.text not in top.members:
+            top.members[key.text] = Member(key, value)
+        else:
+            self._set(top, top.members, key, value)
 
     def open(self, where: Location, *, mapping: bool, anchor: str | None, opaque: str | None) -> None:
         """A mapping or a list begins."""
@@ -63,7 +77,7 @@ class ValueBuilder:
             raise CannotGoOnError(where, f"nested deeper than {MAX_DEPTH} levels")
         if anchor is not None:
             self._anchors[anchor] = None
-        self._stack.append(_Open(where=where, anchor=anchor, opaque=opaque, members={} if mapping else None))
+        self._stack.append(_Open(where, anchor, opaque, {} if mapping else None, []))
 
     def close(self) -> None:
         """The innermost mapping or list ends."""
@@ -71,7 +85,7 @@ class ValueBuilder:
         for source in done.merged:
             self._merge(done.members, source)
         data = done.members if done.members is not None else tuple(done.items)
-        value = Value(where=done.where, data=data, opaque=done.opaque)
+        value = Value(done.where, data, opaque=done.opaque)
         if done.anchor is not None:
             self._anchors[done.anchor] = (value, done.size)
         self._add(value, done.size)
@@ -106,7 +120,7 @@ class ValueBuilder:
 
     def _set(self, top: _Open, members: dict[str, Member], key: Value, value: Value) -> None:
         if key.opaque == _MERGE:
-            top.merged += value.data if isinstance(value.data, tuple) else [value]
+            top.merged += value.data if isinstance(value.data, tuple) else (value,)
             return
         earlier = members.get(key.text)
         if earlier is not None:

@@ -239,6 +239,7 @@ def _settings(files: Sequence[ModprobeFile], name: str) -> list[_Setting]:
     ]
 
 
+_PIECE = re.compile(r'\\\n|[ \t]+|"|\\|[^\\ \t"]+')
 _LINE_END = re.compile(r"(?<!\\)\n")
 _Word = list[tuple[str, int]]  # characters as modprobe sees them, each with its offset in the file
 
@@ -256,18 +257,15 @@ def _words(line: str, begin: int) -> list[_Word]:
     """The words of a line. A comment is a line whose first word is not a command."""
     words: list[_Word] = [[]]
     quoted = False
-    at = 0
-    while at < len(line):
-        letter = line[at]
-        if line.startswith("\\\n", at):
-            at += 2
+    for found in _PIECE.finditer(line):
+        piece, at = found[0], begin + found.start()
+        if piece == "\\\n":
             continue
-        if letter in " \t" and not quoted:
+        if piece[0] in " \t" and not quoted:
             words.append([])
         else:
-            quoted ^= letter == '"'
-            words[-1].append((letter, begin + at))
-        at += 1
+            quoted ^= piece == '"'
+            words[-1].extend(zip(piece, range(at, at + len(piece)), strict=True))
     return [word for word in words if word]
 
 
