@@ -17,7 +17,7 @@ import pytest
 
 from tests.unit.link.conftest import descendants, make_key, wait_for
 from vgpumgr import errors
-from vgpumgr.link import connection, ssh
+from vgpumgr.link import connection, dial, ssh
 from vgpumgr.link.deadlines import Deadline, Deadlines
 from vgpumgr.link.known_hosts import compute_fingerprint
 
@@ -56,6 +56,27 @@ def test_a_host_is_far_by_the_round_trips_of_its_connection(sshd: Sshd, monkeypa
         monkeypatch.setattr(ssh, "_FAR_US", 0)
         found.append(opened.is_far)
     assert [*found, opened.is_far] == [False, True, False]
+
+
+def test_an_idle_connection_sleeps_and_closes_at_once(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """paramiko would look ten times a second."""
+    looks: list[int] = []
+    receive = dial.SshSocket.recv
+
+    def looking(self: dial.SshSocket, size: int, flags: int = 0) -> bytes:
+        looks.append(size)
+        return receive(self, size, flags)
+
+    monkeypatch.setattr(dial.SshSocket, "recv", looking, raising=False)
+    opened = ssh.open_connection(sshd.endpoint, Deadlines())
+    time.sleep(0.2)  # what the server says after the login
+    before = len(looks)
+    time.sleep(1.5)
+    idle = len(looks) - before
+    started = time.monotonic()
+    opened.close()
+    wait_for(lambda: not opened._transport.is_alive(), 5)
+    assert (idle <= 1, time.monotonic() - started < 0.5) == (True, True)
 
 
 def test_megabytes_on_stderr_do_not_hold_the_output_up(sshd: Sshd) -> None:
