@@ -9,12 +9,12 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli.text import output
-from vgpumgr.controller.results import Consent, Planned, PlanT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.results import Consent, Planned, PlanT
     from vgpumgr.core.plan.kept import KeptPlan
 
 
@@ -28,6 +28,7 @@ def consent(
 
     Asking raises UsageError without a terminal, Declined on a no.
     """
+    from vgpumgr.controller.results import Consent
 
     def show(planned: Planned[PlanT]) -> None:
         if settings.for_people and planned.plan.changed:
