@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING, cast
 from tests.model.libvirt_double import Libvirt
 from tests.unit.core import builders
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
+from vgpumgr.core.model.domain_dumps import LibvirtDump
 from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.core.model.view import HostView
 from vgpumgr.core.plan import placement, simulate
-from vgpumgr.link.host import Host, Locked, StepResult
+from vgpumgr.link.host import Host, Locked, Observed, StepResult
 from vgpumgr.names import DEFAULT_SLOT, HostName, VmName
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.plan.step import HostStep
     from vgpumgr.link.hypervisor import Hypervisor
+    from vgpumgr.link.libvirt_facts import DomainQuery
     from vgpumgr.names import VmUuid
 
 GPUS = ("0000:41:00.0", "0000:81:00.0")
@@ -102,15 +103,25 @@ class MemoryLink(Host):
         self.host = at.name
         self._at = at
 
-    def observe(self, *, wait_s: float) -> HostSnapshot:
+    def observe(self, query: DomainQuery | None = None, *, wait_s: float) -> Observed:
         del wait_s
         with self._at.spent.on("observe"):
-            return self._at.snapshot
+            return Observed(snapshot=self._at.snapshot, read=self._dump(query))
 
-    def lock(self, *, by: str, wait_s: float) -> Locked:
+    def lock(self, query: DomainQuery | None = None, *, by: str, wait_s: float) -> Locked:
         del by, wait_s
         with self._at.spent.on("lock"):
-            return Locked(snapshot=self._at.snapshot, unwritable=None)
+            return Locked(snapshot=self._at.snapshot, read=self._dump(query), unwritable=None)
+
+    def _dump(self, query: DomainQuery | None) -> LibvirtDump | None:
+        if query is None:
+            return None
+        vms = sorted(self._at.libvirt.vms.values(), key=lambda vm: vm.name)
+        return LibvirtDump(
+            version=self._at.libvirt.version,
+            domains=tuple(vm.documents() for vm in vms if query.only is None or vm.uuid in query.only),
+            saved=() if query.saved else None,
+        )
 
     def execute(self, step: HostStep) -> StepResult:
         with self._at.spent.on("execute"):
@@ -118,13 +129,22 @@ class MemoryLink(Host):
             self._at.snapshot = simulate.apply_one(view, step).snapshot
         return StepResult(note=None, scheduler=None)
 
-    def unlock(self, gpus: Sequence[str]) -> HostSnapshot:
+    def unlock(self, gpus: Sequence[str], query: DomainQuery | None = None) -> Observed:
         with self._at.spent.on("unlock"):
             snapshot = self._at.snapshot
-            return replace(snapshot, gpus=tuple(gpu for gpu in snapshot.gpus if gpu.uuid in gpus))
+            part = replace(snapshot, gpus=tuple(gpu for gpu in snapshot.gpus if gpu.uuid in gpus))
+            return Observed(snapshot=part, read=self._dump(query))
+
+    def domains(self, query: DomainQuery) -> LibvirtDump:
+        with self._at.spent.on("domains"):
+            found = self._dump(query)
+            assert found is not None
+            return found
 
     def ping(self, timeout_s: float = 0) -> None:
         del timeout_s
+
+    def prepare_writes(self) -> None: ...
 
     def locked_hypervisor(self) -> Hypervisor:
         return self.hypervisor()
@@ -142,17 +162,7 @@ class _MemoryHypervisor:
 
     def __init__(self, at: MemoryHost) -> None:
         self.host = at.name
-        self.version = at.libvirt.version
         self._at = at
-
-    def domains(self, only: Collection[VmUuid] | None = None) -> tuple[DomainDump, ...]:
-        with self._at.spent.on("domains"):
-            vms = sorted(self._at.libvirt.vms.values(), key=lambda vm: vm.name)
-            return tuple(vm.documents() for vm in vms if only is None or vm.uuid in only)
-
-    def saved(self) -> tuple[SavedDump, ...]:
-        with self._at.spent.on("saved"):
-            return ()
 
     def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         with self._at.spent.on("set_metadata"):

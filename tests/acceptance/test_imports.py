@@ -31,12 +31,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BROUGHT = {"paramiko": {"bcrypt", "cffi", "cryptography", "pynacl"}, "jinja2": {"markupsafe"}}
 
 INVENTORY = {"pyyaml"}
-HOST = INVENTORY | {"paramiko"}  # facts of a host
-VMS = HOST | {"libvirt-python"}  # its VMs, too
+HOST = INVENTORY | {"paramiko"}  # a host, and its VMs
 STORE = {"sqlite3"}
 TABLE = {"tabulate"}
 TEMPLATE = {"jinja2"}
-CHANGE = VMS | STORE | TEMPLATE  # XML for libvirt, a row in the journal
+CHANGE = HOST | {"libvirt-python"} | STORE | TEMPLATE  # a VM is changed: XML for libvirt, a row in the journal
 
 ATTACH = "attach vm02 --profile 4Q --on kvm01"
 OFF = ("attach vm30 --profile 4Q --on kvm01", "lab stop vm30")
@@ -59,16 +58,18 @@ def case(argv: str, imports: set[str], *, code: int = 0, before: tuple[str, ...]
 TABLE_OF_COMMANDS = {
     "attach": case("attach vm01 --profile 4Q --on kvm01", CHANGE),
     "detach": case("detach vm02 --yes --on kvm01", CHANGE, before=(ATTACH,)),
-    "adopt": case("adopt kvm01", VMS),  # there is nothing to adopt
-    "plan": case("plan", VMS),
-    "reconcile": case("reconcile --yes", VMS),  # nothing is declared
-    "list": case("list", VMS | TABLE, before=(ATTACH,)),
-    "show": case("show vm02", VMS | TABLE, before=(ATTACH,)),
-    "render": case("render vm02", VMS | TEMPLATE, before=(ATTACH,)),
-    "discover": case("discover", VMS | TABLE),
-    "profiles": case("profiles", VMS | TABLE),
-    "scheduler show": case("scheduler show", VMS | TABLE),
-    "scheduler set": case("scheduler set --on kvm02 --gpu-id 0000:41:00.0 --policy equal-share --yes", CHANGE),
+    "adopt": case("adopt kvm01", HOST),  # there is nothing to adopt
+    "plan": case("plan", HOST),
+    "reconcile": case("reconcile --yes", HOST),  # nothing is declared
+    "list": case("list", HOST | TABLE, before=(ATTACH,)),
+    "show": case("show vm02", HOST | TABLE, before=(ATTACH,)),
+    "render": case("render vm02", HOST | TEMPLATE, before=(ATTACH,)),
+    "discover": case("discover", HOST | TABLE),
+    "profiles": case("profiles", HOST | TABLE),
+    "scheduler show": case("scheduler show", HOST | TABLE),
+    "scheduler set": case(
+        "scheduler set --on kvm02 --gpu-id 0000:41:00.0 --policy equal-share --yes", HOST | STORE | TEMPLATE
+    ),
     "collect": case("collect", HOST | STORE),
     "top": case("top --once", HOST | TABLE, before=(ATTACH,)),
     "usage": case("usage", STORE | TABLE, before=(ATTACH, "collect")),

@@ -90,10 +90,10 @@ from vgpumgr import errors
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.wiring import build_context
 
-def read(hypervisor, begun):
+def write(hypervisor, vm, begun):
     try:
         while True:
-            hypervisor.domains()
+            hypervisor.set_metadata(vm, None, key="none", uri="urn:none")
             begun.set()
     except errors.HostError:
         pass
@@ -101,12 +101,13 @@ def read(hypervisor, begun):
 context = build_context(Settings())
 for _ in range(8):
     link, begun = context.connect(context.inventory.host("vf02").endpoint), threading.Event()
-    readers = [threading.Thread(target=read, args=(link.hypervisor(), begun)) for _ in range(4)]
-    [reader.start() for reader in readers]
+    _, vm = link.names()[0]
+    writers = [threading.Thread(target=write, args=(link.hypervisor(), vm, begun)) for _ in range(4)]
+    [writer.start() for writer in writers]
     assert begun.wait(10)
     link.close()
-    [reader.join(10) for reader in readers]
-    assert not any(reader.is_alive() for reader in readers)
+    [writer.join(10) for writer in writers]
+    assert not any(writer.is_alive() for writer in writers)
 """
 
 

@@ -15,6 +15,7 @@ from tests.kernel import cases, seen
 from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.link import connection
 from vgpumgr.link.deadlines import Deadlines
+from vgpumgr.link.libvirt_facts import DOMAINS
 from vgpumgr.link.tunnel import HELPER
 from vgpumgr.names import HostName
 
@@ -80,7 +81,7 @@ def session(vm: Vm) -> Iterator[HostLink]:
         known_hosts=str(vm.folder / "known_hosts"),
     )
     with connection.connect(endpoint, deadlines=Deadlines()) as link:
-        link.hypervisor().domains()
+        link.names()
         yield link
 
 
@@ -167,9 +168,9 @@ def test_a_session_outlives_the_time_after_which_virtqemud_would_end(modular_vm:
     with idle_after(vm, _IDLE_S):
         with session(vm) as link:
             before = daemon(vm)
-            names = [domain.name for domain in link.hypervisor().domains()]
+            names = [domain.name for domain in link.domains(DOMAINS).domains]
             time.sleep(_IDLE_S * 3)
-            assert [domain.name for domain in link.hypervisor().domains()] == names
+            assert [domain.name for domain in link.domains(DOMAINS).domains] == names
             assert daemon(vm) == before is not None
         wait_until(lambda: daemon(vm) is None, "virtqemud ends once the session has", _WAIT_S)
 

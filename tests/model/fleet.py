@@ -110,7 +110,7 @@ class Fleet:
         self._minutes += 1
         at = f"2026-11-{21 + self._minutes // 1440:02}T{self._minutes // 60 % 24:02}:{self._minutes % 60:02}:00Z"
 
-        def reach(endpoint: Endpoint, *, hypervisor: bool = True) -> Host:
+        def reach(endpoint: Endpoint, *, writes: bool = False) -> Host:
             mine = trouble if trouble is not None and trouble.host == endpoint.host else None
             return connect(self.machines[endpoint.host], mine, told, _CATALOGUE)
 

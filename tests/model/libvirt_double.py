@@ -6,19 +6,21 @@ What a person does with virsh is here as methods too: start, stop, managed save,
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, cast
 
 import libvirt
 
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
+from vgpumgr.core.model.domain_dumps import DomainDump
 from vgpumgr.core.model.domain_xml import read_hostdev, read_hostdevs
 from vgpumgr.errors import HypervisorError
+from vgpumgr.host.facts.domains import failed
 from vgpumgr.names import HostName, VmName, VmUuid
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Hostdev
+    from vgpumgr.host.protocol import DomainFact, LibvirtFact, LibvirtQuery, SavedFact
 
 ET.register_namespace(claims.KEY, claims.NAMESPACE)
 
@@ -54,11 +56,21 @@ class Vm:
             live_xml=self.live,
         )
 
-    def saved(self) -> SavedDump:
-        wrapped = tuple(
-            (name, f"<domainsnapshot><name>{name}</name>{xml}</domainsnapshot>") for name, xml in self.snapshots
-        )
-        return SavedDump(uuid=self.uuid, image_xml=self.image, snapshots=wrapped)
+    def saved(self) -> SavedFact:
+        return {
+            "uuid": self.uuid,
+            "image_xml": self.image,
+            "snapshots": [
+                {"name": name, "xml": f"<domainsnapshot><name>{name}</name>{xml}</domainsnapshot>"}
+                for name, xml in self.snapshots
+            ],
+            "image_unreadable": None,
+            "snapshots_unreadable": None,
+        }
+
+
+def _fact(dump: DomainDump) -> DomainFact:
+    return cast("DomainFact", asdict(dump))
 
 
 class Libvirt:
@@ -71,6 +83,20 @@ class Libvirt:
         self.vms: dict[VmUuid, Vm] = {}
 
     # what the controller asks
+
+    def read(self, query: LibvirtQuery) -> LibvirtFact:
+        """What the host program reads."""
+        if self.down:
+            return failed("closed", "Failed to connect socket to '/run/libvirt/libvirt-sock'", 38)
+        vms = sorted(self.vms.values(), key=lambda vm: (vm.name, vm.uuid))
+        chosen = [vm for vm in vms if query["only"] is None or vm.uuid in query["only"]]
+        return {
+            "version": self.version,
+            "names": [{"name": vm.name, "uuid": vm.uuid} for vm in vms] if query["names"] else None,
+            "domains": [_fact(vm.documents()) for vm in chosen] if query["domains"] else None,
+            "saved": [vm.saved() for vm in vms if vm.image is not None or vm.snapshots] if query["saved"] else None,
+            "failure": None,
+        }
 
     def find(self, uuid: VmUuid, what: str) -> Vm:
         vm = self.vms.get(uuid)

@@ -146,7 +146,14 @@ class Machine:
     def serve(self, at: Callable[[str], None]) -> Server:
         """One run of the host program; `at` is told each point of a step."""
         guard = RemovalGuard(Root(self.root), lambda: Nvml(self.driver), pause=lambda _seconds: None)
-        return Server(self.root, nvml=lambda: Nvml(self.driver), write=self.write, at=at, guard=guard)
+        return Server(
+            self.root,
+            nvml=lambda: Nvml(self.driver),
+            read_libvirt=lambda query: lambda: self.libvirt.read(query),
+            write=self.write,
+            at=at,
+            guard=guard,
+        )
 
     def write(self, path: str, text: bytes) -> None:
         """A write below /sys. The attempt alone is a broken promise where a VM holds what is to be taken away, or where an

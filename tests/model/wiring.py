@@ -24,11 +24,10 @@ from vgpumgr.link.host import Host
 from vgpumgr.link.program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from tests.model.machine import Machine
     from vgpumgr.core.driver.catalogue import Catalogue
-    from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
     from vgpumgr.link.hypervisor import Hypervisor
     from vgpumgr.names import HostName, VmUuid
 
@@ -156,7 +155,7 @@ class Stream:
 
 
 class LibvirtSession:
-    """One client of the host's libvirt, with link.hypervisor.Hypervisor's methods."""
+    """One client of the host's libvirt that changes domains, with link.hypervisor.Hypervisor's methods."""
 
     def __init__(self, machine: Machine, stream: Stream, trouble: Trouble | None) -> None:
         self._machine = machine
@@ -166,23 +165,6 @@ class LibvirtSession:
     @property
     def host(self) -> HostName:
         return self._machine.libvirt.host
-
-    @property
-    def version(self) -> int:
-        return self._machine.libvirt.version
-
-    @moments.reported
-    def domains(self, only: Collection[VmUuid] | None = None) -> tuple[DomainDump, ...]:
-        vms = self._machine.libvirt.vms.values()
-        ordered = sorted(vms, key=lambda vm: (vm.name, vm.uuid))
-        return self._do(lambda: tuple(vm.documents() for vm in ordered if only is None or vm.uuid in only))
-
-    @moments.reported
-    def saved(self) -> tuple[SavedDump, ...]:
-        vms = self._machine.libvirt.vms
-        return self._do(
-            lambda: tuple(vm.saved() for _, vm in sorted(vms.items()) if vm.image is not None or vm.snapshots)
-        )
 
     @moments.reported
     def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
@@ -220,8 +202,10 @@ class Link(Host):
         self._stream = stream = Stream(machine, trouble, told)
         self._libvirt = LibvirtSession(machine, stream, trouble)
         program = Program(machine.libvirt.host, stream, request_s=20, is_connected=lambda: stream.connected)
-        program.greet(b"", Deadline(20))
-        super().__init__(program, catalogue)
+        program.send(b"", Deadline(20))
+        super().__init__(program, catalogue, libvirt_s=40)
+
+    def prepare_writes(self) -> None: ...
 
     def hypervisor(self) -> Hypervisor:
         return cast("Hypervisor", self._libvirt)

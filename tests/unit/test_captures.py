@@ -164,7 +164,8 @@ class Captured:
         self.libvirt.define("vm01", VM)
 
     def serve(self, at: Callable[[str], None]) -> Server:
-        return Server(self.root, nvml=no_nvml, at=at)
+        libvirt = self.libvirt
+        return Server(self.root, nvml=no_nvml, read_libvirt=lambda query: lambda: libvirt.read(query), at=at)
 
 
 @every_capture

@@ -1,10 +1,11 @@
 """attach and detach: find the VM, and carry out the one task requested for it.
 
-The engine is imported while the hosts are asked for the VM: either takes about as long as the other.
+The engine is imported while the first host's answer is awaited: either takes about as long as the other.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -46,8 +47,7 @@ class DetachOptions:
 
 def attach(context: Context, options: AttachOptions, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
     """Attach a vGPU of the profile to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
-    _import_engine_meanwhile()
-    found = find_vm(context, options.vm, options.on)
+    found = find_vm(context, options.vm, options.on, writes=not consent.check, opened=_import_engine_meanwhile)
     from vgpumgr.core.reconcile import tasks
 
     give = tasks.AttachSlot(
@@ -71,8 +71,8 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Planned[Pl
 
 def detach(context: Context, options: DetachOptions, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
     """Free one slot, or all, even if the VM is gone. If it has none, nothing changes. Raises the same errors as attach."""
-    _import_engine_meanwhile()
-    found = find_vm(context, options.vm, options.on, or_gone=True)
+    writes, opened = not consent.check, _import_engine_meanwhile
+    found = find_vm(context, options.vm, options.on, or_gone=True, writes=writes, opened=opened)
     from vgpumgr.core.reconcile import tasks
 
     take = tasks.DetachSlot(
@@ -108,6 +108,7 @@ def _change(
     return replace(changed, rows=tuple(row for row in listing.rows(changed.view) if row.vm_uuid == found.uuid))
 
 
+@functools.cache
 def _import_engine_meanwhile() -> None:
     def import_engine() -> None:
         import vgpumgr.controller.engine.change

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Connect(Protocol):
-    """Opens one host; without `hypervisor` its libvirt is not contacted. Raises HostError with the stage that failed."""
+    """Opens one host. `writes`: it will surely be changed, see Host.prepare_writes. Raises HostError with the stage that failed."""
 
-    def __call__(self, endpoint: Endpoint, *, hypervisor: bool = True) -> Host: ...
+    def __call__(self, endpoint: Endpoint, *, writes: bool = False) -> Host: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,11 +111,11 @@ def _cwd() -> Path:
         return Path()
 
 
-def _connect(endpoint: Endpoint, *, catalogue: Catalogue, timeout: float | None, hypervisor: bool = True) -> Host:
+def _connect(endpoint: Endpoint, *, catalogue: Catalogue, timeout: float | None, writes: bool = False) -> Host:
     from vgpumgr.link.connection import connect
     from vgpumgr.link.deadlines import Deadlines
 
-    return connect(endpoint, deadlines=Deadlines.of(timeout), hypervisor=hypervisor, catalogue=catalogue)
+    return connect(endpoint, deadlines=Deadlines.of(timeout), writes=writes, catalogue=catalogue)
 
 
 def _who() -> str:

@@ -151,13 +151,14 @@ class _Workers:
 
     def _plan_host(self, declaration: HostDeclaration) -> HostPlan:
         with self._open.session(declaration) as session:
-            return host_plan.plan_host(session.with_saved_states(session.observe()), declaration, self._run)
+            return host_plan.plan_host(session.observe(saved=True), declaration, self._run)
 
     def _apply_host(self, declaration: HostDeclaration, agreed: HostPlan, *, binds: bool) -> None:
         with self._open.session(declaration) as session:
             host = HostRun(session, self._run, agreed.takes_away)
             self._results[declaration.name] = host.results
-            view = session.with_saved_states(session.lock("reconcile"))
+            session.link.prepare_writes()
+            view = session.lock("reconcile", saved=True)
             detach.guard_ledger(view)
             if binds and host_plan.plan_host(view, declaration, self._run).fingerprint != agreed.fingerprint:
                 raise errors.PlanOutdated(

@@ -12,6 +12,7 @@ from vgpumgr.controller.results import HostFacts, HostVgpus, VmReport
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.plan import detach, plan
 from vgpumgr.core.report import findings, listing
+from vgpumgr.link.libvirt_facts import NO_DOMAINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +47,7 @@ def look_over(
     def observe(declaration: HostDeclaration) -> tuple[View, errors.VgpumgrError | None]:
         try:
             with open_session(context, declaration) as session:
-                view = session.with_saved_states(session.observe())
+                view = session.observe(saved=True)
         except errors.Unreachable as error:
             if error.stage == "libvirt":  # the error stays the same; the hint adds what can be read meanwhile
                 error.details += (f"`vgpumgr discover {declaration.name}` shows its GPUs without libvirt",)
@@ -67,11 +68,12 @@ def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFac
 
     def read(declaration: HostDeclaration) -> tuple[HostFacts, errors.VgpumgrError | None]:
         with open_session(context, declaration) as session:
-            snapshot = session.read_facts()
-            try:
-                version = session.link.hypervisor().version
-            except errors.HostError as error:
-                return HostFacts(snapshot=snapshot, libvirt_version=None), error
+            observed = session.link.observe(NO_DOMAINS, wait_s=context.lock_wait_s)
+        snapshot = observed.snapshot
+        try:
+            version = observed.libvirt.version
+        except errors.HostError as error:
+            return HostFacts(snapshot=snapshot, libvirt_version=None), error
         return HostFacts(snapshot=snapshot, libvirt_version=version), detach.ledger_broken(snapshot)
 
     declarations = context.inventory.chosen(hosts)
@@ -83,7 +85,7 @@ def show_vm(context: Context, vm: str, on: str | None) -> VmReport:
     """One VM with its claims and vGPUs. Raises UnknownVm, AmbiguousVm or HostError."""
     found = find_vm(context, vm, on)
     with found.session as session:
-        view = session.with_saved_states(session.observe())
+        view = session.observe(saved=True)
     domain = plan.find_domain(view, found.uuid)
     broken = detach.ledger_broken(view.snapshot)
     return VmReport(

@@ -221,6 +221,7 @@ class _Applying:
     def _carry_out(self, session: Session, run: HostRun, todo: Sequence[tasks.Task]) -> _HostEnd:
         host = session.declaration.name
         what = todo[0].subject if len(todo) == 1 else f"{len(todo)} slots"
+        session.link.prepare_writes()
         view = self._before[host] = run.lock(f"{todo[0].verb} {what}", todo)
         self._units[host] = run.results
         after = run.go(view, todo, stopped=lambda: self._stop.is_set() or self._open.is_left(host))

@@ -51,13 +51,14 @@ class Consent(Generic[Shown]):
     """How a use case shows its plan and asks. `show` prints; `ask` raises Declined or UsageError if the answer is no.
 
     What is shown is one host's plan, or the plans of a fleet. `check` means that nothing may be changed anywhere. `kept`:
-    only this plan may be carried out.
+    only this plan may be carried out. `given`: the answer is yes to whatever is shown, so nothing is read only to ask.
     """
 
     check: bool
     show: Callable[[Shown], None]
     ask: Callable[[Shown], None]
     kept: KeptPlan | None = None
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

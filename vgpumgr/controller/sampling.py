@@ -163,7 +163,7 @@ class _Host:
         return reading, measured
 
     def _connect(self) -> Host:
-        link = self._context.connect(self._declaration.endpoint, hypervisor=False)
+        link = self._context.connect(self._declaration.endpoint)
         if self._closed:  # the end came during the connection attempt
             link.close()
             raise errors.Unreachable(self._declaration.name, "run", "no longer wanted")

@@ -38,7 +38,7 @@ def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[Schedu
 
     def read(declaration: HostDeclaration) -> tuple[SchedulerHost, None]:
         with open_session(context, declaration) as session:
-            facts = session.read_facts()
+            facts = session.link.observe(wait_s=context.lock_wait_s).snapshot
         view = HostFacts(snapshot=facts, libvirt_version=None)
         rows, findings = schedulers.rows(view, declaration.gpus)
         return SchedulerHost(host=declaration.name, rows=rows, findings=findings), None

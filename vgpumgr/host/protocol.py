@@ -5,13 +5,16 @@ its stdin and each answer one JSON line on its stdout, in order. A request is {"
 {"id": n, "ok": {…}} or {"id": n, "err": {"kind": KIND, "message": text, …}}.
 
     do        fields                          ok
-    observe   wait_s                          Snapshot (under the shared lock, which is released at once)
-    lock      by, wait_s                      Snapshot (under the exclusive lock, which is kept)
+    observe   wait_s, libvirt                 Observed (under the shared lock, which is released at once)
+    lock      by, wait_s, libvirt             Locked (under the exclusive lock, which is kept)
     execute   step, deadline_s                {"note": text | null,
                                                "scheduler": SchedulerFact | null (as read back, set_scheduler only)}
     sample    wait_s, since                   SampleReport (as observe; since: {GPU's PCI address: us})
     ping                                      {}
-    unlock    gpu_uuids (a list)              Snapshot of these GPUs only; then the lock is released
+    unlock    gpu_uuids (a list), libvirt     Observed, of these GPUs only; then the lock is released
+    libvirt   libvirt                         LibvirtFact
+
+`libvirt` is a LibvirtQuery or null: what is to be read of it, at the same time.
 
 `gpu` is always a GPU's PCI address, and `gpu_uuid` its UUID. Every key of every object is always present; an unknown value is
 null and has a row in Snapshot["unknown"] that says why.
@@ -20,7 +23,7 @@ Python 3.9: this file runs on the hypervisor.
 
 from typing import Dict, Final, List, Literal, Optional, TypedDict, Union
 
-PROTOCOL = 3
+PROTOCOL = 4
 MAGIC = "VGPUMGR/1 "
 # After this long without a line from the lock's owner, the host program releases the lock and exits. It is longer than
 # libvirt's wait for a busy domain (30 s) and the time between two pings (8 s): what waits inside libvirtd has ended by then.
@@ -345,6 +348,95 @@ class Snapshot(TypedDict):
     unknown: List[UnknownFact]
 
 
+class LibvirtQuery(TypedDict):
+    """What to read of libvirt's domains. `only`: of which the documents are read (UUIDs), null for all.
+
+    `saved`: the managed-save images and snapshots of all domains that have any. `wait_s` is the longest wait for all of it.
+    """
+
+    names: bool
+    domains: bool
+    only: Optional[List[str]]
+    saved: bool
+    wait_s: float
+
+
+class NameFact(TypedDict):
+    """A domain's name and UUID."""
+
+    name: str
+    uuid: str
+
+
+class DomainFact(TypedDict):
+    """A domain's documents, dumped without VIR_DOMAIN_XML_SECURE.
+
+    `inactive_xml` is null for a transient domain, `live_xml` for one that is shut off. `unreadable` says why one of them
+    could not be read.
+    """
+
+    name: str
+    uuid: str
+    active: bool
+    persistent: bool
+    managed_save: bool
+    inactive_xml: Optional[str]
+    live_xml: Optional[str]
+    unreadable: Optional[str]
+
+
+class SnapshotDocument(TypedDict):
+    """One of a domain's snapshots."""
+
+    name: str
+    xml: str
+
+
+class SavedFact(TypedDict):
+    """What could come back for one domain. `image_xml` is null if it has no managed-save image.
+
+    The last two say why the image or the snapshots could not be read.
+    """
+
+    uuid: str
+    image_xml: Optional[str]
+    snapshots: List[SnapshotDocument]
+    image_unreadable: Optional[str]
+    snapshots_unreadable: Optional[str]
+
+
+# Why nothing could be read: the host has no usable libvirt library; the connection could not be opened; a call was refused;
+# no answer came in time.
+LibvirtRefusal = Literal["missing", "closed", "refused", "silent"]
+
+
+class LibvirtFailure(TypedDict):
+    """`message` and `code` are libvirt's own where it refused."""
+
+    kind: LibvirtRefusal
+    message: str
+    code: int
+
+
+class LibvirtFact(TypedDict):
+    """What was asked for, each list in the order of names; null what was not. `version` is the host's libvirt: 9000000 is 9.0.0.
+
+    Everything is null if `failure` says why nothing could be read.
+    """
+
+    version: Optional[int]
+    names: Optional[List[NameFact]]
+    domains: Optional[List[DomainFact]]
+    saved: Optional[List[SavedFact]]
+    failure: Optional[LibvirtFailure]
+
+
+class Observed(Snapshot):
+    """A snapshot, and what was asked of libvirt, null if nothing was."""
+
+    libvirt: Optional[LibvirtFact]
+
+
 class UnwritableFact(TypedDict):
     """Why the ledger's folder cannot be written to: the folder that was tried, and the errno's name (ENOSPC, EROFS)."""
 
@@ -352,7 +444,7 @@ class UnwritableFact(TypedDict):
     errno: str
 
 
-class Locked(Snapshot):
+class Locked(Observed):
     """The answer to `lock`: the facts under the lock, and why the ledger cannot be written, null if it can.
 
     This is tried with a file that never has a name, so that a run that changes nothing leaves nothing behind.

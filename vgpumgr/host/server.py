@@ -3,8 +3,9 @@
 import json
 import os
 import time
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Collection, Dict, Optional, Union
 
+from .facts.domains import Libvirt
 from .facts.facts import observe
 from .facts.nvml import load_binding
 from .facts.sample import sample
@@ -13,7 +14,7 @@ from .files import Root
 from .ledger.ledger import find_unwritable
 from .ledger.lock import HostLock, pause
 from .ledger.writer import write_file
-from .protocol import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT
+from .protocol import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT, LibvirtFact, LibvirtQuery
 from .refusal import PeerGone, Refusal
 from .steps.executor import Executor, at_nothing
 from .steps.guard import RemovalGuard
@@ -25,7 +26,8 @@ class Server:
     """One host program. `root` is the prefix of every path; every injected part defaults to the real one.
 
     `gone` is described at HostLock; `write` writes text to a sysfs file (in a child); `at` is called with the name of each
-    point that a step passes, and does nothing except in tests; `guard` decides what can be removed.
+    point that a step passes, and does nothing except in tests; `guard` decides what can be removed; `read_libvirt` starts to
+    read and returns what waits for the answer.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class Server:
         root: "Union[str, os.PathLike[str]]" = "/",
         *,
         nvml: Callable[[], Any] = load_binding,
+        read_libvirt: Optional[Callable[[LibvirtQuery], Callable[[], LibvirtFact]]] = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         gone: Callable[[float], bool] = pause,
@@ -42,6 +45,7 @@ class Server:
     ) -> None:
         self._root = Root(root)
         self._nvml = nvml
+        self._read_libvirt = read_libvirt or Libvirt().begin
         self._sleep = sleep
         self._lock = HostLock(self._root, clock=clock, gone=gone)
         self._executor = Executor(self._root, nvml, write=write, at=at, guard=guard)
@@ -52,6 +56,7 @@ class Server:
             "execute": self._execute,
             "ping": lambda _request: {},
             "unlock": self._unlock,
+            "libvirt": self._libvirt,
         }
 
     @property
@@ -92,8 +97,21 @@ class Server:
         return handler(request)
 
     def _observe(self, request: Dict[str, Any]) -> Any:
+        query = _query(request)
         with self._lock.reading(_seconds(request, "wait_s")):
-            return observe(self._root, self._nvml, pause=self._sleep)
+            return self._look(query)
+
+    def _libvirt(self, request: Dict[str, Any]) -> Any:
+        query = _query(request)
+        if query is None:
+            refuse("libvirt must say what to read")
+        return self._read_libvirt(query)()
+
+    def _look(self, query: Optional[LibvirtQuery], only: Optional[Collection[str]] = None) -> Dict[str, Any]:
+        """The host's facts, or those of these GPUs; libvirt is read meanwhile."""
+        finish = None if query is None else self._read_libvirt(query)
+        facts = observe(self._root, self._nvml, only=only, pause=self._sleep)
+        return {**facts, "libvirt": None if finish is None else finish()}
 
     def _sample(self, request: Dict[str, Any]) -> Any:
         since = request.get("since")
@@ -106,8 +124,9 @@ class Server:
         by = request.get("by")
         if not isinstance(by, str) or not by:
             refuse("by must say who asks")
+        query = _query(request)
         self._lock.take(by, _seconds(request, "wait_s"))
-        return {**observe(self._root, self._nvml, pause=self._sleep), "unwritable": find_unwritable(self._root)}
+        return {**self._look(query), "unwritable": find_unwritable(self._root)}
 
     def _execute(self, request: Dict[str, Any]) -> Any:
         self._must_be_locked()
@@ -117,9 +136,10 @@ class Server:
         gpus = request.get("gpu_uuids")
         if not isinstance(gpus, list) or not all(isinstance(uuid, str) for uuid in gpus):
             refuse("gpu_uuids must be a list of GPU UUIDs")
+        query = _query(request)
         self._must_be_locked()
         try:
-            return observe(self._root, self._nvml, only=frozenset(gpus), pause=self._sleep)
+            return self._look(query, frozenset(gpus))
         finally:
             self._lock.give_back()
 
@@ -145,6 +165,21 @@ def _number_of(request: Dict[str, Any]) -> int:
     if not isinstance(number, int) or isinstance(number, bool):
         refuse("id must be a number")
     return number
+
+
+def _query(request: Dict[str, Any]) -> Optional[LibvirtQuery]:
+    query = request.get("libvirt")
+    if query is None:
+        return None
+    if not isinstance(query, dict):
+        refuse("libvirt must be an object or null")
+    only = query.get("only")
+    if only is not None and not (isinstance(only, list) and all(isinstance(uuid, str) for uuid in only)):
+        refuse("only must be a list of UUIDs or null")
+    names, domains, saved = (query.get(key) for key in ("names", "domains", "saved"))
+    if not (isinstance(names, bool) and isinstance(domains, bool) and isinstance(saved, bool)):
+        refuse("names, domains and saved must be true or false")
+    return {"names": names, "domains": domains, "only": only, "saved": saved, "wait_s": _seconds(query, "wait_s")}
 
 
 def _seconds(request: Dict[str, Any], key: str) -> float:

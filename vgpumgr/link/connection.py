@@ -10,8 +10,8 @@ from vgpumgr.link import ssh
 from vgpumgr.link.deadlines import Bounded, Deadlines, humanize
 from vgpumgr.link.host import Host
 from vgpumgr.link.hypervisor import Hypervisor
+from vgpumgr.link.libvirt_refusals import STAGE
 from vgpumgr.link.program import Program
-from vgpumgr.link.tunnel import STAGE
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.catalogue import Catalogue
@@ -30,21 +30,26 @@ class HostLink(Host):
         opening: Bounded[Hypervisor] | None,
         *,
         catalogue: Catalogue | None,
-        libvirt_s: float,
+        deadlines: Deadlines,
     ) -> None:
-        super().__init__(program, catalogue)
+        super().__init__(program, catalogue, libvirt_s=deadlines.libvirt)
         self._connection = connection
         self._opening = opening
-        self._libvirt_s = libvirt_s
+        self._deadlines = deadlines
+
+    def prepare_writes(self) -> None:
+        """Begin to open libvirt's client, which takes 0.2 s, unless that was done."""
+        if self._opening is None:
+            self._opening = begin_opening(self._connection, self._deadlines)
 
     def hypervisor(self) -> Hypervisor:
-        """Libvirt on that host. Waits for the opening that `connect` began, and raises the reason if it failed."""
-        if self._opening is None:
-            raise ValueError("this link was opened without libvirt")
+        self.prepare_writes()
+        assert self._opening is not None
         try:
-            return self._opening.result(self._libvirt_s + _OPENING_S)
+            return self._opening.result(self._deadlines.libvirt + _OPENING_S)
         except TimeoutError as error:
-            raise HostDeadline(self.host, STAGE, f"libvirt was not open within {humanize(self._libvirt_s)}") from error
+            limit = humanize(self._deadlines.libvirt)
+            raise HostDeadline(self.host, STAGE, f"libvirt was not open within {limit}") from error
 
     def close(self) -> None:
         """End the program's session, libvirt and the connection, in this order. Takes a few seconds at most."""
@@ -59,21 +64,26 @@ def connect(
     endpoint: Endpoint,
     *,
     deadlines: Deadlines | None = None,
-    hypervisor: bool = True,
+    writes: bool = False,
     catalogue: Catalogue | None = None,
 ) -> HostLink:
-    """Connect and start the host program; with `hypervisor`, libvirt is opened in parallel (it takes 0.2 s)."""
+    """Connect and start the host program; with `writes`, libvirt's client is opened at the same time, as it will be needed."""
     limits = deadlines or Deadlines()
     connection = ssh.open_connection(endpoint, limits)
     opening: Bounded[Hypervisor] | None = None
     try:
-        if hypervisor:
-            opening = Bounded(lambda: Hypervisor.open(connection, limits), name="libvirt-open")
+        if writes:
+            opening = begin_opening(connection, limits)
         program = Program.start(connection, limits)
     except BaseException:
         _close(connection, opening)
         raise
-    return HostLink(connection, program, opening, catalogue=catalogue, libvirt_s=limits.libvirt)
+    return HostLink(connection, program, opening, catalogue=catalogue, deadlines=limits)
+
+
+def begin_opening(connection: ssh.SshConnection, deadlines: Deadlines) -> Bounded[Hypervisor]:
+    """Start to open libvirt's client over that connection."""
+    return Bounded(lambda: Hypervisor.open(connection, deadlines), name="libvirt-open")
 
 
 def _close(connection: ssh.SshConnection, opening: Bounded[Hypervisor] | None) -> None:

@@ -2,7 +2,10 @@
 
 observe   the host's facts                        lock      the same, under the host's lock, which is kept
 execute   one step of a plan                      unlock    some GPUs' facts; then the lock is released
-sample    GPU usage by vGPU                       (libvirt has a separate client: `hypervisor`)
+domains   libvirt's domains; names, only those    sample    GPU usage by vGPU
+
+The first four read libvirt's domains at the same time, if they are told which. What is changed in libvirt goes through a
+client of its own: `hypervisor`.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from vgpumgr.host import protocol
-from vgpumgr.link import refusals, snapshot_facts, steps
+from vgpumgr.link import libvirt_facts, refusals, snapshot_facts, steps
 from vgpumgr.link.program import PING_S, Program
 
 if TYPE_CHECKING:
@@ -21,21 +24,36 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.driver.scheduler import SchedulerState
+    from vgpumgr.core.model.domain_dumps import LibvirtDump
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.plan.step import HostStep
     from vgpumgr.core.usage.readings import HostReading
-    from vgpumgr.errors import LedgerUnwritable
+    from vgpumgr.errors import HostError, LedgerUnwritable
     from vgpumgr.link.hypervisor import Hypervisor
+    from vgpumgr.link.libvirt_facts import DomainQuery
+    from vgpumgr.names import VmName, VmUuid
 
 PROTOCOL = protocol.PROTOCOL  # the version that this controller speaks
 STEP_DEADLINE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Locked:
-    """The host under its lock. `unwritable`: the error of a step that would write the ledger; None if it can be written."""
+class Observed:
+    """A host's facts, and its domains or why they could not be read; None if they were not asked for."""
 
     snapshot: HostSnapshot
+    read: LibvirtDump | HostError | None
+
+    @property
+    def libvirt(self) -> LibvirtDump:
+        """What was asked of libvirt. Raises the reason if it could not be read."""
+        return _or_raise(self.read)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locked(Observed):
+    """The host under its lock. `unwritable`: the error of a step that would write the ledger; None if it can be written."""
+
     unwritable: LedgerUnwritable | None
 
 
@@ -53,21 +71,24 @@ class Host(abc.ABC):
     `catalogue`: the source of type maxima that the host does not report. Every method raises HostError.
     """
 
-    def __init__(self, program: Program, catalogue: Catalogue | None) -> None:
+    def __init__(self, program: Program, catalogue: Catalogue | None, *, libvirt_s: float) -> None:
         self.host = program.host
         self.program = program
         self._catalogue = catalogue
+        self._libvirt_s = libvirt_s
 
-    def observe(self, *, wait_s: float) -> HostSnapshot:
+    def observe(self, query: DomainQuery | None = None, *, wait_s: float) -> Observed:
         """The host's facts, read under the shared lock, or under our exclusive lock if we hold it."""
-        return self._snapshot(self.program.observe(wait_s=wait_s))
+        facts = self.program.observe(wait_s=wait_s, libvirt=self._query(query))
+        return Observed(snapshot=self._snapshot(facts), read=self._read(facts))
 
-    def lock(self, *, by: str, wait_s: float) -> Locked:
+    def lock(self, query: DomainQuery | None = None, *, by: str, wait_s: float) -> Locked:
         """Take the host's exclusive lock and read the facts under it. Busy names its holder. Kept until `unlock` or `close`."""
-        facts = self.program.lock(by=by, wait_s=wait_s)
+        facts = self.program.lock(by=by, wait_s=wait_s, libvirt=self._query(query))
         fact = facts["unwritable"]
         return Locked(
             snapshot=self._snapshot(facts),
+            read=self._read(facts),
             unwritable=None if fact is None else refusals.unwritable(self.host, fact["path"], fact["errno"]),
         )
 
@@ -78,9 +99,23 @@ class Host(abc.ABC):
             note=told["note"], scheduler=snapshot_facts.maybe(told["scheduler"], snapshot_facts.parse_scheduler)
         )
 
-    def unlock(self, gpus: Sequence[str]) -> HostSnapshot:
+    def unlock(self, gpus: Sequence[str], query: DomainQuery | None = None) -> Observed:
         """Part of the host: these GPUs (UUIDs), and facts that belong to no GPU. Read under the lock, which is then released."""
-        return self._snapshot(self.program.unlock(gpus))
+        facts = self.program.unlock(gpus, self._query(query))
+        return Observed(snapshot=self._snapshot(facts), read=self._read(facts))
+
+    def domains(self, query: DomainQuery) -> LibvirtDump:
+        """What the query asks of libvirt, and nothing else of the host."""
+        return _or_raise(
+            libvirt_facts.parse(
+                self.host, self.program.libvirt(libvirt_facts.render_query(query, wait_s=self._libvirt_s))
+            )
+        )
+
+    def names(self) -> tuple[tuple[VmName, VmUuid], ...]:
+        """The names and UUIDs of all domains."""
+        query = libvirt_facts.render_names_query(wait_s=self._libvirt_s)
+        return _or_raise(libvirt_facts.parse(self.host, self.program.libvirt(query))).names
 
     def sample(self, *, since: Mapping[str, int], wait_s: float) -> HostReading:
         """Which vGPUs run and what they used since those times (us, by GPU), read under the shared lock."""
@@ -98,8 +133,12 @@ class Host(abc.ABC):
         return self.hypervisor()
 
     @abc.abstractmethod
+    def prepare_writes(self) -> None:
+        """Something will be changed in libvirt: what that needs may be opened meanwhile."""
+
+    @abc.abstractmethod
     def hypervisor(self) -> Hypervisor:
-        """Libvirt on that host. Raises the reason if it could not be opened."""
+        """Libvirt on that host, for changes. Raises the reason if it could not be opened."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -117,5 +156,19 @@ class Host(abc.ABC):
     ) -> None:
         self.close()
 
+    def _query(self, query: DomainQuery | None) -> protocol.LibvirtQuery | None:
+        return None if query is None else libvirt_facts.render_query(query, wait_s=self._libvirt_s)
+
+    def _read(self, facts: protocol.Observed) -> LibvirtDump | HostError | None:
+        return None if facts["libvirt"] is None else libvirt_facts.parse(self.host, facts["libvirt"])
+
     def _snapshot(self, facts: protocol.Snapshot) -> HostSnapshot:
         return snapshot_facts.parse(self.host, facts, self._catalogue)
+
+
+def _or_raise(read: LibvirtDump | HostError | None) -> LibvirtDump:
+    if read is None:
+        raise ValueError("nothing was asked of libvirt")
+    if isinstance(read, BaseException):
+        raise read
+    return read

@@ -1,6 +1,6 @@
-"""libvirt on one host, through the tunnel. It is imported here and in the two files beside it, in threads and on first use.
+"""The changes of domains: libvirt on one host, through the tunnel. What is read of it, the host program reads.
 
-Three traps shape it. First, a libvirt call cannot be interrupted, so each runs in a separate thread with a deadline, at
+libvirt is imported here and in libvirt_call.py, in threads and on first use. Three traps shape it. First, a libvirt call cannot be interrupted, so each runs in a separate thread with a deadline, at
 which the tunnel is cut and the call raises. Second, a domain object that outlives its call (in a traceback, say) keeps the
 connection open and can hang the interpreter's exit, so objects exist only in those threads, and errors leave them as plain
 values. Third, a document dumped with SECURE holds passwords, so that flag is never passed.
@@ -9,25 +9,23 @@ values. Third, a document dumped with SECURE holds passwords, so that flag is ne
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import threading
 import uuid as uuid_module
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from vgpumgr.errors import HostDeadline, HypervisorError, Unreachable
-from vgpumgr.link import domain_reads, libvirt_call, moments, refusals
+from vgpumgr.link import libvirt_call, moments
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize
 from vgpumgr.link.libvirt_call import Refused
-from vgpumgr.link.tunnel import STAGE, Tunnel
+from vgpumgr.link.libvirt_refusals import BUSY, NO_DOMAIN_METADATA, STAGE, START, hint_of
+from vgpumgr.link.tunnel import Tunnel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     import libvirt
 
-    from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
     from vgpumgr.link.deadlines import Deadlines
     from vgpumgr.link.ssh import SshConnection
     from vgpumgr.names import HostName, VmUuid
@@ -35,20 +33,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CLOSE_S = 2.0
 _UNWIND_S = 2.0  # time for a call to raise once its tunnel is cut
-_DISK = ("ENOSPC", "EDQUOT", "EROFS")
-_DEFINITIONS = "/etc/libvirt"
-_BUSY = "is a VM busy there? libvirt waits 30 s for its running migration, save or backup"
-_START = "start it there: systemctl start libvirtd, or on RHEL 9 and later systemctl start virtqemud.socket"
 
 
 class Hypervisor:
     """An open libvirt connection. Safe to use from several threads."""
 
-    def __init__(
-        self, host: HostName, connection: libvirt.virConnect, tunnel: Tunnel, *, version: int, timeout_s: float
-    ) -> None:
+    def __init__(self, host: HostName, connection: libvirt.virConnect, tunnel: Tunnel, *, timeout_s: float) -> None:
         self.host = host
-        self.version = version  # of the host's libvirt: 9000000 is 9.0.0
         self._connection: libvirt.virConnect | None = connection
         self._tunnel = tunnel
         self._timeout_s = timeout_s
@@ -62,7 +53,7 @@ class Hypervisor:
         host = ssh.endpoint.host
         tunnel = Tunnel(ssh, timeout_s=deadlines.libvirt)
         try:
-            opened, version = _end(
+            opened = _end(
                 host, tunnel, libvirt_call.begin(lambda: _open(tunnel.path)), Deadline(deadlines.libvirt), "open"
             )
         except (HypervisorError, Unreachable) as error:
@@ -73,22 +64,12 @@ class Hypervisor:
             if isinstance(error, Unreachable):
                 raise
             raise Unreachable(
-                host, STAGE, f"libvirt does not answer: {_last_line(said) or error.message}", hint=error.hint or _START
+                host, STAGE, f"libvirt does not answer: {_last_line(said) or error.message}", hint=error.hint or START
             ) from error
         except BaseException:
             tunnel.cut()
             raise
-        return cls(host, opened, tunnel, version=version, timeout_s=deadlines.libvirt)
-
-    @moments.reported
-    def domains(self, only: Collection[VmUuid] | None = None) -> tuple[DomainDump, ...]:
-        """Every domain, or those of them, including shut-off and transient ones, ordered by name."""
-        return self._call(lambda connection: domain_reads.read_domains(connection, only), "read the domains")
-
-    @moments.reported
-    def saved(self) -> tuple[SavedDump, ...]:
-        """The managed-save image and snapshots of every domain that has any, since they can be restored."""
-        return self._call(domain_reads.read_saved_states, "read saved images and snapshots")
+        return cls(host, opened, tunnel, timeout_s=deadlines.libvirt)
 
     @moments.reported
     def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
@@ -106,7 +87,7 @@ class Hypervisor:
                     libvirt.VIR_DOMAIN_AFFECT_CONFIG,
                 )
             except libvirt.libvirtError as error:
-                if xml is not None or error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+                if xml is not None or error.get_error_code() != NO_DOMAIN_METADATA:
                     raise
 
         self._write(uuid, write, "write the claim")
@@ -197,12 +178,12 @@ def _end(host: HostName, tunnel: Tunnel, running: Bounded[T | Refused], deadline
     except TimeoutError as error:
         tunnel.cut()
         running.wait(_UNWIND_S)
-        raise HostDeadline(host, STAGE, f"{what}: no answer within {humanize(deadline.seconds)}", hint=_BUSY) from error
+        raise HostDeadline(host, STAGE, f"{what}: no answer within {humanize(deadline.seconds)}", hint=BUSY) from error
     if not isinstance(value, Refused):
         return value
     if tunnel.ended:
         raise _lost(host, tunnel, what)
-    raise HypervisorError(host, f"{what}: {value.message}", code=value.code, hint=_hint(value.code, value.message))
+    raise HypervisorError(host, f"{what}: {value.message}", code=value.code, hint=hint_of(value.code, value.message))
 
 
 def _lost(host: HostName, tunnel: Tunnel, what: str) -> Unreachable:
@@ -211,24 +192,8 @@ def _lost(host: HostName, tunnel: Tunnel, what: str) -> Unreachable:
         host,
         STAGE,
         f"{what}: the connection to libvirt was lost{f' ({said})' if said else ''}",
-        hint=_START if tunnel.connected else "is the host still up?",
+        hint=START if tunnel.connected else "is the host still up?",
     )
-
-
-def _hint(code: int, message: str) -> str | None:
-    import libvirt
-
-    full = next((name for name in _DISK if message.endswith(os.strerror(getattr(errno, name)))), None)
-    if code == libvirt.VIR_ERR_SYSTEM_ERROR and full is not None:
-        return refusals.disk_hint(full, _DEFINITIONS)
-    return {
-        libvirt.VIR_ERR_NO_DOMAIN: "the VM has been undefined or moved in the meantime: run the same command again",
-        libvirt.VIR_ERR_OPERATION_TIMEOUT: "the VM is busy (migration, save, backup): try again when that has finished",
-        libvirt.VIR_ERR_OPERATION_INVALID: "a transient VM has no definition to change: virsh define it first",
-        libvirt.VIR_ERR_AUTH_FAILED: "log in as root, or let polkit allow org.libvirt.unix.manage",
-        libvirt.VIR_ERR_AUTH_UNAVAILABLE: "log in as root, or let polkit allow org.libvirt.unix.manage",
-        libvirt.VIR_ERR_ACCESS_DENIED: "log in as root",
-    }.get(code)
 
 
 def _last_line(text: str) -> str:
@@ -239,14 +204,12 @@ def _last_line(text: str) -> str:
 # The code below runs in the threads of calls, next to libvirt's objects.
 
 
-def _open(path: str) -> tuple[libvirt.virConnect, int]:
-    """The connection, and the version of the host's libvirt."""
+def _open(path: str) -> libvirt.virConnect:
     import libvirt
 
     # Without a handler libvirt prints every error to stderr. No event loop is registered, so there is no keepalive.
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
-    connection = libvirt.open(f"qemu+unix:///system?socket={quote(path)}")
-    return connection, int(connection.getLibVersion())
+    return libvirt.open(f"qemu+unix:///system?socket={quote(path)}")
 
 
 def _closer(connection: libvirt.virConnect) -> Callable[[], None]:

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
 
 from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
 from vgpumgr.host import protocol
-from vgpumgr.host.protocol import AnyStep, Hello, Locked, SampleReport, SchedulerFact, Snapshot
+from vgpumgr.host.protocol import (
+    AnyStep,
+    Hello,
+    LibvirtFact,
+    LibvirtQuery,
+    Locked,
+    Observed,
+    SampleReport,
+    SchedulerFact,
+)
 from vgpumgr.link import bootstrap, moments, refusals, wire
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 
@@ -30,6 +39,9 @@ PING_EVERY_S = 8.0  # a fifth of protocol.LEASE_S: four pings may be lost
 PING_S = 10.0
 _GRACE_S = 2.0  # a request ends by its own deadline; after this much longer it is stuck below us (a stopped peer, a full socket)
 _STOPPED_S = 5.0  # none of our threads is this late unless all of them were stopped
+_READS = frozenset(
+    {"observe", "sample", "libvirt"}
+)  # what may be sent before the greeting was read: it changes nothing
 _AGAIN = "run the same command again: it reads the host again and continues from there"
 
 
@@ -55,14 +67,18 @@ class ByteStream(Protocol):
 
 
 class Program:
-    """A host program that has sent its greeting. Safe to use from several threads: requests wait for one another."""
+    """A host program that was sent. Safe to use from several threads: requests wait for one another.
+
+    Its greeting is read with the first answer, so that a request which only reads can be sent behind the program itself.
+    """
 
     def __init__(
         self, host: HostName, stream: ByteStream, *, request_s: float, is_connected: Callable[[], bool]
     ) -> None:
         self.host = host
-        self.hello: Hello
         self.requests = 0
+        self._hello: Hello | None = None
+        self._starting = Deadline(0)
         self._stream = stream
         self._request_s = request_s
         self._is_connected = is_connected
@@ -77,34 +93,55 @@ class Program:
 
     @classmethod
     def start(cls, connection: SshConnection, deadlines: Deadlines) -> Self:
-        """Run the host program over that connection, from memory, and wait for its greeting."""
+        """Run the host program over that connection, from memory. Its first answer says whether it came up."""
         deadline = Deadline(deadlines.program)
         stream = connection.run(bootstrap.SERVE, stage=STAGE, timeout_s=deadlines.program)
         program = cls(
             connection.endpoint.host, stream, request_s=deadlines.program, is_connected=lambda: connection.alive
         )
-        program.greet(bootstrap.package(far=connection.is_far), deadline)
+        program.send(bootstrap.package(far=connection.is_far), deadline)
         return program
 
-    def greet(self, package: bytes, deadline: Deadline) -> None:
-        """Send the program and read its greeting."""
+    def send(self, package: bytes, deadline: Deadline) -> None:
+        """Send the program, which has until that deadline to greet."""
         moments.tell(self.host, "start", STAGE)
-        self.hello = self._bounded(lambda: self._greet(package, deadline), deadline)
-        moments.tell(self.host, "started", STAGE)
+        self._starting = deadline
 
-    def observe(self, *, wait_s: float) -> Snapshot:
-        """The host's facts, read under the shared lock."""
-        ok = self._request("observe", {"wait_s": wait_s}, wait_s + self._request_s)
-        return self._checked(ok, Snapshot, "snapshot")
+        def sending() -> None:
+            # A program that ended before it had read everything has printed the reason.
+            with contextlib.suppress(ConnectionError):
+                self._stream.send(package, deadline)
+
+        self._bounded(sending, deadline)
+
+    @property
+    def hello(self) -> Hello:
+        """Its greeting, which is waited for if no answer has come."""
+        with self._turn:
+            if self._hello is None:
+                self._bounded(lambda: self._greet(self._starting), self._starting)
+            assert self._hello is not None
+            return self._hello
+
+    def observe(self, *, wait_s: float, libvirt: LibvirtQuery | None = None) -> Observed:
+        """The host's facts, read under the shared lock, and meanwhile what is asked of libvirt."""
+        ok = self._request("observe", {"wait_s": wait_s, "libvirt": libvirt}, wait_s + self._longest(libvirt))
+        return self._checked(ok, Observed, "snapshot")
+
+    def libvirt(self, libvirt: LibvirtQuery) -> LibvirtFact:
+        """What is asked of libvirt, without the host's lock."""
+        ok = self._request("libvirt", {"libvirt": libvirt}, self._longest(libvirt))
+        return self._checked(ok, LibvirtFact, "libvirt")
 
     def sample(self, *, since: Mapping[str, int], wait_s: float) -> SampleReport:
         """Which vGPUs run and what they used since those times (us, by GPU), read under the shared lock."""
         ok = self._request("sample", {"wait_s": wait_s, "since": dict(since)}, wait_s + self._request_s)
         return self._checked(ok, SampleReport, "sample")
 
-    def lock(self, *, by: str, wait_s: float) -> Locked:
+    def lock(self, *, by: str, wait_s: float, libvirt: LibvirtQuery | None = None) -> Locked:
         """Take the host's exclusive lock and read the facts under it. Busy names its holder. Kept until `unlock` or close."""
-        ok = self._request("lock", {"by": by, "wait_s": wait_s}, wait_s + self._request_s)
+        fields = {"by": by, "wait_s": wait_s, "libvirt": libvirt}
+        ok = self._request("lock", fields, wait_s + self._longest(libvirt))
         self._locked = True
         self._stop_pinging = threading.Event()
         threading.Thread(target=self._keep_alive, args=(self._stop_pinging,), name="vgpumgr-ping", daemon=True).start()
@@ -115,11 +152,11 @@ class Program:
         ok = self._request("execute", {"step": step, "deadline_s": deadline_s}, deadline_s + self._request_s)
         return self._checked(ok, ExecuteResult, "result")
 
-    def unlock(self, gpus: Sequence[str]) -> Snapshot:
+    def unlock(self, gpus: Sequence[str], libvirt: LibvirtQuery | None = None) -> Observed:
         """The final facts of these GPUs (UUIDs), read under the lock, which is then released."""
-        ok = self._request("unlock", {"gpu_uuids": list(gpus)}, self._request_s)
+        ok = self._request("unlock", {"gpu_uuids": list(gpus), "libvirt": libvirt}, self._longest(libvirt))
         self._stop()
-        return self._checked(ok, Snapshot, "snapshot")
+        return self._checked(ok, Observed, "snapshot")
 
     def ping(self, timeout_s: float = PING_S) -> None:
         """Check that the program answers."""
@@ -146,6 +183,10 @@ class Program:
         """Stop pinging. The program itself ends with its connection, and the lock with it."""
         self._stop()
 
+    def _longest(self, libvirt: LibvirtQuery | None) -> float:
+        """Seconds that a request with this query may take."""
+        return self._request_s + (0.0 if libvirt is None else libvirt["wait_s"])
+
     def _request(self, verb: str, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         if verb == "ping":
             return self._ask(verb, fields, timeout_s)
@@ -156,7 +197,7 @@ class Program:
         return ok
 
     def _ask(self, verb: str, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        deadline = Deadline(timeout_s)
+        deadline = Deadline(timeout_s + (self._starting.remaining() if self._hello is None else 0.0))
 
         def exchange() -> dict[str, Any]:
             # It runs in a separate thread: after a Ctrl-C here it still reads its answer, and the next request finds a clean stream.
@@ -183,21 +224,20 @@ class Program:
             self._broken = ProgramFailed(self.host, f"the host program is not understood: {error}")
             raise self._broken from error
 
-    def _greet(self, package: bytes, deadline: Deadline) -> Hello:
-        # A program that ended before it had read everything has printed the reason.
-        with contextlib.suppress(ConnectionError):
-            self._stream.send(package, deadline)
-        while True:
-            hello = wire.read_greeting(self._lines)
-            if hello is not None:
-                return hello
-            self._read(deadline)
+    def _greet(self, deadline: Deadline) -> None:
+        while self._hello is None:
+            self._hello = wire.read_greeting(self._lines)
+            if self._hello is None:
+                self._read(deadline)
+        moments.tell(self.host, "started", STAGE)
 
     def _exchange(self, verb: str, fields: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
         """Send one request and read its answer, one caller at a time."""
         self._raise_if_lost()
         if self._broken is not None:
             raise self._broken
+        if self._hello is None and verb not in _READS:
+            self._greet(deadline)
         self._last_id += 1
         silent_s, self._sent_at = now() - self._sent_at, now()
         try:
@@ -206,6 +246,8 @@ class Program:
             raise self._ended(silent_s) from error
         if verb != "ping":
             moments.tell(self.host, "sent", verb)
+        if self._hello is None:
+            self._greet(deadline)
         while True:
             line = self._lines.take()
             if line is None:
@@ -280,7 +322,7 @@ class Program:
             STAGE,
             f"no answer within {humanize(deadline.seconds)}",
             hint=f"the host hangs or is overloaded{may_happen}; a larger --timeout waits longer",
-            details=[wire.noise(pending)] if pending and self._last_id == 0 else (),
+            details=[wire.noise(pending)] if pending and self._hello is None else (),
         )
 
     def _checked(self, ok: dict[str, Any], shape: type[T], what: str) -> T:

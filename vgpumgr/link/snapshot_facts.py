@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.host import protocol
     from vgpumgr.names import HostName
-
-_NAME_LENGTH = 80  # of a type; a longer one is a hostile host's, and is not remembered
 
 Name = TypeVar("Name", bound=str)
 Fact = TypeVar("Fact")
@@ -114,27 +111,19 @@ def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
 
 
 def parse_type(row: protocol.TypeFact) -> VgpuType:
-    make = _known_type if len(row["name"]) <= _NAME_LENGTH else _type
-    return make(row["id"], row["name"], row["framebuffer_mib"], row["max"])
-
-
-def _type(type_id: int, name: str, framebuffer_mib: int | None, maximum: int | None) -> VgpuType:
+    name = row["name"]
     try:
         parsed = profiles.parse_type_name(name)
     except BadName:
         parsed = None
     return VgpuType(
-        id=type_id,
+        id=row["id"],
         name=name,
         type_name=profiles.last_word(name),
         parsed=parsed,
-        framebuffer_mib=framebuffer_mib,
-        max=maximum,
+        framebuffer_mib=row["framebuffer_mib"],
+        max=row["max"],
     )
-
-
-# One value for all the GPUs of all the hosts that have a type.
-_known_type = functools.lru_cache(maxsize=1024)(_type)
 
 
 def with_maximum(vgpu_type: VgpuType, catalogue: Catalogue) -> VgpuType:

@@ -14,6 +14,7 @@ import shlex
 import socket
 import sys
 import threading
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from vgpumgr.errors import AuthenticationFailed, HostDeadline, ProgramFailed, Unreachable
@@ -48,9 +49,6 @@ KEX = (
 _STDERR_BYTES = 8192
 _MIN_RTT = slice(148, 152)  # of the kernel's struct tcp_info: tcpi_min_rtt, in microseconds
 _FAR_US = 30_000
-# How often paramiko's thread looks whether it is to end. With its own 0.1 s, that was a tenth of the CPU of many slow hosts; `close`
-# shuts the socket down, which wakes it at once.
-_IDLE_S = 2.0
 _SLICE_S = 0.5  # how often a wait for stdout checks stderr, which shares the channel's window
 
 
@@ -172,14 +170,11 @@ class SshConnection:
 
 def open_connection(endpoint: Endpoint, deadlines: Deadlines) -> SshConnection:
     """Connect, check the host's key, log in. Each failure is an Unreachable that names its stage."""
-    importing = None
-    if "paramiko" not in sys.modules:
-        importing = threading.Thread(target=_import_paramiko, name="vgpumgr-paramiko", daemon=True)
-        importing.start()
+    importing = threading.Thread(target=_import_paramiko, name="vgpumgr-paramiko", daemon=True)
+    importing.start()
     sock = dial.dial(endpoint, deadlines)
     try:
-        if importing is not None:
-            importing.join()
+        importing.join()
         return _handshake(endpoint, sock, deadlines)
     except BaseException:
         _shut(sock)
@@ -193,7 +188,6 @@ def _handshake(endpoint: Endpoint, sock: socket.socket, deadlines: Deadlines) ->
     _quieten()
     known = host_key.load_known_hosts(endpoint.known_hosts).find(endpoint.address, endpoint.port)
     transport = paramiko.Transport(sock)
-    sock.settimeout(_IDLE_S)
     transport.local_version = dial.VERSION  # which the socket has sent; it is a part of what both sides sign
     try:
         options = transport.get_security_options()
@@ -316,21 +310,34 @@ _importing = threading.Lock()
 
 
 def _import_paramiko() -> None:
-    """Import paramiko without invoke, which takes as long again and serves only `Match exec` in an ssh_config; we read none.
+    """Import paramiko without two modules that would take as long again, and that nothing we use needs.
 
-    paramiko.config does without it where it is missing, and None in sys.modules is how an import system says so.
+    invoke serves only `Match exec` in an ssh_config, and we read none; paramiko.config does without it where it is missing,
+    and None in sys.modules is how an import system says so. importlib.metadata, which brings the package email along, is
+    asked only for paramiko's own version, to be a part of the line that it sends first; that line is ours (dial.VERSION).
     """
     with _importing:
         if "paramiko" in sys.modules:
             return
-        keep_out = "invoke" not in sys.modules
-        if keep_out:
-            sys.modules["invoke"] = None  # type: ignore[assignment]  # the import system allows None
+        instead: dict[str, ModuleType | None] = {
+            "invoke": None,
+            "importlib.metadata": _NoVersions("importlib.metadata"),
+        }
+        instead = {name: module for name, module in instead.items() if name not in sys.modules}
+        sys.modules.update(instead)  # type: ignore[arg-type]  # the import system allows None
         try:
             import paramiko  # noqa: F401 -- for the functions below, which import it again
         finally:
-            if keep_out:
-                del sys.modules["invoke"]
+            for name in instead:
+                del sys.modules[name]
+
+
+class _NoVersions(ModuleType):
+    """What paramiko asks of importlib.metadata, for as long as it is imported."""
+
+    @staticmethod
+    def version(_name: str) -> str:
+        return "unknown"
 
 
 def _quieten() -> None:

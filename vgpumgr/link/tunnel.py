@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.errors import HostError
 from vgpumgr.link import bootstrap
 from vgpumgr.link.deadlines import Deadline
+from vgpumgr.link.libvirt_refusals import STAGE
 
 if TYPE_CHECKING:
     from vgpumgr.link.ssh import RemoteCommand, SshConnection
@@ -35,7 +36,6 @@ _UCRED = struct.Struct("iII")  # pid, uid, gid
 _BACKLOG = 64  # other clients must not keep libvirt out
 _LEAST_S = 0.001  # 0 would neither wait nor time out
 _CHUNK = 65536
-STAGE = "libvirt"
 
 
 class _Open:

@@ -39,11 +39,9 @@ class Session:
 
     host: HostName
 
-    def observe(self) -> HostView:
+    def observe(self, *, saved: bool) -> HostView:
+        assert saved
         return replace(VIEW, snapshot=replace(VIEW.snapshot, host=self.host))
-
-    def with_saved_states(self, view: HostView) -> HostView:
-        return view
 
 
 @contextlib.contextmanager
@@ -51,8 +49,8 @@ def open_session(_context: Context, declaration: HostDeclaration) -> Iterator[Se
     yield Session(declaration.name)
 
 
-def no_host(endpoint: Endpoint, *, hypervisor: bool = True) -> Host:
-    raise AssertionError(f"nothing here reaches {endpoint}, {hypervisor}")
+def no_host(endpoint: Endpoint, *, writes: bool = False) -> Host:
+    raise AssertionError(f"nothing here reaches {endpoint}, {writes}")
 
 
 def read_now() -> int:

@@ -453,9 +453,10 @@ def give(view: HostView, vm: str, device: Hostdev) -> HostView:
     return change_domain(view, vm, lambda found: replace(found, inactive=(*found.inactive, device)))
 
 
-def facts_of(facts: HostSnapshot) -> protocol.Snapshot:
-    """The snapshot as the host program would state it: the inverse of snapshot_facts.parse."""
-    said: protocol.Snapshot = {
+def facts_of(facts: HostSnapshot) -> protocol.Observed:
+    """The snapshot as the host program would state it without libvirt: the inverse of snapshot_facts.parse."""
+    said: protocol.Observed = {
+        "libvirt": None,
         "protocol": protocol.PROTOCOL,
         "boot": facts.boot,
         "machine": facts.machine,

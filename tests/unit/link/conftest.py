@@ -189,6 +189,11 @@ def sshd(new_sshd: Sshd) -> Sshd:
 
 
 @pytest.fixture
+def libvirtd(sshd: Sshd) -> subprocess.Popen[bytes]:
+    return sshd.start_libvirtd()
+
+
+@pytest.fixture
 def quick() -> Deadlines:
     """Deadlines short enough to wait for, long enough for a loaded machine where nothing hangs."""
     return Deadlines(dns=2, tcp=2, banner=1, kex=2, auth=2, program=3, libvirt=3)

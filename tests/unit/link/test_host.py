@@ -47,7 +47,9 @@ class OneHost(Host):
     """A host with nothing but the session."""
 
     def __init__(self, script: Script) -> None:
-        super().__init__(start(script), catalogue.parse(resources.catalogue_text()))
+        super().__init__(start(script), catalogue.parse(resources.catalogue_text()), libvirt_s=40)
+
+    def prepare_writes(self) -> None: ...
 
     def hypervisor(self) -> Hypervisor:
         raise errors.Unreachable(self.host, "libvirt", "asked for")
@@ -68,17 +70,17 @@ def test_a_host_is_observed_locked_and_unlocked_as_a_snapshot() -> None:
     locked = {**facts, "unwritable": {"path": "/var/lib/vgpumgr", "errno": "EROFS"}}
     script = Script(says(observe=facts, lock=locked, unlock={**facts, "gpus": facts["gpus"][:1]}))
     with OneHost(script) as host:
-        assert host.observe(wait_s=7) == VIEW.snapshot
+        assert host.observe(wait_s=7).snapshot == VIEW.snapshot
         found = host.lock(by="anna@ctl1", wait_s=3)
         assert found.snapshot == VIEW.snapshot
         assert found.unwritable is not None
         assert (found.unwritable.path, found.unwritable.errno_name) == ("/var/lib/vgpumgr", "EROFS")
         assert not found.unwritable.written
-        assert host.unlock((str(GPU.uuid),)).gpus == (GPU,)
+        assert host.unlock((str(GPU.uuid),)).snapshot.gpus == (GPU,)
     assert [{key: request[key] for key in request if key not in {"id", "do"}} for request in script.seen] == [
-        {"wait_s": 7},
-        {"by": "anna@ctl1", "wait_s": 3},
-        {"gpu_uuids": [GPU.uuid]},
+        {"wait_s": 7, "libvirt": None},
+        {"by": "anna@ctl1", "wait_s": 3, "libvirt": None},
+        {"gpu_uuids": [GPU.uuid], "libvirt": None},
     ]
 
 
@@ -93,7 +95,7 @@ def test_maxima_that_the_host_does_not_tell_are_the_catalogues() -> None:
             gpu, types={key: replace(vgpu_type, max=None) for key, vgpu_type in (gpu.types or {}).items()}
         ),
     )
-    found = OneHost(Script(says(observe=builders.facts_of(silent.snapshot)))).observe(wait_s=0)
+    found = OneHost(Script(says(observe=builders.facts_of(silent.snapshot)))).observe(wait_s=0).snapshot
     assert {vgpu_type.short: vgpu_type.max for vgpu_type in (found.gpus[0].types or {}).values()}["4Q"] == 12
 
 
@@ -101,7 +103,7 @@ def test_maxima_that_the_host_does_not_tell_are_the_catalogues() -> None:
 def test_a_parent_that_names_no_offer_of_its_gpu_takes_nobody_knows_what(position: int) -> None:
     facts = json.loads(json.dumps(builders.facts_of(VIEW.snapshot)))
     facts["gpus"][0]["parents"][0]["creatable"] = position
-    found = OneHost(Script(says(observe=facts))).observe(wait_s=0)
+    found = OneHost(Script(says(observe=facts))).observe(wait_s=0).snapshot
     assert found.gpus[0].parents[0].creatable is None
     assert found.gpus[0].parents[1:] == VIEW.snapshot.gpus[0].parents[1:]
 

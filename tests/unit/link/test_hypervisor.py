@@ -1,4 +1,4 @@
-"""libvirt through the tunnel: a real libvirtd behind a real sshd."""
+"""Changes of domains through the tunnel: a real libvirtd behind a real sshd."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 import tempfile
 import threading
 import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,10 @@ import libvirt
 import pytest
 
 from tests.unit.link.conftest import wait_for
+from tests.unit.link.real_libvirt import CLAIM, HOSTDEV, KEY, MDEV, URI, define, virsh, vm_uuid
 from vgpumgr import errors
 from vgpumgr.link import connection
-from vgpumgr.names import VmUuid
+from vgpumgr.link.libvirt_facts import DOMAINS, DOMAINS_AND_SAVED, DomainQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,45 +32,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-KEY, URI = "v", "urn:vgpumgr:domain:2"
-CLAIM = '<vgpumgr vm="6a1f"><claim slot="vgpu0" generation="1"/></vgpumgr>'
-MDEV = "9e0d0000-0000-4000-8000-000000000001"
-HOSTDEV = f"""<hostdev mode='subsystem' type='mdev' model='vfio-pci' managed='no'>
-<source><address uuid='{MDEV}'/></source><alias name='ua-vgpu0'/></hostdev>"""
 
-
-def render_domain(name: str, vm: str, description: str = "") -> str:
-    return f"""<domain type='qemu'><name>{name}</name><uuid>{vm}</uuid><description>{description}</description>
-<memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os>
-<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
-<graphics type='vnc' passwd='secret1'/></devices></domain>"""
-
-
-def vm_uuid(number: int) -> VmUuid:
-    return VmUuid(str(uuid.UUID(int=0x6A1F << 112 | number)))
-
-
-@pytest.fixture
-def libvirtd(sshd: Sshd) -> subprocess.Popen[bytes]:
-    return sshd.start_libvirtd()
-
-
-def virsh(sshd: Sshd, *argv: str, text: str | None = None) -> str:
-    done = subprocess.run(
-        [*sshd.inside, "virsh", "-c", "qemu:///system", *argv],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def define(sshd: Sshd, *numbers: int, description: str = "") -> None:
-    for number in numbers:
-        virsh(sshd, "define", "/dev/stdin", text=render_domain(f"vm{number:02}", vm_uuid(number), description))
+def write(hypervisor: Hypervisor, number: int = 1) -> None:
+    hypervisor.set_metadata(vm_uuid(number), CLAIM, key=KEY, uri=URI)
 
 
 @pytest.mark.usefixtures("libvirtd")
@@ -78,58 +42,39 @@ def test_claims_and_devices_go_in_and_out_of_the_persistent_definition(sshd: Ssh
     define(sshd, 1)
     with connection.connect(sshd.endpoint) as link:
         hypervisor = link.hypervisor()
-        assert hypervisor.version >= 9_000_000
-        (before,) = hypervisor.domains()
+        found = link.domains(DOMAINS)
+        assert found.version >= 9_000_000
+        (before,) = found.domains
         assert (before.name, before.uuid, before.active, before.persistent) == ("vm01", vm_uuid(1), False, True)
         assert before.live_xml is None
         assert not before.managed_save
         hypervisor.set_metadata(vm_uuid(1), CLAIM, key=KEY, uri=URI)
         hypervisor.attach_device(vm_uuid(1), HOSTDEV)
-        (found,) = hypervisor.domains((vm_uuid(1),))
-        assert found.inactive_xml is not None
-        assert 'generation="1"' in found.inactive_xml
-        assert MDEV in found.inactive_xml
-        assert "ua-vgpu0" in found.inactive_xml
+        (changed,) = link.domains(DomainQuery(only=(vm_uuid(1),))).domains
+        assert changed.inactive_xml is not None
+        assert 'generation="1"' in changed.inactive_xml
+        assert MDEV in changed.inactive_xml
+        assert "ua-vgpu0" in changed.inactive_xml
         hypervisor.detach_device(vm_uuid(1), HOSTDEV)
         hypervisor.set_metadata(vm_uuid(1), None, key=KEY, uri=URI)
         hypervisor.set_metadata(vm_uuid(1), None, key=KEY, uri=URI)  # what is gone may be taken out again
-        (after,) = hypervisor.domains((vm_uuid(1),))
+        (after,) = link.domains(DomainQuery(only=(vm_uuid(1),))).domains
         assert after.inactive_xml is not None
         assert MDEV not in after.inactive_xml
         assert URI not in after.inactive_xml
-        assert hypervisor.saved() == ()
-
-
-@pytest.mark.usefixtures("libvirtd")
-def test_no_document_holds_a_password(sshd: Sshd) -> None:
-    define(sshd, 1)
-    assert "secret1" in virsh(sshd, "dumpxml", "--security-info", "vm01")
-    with connection.connect(sshd.endpoint) as link:
-        (found,) = link.hypervisor().domains()
-        assert "secret1" not in str(found)
-
-
-@pytest.mark.usefixtures("libvirtd")
-def test_many_large_documents_come_whole_and_in_order(sshd: Sshd) -> None:
-    """Ten domains with 300 KB each: more than any buffer on the way."""
-    text = "".join(f"{number:06}" for number in range(50_000))
-    define(sshd, *range(1, 11), description=text)
-    with connection.connect(sshd.endpoint) as link:
-        found = link.hypervisor().domains()
-        assert [one.name for one in found] == [f"vm{number:02}" for number in range(1, 11)]
-        assert all(one.inactive_xml is not None and text in one.inactive_xml for one in found)
+        assert link.domains(DOMAINS_AND_SAVED).saved == ()
 
 
 @pytest.mark.usefixtures("libvirtd")
 def test_a_vm_that_is_gone_is_none_when_read_and_an_error_when_written(sshd: Sshd) -> None:
     with connection.connect(sshd.endpoint) as link:
         hypervisor = link.hypervisor()
-        assert hypervisor.domains((vm_uuid(9),)) == ()
+        assert link.domains(DomainQuery(only=(vm_uuid(9),))).domains == ()
         with pytest.raises(errors.HypervisorError, match="Domain not found") as caught:
             hypervisor.set_metadata(vm_uuid(9), CLAIM, key=KEY, uri=URI)
         assert caught.value.code == 42
         assert "run the same command again" in str(caught.value.hint)
-        assert hypervisor.domains() == ()
+        assert link.domains(DOMAINS).domains == ()
 
 
 @pytest.mark.usefixtures("libvirtd")
@@ -142,49 +87,7 @@ def test_what_libvirt_refuses_carries_its_code_and_leaves_the_connection_usable(
         assert caught.value.code > 0
         with pytest.raises(errors.HypervisorError):
             hypervisor.detach_device(vm_uuid(1), HOSTDEV)
-        assert hypervisor.domains()
-
-
-@pytest.mark.usefixtures("libvirtd")
-def test_saved_images_and_snapshots_are_read_of_the_domains_that_have_any(sshd: Sshd) -> None:
-    define(sshd, 1, 2, 3)
-    virsh(
-        sshd,
-        "snapshot-create",
-        "vm01",
-        "/dev/stdin",
-        "--redefine",
-        text="<domainsnapshot><name>before</name><state>shutoff</state><creationTime>1</creationTime>"
-        f"{render_domain('vm01', vm_uuid(1), 'as it was')}</domainsnapshot>",
-    )
-    virsh(sshd, "start", "vm03")
-    virsh(sshd, "managedsave", "vm03")
-    with connection.connect(sshd.endpoint) as link:
-        first, third = link.hypervisor().saved()
-    assert (first.uuid, third.uuid) == (vm_uuid(1), vm_uuid(3))
-    ((name, xml),) = first.snapshots
-    assert (name, first.image_xml) == ("before", None)
-    assert "as it was" in xml
-    assert "secret1" not in xml
-    assert third.snapshots == ()
-    assert third.image_xml is not None
-    assert vm_uuid(3) in third.image_xml
-    assert "secret1" not in third.image_xml
-    assert {first.image_unreadable, first.snapshots_unreadable, third.image_unreadable} == {None}
-
-
-@pytest.mark.usefixtures("libvirtd")
-def test_an_image_that_cannot_be_read_is_said_to_be_so_and_hides_nothing_else(sshd: Sshd) -> None:
-    define(sshd, 1)
-    virsh(sshd, "start", "vm01")
-    virsh(sshd, "managedsave", "vm01")
-    image = [*sshd.inside, "truncate", "-s", "10", "/var/lib/libvirt/qemu/save/vm01.save"]
-    subprocess.run(image, check=True, timeout=10)
-    with connection.connect(sshd.endpoint) as link:
-        (found,) = link.hypervisor().saved()
-    assert found.image_xml is None
-    assert found.image_unreadable
-    assert (found.snapshots, found.snapshots_unreadable) == ((), None)
+        write(hypervisor)
 
 
 def test_a_host_without_libvirtd_is_told_to_start_it_and_the_program_works_on(sshd: Sshd) -> None:
@@ -201,9 +104,10 @@ def test_a_host_without_libvirtd_is_told_to_start_it_and_the_program_works_on(ss
 def test_a_host_without_virt_ssh_helper_is_served_by_the_programs_own_pump(sshd: Sshd) -> None:
     hide_helper(sshd)
     text = "x" * 500_000
-    define(sshd, 1, description=text)
+    define(sshd, 1)
     with connection.connect(sshd.endpoint) as link:
-        (found,) = link.hypervisor().domains()
+        link.hypervisor().set_metadata(vm_uuid(1), f"<vgpumgr text='{text}'/>", key=KEY, uri=URI)
+        (found,) = link.domains(DOMAINS).domains
         assert found.inactive_xml is not None
         assert text in found.inactive_xml
         assert any(b"pump" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in sshd.sessions())
@@ -224,12 +128,12 @@ def test_a_libvirtd_that_hangs_ends_at_the_deadline_and_close_is_quick(
         libvirtd.send_signal(signal.SIGSTOP)
         started = time.monotonic()
         with pytest.raises(errors.HostDeadline) as caught:
-            hypervisor.domains()
+            write(hypervisor)
         assert caught.value.stage == "libvirt"
         assert "busy" in str(caught.value.hint)
         assert time.monotonic() - started < quick.libvirt + 2
         with pytest.raises(errors.Unreachable):
-            hypervisor.domains()
+            write(hypervisor)
         link.program.ping()
         closing = time.monotonic()
         link.close()
@@ -252,7 +156,7 @@ def test_a_libvirtd_that_dies_under_a_call_is_unreachable(sshd: Sshd, libvirtd: 
         libvirtd.send_signal(signal.SIGSTOP)
         threading.Timer(0.3, lambda: libvirtd.send_signal(signal.SIGKILL)).start()
         with pytest.raises(errors.Unreachable) as caught:
-            hypervisor.domains()
+            write(hypervisor)
         assert caught.value.stage == "libvirt"
         link.program.ping()
 
@@ -290,6 +194,7 @@ def test_a_change_that_was_never_asked_is_told_from_one_that_may_happen(
 
 @pytest.mark.usefixtures("libvirtd")
 def test_a_connection_that_is_cut_ends_libvirts_calls(sshd: Sshd) -> None:
+    define(sshd, 1)
     with connection.connect(sshd.endpoint) as link:
         hypervisor = link.hypervisor()
         for pid in sshd.sessions():
@@ -301,21 +206,21 @@ def test_a_connection_that_is_cut_ends_libvirts_calls(sshd: Sshd) -> None:
 def poll_until_raises(hypervisor: Hypervisor) -> None:
     end = time.monotonic() + 10
     while time.monotonic() < end:
-        hypervisor.domains()
+        write(hypervisor)
 
 
 @pytest.mark.usefixtures("libvirtd")
 def test_several_threads_may_ask_at_once(sshd: Sshd) -> None:
     define(sshd, 1, 2, 3)
-    found: list[int] = []
     with connection.connect(sshd.endpoint) as link:
         hypervisor = link.hypervisor()
-        threads = [threading.Thread(target=lambda: found.append(len(hypervisor.domains()))) for _ in range(6)]
+        threads = [threading.Thread(target=write, args=(hypervisor, number % 3 + 1)) for number in range(6)]
         for one in threads:
             one.start()
         for one in threads:
             one.join(30)
-    assert found == [3] * 6
+        found = link.domains(DOMAINS).domains
+    assert [URI in str(one.inactive_xml) for one in found] == [True] * 3
 
 
 @pytest.mark.usefixtures("libvirtd")
@@ -326,8 +231,9 @@ def test_nothing_is_left_of_a_link_neither_threads_nor_files(
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     before = set(threading.enumerate())
+    define(sshd, 1)
     with connection.connect(sshd.endpoint) as link:
-        link.hypervisor().domains()
+        write(link.hypervisor())
         assert not list(temporary.iterdir())
         link.program.lock(by="me", wait_s=1)
     wait_for(lambda: set(threading.enumerate()) <= before, 5, lambda: str(threading.enumerate()))
@@ -352,7 +258,7 @@ if how == "call":
         print("calling", flush=True)
     threading.Thread(target=report, daemon=True).start()
     with link:
-        hypervisor.domains()
+        hypervisor.set_metadata("6a1f0000-0000-0000-0000-000000000001", None, key="v", uri="urn:x")
 elif how == "object":
     kept = hypervisor._connection.listAllDomains(0)
     raise RuntimeError("a domain object is alive in this traceback")

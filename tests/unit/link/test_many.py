@@ -66,8 +66,8 @@ def test_threads_and_files_have_a_bound_and_a_host_that_was_read_leaves_nothing(
     kept: list[int] = []
 
     def work(host: HostDeclaration) -> str:
-        with connect(replace(sshd.endpoint, host=host.name), hypervisor=False) as link:
-            return link.observe(wait_s=10).boot
+        with connect(replace(sshd.endpoint, host=host.name)) as link:
+            return link.observe(wait_s=10).snapshot.boot
 
     def ended(outcome: Outcome[str]) -> None:
         if int(outcome.host[3:]) % 10 == 0:

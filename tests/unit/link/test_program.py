@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 HELLO = {"protocol": protocol.PROTOCOL, "pid": 7, "euid": 0, "python": "3.9.1", "boot": "b"}
 GREETING = protocol.MAGIC.encode() + json.dumps(HELLO).encode() + b"\n"
-SNAPSHOT = {
+SNAPSHOT: dict[str, Any] = {
+    "libvirt": None,
     "protocol": 1,
     "boot": "b",
     "machine": None,
@@ -167,7 +168,7 @@ def refuse(kind: str, **fields: object) -> Answer:
 
 def start(script: Script, *, request_s: float = 5.0, connected: bool = True) -> Program:
     program = Program(HostName("kvm01"), script, request_s=request_s, is_connected=lambda: connected)
-    program.greet(b"0\n", Deadline(request_s))
+    program.send(b"0\n", Deadline(request_s))
     return program
 
 
@@ -391,14 +392,14 @@ def test_a_controller_that_was_stopped_itself_does_not_blame_the_host(
 
 def test_a_host_that_prints_at_login_is_told_apart() -> None:
     with pytest.raises(errors.ProgramFailed, match=r"the first bytes were 'Welcome!.*a login script"):
-        start(Script(greeting=b"Welcome!\n" + GREETING))
+        start(Script(greeting=b"Welcome!\n" + GREETING)).observe(wait_s=0)
 
 
 def test_a_program_that_ends_says_why_with_the_end_of_its_stderr() -> None:
     script = Script(greeting=END, status=1)
     script.said_to_stderr = "Traceback\nImportError: no module named x"
     with pytest.raises(errors.ProgramFailed, match="exit status 1: ImportError") as caught:
-        start(script)
+        start(script).observe(wait_s=0)
     assert caught.value.details[-1] == "ImportError: no module named x"
 
 
@@ -406,18 +407,39 @@ def test_a_host_without_python_is_told_once_what_to_install() -> None:
     script = Script(greeting=END, status=bootstrap.TOO_OLD)
     script.said_to_stderr = "no Python 3.9 or newer on this host\n"
     with pytest.raises(errors.ProgramFailed, match=r"no Python 3\.9") as caught:
-        start(script)
+        start(script).observe(wait_s=0)
     assert "install" in str(caught.value.hint)
     assert caught.value.details == ()
 
 
 def test_a_program_that_hangs_before_its_greeting_ends_at_the_deadline() -> None:
-    silent = Script(greeting=protocol.MAGIC.encode())
+    script = Script(answer=lambda _request: None, greeting=protocol.MAGIC.encode())
+    program = start(script, request_s=0.2)
     started = time.monotonic()
     with pytest.raises(errors.HostDeadline) as caught:
-        start(silent, request_s=0.2)
+        program.observe(wait_s=0)
     assert caught.value.stage == "program"
     assert time.monotonic() - started < 2
+
+
+def test_a_request_that_only_reads_is_sent_behind_the_program_and_a_lock_after_its_greeting() -> None:
+    """One exchange less; and nothing is asked to be changed of a program that has not said what it is."""
+    said: list[str] = []
+
+    class Late(Script):
+        def send(self, data: bytes, deadline: Deadline) -> None:
+            said.append(json.loads(data)["do"] if data.startswith(b"{") else "program")
+            super().send(data, deadline)
+
+        def receive(self, deadline: Deadline | None = None) -> bytes:
+            said.append("read")
+            return super().receive(deadline)
+
+    start(Late()).observe(wait_s=0)
+    assert said[:3] == ["program", "observe", "read"]
+    said.clear()
+    start(Late()).lock(by="me", wait_s=0)
+    assert said[:3] == ["program", "read", "lock"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 from tests.unit.link.conftest import descendants, make_key, wait_for
 from vgpumgr import errors
-from vgpumgr.link import connection, dial, ssh
+from vgpumgr.link import connection, ssh
 from vgpumgr.link.deadlines import Deadline, Deadlines
 from vgpumgr.link.known_hosts import compute_fingerprint
 
@@ -56,27 +56,6 @@ def test_a_host_is_far_by_the_round_trips_of_its_connection(sshd: Sshd, monkeypa
         monkeypatch.setattr(ssh, "_FAR_US", 0)
         found.append(opened.is_far)
     assert [*found, opened.is_far] == [False, True, False]
-
-
-def test_an_idle_connection_sleeps_and_closes_at_once(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
-    """paramiko would look ten times a second."""
-    looks: list[int] = []
-    receive = dial.SshSocket.recv
-
-    def looking(self: dial.SshSocket, size: int, flags: int = 0) -> bytes:
-        looks.append(size)
-        return receive(self, size, flags)
-
-    monkeypatch.setattr(dial.SshSocket, "recv", looking, raising=False)
-    opened = ssh.open_connection(sshd.endpoint, Deadlines())
-    time.sleep(0.2)  # what the server says after the login
-    before = len(looks)
-    time.sleep(1.5)
-    idle = len(looks) - before
-    started = time.monotonic()
-    opened.close()
-    wait_for(lambda: not opened._transport.is_alive(), 5)
-    assert (idle <= 1, time.monotonic() - started < 0.5) == (True, True)
 
 
 def test_megabytes_on_stderr_do_not_hold_the_output_up(sshd: Sshd) -> None:
@@ -229,18 +208,21 @@ def test_with_one_session_only_the_limit_is_named_and_not_libvirtd(new_sshd: Ssh
 def test_a_host_that_refuses_further_sessions_says_so(new_sshd: Sshd) -> None:
     new_sshd.start("MaxSessions=0")
     with pytest.raises(errors.Unreachable, match="no further session"):
-        connection.connect(new_sshd.endpoint, hypervisor=False)
+        connection.connect(new_sshd.endpoint)
 
 
 def test_a_restricted_account_is_told_apart_from_a_broken_host(new_sshd: Sshd) -> None:
     new_sshd.start("ForceCommand=echo This account is restricted.")
-    with pytest.raises(errors.ProgramFailed, match=r"This account is restricted\.") as caught:
-        connection.connect(new_sshd.endpoint, hypervisor=False)
+    with (
+        pytest.raises(errors.ProgramFailed, match=r"This account is restricted\.") as caught,
+        connection.connect(new_sshd.endpoint) as link,
+    ):
+        link.observe(wait_s=1)
     assert "login script" in str(caught.value)
 
 
 def test_the_host_program_runs_from_memory_and_leaves_no_file(sshd: Sshd) -> None:
-    with connection.connect(sshd.endpoint, hypervisor=False) as link:
+    with connection.connect(sshd.endpoint) as link:
         snapshot = link.program.observe(wait_s=5)
         assert snapshot["hostname"]
         assert link.program.hello["euid"] == 0
@@ -253,10 +235,10 @@ def test_the_host_program_runs_from_memory_and_leaves_no_file(sshd: Sshd) -> Non
 
 
 def test_two_links_exclude_each_other_by_the_hosts_lock_and_the_first_ones_end_frees_it(sshd: Sshd) -> None:
-    with connection.connect(sshd.endpoint, hypervisor=False) as first:
+    with connection.connect(sshd.endpoint) as first:
         first.program.lock(by="anna@ctl1 attach vm01", wait_s=1)
         first.program.assert_fresh()
-        with connection.connect(sshd.endpoint, hypervisor=False) as second:
+        with connection.connect(sshd.endpoint) as second:
             with pytest.raises(errors.Busy, match="anna@ctl1 attach vm01"):
                 second.program.lock(by="bob@ctl2", wait_s=0.1)
             first.close()
@@ -265,7 +247,7 @@ def test_two_links_exclude_each_other_by_the_hosts_lock_and_the_first_ones_end_f
 
 
 def test_a_host_program_that_was_killed_is_a_lost_lease(sshd: Sshd) -> None:
-    with connection.connect(sshd.endpoint, hypervisor=False) as link:
+    with connection.connect(sshd.endpoint) as link:
         link.program.lock(by="me", wait_s=1)
         os.kill(link.program.hello["pid"], signal.SIGKILL)
         with pytest.raises(errors.LeaseLost):
@@ -275,7 +257,7 @@ def test_a_host_program_that_was_killed_is_a_lost_lease(sshd: Sshd) -> None:
 def test_a_host_program_that_hangs_ends_at_the_deadline_and_close_does_not_wait_for_it(
     sshd: Sshd, quick: Deadlines
 ) -> None:
-    with connection.connect(sshd.endpoint, deadlines=quick, hypervisor=False) as link:
+    with connection.connect(sshd.endpoint, deadlines=quick) as link:
         os.kill(link.program.hello["pid"], signal.SIGSTOP)
         started = time.monotonic()
         with pytest.raises(errors.HostDeadline) as caught:
@@ -289,7 +271,7 @@ def test_a_host_program_that_hangs_ends_at_the_deadline_and_close_does_not_wait_
 
 
 def test_a_connection_that_dies_under_a_request_is_unreachable(sshd: Sshd) -> None:
-    with connection.connect(sshd.endpoint, hypervisor=False) as link:
+    with connection.connect(sshd.endpoint) as link:
         os.kill(link.program.hello["pid"], signal.SIGSTOP)
         threading.Timer(0.3, kill_all, [sshd.sessions()]).start()
         with pytest.raises(errors.HostError) as caught:
@@ -304,7 +286,7 @@ def kill_all(pids: list[int]) -> None:
 
 
 def test_closing_ends_the_host_program(sshd: Sshd) -> None:
-    with connection.connect(sshd.endpoint, hypervisor=False):
+    with connection.connect(sshd.endpoint):
         pass
     assert sshd.process is not None
     pid = sshd.process.pid

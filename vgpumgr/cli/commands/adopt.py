@@ -10,6 +10,7 @@ import click
 
 from vgpumgr.cli.params import asking, candidates
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.text import change_result, plan_text
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
@@ -30,7 +31,6 @@ def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
     Without names, after a lost ledger, this adopts every vGPU that claim, hardware and definition prove to be a VM's. Give
     an mdev UUID or a VF address to adopt a vGPU made by another tool; exactly one VM's definition must name it.
     """
-    from vgpumgr.cli.text import change_result, plan_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import adopt as use_case
     from vgpumgr.core.reconcile import adopt as adopt_plan

@@ -11,6 +11,7 @@ import click
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, candidates, plan_files
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.text import change_result, plan_text
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
@@ -156,8 +157,6 @@ def detach(
 
 
 def _consent(settings: Settings, what: str, plan_file: str | None) -> Consent[Planned[Plan]]:
-    from vgpumgr.cli.text import plan_text
-
     lines = partial(plan_text.lines, diff=settings.diff)
     return asking.consent(settings, what, lines, kept=plan_files.read(plan_file))
 
@@ -165,8 +164,6 @@ def _consent(settings: Settings, what: str, plan_file: str | None) -> Consent[Pl
 def _print_result(
     settings: Settings, result: ChangeResult[Plan], started: float, *, undo: str | None, out: str | None
 ) -> int:
-    from vgpumgr.cli.text import change_result, plan_text
-
     if out is not None:
         from vgpumgr.documents import change
 

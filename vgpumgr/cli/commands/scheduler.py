@@ -10,7 +10,7 @@ import click
 
 from vgpumgr.cli.params import asking, candidates
 from vgpumgr.cli.params.options import common_options, root_options
-from vgpumgr.cli.text import output
+from vgpumgr.cli.text import change_result, output, scheduler_text
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
@@ -36,7 +36,6 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     The driver reports slice and frequency only while a VM runs with a vGPU; until then the values that were set are shown,
     with a question mark. STATE is ok, drift, pending_reboot, unverified, or undeclared.
     """
-    from vgpumgr.cli.text import scheduler_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import scheduler as use_case
     from vgpumgr.documents import scheduler as documents
@@ -86,7 +85,6 @@ def set_command(
     The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created unchanged. The
     command is refused while a VM runs with a vGPU of the GPU, and if a vGPU there is not ours. It asks first.
     """
-    from vgpumgr.cli.text import change_result, scheduler_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import scheduler as use_case
     from vgpumgr.core.driver import scheduler as core

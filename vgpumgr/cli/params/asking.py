@@ -9,12 +9,12 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli.text import output
+from vgpumgr.controller.results import Consent, Planned, PlanT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import Consent, Planned, PlanT
     from vgpumgr.core.plan.kept import KeptPlan
 
 
@@ -28,7 +28,6 @@ def consent(
 
     Asking raises UsageError without a terminal, Declined on a no.
     """
-    from vgpumgr.controller.results import Consent
 
     def show(planned: Planned[PlanT]) -> None:
         if settings.for_people and planned.plan.changed:
@@ -43,7 +42,7 @@ def consent(
             hint=SEE_FIRST,
         )
 
-    return Consent(check=settings.check, show=show, ask=ask, kept=kept)
+    return Consent(check=settings.check, show=show, ask=ask, kept=kept, given=settings.yes)
 
 
 def confirm(settings: Settings, question: str, *, why: str, hint: str, after_no: str = "nothing was changed") -> None:

@@ -43,7 +43,7 @@ def carry_out(change: Change[PlanT]) -> ChangeResult[PlanT]:
     session, consent, todo = change.session, change.consent, (change.task,)
     host = HostRun(session, Author(by=session.context.by, at=session.context.now()), alone=True)
     shown: Planned[PlanT] | None = None
-    if consent.check or change.asks:
+    if consent.check or (change.asks and not consent.given):
         view = host.read(todo)
         shown = _planned(change, host, view)
         consent.show(shown)
@@ -53,7 +53,7 @@ def carry_out(change: Change[PlanT]) -> ChangeResult[PlanT]:
     what = f"{change.task.verb} {change.name}"
     view = host.lock(what, todo)
     now = _planned(change, host, view)
-    while not _is_agreed(now, shown):
+    while not (consent.given or _is_agreed(now, shown)):
         # The host is not locked while the user decides.
         session.unlock(view)
         consent.show(now)

@@ -12,6 +12,7 @@ from vgpumgr.controller.engine.waiting import wait_for_end
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.plan import step as steps
 from vgpumgr.link import moments
+from vgpumgr.link.libvirt_facts import DomainQuery
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +74,7 @@ class Executor:
 
     def take_back_hostdev(self, step: steps.AttachHostdev | steps.DetachHostdev) -> None:
         """Undo a step if the VM's definition shows, under the step's own alias, that it was done."""
-        for documents in self.session.link.hypervisor().domains((step.vm,)):
+        for documents in self.session.link.domains(DomainQuery(only=(step.vm,))).domains:
             found = domain_xml.read_domain(documents).inactive
             there = any(one.source == step.device.source and one.alias == step.device.alias for one in found)
             if there == isinstance(step, steps.AttachHostdev):

@@ -50,11 +50,11 @@ class HostRun:
 
     def read(self, todo: Sequence[Task]) -> HostView:
         """The host's present state, with everything that the tasks' plans need. Changes nothing. Raises LedgerBroken."""
-        return self._whole(self._session.observe(), todo)
+        return _readable(self._session.observe(saved=_needs_saved(todo)))
 
     def lock(self, what: str, todo: Sequence[Task]) -> HostView:
         """The same inside the host's lock; a run that waits for the lock is shown `what`. Raises Busy, LedgerBroken."""
-        return self._whole(self._session.lock(what), todo)
+        return _readable(self._session.lock(what, saved=_needs_saved(todo)))
 
     def plan(self, view: HostView, task: Task) -> PlannedTask:
         """One task's plan there. Raises its refusal."""
@@ -110,7 +110,7 @@ class HostRun:
             elif self._alone or isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
                 raise error
             else:
-                view = self._session.with_saved_states(self._session.observe())
+                view = self._session.observe(saved=True)
         return view, plans
 
     def _last_look(self, view: HostView, plans: Sequence[AnyPlan]) -> tuple[HostView, dict[Task, tuple[Step, ...]]]:
@@ -124,11 +124,6 @@ class HostRun:
         except Exception as error:
             about = "all steps were done, but then the final reading of the host"
             raise errors.Unexpected.of(error, about=about, host=self._host) from error
-
-    def _whole(self, view: HostView, todo: Sequence[Task]) -> HostView:
-        detach.guard_ledger(view)
-        needed = any(tasks.needs_saved(view, task) for task in todo)
-        return self._session.with_saved_states(view) if needed else view
 
     def _note(self, result: TaskResult) -> None:
         """Keep a result; a repeated task keeps its last result that is not another refusal."""
@@ -158,7 +153,7 @@ class HostRun:
         return None
 
     def _plan_again(self, task: Task) -> Sequence[Step]:
-        view = self._whole(self._session.observe(), (task,))
+        view = self.read((task,))
         return host_plan.plan_task(view, self._session.declaration, task, self._run).steps
 
     def _residues(self, after: HostView) -> dict[Task, tuple[Step, ...]]:
@@ -170,6 +165,15 @@ class HostRun:
                 if steps:
                     found[task] = steps
         return found
+
+
+def _needs_saved(todo: Sequence[Task]) -> bool:
+    return any(tasks.needs_saved(task) for task in todo)
+
+
+def _readable(view: HostView) -> HostView:
+    detach.guard_ledger(view)
+    return view
 
 
 def task_result(planned: PlannedTask, outcome: errors.Success, error: errors.VgpumgrError | None = None) -> TaskResult:

@@ -6,7 +6,7 @@ A VM that no host has any more can still be named by a host's ledger, so detach 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr import errors, names
 from vgpumgr.controller.hosts.fan_out import Outcome, fan_out
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.domain_dumps import DomainDump
     from vgpumgr.core.plan.plan import GoneVm
-    from vgpumgr.names import VmUuid
+    from vgpumgr.names import VmName, VmUuid
+
+    Vms: TypeAlias = tuple[tuple[VmName, VmUuid], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class FoundVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A host's answer when it is queried for its VMs: the domains, or why it could not be queried.
+    """A host's answer when it is queried for its VMs: their names and UUIDs, or why it could not be queried.
 
     `session` is open if one of the wanted VMs is there. Otherwise it was closed at once, because one process cannot keep
     many hosts open (each takes 5 descriptors and 3 threads).
@@ -48,28 +49,44 @@ class Answer:
 
     host: HostDeclaration
     session: Session | None
-    domains: tuple[DomainDump, ...]
+    vms: Vms
     error: errors.VgpumgrError | None
 
 
-def find_vm(context: Context, vm: str, on: str | None, *, or_gone: bool = False) -> FoundVm:
-    """Find a VM by name or UUID; with `or_gone`, also a VM that only a ledger still names.
+def find_vm(
+    context: Context,
+    vm: str,
+    on: str | None,
+    *,
+    or_gone: bool = False,
+    writes: bool = False,
+    opened: Callable[[], None] = lambda: None,
+) -> FoundVm:
+    """Find a VM by name or UUID; with `or_gone`, also a VM that only a ledger still names. `writes`: it will be changed.
+
+    `opened` is called for each host that is open, before it is asked.
 
     Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host.
     """
     hosts = candidates(context, vm, on)
+
+    def reach(host: HostDeclaration, *, writes: bool, named: Collection[str] | None) -> Answer:
+        session = open_session(context, host, writes=writes)
+        opened()
+        return ask(host, session, named)
+
     if len(hosts) == 1:
         context.progress(f"reading {hosts[0].name} …")
-        answers: tuple[Answer, ...] = (ask(hosts[0], open_session(context, hosts[0]), None),)
+        answers: tuple[Answer, ...] = (reach(hosts[0], writes=writes, named=None),)
     else:
         context.progress(f"looking for {vm} on {len(hosts)} hosts …")
-        outcomes = fan_out(hosts, lambda host: ask(host, open_session(context, host), (vm,)))
+        outcomes = fan_out(hosts, lambda host: reach(host, writes=False, named=(vm,)))
         answers = tuple(map(answer_of, hosts, outcomes))
-    opened = [answer.session for answer in answers if answer.session is not None]
+    left_open = [answer.session for answer in answers if answer.session is not None]
     kept: Session | None = None
 
     def gone() -> list[FoundVm]:
-        ended = fan_out(hosts, lambda host: _gone_on(context, host, opened, vm))
+        ended = fan_out(hosts, lambda host: _gone_on(context, host, left_open, vm))
         failed = next((outcome.error for outcome in ended if outcome.error is not None), None)
         if failed is not None:
             raise failed
@@ -78,16 +95,18 @@ def find_vm(context: Context, vm: str, on: str | None, *, or_gone: bool = False)
     try:
         found = settle(vm, answers, gone=gone if or_gone else None)
         kept = found.session
+        if writes:
+            kept.link.prepare_writes()
         return found
     finally:
-        for session in opened:
+        for session in left_open:
             if session is not kept:
                 session.link.close()
 
 
-def _gone_on(context: Context, host: HostDeclaration, opened: list[Session], vm: str) -> list[FoundVm]:
-    """The VM, if only this host's ledger names it. A session opened for it is then added to `opened`, otherwise closed."""
-    session = next((one for one in opened if one.declaration.name == host.name), None)
+def _gone_on(context: Context, host: HostDeclaration, left_open: list[Session], vm: str) -> list[FoundVm]:
+    """The VM, if only this host's ledger names it. A session opened for it is then added to `left_open`, otherwise closed."""
+    session = next((one for one in left_open if one.declaration.name == host.name), None)
     looked = session or open_session(context, host)
     found: list[FoundVm] = []
     try:
@@ -96,7 +115,7 @@ def _gone_on(context: Context, host: HostDeclaration, opened: list[Session], vm:
         if session is None and not found:
             looked.link.close()
     if session is None and found:
-        opened.append(looked)
+        left_open.append(looked)
     return found
 
 
@@ -127,19 +146,19 @@ def ask(host: HostDeclaration, session: Session, named: Collection[str] | None) 
     If the host does not answer, it is closed and HostError is raised.
     """
     try:
-        domains = session.link.hypervisor().domains()
+        vms = session.link.names()
     except BaseException:
         session.link.close()
         raise
-    if named is None or any(_match(domains, vm) is not None for vm in named):
-        return Answer(host=host, session=session, domains=domains, error=None)
+    if named is None or any(_match(vms, vm) is not None for vm in named):
+        return Answer(host=host, session=session, vms=vms, error=None)
     session.link.close()
-    return Answer(host=host, session=None, domains=domains, error=None)
+    return Answer(host=host, session=None, vms=vms, error=None)
 
 
 def answer_of(host: HostDeclaration, outcome: Outcome[Answer]) -> Answer:
     """A host's answer as an outcome of fan_out, which can also be that it gave none."""
-    return outcome.value or Answer(host=host, session=None, domains=(), error=outcome.error)
+    return outcome.value or Answer(host=host, session=None, vms=(), error=outcome.error)
 
 
 def gone_of(session: Session) -> tuple[GoneVm, ...]:
@@ -168,7 +187,7 @@ def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[Fo
     hits = [
         (answer.session, found)
         for answer in answers
-        if answer.session is not None and (found := _match(answer.domains, vm)) is not None
+        if answer.session is not None and (found := _match(answer.vms, vm)) is not None
     ]
     unread = [answer for answer in answers if answer.error is not None]
     if len(hits) > 1:
@@ -177,9 +196,9 @@ def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[Fo
             hint=f"name one: --on {hits[0][0].declaration.name}",
         )
     if hits:
-        session, found = hits[0]
+        session, (name, uuid) = hits[0]
         seen = tuple(_unread_finding(answer, vm) for answer in unread)
-        return FoundVm(session=session, uuid=found.uuid, name=found.name, findings=seen)
+        return FoundVm(session=session, uuid=uuid, name=name, findings=seen)
     if gone is not None and not unread:  # otherwise it may have moved to a host that could not be queried
         left = _only_one(vm, gone())
         if left is not None:
@@ -192,10 +211,10 @@ def _unread_finding(answer: Answer, vm: str) -> Finding:
     return Finding(kind="unreached", host=answer.host.name, text=text)
 
 
-def _match(domains: tuple[DomainDump, ...], vm: str) -> DomainDump | None:
+def _match(vms: Vms, vm: str) -> tuple[VmName, VmUuid] | None:
     """By name first, as virsh does, then by UUID."""
-    by_name = next((domain for domain in domains if domain.name == vm), None)
-    return by_name or next((domain for domain in domains if domain.uuid == vm.lower()), None)
+    by_name = next((one for one in vms if one[0] == vm), None)
+    return by_name or next((one for one in vms if one[1] == vm.lower()), None)
 
 
 def _only_one(vm: str, found: Sequence[FoundVm]) -> FoundVm | None:
@@ -211,7 +230,7 @@ def _only_one(vm: str, found: Sequence[FoundVm]) -> FoundVm | None:
 
 
 def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
-    known = {domain.name for answer in answers for domain in answer.domains}
+    known = {name for answer in answers for name, _ in answer.vms}
     if len(answers) == 1:
         host = answers[0].host
         declared = host.vms.get(names.VmName(vm))

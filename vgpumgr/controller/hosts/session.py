@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.view import HostView
+from vgpumgr.link.libvirt_facts import DOMAINS, DOMAINS_AND_SAVED, DomainQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.domain_dumps import DomainDump
-    from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import HostSnapshot
-    from vgpumgr.link.host import Host
+    from vgpumgr.core.model.domain_dumps import DomainDump, LibvirtDump
+    from vgpumgr.core.model.domain_xml import Domain, SavedStates
+    from vgpumgr.link.host import Host, Observed
     from vgpumgr.names import VmUuid
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
@@ -49,50 +49,58 @@ class Session:
     ) -> None:
         self.link.close()
 
-    def observe(self) -> HostView:
-        """Read everything, under the shared lock, which is released at once, or under our exclusive lock if we hold it."""
-        return self._view(self.read_facts())
+    def observe(self, *, saved: bool = False) -> HostView:
+        """Read everything, under the shared lock, which is released at once, or under our exclusive lock if we hold it.
 
-    def read_facts(self) -> HostSnapshot:
-        """The facts from the host program alone, without libvirt. Changes nothing."""
-        return self.link.observe(wait_s=self.context.lock_wait_s)
+        `saved`: with every VM's managed-save image and snapshots, which can be restored.
+        """
+        return self._view(self.link.observe(_query(saved=saved), wait_s=self.context.lock_wait_s))
 
-    def lock(self, what: str) -> HostView:
+    def lock(self, what: str, *, saved: bool = False) -> HostView:
         """Take the exclusive lock, and read everything inside it. Raises Busy naming the owner."""
-        by = f"{self.context.by} {what}"
+        by, query = f"{self.context.by} {what}", _query(saved=saved)
         wait_s = self.context.lock_wait_s
         try:
-            locked = self.link.lock(by=by, wait_s=min(SILENT_WAIT_S, wait_s))
+            locked = self.link.lock(query, by=by, wait_s=min(SILENT_WAIT_S, wait_s))
         except errors.Busy as busy:
             if wait_s <= SILENT_WAIT_S:
                 raise
             self.context.progress(f"{busy.message}; waiting up to {wait_s:.0f} s …")
-            locked = self.link.lock(by=by, wait_s=wait_s - SILENT_WAIT_S)
+            locked = self.link.lock(query, by=by, wait_s=wait_s - SILENT_WAIT_S)
         self.unwritable = locked.unwritable
-        return self._view(locked.snapshot)
+        return self._view(locked)
 
     def unlock(self, before: HostView, gpus: Sequence[str] = (), vms: Collection[VmUuid] = ()) -> HostView:
         """Read the GPUs and the VMs that were changed again, then release the lock."""
-        found = self.link.locked_hypervisor().domains(vms) if vms else ()
-        part = self.link.unlock(gpus)
+        part = self.link.unlock(gpus, DomainQuery(only=vms) if vms else None)
+        found = part.libvirt.domains if vms else ()
         return replace(
-            before, snapshot=before.snapshot.with_gpus(part), domains=_with_read_again(before.domains, vms, found)
+            before,
+            snapshot=before.snapshot.with_gpus(part.snapshot),
+            domains=_with_read_again(before.domains, vms, found),
         )
 
     def with_saved_states(self, view: HostView) -> HostView:
-        """The view with every VM's managed-save image and snapshots, which can be restored. Takes two calls if there are none."""
-        found = self.link.hypervisor().saved()
-        return replace(view, saved={documents.uuid: domain_xml.read_saved_states(documents) for documents in found})
+        """The view with every VM's managed-save image and snapshots as they are now."""
+        return replace(view, saved=_saved(self.link.domains(DomainQuery(domains=False, saved=True))))
 
-    def _view(self, facts: HostSnapshot) -> HostView:
-        hypervisor = self.link.hypervisor()
+    def _view(self, observed: Observed) -> HostView:
         return HostView(
-            snapshot=facts,
-            domains=tuple(domain_xml.read_domain(documents) for documents in hypervisor.domains()),
-            libvirt_version=hypervisor.version,
+            snapshot=observed.snapshot,
+            domains=tuple(map(domain_xml.read_domain, observed.libvirt.domains)),
+            saved=_saved(observed.libvirt),
+            libvirt_version=observed.libvirt.version,
             excluded_vfs=self.declaration.excluded_vfs,
             even_if_it_will_not_start=self.declaration.even_if_it_will_not_start,
         )
+
+
+def _query(*, saved: bool) -> DomainQuery:
+    return DOMAINS_AND_SAVED if saved else DOMAINS
+
+
+def _saved(found: LibvirtDump) -> Mapping[VmUuid, SavedStates] | None:
+    return None if found.saved is None else {dump.uuid: domain_xml.read_saved_states(dump) for dump in found.saved}
 
 
 def _with_read_again(
@@ -102,9 +110,9 @@ def _with_read_again(
     return tuple(sorted([*kept, *map(domain_xml.read_domain, found)], key=lambda one: (one.name, one.uuid)))
 
 
-def open_session(context: Context, declaration: HostDeclaration) -> Session:
-    """Connect to a declared host. Raises HostError with the stage that failed."""
-    return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))
+def open_session(context: Context, declaration: HostDeclaration, *, writes: bool = False) -> Session:
+    """Connect to a declared host. `writes`: it will surely be changed. Raises HostError with the stage that failed."""
+    return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint, writes=writes))
 
 
 def open_session_patiently(context: Context, declaration: HostDeclaration) -> Session:

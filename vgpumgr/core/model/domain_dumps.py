@@ -39,3 +39,17 @@ class SavedDump:
     snapshots: tuple[tuple[str, str], ...] = ()
     image_unreadable: str | None = None
     snapshots_unreadable: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibvirtDump:
+    """What was read of a host's libvirt, ordered by name. `version` as libvirt encodes it: 9000000 is 9.0.0.
+
+    `names`: the name and UUID of every domain, if they were asked for. `saved`: every domain with a managed-save image or
+    snapshots; None if that was not asked for.
+    """
+
+    version: int
+    names: tuple[tuple[VmName, VmUuid], ...] = ()
+    domains: tuple[DomainDump, ...] = ()
+    saved: tuple[SavedDump, ...] | None = None

@@ -15,7 +15,6 @@ from vgpumgr import names
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.scheduler import describe_wish
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.plan import ownership
 from vgpumgr.core.reconcile import drift as drifts
 
@@ -246,17 +245,6 @@ def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
     return frozenset(entered | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})
 
 
-def needs_saved(view: HostView, task: Task) -> bool:
-    """Whether a task's plan needs the managed-save images and snapshots, which could bring a device back.
-
-    A first attach frees nothing, and nothing else ever named a new mdev's UUID. But another VM's image may name a VF.
-    """
-    match task:
-        case SetGpuScheduler():
-            return task.where is not None
-        case AttachSlot() | DetachSlot():
-            domain = view.domain(task.uuid)
-            has_any = bool(view.entries(task.uuid)) or (domain is not None and domain.claims is not None)
-            return has_any or any(gpu.framework == VENDOR_VFIO for gpu in view.snapshot.gpus)
-        case _:
-            return True
+def needs_saved(task: Task) -> bool:
+    """Whether a task's plan may need the managed-save images and snapshots, which could bring a device back."""
+    return not isinstance(task, SetGpuScheduler) or task.where is not None

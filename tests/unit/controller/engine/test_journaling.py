@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ENTRY = Intent(verb="attach", why="requested --profile 4Q", host="kvm01", vm="vm01")
 
 
-def no_host(endpoint: Endpoint, *, hypervisor: bool = True) -> Host:
+def no_host(endpoint: Endpoint, *, writes: bool = False) -> Host:
     raise AssertionError(f"nothing here reaches {endpoint}")
 
 

@@ -20,7 +20,7 @@ from vgpumgr.controller import requests as many
 from vgpumgr.controller.results import Consent, Planned
 from vgpumgr.core.driver.profiles import parse_profile
 from vgpumgr.core.reconcile.tasks import Replace
-from vgpumgr.errors import VgpumgrError
+from vgpumgr.errors import Outcome, VgpumgrError
 from vgpumgr.names import DEFAULT_SLOT, VmName
 
 if TYPE_CHECKING:
@@ -146,10 +146,13 @@ def _made(pool: Pool, framework: str, history: str, declared: str | None) -> Fle
     return fleet
 
 
-def _by_itself(fleet: Fleet, ask: Ask) -> End:
+def _by_itself(fleet: Fleet, ask: Ask, *, given: bool) -> End:
+    """`given`: with --yes."""
     told: list[bytes] = []
     context = fleet._context(None, told, by=BY)
-    consent: Consent[Planned[Plan]] = Consent(check=ask.check, show=lambda _planned: None, ask=lambda _planned: None)
+    consent: Consent[Planned[Plan]] = Consent(
+        check=ask.check, show=lambda _planned: None, ask=lambda _planned: None, given=given
+    )
     try:
         if ask.profile is None:
             free = one.DetachOptions(vm=VM, slot=DEFAULT_SLOT, on=HOST, keep_snapshots=ask.keep_snapshots)
@@ -217,10 +220,33 @@ asks = st.builds(
 @settings(
     max_examples=dose(50, 240, commit=120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(history=st.sampled_from(sorted(HISTORIES)), declared=st.sampled_from([None, None, "4Q", "8Q"]), ask=asks)
+@given(
+    history=st.sampled_from(sorted(HISTORIES)),
+    declared=st.sampled_from([None, None, "4Q", "8Q"]),
+    ask=asks,
+    given=st.booleans(),
+)
 def test_what_is_asked_alone_ends_as_it_does_in_a_list_of_one(
-    pool: Pool, framework: str, history: str, declared: str | None, ask: Ask
+    pool: Pool, framework: str, history: str, declared: str | None, ask: Ask, *, given: bool
 ) -> None:
-    alone = _by_itself(_made(pool, framework, history, declared), ask)
+    alone = _by_itself(_made(pool, framework, history, declared), ask, given=given)
     listed = _in_a_list(_made(pool, framework, history, declared), ask)
     assert listed == alone
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_with_yes_the_host_is_read_once_under_its_lock_and_else_before_the_question_as_well(
+    pool: Pool, framework: str
+) -> None:
+    free = one.DetachOptions(vm=VM, slot=DEFAULT_SLOT, on=HOST)
+    for given_yes, reads in ((True, ["lock"]), (False, ["observe", "lock"])):
+        fleet = _made(pool, framework, "attached", None)
+        told: list[bytes] = []
+        asked: list[Planned[Plan]] = []
+        consent: Consent[Planned[Plan]] = Consent(
+            check=False, show=lambda _planned: None, ask=asked.append, given=given_yes
+        )
+        assert one.detach(fleet._context(None, told, by=BY), free, consent).outcome is Outcome.DONE
+        verbs = [json.loads(line)["do"] for line in told]
+        assert [verb for verb in verbs if verb in {"observe", "lock"}] == reads
+        assert bool(asked) == (not given_yes)

@@ -45,8 +45,8 @@ class Watched:
         self._connect = context.connect
         self.context: Context = replace(context, connect=self._reach)
 
-    def _reach(self, endpoint: Endpoint, *, hypervisor: bool = True) -> Host:
-        link = self._connect(endpoint, hypervisor=hypervisor)
+    def _reach(self, endpoint: Endpoint, *, writes: bool = False) -> Host:
+        link = self._connect(endpoint, writes=writes)
         close, host = link.close, str(endpoint.host)
         self.open.append(host)
         self.opened.append(host)

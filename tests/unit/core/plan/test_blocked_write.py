@@ -221,7 +221,8 @@ def test_it_is_read_from_the_hosts_facts_and_unknown_with_the_ledger() -> None:
     view = builders.with_blocked_writes(builders.host_of(MDEV_VF))
     facts = builders.facts_of(view.snapshot)
     assert snapshot_facts.parse(builders.HOST, facts).blocked_writes == view.snapshot.blocked_writes
-    blind = snapshot_facts.parse(builders.HOST, {**facts, "ledger": None, "blocked_writes": None})
+    facts["ledger"] = facts["blocked_writes"] = None
+    blind = snapshot_facts.parse(builders.HOST, facts)
     assert blind.blocked_writes is None
     with pytest.raises(errors.LedgerBroken):
         builders.plan_attach(replace(view, snapshot=blind))

@@ -106,7 +106,7 @@ def test_what_is_there_is_not_taken_out_as_absent_nor_the_other_way_round() -> N
 
 def test_what_is_unknown_stays_unknown() -> None:
     facts = builders.facts_of(builders.host().snapshot)
-    blind: protocol.Snapshot = {
+    blind: protocol.Observed = {
         **facts,
         "handles": None,
         "qemus": None,

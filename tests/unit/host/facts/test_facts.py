@@ -70,7 +70,7 @@ def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
     snapshot = observe(host)
     gpu = snapshot["gpus"][0]
     pairs: list[tuple[dict[str, Any], Any]] = [
-        (snapshot, protocol.Snapshot),
+        (snapshot, protocol.Observed),
         (gpu, protocol.GpuFact),
         (gpu["types"][0], protocol.TypeFact),
         (gpu["parents"][0], protocol.ParentFact),

@@ -1,0 +1,47 @@
+"""Domains of a real libvirtd beside the real sshd, defined and looked at with virsh."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from typing import TYPE_CHECKING
+
+from vgpumgr.names import VmUuid
+
+if TYPE_CHECKING:
+    from tests.unit.link.conftest import Sshd
+
+KEY, URI = "v", "urn:vgpumgr:domain:2"
+CLAIM = '<vgpumgr vm="6a1f"><claim slot="vgpu0" generation="1"/></vgpumgr>'
+MDEV = "9e0d0000-0000-4000-8000-000000000001"
+HOSTDEV = f"""<hostdev mode='subsystem' type='mdev' model='vfio-pci' managed='no'>
+<source><address uuid='{MDEV}'/></source><alias name='ua-vgpu0'/></hostdev>"""
+
+
+def render_domain(name: str, vm: str, description: str = "") -> str:
+    return f"""<domain type='qemu'><name>{name}</name><uuid>{vm}</uuid><description>{description}</description>
+<memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os>
+<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
+<graphics type='vnc' passwd='secret1'/></devices></domain>"""
+
+
+def vm_uuid(number: int) -> VmUuid:
+    return VmUuid(str(uuid.UUID(int=0x6A1F << 112 | number)))
+
+
+def virsh(sshd: Sshd, *argv: str, text: str | None = None) -> str:
+    done = subprocess.run(
+        [*sshd.inside, "virsh", "-c", "qemu:///system", *argv],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def define(sshd: Sshd, *numbers: int, description: str = "") -> None:
+    for number in numbers:
+        virsh(sshd, "define", "/dev/stdin", text=render_domain(f"vm{number:02}", vm_uuid(number), description))
