@@ -89,9 +89,13 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def spent(
-    argv: Sequence[str], environ: Mapping[str, str] | None = None, text: str | None = None, codes: Sequence[int] = (0,)
+    argv: Sequence[str],
+    environ: Mapping[str, str] | None = None,
+    text: str | None = None,
+    codes: Sequence[int] = (0,),
+    begun: Callable[[int], None] = lambda _: None,
 ) -> Cost:
-    """What that command cost. Ends the benchmark if it fails."""
+    """What that command cost. Ends the benchmark if it fails. `begun` is given its pid."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as told:
         given.write((text or "").encode())
         given.seek(0)
@@ -101,6 +105,7 @@ def spent(
         )
         watch = threading.Timer(300, child.kill)
         watch.start()
+        begun(child.pid)
         _, status, usage = os.wait4(child.pid, 0)
         wall = time.perf_counter() - started
         watch.cancel()

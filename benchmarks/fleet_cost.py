@@ -1,0 +1,112 @@
+"""What `list` of 20 hosts costs beside an Ansible command that prints the same facts, and beside 20 bare ssh at once.
+
+    .venv/bin/python -m benchmarks.fleet_cost
+
+Lab hosts of two L40S with 32 VFs each and three VMs. Medians of seven, run in turn, CPU without the hosts'. What a host costs is the
+difference to a list of one host. Ansible runs one shell task with forks=20, pipelining and no fact gathering; it makes its
+connections anew, as it does where its last command was a minute ago. `ssh HOST python3 -c pass` is the least that anything on
+that host could cost. The hosts are on this very machine: what they do to answer takes the same cores, and is told apart by bare
+ssh that print those facts.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import lab
+from benchmarks.measured import PROGRAM, Cost, Row, in_turn, report, spent
+from vgpumgr.lab import client, fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HOSTS, ROUNDS = 20, 7
+HOST_MS, WALL, CPU_OF_ANSIBLE = 25, 1.3, 1 / 6
+PASS = "python3 -c pass"
+FACTS = (
+    "cat /sys/bus/pci/devices/*/nvidia/creatable_vgpu_types /sys/bus/pci/devices/*/nvidia/current_vgpu_type; "
+    "for vm in $(virsh -r list --all --name); do virsh -r dumpxml $vm; virsh -r dumpxml --inactive $vm; done"
+)
+ANSIBLE = {
+    "ANSIBLE_FORKS": str(HOSTS),
+    "ANSIBLE_PIPELINING": "1",
+    "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",  # so that it does not look for one
+    "ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none",
+}
+
+
+def main() -> int:
+    """Measure; exit 1 where an aim is missed."""
+    with tempfile.TemporaryDirectory(prefix="vgpumgr-bench.") as folder:
+        spec = Path(folder, "spec.yml")
+        names = write_spec(spec, HOSTS, {"driver": 595, "framework": "vendor-vfio", "boards": ["L40S", "L40S"]})
+        with lab.up(str(spec)) as running:
+            running.vgpumgr("reconcile", "--yes")
+            cost = in_turn(
+                {
+                    "list": partial(running.vgpumgr, "list"),
+                    "one": partial(running.vgpumgr, "list", names[0]),
+                    "pass": partial(at_once, running, PASS),
+                    "facts": partial(at_once, running, FACTS),
+                    "ansible": partial(ansible, running),
+                },
+                ROUNDS,
+            )
+    ours, one, bare, facts, theirs = (cost[name] for name in ("list", "one", "pass", "facts", "ansible"))
+    each_ms = (ours.cpu - one.cpu) / (HOSTS - 1) * 1000
+    return report(
+        [
+            Row("list of 20 hosts: CPU for a host over the start", each_ms, "ms", most=HOST_MS),
+            Row("list of 20 hosts, ansible: CPU", ours.cpu, "s", theirs.cpu, most_ratio=CPU_OF_ANSIBLE),
+            Row("list of 20 hosts, ansible", ours.wall, "s", theirs.wall),
+            Row("list of 20 hosts, 20 bare ssh that do nothing", ours.wall, "s", bare.wall, most_ratio=WALL),
+            Row("list of 20 hosts, 20 bare ssh that print the facts", ours.wall, "s", facts.wall),
+            Row("list of 20 hosts, 20 bare ssh that do nothing: CPU", ours.cpu, "s", bare.cpu),
+            Row("list of one host: CPU", one.cpu, "s"),
+        ]
+    )
+
+
+def write_spec(file: Path, count: int, host: dict[str, object]) -> list[str]:
+    """A lab of that many such hosts, three VMs each, of which one is declared. Returns their names."""
+    names = [f"kvm{number:02}" for number in range(1, count + 1)]
+    hosts = {name: host | {"vms": [f"{name}-vm{vm}" for vm in (1, 2, 3)]} for name in names}
+    declared = {name: {f"{name}-vm1": {"vgpu0": {"profile": "4Q"}}} for name in names}
+    file.write_text(json.dumps({"hosts": hosts, "declared": declared}), encoding="utf-8")
+    return names
+
+
+def at_once(running: lab.Lab, command: str) -> Cost:
+    """That command on all hosts, by one ssh each, all at the same time."""
+    hosts = fleet.read(running.layout).hosts
+    calls = [shlex.join(client.ssh_command(running.layout, host, [command])) for host in hosts]
+    return spent(["/bin/sh", "-c", _together(calls)], running.environment)
+
+
+def _together(calls: Sequence[str]) -> str:
+    return "".join(f'{call} & all="$all $!"\n' for call in calls) + "for one in $all; do wait $one || exit 1; done"
+
+
+def ansible(running: lab.Lab) -> Cost:
+    """One task that prints the facts."""
+    argv = [
+        str(Path(PROGRAM).with_name("ansible")),
+        "all",
+        "-i",
+        str(running.layout.inventory),
+        "-m",
+        "shell",
+        "-a",
+        FACTS,
+    ]
+    return spent(argv, running.environment | ANSIBLE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
