@@ -7,6 +7,7 @@ and 0 means 512 MB; the series are A, B, C and Q (NVIDIA's vGPU user guide; vgpu
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -54,6 +55,7 @@ def last_word(driver_name: str) -> str:
     return words[-1] if words else driver_name
 
 
+@functools.lru_cache(maxsize=1024)
 def parse_type_name(text: str) -> TypeName:
     """Parse the driver's name or its last word. Raises BadName."""
     found = _TYPE.fullmatch(last_word(text))

@@ -48,8 +48,9 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
     old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.vgpu.generation != target.generation]
     old += [ownership.entry_of(view, step.vgpu) for step in entered]
     steps = [*entered, *steps, *detach.destroy_steps(view, domain, old)]
-    free = command("detach", domain.name, slot=request.slot, options=["--keep-snapshots"])
-    saved_states.guard_entries(view, domain, request.slot, old, keep=False, way_on=f"first `{free}`")
+    if old:
+        free = command("detach", domain.name, slot=request.slot, options=["--keep-snapshots"])
+        saved_states.guard_entries(view, domain, request.slot, old, keep=False, way_on=f"first `{free}`")
     blocked_write.guard(view.snapshot, steps)
     return plans.Plan(
         vm=domain,
