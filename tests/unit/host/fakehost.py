@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vgpumgr.host.ledger import ledger
 from vgpumgr.host.protocol import LEDGER_VERSION
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class FakeHost:
     def put_ledger(self, *entries: dict[str, Any], **more: Any) -> None:
         self.ledger_file.parent.mkdir(parents=True, exist_ok=True)
         document = {"version": LEDGER_VERSION, "settings": {}, "entries": list(entries), **more}
-        self.ledger_file.write_text(json.dumps(document, indent=1) + "\n")
+        self.ledger_file.write_bytes(ledger.render(document))
 
     def blocked_writes(self) -> list[dict[str, Any]]:
         """The ledger's records of writes that have not returned."""

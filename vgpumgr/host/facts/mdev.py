@@ -5,14 +5,16 @@ import os
 import re
 from typing import Dict, List, NamedTuple, Optional
 
-from ..files import Root, Unknowns, directory, link_name, link_parent_and_name, names_in, read
+from ..files import Root, Unknowns, directory, link_name, link_parent_and_name, names_in, optional_names, read
 from ..protocol import CreatableFact, TypeFact, VgpuFact
+from .pci import DEVICES
 from .vfio import device_paths
 
 BUS = "/sys/bus/mdev/devices"
 TYPES = "mdev_supported_types"
 NO_PLACEMENT = (errno.ENXIO, errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
 
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _TYPE = re.compile(r"nvidia-(\d+)")
 _FRAMEBUFFER = re.compile(r"framebuffer=(\d+)([MG]?)")
 _MAX = re.compile(r"max_instance=(\d+)")
@@ -62,18 +64,46 @@ def find_mdevs(root: Root) -> List[Mdev]:
         names = names_in(root.path(BUS))
     except FileNotFoundError:
         return []
-    found = []
     with directory(root.path(BUS)) as bus:
-        for name in sorted(names):
-            try:
-                parent, _ = link_parent_and_name(name, bus)
-            except FileNotFoundError:  # removed while we were reading
-                continue
-            try:
-                type_id = parse_type_directory(link_name(name + "/mdev_type", bus))
-            except OSError:
-                type_id = None
-            found.append(Mdev(uuid=name.lower(), parent=parent, type_id=type_id))
+        return _on_bus(bus, names)
+
+
+def find_mdev(root: Root, uuid: str) -> Optional[Mdev]:
+    """The mediated device with that UUID (as the kernel writes it), on whatever parent. Raises OSError."""
+    found = _named(root, [uuid])
+    return found[0] if found else None
+
+
+def mdevs_on(root: Root, pci: str) -> List[Mdev]:
+    """The mediated devices of one function, whose directories are in its own. Raises OSError.
+
+    One that is being removed still has a directory, but is no longer on the bus: it is not there, here as in find_mdevs.
+    """
+    names = optional_names(root.path("{}/{}".format(DEVICES, pci))) or ()
+    return [each for each in _named(root, [name for name in names if _UUID.fullmatch(name)]) if each.parent == pci]
+
+
+def _named(root: Root, names: List[str]) -> List[Mdev]:
+    try:
+        with directory(root.path(BUS)) as bus:
+            return _on_bus(bus, names)
+    except FileNotFoundError:
+        return []
+
+
+def _on_bus(bus: int, names: List[str]) -> List[Mdev]:
+    """Those of that name that are on the bus (an open directory), in order."""
+    found = []
+    for name in sorted(names):
+        try:
+            parent, _ = link_parent_and_name(name, bus)
+        except FileNotFoundError:  # removed while we were reading
+            continue
+        try:
+            type_id = parse_type_directory(link_name(name + "/mdev_type", bus))
+        except OSError:
+            type_id = None
+        found.append(Mdev(uuid=name.lower(), parent=parent, type_id=type_id))
     return found
 
 

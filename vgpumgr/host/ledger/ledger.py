@@ -7,7 +7,7 @@ ownership. Keys that this version does not know are kept.
 import errno
 import json
 import os
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, cast
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, cast
 
 from ..fields import is_count, is_text, or_null
 from ..files import Root, read_all, sync_folder, write_whole
@@ -109,8 +109,26 @@ def read_ledger(root: Root) -> Ledger:
     return parse_ledger(text)
 
 
+class _LastSeen:
+    """The text that was read or written last with what it says, and the text of each of its rows.
+
+    A step that finds the very same text on the disk need not check it again, and writes the rows that it leaves as they are.
+    """
+
+    whole: Tuple[bytes, Optional[Ledger]] = (b"", None)
+    rows: ClassVar[Dict[int, Tuple[Any, str]]] = {}  # by the row's id
+
+
 def parse_ledger(text: bytes) -> Ledger:
     """Read and check the whole file. Raises Refusal(LedgerBroken) with the first error."""
+    known, ledger = _LastSeen.whole
+    if ledger is None or text != known:
+        ledger = _parse(text)
+        _LastSeen.whole = text, ledger
+    return ledger
+
+
+def _parse(text: bytes) -> Ledger:
     try:
         document = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -256,7 +274,7 @@ def _write(root: Root, ledger: Ledger) -> None:
         document.pop(name, None)
         if rows:
             document[name] = list(rows)
-    text = json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8") + b"\n"
+    text = render(document)
     path = root.path(LEDGER_PATH)
     folder = os.path.dirname(path)
     _make_folder(folder)
@@ -272,6 +290,27 @@ def _write(root: Root, ledger: Ledger) -> None:
         os.close(descriptor)
     os.rename(temporary, path)
     sync_folder(folder)
+    _LastSeen.whole = text, ledger._replace(document=document, on_disk=True)
+
+
+def render(document: Dict[str, Any]) -> bytes:
+    """JSON with a line for each key, and for each row of a list. (With an indent, json does not use its encoder in C.)"""
+    lines = []
+    known, rows = _LastSeen.rows, {}
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            for row in value:
+                seen = known.get(id(row))
+                rows[id(row)] = seen if seen is not None and seen[0] is row else (row, _dumps(row))
+            text = "[\n  {}\n ]".format(",\n  ".join(rows[id(row)][1] for row in value))
+        else:
+            text = _dumps(value)
+        lines.append(" {}: {}".format(_dumps(key), text))
+    _LastSeen.rows = rows
+    return "{{\n{}\n}}\n".format(",\n".join(lines)).encode("utf-8")
+
+
+_dumps = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _check_owned(path: str) -> None:

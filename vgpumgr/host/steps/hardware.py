@@ -116,16 +116,13 @@ class MdevHardware:
         Raises OSError, or Refusal(Changed) if the uuid is taken on another parent.
         """
         step = self._step
-        mdevs = mdev.find_mdevs(self._root)
-        for each in mdevs:
-            if each.uuid == step["uuid"]:
-                if each.parent != step["parent"]:
-                    raise changed("mdev {} on {}".format(each.uuid, step["parent"]), "it on {}".format(each.parent))
-                return self._fact(each)
-        for each in mdevs:
-            if step["vf_index"] is not None and each.parent == step["parent"]:
-                return self._fact(each)
-        return None
+        ours = mdev.find_mdev(self._root, step["uuid"]) if step["uuid"] is not None else None
+        if ours is not None:
+            if ours.parent != step["parent"]:
+                raise changed("mdev {} on {}".format(ours.uuid, step["parent"]), "it on {}".format(ours.parent))
+            return self._fact(ours)
+        others = mdev.mdevs_on(self._root, step["parent"]) if step["vf_index"] is not None else []
+        return self._fact(others[0]) if others else None
 
     def _fact(self, each: mdev.Mdev) -> VgpuFact:
         name = None

@@ -15,7 +15,7 @@ from tests.dose import dose
 from tests.unit.host.fakehost import MDEV_VF, FakeHost, make_entry, make_record
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import Ledger, parse_ledger, read_ledger, write_ledger
-from vgpumgr.host.protocol import LEDGER_VERSION
+from vgpumgr.host.protocol import LEDGER_BROKEN, LEDGER_VERSION
 from vgpumgr.host.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -196,3 +196,33 @@ def test_a_record_with_any_value_in_any_key_is_read_or_refused(value: Any, key: 
     with suppress(Refusal):
         ledger = parse_ledger(document(blocked_writes=[make_record(MDEV_VF, **{key: value})]))
         assert ledger.blocked_writes[0][key] == value
+
+
+def test_what_somebody_else_wrote_in_between_is_read_and_not_what_we_remember(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    host = FakeHost(tmp_path)
+    host.put_ledger(make_entry(MDEV_VF))
+    ours = read_ledger(root)
+    write_ledger(root, ours.with_entries((*ours.entries, make_entry(MDEV_VF, slot="vgpu1"))))
+    assert [entry["slot"] for entry in read_ledger(root).entries] == ["vgpu0", "vgpu1"]
+    text = host.ledger_file.read_text()
+    host.ledger_file.write_text(text.replace('"vgpu1"', '"vgpu2"'))
+    assert [entry["slot"] for entry in read_ledger(root).entries] == ["vgpu0", "vgpu2"]
+    host.ledger_file.write_text(text.replace('"slot": "vgpu1"', '"slot": 1'))
+    with pytest.raises(Refusal) as refusal:
+        read_ledger(root)
+    assert refusal.value.kind == LEDGER_BROKEN
+
+
+def test_a_ledger_is_the_same_whether_its_rows_were_written_before(tmp_path: Path) -> None:
+    """Every list has a line for each row, whatever was rendered already."""
+    root, host = Root(tmp_path), FakeHost(tmp_path)
+    ledger = read_ledger(root).with_freed(("6a1f", "vgpu0", 4))
+    for slot in ("vgpu0", "vgpu1", "vgpu2"):
+        ledger = ledger.with_entries((*ledger.entries, make_entry(MDEV_VF, slot=slot)))
+        write_ledger(root, ledger)
+        written = json.loads(host.ledger_file.read_text())
+        assert written["entries"] == list(ledger.entries)
+        assert written["freed"] == list(ledger.freed)
+        assert parse_ledger(host.ledger_file.read_bytes() + b"\n") == read_ledger(root)
+    assert host.ledger_file.read_text().count("\n") < 15
