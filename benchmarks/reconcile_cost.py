@@ -176,7 +176,7 @@ def of_lab() -> list[Row]:
                 for name, found in costs.items():
                     before = _cpu_of(supervisor)
                     if name == "freed":
-                        away = declared.rename(declared.with_suffix(".away"))
+                        away = declared.rename(Path(folder, "away.yml"))
                         found.append(running.vgpumgr("reconcile", "--yes", "--confirm-destroys", str(VMS)))
                         away.rename(declared)
                     else:
