@@ -89,7 +89,7 @@ def in_memory(hosts: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="vgpumgr-bench.") as folder:
         context = Context(
             inventory=memory_hosts.inventory(there),
-            connect=lambda endpoint, *, hypervisor=True: memory_hosts.MemoryLink(at[endpoint.host]),  # noqa: ARG005
+            connect=lambda endpoint, *, writes=False: memory_hosts.MemoryLink(at[endpoint.host]),  # noqa: ARG005
             catalogue=catalogue.parse(resources.catalogue_text()),
             by="bench@ctl1",
             now=lambda: "2026-11-21T12:00:00Z",
