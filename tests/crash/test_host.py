@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-POINTS = ("request:1", "before:put_claim", "before:create_vgpu", "before:attach_hostdev", "before:bind_claim")
+POINTS = (
+    "request:1",
+    "request:2",
+    "before:put_claim",
+    "before:create_vgpu",
+    "before:attach_hostdev",
+    "before:bind_claim",
+)
 _SOON = ("--timeout", "3")
 
 
@@ -48,7 +55,7 @@ def test_libvirtd_killed(rig: Rig, tmp_path: Path, point: str) -> None:
     check(rig, "vf03", {"c01": "2Q"})
 
 
-@pytest.mark.parametrize("point", ["request:1", "before:put_claim", "before:attach_hostdev"])
+@pytest.mark.parametrize("point", ["request:1", "request:2", "before:put_claim", "before:attach_hostdev"])
 def test_libvirtd_stopped(rig: Rig, tmp_path: Path, point: str) -> None:
     """It ends within its deadlines; what libvirtd does late, when it goes on, harms nothing."""
     with held(rig, "attach", "c01", *_SOON, at=point, file=tmp_path / "hold") as one:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.lab
 
 INTERRUPTED, TERMINATED = 130, 143
 ATTACH = (
-    *("request:0", "request:1", "before:put_claim", "before:create_vgpu", "sent:create_vgpu"),
+    *("request:0", "request:1", "request:2", "before:put_claim", "before:create_vgpu", "sent:create_vgpu"),
     *("write:attach_hostdev", "before:bind_claim", "after:bind_claim"),
 )
 
@@ -37,7 +37,7 @@ def test_an_interrupted_attach_leaves_nothing(rig: Rig, what: str, code: int) ->
         must(rig.attach(vm, interference={"at": point, "do": what}), code)
 
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(attach, [f"a{number:02}" for number in range(1, 9)], ATTACH))
+        list(pool.map(attach, [f"a{number:02}" for number in range(1, len(ATTACH) + 1)], ATTACH))
         list(pool.map(attach, ["p01", "d01"], ["sent:create_vgpu", "write:attach_hostdev"]))
     for host in ("vf01", "pf01", "vd01"):
         check(rig, host, {})

@@ -14,8 +14,12 @@ from vgpumgr.link.libvirt_refusals import STAGE
 from vgpumgr.link.program import Program
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.link.host import Observed
+    from vgpumgr.link.libvirt_facts import DomainQuery
 
 _OPENING_S = 5.0  # for an opening libvirt to give up once its connection is gone
 
@@ -36,6 +40,7 @@ class HostLink(Host):
         self._connection = connection
         self._opening = opening
         self._deadlines = deadlines
+        self._closing: Bounded[None] | None = None
 
     def prepare_writes(self) -> None:
         """Begin to open libvirt's client, which takes 0.2 s, unless that was done."""
@@ -51,9 +56,18 @@ class HostLink(Host):
             limit = humanize(self._deadlines.libvirt)
             raise HostDeadline(self.host, STAGE, f"libvirt was not open within {limit}") from error
 
+    def unlock(self, gpus: Sequence[str], query: DomainQuery | None = None) -> Observed:
+        """As for any host. Nothing more will be changed, so libvirt's client is closed while the last facts are read."""
+        if self._opening is not None and self._opening.done:
+            opened, self._opening = _outcome(self._opening), None
+            self._closing = None if opened is None else Bounded(opened.close, name="libvirt-close")
+        return super().unlock(gpus, query)
+
     def close(self) -> None:
         """End the program's session, libvirt and the connection, in this order. Takes a few seconds at most."""
         self.program.close()
+        if self._closing is not None:
+            self._closing.wait(_OPENING_S)
         _close(self._connection, self._opening)
 
     def abort(self) -> None:

@@ -2,8 +2,8 @@
 
 libvirt is imported here and in libvirt_call.py, in threads and on first use. Three traps shape it. First, a libvirt call cannot be interrupted, so each runs in a separate thread with a deadline, at
 which the tunnel is cut and the call raises. Second, a domain object that outlives its call (in a traceback, say) keeps the
-connection open and can hang the interpreter's exit, so objects exist only in those threads, and errors leave them as plain
-values. Third, a document dumped with SECURE holds passwords, so that flag is never passed.
+connection open and can hang the interpreter's exit, so objects are used only in those threads, are dropped before the
+connection is closed, and errors leave them as plain values. Third, a document dumped with SECURE holds passwords, so that flag is never passed.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Hypervisor:
         self._connection: libvirt.virConnect | None = connection
         self._tunnel = tunnel
         self._timeout_s = timeout_s
+        self._domains: dict[VmUuid, libvirt.virDomain] = {}  # looked up by now; they go before the connection does
         # libvirt frees a connection on close even during a call, which corrupts the heap: see `close`.
         self._calls = 0
         self._change = threading.Condition()
@@ -116,19 +117,21 @@ class Hypervisor:
                 self._tunnel.cut()
                 self._change.wait_for(lambda: not self._calls, _UNWIND_S)
         if connection is not None and not self._tunnel.ended:
-            Bounded(_closer(connection), name="libvirt-close").wait(_CLOSE_S)
+            Bounded(_closer(connection, self._domains), name="libvirt-close").wait(_CLOSE_S)
         self._tunnel.cut()
 
     def _write(self, uuid: VmUuid, write: Callable[[libvirt.virDomain], object], what: str) -> None:
         """One change of one domain. If no answer comes, the error says whether the change was requested at all.
 
-        Looking up the domain is a separate call, which mostly detects a libvirtd that is gone by now. After a failure nothing
-        more is sent, because the tunnel has been cut: a change not requested by then never will be.
+        A domain is looked up once, in a separate call, which mostly detects a libvirtd that is gone by now. After a failure
+        nothing more is sent, because the tunnel has been cut: a change not requested by then never will be.
         """
         asked = threading.Event()
 
         def call(connection: libvirt.virConnect) -> None:
-            domain = _domain(connection, uuid)
+            domain = self._domains.get(uuid)
+            if domain is None:
+                domain = self._domains[uuid] = _domain(connection, uuid)
             asked.set()
             write(domain)
 
@@ -212,10 +215,11 @@ def _open(path: str) -> libvirt.virConnect:
     return libvirt.open(f"qemu+unix:///system?socket={quote(path)}")
 
 
-def _closer(connection: libvirt.virConnect) -> Callable[[], None]:
+def _closer(connection: libvirt.virConnect, domains: dict[VmUuid, libvirt.virDomain]) -> Callable[[], None]:
     def close() -> None:
         import libvirt
 
+        domains.clear()
         with contextlib.suppress(libvirt.libvirtError):
             connection.close()
 

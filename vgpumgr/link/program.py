@@ -243,6 +243,8 @@ class Program:
         try:
             self._stream.send(wire.render_request(self._last_id, verb, fields), deadline)
         except ConnectionError as error:
+            if self._hello is None:
+                self._greet(deadline)  # what came in its place says more
             raise self._ended(silent_s) from error
         if verb != "ping":
             moments.tell(self.host, "sent", verb)

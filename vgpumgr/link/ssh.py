@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.deadlines import Deadline, Deadlines
     from vgpumgr.link.known_hosts import Known
+    from vgpumgr.names import HostName
 
 # GCM first: 5 % less CPU per host than CTR with a MAC.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
@@ -55,7 +56,8 @@ _SLICE_S = 0.5  # how often a wait for stdout checks stderr, which shares the ch
 class RemoteCommand:
     """A command that runs on the host: bytes in, bytes out, the tail of its stderr, its exit status."""
 
-    def __init__(self, channel: paramiko.Channel) -> None:
+    def __init__(self, host: HostName, channel: paramiko.Channel) -> None:
+        self._host = host
         self._channel = channel
         self._stderr = bytearray()
         self._stderr_lock = threading.Lock()
@@ -63,6 +65,8 @@ class RemoteCommand:
 
     def send(self, data: bytes, deadline: Deadline | None = None) -> None:
         """Send all of it. ConnectionError if the command no longer reads, TimeoutError at the deadline if there is one.
+
+        ProgramFailed if the server refused to run the command.
 
         Channel.sendall is no option: it spins forever once our end of the channel has been shut down.
         """
@@ -73,23 +77,32 @@ class RemoteCommand:
                 if deadline is not None and deadline.expired:
                     raise
                 continue
-            except (OSError, EOFError) as error:
-                raise ConnectionError("the command's input is closed") from error
+            except (OSError, EOFError):
+                sent = 0
             if sent == 0:
+                if self._is_refused():
+                    raise _refused(self._host)
                 raise ConnectionError("the command's input is closed")
             data = data[sent:]
 
     def receive(self, deadline: Deadline | None = None) -> bytes:
-        """Some bytes; b"" at the end of the output. TimeoutError at the deadline; None waits without limit."""
+        """Some bytes; b"" at the end of the output. TimeoutError at the deadline; None waits without limit.
+
+        Raises ProgramFailed if the server refused to run the command.
+        """
         while True:
             self._drain_stderr()
             try:
-                return bytes(self._channel.recv(65536))
+                received = bytes(self._channel.recv(65536))
             except TimeoutError:
                 if deadline is not None and deadline.expired:
                     raise
+                continue
             except (OSError, EOFError):
-                return b""
+                received = b""
+            if not received and self._is_refused():
+                raise _refused(self._host)
+            return received
 
     def stderr(self) -> str:
         """The tail of its stderr so far."""
@@ -102,6 +115,12 @@ class RemoteCommand:
         if not self._channel.status_event.wait(timeout_s):
             return None
         return None if self._channel.exit_status == -1 else int(self._channel.exit_status)
+
+    def _is_refused(self) -> bool:
+        """Whether the server closed the channel without a word that it runs the command. See SshConnection.run."""
+        channel, transport = self._channel, self._channel.transport
+        connected = transport is not None and transport.is_active()
+        return connected and channel.closed and not getattr(channel, "event_ready", True)
 
     def _drain_stderr(self) -> None:
         with self._stderr_lock:
@@ -132,17 +151,22 @@ class SshConnection:
         return len(told) == _MIN_RTT.stop and int.from_bytes(told[_MIN_RTT], sys.byteorder) > _FAR_US
 
     def run(self, command: str, *, stage: str, timeout_s: float) -> RemoteCommand:
-        """Start a command. Only fixed strings are ever passed: no text from a user or a host is quoted here."""
+        """Start a command. Only fixed strings are ever passed: no text from a user or a host is quoted here.
+
+        What the server says to it is not awaited: the command's input goes right behind it, one exchange sooner. A paramiko
+        whose exec_command waits in another way than by this method simply waits.
+        """
         from paramiko import ChannelException, SSHException
 
         def start() -> paramiko.Channel:
             channel = self._transport.open_session(timeout=timeout_s)
+            channel._wait_for_event = lambda: None  # type: ignore[attr-defined]  # noqa: SLF001 -- see above
             channel.exec_command(command)
             return channel
 
         host = self.endpoint.host
         try:
-            return RemoteCommand(bounded(start, timeout_s, name="exec"))
+            return RemoteCommand(host, bounded(start, timeout_s, name="exec"))
         except TimeoutError as error:
             raise HostDeadline(host, stage, f"no command could be started within {humanize(timeout_s)}") from error
         except ChannelException as error:
@@ -155,17 +179,21 @@ class SshConnection:
         except (SSHException, EOFError, OSError) as error:
             if not self.alive:
                 raise Unreachable(host, stage, "the connection was lost") from error
-            raise ProgramFailed(
-                host,
-                "the SSH server refused to run a command",
-                hint="the key or the account is restricted (ForceCommand, internal-sftp, a forced command?)",
-            ) from error
+            raise _refused(host) from error
 
     def close(self) -> None:
         # The socket first: otherwise a write blocked by a stopped peer would hold what Transport.close needs.
         _shut(self._socket)
         self._transport.close()
         self._socket.close()
+
+
+def _refused(host: HostName) -> ProgramFailed:
+    return ProgramFailed(
+        host,
+        "the SSH server refused to run a command",
+        hint="the key or the account is restricted (ForceCommand, internal-sftp, a forced command?)",
+    )
 
 
 def open_connection(endpoint: Endpoint, deadlines: Deadlines) -> SshConnection:

@@ -180,6 +180,21 @@ def test_a_libvirtd_that_was_restarted_is_read_again(sshd: Sshd) -> None:
         assert len(link.names()) == 1
 
 
+@lab
+def test_a_libvirtd_that_was_killed_between_two_answers_ends_no_host_program(sshd: Sshd) -> None:
+    """libvirt's library writes to a socket that nobody reads: a SIGPIPE, at which the program would end."""
+    daemon = sshd.start_libvirtd()
+    with connection.connect(sshd.endpoint) as link:
+        link.names()
+        daemon.kill()
+        daemon.wait(10)
+        for _ in range(2):
+            with pytest.raises(errors.Unreachable) as caught:
+                link.names()
+            assert caught.value.stage == "libvirt"
+        link.program.ping()
+
+
 def failed(kind: protocol.LibvirtRefusal, code: int = 0) -> protocol.LibvirtFact:
     failure: protocol.LibvirtFailure = {"kind": kind, "message": "it said so", "code": code}
     return {"version": None, "names": None, "domains": None, "saved": None, "failure": failure}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import paramiko
 import pytest
 
 from tests.unit.link.conftest import descendants, make_key, wait_for
@@ -20,9 +22,13 @@ from vgpumgr import errors
 from vgpumgr.link import connection, ssh
 from vgpumgr.link.deadlines import Deadline, Deadlines
 from vgpumgr.link.known_hosts import compute_fingerprint
+from vgpumgr.link.program import Program
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.unit.link.conftest import Sshd
+    from vgpumgr.core.model.endpoint import Endpoint
 
 pytestmark = pytest.mark.lab
 
@@ -314,3 +320,37 @@ def test_paramiko_comes_without_invoke_which_can_still_be_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["False", "True", "invoke"]
+
+
+class RefusesCommands(paramiko.ServerInterface):
+    """An SSH server with sessions in which nothing can be run."""
+
+    def check_auth_none(self, username: str) -> int:
+        return paramiko.common.AUTH_SUCCESSFUL
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.common.OPEN_SUCCEEDED
+
+
+def test_a_server_that_refuses_to_run_a_command_says_so_with_its_first_answer(
+    nobody: Callable[[int], Endpoint],
+) -> None:
+    """The refusal is not waited for: what is sent behind the command is lost, and the first look at its output tells."""
+    ours, theirs = socket.socketpair()
+    server, client = paramiko.Transport(theirs), paramiko.Transport(ours)
+    server.add_server_key(paramiko.ECDSAKey.generate())
+    server.start_server(event=threading.Event(), server=RefusesCommands())
+    client.connect(username="root")
+    client.auth_none("root")
+    link = ssh.SshConnection(nobody(22), ours, client)
+    try:
+        command = link.run("true", stage="program", timeout_s=5)
+        with pytest.raises(errors.ProgramFailed, match="refused to run a command") as caught:
+            command.receive(Deadline(5))
+        assert "restricted" in str(caught.value.hint)
+        with pytest.raises(errors.ProgramFailed, match="refused to run a command"):
+            Program.start(link, Deadlines()).observe(wait_s=1)
+    finally:
+        link.close()
+        server.close()
+        theirs.close()

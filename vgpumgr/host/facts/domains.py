@@ -4,6 +4,7 @@ A libvirt call cannot be interrupted. So each reading has a thread of its own, b
 be waited for with a deadline, and runs while /sys is read. One that hangs ends with this program.
 """
 
+import signal
 import threading
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
 
@@ -43,7 +44,13 @@ class Libvirt:
         late = failed("silent", "no answer within {:g} s".format(query["wait_s"]))
         if self._running is not None and self._running.is_alive():
             return lambda: late
-        thread = threading.Thread(target=lambda: found.append(self._read(query)), name="libvirt", daemon=True)
+
+        def run() -> None:
+            # This program ends at a SIGPIPE, as its controller has gone then; but libvirtd may go, too.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+            found.append(self._read(query))
+
+        thread = threading.Thread(target=run, name="libvirt", daemon=True)
         self._running = thread
         thread.start()
 
