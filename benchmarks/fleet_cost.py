@@ -5,8 +5,8 @@
 Lab hosts of two L40S with 32 VFs each and three VMs. Medians of seven, run in turn, CPU without the hosts'. What a host costs is the
 difference to a list of one host. Ansible runs one shell task with forks=20, pipelining and no fact gathering; it makes its
 connections anew, as it does where its last command was a minute ago. `ssh HOST python3 -c pass` is the least that anything on
-that host could cost. The hosts are on this very machine: what they do to answer takes the same cores, and is told apart by bare
-ssh that print those facts.
+that host could cost. The hosts are on this very machine: what they do to answer takes the same cores. It is told apart by bare ssh
+that give the same program the same question, and throw the answer away; and by bare ssh that print the facts with cat and virsh.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from benchmarks import lab
 from benchmarks.measured import PROGRAM, Cost, Row, in_turn, report, spent
 from vgpumgr.lab import client, fleet
+from vgpumgr.link import bootstrap, libvirt_facts, wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="vgpumgr-bench.") as folder:
         spec = Path(folder, "spec.yml")
         names = write_spec(spec, HOSTS, {"driver": 595, "framework": "vendor-vfio", "boards": ["L40S", "L40S"]})
+        asked = Path(folder, "asked")
+        asked.write_bytes(program_and_question())
         with lab.up(str(spec)) as running:
             running.vgpumgr("reconcile", "--yes")
             cost = in_turn(
@@ -54,11 +57,13 @@ def main() -> int:
                     "one": partial(running.vgpumgr, "list", names[0]),
                     "pass": partial(at_once, running, PASS),
                     "facts": partial(at_once, running, FACTS),
+                    "program": partial(at_once, running, bootstrap.SERVE, asked),
                     "ansible": partial(ansible, running),
                 },
                 ROUNDS,
             )
     ours, one, bare, facts, theirs = (cost[name] for name in ("list", "one", "pass", "facts", "ansible"))
+    program = cost["program"]
     each_ms = (ours.cpu - one.cpu) / (HOSTS - 1) * 1000
     return report(
         [
@@ -66,6 +71,9 @@ def main() -> int:
             Row("list of 20 hosts, ansible: CPU", ours.cpu, "s", theirs.cpu, most_ratio=CPU_OF_ANSIBLE),
             Row("list of 20 hosts, ansible", ours.wall, "s", theirs.wall),
             Row("list of 20 hosts, 20 bare ssh that do nothing", ours.wall, "s", bare.wall, most_ratio=WALL),
+            Row(
+                "list of 20 hosts, 20 bare ssh that run our host program", ours.wall, "s", program.wall, most_ratio=WALL
+            ),
             Row("list of 20 hosts, 20 bare ssh that print the facts", ours.wall, "s", facts.wall),
             Row("list of 20 hosts, 20 bare ssh that do nothing: CPU", ours.cpu, "s", bare.cpu),
             Row("list of one host: CPU", one.cpu, "s"),
@@ -82,10 +90,16 @@ def write_spec(file: Path, count: int, host: dict[str, object]) -> list[str]:
     return names
 
 
-def at_once(running: lab.Lab, command: str) -> Cost:
-    """That command on all hosts, by one ssh each, all at the same time."""
+def program_and_question() -> bytes:
+    """What `list` sends to a host."""
+    query = libvirt_facts.render_query(libvirt_facts.DOMAINS_AND_SAVED, wait_s=40)
+    return bootstrap.package(far=False) + wire.render_request(1, "observe", {"wait_s": 60, "libvirt": query})
+
+
+def at_once(running: lab.Lab, command: str, given: Path = Path("/dev/null")) -> Cost:
+    """That command on all hosts, by one ssh each, all at the same time, with that file as input."""
     hosts = fleet.read(running.layout).hosts
-    calls = [shlex.join(client.ssh_command(running.layout, host, [command])) for host in hosts]
+    calls = [f"{shlex.join(client.ssh_command(running.layout, host, [command]))} <{given}" for host in hosts]
     return spent(["/bin/sh", "-c", _together(calls)], running.environment)
 
 
