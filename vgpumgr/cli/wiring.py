@@ -27,7 +27,9 @@ def build_context(settings: Settings) -> Context:
 
 
 def _shows_status(settings: Settings) -> bool:
-    return settings.for_people and not settings.quiet and settings.log_format == "text" and status_line.is_possible()
+    """Whether a person watches, and nothing but `output` prints: not what -v logs."""
+    plain = settings.for_people and settings.log_format == "text" and not settings.quiet and not settings.verbose
+    return plain and status_line.is_possible()
 
 
 def versions() -> dict[str, str]:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from vgpumgr.cli import wiring
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.text import output, status_line
 from vgpumgr.cli.text.status_line import StatusLine
@@ -52,3 +53,21 @@ def test_it_comes_late_and_goes_when_all_have_ended_or_something_else_is_printed
     status.show(Progress(ended=2, hosts=2))
     said = capsys.readouterr()
     assert (said.out, said.err) == ("another\n", "\r\x1b[K1 of 2 hosts read\r\x1b[K")
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        (Settings(), True),
+        (Settings(output="wide"), True),
+        (Settings(output="json"), False),
+        (Settings(quiet=True), False),
+        (Settings(verbose=1), False),
+        (Settings(log_format="json"), False),
+    ],
+)
+def test_only_a_person_who_watches_gets_one(settings: Settings, shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_line, "is_possible", lambda: True)
+    assert wiring._shows_status(settings) is shown
+    monkeypatch.setattr(status_line, "is_possible", lambda: False)
+    assert wiring._shows_status(settings) is False
