@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _GAP = "  "
-_KNOWN = {"slot": "vgpu0", "gpu": "0000:00:00.0", "device": "0000:00:00.0", "vf": "0000:00:00.0", "state": "in_use"}
+_ADDRESS, _UUID = "0000:00:00.0", "00000000-0000-4000-8000-000000000000"
+_KNOWN = {
+    "slot": "vgpu0", "gpu": _ADDRESS, "device": _ADDRESS, "vf": _ADDRESS, "uuid": _UUID, "vm_uuid": _UUID,
+    "board": "A100", "type_id": "1150", "type_name": "A100-10C", "framework": "vendor-vfio", "state": "in_use",
+}  # fmt: skip
 
 
 class GrowingTable:
