@@ -3,7 +3,7 @@
 Every host that runs libvirt has that library, since its daemons and tools use it; a host need not have libvirt's Python
 package. tests/unit/host/facts/test_libvirt_binding.py compares the constants and the calls' results with libvirt-python's, on
 libvirt's own test driver. The declarations are those of libvirt's headers (libvirt-domain.h, libvirt-host.h, virterror.h);
-the newest of these calls is virDomainManagedSaveGetXMLDesc, of libvirt 3.7.
+the newest of these calls is virGetLastErrorCode, of libvirt 4.5 (the symbol's version in the library).
 
 A call cannot be interrupted and has no deadline. No document is dumped with VIR_DOMAIN_XML_SECURE, which adds passwords.
 """
