@@ -1,12 +1,13 @@
-"""What use cases return: frozen values that hold no open resources."""
+"""What use cases return: frozen values that hold no open resources.
+
+Every command has it before its first host is reached, so planning is imported only where it is used.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from vgpumgr.core.plan.plan import digest
-from vgpumgr.core.plan.step import record
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
@@ -156,11 +157,15 @@ class FleetPlan:
     @property
     def records(self) -> tuple[dict[str, object], ...]:
         """Every step in the form for documents, with its host."""
+        from vgpumgr.core.plan.step import record
+
         return tuple({"host": plan.host, **record(step)} for plan in self.plans for step in plan.steps)
 
     @property
     def fingerprint(self) -> str:
         """A hash of the state that all plans are based on."""
+        from vgpumgr.core.plan.plan import digest
+
         return digest(*(plan.fingerprint for plan in self.plans))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -11,10 +10,11 @@ import click
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, candidates, plan_files
 from vgpumgr.cli.params.options import common_options
-from vgpumgr.cli.text import change_result, plan_text
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import ChangeResult, Consent, Planned
     from vgpumgr.core.plan.plan import Plan
@@ -157,13 +157,19 @@ def detach(
 
 
 def _consent(settings: Settings, what: str, plan_file: str | None) -> Consent[Planned[Plan]]:
-    lines = partial(plan_text.lines, diff=settings.diff)
+    def lines(planned: Planned[Plan]) -> Iterator[str]:
+        from vgpumgr.cli.text import plan_text
+
+        return plan_text.lines(planned, diff=settings.diff)
+
     return asking.consent(settings, what, lines, kept=plan_files.read(plan_file))
 
 
 def _print_result(
     settings: Settings, result: ChangeResult[Plan], started: float, *, undo: str | None, out: str | None
 ) -> int:
+    from vgpumgr.cli.text import change_result, plan_text
+
     if out is not None:
         from vgpumgr.documents import change
 

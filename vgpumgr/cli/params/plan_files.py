@@ -46,11 +46,11 @@ def write(out: str, document: Mapping[str, object]) -> None:
 
 def read(path: str | None) -> KeptPlan | None:
     """The plan in FILE. Raises UsageError if there is none."""
+    if path is None:
+        return None
     from vgpumgr.core.plan.kept import KeptPlan
     from vgpumgr.documents.change import PLAN
 
-    if path is None:
-        return None
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
         if document["schema"] != PLAN:
