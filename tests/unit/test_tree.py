@@ -20,7 +20,6 @@ SMI = "lab/nvml/test_nvidia_smi.py"  # runs the program as the one file that it 
 ELSEWHERE = {
     "vgpumgr.controller.adopt": "acceptance/test_lost_ledger.py",
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
-    "vgpumgr.controller.report": "acceptance/test_output.py",
     "vgpumgr.controller.scheduler": "acceptance/test_scheduler.py",
     "vgpumgr.controller.usage": "unit/cli/commands/test_usage.py",
     "vgpumgr.core.model.endpoint": "unit/link/test_dial.py",
