@@ -117,8 +117,12 @@ def test_a_running_vm_has_both_documents_and_a_transient_one_only_that_of_the_ru
     define(sshd, 1)
     virsh(sshd, "start", "vm01")
     virsh(sshd, "create", "/dev/stdin", text=render_domain("vm02", vm_uuid(2)))
-    with connection.connect(sshd.endpoint) as link:
-        first, second = link.domains(DOMAINS).domains
+    try:
+        with connection.connect(sshd.endpoint) as link:
+            first, second = link.domains(DOMAINS).domains
+    finally:  # libvirtd's end would leave their QEMUs running
+        for name in ("vm01", "vm02"):
+            virsh(sshd, "destroy", name)
     assert (first.active, first.persistent, second.active, second.persistent) == (True, True, True, False)
     assert first.inactive_xml is not None
     assert first.live_xml is not None
