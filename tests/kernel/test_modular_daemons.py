@@ -13,7 +13,7 @@ from tests.acceptance.command import vgpumgr, vgpus
 from tests.controllers import wait_until
 from tests.kernel import cases, seen
 from vgpumgr.core.model.endpoint import Endpoint
-from vgpumgr.link import connection
+from vgpumgr.link import bootstrap, connection
 from vgpumgr.link.deadlines import Deadlines
 from vgpumgr.link.libvirt_facts import DOMAINS
 from vgpumgr.link.tunnel import HELPER
@@ -134,18 +134,22 @@ def test_a_vgpus_whole_life_goes_through_virtqemud(modular_vm: Vm) -> None:
     assert who_spoke(vm) == {"virtqemud"}
 
 
-def test_virt_ssh_helper_joins_the_session_to_virtqemud(modular_vm: Vm) -> None:
-    with session(modular_vm):
-        assert clients(modular_vm) == [HELPER]
+def test_the_host_program_reads_from_virtqemud_and_virt_ssh_helper_joins_the_changes_to_it(modular_vm: Vm) -> None:
+    with session(modular_vm) as link:
+        (reader,) = clients(modular_vm)
+        assert f" -c {bootstrap.LOADER[:16]}" in reader
+        link.hypervisor()
+        assert sorted(clients(modular_vm)) == sorted([reader, HELPER])
 
 
 def test_a_host_without_virt_ssh_helper_is_joined_to_virtqemud_by_the_programs_own_pump(modular_vm: Vm) -> None:
     vm = modular_vm
     vm.must("mv /usr/bin/virt-ssh-helper /usr/bin/virt-ssh-helper.away")
     try:
-        with session(vm):
-            (client,) = clients(vm)
-            assert client.endswith(" pump")
+        with session(vm) as link:
+            link.hypervisor()
+            (client,) = [client for client in clients(vm) if client.endswith(" pump")]
+            assert f" -c {bootstrap.LOADER[:16]}" in client
     finally:
         vm.must("mv /usr/bin/virt-ssh-helper.away /usr/bin/virt-ssh-helper")
 
