@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import large_inventory
-from benchmarks.measured import PROGRAM, Row, environment, in_turn, report, spent
+from benchmarks.measured import PROGRAM, Row, environment, in_turn, peak_mb, report, spent
 from tests.unit.core import builders
 from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.inventory_files import reader
@@ -97,7 +97,7 @@ def read_and_plan(folder: Path) -> dict[str, float]:
         steps += len(plan.steps)
         changed += plan.changed
     assert changed == len(inventory.hosts) // NEW_ONE_IN, f"{changed} hosts would change: {steps} steps"
-    return {"read": read_s, "plan": plan_s, "cpu": read_s + plan_s, "megabytes": _peak_mb()}
+    return {"read": read_s, "plan": plan_s, "cpu": read_s + plan_s, "megabytes": peak_mb()}
 
 
 def views(pattern: HostDeclaration, author: tasks.Author) -> Callable[[HostDeclaration, bool], HostView]:
@@ -134,11 +134,6 @@ def _named(view: HostView, declared: HostDeclaration) -> HostView:
         for entry in view.snapshot.ledger or ()
     )
     return replace(view, snapshot=replace(view.snapshot, host=declared.name, ledger=ledger), domains=domains)
-
-
-def _peak_mb() -> float:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import lab
 from benchmarks.fleet_cost import write_spec
-from benchmarks.measured import PROGRAM, Cost, Row, environment, in_turn, report, spent
+from benchmarks.measured import PROGRAM, Cost, Row, environment, in_turn, peak_mb, report, spent
 from benchmarks.memory_hosts import MemoryHost, MemoryLink, Spent, inventory
 from vgpumgr.controller.context import Context
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
@@ -166,7 +166,7 @@ def night(count: int) -> Cost:
     assert not found.problems, found.problems[0]
     assert not found.fleet.changed
     assert len(found.hosts) == count
-    return Cost(wall, cpu - (spent_by.seconds - stood_in), _peak_mb())
+    return Cost(wall, cpu - (spent_by.seconds - stood_in), peak_mb())
 
 
 def _named(declared: HostDeclaration, name: HostName) -> HostDeclaration:
@@ -190,11 +190,6 @@ def _context(pattern: MemoryHost, fleet: Inventory) -> Context:
 
 def _consent() -> Consent[FleetPlan]:
     return Consent(check=False, show=lambda _: None, ask=lambda _: None)
-
-
-def _peak_mb() -> float:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
 
 
 if __name__ == "__main__":

@@ -132,6 +132,12 @@ def median(costs: Sequence[Cost]) -> Cost:
     return Cost(*(statistics.median(numbers) for numbers in zip(*costs, strict=True)))
 
 
+def peak_mb() -> float:
+    """The most memory that this process has had resident, in MB (proc(5), VmHWM)."""
+    line = next(line for line in _lines("/proc/self/status") if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
 def machine() -> str:
     """On what and how busy it is, for beside the numbers."""
     cpu = next(

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from benchmarks import lab, memory_hosts
-from benchmarks.measured import Cost, Row, environment, median, report
+from benchmarks.measured import Cost, Row, environment, median, peak_mb, report
 from tests.model import fleet as model_fleet
 from tests.model import machine
 from tests.model.pool import Pool
@@ -88,7 +88,7 @@ def in_memory(hosts: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="vgpumgr-bench.") as folder:
         context = Context(
             inventory=memory_hosts.inventory(there),
-            connect=lambda endpoint, *, writes=False: memory_hosts.MemoryLink(at[endpoint.host]),  # noqa: ARG005
+            connect=lambda endpoint, *, writes=False: memory_hosts.MemoryLink(at[endpoint.host]),  # noqa: ARG005 -- the name is Connect's
             catalogue=catalogue.parse(resources.catalogue_text()),
             by="bench@ctl1",
             now=lambda: "2026-11-21T12:00:00Z",
@@ -103,8 +103,7 @@ def in_memory(hosts: int) -> dict[str, float]:
             costs.append((time.process_time() - before, spent.seconds))
             assert set(result.outcomes) == {wanted}, result.outcomes
     (cpu, stand_ins), (again, _) = costs
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return {"cpu": cpu, "stand_ins": stand_ins, "again": again, "megabytes": int(peak.split()[1]) / 1024}
+    return {"cpu": cpu, "stand_ins": stand_ins, "again": again, "megabytes": peak_mb()}
 
 
 def of_plain() -> list[Row]:

@@ -203,7 +203,7 @@ class _Feed:
         self.builder.scalar(Value(self._where(event), data, text, opaque), anchor=event.anchor, merge=merge)
 
     def _meaning(self, text: str, loader: yaml.CSafeLoader) -> tuple[Plain, bool]:
-        tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+        tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]  # PyYAML's
         known = self.meanings[text] = (_construct(tag, text) if tag in _NUMBERS else text, tag == _MERGE)
         return known
 

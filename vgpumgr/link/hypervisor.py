@@ -1,9 +1,10 @@
-"""The changes of domains: libvirt on one host, through the tunnel. What is read of it, the host program reads.
+"""The changes of domains: libvirt on one host, through the tunnel. What is read of domains, the host program reads.
 
-libvirt is imported here and in libvirt_call.py, in threads and on first use. Three traps shape it. First, a libvirt call cannot be interrupted, so each runs in a separate thread with a deadline, at
-which the tunnel is cut and the call raises. Second, a domain object that outlives its call (in a traceback, say) keeps the
-connection open and can hang the interpreter's exit, so objects are used only in those threads, are dropped before the
-connection is closed, and errors leave them as plain values. Third, a document dumped with SECURE holds passwords, so that flag is never passed.
+libvirt is imported here alone, in threads and on first use. Three traps shape this file. First, a libvirt call cannot be
+interrupted, so each runs in a separate thread with a deadline, at which the tunnel is cut and the call raises. Second, a domain
+object that outlives its call (in a traceback, say) keeps the connection open and can hang the interpreter's exit. So objects are
+used only in those threads, they are dropped before the connection is closed, and errors leave the threads as plain values.
+Third, a document dumped with SECURE holds passwords, so that flag is never passed.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid as uuid_module
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from vgpumgr.errors import HostDeadline, HypervisorError, Unreachable
-from vgpumgr.link import libvirt_call, moments
+from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize
-from vgpumgr.link.libvirt_call import Refused
 from vgpumgr.link.libvirt_refusals import BUSY, NO_DOMAIN_METADATA, STAGE, START, hint_of
 from vgpumgr.link.tunnel import Tunnel
 
@@ -33,6 +34,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CLOSE_S = 2.0
 _UNWIND_S = 2.0  # time for a call to raise once its tunnel is cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refused:
+    """A libvirtError as a plain value."""
+
+    code: int
+    message: str
 
 
 class Hypervisor:
@@ -54,9 +63,7 @@ class Hypervisor:
         host = ssh.endpoint.host
         tunnel = Tunnel(ssh, timeout_s=deadlines.libvirt)
         try:
-            opened = _end(
-                host, tunnel, libvirt_call.begin(lambda: _open(tunnel.path)), Deadline(deadlines.libvirt), "open"
-            )
+            opened = _end(host, tunnel, _begin(lambda: _open(tunnel.path)), Deadline(deadlines.libvirt), "open")
         except (HypervisorError, Unreachable) as error:
             said = tunnel.why() if tunnel.ended else ""
             tunnel.cut()
@@ -144,7 +151,7 @@ class Hypervisor:
     def _call(self, call: Callable[[libvirt.virConnect], T], what: str, deadline: Deadline | None = None) -> T:
         return self._end(self._begin(call, what), what, deadline or Deadline(self._timeout_s))
 
-    def _begin(self, call: Callable[[libvirt.virConnect], T], what: str) -> Bounded[T | Refused]:
+    def _begin(self, call: Callable[[libvirt.virConnect], T], what: str) -> Bounded[T | _Refused]:
         with self._change:
             connection = self._connection
             usable = connection is not None and not self._tunnel.ended
@@ -161,9 +168,9 @@ class Hypervisor:
                     self._change.notify_all()
 
         # It counts before it begins. If an interrupt prevents the beginning, the count is one too high, and `close` only cuts.
-        return libvirt_call.begin(counted)
+        return _begin(counted)
 
-    def _end(self, running: Bounded[T | Refused], what: str, deadline: Deadline) -> T:
+    def _end(self, running: Bounded[T | _Refused], what: str, deadline: Deadline) -> T:
         return _end(self.host, self._tunnel, running, deadline, what)
 
 
@@ -175,14 +182,14 @@ def client_version() -> str:
     return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
 
-def _end(host: HostName, tunnel: Tunnel, running: Bounded[T | Refused], deadline: Deadline, what: str) -> T:
+def _end(host: HostName, tunnel: Tunnel, running: Bounded[T | _Refused], deadline: Deadline, what: str) -> T:
     try:
         value = running.result(deadline.remaining())
     except TimeoutError as error:
         tunnel.cut()
         running.wait(_UNWIND_S)
         raise HostDeadline(host, STAGE, f"{what}: no answer within {humanize(deadline.seconds)}", hint=BUSY) from error
-    if not isinstance(value, Refused):
+    if not isinstance(value, _Refused):
         return value
     if tunnel.ended:
         raise _lost(host, tunnel, what)
@@ -205,6 +212,20 @@ def _last_line(text: str) -> str:
 
 
 # The code below runs in the threads of calls, next to libvirt's objects.
+
+
+def _begin(call: Callable[[], T]) -> Bounded[T | _Refused]:
+    """Start that call in a thread. Its error leaves the thread as a value: a traceback would hold libvirt's objects."""
+
+    def guarded() -> T | _Refused:
+        import libvirt
+
+        try:
+            return call()
+        except libvirt.libvirtError as error:
+            return _Refused(code=error.get_error_code() or 0, message=error.get_error_message() or str(error))
+
+    return Bounded(guarded, name="libvirt")
 
 
 def _open(path: str) -> libvirt.virConnect:

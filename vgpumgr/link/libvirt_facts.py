@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.domain_dumps import DomainDump, LibvirtDump, SavedDump
 from vgpumgr.errors import HostDeadline, HypervisorError, Unreachable
+from vgpumgr.link import refusals
 from vgpumgr.link.libvirt_refusals import BUSY, STAGE, START, hint_of
 from vgpumgr.names import VmName, VmUuid
 
@@ -80,7 +81,7 @@ def _saved(row: protocol.SavedFact) -> SavedDump:
 
 
 def _error(host: HostName, failure: protocol.LibvirtFailure) -> HostError:
-    message, code = failure["message"], failure["code"]
+    message, code = refusals.clean(failure["message"]), failure["code"]
     match failure["kind"]:
         case "missing":
             return Unreachable(host, STAGE, f"no libvirt library: {message}", hint=_MISSING)

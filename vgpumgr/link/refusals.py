@@ -34,11 +34,11 @@ _AGAIN = "run the same command again: it reads the host again and continues from
 
 def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
     """The error for one `err` object of the protocol."""
-    kind, said = err["kind"], _text(err.get("message"))
-    path, errno_name = _text(err.get("path")), _text(err.get("errno"))
+    kind, said = err["kind"], clean(err.get("message"))
+    path, errno_name = clean(err.get("path")), clean(err.get("errno"))
     match kind:
         case protocol.LOCKED:
-            owner, mode = _text(err.get("owner")), _text(err.get("mode"))
+            owner, mode = clean(err.get("owner")), clean(err.get("mode"))
             if mode and not owner:
                 return Busy(
                     host,
@@ -56,7 +56,7 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
         case protocol.IN_USE:
             held = _lines(err.get("holders"))
             return InUse(
-                said or "the vGPU is in use", host=host, details=held, hint=_let_go(held, _text(err.get("vm")))
+                said or "the vGPU is in use", host=host, details=held, hint=_let_go(held, clean(err.get("vm")))
             )
         case protocol.NOT_YET:
             return StillEnding(
@@ -106,7 +106,7 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
             )
         case _:
             return ProgramFailed(
-                host, f"the host program answered {_text(kind)}: {said}", hint="this is a bug: report it"
+                host, f"the host program answered {clean(kind)}: {said}", hint="this is a bug: report it"
             )
 
 
@@ -154,7 +154,7 @@ def disk_hint(errno_name: str, path: str) -> str:
 
 
 def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused:
-    function, code = _text(err.get("function")), err.get("code")
+    function, code = clean(err.get("function")), err.get("code")
     if type(code) is not int:
         code = _UNKNOWN_CODE
     likely = refusals.explain_nvml(code, host)
@@ -170,8 +170,8 @@ def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused
 
 def _found(err: dict[str, Any]) -> tuple[str, ...]:
     """What was expected and what was found, unless the message has it already."""
-    said = _text(err.get("message"))
-    texts = {key: _text(err[key]) for key in ("expected", "found") if err.get(key) is not None}
+    said = clean(err.get("message"))
+    texts = {key: clean(err[key]) for key in ("expected", "found") if err.get(key) is not None}
     return () if all(text in said for text in texts.values()) else tuple(f"{key}: {texts[key]}" for key in texts)
 
 
@@ -180,10 +180,10 @@ def _lines(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         return ()
     more = (f"and {len(value) - _MOST_LINES} more",) if len(value) > _MOST_LINES else ()
-    return (*(_text(line) for line in value[:_MOST_LINES]), *more)
+    return (*(clean(line) for line in value[:_MOST_LINES]), *more)
 
 
-def _text(value: object) -> str:
+def clean(value: object) -> str:
     """A host's text for a message: one line, without control characters, limited in length."""
     if value is None:
         return ""

@@ -160,7 +160,7 @@ class SshConnection:
 
         def start() -> paramiko.Channel:
             channel = self._transport.open_session(timeout=timeout_s)
-            channel._wait_for_event = lambda: None  # type: ignore[attr-defined]  # noqa: SLF001 -- see above
+            channel._wait_for_event = lambda: None  # type: ignore[attr-defined]  # noqa: SLF001 -- see the docstring
             channel.exec_command(command)
             return channel
 

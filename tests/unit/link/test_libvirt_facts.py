@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import libvirt
@@ -226,6 +227,38 @@ def test_what_could_not_be_read_says_what_to_do(
 def test_a_part_that_was_not_asked_for_is_empty_and_no_saved_states_are_none() -> None:
     found = libvirt_facts.parse(HOST, {**failed("closed"), "version": 9_000_000, "failure": None})
     assert found == LibvirtDump(version=9_000_000, names=(), domains=(), saved=None)
+
+
+def test_each_fact_of_a_domain_and_of_what_is_saved_is_the_value_of_the_same_name() -> None:
+    """Above all why a document could not be read: such a domain may hold any device."""
+    domain: protocol.DomainFact = {
+        "name": "vm01",
+        "uuid": "6a1f",
+        "active": True,
+        "persistent": False,
+        "managed_save": True,
+        "inactive_xml": "<i/>",
+        "live_xml": "<l/>",
+        "unreadable": "why",
+    }
+    saved: protocol.SavedFact = {
+        "uuid": "6a1f",
+        "image_xml": "<s/>",
+        "snapshots": [{"name": "monday", "xml": "<m/>"}],
+        "image_unreadable": "why not",
+        "snapshots_unreadable": "nor these",
+    }
+    whole: protocol.LibvirtFact = {
+        **failed("closed"),
+        "version": 1,
+        "failure": None,
+        "domains": [domain],
+        "saved": [saved],
+    }
+    found = libvirt_facts.parse(HOST, whole)
+    assert isinstance(found, LibvirtDump)
+    assert [asdict(one) for one in found.domains] == [domain]
+    assert [asdict(one) for one in found.saved or ()] == [{**saved, "snapshots": (("monday", "<m/>"),)}]
 
 
 def test_the_numbers_of_errors_are_libvirts_own() -> None:
