@@ -2,6 +2,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+PEER := .cache/peer
 SHELL := /bin/bash
 # Some containers forbid compiled files. Without them each worker compiles all tests, and each process of a test all of vgpumgr.
 unexport PYTHONDONTWRITEBYTECODE
@@ -87,8 +88,15 @@ soak: install
 	|| { echo "failed: make soak SOAK_SEED=$$seed SOAK_MINUTES=$$minutes"; exit 1; }
 
 # Ratios against a peer in the same run, and one table of them all at the end; nothing here is a test. BENCH: names, for some of them.
+# Where pyinfra cannot be installed, its rows are missing.
 bench: install
+	-$(MAKE) --no-print-directory $(PEER)/.installed
 	$(PY) -m benchmarks $(BENCH)
+
+$(PEER)/.installed: requirements-peer.lock
+	python3 -m venv $(PEER)
+	$(PEER)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-peer.lock
+	touch $@
 
 # The lock files are made anew from pyproject.toml, with hashes, for Python 3.11 and later on Linux.
 lock:
@@ -97,6 +105,8 @@ lock:
 		--extra lab --group dev pyproject.toml -o requirements.lock
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--group build -o requirements-build.lock
+	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--group peer -o requirements-peer.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,10 +1,11 @@
-"""What `list` of 20 hosts costs beside an Ansible command that prints the same facts, and beside 20 bare ssh at once.
+"""What `list` of 20 hosts costs beside Ansible and pyinfra, which print the same facts, and beside 20 bare ssh at once.
 
     .venv/bin/python -m benchmarks.fleet_cost
 
 Lab hosts of two L40S with 32 VFs each and three VMs. Medians of seven, run in turn, CPU without the hosts'. What a host costs is the
 difference to a list of one host. Ansible runs one shell task with forks=20, pipelining and no fact gathering; it makes its
-connections anew, as it does where its last command was a minute ago. `ssh HOST python3 -c pass` is the least that anything on
+connections anew, as it does where its last command was a minute ago. pyinfra runs the same as one `exec` with --parallel 20; `make bench`
+installs it in an environment of its own, and without that its rows are missing. `ssh HOST python3 -c pass` is the least that anything on
 that host could cost. The hosts are on this very machine: what they do to answer takes the same cores. It is told apart by bare ssh
 that give the same program the same question, and throw the answer away; and by bare ssh that print the facts with cat and virsh.
 """
@@ -22,10 +23,14 @@ from typing import TYPE_CHECKING
 from benchmarks import lab
 from benchmarks.measured import PROGRAM, Cost, Row, in_turn, report, spent
 from vgpumgr.lab import client, fleet
-from vgpumgr.link import bootstrap, libvirt_facts, wire
+from vgpumgr.link.domain_query import DOMAINS_AND_SAVED
+from vgpumgr.link.program import bootstrap, wire
+from vgpumgr.link.values import libvirt_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from vgpumgr.lab.layout import Layout
 
 HOSTS, ROUNDS = 20, 7
 HOST_MS, WALL, CPU_OF_ANSIBLE = 25, 1.3, 1 / 6
@@ -40,6 +45,7 @@ ANSIBLE = {
     "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",  # so that it does not look for one
     "ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none",
 }
+PYINFRA = Path(__file__).resolve().parents[1] / ".cache/peer/bin/pyinfra"
 
 
 def main() -> int:
@@ -51,6 +57,8 @@ def main() -> int:
         asked.write_bytes(program_and_question())
         with lab.up(str(spec)) as running:
             running.vgpumgr("reconcile", "--yes")
+            hosts = Path(folder, "hosts.py")
+            hosts.write_text(pyinfra_inventory(running.layout), encoding="utf-8")
             cost = in_turn(
                 {
                     "list": partial(running.vgpumgr, "list"),
@@ -59,6 +67,7 @@ def main() -> int:
                     "facts": partial(at_once, running, FACTS),
                     "program": partial(at_once, running, bootstrap.SERVE, asked),
                     "ansible": partial(ansible, running),
+                    **({"pyinfra": partial(pyinfra, running, hosts)} if PYINFRA.exists() else {}),
                 },
                 ROUNDS,
             )
@@ -70,6 +79,7 @@ def main() -> int:
             Row("list of 20 hosts: CPU for a host over the start", each_ms, "ms", most=HOST_MS),
             Row("list of 20 hosts, ansible: CPU", ours.cpu, "s", theirs.cpu, most_ratio=CPU_OF_ANSIBLE),
             Row("list of 20 hosts, ansible", ours.wall, "s", theirs.wall),
+            *_beside_pyinfra(ours, cost.get("pyinfra")),
             Row("list of 20 hosts, 20 bare ssh that do nothing", ours.wall, "s", bare.wall, most_ratio=WALL),
             Row(
                 "list of 20 hosts, 20 bare ssh that run our host program", ours.wall, "s", program.wall, most_ratio=WALL
@@ -92,7 +102,7 @@ def write_spec(file: Path, count: int, host: dict[str, object]) -> list[str]:
 
 def program_and_question() -> bytes:
     """What `list` sends to a host."""
-    query = libvirt_facts.render_query(libvirt_facts.DOMAINS_AND_SAVED, wait_s=40)
+    query = libvirt_facts.render_query(DOMAINS_AND_SAVED, wait_s=40)
     return bootstrap.package(far=False) + wire.render_request(1, "observe", {"wait_s": 60, "libvirt": query})
 
 
@@ -120,6 +130,28 @@ def ansible(running: lab.Lab) -> Cost:
         FACTS,
     ]
     return spent(argv, running.environment | ANSIBLE)
+
+
+def pyinfra_inventory(layout: Layout) -> str:
+    """The lab's hosts as pyinfra's inventory, which is Python; it checks their keys, as the others do."""
+    hosts = [(host.name, {"ssh_hostname": "127.0.0.1", "ssh_port": host.port}) for host in fleet.read(layout).hosts]
+    keys = {"ssh_known_hosts_file": str(layout.known_hosts), "ssh_strict_host_key_checking": "yes"}
+    return f"hosts = {(hosts, {'ssh_user': 'root', 'ssh_key': str(layout.key), **keys})!r}\n"
+
+
+def pyinfra(running: lab.Lab, hosts: Path) -> Cost:
+    """One command that prints the facts."""
+    argv = [str(PYINFRA), "--parallel", str(HOSTS), "--yes", str(hosts), "exec", "--", FACTS]
+    return spent(argv, running.environment)
+
+
+def _beside_pyinfra(ours: Cost, theirs: Cost | None) -> list[Row]:
+    if theirs is None:
+        return []
+    return [
+        Row("list of 20 hosts, pyinfra: CPU", ours.cpu, "s", theirs.cpu),
+        Row("list of 20 hosts, pyinfra", ours.wall, "s", theirs.wall),
+    ]
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from benchmarks import large_inventory
 from benchmarks.measured import PROGRAM, Row, environment, in_turn, peak_mb, report, spent
 from tests.unit.core import builders
+from vgpumgr.cli.wiring import collect_seldom
 from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.inventory_files import reader
 from vgpumgr.names import VmName
@@ -84,6 +85,7 @@ def read_and_plan(folder: Path) -> dict[str, float]:
     """What that takes in this process."""
     began = time.process_time()
     inventory = reader.load(folder, home=Path("/root"), environ={})
+    collect_seldom()
     read_s = time.process_time() - began
     author = tasks.Author(by="bench@ctl1", at="2026-11-22T01:00:00Z")
     view_of = views(next(iter(inventory.hosts.values())), author)

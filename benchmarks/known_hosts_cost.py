@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measured import ROUNDS, Row, report, spent
-from vgpumgr.link import host_key
+from vgpumgr.link.ssh import host_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

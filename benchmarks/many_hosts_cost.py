@@ -26,6 +26,7 @@ from benchmarks import lab
 from benchmarks.fleet_cost import write_spec
 from benchmarks.measured import PROGRAM, Cost, Row, environment, in_turn, peak_mb, report, spent
 from benchmarks.memory_hosts import MemoryHost, MemoryLink, Spent, inventory
+from vgpumgr.cli.wiring import collect_seldom
 from vgpumgr.controller.context import Context
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.results import Consent, FleetPlan
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.inventory import HostDeclaration, Inventory
     from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.link.domain_query import DomainQuery
     from vgpumgr.link.host import Host, Observed
-    from vgpumgr.link.libvirt_facts import DomainQuery
 
 FEW, MANY, NAMES, ROUNDS = 5, 40, 1_000, 7
 SMALL, LARGE, VMS = 1_000, 10_000, 4
@@ -159,6 +160,7 @@ def night(count: int) -> Cost:
     assert not made.problems, made.problems
     names = [HostName(f"kvm{number:05}") for number in range(1, count + 1)]
     fleet = replace(one, hosts={name: _named(pattern.declaration, name) for name in names})
+    collect_seldom()
     stood_in = spent_by.seconds
     began, began_cpu = time.perf_counter(), time.process_time()
     found = reconcile(_context(pattern, fleet), ReconcileOptions(), _consent())

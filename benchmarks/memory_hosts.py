@@ -11,7 +11,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tests.model.libvirt_double import Libvirt
 from tests.unit.core import builders
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.plan.step import HostStep
-    from vgpumgr.link.hypervisor import Hypervisor
-    from vgpumgr.link.libvirt_facts import DomainQuery
+    from vgpumgr.link.domain_query import DomainQuery
     from vgpumgr.names import VmUuid
 
 GPUS = ("0000:41:00.0", "0000:81:00.0")
@@ -144,34 +143,18 @@ class MemoryLink(Host):
     def ping(self, timeout_s: float = 0) -> None:
         del timeout_s
 
-    def prepare_writes(self) -> None: ...
+    def set_metadata(self, vm: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
+        with self._at.spent.on("set_metadata"):
+            self._at.libvirt.set_metadata(vm, xml, key=key, uri=uri)
 
-    def locked_hypervisor(self) -> Hypervisor:
-        return self.hypervisor()
+    def attach_device(self, vm: VmUuid, xml: str) -> None:
+        with self._at.spent.on("attach_device"):
+            self._at.libvirt.attach_device(vm, xml)
 
-    def hypervisor(self) -> Hypervisor:
-        return cast("Hypervisor", _MemoryHypervisor(self._at))
+    def detach_device(self, vm: VmUuid, xml: str) -> None:
+        with self._at.spent.on("detach_device"):
+            self._at.libvirt.detach_device(vm, xml)
 
     def close(self) -> None: ...
 
     def abort(self) -> None: ...
-
-
-class _MemoryHypervisor:
-    """Its libvirt, with link.hypervisor.Hypervisor's methods."""
-
-    def __init__(self, at: MemoryHost) -> None:
-        self.host = at.name
-        self._at = at
-
-    def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
-        with self._at.spent.on("set_metadata"):
-            self._at.libvirt.set_metadata(uuid, xml, key=key, uri=uri)
-
-    def attach_device(self, uuid: VmUuid, xml: str) -> None:
-        with self._at.spent.on("attach_device"):
-            self._at.libvirt.attach_device(uuid, xml)
-
-    def detach_device(self, uuid: VmUuid, xml: str) -> None:
-        with self._at.spent.on("detach_device"):
-            self._at.libvirt.detach_device(uuid, xml)

@@ -41,7 +41,9 @@ _WARM = (
 def main() -> None:
     for name in _WARM:
         importlib.import_module(name)
-    importlib.import_module("vgpumgr.link.bootstrap").package(far=False)  # reads the host program's files once for all
+    importlib.import_module("vgpumgr.link.program.bootstrap").package(
+        far=False
+    )  # reads the host program's files once for all
     wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)

@@ -10,7 +10,7 @@ venv=$1
 packages=(
   gcc libc6-dev libvirt-dev pkg-config python3 python3-dev python3-venv
   e2fsprogs fuse3 iproute2 libvirt-clients libvirt-daemon libvirt-daemon-system mdevctl mmdebstrap openssh-client openssh-server prometheus
-  qemu-system-x86 qemu-utils util-linux
+  qemu-system-x86 qemu-utils sudo util-linux
 )
 
 missing=()

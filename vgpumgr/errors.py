@@ -11,9 +11,10 @@
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
-    │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys · PlanOutdated
+    │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys · PlanOutdated ·
+    │       HeldBack
     ├── HostError(host)                                   4   unreached
-    │   ├── Unreachable(stage) · HostKeyRefused · AuthenticationFailed · HostDeadline
+    │   ├── Unreachable(stage) · HostKeyRefused · AuthenticationFailed · BecomeFailed · HostDeadline
     │   ├── ProgramFailed · LedgerBroken
     │   ├── SysfsRefused(path, errno)                     1   failed
     │   ├── NvmlRefused(function, code)                   1   failed
@@ -38,7 +39,7 @@ from __future__ import annotations
 
 import errno
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -227,6 +228,10 @@ class PlanOutdated(RefusedPlan):
     """What a kept plan was based on has changed, or planning again gives another plan."""
 
 
+class HeldBack(RefusedPlan):
+    """Nothing is wrong with this VM, but others of the same command cannot be served, and it serves all or none."""
+
+
 class HostError(VgpumgrError):
     """One host could not be reached or read. `host` is the inventory name."""
 
@@ -239,19 +244,34 @@ class HostError(VgpumgrError):
 
 
 class Unreachable(HostError):
-    """`stage` is where it failed: dns, tcp, banner, kex, auth, program or libvirt.
+    """`stage` is where it failed: dns, tcp, banner, kex, auth, become, program or libvirt.
 
     `may_happen`: the request may have been carried out, or may be later; False only if it was certainly never sent.
+    `via`: the jump host at which it failed; None if it was the host itself.
     """
 
     transient = True
     may_happen = True
 
     def __init__(
-        self, host: str, stage: str, message: str, *, hint: str | None = None, details: Iterable[str] = ()
+        self,
+        host: str,
+        stage: str,
+        message: str,
+        *,
+        via: str | None = None,
+        hint: str | None = None,
+        details: Iterable[str] = (),
     ) -> None:
-        super().__init__(host, f"{stage}: {message}", hint=hint, details=details)
+        way = "" if via is None else f"via {via}: "
+        super().__init__(host, f"{way}{stage}: {message}", hint=hint, details=details)
         self.stage = stage
+        self.via = via
+        self._message = message
+
+    def seen_from(self, host: str, via: str) -> Self:
+        """The same failure of a jump host, as one of the hosts behind it has to tell it."""
+        return type(self)(host, self.stage, self._message, via=self.via or via, hint=self.hint, details=self.details)
 
 
 class HostKeyRefused(Unreachable):
@@ -262,6 +282,13 @@ class HostKeyRefused(Unreachable):
 
 class AuthenticationFailed(Unreachable):
     transient = False
+
+
+class BecomeFailed(Unreachable):
+    """The login works, but sudo does not run the host program as root."""
+
+    transient = False
+    may_happen = False
 
 
 class HostDeadline(Unreachable):

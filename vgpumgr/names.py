@@ -97,8 +97,8 @@ def nearest(wrong: str, valid: Iterable[str]) -> str | None:
     return folded[found[0]] if found else None
 
 
-def slot_order(slot: Slot) -> tuple[str, int, str]:
-    """Sort key: vgpu2 before vgpu10."""
+def slot_order(slot: str) -> tuple[str, int, str]:
+    """Sort key: vgpu2 before vgpu10. The same for VMs: vm2 before vm10."""
     stem = slot.rstrip("0123456789")
     digits = slot[len(stem) :]
     return stem, int(digits) if digits else -1, slot

@@ -37,7 +37,13 @@ def render_claims(document: claims.ClaimDocument) -> str:
 
     Raises TemplateError if it would be larger than claims.MAX_BYTES.
     """
-    text = _render("claim.xml.j2", document=document, ask=claims.ask_attributes, binding=claims.binding_attributes)
+    text = _render(
+        "claim.xml.j2",
+        document=document,
+        ask=claims.ask_attributes,
+        granted=claims.grant_attributes,
+        binding=claims.binding_attributes,
+    )
     if len(text.encode()) > claims.MAX_BYTES:
         raise TemplateError(
             f"the claims of VM {document.vm} would take more than {claims.MAX_BYTES} bytes of its metadata",

@@ -17,7 +17,7 @@ from tests.acceptance import domains, truth
 from tests.acceptance.command import Ran, vgpumgr, vgpus
 from vgpumgr.controller import environment
 from vgpumgr.controller.requests import SlotRequest, apply_requests
-from vgpumgr.core.driver.profiles import parse_profile
+from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +96,7 @@ def _bring(lab: Lab, vms: list[str]) -> tuple[SlotResult, ...]:
     context = environment.make_context(
         environment.load_inventory(lab.env["VGPUMGR_INVENTORY"]), check=True, progress=lambda _: None, warn=print
     )
-    requests = [SlotRequest(vm=vm, profile=parse_profile("4Q"), on=HOST) for vm in vms]
+    requests = [SlotRequest(vm=vm, wish=ByProfile(profile=parse_profile("4Q")), on=HOST) for vm in vms]
     return apply_requests(context, requests, check=False).slots
 
 

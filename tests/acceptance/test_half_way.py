@@ -27,9 +27,17 @@ ATTACH = ("attach", VM, "--profile", "4Q", "--on", HOST)
 DETACH = ("detach", VM, "--on", HOST, "--yes")
 # The program, whose one step meets bad luck: before it is begun, or (`in`) once libvirt has carried it out and not answered.
 _UNLUCKY = """
-import json, sys, time
+# In the host program: libvirt has attached the device, and nobody hears of it before the connection is lost.
+WITHOUT_ANSWER = b'''
+def _attach_without_answer(domain, step):
+    domain.attach_device(step["xml"])
+    while True:
+        domain.xml()
+_CHANGES[ATTACH_DEVICE] = _attach_without_answer
+'''
+import json, sys, threading
 from pathlib import Path
-import libvirt
+from vgpumgr import resources
 from vgpumgr.cli.main import main
 from vgpumgr.controller.engine import executor
 from vgpumgr.lab.machine import control
@@ -43,14 +51,17 @@ def execute(self, step):
         strike()
     really(self, step)
 executor.Executor.execute = execute
-really_attach = libvirt.virDomain.attachDeviceFlags
-def attach(self, *arguments):
-    done = really_attach(self, *arguments)
-    if luck["when"] == "in:attach_hostdev":
-        strike()
-        self.isActive()  # raises: the connection is lost
-    return done
-libvirt.virDomain.attachDeviceFlags = attach
+if luck["when"] == "in:attach_hostdev":
+    really_sources = resources.host_sources
+    def sources():
+        found = really_sources()
+        found["vgpumgr_host/libvirt/definitions.py"] += WITHOUT_ANSWER
+        return found
+    resources.host_sources, sys.dont_write_bytecode = sources, True
+    def hear(event, arguments):
+        if event == "vgpumgr.moment" and arguments[1:] == ("begin", "attach_hostdev"):
+            threading.Timer(2, strike).start()
+    sys.addaudithook(hear)
 sys.exit(main())
 """
 

@@ -35,7 +35,7 @@ HOST = INVENTORY | {"paramiko"}  # a host, and its VMs
 STORE = {"sqlite3"}
 TABLE = {"tabulate"}
 TEMPLATE = {"jinja2"}
-CHANGE = HOST | {"libvirt-python"} | STORE | TEMPLATE  # a VM is changed: XML for libvirt, a row in the journal
+CHANGE = HOST | STORE | TEMPLATE  # a VM is changed: XML for libvirt, a row in the journal
 
 ATTACH = "attach vm02 --profile 4Q --on kvm01"
 OFF = ("attach vm30 --profile 4Q --on kvm01", "lab stop vm30")
@@ -66,10 +66,14 @@ TABLE_OF_COMMANDS = {
     "render": case("render vm02", HOST | TEMPLATE, before=(ATTACH,)),
     "discover": case("discover", HOST | TABLE),
     "profiles": case("profiles", HOST | TABLE),
+    "units": case("units", HOST | TABLE),
+    "explain": case("explain --gpu-memory 4G --compare", HOST | TABLE),
     "scheduler show": case("scheduler show", HOST | TABLE),
     "scheduler set": case(
         "scheduler set --on kvm02 --gpu-id 0000:41:00.0 --policy equal-share --yes", HOST | STORE | TEMPLATE
     ),
+    "mode show": case("mode show", HOST | TABLE),
+    "mode set": case("mode set mixed-size --on kvm02 --gpu-id 0000:41:00.0 --yes", HOST | STORE),
     "collect": case("collect", HOST | STORE),
     "top": case("top --once", HOST | TABLE, before=(ATTACH,)),
     "usage": case("usage", STORE | TABLE, before=(ATTACH, "collect")),
@@ -90,7 +94,7 @@ TABLE_OF_COMMANDS = {
     "lab fault": case("lab fault kvm02 clear", set()),
     "lab ssh": case("lab ssh kvm02 -- true", set()),
     "lab reboot": case("lab reboot kvm02", set()),
-    "--version": case("--version", {"libvirt-python"}),
+    "--version": case("--version", set()),
     "--help": case("--help", set()),
 }
 

@@ -124,7 +124,8 @@ def test_one_host_or_no_terminal_shows_no_progress(many: Lab) -> None:
         "reading kvm01 …",
         *vgpumgr(many, "list", "kvm01").out.splitlines(),
     ]
-    quiet = terminal.watch(many, "list", "--quiet", "kvm01", HANGING)
+    soon = ("--timeout", "2")
+    quiet = terminal.watch(many, "list", "--quiet", *soon, "kvm01", HANGING)
     assert (quiet.code, quiet.statuses) == (4, [])
     for form in ("json", "csv", "yaml", "name"):
-        assert "\x1b" not in terminal.watch(many, "list", "-o", form).raw
+        assert "\x1b" not in terminal.watch(many, "list", *soon, "-o", form).raw

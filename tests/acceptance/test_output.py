@@ -25,15 +25,28 @@ ATTACH = ("attach", VM, "--profile", "4Q", "--on", HOST)
 # The contract's keys (docs: the JSON that scripts read); every key is always there.
 VGPU = {
     "vm", "slot", "host", "gpu", "board", "profile", "type_id", "type_name", "framework", "uuid", "vf",
-    "placement_id", "framebuffer_mib", "state", "holder", "origin", "vm_uuid",
+    "placement_id", "framebuffer_mib", "requested", "asked_mib", "waste_pct", "guest_mib", "state", "holder", "origin", "vm_uuid",
 }  # fmt: skip
 CHANGE = {"schema", "changed", "outcomes", "fingerprint", "findings", "plan", "result"}
 LIST = {"schema", "outcomes", "unreached", "findings", "vgpus"}
+GRANTED = {"requested", "asked_mib", "framebuffer_mib", "guest_mib", "waste_pct"}
 STEP = {
-    "put_claim": {"verb", "vm", "slot", "inverse"},
-    "create_vgpu": {"verb", "host", "vm", "slot", "gpu", "parent", "type_id", "type_name", "uuid", "inverse"},
+    "put_claim": {"verb", "vm", "slot", *GRANTED, "inverse"},
+    "create_vgpu": {
+        "verb",
+        "host",
+        "vm",
+        "slot",
+        "gpu",
+        "parent",
+        "type_id",
+        "type_name",
+        "uuid",
+        "placement_id",
+        "inverse",
+    },
     "attach_hostdev": {"verb", "vm", "slot", "alias", "where", "inverse"},
-    "bind_claim": {"verb", "vm", "slot", "inverse"},
+    "bind_claim": {"verb", "vm", "slot", *GRANTED, "inverse"},
 }
 
 
@@ -89,7 +102,7 @@ def test_an_attach_is_five_lines(printed: Printed) -> None:
     """Head, claim, vGPU, hostdev, and the way back: aligned, and with where and why."""
     assert timeless(printed.attach.out) == (
         "vm01 on kvm01 (shut off), requested --profile 4Q\n"
-        "  + claim    vgpu0: A40-4Q, 4 of 48 GiB\n"
+        "  + claim    vgpu0: A40-4Q, 4 of 48 GiB, guest sees at least 3.47 GiB\n"
         "  + vGPU     on 0000:41:00.4, GPU 0000:41:00.0, 1 of 12      "
         "spread: the first of 2 GPUs that are equally empty\n"
         f"  + hostdev  mdev {uuid_of(printed)}, from the next start on\n"
@@ -135,12 +148,18 @@ def test_json_rows_have_every_key_of_the_contract(printed: Printed) -> None:
     assert [set(row) for row in document["vgpus"]] == [VGPU]
 
 
+def csv_field(value: object) -> str:
+    """As a spreadsheet keeps it: what it would take for a formula begins with an apostrophe."""
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith("-") else text
+
+
 def test_yaml_csv_and_names_say_what_json_says(printed: Printed) -> None:
     """yaml is the same document; csv has a head, all columns, and an empty field for null; name is one name a line."""
     document = printed.json_list.document
     assert yaml.safe_load(printed.yaml.out) == document
     (row,) = csv.DictReader(io.StringIO(printed.csv.out))
-    wanted = {key: "" if value is None else str(value) for key, value in document["vgpus"][0].items()}
+    wanted = {key: csv_field(value) for key, value in document["vgpus"][0].items()}
     assert row == wanted
     assert printed.names.out == "vm01\n"
     assert (printed.yaml.err, printed.csv.err, printed.names.err) == ("", "", "")

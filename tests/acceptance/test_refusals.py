@@ -112,7 +112,7 @@ def test_an_unknown_gpu_is_told_what_there_is(vf_lab: Lab) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("attach", "vm01"), ("attch", "vm01"), ("list", "--output", "jsn"), ("attach", "--profile", "4Q"), ("list", "-x")],
+    [("attach", "vm01"), ("attch", "vm01"), ("list", "--output", "jsn"), ("list", "-x")],
     ids=" ".join,
 )
 def test_what_the_command_line_does_not_know_is_exit_2(vf_lab: Lab, arguments: tuple[str, ...]) -> None:
@@ -120,6 +120,13 @@ def test_what_the_command_line_does_not_know_is_exit_2(vf_lab: Lab, arguments: t
     plain = vgpumgr(vf_lab, *arguments, code=2)
     assert (plain.out, "Usage:" in plain.err) == ("", True)
     assert vgpumgr(vf_lab, "-o", "json", *arguments, code=2).error["error"] == "UsageError"
+
+
+@pytest.mark.parametrize("command", [("attach", "--profile", "4Q"), ("detach",)], ids=" ".join)
+def test_a_command_without_a_vm_says_how_vms_are_named(vf_lab: Lab, command: tuple[str, ...]) -> None:
+    error = fail(vf_lab, *command, code=2, error="UsageError")
+    assert error["message"] == "no VM is named"
+    assert "-f" in error["hint"]
 
 
 def test_what_removes_needs_a_yes(vf_lab: Lab) -> None:

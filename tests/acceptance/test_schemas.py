@@ -25,6 +25,7 @@ pytestmark = pytest.mark.lab
 HOST, VM, DECLARED = "kvm01", "vm21", "vm22"
 ON = ("--on", HOST)
 GPU = ("--gpu-id", "0000:81:00.0")
+MODE_GPU = ("--gpu-id", "0000:41:00.0")  # the other has fixed-share by then, which mixed sizes do not combine with
 FIXED = ("--policy", "fixed-share", "--time-slice", "2ms")
 KVM01 = f"""\
 vgpumgr_gpus:
@@ -44,6 +45,10 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "show": (("show", VM, *ON), "show", 0),
     "discover": (("discover",), "discover", 0),
     "profiles": (("profiles", HOST, "--fits"), "profiles", 0),
+    "profiles --offline": (("profiles", "--offline", "--board", "A40"), "types", 0),
+    "units": (("units",), "units", 0),
+    "explain": (("explain", "--gpu-memory", "5G"), "explain", 0),
+    "explain --compare": (("explain", "--gpu", "0.25", *ON, "--compare"), "explain", 0),
     "render": (("render", VM, *ON), "render", 0),
     "history": (("history",), "history", 0),
     "top": (("top",), "top", 0),
@@ -53,6 +58,9 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "scheduler show": (("scheduler", "show", HOST), "scheduler", 0),
     "scheduler set --check": (("scheduler", "set", *ON, *GPU, *FIXED, "--check"), "plan", 3),
     "scheduler set": (("scheduler", "set", *ON, *GPU, *FIXED, "--yes"), "change", 0),
+    "mode show": (("mode", "show", HOST), "mode", 0),
+    "mode set --check": (("mode", "set", "mixed-size", *ON, *MODE_GPU, "--check"), "plan", 3),
+    "mode set": (("mode", "set", "mixed-size", *ON, *MODE_GPU, "--yes"), "change", 0),
     "install cron": (("install", "cron"), "install", 0),
     "install timer": (("install", "timer"), "install", 0),
     "install collect": (("install", "collect"), "install", 0),
@@ -106,7 +114,10 @@ def test_a_command_prints_what_its_schema_says(site: Site, name: str) -> None:
 
 def test_every_command_is_tried_here_or_has_no_object() -> None:
     """A new command gets its line in RUNS and its file under docs/schemas/, or is said to have neither."""
-    tried = {" ".join(word for word in name.split() if word not in ("--check", "again")) for name in RUNS}
+    tried = {
+        " ".join(word for word in name.split() if word not in ("--check", "--offline", "--compare", "again"))
+        for name in RUNS
+    }
     assert set(commands(main.program, ())) == tried | WITHOUT
 
 
@@ -151,6 +162,7 @@ def test_a_dead_host_is_in_the_object_of_those_that_answer(site: Site, tmp_path:
         "discover": ["discover"],
         "plan": ["plan"],
         "scheduler": ["scheduler", "show"],
+        "mode": ["mode", "show"],
         "top": ["top"],
     }.items():
         ran = vgpumgr(site.lab, "-i", str(inventory), "-o", "json", *words, code=4)

@@ -4,13 +4,14 @@ Told by the product's own seam (vgpumgr/link/moments.py) in the one process that
 
     before:VERB   a step of the plan is about to be executed        after:VERB   it has been executed
     sent:VERB     the step's request has been sent, and no answer was read
-    write:VERB    the libvirt call of a step is about to be made, all checks done
+    write:VERB    the step's request is about to be sent
     request:N     the Nth request (0 is the start of the program) is about to be sent to the host program
+    send:VERB     a request of that verb is about to be
     moment:K      the Kth of all moments on the host `on`; how many there are, `count` tells: {"count": FILE}
 
 What is then done: `kill`, `stop`, `int`, `term` are signals to itself; `kill-host-program` ends the host program of this
 connection; `cut` the connection; `touch` makes a file and waits until it is removed again. With `note` that file is told
-which moment it was, and how many calls of libvirt and requests that write had been begun before it.
+which moment it was, and how many requests that write had been begun before it.
 `delay_ms` instead of `at` means: that long after the host program was started.
 """
 
@@ -28,7 +29,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vgpumgr.link import bootstrap, moments
+from vgpumgr.link import moments
+from vgpumgr.link.program import bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 _SIGNALS = {"kill": signal.SIGKILL, "int": signal.SIGINT, "term": signal.SIGTERM}
 _HOLD_S = 60.0
 _NOTICE_S = 1.0
-_WRITES = {("call", "set_metadata"), ("call", "attach_device"), ("call", "detach_device"), ("send", "execute")}
+WRITE = ("send", "execute")
 
 
 def install(spec: Mapping[str, Any]) -> None:
@@ -79,7 +81,7 @@ class _BadLuck:
         for point in self._points(kind, of):
             self._at(point, f"{kind} {of}")
         self._at(f"moment:{self._moments}", f"{kind} {of}")
-        self._writes += (kind, of) in _WRITES
+        self._writes += (kind, of) == WRITE
 
     def _points(self, kind: moments.Kind, of: str) -> list[str]:
         """The names of this moment."""
@@ -94,11 +96,13 @@ class _BadLuck:
                 return ["request:0"]
             case "send":
                 self._requests += 1
-                return [f"request:{self._requests}"]
+                return [
+                    f"request:{self._requests}",
+                    f"send:{of}",
+                    *([f"write:{self._step}"] if of == "execute" else ()),
+                ]
             case "sent" if of == "execute":
                 return [f"sent:{self._step}"]
-            case "call" if self._step:
-                return [f"write:{self._step}"]
             case _:
                 return []
 
@@ -164,7 +168,7 @@ def find_host_programs(ours: socket.socket) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             argv = (folder / "cmdline").read_bytes().split(b"\0")
-            if (b"-c", bootstrap.LOADER.encode()) in itertools.pairwise(argv) and b"pump" not in argv:
+            if (b"-c", bootstrap.LOADER.encode()) in itertools.pairwise(argv):
                 environment = (folder / "environ").read_bytes().split(b"\0")
                 if mark in environment:
                     found.append(int(folder.name))

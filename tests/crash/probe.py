@@ -72,7 +72,7 @@ def ledger() -> Any:
 
 
 def processes() -> list[str]:
-    """What belongs to a controller's session: host programs, their children, libvirt's helpers, sshd's sessions."""
+    """What belongs to a controller's session: host programs, their children, sshd's sessions."""
     own, pid = set(), os.getpid()
     while pid > 1:
         own.add(str(pid))
@@ -83,7 +83,7 @@ def processes() -> list[str]:
             text = (folder / "cmdline").read_text().replace("\0", " ")
         except OSError:
             continue
-        ours = "vgpumgr" in text or "virt-ssh-helper" in text or text.startswith("sshd: root@")
+        ours = "vgpumgr" in text or text.startswith("sshd: root@")
         if ours and folder.name not in own:
             found.append(f"{folder.name} {text[:80]}")
     return found

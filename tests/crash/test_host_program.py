@@ -17,8 +17,23 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.lab
 
 POINTS = (
-    *("request:0", "request:1", "request:2", "before:put_claim", "write:put_claim", "request:3", "sent:create_vgpu"),
-    *("before:attach_hostdev", "write:attach_hostdev", "write:bind_claim", "after:bind_claim", "request:4"),
+    *(
+        "request:0",
+        "request:1",
+        "request:2",
+        "before:put_claim",
+        "write:put_claim",
+        "sent:put_claim",
+        "sent:create_vgpu",
+    ),
+    *(
+        "before:attach_hostdev",
+        "write:attach_hostdev",
+        "sent:attach_hostdev",
+        "write:bind_claim",
+        "after:bind_claim",
+        "send:unlock",
+    ),
 )
 KILLS = dose(2 * len(POINTS) + 3, 100)  # each point so often, and the rest at any moment
 _ENDS_S = 30.0  # far below the deadlines' sum: whoever loses the host program notices by its end, not by waiting

@@ -32,7 +32,7 @@ SEED = int(os.environ.get("KILLS_SEED", "20261122"))
 IN_THE_MIDDLE = 0.7  # so many are aimed at it; the others anywhere
 WAYS = ("kill", "kill-host-program", "cut")
 _VMS = 4  # of each host
-_WRITES = ("call set_metadata", "call attach_device", "call detach_device", "send execute")
+_WRITE = "send execute"
 # Somebody's own 2Q, on the last function that can have one: prints its device and type.
 _FOREIGN = r"""
 set -e; shopt -s nullglob
@@ -85,8 +85,8 @@ class Moments:
     def middle(self, verb: str) -> range:
         """From the first write's beginning to the last one's end, by number."""
         told = self.told[verb]
-        first = next(at for at, moment in enumerate(told, 1) if moment in _WRITES)
-        last = max(at for at, moment in enumerate(told, 1) if moment in _WRITES)
+        first = next(at for at, moment in enumerate(told, 1) if moment == _WRITE)
+        last = max(at for at, moment in enumerate(told, 1) if moment == _WRITE)
         return range(first + 1, last + 2)
 
 

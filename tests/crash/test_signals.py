@@ -15,7 +15,7 @@ import pytest
 
 from tests.controllers import wait_until
 from tests.crash.rig import check, host_of, must
-from vgpumgr.link import bootstrap
+from vgpumgr.link.program import bootstrap
 
 if TYPE_CHECKING:
     from tests.crash.rig import Rig
@@ -90,10 +90,10 @@ from vgpumgr import errors
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.wiring import build_context
 
-def write(hypervisor, vm, begun):
+def write(link, vm, begun):
     try:
         while True:
-            hypervisor.set_metadata(vm, None, key="none", uri="urn:none")
+            link.set_metadata(vm, None, key="none", uri="urn:none")
             begun.set()
     except errors.HostError:
         pass
@@ -102,7 +102,8 @@ context = build_context(Settings())
 for _ in range(8):
     link, begun = context.connect(context.inventory.host("vf02").endpoint), threading.Event()
     _, vm = link.names()[0]
-    writers = [threading.Thread(target=write, args=(link.hypervisor(), vm, begun)) for _ in range(4)]
+    link.lock(by="me", wait_s=10)
+    writers = [threading.Thread(target=write, args=(link, vm, begun)) for _ in range(4)]
     [writer.start() for writer in writers]
     assert begun.wait(10)
     link.close()
@@ -112,7 +113,7 @@ for _ in range(8):
 
 
 def test_a_connection_is_closed_under_calls_that_run(rig: Rig) -> None:
-    """As a Ctrl-C does it. libvirt would free what those calls use, and corrupt the heap."""
+    """As a Ctrl-C does it."""
     done = subprocess.run(
         [sys.executable, "-c", CLOSE_UNDER_CALLS],
         env={**rig.env, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.lab
 
 STOPPED_AT = {
     "a01": "before:put_claim",
-    "b01": "request:3",
+    "b01": "write:create_vgpu",
     "c01": "write:attach_hostdev",
-    "p01": "before:bind_claim",
-    "d01": "request:4",
+    "p01": "sent:attach_hostdev",
+    "d01": "send:unlock",
 }
 
 

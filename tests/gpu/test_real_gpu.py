@@ -17,7 +17,7 @@ from vgpumgr.host.facts.facts import observe
 from vgpumgr.host.facts.nvml import load_binding
 from vgpumgr.host.facts.sample import sample
 from vgpumgr.host.files import Root
-from vgpumgr.link import sampling_facts, snapshot_facts
+from vgpumgr.link.values import sampling_facts, snapshot_facts
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:

@@ -97,6 +97,7 @@ def _card(number: int, gpu: Gpu, files: Builder, nvml: Sequence[str]) -> Iterato
     line = nvml[_gpu_line(nvml, gpu)]
     before, used, after = line.partition(_USED)
     assert used, line
+    after = after.partition(" hetero=")[0]  # the last one, and it changes: the module tells it
     information = _content(files, f"{proc_driver.TOP}/nvidia/gpus/{gpu.pci}/information").decode()
     registry = _content(files, f"{proc_driver.TOP}/nvidia/gpus/{gpu.pci}/registry").decode()
     yield f"\t{{ .pci = {_text(gpu.pci)}, .bus = 0x{bus}, .devfn = PCI_DEVFN(0x{device}, {function}),"
@@ -104,6 +105,7 @@ def _card(number: int, gpu: Gpu, files: Builder, nvml: Sequence[str]) -> Iterato
     yield f"\t  .vfs = {gpu.board.vfs}, .first_vf = {gpu.board.vf_offset}, .device = {gpu.board.pci_device_id:#06x},"
     yield f"\t  .fb_mib = {max(kind.framebuffer_mib for kind in gpu.board.types)},"
     yield f"\t  .placements = {str(gpu.board.placements).lower()},"
+    yield f"\t  .even_places = {str(gpu.board.even_places).lower()},"
     yield f"\t  .information = {_text(information)},"
     yield f"\t  .registry = {_text(registry)},"
     yield f"\t  .nvml_before_used = {_text(before.partition(f'index={_index(nvml, gpu)} ')[2])},"

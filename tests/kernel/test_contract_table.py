@@ -40,7 +40,7 @@ def test_every_row_for_one_side_says_why_and_the_lab_has_a_fault_for_each_parame
 
 def test_each_refusal_of_the_closed_driver_s_is_a_row_on_the_kernel() -> None:
     named = {parameter.name for row in play.for_kernel(ROWS) for parameter in row.driver}
-    assert named >= {"create_errno", "clear_errno", "slow_ms", "close_ms", "late_vfs_ms", "mixed", "unbind_busy"}
+    assert named >= {"create_errno", "clear_errno", "slow_ms", "close_ms", "late_vfs_ms", "unbind_busy"}
 
 
 def test_whatever_is_not_the_kernel_s_own_says_where_it_is_said() -> None:

@@ -47,7 +47,7 @@ int main(void)
         for (unsigned at = 0; at < NVLAB_CONFIG_BYTES; at++)
             printf("%02x", c->config[at]);
         printf("\n%s%s", c->information, c->registry);
-        printf("gpu index=%u %s used_mib=0 %s\n", i, c->nvml_before_used, c->nvml_after_used);
+        printf("gpu index=%u %s used_mib=0 %s%s\n", i, c->nvml_before_used, c->nvml_after_used, c->vfs ? " hetero=0" : "");
         printf("caps gpu=%u %s\n", i, c->nvml_caps);
         for (unsigned engine = 0; engine < 32; engine++)
             if (c->engines >> engine & 1)

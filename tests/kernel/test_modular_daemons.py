@@ -13,10 +13,10 @@ from tests.acceptance.command import vgpumgr, vgpus
 from tests.controllers import wait_until
 from tests.kernel import cases, seen
 from vgpumgr.core.model.endpoint import Endpoint
-from vgpumgr.link import bootstrap, connection
+from vgpumgr.link import connection
 from vgpumgr.link.deadlines import Deadlines
-from vgpumgr.link.libvirt_facts import DOMAINS
-from vgpumgr.link.tunnel import HELPER
+from vgpumgr.link.domain_query import DOMAINS
+from vgpumgr.link.program import bootstrap
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -134,24 +134,14 @@ def test_a_vgpus_whole_life_goes_through_virtqemud(modular_vm: Vm) -> None:
     assert who_spoke(vm) == {"virtqemud"}
 
 
-def test_the_host_program_reads_from_virtqemud_and_virt_ssh_helper_joins_the_changes_to_it(modular_vm: Vm) -> None:
+def test_a_sessions_only_client_of_virtqemud_is_the_host_program(modular_vm: Vm) -> None:
+    """For reading and for changes; nothing else need be there, virt-ssh-helper least of all."""
     with session(modular_vm) as link:
-        (reader,) = clients(modular_vm)
-        assert f" -c {bootstrap.LOADER[:16]}" in reader
-        link.hypervisor()
-        assert sorted(clients(modular_vm)) == sorted([reader, HELPER])
-
-
-def test_a_host_without_virt_ssh_helper_is_joined_to_virtqemud_by_the_programs_own_pump(modular_vm: Vm) -> None:
-    vm = modular_vm
-    vm.must("mv /usr/bin/virt-ssh-helper /usr/bin/virt-ssh-helper.away")
-    try:
-        with session(vm) as link:
-            link.hypervisor()
-            (client,) = [client for client in clients(vm) if client.endswith(" pump")]
-            assert f" -c {bootstrap.LOADER[:16]}" in client
-    finally:
-        vm.must("mv /usr/bin/virt-ssh-helper.away /usr/bin/virt-ssh-helper")
+        ((_, vm), *_) = link.names()
+        link.lock(by="me", wait_s=10)
+        link.set_metadata(vm, None, key="v", uri="urn:vgpumgr:test")
+        (client,) = clients(modular_vm)
+        assert f" -c {bootstrap.LOADER[:16]}" in client
 
 
 def test_a_virtqemud_that_has_ended_for_idleness_is_started_by_the_next_command(modular_vm: Vm) -> None:

@@ -70,7 +70,10 @@ done
 echo 1 >/sys/module/nvidia/parameters/forget_lost
 nvml=/sys/kernel/debug/nvlab/nvml
 while read -r word rest; do
-  [ "$word" != gpu ] || { pci=${rest#*pci=}; echo "scheduler pci=${pci%% *} policy=1" >$nvml; }
+  [ "$word" = gpu ] || continue
+  pci=${rest#*pci=}
+  echo "scheduler pci=${pci%% *} policy=1" >$nvml
+  echo "mixed pci=${pci%% *} on=0" >$nvml 2>/dev/null || true # a board without the mode refuses
 done <$nvml
 rm -rf /var/lib/vgpumgr /etc/modprobe.d/*vgpumgr*
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid as uuid_module
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tests.model import promises
 from tests.model.machine import GPUS, Machine, Place, key_of, place
@@ -17,29 +17,36 @@ from tests.model.wiring import Trouble, connect
 from vgpumgr import resources, templates
 from vgpumgr.controller.attach import AttachOptions, DetachOptions, attach, detach
 from vgpumgr.controller.context import Context
+from vgpumgr.controller.mode import ModeOptions, set_mode
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
+from vgpumgr.controller.requests import RequestsResult, SlotRequest
 from vgpumgr.controller.results import (
     ChangeResult,
     Consent,
     FleetPlan,
+    ModeResult,
     Planned,
     ReconcileResult,
     SchedulerResult,
 )
 from vgpumgr.controller.scheduler import SchedulerOptions, set_scheduler
+from vgpumgr.controller.together import TogetherOptions, serve_together
 from vgpumgr.core.driver import catalogue
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.core.plan import placement
+from vgpumgr.core.reconcile.tasks import Replace
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.names import HostName, Slot, VmName, VmUuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tests.model.libvirt_double import Vm
+    from vgpumgr.core.model.snapshot import SizeMode
+    from vgpumgr.core.plan.mode import ModePlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.plan.scheduler import GpuPlan
     from vgpumgr.core.plan.step import Step
@@ -51,11 +58,14 @@ _CATALOGUE = catalogue.parse(resources.catalogue_text())
 _WHERE = Location(file="host_vars/kvm.yml", line=1)
 
 
+Result: TypeAlias = "ChangeResult[Plan] | ReconcileResult | RequestsResult | SchedulerResult | ModeResult"
+
+
 @dataclass(slots=True, kw_only=True)
 class Outcome:
     """How a command ended: with a result, an error, or not at all (the controller was killed)."""
 
-    result: ChangeResult[Plan] | ReconcileResult | SchedulerResult | None = None
+    result: Result | None = None
     error: VgpumgrError | None = None
     killed: bool = False
     agreed: list[Step] = field(default_factory=list)  # what a person was asked about, and said yes to
@@ -66,10 +76,12 @@ class Outcome:
         if self.killed:
             return "killed"
         match self.result:
-            case ChangeResult() | SchedulerResult():
+            case ChangeResult() | SchedulerResult() | ModeResult():
                 return self.result.outcome
             case ReconcileResult():
                 return " ".join(self.result.outcomes)
+            case RequestsResult():
+                return " ".join(sorted({slot.outcome for slot in self.result.slots}))
             case None:
                 return type(self.error).__name__
 
@@ -136,7 +148,9 @@ class Fleet:
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
-        options = AttachOptions(vm=vm, profile=parse_profile(profile), slot=slot, on=host, replace=replace)
+        options = AttachOptions(
+            vm=vm, wish=ByProfile(profile=parse_profile(profile)), slot=slot, on=host, replace=replace
+        )
         return self._run(lambda context, end: attach(context, options, _consent(end, check=check)), trouble, by)
 
     def detach(
@@ -152,6 +166,28 @@ class Fleet:
     ) -> Outcome:
         options = DetachOptions(vm=vm, slot=slot, every=slot is None, on=host, keep_snapshots=keep_snapshots)
         return self._run(lambda context, end: detach(context, options, _consent(end, check=check)), trouble, by)
+
+    def serve(
+        self,
+        vms: Iterable[str],
+        slot: Slot,
+        profile: str | None,
+        *,
+        trouble: Trouble | None = None,
+        by: str = "anna@ctl1",
+    ) -> Outcome:
+        """One command about several VMs: `attach`, or `detach` if there is no profile."""
+        wish = ByProfile(profile=parse_profile(profile)) if profile else None
+        requests = [SlotRequest(vm=vm, slot=slot, wish=wish, replace=Replace.NEVER) for vm in vms]
+        options = TogetherOptions(requests=requests, asks=profile is None)
+
+        def run(context: Context, end: Outcome) -> RequestsResult:
+            def ask(plan: FleetPlan) -> None:
+                end.agreed += plan.takes_away
+
+            return serve_together(context, options, Consent(check=False, show=lambda _fleet: None, ask=ask))
+
+        return self._run(run, trouble, by)
 
     def reconcile(
         self,
@@ -189,9 +225,25 @@ class Fleet:
         consent: Consent[Planned[GpuPlan]] = Consent(check=False, show=lambda _planned: None, ask=lambda _planned: None)
         return self._run(lambda context, _end: set_scheduler(context, options, consent), trouble, by)
 
+    def set_mode(
+        self,
+        host: str,
+        gpu: str,
+        mode: SizeMode,
+        *,
+        check: bool = False,
+        trouble: Trouble | None = None,
+        by: str = "anna@ctl1",
+    ) -> Outcome:
+        options = ModeOptions(on=host, gpu_id=gpu, mode=mode)
+        consent: Consent[Planned[ModePlan]] = Consent(
+            check=check, show=lambda _planned: None, ask=lambda _planned: None
+        )
+        return self._run(lambda context, _end: set_mode(context, options, consent), trouble, by)
+
     def _run(
         self,
-        command: Callable[[Context, Outcome], ChangeResult[Plan] | ReconcileResult | SchedulerResult],
+        command: Callable[[Context, Outcome], Result],
         trouble: Trouble | None,
         by: str,
     ) -> Outcome:
@@ -204,7 +256,8 @@ class Fleet:
         except VgpumgrError as error:
             outcome.error = error
         outcome.killed = trouble is not None and trouble.killed
-        found = outcome.result.problems if isinstance(outcome.result, ReconcileResult) else [outcome.error]
+        result = outcome.result
+        found = result.problems if isinstance(result, ReconcileResult | RequestsResult) else [outcome.error]
         for problem in found:
             said = "" if problem is None else f"{problem.message} {problem.hint} {problem.details}"
             assert "bug in vgpumgr" not in said, said

@@ -14,13 +14,18 @@ import libvirt
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_dumps import DomainDump
 from vgpumgr.core.model.domain_xml import read_hostdev, read_hostdevs
-from vgpumgr.errors import HypervisorError
-from vgpumgr.host.facts.domains import failed
+from vgpumgr.host import protocol
+from vgpumgr.host.libvirt.binding import LibvirtError
+from vgpumgr.host.libvirt.domains import failed
+from vgpumgr.host.libvirt.service import Libvirt as Service
+from vgpumgr.host.refusal import Refusal
 from vgpumgr.names import HostName, VmName, VmUuid
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vgpumgr.core.model.domain_xml import Hostdev
-    from vgpumgr.host.protocol import DomainFact, LibvirtFact, LibvirtQuery, SavedFact
+    from vgpumgr.host.protocol import DefinitionStep, DomainFact, LibvirtFact, LibvirtQuery, SavedFact
 
 ET.register_namespace(claims.KEY, claims.NAMESPACE)
 
@@ -82,10 +87,14 @@ class Libvirt:
         self.down = False  # libvirtd was killed, and has not come back
         self.vms: dict[VmUuid, Vm] = {}
 
-    # what the controller asks
+    # what the host program asks
+
+    def serve(self, at: Callable[[str], None]) -> Service:
+        """A connection of one host program; `at` is told where the daemon has made a change and not yet said so."""
+        return _Connection(self, at)
 
     def read(self, query: LibvirtQuery) -> LibvirtFact:
-        """What the host program reads."""
+        """The answer to a query."""
         if self.down:
             return failed("closed", "Failed to connect socket to '/run/libvirt/libvirt-sock'", 38)
         vms = sorted(self.vms.values(), key=lambda vm: (vm.name, vm.uuid))
@@ -98,15 +107,15 @@ class Libvirt:
             "failure": None,
         }
 
-    def find(self, uuid: VmUuid, what: str) -> Vm:
+    def find(self, uuid: VmUuid) -> Vm:
         vm = self.vms.get(uuid)
         if vm is None:
-            raise self._refuse(what, "Domain not found", libvirt.VIR_ERR_NO_DOMAIN)
+            raise LibvirtError(libvirt.VIR_ERR_NO_DOMAIN, "Domain not found")
         return vm
 
     def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         """VIR_DOMAIN_METADATA_ELEMENT on the persistent definition: the element of that namespace is put, or goes."""
-        vm = self.find(uuid, "write the claim")
+        vm = self.find(uuid)
         tree = ET.fromstring(vm.inactive)
         metadata = tree.find("metadata")
         if metadata is None:
@@ -116,7 +125,7 @@ class Libvirt:
         if xml is not None:
             element = ET.fromstring(xml)
             if "xmlns" in xml:
-                raise self._refuse("write the claim", "failed to create a new XML namespace", libvirt.VIR_ERR_XML_ERROR)
+                raise LibvirtError(libvirt.VIR_ERR_XML_ERROR, "failed to create a new XML namespace")
             for each in element.iter():
                 each.tag = f"{{{uri}}}{each.tag}"
             metadata.append(element)
@@ -125,7 +134,7 @@ class Libvirt:
 
     def attach_device(self, uuid: VmUuid, xml: str) -> None:
         """Into the persistent definition. Nothing is checked but the alias: equal `ua-` ones are refused, others dropped."""
-        vm = self.find(uuid, "attach the device")
+        vm = self.find(uuid)
         tree = ET.fromstring(vm.inactive)
         devices = tree.find("devices")
         assert devices is not None
@@ -137,11 +146,7 @@ class Libvirt:
         if alias is not None:
             taken = {each.get("name") for each in devices.iter("alias")}
             if alias.get("name") in taken:
-                raise self._refuse(
-                    "attach the device",
-                    "non unique alias detected: " + alias.get("name", ""),
-                    libvirt.VIR_ERR_XML_ERROR,
-                )
+                raise LibvirtError(libvirt.VIR_ERR_XML_ERROR, "non unique alias detected: " + alias.get("name", ""))
         if element.get("type") == "mdev":
             element.set("managed", "no")
             element.set("display", "off")
@@ -152,7 +157,7 @@ class Libvirt:
 
     def detach_device(self, uuid: VmUuid, xml: str) -> None:
         """Out of the persistent definition: the first one that names the same device, whatever its alias."""
-        vm = self.find(uuid, "detach the device")
+        vm = self.find(uuid)
         wanted = read_hostdev(ET.fromstring(xml))
         assert wanted is not None
         tree = ET.fromstring(vm.inactive)
@@ -164,12 +169,7 @@ class Libvirt:
                 devices.remove(element)
                 vm.inactive = ET.tostring(tree, encoding="unicode")
                 return
-        raise self._refuse(
-            "detach the device", "device not present in domain configuration", libvirt.VIR_ERR_DEVICE_MISSING
-        )
-
-    def _refuse(self, what: str, message: str, code: int) -> HypervisorError:
-        return HypervisorError(self.host, f"{what}: {message}", code=code)
+        raise LibvirtError(libvirt.VIR_ERR_DEVICE_MISSING, "device not present in domain configuration")
 
     # what people do
 
@@ -209,3 +209,41 @@ class Libvirt:
     def lose_running(self) -> None:
         for vm in self.vms.values():
             vm.live = None
+
+
+class _Connection(Service):
+    """What the host program holds in place of its own, which would load the library."""
+
+    def __init__(self, daemon: Libvirt, at: Callable[[str], None]) -> None:
+        self._daemon = daemon
+        self._at = at
+
+    def begin_reading(self, query: LibvirtQuery) -> Callable[[], LibvirtFact]:
+        return lambda: self._daemon.read(query)
+
+    def change(self, step: DefinitionStep, wait_s: float) -> None:
+        del wait_s
+        self._guard_up(step, begun=False)
+        try:
+            self._change(step)
+        except LibvirtError as error:
+            raise _refusal(step, "refused", error, begun=True) from error
+        self._at("libvirt: changed")
+        self._guard_up(step, begun=True)
+
+    def _change(self, step: DefinitionStep) -> None:
+        vm = VmUuid(step["vm_uuid"])
+        if step["verb"] == protocol.SET_METADATA:
+            self._daemon.set_metadata(vm, step["xml"], key=step["key"], uri=step["uri"])
+        elif step["verb"] == protocol.ATTACH_DEVICE:
+            self._daemon.attach_device(vm, step["xml"])
+        else:
+            self._daemon.detach_device(vm, step["xml"])
+
+    def _guard_up(self, step: DefinitionStep, *, begun: bool) -> None:
+        if self._daemon.down:
+            raise _refusal(step, "closed", LibvirtError(38, "the connection was lost"), begun=begun)
+
+
+def _refusal(step: DefinitionStep, why: protocol.LibvirtRefusal, error: LibvirtError, *, begun: bool) -> Refusal:
+    return Refusal(protocol.LIBVIRT_REFUSED, error.message, why=why, code=error.code, verb=step["verb"], begun=begun)

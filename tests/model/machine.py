@@ -88,6 +88,7 @@ class Machine:
         self.orphans: dict[Place, int]  # ours, and the ledger that named them is lost: place → type id
         self.owners: dict[Place, tuple[str, str]]  # of orphans: VM and slot
         self.sick: bool  # whether every write below /sys is answered EIO
+        self.places_refused: bool  # whether a vGPU was not moved because of that
         for folder in ("root", "etc/modprobe.d", "var/lib", "proc/sys/kernel/random", "sys"):
             (root / folder).mkdir(parents=True)
         (root / "etc/machine-id").write_text(f"{uuid_module.uuid5(uuid_module.NAMESPACE_DNS, name).hex}\n")
@@ -123,7 +124,7 @@ class Machine:
         self.libvirt = Libvirt(self.name, version=10_000_000)
         self.broken_promises = []
         self.hung = {}
-        self.sick = False
+        self.sick = self.places_refused = False
         self.orphans, self.owners = {}, {}
         self.connections = []
         shutil.rmtree(self.root / "var/lib/vgpumgr", ignore_errors=True)
@@ -149,7 +150,7 @@ class Machine:
         return Server(
             self.root,
             nvml=lambda: Nvml(self.driver),
-            read_libvirt=lambda query: lambda: self.libvirt.read(query),
+            libvirt=self.libvirt.serve(at),
             write=self.write,
             at=at,
             guard=guard,
@@ -166,6 +167,7 @@ class Machine:
                 f"{self.name}: {target} was written to, and a write to {gpu.pci} has not returned"
             )
         if self.sick:
+            self.places_refused |= path.endswith("/placement_id")
             raise OSError(errno.EIO, "sick")
         key = _key_taken_away(target, text)
         found = self.driver.find(key) if key else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from vgpumgr.lab.driver import scheduler
+from vgpumgr.lab.driver import places, scheduler
 from vgpumgr.lab.driver.model import Engine, Policy
 
 if TYPE_CHECKING:
@@ -49,6 +49,24 @@ class Nvml:
 
     def nvmlDeviceGetUUID(self, gpu: Gpu) -> str:  # noqa: N802
         return gpu.uuid
+
+    def nvmlDeviceGetVgpuHeterogeneousMode(self, gpu: Gpu) -> int:  # noqa: N802
+        return int(gpu.mixed)
+
+    def nvmlDeviceSetVgpuHeterogeneousMode(self, gpu: Gpu, wanted: int) -> None:  # noqa: N802
+        try:
+            self._driver.set_mixed(gpu.pci, mixed=bool(wanted))
+        except OSError as error:
+            busy = error.errno == errno.EBUSY
+            code = pynvml.NVML_ERROR_IN_USE if busy else pynvml.NVML_ERROR_NOT_SUPPORTED
+            raise pynvml.NVMLError(code) from error
+
+    def nvmlDeviceGetCreatableVgpus(self, gpu: Gpu) -> list[int]:  # noqa: N802
+        return list(self._driver.creatable(gpu.pci))
+
+    def nvmlDeviceGetVgpuTypeCreatablePlacements(self, gpu: Gpu, number: int, _version: int) -> Any:  # noqa: N802
+        kind = self._type(number)
+        return places.slots(gpu.board, kind), list(places.free(gpu, kind))
 
     def nvmlDeviceGetName(self, gpu: Gpu) -> str:  # noqa: N802
         return gpu.board.name

@@ -12,7 +12,7 @@ SUDDEN = ("kill", "host-program-killed")  # after these the same command again m
 _POINTS = ("planned", "written", "read-back", "made", "leaving", "out")  # host/steps/steps.py passes them in a step
 _HARDWARE = ("reboot", "remove", "make")
 _BOB = ("other-attach", "other-detach", "other-reconcile")
-_CALLS = 26  # an attach makes some 20 calls, a detach 30
+_CALLS = 18  # an attach and a detach make some 14 calls, a replacement more
 _CALLS_INSIDE = 14
 
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.model.machine import Machine, Place
+from tests.model.machine import Machine, Place, key_of
 from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
 from vgpumgr.core.driver.profiles import describe
 from vgpumgr.core.model.domain_xml import Domain, Hostdev, read_domain
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile.tasks import EnsureSlot
+from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.names import Slot, VmUuid
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from tests.model.fleet import Fleet, Outcome
     from tests.model.libvirt_double import Vm
+    from vgpumgr.lab.driver.model import Gpu
 
 # After these it is not known what was done, or it is known that not all could be taken back; each says so.
 _UNFINISHED = (errors.PartialApply, errors.LeaseLost, errors.Unreachable, errors.ProgramFailed, errors.NotConverged)
@@ -118,8 +120,8 @@ def check_always(fleet: Fleet) -> None:
         )
         for where, kind in foreign.items():
             assert now.hardware.get(where) == kind, f"{host}: the foreign {where} was {kind}, is {now.hardware}"
-        places = [entry.place for entry in now.entries]
-        assert len(places) == len(set(places)), f"{host}: two ledger entries for one vGPU: {now.entries}"
+        entered = [entry.place for entry in now.entries]
+        assert len(entered) == len(set(entered)), f"{host}: two ledger entries for one vGPU: {now.entries}"
         on_vfs = [(entry.place.gpu, entry.vf) for entry in now.entries if entry.vf is not None]
         assert len(on_vfs) == len(set(on_vfs)), f"{host}: two ledger entries for one VF: {now.entries}"
         ours = _made(machine, now.entries)
@@ -128,11 +130,39 @@ def check_always(fleet: Fleet) -> None:
             known = ((where, kind) in ours) + (where in foreign) + (where in machine.orphans)
             assert known == 1, f"{host}: {where} is {'nobody' if not known else 'two parties'}'s: a leak"
         for gpu in machine.gpus():
+            if gpu.mixed:
+                _check_no_overlap(host, gpu)
+                continue
             sizes = {vgpu.type.framebuffer_mib for vgpu in gpu.vgpus}
             most = min((vgpu.type.max_instances for vgpu in gpu.vgpus), default=0)
             assert len(sizes) <= 1, f"{host}: {gpu.pci} holds two sizes"
             assert len(gpu.vgpus) <= most, f"{host}: {gpu.pci} holds more than it may"
         sort_handmade(fleet, host)
+
+
+def _check_no_overlap(host: str, gpu: Gpu) -> None:
+    taken: dict[int, str] = {}
+    for vgpu in gpu.vgpus:
+        what = f"{vgpu.type.name} {key_of(gpu, vgpu)} at {vgpu.placement_id}"
+        at = vgpu.placement_id
+        assert at is not None, f"{host}: {what}: no place"
+        assert at in places.supported(gpu.board, vgpu.type, mixed=True), f"{host}: {what}: no such place"
+        for slot in range(at, at + places.slots(gpu.board, vgpu.type)):
+            assert taken.setdefault(slot, what) == what, f"{host}: {what} lies on {taken[slot]}"
+
+
+def check_places(machine: Machine, pci: str) -> None:
+    """In mixed-size mode the ledger says of each vGPU of ours where it lies, and in the other mode nothing."""
+    gpu = machine.driver.gpu(pci)
+    there = {key_of(gpu, vgpu): vgpu for vgpu in gpu.vgpus}
+    for row in machine.ledger():
+        entry = _entry(row)
+        if (
+            row["gpu_uuid"] == gpu.uuid
+            and row["boot"] == machine.boot
+            and (vgpu := there.get(device_name(machine, entry)))
+        ):
+            assert row["placement_id"] == (vgpu.placement_id if gpu.mixed else None), (row, vgpu)
 
 
 def sort_handmade(fleet: Fleet, host: str) -> None:
@@ -169,9 +199,17 @@ def _documents(vm: Vm) -> Iterator[tuple[Hostdev, ...]]:
 
 
 def check_command(
-    machine: Machine, before: Truth, outcome: Outcome, *, alone: bool, keep_snapshots: bool = False
+    machine: Machine,
+    before: Truth,
+    outcome: Outcome,
+    *,
+    alone: bool,
+    keep_snapshots: bool = False,
+    moves: bool = False,
 ) -> None:
-    """What one attach, detach or reconcile may have done to a host. `alone`: nothing else happened meanwhile."""
+    """What one command may have done to a host. `alone`: nothing else happened meanwhile; `moves`: a command that moves vGPUs out
+    and back was broken off, so that one may be out, whose entry keeps its place.
+    """
     now = truth(machine)
     for vm, device in now.named - before.named:
         names = {device_name(machine, entry) for entry in now.entries if entry.vm == vm}
@@ -187,6 +225,8 @@ def check_command(
     ours = _made(machine, before.entries) | set(machine.orphans.items())
     for gone in before.hardware.items() - now.hardware.items():
         assert gone in ours, f"{gone} was taken away, and was not ours"
+        if moves and gone[0] in {entry.place for entry in now.entries}:
+            continue
         if gone[0] in now.hardware:  # the VF was freed, and at once another vGPU was made on it
             continue
         device = name_of(machine, gone[0])
@@ -249,6 +289,8 @@ def _check_fits(machine: Machine, before: Truth, now: Truth, new: Entry) -> None
     What somebody made by hand meanwhile nobody could reckon with: the driver gives what the ledger reserves to whoever asks.
     """
     gpu = next(gpu for gpu in machine.gpus() if gpu.uuid == new.place.gpu)
+    if gpu.mixed:
+        return  # what is there must not overlap: check_always
     kinds = {kind.id: kind for kind in gpu.board.types}
     there = {where: kind for where, kind in now.hardware.items() if where.gpu == gpu.uuid and where in before.hardware}
     there |= {entry.place: entry.type_id for entry in now.entries if entry.place.gpu == gpu.uuid}

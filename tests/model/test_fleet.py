@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import unittest
     from collections.abc import Iterator
 
-CASES = dose(75, 250, commit=250)
+CASES = dose(50, 250, commit=250)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,11 +27,11 @@ def _machines() -> Iterator[None]:
         yield
 
 
-def many(story: type[Story], number: int) -> type[unittest.TestCase]:
+def many(story: type[Story], number: int, cases: int = CASES) -> type[unittest.TestCase]:
     """The test of so many cases, drawn by that number."""
     case = seed(number)(story).TestCase
     case.settings = settings(
-        max_examples=CASES,
+        max_examples=cases,
         stateful_step_count=18,
         database=None,
         deadline=None,

@@ -1,4 +1,4 @@
-"""A controller's connection to a host in this process: the real session of the host program, libvirt, and what befalls them.
+"""A controller's connection to a host in this process: the real session of the host program, and what befalls it.
 
 `Trouble` is what happens at the n-th call of one connection. Two calls are counted for each request, one before it is
 carried out and one after, when its answer is on the way: so a controller can die, a VM can start or a second controller
@@ -12,26 +12,22 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING
 
-from vgpumgr.errors import ProgramFailed, Unreachable
+from vgpumgr.errors import ProgramFailed
 from vgpumgr.host.files import Root
 from vgpumgr.host.program import greeting
 from vgpumgr.host.protocol import EXIT_LEASE
 from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.host import Host
-from vgpumgr.link.program import Program
+from vgpumgr.link.program.session import Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.model.machine import Machine
     from vgpumgr.core.driver.catalogue import Catalogue
-    from vgpumgr.link.hypervisor import Hypervisor
-    from vgpumgr.names import HostName, VmUuid
-
-T = TypeVar("T")
 
 POINT = "point"  # the kind of moment that only the host program knows
 KILLED_STATUS = 137  # as a shell tells a SIGKILL
@@ -154,45 +150,6 @@ class Stream:
         self.end()
 
 
-class LibvirtSession:
-    """One client of the host's libvirt that changes domains, with link.hypervisor.Hypervisor's methods."""
-
-    def __init__(self, machine: Machine, stream: Stream, trouble: Trouble | None) -> None:
-        self._machine = machine
-        self._stream = stream
-        self._trouble = trouble
-
-    @property
-    def host(self) -> HostName:
-        return self._machine.libvirt.host
-
-    @moments.reported
-    def set_metadata(self, uuid: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
-        self._do(lambda: self._machine.libvirt.set_metadata(uuid, xml, key=key, uri=uri))
-
-    @moments.reported
-    def attach_device(self, uuid: VmUuid, xml: str) -> None:
-        self._do(lambda: self._machine.libvirt.attach_device(uuid, xml))
-
-    @moments.reported
-    def detach_device(self, uuid: VmUuid, xml: str) -> None:
-        self._do(lambda: self._machine.libvirt.detach_device(uuid, xml))
-
-    def _do(self, call: Callable[[], T]) -> T:
-        self._pass(asked=False)
-        value = call()
-        self._pass(asked=True)
-        return value
-
-    def _pass(self, *, asked: bool) -> None:
-        if self._trouble:
-            self._trouble.call()
-        if not self._stream.connected or self._machine.libvirt.down:
-            lost = Unreachable(self._machine.libvirt.host, "libvirt", "the connection to libvirt was lost")
-            lost.may_happen = asked
-            raise lost
-
-
 class Link(Host):
     """A host without SSH: the real session, the real adapters, at the other end the real host program."""
 
@@ -200,15 +157,9 @@ class Link(Host):
         self, machine: Machine, trouble: Trouble | None, told: list[bytes], catalogue: Catalogue | None
     ) -> None:
         self._stream = stream = Stream(machine, trouble, told)
-        self._libvirt = LibvirtSession(machine, stream, trouble)
         program = Program(machine.libvirt.host, stream, request_s=20, is_connected=lambda: stream.connected)
         program.send(b"", Deadline(20))
         super().__init__(program, catalogue, libvirt_s=40)
-
-    def prepare_writes(self) -> None: ...
-
-    def hypervisor(self) -> Hypervisor:
-        return cast("Hypervisor", self._libvirt)
 
     def close(self) -> None:
         self.program.close()

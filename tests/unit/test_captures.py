@@ -16,13 +16,13 @@ from tests.unit.host.fakehost import Asker, FakeHost, no_nvml
 from vgpumgr import resources
 from vgpumgr.cli.main import run
 from vgpumgr.controller import environment
-from vgpumgr.core.driver import catalogue, profiles
+from vgpumgr.core.driver import catalogue
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.view import HostView
-from vgpumgr.core.plan import attach, placement, simulate
+from vgpumgr.core.plan import attach, fits, placement, simulate
 from vgpumgr.core.report import listing
 from vgpumgr.host.server import Server
-from vgpumgr.link import sampling_facts, snapshot_facts
+from vgpumgr.link.values import sampling_facts, snapshot_facts
 from vgpumgr.names import HostName, VmUuid
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def only_gpu(facts: HostSnapshot) -> Gpu:
 
 
 def left(facts: HostSnapshot) -> dict[str, int | None]:
-    return {fit.type.type_name: fit.left for fit in placement.fits(facts, only_gpu(facts))}
+    return {fit.type.type_name: fit.left for fit in fits.fits(facts, only_gpu(facts))}
 
 
 def refusal(facts: HostSnapshot, profile: str) -> str:
-    verdict = placement.place(facts, profiles.parse_profile(profile))
+    verdict = placement.place(facts, builders.asking(profile))
     assert isinstance(verdict, placement.NoPlace), profile
     [(_, _, reason)] = verdict.reasons
     return reason.text
@@ -164,8 +164,7 @@ class Captured:
         self.libvirt.define("vm01", VM)
 
     def serve(self, at: Callable[[str], None]) -> Server:
-        libvirt = self.libvirt
-        return Server(self.root, nvml=no_nvml, read_libvirt=lambda query: lambda: libvirt.read(query), at=at)
+        return Server(self.root, nvml=no_nvml, libvirt=self.libvirt.serve(at), at=at)
 
 
 @every_capture

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.hints import TOP
 from vgpumgr import errors
 from vgpumgr.host import protocol
-from vgpumgr.link import refusals
+from vgpumgr.link.program import refusals
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -23,12 +23,15 @@ BUSY = 6
 
 # Where each is raised, or made: (file, class) → why the same command may get past it.
 PLACES = {
-    ("link/refusals.py", "Busy"): "whoever holds the lock lets go of it, at the latest when its connection ends",
-    ("link/refusals.py", "LeaseLost"): "a new run takes the lock anew",
-    ("link/program.py", "LeaseLost"): "a new run takes the lock anew",
+    (
+        "link/program/refusals.py",
+        "Busy",
+    ): "whoever holds the lock lets go of it, at the latest when its connection ends",
+    ("link/program/refusals.py", "LeaseLost"): "a new run takes the lock anew",
+    ("link/program/session.py", "LeaseLost"): "a new run takes the lock anew",
     ("controller/engine/undo.py", "LeaseLost"): "a new run takes the lock anew, and goes on from what is there",
     (
-        "link/refusals.py",
+        "link/program/refusals.py",
         "StalePlan",
     ): "what was changed is read afresh; where nothing was, controller/engine/stale.py makes it 5",
     ("controller/engine/host_run.py", "StalePlan"): "the new plan is the one that is shown, and asked about",
@@ -45,6 +48,7 @@ KINDS = {
     protocol.BLOCKED_WRITE: 5,
     protocol.SYSFS_REFUSED: 1,
     protocol.NVML_REFUSED: 1,
+    protocol.LIBVIRT_REFUSED: 1,
     protocol.LEDGER_UNWRITABLE: 1,
     protocol.DEADLINE: 4,
     protocol.LEDGER_BROKEN: 4,
@@ -95,3 +99,12 @@ def test_each_answer_of_the_host_program_has_its_code() -> None:
     assert {getattr(protocol, name) for name in names} == KINDS.keys()
     for kind, code in KINDS.items():
         assert refusals.translate(HostName("kvm01"), {"kind": kind, "message": "so"}).exit_code == code, kind
+
+
+@pytest.mark.parametrize(("why", "code"), [("refused", 1), ("missing", 4), ("closed", 4), ("silent", 4)])
+def test_what_libvirt_refuses_has_failed_and_a_libvirt_that_does_not_answer_is_not_reached(why: str, code: int) -> None:
+    err = {"kind": protocol.LIBVIRT_REFUSED, "message": "so", "why": why, "code": 38, "verb": "attach_device"}
+    for begun in (True, False):
+        error = refusals.translate(HostName("kvm01"), {**err, "begun": begun})
+        assert (error.exit_code, "attach the device" in error.message or why == "missing") == (code, True)
+        assert not isinstance(error, errors.Unreachable) or error.may_happen == begun

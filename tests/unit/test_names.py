@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -177,7 +178,7 @@ def test_the_two_boards_of_code_dc_are_told_apart_by_the_names_we_give_them() ->
 
 
 def test_a_catalogue_row_outside_the_grammar_is_left_out() -> None:
-    text = "gpu,type_name,fb_mb,max_per_gpu\nNVIDIA A40,A40-4Q,,\nNVIDIA A40,nonsense,1,1\n"
+    text = "gpu,type_name,fb_mb,max_per_gpu,mig_gpu_instance_profile\nNVIDIA A40,A40-4Q,,,\nNVIDIA A40,nonsense,1,1,\n"
     found = catalogue.parse(text)
     assert [(row.name.text, row.framebuffer_mib, row.max_per_gpu) for row in found.types] == [("A40-4Q", None, None)]
 
@@ -208,8 +209,9 @@ def test_a_type_name_that_is_empty_is_refused() -> None:
     [
         (profiles.ByProfile(profile=profiles.parse_profile("NVIDIA  A40-4Q")), "--profile NVIDIA A40-4Q"),
         (profiles.ByMigProfile(mig_profile="2g.10gb"), "--mig-profile 2g.10gb"),
-        (profiles.ByMemory(mib=4096), "--gpu-memory 4096M"),
-        (profiles.ByShare(gpu="0.25"), "--gpu 0.25"),
+        (profiles.ByMemory(mib=4096), "--gpu-memory 4G"),
+        (profiles.ByMemory(mib=4608, series="Q", usable=True), "--gpu-memory 4608M --series Q --usable"),
+        (profiles.ByShare(gpu="0.25", series="C"), "--gpu 0.25"),
         (profiles.ByFgpu(fgpu="0.5"), "--fgpu 0.5"),
         (profiles.ByOther(asked=(("gpu_hours", "3"),)), "--gpu-hours 3"),
     ],
@@ -225,3 +227,24 @@ def test_two_spellings_of_one_profile_are_one_wish() -> None:
     assert profiles.same_wish(one, other)
     assert not profiles.same_wish(one, short)
     assert not profiles.same_wish(one, profiles.ByShare(gpu="0.5"))
+
+
+def test_two_spellings_of_one_amount_are_one_wish() -> None:
+    one, other = (profiles.ByMemory(mib=profiles.parse_memory(text)) for text in ("4G", "4096M"))
+    assert profiles.same_wish(one, other)
+    assert profiles.same_wish(one, replace(one, series="C"))
+    assert not profiles.same_wish(one, replace(one, series="Q"))
+    assert not profiles.same_wish(one, replace(one, usable=True))
+    assert profiles.parse_share("0.50") == profiles.parse_share(".5") == "0.5"
+
+
+@pytest.mark.parametrize("text", ["4", "4T", "0G", "-4G", "4 G", "4g", "", "0.0001M", "4GB"])
+def test_what_is_no_amount_of_memory(text: str) -> None:
+    with pytest.raises(BadName, match="not an amount of memory"):
+        profiles.parse_memory(text)
+
+
+@pytest.mark.parametrize("text", ["0", "1.5", "-1", "half", "nan", "inf", "1e-1", "", ".", "0.3333333", "٣"])
+def test_what_is_no_share_of_a_gpu(text: str) -> None:
+    with pytest.raises(BadName, match="above 0 and at most 1"):
+        profiles.parse_share(text, limit=1)

@@ -16,7 +16,7 @@ from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.usage.readings import VgpuKey
 from vgpumgr.core.usage.usage_window import window
 from vgpumgr.host.ledger.ledger import parse_ledger
-from vgpumgr.link.snapshot_facts import parse_entry
+from vgpumgr.link.values.snapshot_facts import parse_entry
 from vgpumgr.names import HostName
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Question

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 # name → (module of vgpumgr.cli, attribute, help): the help is kept here so that `--help` imports nothing else.
 _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Daily": {
-        "attach": ("commands.change", "attach", "Attach a vGPU to a VM."),
+        "attach": ("commands.change", "attach", "Attach a vGPU to a VM, or to several."),
         "adopt": ("commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
-        "detach": ("commands.change", "detach", "Detach a VM's vGPU."),
+        "detach": ("commands.change", "detach", "Detach a VM's vGPU, or those of several."),
         "plan": ("commands.reconcile", "plan", "Show what reconcile would do, and why."),
         "reconcile": (
             "commands.reconcile",
@@ -34,17 +34,20 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
             "Reconcile every host with the inventory and earlier attaches.",
         ),
         "list": ("commands.look", "list_command", "Every vGPU on the hosts: owner, location, state."),
+        "mode": ("commands.mode", "mode", "Show or set whether GPUs take vGPUs of one size, or of several."),
         "scheduler": ("commands.scheduler", "scheduler", "Show or set how GPUs share their time among vGPUs."),
         "show": ("commands.look", "show", "One VM: what was requested, what it has, any findings."),
     },
     "Look": {
         "collect": ("commands.collect", "collect", "Record what every VM uses: once, or continuously."),
         "discover": ("commands.look", "discover", "The hosts' GPUs: board, framework, free capacity."),
+        "explain": ("commands.explain", "explain", "Which type on which GPU would serve a wish, and why."),
         "export": ("commands.export", "export", "Export collected metrics to Prometheus, as a file or a server."),
         "history": ("commands.history", "history", "Who changed what, when and why, and the outcome."),
         "profiles": ("commands.look", "profiles_command", "Available profiles, and what fits now."),
         "render": ("commands.look", "render", "The libvirt XML of a VM's vGPUs."),
         "top": ("commands.top", "top", "Live GPU usage by VM."),
+        "units": ("commands.units", "units", "What 1 fGPU, 0.1 GPU and 4G mean on each board."),
         "usage": ("commands.usage", "usage", "What every VM used, next to its guaranteed share."),
     },
     "Set-up": {
@@ -116,7 +119,7 @@ def _print_versions(ctx: click.Context, parameter: click.Parameter, value: bool)
     is_eager=True,
     expose_value=False,
     callback=_print_versions,
-    help="Versions of the tool, its protocol, libvirt's client and Python.",
+    help="Versions of the tool, its protocol and Python.",
 )
 @root_options
 def program() -> None:
@@ -146,7 +149,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """End the process with that code, without finalizing the interpreter.
 
-    After a lost connection, threads can still be inside C code (OpenSSL, libvirt), and finalization removes the interpreter
+    After a lost connection, threads can still be inside C code (OpenSSL), and finalization removes the interpreter
     from under them. That is the likely cause of a segmentation fault that once replaced the exit code, after a lost
     connection under load (3.11); it could not be reproduced.
     """

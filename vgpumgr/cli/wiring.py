@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING
 
@@ -16,14 +17,26 @@ if TYPE_CHECKING:
 
 def build_context(settings: Settings) -> Context:
     """Everything a use case needs. No host is contacted yet. Raises InventoryError."""
+    inventory = environment.load_inventory(settings.inventory)
+    collect_seldom()
     return environment.make_context(
-        environment.load_inventory(settings.inventory),
+        inventory,
         check=settings.check,
         progress=lambda text: output.progress(settings, text),
         warn=lambda text: output.print_warning(settings, text),
         reading=output.STATUS.show if _shows_status(settings) else lambda _: None,
         timeout=settings.timeout,
     )
+
+
+def collect_seldom() -> None:
+    """Spare the garbage collector what is there, and let it look at new objects less often than Python's default.
+
+    Inventory, views and plans are values without cycles, and most of them stay to the end: of 10,000 hosts each walk through
+    them takes 0.4 s, and the more hosts were planned, the more there were. Connections do have cycles.
+    """
+    gc.freeze()
+    gc.set_threshold(10_000)
 
 
 def _shows_status(settings: Settings) -> bool:
@@ -34,11 +47,10 @@ def _shows_status(settings: Settings) -> bool:
 
 def versions() -> dict[str, str]:
     """What `--version` prints."""
-    from vgpumgr.link import host, hypervisor
+    from vgpumgr.link import host
 
     return {
         "vgpumgr": __version__,
         "protocol": str(host.PROTOCOL),
-        "libvirt client": hypervisor.client_version(),
         "python": sys.version.partition(" ")[0],
     }

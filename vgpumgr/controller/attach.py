@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors, names
 from vgpumgr.controller.hosts.locate import FoundVm, find_vm
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.asking import NO_CONDITIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vgpumgr.controller.context import Context
+    from vgpumgr.controller.hosts.session import Session
     from vgpumgr.controller.results import ChangeResult, Consent, Planned
-    from vgpumgr.core.driver.profiles import Profile
+    from vgpumgr.core.driver.asking import Conditions
+    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile import tasks
     from vgpumgr.names import Slot
@@ -25,15 +31,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachOptions:
-    """`vm` is a name or UUID; `gpu_id` is the PCI address or UUID of a GPU of the VM's host."""
+    """`vm` is a name or UUID; `gpu_id` is the PCI address or UUID of a GPU of the VM's host; `count`: see AttachSlot."""
 
     vm: str
-    profile: Profile
+    wish: Wish
     slot: Slot
     on: str | None = None
     gpu_id: str | None = None
     replace: bool = False
     even_if_it_will_not_start: bool = False
+    conditions: Conditions = NO_CONDITIONS
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,33 +54,38 @@ class DetachOptions:
 
 
 def attach(context: Context, options: AttachOptions, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
-    """Attach a vGPU of the profile to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
-    found = find_vm(context, options.vm, options.on, writes=not consent.check, opened=_import_engine_meanwhile)
+    """Attach a vGPU that serves the wish to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    ahead = _ahead(consent, f"attach {options.vm}", asks=options.replace)
+    found = find_vm(context, options.vm, options.on, opened=_import_engine_meanwhile, ahead=ahead)
     from vgpumgr.core.reconcile import tasks
 
     give = tasks.AttachSlot(
         vm=names.VmName(found.name),
         uuid=found.uuid,
         slot=options.slot,
-        wish=profiles.ByProfile(profile=options.profile),
+        wish=options.wish,
         gpu_id=options.gpu_id,
         replace=tasks.Replace.ALWAYS if options.replace else tasks.Replace.NEVER,
         even_if_it_will_not_start=options.even_if_it_will_not_start,
+        conditions=options.conditions,
+        count=options.count,
     )
     with found.session as session:
         try:
             return _change(found, consent, give, asks=options.replace)
         except errors.ProfileNotHere as error:
+            if not isinstance(options.wish, profiles.ByProfile):
+                raise
             from vgpumgr.controller.hosts.missing_profile import MissingProfiles
 
             session.link.close()
-            raise MissingProfiles(context).judge(session.declaration, options.profile, error) from error
+            raise MissingProfiles(context).judge(session.declaration, options.wish.profile, error) from error
 
 
 def detach(context: Context, options: DetachOptions, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
     """Free one slot, or all, even if the VM is gone. If it has none, nothing changes. Raises the same errors as attach."""
-    writes, opened = not consent.check, _import_engine_meanwhile
-    found = find_vm(context, options.vm, options.on, or_gone=True, writes=writes, opened=opened)
+    ahead = _ahead(consent, f"detach {options.vm}", asks=True)
+    found = find_vm(context, options.vm, options.on, or_gone=True, opened=_import_engine_meanwhile, ahead=ahead)
     from vgpumgr.core.reconcile import tasks
 
     take = tasks.DetachSlot(
@@ -84,6 +97,11 @@ def detach(context: Context, options: DetachOptions, consent: Consent[Planned[Pl
     )
     with found.session:
         return _change(found, consent, take, asks=True)
+
+
+def _ahead(consent: Consent[Planned[Plan]], what: str, *, asks: bool) -> Callable[[Session], HostView]:
+    """What a host that surely has the VM is asked first, as carry_out will ask it."""
+    return lambda session: session.read_ahead(None if consent.reads_first(asks=asks) else what)
 
 
 def _change(

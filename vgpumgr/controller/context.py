@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from vgpumgr.link.host import Host
     from vgpumgr.names import HostName
     from vgpumgr.store.journal import Journal
-
-
-class Connect(Protocol):
-    """Opens one host. `writes`: it will surely be changed, see Host.prepare_writes. Raises HostError with the stage that failed."""
-
-    def __call__(self, endpoint: Endpoint, *, writes: bool = False) -> Host: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +38,7 @@ class Context:
     """
 
     inventory: Inventory
-    connect: Connect
+    connect: Callable[[Endpoint], Host]  # raises HostError with the stage that failed
     catalogue: Catalogue
     by: str
     now: Callable[[], str]

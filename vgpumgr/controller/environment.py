@@ -111,11 +111,11 @@ def _cwd() -> Path:
         return Path()
 
 
-def _connect(endpoint: Endpoint, *, catalogue: Catalogue, timeout: float | None, writes: bool = False) -> Host:
+def _connect(endpoint: Endpoint, *, catalogue: Catalogue, timeout: float | None) -> Host:
     from vgpumgr.link.connection import connect
     from vgpumgr.link.deadlines import Deadlines
 
-    return connect(endpoint, deadlines=Deadlines.of(timeout), writes=writes, catalogue=catalogue)
+    return connect(endpoint, deadlines=Deadlines.of(timeout), catalogue=catalogue)
 
 
 def _who() -> str:

@@ -157,7 +157,6 @@ class _Workers:
         with self._open.session(declaration) as session:
             host = HostRun(session, self._run, agreed.takes_away)
             self._results[declaration.name] = host.results
-            session.link.prepare_writes()
             view = session.lock("reconcile", saved=True)
             detach.guard_ledger(view)
             if binds and host_plan.plan_host(view, declaration, self._run).fingerprint != agreed.fingerprint:

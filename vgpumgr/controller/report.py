@@ -12,7 +12,7 @@ from vgpumgr.controller.results import HostFacts, HostVgpus, VmReport
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.plan import detach, plan
 from vgpumgr.core.report import findings, listing
-from vgpumgr.link.libvirt_facts import NO_DOMAINS
+from vgpumgr.link.domain_query import NO_DOMAINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

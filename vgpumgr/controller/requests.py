@@ -1,6 +1,6 @@
 """Brings many slots of many VMs to the requested state, all at once: each host is connected to once and read once.
 
-    result = apply_requests(context, [SlotRequest(vm="vm01", profile=parse_profile("4Q")), SlotRequest(vm="vm02", profile=None)], check=False)
+    result = apply_requests(context, [SlotRequest(vm="vm01", wish=ByMemory(mib=4096)), SlotRequest(vm="vm02", wish=None)], check=False)
     result.changed, result.slots[0].outcome, result.problems
 
 There is no prompt: the caller has already authorised removals. A VM or host that fails is in the result and stops no other.
@@ -10,56 +10,66 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr import errors, names
 from vgpumgr.controller.engine import journaling
-from vgpumgr.controller.engine.host_run import HostRun, task_result
+from vgpumgr.controller.engine.host_work import HostWork
 from vgpumgr.controller.hosts.fan_out import fan_out
 from vgpumgr.controller.hosts.locate_many import ManyVms
 from vgpumgr.controller.hosts.missing_profile import MissingProfiles
 from vgpumgr.controller.hosts.open_hosts import OpenHosts
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.reconcile import host_plan, tasks
-from vgpumgr.core.report import listing
+from vgpumgr.core.reconcile import tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.hosts.fan_out import Outcome
+    from vgpumgr.controller.engine.host_work import HostEnd
+    from vgpumgr.controller.hosts.fan_out import Outcome as Ended
     from vgpumgr.controller.hosts.locate import FoundVm
-    from vgpumgr.controller.hosts.session import Session
-    from vgpumgr.controller.results import TaskResult
-    from vgpumgr.core.driver.profiles import Profile
+    from vgpumgr.controller.results import FleetPlan, TaskResult
+    from vgpumgr.core.driver.asking import Conditions
+    from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.names import HostName, Slot, VmUuid
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRequest:
-    """The requested content of one VM's slot: a profile, or nothing (None). `vm` is a name or UUID; `on`: where to look for it.
+    """The requested content of one VM's slot: what a wish asks, or nothing (None). `vm` is a name or UUID; `on`: where to look for it.
 
-    `gpu_id` and `replace` apply to a profile, `keep_snapshots` to freeing the slot, as in tasks.AttachSlot and tasks.DetachSlot.
+    `conditions`, `gpu_id`, `replace`, `even_if_it_will_not_start` and `count` apply to a wish, `keep_snapshots` and `every` to
+    freeing, as in tasks.AttachSlot and tasks.DetachSlot; only there `slot` may be None.
     """
 
     vm: str
-    slot: Slot = names.DEFAULT_SLOT
-    profile: Profile | None
+    slot: Slot | None = names.DEFAULT_SLOT
+    wish: Wish | None
+    conditions: Conditions = NO_CONDITIONS
     on: str | None = None
     gpu_id: str | None = None
     replace: tasks.Replace = tasks.Replace.IF_OTHER
+    even_if_it_will_not_start: bool = False
+    count: int = 1
     keep_snapshots: bool = False
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotResult:
-    """The result of one slot: done, unchanged, would_change, or the outcome of its error.
+    """The result of one request: done, unchanged, would_change, or the outcome of its error.
 
     `before` and `after` are the VM as found and as left (with check: as it would be), None if that is unknown or there is no
-    such VM; `row` is the slot's final content. A slot that was changed is `changed` even if the host failed afterwards.
+    such VM; `rows` is the final content of its slots. A slot that was changed is `changed` even if the host failed afterwards.
     """
 
     request: SlotRequest
@@ -70,16 +80,27 @@ class SlotResult:
     error: errors.VgpumgrError | None = None
     before: Domain | None = None
     after: Domain | None = None
-    row: listing.VgpuRow | None = None
+    rows: tuple[VgpuRow, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def row(self) -> VgpuRow | None:
+        """What the slot has, if it is one slot."""
+        return self.rows[0] if len(self.rows) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestsResult:
-    """One row for each request, in that order. `findings`: hosts that could not be read, and the journal."""
+    """One row for each request, in that order. `findings`: hosts that could not be read, and the journal.
+
+    `fleet`: what was planned for all hosts together before anything was changed; None if each host was planned by itself.
+    `is_held_back`: some cannot be served, so nothing was changed.
+    """
 
     slots: tuple[SlotResult, ...]
     findings: tuple[Finding, ...] = ()
+    fleet: FleetPlan | None = None
+    is_held_back: bool = False
 
     @property
     def changed(self) -> bool:
@@ -91,21 +112,19 @@ class RequestsResult:
 
     @property
     def problems(self) -> tuple[errors.VgpumgrError, ...]:
-        """Every error once, even if a host that is down spoils many slots."""
-        return tuple({id(slot.error): slot.error for slot in self.slots if slot.error is not None}.values())
+        """Every error once, even if a host that is down spoils many slots; not what only held back the others."""
+        found = {(type(slot.error), str(slot.error)): slot.error for slot in self.slots if slot.error is not None}
+        return tuple(error for error in found.values() if not isinstance(error, errors.HeldBack))
 
 
 def apply_requests(context: Context, requests: Sequence[SlotRequest], *, check: bool) -> RequestsResult:
     """Bring every slot to its requested state; `check` changes nothing anywhere. Raises UsageError if a slot is named twice.
 
-    On each host, removals come first, since they make room; the rest keeps its order.
+    On each host, removals come first, since they make room; the rest keeps its order. No host waits for another one.
     """
-    named: set[tuple[str, Slot, str | None]] = set()
-    for one in requests:
-        if (one.vm, one.slot, one.on) in named:
-            raise _twice(one)
-        named.add((one.vm, one.slot, one.on))
-    return _Applying(context, check=check).go(requests)
+    with Serving(context, requests, nowhere_is_free=True) as serving:
+        ends = serving.each(lambda host: host.foretell() if check else host.carry_out())
+        return serving.result(ends)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,57 +140,95 @@ class _Placed:
         return self.found.session.declaration.name
 
     @property
-    def key(self) -> tuple[HostName, VmUuid, Slot]:
+    def key(self) -> tuple[HostName, VmUuid, Slot | None]:
         return self.host, self.task.uuid, self.wanted.slot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _HostEnd:
-    """A host's state before and after, or as it would be. `rows`: the newest of each slot, which `list` has last."""
+class Serving:
+    """Many requests: finds their VMs, and has the HostWork of each host. A context manager, which closes what is open."""
 
-    before: HostView
-    after: HostView
-    rows: Mapping[tuple[VmUuid | None, Slot | None], listing.VgpuRow]
+    def __init__(
+        self, context: Context, requests: Sequence[SlotRequest], *, nowhere_is_free: bool, in_order: bool = False
+    ) -> None:
+        """`nowhere_is_free`: a VM that nobody has is free already. `in_order`: tasks are done in the order of the VMs' names.
 
-    @classmethod
-    def of(cls, before: HostView, after: HostView) -> _HostEnd:
-        return cls(before=before, after=after, rows={(row.vm_uuid, row.slot): row for row in listing.rows(after)})
-
-
-class _Applying:
-    def __init__(self, context: Context, *, check: bool) -> None:
+        Raises UsageError if a slot is named twice.
+        """
+        _guard_once(requests)
+        self.hosts: dict[HostName, HostWork] = {}
         self._context = context
-        self._check = check
-        self._run = tasks.Author(by=context.by, at=context.now())
+        self._requests = requests
+        self._nowhere_is_free = nowhere_is_free
+        self._in_order = in_order
+        self._author = tasks.Author(by=context.by, at=context.now())
         self._open = OpenHosts(context)
         self._vms = ManyVms(context, self._open)
         self._stop = threading.Event()
-        # These grow as tasks end, so that a host that fails half way has them too.
-        self._units: dict[HostName, list[TaskResult]] = {}
-        self._before: dict[HostName, HostView] = {}
+        self._placed: list[_Placed | SlotResult] = []
 
-    def go(self, requests: Sequence[SlotRequest]) -> RequestsResult:
+    def __enter__(self) -> Self:
+        """Ask the hosts for the VMs."""
         try:
-            self._vms.ask((one.vm, one.on) for one in requests)
-            placed = self._place_all(requests)
-            by_host: dict[HostName, list[_Placed]] = {}
-            for one in placed:
-                if isinstance(one, _Placed):
-                    by_host.setdefault(one.host, []).append(one)
-            hosts = [self._context.inventory.hosts[name] for name in by_host]
-            host_timeout = self._open.host_timeout(self._stop)
-            ends = {end.host: end for end in fan_out(hosts, lambda host: self._serve(by_host[host.name]), host_timeout)}
-        finally:
+            self._vms.ask((one.vm, one.on) for one in self._requests)
+            self._placed = self._place_all()
+        except BaseException:
             self._open.close()
-        findings = self._vms.not_asked([one.found for one in placed if isinstance(one, _Placed)])
-        slots = self._judged(self._results(placed, ends))
-        return RequestsResult(slots=slots, findings=(*findings, *journaling.findings(self._context)))
+            raise
+        by_host: dict[HostName, list[_Placed]] = {}
+        for one in self._placed:
+            if isinstance(one, _Placed):
+                by_host.setdefault(one.host, []).append(one)
+        self.hosts = {host: self._work(host, placed) for host, placed in by_host.items()}
+        return self
 
-    def _place_all(self, requests: Sequence[SlotRequest]) -> list[_Placed | SlotResult]:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    @property
+    def misplaced(self) -> bool:
+        """Whether a VM was not found, or cannot be reached."""
+        return any(isinstance(one, SlotResult) and one.error is not None for one in self._placed)
+
+    def each(
+        self, work: Callable[[HostWork], Value], hosts: Collection[HostName] | None = None
+    ) -> dict[HostName, Ended[Value]]:
+        """Do the work of every host, or of some, in bounded parallel."""
+        chosen = [self._context.inventory.hosts[name] for name in self.hosts if hosts is None or name in hosts]
+        ends = fan_out(chosen, lambda host: work(self.hosts[host.name]), self._open.host_timeout(self._stop))
+        return {end.host: end for end in ends}
+
+    def result(self, ends: Mapping[HostName, Ended[HostEnd]], fleet: FleetPlan | None = None) -> RequestsResult:
+        """What came of the requests, given how the work of each host ended."""
+        self._open.close()
+        findings = self._vms.not_asked([one.found for one in self._placed if isinstance(one, _Placed)])
+        task_results = {
+            name: {one.planned.task: one for one in reversed(work.results)} for name, work in self.hosts.items()
+        }
+        slots = [
+            one
+            if isinstance(one, SlotResult)
+            else self._result(one, ends[one.host], task_results[one.host].get(one.task))
+            for one in self._placed
+        ]
+        return RequestsResult(
+            slots=self._judged(slots), findings=(*findings, *journaling.findings(self._context)), fleet=fleet
+        )
+
+    def _work(self, host: HostName, placed: Sequence[_Placed]) -> HostWork:
+        todo = [one.task for one in placed]
+        if self._in_order:
+            todo.sort(key=lambda task: (names.slot_order(task.vm), names.slot_order(task.slot or "")))
+        todo.sort(key=lambda task: isinstance(task, tasks.AttachSlot))
+        session = placed[0].found.session
+        return HostWork(session, todo, self._author, lambda: self._stop.is_set() or self._open.is_left(host))
+
+    def _place_all(self) -> list[_Placed | SlotResult]:
         """A VM can be named twice, by its name and by its UUID; the second is then refused."""
         found: list[_Placed | SlotResult] = []
-        taken: set[tuple[HostName, VmUuid, Slot]] = set()
-        for one in requests:
+        taken: set[tuple[HostName, VmUuid, Slot | None]] = set()
+        for one in self._requests:
             placed = self._place(one)
             if isinstance(placed, _Placed):
                 if placed.key in taken:
@@ -184,65 +241,18 @@ class _Applying:
     def _place(self, request: SlotRequest) -> _Placed | SlotResult:
         """The task that a request becomes on its VM's host, or the slot's result if there is none."""
         try:
-            found = self._vms.find(request.vm, request.on, or_gone=request.profile is None)
+            found = self._vms.find(request.vm, request.on, or_gone=request.wish is None)
         except errors.VgpumgrError as error:
-            if request.profile is None and type(error) is errors.UnknownVm:
+            if request.wish is None and self._nowhere_is_free and type(error) is errors.UnknownVm:
                 return _nowhere(request, error)
             return _refused(request, error)
-        vm = names.VmName(found.name)
-        task: tasks.AttachSlot | tasks.DetachSlot
-        if request.profile is None:
-            task = tasks.DetachSlot(vm=vm, uuid=found.uuid, slot=request.slot, keep_snapshots=request.keep_snapshots)
-        else:
-            task = tasks.AttachSlot(
-                vm=vm,
-                uuid=found.uuid,
-                slot=request.slot,
-                wish=profiles.ByProfile(profile=request.profile),
-                gpu_id=request.gpu_id,
-                replace=request.replace,
-            )
-        return _Placed(wanted=request, found=found, task=task)
+        return _Placed(wanted=request, found=found, task=_task(request, found))
 
-    def _serve(self, placed: Sequence[_Placed]) -> _HostEnd:
-        """All tasks of one host. An error that ends them early is raised."""
-        todo = sorted((one.task for one in placed), key=lambda task: isinstance(task, tasks.AttachSlot))
-        with placed[0].found.session as session:
-            run = HostRun(session, self._run)
-            return self._plan(session, run, todo) if self._check else self._carry_out(session, run, todo)
-
-    def _plan(self, session: Session, run: HostRun, todo: Sequence[tasks.Task]) -> _HostEnd:
-        host = session.declaration.name
-        view = self._before[host] = run.read(todo)
-        planned_tasks, after = host_plan.plan_tasks(view, session.declaration, todo, self._run)
-        self._units[host] = [task_result(planned, errors.Outcome.WOULD_CHANGE) for planned in planned_tasks]
-        return _HostEnd.of(view, after)
-
-    def _carry_out(self, session: Session, run: HostRun, todo: Sequence[tasks.Task]) -> _HostEnd:
-        host = session.declaration.name
-        what = todo[0].subject if len(todo) == 1 else f"{len(todo)} slots"
-        session.link.prepare_writes()
-        view = self._before[host] = run.lock(f"{todo[0].verb} {what}", todo)
-        self._units[host] = run.results
-        after = run.go(view, todo, stopped=lambda: self._stop.is_set() or self._open.is_left(host))
-        return _HostEnd.of(view, after)
-
-    def _results(
-        self, placed: Sequence[_Placed | SlotResult], ends: Mapping[HostName, Outcome[_HostEnd]]
-    ) -> list[SlotResult]:
-        task_results = {host: {one.planned.task: one for one in reversed(found)} for host, found in self._units.items()}
-        return [
-            one
-            if isinstance(one, SlotResult)
-            else self._result(one, ends[one.host], task_results.get(one.host, {}).get(one.task))
-            for one in placed
-        ]
-
-    def _result(self, placed: _Placed, ended: Outcome[_HostEnd], unit: TaskResult | None) -> SlotResult:
+    def _result(self, placed: _Placed, ended: Ended[HostEnd], unit: TaskResult | None) -> SlotResult:
         end, uuid = ended.value, placed.found.uuid
         came_to = unit.outcome if unit else errors.Outcome.FAILED
         failed = None if came_to == errors.Outcome.UNCHANGED else (unit.error if unit else None) or ended.error
-        before = end.before if end else self._before.get(placed.host)
+        before = end.before if end else self.hosts[placed.host].before
         plan = unit.planned.plan if unit else None
         return SlotResult(
             request=placed.wanted,
@@ -253,7 +263,7 @@ class _Applying:
             error=failed,
             before=before.domain(uuid) if before else None,
             after=end.after.domain(uuid) if end else None,
-            row=end.rows.get((uuid, placed.wanted.slot)) if end else None,
+            rows=end.of_slots(uuid, placed.task) if end else (),
             findings=plan.findings if plan else (),
         )
 
@@ -262,17 +272,50 @@ class _Applying:
         missing = MissingProfiles(self._context)
         found: list[SlotResult] = []
         for slot in slots:
-            profile, error = slot.request.profile, slot.error
-            if isinstance(error, errors.ProfileNotHere) and slot.host is not None and profile is not None:
-                judged = missing.judge(self._context.inventory.hosts[slot.host], profile, error)
+            wish, error = slot.request.wish, slot.error
+            if (
+                isinstance(error, errors.ProfileNotHere)
+                and slot.host is not None
+                and isinstance(wish, profiles.ByProfile)
+            ):
+                judged = missing.judge(self._context.inventory.hosts[slot.host], wish.profile, error)
                 found.append(replace(slot, error=judged, outcome=judged.outcome))
             else:
                 found.append(slot)
         return tuple(found)
 
 
+def _task(request: SlotRequest, found: FoundVm) -> tasks.AttachSlot | tasks.DetachSlot:
+    vm = names.VmName(found.name)
+    if request.wish is None:
+        return tasks.DetachSlot(
+            vm=vm, uuid=found.uuid, slot=request.slot, every=request.every, keep_snapshots=request.keep_snapshots
+        )
+    assert request.slot is not None
+    return tasks.AttachSlot(
+        vm=vm,
+        uuid=found.uuid,
+        slot=request.slot,
+        wish=request.wish,
+        conditions=request.conditions,
+        gpu_id=request.gpu_id,
+        replace=request.replace,
+        even_if_it_will_not_start=request.even_if_it_will_not_start,
+        count=request.count,
+    )
+
+
+def _guard_once(requests: Sequence[SlotRequest]) -> None:
+    named: set[tuple[str, Slot | None, str | None]] = set()
+    for one in requests:
+        if (one.vm, one.slot, one.on) in named:
+            raise _twice(one)
+        named.add((one.vm, one.slot, one.on))
+
+
 def _twice(request: SlotRequest) -> errors.UsageError:
-    return errors.UsageError(f"{request.vm} slot {request.slot} is named twice", hint="name each slot once")
+    slot = "" if request.slot is None else f" slot {request.slot}"
+    return errors.UsageError(f"{request.vm}{slot} is named twice", hint="name each slot once")
 
 
 def _refused(request: SlotRequest, error: errors.VgpumgrError) -> SlotResult:

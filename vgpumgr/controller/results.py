@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan.kept import KeptPlan
+    from vgpumgr.core.plan.mode import ModePlan
     from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.core.plan.scheduler import GpuPlan
     from vgpumgr.core.plan.step import Step
     from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
     from vgpumgr.core.report.listing import VgpuRow
+    from vgpumgr.core.report.modes import ModeRow
     from vgpumgr.core.report.schedulers import SchedulerRow
     from vgpumgr.errors import Success, VgpumgrError
     from vgpumgr.names import HostName
@@ -61,6 +63,10 @@ class Consent(Generic[Shown]):
     kept: KeptPlan | None = None
     given: bool = False
 
+    def reads_first(self, *, asks: bool) -> bool:
+        """Whether the plan is shown before the host is locked. `asks`: the change needs a confirmation."""
+        return self.check or (asks and not self.given)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult(Generic[PlanT]):
@@ -93,6 +99,24 @@ class SchedulerResult:
     outcome: Success
     findings: tuple[Finding, ...]
     row: SchedulerRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeHost:
+    """The modes of one host's GPUs."""
+
+    host: HostName
+    rows: tuple[ModeRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeResult:
+    """The result of setting a GPU's mode: done, unchanged or would_change. `row`: the GPU afterwards."""
+
+    planned: Planned[ModePlan]
+    outcome: Success
+    findings: tuple[Finding, ...]
+    row: ModeRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.results import ChangeResult, SchedulerResult
+from vgpumgr.controller.results import ChangeResult, ModeResult, SchedulerResult
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.plan.plan import Plan
-from vgpumgr.documents import common, error, scheduler
+from vgpumgr.documents import common, error, mode, scheduler
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from vgpumgr.controller.results import ReconcileResult, TaskResult
+    from vgpumgr.core.inventory import Finding
     from vgpumgr.core.reconcile.adopt import AdoptPlan
 
 PLAN = "vgpumgr.plan/1"
@@ -18,9 +21,9 @@ CHANGE = "vgpumgr.change/1"
 
 
 def document(
-    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult, *, check: bool
+    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult | ModeResult, *, check: bool
 ) -> dict[str, object]:
-    """The document of attach, detach, adopt and `scheduler set`: one plan on one host."""
+    """The document of attach, detach, adopt, `scheduler set` and `mode set`: one plan on one host."""
     plan = result.planned.plan
     return {
         "schema": PLAN if check else CHANGE,
@@ -33,11 +36,15 @@ def document(
     }
 
 
-def _afterwards(result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult) -> dict[str, object]:
+def _afterwards(
+    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult | ModeResult,
+) -> dict[str, object]:
     host, plan = result.planned.host, result.planned.plan
     if isinstance(result, ChangeResult):
         vm = plan.vm.name if isinstance(plan, Plan) else None
         return {"vm": vm, "host": host, "vgpus": common.plain(result.rows)}
+    if isinstance(result, ModeResult):
+        return {"host": host, "mode": result.planned.plan.mode, "gpu": mode.gpu(result.row)}
     granted = result.planned.plan.granted
     text = {**common.plain(granted.setting), "text": granted.text}
     return {"host": host, "granted": text, "gpu": scheduler.gpu(result.row)}
@@ -57,10 +64,7 @@ def fleet(result: ReconcileResult) -> dict[str, object]:
         "outcomes": common.plain(result.outcomes),
         "fingerprint": result.fleet.fingerprint,
         "findings": [
-            *(
-                {"kind": "inventory", "host": None, "vm": None, "slot": None, "text": str(finding)}
-                for finding in result.fleet.findings
-            ),
+            *of_inventory(result.fleet.findings),
             *(row for plan in plans for row in common.findings(plan.findings)),
             *common.findings(result.findings),
         ],
@@ -78,6 +82,11 @@ def fleet(result: ReconcileResult) -> dict[str, object]:
             ]
         },
     }
+
+
+def of_inventory(found: Iterable[Finding]) -> list[dict[str, object]]:
+    """Findings of the operator's own files."""
+    return [{"kind": "inventory", "host": None, "vm": None, "slot": None, "text": str(one)} for one in found]
 
 
 def task(host: str, result: TaskResult) -> dict[str, object]:

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from fractions import Fraction
 
+    from vgpumgr.core.driver.asking import Grant
     from vgpumgr.core.model.view import Finding
     from vgpumgr.errors import VgpumgrError
+
+GRANT = ("asked_mib", "framebuffer_mib", "guest_mib", "waste_pct")
 
 
 def plain(value: Any) -> Any:
@@ -47,6 +50,11 @@ def reached(unread: Sequence[tuple[str, VgpumgrError]], *, any_read: bool) -> di
         "outcomes": plain(sorted(outcomes)),
         "unreached": [{"host": host, **errors.document(error)} for host, error in unread],
     }
+
+
+def granted(grant: Grant | None) -> dict[str, object]:
+    """What a wish came to; null where that is not known."""
+    return dict.fromkeys(GRANT) if grant is None else pick(grant, *GRANT)
 
 
 def percent(share: float | Fraction | None) -> float | None:

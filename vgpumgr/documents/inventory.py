@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.asking import FgpuMemory
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
+    from vgpumgr.core.driver.asking import FgpuUnit
     from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, Inventory, SlotDeclaration, VmDeclaration
 
 SCHEMA = "vgpumgr.inventory/1"
@@ -28,9 +30,10 @@ def document(found: Inventory) -> dict[str, object]:
 def _host(host: HostDeclaration) -> dict[str, object]:
     return {
         "name": host.name,
-        **common.pick(host.endpoint, "address", "port", "user", "key_file", "known_hosts"),
+        **common.pick(host.endpoint, "address", "port", "user", "become", "key_file", "known_hosts"),
+        "jumps": [common.pick(jump, "address", "port", "user") for jump in host.endpoint.jumps],
         **common.pick(host, "site", "policy", "even_if_it_will_not_start"),
-        "fgpu_per_gpu": dict(host.fgpu_per_gpu),
+        "fgpu_per_gpu": {board: _unit(unit) for board, unit in host.fgpu_per_gpu.items()},
         "gpus": [_gpu(gpu) for gpu in host.gpus],
         "vms": [_vm(vm) for vm in host.vms.values()],
         "where": str(host.where),
@@ -54,6 +57,10 @@ def _gpu(gpu: GpuDeclaration) -> dict[str, object]:
     }
 
 
+def _unit(unit: FgpuUnit) -> object:
+    return {"memory_mib": unit.mib} if isinstance(unit, FgpuMemory) else unit
+
+
 def _vm(vm: VmDeclaration) -> dict[str, object]:
     return {"name": vm.name, "slots": [_slot(slot) for slot in vm.slots.values()], "where": str(vm.where)}
 
@@ -62,7 +69,7 @@ def _slot(slot: SlotDeclaration) -> dict[str, object]:
     return {
         "slot": slot.slot,
         **dict.fromkeys(_WAYS),
-        **profiles.attributes(slot.wish),
+        **{key: value for key, value in profiles.attributes(slot.wish).items() if key in _WAYS},
         **common.pick(slot, "policy", "gpu_id", "prefer", "only", "compute", "max_waste_pct", "usable"),
         "where": str(slot.where),
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.driver import profiles
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ def _claim(claim: Claim) -> dict[str, object]:
         **common.pick(claim, "slot", "generation"),
         "from": common.plain(claim.origin),
         **common.pick(claim, "site", "declared", "state", "by", "at"),
-        "requested": profiles.describe(claim.wish),
+        "requested": claim.asked,
+        **common.granted(claim.grant),
         **common.pick(claim.binding, "type_name", "gpu_uuid", "parent", "uuid"),
     }

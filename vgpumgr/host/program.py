@@ -1,4 +1,4 @@
-"""The host program's two ways to run: answering the controller's requests, and pumping libvirt's bytes.
+"""The host program, answering the controller's requests over its stdin and stdout.
 
 `main` reads descriptor 0 directly. The loader that reads this program from its stdin must therefore use os.read, and read
 to the program's last byte but nothing beyond it.
@@ -11,19 +11,17 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, NoReturn, Optional
 
 from .facts.boot import boot_id
 from .files import Root, Unknowns
 from .protocol import BAD_REQUEST, EXIT_LEASE, LEASE_S, MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
 from .refusal import PeerGone
-from .session import end_session
 
 if TYPE_CHECKING:
     from .server import Server
 
 _CHUNK = 64 * 1024
-_LOOK_EVERY_S = 3600.0  # a hang-up ends the wait at once
 
 
 def main() -> NoReturn:
@@ -31,14 +29,9 @@ def main() -> NoReturn:
     sys.exit(run())
 
 
-def run(argv: Optional[Sequence[str]] = None, stdin: int = 0, stdout: int = 1) -> int:
-    """Run in the mode that the controller chose: `argv[1]` is "pump" or absent. Returns the exit status."""
-    arguments = sys.argv if argv is None else argv
+def run(stdin: int = 0, stdout: int = 1) -> int:
+    """Answer until the input ends. Returns the exit status."""
     end_on_signals()
-    if len(arguments) > 1 and arguments[1] == "pump":
-        from .pump import run_pump
-
-        return run_pump(Root(), stdin, stdout)
     if stdout == 1:
         # Output of a library must not get between our lines.
         stdout = os.dup(1)
@@ -146,13 +139,12 @@ def serve(
     *,
     lease_s: float = LEASE_S,
     root: Optional[Root] = None,
-    end: Callable[[], bool] = end_session,
 ) -> int:
     """Greet, start the server, answer line by line until the input ends. Returns the exit status; by then the lock is released.
 
     The server is imported after the greeting has left, so that a far controller's first request is on its way meanwhile.
-    `end` ends the SSH session when the lease expires. If it cannot (an unknown login shell is in between), a controller that
-    wakes up could still write to libvirt: then the lock is kept until the other end hangs up.
+    All that a controller changes here, it asks of this program. So once the program has ended, a controller that was stopped
+    past its lease and wakes up can change nothing more.
     """
     try:
         channel.send(greeting(root or Root()), lease_s)
@@ -175,10 +167,6 @@ def serve(
         channel.send(json.dumps(refusal).encode("ascii") + b"\n", lease_s)
         return 1
     except Silence:
-        if server.locked and not end():
-            server.tell_silent()
-            while not channel.hung_up(_LOOK_EVERY_S):
-                pass
         return EXIT_LEASE
     except (PeerGone, BrokenPipeError, ConnectionError):
         return 0

@@ -14,7 +14,7 @@ its stdin and each answer one JSON line on its stdout, in order. A request is {"
     unlock    gpu_uuids (a list), libvirt     Observed, of these GPUs only; then the lock is released
     libvirt   libvirt                         LibvirtFact
 
-`libvirt` is a LibvirtQuery or null: what is to be read of it, at the same time.
+`libvirt` is a LibvirtQuery or null: what is to be read of it, at the same time. What is changed in libvirt are steps of `execute`.
 
 `gpu` is always a GPU's PCI address, and `gpu_uuid` its UUID. Every key of every object is always present; an unknown value is
 null and has a row in Snapshot["unknown"] that says why.
@@ -23,14 +23,14 @@ Python 3.9: this file runs on the hypervisor.
 
 from typing import Dict, Final, List, Literal, Optional, TypedDict, Union
 
-PROTOCOL = 4
+PROTOCOL = 5
 MAGIC = "VGPUMGR/1 "
 # After this long without a line from the lock's owner, the host program releases the lock and exits. It is longer than
 # libvirt's wait for a busy domain (30 s) and the time between two pings (8 s): what waits inside libvirtd has ended by then.
 LEASE_S = 40.0
 MAX_LINE_BYTES = 16 * 1024 * 1024
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
-LEDGER_VERSION = 2
+LEDGER_VERSION = 3
 LOCK_PATH = "/root"
 
 # frameworks (how the driver offers vGPUs)
@@ -76,6 +76,9 @@ LEDGER_UNWRITABLE = (
 NOT_ROOT = "NotRoot"
 BAD_REQUEST = "BadRequest"
 INTERNAL = "Internal"
+LIBVIRT_REFUSED = (
+    "LibvirtRefused"  # why (LibvirtRefusal), code (libvirt's), verb; begun: whether the change may have been made
+)
 NVML_REFUSED = "NvmlRefused"  # function, code (NVML's; 0: accepted, but without effect); message has NVML's text
 
 # scheduler policies, as users write them
@@ -89,7 +92,11 @@ CREATE_VGPU = "create_vgpu"
 DESTROY_VGPU = "destroy_vgpu"
 EVACUATE_VGPU = "evacuate_vgpu"
 SET_SCHEDULER = "set_scheduler"
+SET_MODE = "set_mode"
 WRITE_MODPROBE = "write_modprobe"
+SET_METADATA: Final = "set_metadata"
+ATTACH_DEVICE: Final = "attach_device"
+DETACH_DEVICE: Final = "detach_device"
 
 
 class Hello(TypedDict):
@@ -178,10 +185,19 @@ class SchedulerFact(TypedDict):
     engines: List[EngineSchedulerFact]
 
 
+class PlacesFact(TypedDict):
+    """Where one more vGPU of a type can lie now: placement ids, of which it takes `size`, counted in GiB (NVML's slots)."""
+
+    type_id: int
+    size: int
+    creatable: List[int]
+
+
 class GpuFact(TypedDict):
     """A physical function. `framework` is null if it has neither mdev nor nvidia/ directories; `problem` says why.
 
-    `offers`: what its parents would take, each list once, since most of them are the same.
+    `offers`: what its parents would take, each list once, since most of them are the same. `places`: where the types that the
+    GPU would take now can lie; null where it is not in mixed-size mode, or that could not be read.
     """
 
     pci: str
@@ -196,6 +212,7 @@ class GpuFact(TypedDict):
     types: Optional[List[TypeFact]]
     offers: List[List[CreatableFact]]
     parents: List[ParentFact]
+    places: Optional[List[PlacesFact]]
     scheduler: Optional[SchedulerFact]
 
 
@@ -247,7 +264,10 @@ class ActiveFact(TypedDict):
 
 
 class OurVgpu(TypedDict):
-    """A vGPU of ours: its owner, place and type. `uuid` is null if it is a VF with a type set."""
+    """A vGPU of ours: its owner, place and type. `uuid` is null if it is a VF with a type set.
+
+    `placement_id`: where it is meant to lie on a GPU in mixed-size mode, null elsewhere; VgpuFact says where it lies.
+    """
 
     vm_uuid: str
     vm_name: str
@@ -260,6 +280,7 @@ class OurVgpu(TypedDict):
     uuid: Optional[str]
     type_id: int
     type_name: str
+    placement_id: Optional[int]
 
 
 class LedgerEntry(OurVgpu):
@@ -511,7 +532,7 @@ class Step(OurVgpu):
     """One change of hardware and ledger: the entry's keys, and the state that must be found first.
 
     verb create_vgpu: expect "empty" (no vGPU there, no other entry) or "same" (a vGPU of this type and uuid is there
-    and must be entered as ours). verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
+    and must be entered as ours). Where `placement_id` is set, what was created is moved there, or the note says where it lies. verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
     entry is left). verb evacuate_vgpu: expect "present"; the vGPU is removed, but its entry, which must be `made`, stays as it is.
     `runs`: the VM runs without this vGPU. `listed`: when this was planned, NVML listed it as active although its VM was off: it
     must have left that list.
@@ -547,6 +568,16 @@ class SchedulerStep(TypedDict):
     expect: Dict[str, Optional[Policy]]
 
 
+class ModeStep(TypedDict):
+    """verb set_mode: mixed-size mode on or off. `expect`: the mode as read; a GPU that already has the wanted one passes, too."""
+
+    verb: str
+    gpu_uuid: str
+    gpu: str
+    mode: Mode
+    expect: Mode
+
+
 class ModprobeStep(TypedDict):
     """verb write_modprobe: the file /etc/modprobe.d/NAME.conf gets this text (null: it is removed); expect: its text before.
 
@@ -559,4 +590,26 @@ class ModprobeStep(TypedDict):
     expect: Optional[str]
 
 
-AnyStep = Union[Step, SchedulerStep, ModprobeStep]
+class MetadataStep(TypedDict):
+    """verb set_metadata: that element (without prefix and xmlns) of the namespace `uri` into the VM's persistent definition.
+
+    `xml` null removes it; it need not be there.
+    """
+
+    verb: Literal["set_metadata"]
+    vm_uuid: str
+    xml: Optional[str]
+    key: str
+    uri: str
+
+
+class DeviceStep(TypedDict):
+    """verbs attach_device, detach_device: a device into the VM's persistent definition, or out of it."""
+
+    verb: Literal["attach_device", "detach_device"]
+    vm_uuid: str
+    xml: str
+
+
+DefinitionStep = Union[MetadataStep, DeviceStep]
+AnyStep = Union[Step, SchedulerStep, ModeStep, ModprobeStep, DefinitionStep]

@@ -5,7 +5,6 @@ import os
 import time
 from typing import Any, Callable, Collection, Dict, Optional, Union
 
-from .facts.domains import Libvirt
 from .facts.facts import observe
 from .facts.nvml import load_binding
 from .facts.sample import sample
@@ -14,7 +13,8 @@ from .files import Root
 from .ledger.ledger import find_unwritable
 from .ledger.lock import HostLock, pause
 from .ledger.writer import write_file
-from .protocol import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT, LibvirtFact, LibvirtQuery
+from .libvirt.service import Libvirt
+from .protocol import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT, LibvirtQuery
 from .refusal import PeerGone, Refusal
 from .steps.executor import Executor, at_nothing
 from .steps.guard import RemovalGuard
@@ -26,8 +26,7 @@ class Server:
     """One host program. `root` is the prefix of every path; every injected part defaults to the real one.
 
     `gone` is described at HostLock; `write` writes text to a sysfs file (in a child); `at` is called with the name of each
-    point that a step passes, and does nothing except in tests; `guard` decides what can be removed; `read_libvirt` starts to
-    read and returns what waits for the answer.
+    point that a step passes, and does nothing except in tests; `guard` decides what can be removed.
     """
 
     def __init__(
@@ -35,7 +34,7 @@ class Server:
         root: "Union[str, os.PathLike[str]]" = "/",
         *,
         nvml: Callable[[], Any] = load_binding,
-        read_libvirt: Optional[Callable[[LibvirtQuery], Callable[[], LibvirtFact]]] = None,
+        libvirt: Optional[Libvirt] = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         gone: Callable[[float], bool] = pause,
@@ -45,10 +44,10 @@ class Server:
     ) -> None:
         self._root = Root(root)
         self._nvml = nvml
-        self._read_libvirt = read_libvirt or Libvirt().begin
+        self._libvirt = libvirt or Libvirt()
         self._sleep = sleep
         self._lock = HostLock(self._root, clock=clock, gone=gone)
-        self._executor = Executor(self._root, nvml, write=write, at=at, guard=guard)
+        self._executor = Executor(self._root, nvml, self._libvirt, write=write, at=at, guard=guard)
         self._verbs: Dict[str, Callable[[Dict[str, Any]], Any]] = {
             "observe": self._observe,
             "sample": self._sample,
@@ -56,17 +55,13 @@ class Server:
             "execute": self._execute,
             "ping": lambda _request: {},
             "unlock": self._unlock,
-            "libvirt": self._libvirt,
+            "libvirt": self._read_libvirt,
         }
 
     @property
     def locked(self) -> bool:
         """Whether the exclusive lock is held, so that the lease runs."""
         return self._lock.held
-
-    def tell_silent(self) -> None:
-        """Mark the lock, for others who want it: its owner no longer answers."""
-        self._lock.tell_silent()
 
     def close(self) -> None:
         """Release the lock."""
@@ -101,15 +96,15 @@ class Server:
         with self._lock.reading(_seconds(request, "wait_s")):
             return self._look(query)
 
-    def _libvirt(self, request: Dict[str, Any]) -> Any:
+    def _read_libvirt(self, request: Dict[str, Any]) -> Any:
         query = _query(request)
         if query is None:
             refuse("libvirt must say what to read")
-        return self._read_libvirt(query)()
+        return self._libvirt.begin_reading(query)()
 
     def _look(self, query: Optional[LibvirtQuery], only: Optional[Collection[str]] = None) -> Dict[str, Any]:
         """The host's facts, or those of these GPUs; libvirt is read meanwhile."""
-        finish = None if query is None else self._read_libvirt(query)
+        finish = None if query is None else self._libvirt.begin_reading(query)
         facts = observe(self._root, self._nvml, only=only, pause=self._sleep)
         return {**facts, "libvirt": None if finish is None else finish()}
 

@@ -96,25 +96,15 @@ def _scan_sources(directory: Path, folder: Folder, above: tuple[str, ...]) -> No
 
 
 def _add_source(path: Path, folder: Folder) -> None:
-    """A file in which Ansible would look for hosts. Only YAML is read; anything else is a mistake that must be reported."""
+    """A file in which Ansible would look for hosts: YAML by its suffix, otherwise INI. Any other kind is reported, not skipped."""
     suffix = path.suffix.lower()
-    mode = _mode(path)
-    if suffix == ".json":
+    if suffix in (".json", ".toml"):
+        text = f"a {suffix[1:].upper()} inventory is not read"
+        folder.problem(path, text, "write it as YAML: `ansible-inventory -i FILE --list --yaml`")
+    elif suffix not in (*YAML, ".ini") and _mode(path) & 0o111:
         folder.problem(
-            path, "a JSON inventory is not read", "write it as YAML: `ansible-inventory -i FILE --list --yaml`"
+            path, "an executable inventory is not run", "write it as YAML: `ansible-inventory -i FILE --list --yaml`"
         )
-    elif suffix == ".ini" or not suffix:
-        kind = (
-            "an executable inventory is not run"
-            if mode & 0o111 and suffix != ".ini"
-            else "an INI inventory is not read"
-        )
-        folder.problem(path, kind, "write it as YAML, NAME.yml: `ansible-inventory -i FILE --list --yaml`")
-    elif suffix not in YAML:
-        if mode & 0o111:
-            folder.problem(path, "an executable inventory is not run", "write its hosts as YAML")
-        else:
-            folder.problem(path, "not a YAML file, and Ansible would read it as a list of hosts", "move it elsewhere")
     else:
         folder.files.append(path)
 

@@ -10,6 +10,7 @@ import errno
 import gc
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,16 +26,17 @@ from vgpumgr.core.inventory import (
     Value,
     build_inventory,
 )
-from vgpumgr.inventory_files.folder import find_inventory, scan
+from vgpumgr.inventory_files.folder import YAML, find_inventory, scan
 from vgpumgr.inventory_files.values import CannotGoOnError, Plain, ValueBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 __all__ = ["find_inventory", "load", "read_yaml"]
 
 MAX_BYTES = 8 * 1024 * 1024  # 10,000 hosts with their VMs are about 3 MB
+_BOM = "\ufeff"
+_MOST_FILES = 16 * 1024  # most files are smaller
 
 _TEXTS = (None, "!", "!unsafe", "tag:yaml.org,2002:str")
 _USUAL = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
@@ -60,7 +62,7 @@ def _read_sources(path: Path) -> Sources:
     reader = _Reader(root=folder.root, problems=folder.problems)
     return Sources(
         root=str(path),
-        files=tuple(reader.read(file) for file in folder.files),
+        files=tuple(source for file in folder.files for source in reader.read_source(file)),
         group_vars={name: tuple(map(reader.read, files)) for name, files in folder.group_vars.items()},
         host_vars={name: tuple(map(reader.read, files)) for name, files in folder.host_vars.items()},
         problems=tuple(reader.problems),
@@ -77,35 +79,68 @@ class _Reader:
     findings: list[Finding] = field(default_factory=list)
     meanings: _Meanings = field(default_factory=dict)
 
+    def read_source(self, path: Path) -> list[SourceFile]:
+        """A file that lists hosts. Without a suffix it is YAML if it is a mapping, as in Ansible, and INI otherwise; INI
+        becomes one source for each of its tables.
+        """
+        if path.suffix.lower() in YAML:
+            return [self.read(path)]
+        file, text = self._text(path)
+        if text is None:
+            return []
+        if not path.suffix:
+            content, problems = read_yaml(text.removeprefix(_BOM), file, self.meanings)
+            if text.startswith("---") or (content is not None and isinstance(content.data, Mapping)):
+                self.problems += problems
+                return [SourceFile(file=file, content=content)]
+        from vgpumgr.inventory_files.ini import read_ini  # most inventories have none
+
+        tables, problems = read_ini(text, file)
+        if not tables and not problems:
+            empty = "the file is empty"
+            problems.append(
+                Problem(where=Location(file, 1), text=empty, hint="write [hypervisors], or remove the file")
+            )
+        self.problems += problems
+        return [SourceFile(file=file, content=table) for table in tables]
+
     def read(self, path: Path) -> SourceFile:
+        """A YAML file."""
+        file, text = self._text(path)
+        if text is None:
+            return SourceFile(file=file, content=None)
+        content, problems = read_yaml(text.removeprefix(_BOM), file, self.meanings)
+        self.problems += problems
+        if (
+            content is None and not problems
+        ):  # nothing at all, or only comments: the rules in core decide what that means
+            content = Value(where=Location(file, 1), data=None)
+        return SourceFile(file=file, content=content)
+
+    def _text(self, path: Path) -> tuple[str, str | None]:
+        """A file's name in the inventory, and its text; None after reporting why it cannot be read."""
         file = os.path.relpath(path, self.root)
         where = Location(file=file, line=1)
         try:
             data = _read_bytes(path)
         except OSError as error:
             self.problems.append(Problem(where=where, text=f"cannot be read: {_reason(error)}"))
-            return SourceFile(file=file, content=None)
+            return file, None
         if len(data) > MAX_BYTES:
             text = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
             self.problems.append(Problem(where=where, text=text, hint="split it into several files"))
-            return SourceFile(file=file, content=None)
+            return file, None
         if data.startswith(b"$ANSIBLE_VAULT;"):
             text = "the whole file is encrypted with ansible-vault and is not read; variables that vgpumgr needs must not be in it"
             self.findings.append(Finding(where=where, text=text))
-            return SourceFile(file=file, content=None)
+            return file, None
         try:
-            content, problems = read_yaml(data.decode("utf-8-sig"), file, self.meanings)
+            return file, data.decode("utf-8")
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             where = Location(file=file, line=line)
             self.problems.append(Problem(where=where, text="not UTF-8 text", hint="save it as UTF-8"))
-            return SourceFile(file=file, content=None)
-        self.problems += problems
-        if (
-            content is None and not problems
-        ):  # nothing at all, or only comments: the rules in core decide what that means
-            content = Value(where=where, data=None)
-        return SourceFile(file=file, content=content)
+            return file, None
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -114,7 +149,10 @@ def _read_bytes(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        return stream.read(MAX_BYTES + 1)
+        begin = stream.read(
+            _MOST_FILES
+        )  # asking for all at once would reserve 8 MiB for each of ten thousand small files
+        return begin if len(begin) < _MOST_FILES else begin + stream.read(MAX_BYTES + 1 - _MOST_FILES)
 
 
 def _reason(error: OSError) -> str:
@@ -169,7 +207,7 @@ class _Feed:
 
     def run(self, loader: yaml.CSafeLoader) -> None:
         documents = 0
-        while (event := loader.get_event()) is not None:
+        for event in iter(loader.get_event, None):
             if isinstance(event, yaml.ScalarEvent):
                 self._scalar(event, loader)
             elif isinstance(event, yaml.CollectionStartEvent):
@@ -208,9 +246,10 @@ class _Feed:
         return known
 
     def _where(self, event: yaml.Event) -> Location:
-        line = event.start_mark.line + 1 if event.start_mark is not None else 1
+        mark = event.start_mark
+        line = mark.line + 1 if mark is not None else 1
         if self._last is None or line != self._last.line:
-            self._last = Location(file=self.file, line=line)
+            self._last = Location(self.file, line)
         return self._last
 
 

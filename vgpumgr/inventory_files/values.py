@@ -55,21 +55,7 @@ class ValueBuilder:
             self._anchors[anchor] = (value, 1)
         if merge:
             value = Value(where=value.where, data=_MERGE, text=_MERGE, opaque=_MERGE)
-        # What _add does with almost each of a million scalars: a key, or the first value of one.
-        top = self._stack[-1] if self._stack else None
-        if top is None or top.members is None or top.size >= MAX_VALUES:
-            self._add(value, 1)
-            return
-        top.size += 1
-        key = top.key
-        if key is None:
-            top.key = value
-            return
-        top.key = None
-        if key.opaque is None and key.text not in top.members:
-            top.members[key.text] = Member(key, value)
-        else:
-            self._set(top, top.members, key, value)
+        self._add(value, 1)
 
     def open(self, where: Location, *, mapping: bool, anchor: str | None, opaque: str | None) -> None:
         """A mapping or a list begins."""
@@ -85,7 +71,7 @@ class ValueBuilder:
         for source in done.merged:
             self._merge(done.members, source)
         data = done.members if done.members is not None else tuple(done.items)
-        value = Value(done.where, data, opaque=done.opaque)
+        value = Value(done.where, data, "", done.opaque)
         if done.anchor is not None:
             self._anchors[done.anchor] = (value, done.size)
         self._add(value, done.size)
@@ -110,15 +96,20 @@ class ValueBuilder:
         top.size += size
         if top.size > MAX_VALUES:
             raise CannotGoOnError(value.where, f"expands to more than {MAX_VALUES:,} values")
-        if top.members is None:
+        key, members = top.key, top.members
+        if members is None:
             top.items.append(value)
-        elif top.key is None:
-            top.key = self._key(value)
+        elif key is None:
+            top.key = value if value.text else self._key(value)
         else:
-            key, top.key = top.key, None
-            self._set(top, top.members, key, value)
+            top.key = None
+            if key.opaque is None and key.text not in members:  # as nearly each of a million
+                members[key.text] = Member(key, value)
+            else:
+                self._set_odd(top, members, key, value)
 
-    def _set(self, top: _Open, members: dict[str, Member], key: Value, value: Value) -> None:
+    def _set_odd(self, top: _Open, members: dict[str, Member], key: Value, value: Value) -> None:
+        """A key that merges, has a tag, or was given before."""
         if key.opaque == _MERGE:
             top.merged += value.data if isinstance(value.data, tuple) else (value,)
             return

@@ -73,7 +73,7 @@ def up(layout: Layout, spec: str, *, tell: Callable[[str], None] = lambda _: Non
         try:
             sshd.make_key(layout.key)
             library = build_nvml(_cache_folder())
-            for host in fleet.hosts:
+            for host in fleet.machines:
                 starting.append(_start(layout, spec, host.name, library))
             record = _await_pids(layout, spec, starting)
             record, host_keys = _await_hosts(layout, record, starting, tell)

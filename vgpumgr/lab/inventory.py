@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 def write_inventory(layout: Layout, record: LabRecord, fleet: FleetSpec) -> None:
     """Write hosts.yml, and host_vars/HOST.yml with the declarations of the spec."""
-    hosts = {host.name: {"ansible_host": ADDRESS, "ansible_port": host.port} for host in record.hosts}
+    hosts: dict[str, dict[str, Any]] = {}
+    for spec in fleet.hosts:
+        hosts[spec.name] = {"ansible_host": ADDRESS, "ansible_port": record.host(spec.name).port}
+        if spec.via:
+            chain = ",".join(f"root@{ADDRESS}:{record.host(jump).port}" for jump in spec.via)
+            hosts[spec.name]["ansible_ssh_common_args"] = f"{common_arguments(layout)} -o ProxyJump={chain}"
     variables: dict[str, Any] = {
         "ansible_user": "root",
         "ansible_ssh_private_key_file": str(layout.key),

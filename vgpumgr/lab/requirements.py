@@ -24,9 +24,9 @@ PROGRAMS = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
+    "sudo": "sudo",
     "unshare": "util-linux",
     "virsh": "libvirt-clients",
-    "virt-ssh-helper": "libvirt-daemon-system",
     "virtlogd": "libvirt-daemon-system",
 }
 LIBRARY = "libfuse3.so.3"

@@ -37,7 +37,10 @@ class GpuSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
-    """One simulated host. `scheduler_counts_idle`: as in HostState."""
+    """One simulated host. `scheduler_counts_idle`: as in HostState. `via`: the jump hosts on the way to it.
+
+    `is_jump`: it is such a jump host, a machine with an sshd and nothing else.
+    """
 
     name: str
     machine_id: str
@@ -46,19 +49,27 @@ class HostSpec:
     foreign: tuple[ForeignSpec, ...] = ()
     vms: tuple[VmSpec, ...] = ()
     scheduler_counts_idle: bool = True
+    via: tuple[str, ...] = ()
+    is_jump: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSpec:
-    """A lab. `declared` is what its inventory declares: host → VM → slot → wish."""
+    """A lab. `jumps` are its jump hosts, which the inventory does not manage. `declared` is what its inventory declares: host → VM → slot → wish."""
 
     name: str
     hosts: tuple[HostSpec, ...]
     declared: Mapping[str, Mapping[str, Slots]] = field(default_factory=dict)
+    jumps: tuple[HostSpec, ...] = ()
+
+    @property
+    def machines(self) -> tuple[HostSpec, ...]:
+        """All that are started."""
+        return (*self.jumps, *self.hosts)
 
     def host(self, name: str) -> HostSpec:
-        """The host of that name, which the spec has."""
-        return next(host for host in self.hosts if host.name == name)
+        """The machine of that name, which the spec has."""
+        return next(host for host in self.machines if host.name == name)
 
 
 def lab_uuid(fleet: str, *parts: str) -> str:

@@ -9,6 +9,8 @@
         vms: ["vm[01:30]", {name: db, machine: pc, memory_mib: 128}]
         foreign: [{gpu: 1, vf: 0, type: A40-4Q, vm: db}]         # gpu: index or address
         scheduler_counts_idle: false         # the scheduler can be set while vGPUs exist, if no VM holds one (default: true)
+        via: jump01                          # or [jump01, jump02]: reached through these jump hosts
+    jumps: [jump01]                          # machines with an sshd and nothing else
     declared: {kvm01: {vm01: {vgpu0: {profile: 4Q}}}}
 
 Each mistake is a LabError that names the file and the place in it.
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 Name = TypeVar("Name")
 
-_HOST_KEYS = ("driver", "framework", "boards", "numa", "foreign", "vms", "scheduler_counts_idle")
+_HOST_KEYS = ("driver", "framework", "boards", "numa", "foreign", "vms", "scheduler_counts_idle", "via")
 _BUSES = ("41", "81", "c1", "01", "21", "61", "a1", "e1")  # buses of cards that set no address; from 80 up NUMA node 1
 _DRIVER = re.compile(r"(\d{3})(?:\.\d+){1,2}")
 _FIRST_VENDOR_VFIO = 580  # the branch from which the lab uses vendor-vfio if the spec names no framework
@@ -79,16 +81,42 @@ def read_file(path: str) -> FleetSpec:
 
 def fleet(name: str, data: Any, where: str) -> FleetSpec:
     """A spec from data. `where` names the source in errors."""
-    top = _mapping(data, where, ("hosts", "declared"))
+    top = _mapping(data, where, ("hosts", "declared", "jumps"))
+    jumps = _jumps(name, top.get("jumps", []), f"{where}: jumps")
     hosts = []
     for host_name, host in _mapping(top.get("hosts") or {}, f"{where}: hosts", None).items():
-        hosts.append(_host(name, host_name, host, f"{where}: hosts.{host_name}"))
+        place = f"{where}: hosts.{host_name}"
+        via = _via(host, jumps, place)
+        hosts.append(replace(_host(name, host_name, host, place), via=via))
+    _unique((one.name for one in (*jumps, *hosts)), f"{where}: jumps")
     if not hosts:
         raise LabError(f"{where}: no hosts", hint="write `hosts: {kvm01: {boards: [A40]}}`")
     _unique((vm.name for host in hosts for vm in host.vms), f"{where}: vms")
-    return FleetSpec(
-        name=name, hosts=tuple(hosts), declared=_declared(top.get("declared"), hosts, f"{where}: declared")
+    declared = _declared(top.get("declared"), hosts, f"{where}: declared")
+    return FleetSpec(name=name, hosts=tuple(hosts), declared=declared, jumps=jumps)
+
+
+def _jumps(fleet_name: str, names: Any, where: str) -> tuple[HostSpec, ...]:
+    return tuple(
+        HostSpec(
+            name=_read(parse_host_name, name, where),
+            machine_id=lab_uuid(fleet_name, str(name), "machine-id").replace("-", ""),
+            driver_version=DRIVERS["570"],
+            gpus=(),
+            is_jump=True,
+        )
+        for name in _list(names, where)
     )
+
+
+def _via(host: Any, jumps: tuple[HostSpec, ...], where: str) -> tuple[str, ...]:
+    wanted = host.get("via", []) if isinstance(host, Mapping) else []
+    names = [jump.name for jump in jumps]
+    chain = [wanted] if isinstance(wanted, str) else _list(wanted, f"{where}.via")
+    for one in chain:
+        if one not in names:
+            raise LabError(f"{where}.via: no jump host {one!r}", hint=f"jumps: [{', '.join((*names, str(one)))}]")
+    return tuple(chain)
 
 
 def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:

@@ -1,7 +1,7 @@
 """How long each stage of reaching a host may take, and how a call that cannot be interrupted is abandoned.
 
 Every wait of the link has a limit. A call that blocks in C or in another library's thread (getaddrinfo, a paramiko
-request without a timeout, every libvirt call) runs in a separate daemon thread, so that the caller can stop waiting and
+request without a timeout) runs in a separate daemon thread, so that the caller can stop waiting and
 a Ctrl-C reaches it at once. It is a daemon thread because it must not keep the interpreter alive.
 """
 
@@ -87,7 +87,7 @@ class Bounded(Generic[T]):
         except BaseException as error:  # noqa: BLE001 -- it is re-raised where the result is awaited
             self._error = error
         finally:
-            del call  # objects that it closes over (libvirt's) must not outlive the call
+            del call  # what it closes over need not outlive it
             self._done.set()
 
     @property
@@ -97,7 +97,7 @@ class Bounded(Generic[T]):
     def wait(self, timeout_s: float) -> bool:
         """Whether it ended within that time.
 
-        It waits in slices: if the kernel delivers a Ctrl-C to another thread (libvirt's, paramiko's), that does not end this
+        It waits in slices: if the kernel delivers a Ctrl-C to another thread (paramiko's), that does not end this
         thread's wait; the signal is handled only when this thread runs Python code again.
         """
         deadline = Deadline(timeout_s)

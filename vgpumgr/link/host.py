@@ -4,8 +4,10 @@ observe   the host's facts                        lock      the same, under the 
 execute   one step of a plan                      unlock    some GPUs' facts; then the lock is released
 domains   libvirt's domains; names, only those    sample    GPU usage by vGPU
 
-The first four read libvirt's domains at the same time, if they are told which. What is changed in libvirt goes through a
-client of its own: `hypervisor`.
+set_metadata, attach_device, detach_device          change a VM's definition, under the lock
+
+The first three and unlock read libvirt's domains at the same time, if they are told which. What turns answers into core's values
+is imported with the first answer: that takes as long as a login.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from vgpumgr.host import protocol
-from vgpumgr.link import libvirt_facts, refusals, snapshot_facts, steps
-from vgpumgr.link.program import PING_S, Program
+from vgpumgr.link.program.session import PING_S, Program
+from vgpumgr.link.values import libvirt_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.step import HostStep
     from vgpumgr.core.usage.readings import HostReading
     from vgpumgr.errors import HostError, LedgerUnwritable
-    from vgpumgr.link.hypervisor import Hypervisor
-    from vgpumgr.link.libvirt_facts import DomainQuery
+    from vgpumgr.link.domain_query import DomainQuery
     from vgpumgr.names import VmName, VmUuid
 
 PROTOCOL = protocol.PROTOCOL  # the version that this controller speaks
@@ -66,7 +67,7 @@ class StepResult:
 
 
 class Host(abc.ABC):
-    """An open host; a context manager, which releases everything: lock, libvirt, connection.
+    """An open host; a context manager, which releases everything: the lock, and the connection.
 
     `catalogue`: the source of type maxima that the host does not report. Every method raises HostError.
     """
@@ -85,19 +86,33 @@ class Host(abc.ABC):
     def lock(self, query: DomainQuery | None = None, *, by: str, wait_s: float) -> Locked:
         """Take the host's exclusive lock and read the facts under it. Busy names its holder. Kept until `unlock` or `close`."""
         facts = self.program.lock(by=by, wait_s=wait_s, libvirt=self._query(query))
-        fact = facts["unwritable"]
         return Locked(
-            snapshot=self._snapshot(facts),
-            read=self._read(facts),
-            unwritable=None if fact is None else refusals.unwritable(self.host, fact["path"], fact["errno"]),
+            snapshot=self._snapshot(facts), read=self._read(facts), unwritable=self._unwritable(facts["unwritable"])
         )
 
     def execute(self, step: HostStep) -> StepResult:
         """Carry out one step under the lock. Raises HostDeadline if the step may still happen."""
+        from vgpumgr.link.values import snapshot_facts, steps
+
         told = self.program.execute(steps.wire_step(step), deadline_s=STEP_DEADLINE_S)
         return StepResult(
             note=told["note"], scheduler=snapshot_facts.maybe(told["scheduler"], snapshot_facts.parse_scheduler)
         )
+
+    def set_metadata(self, vm: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
+        """Write that element (without prefix and xmlns) into the VM's persistent definition; None removes it.
+
+        As the next two, it raises HypervisorError, or Unreachable(stage=libvirt), which knows whether it may happen.
+        """
+        self._define({"verb": protocol.SET_METADATA, "vm_uuid": vm, "xml": xml, "key": key, "uri": uri})
+
+    def attach_device(self, vm: VmUuid, xml: str) -> None:
+        """Add a device to the VM's persistent definition."""
+        self._define({"verb": protocol.ATTACH_DEVICE, "vm_uuid": vm, "xml": xml})
+
+    def detach_device(self, vm: VmUuid, xml: str) -> None:
+        """Remove a device from the VM's persistent definition."""
+        self._define({"verb": protocol.DETACH_DEVICE, "vm_uuid": vm, "xml": xml})
 
     def unlock(self, gpus: Sequence[str], query: DomainQuery | None = None) -> Observed:
         """Part of the host: these GPUs (UUIDs), and facts that belong to no GPU. Read under the lock, which is then released."""
@@ -119,26 +134,13 @@ class Host(abc.ABC):
 
     def sample(self, *, since: Mapping[str, int], wait_s: float) -> HostReading:
         """Which vGPUs run and what they used since those times (us, by GPU), read under the shared lock."""
-        from vgpumgr.link import sampling_facts
+        from vgpumgr.link.values import sampling_facts
 
         return sampling_facts.parse(self.host, self.program.sample(since=since, wait_s=wait_s))
 
     def ping(self, timeout_s: float = PING_S) -> None:
         """Check that the host answers. Raises LeaseLost if its lock was ours and no longer is."""
         self.program.ping(timeout_s)
-
-    def locked_hypervisor(self) -> Hypervisor:
-        """Libvirt, for actions that only the lock's owner may do. Raises LeaseLost if we no longer own the lock."""
-        self.program.assert_fresh()
-        return self.hypervisor()
-
-    @abc.abstractmethod
-    def prepare_writes(self) -> None:
-        """Something will be changed in libvirt: what that needs may be opened meanwhile."""
-
-    @abc.abstractmethod
-    def hypervisor(self) -> Hypervisor:
-        """Libvirt on that host, for changes. Raises the reason if it could not be opened."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -156,6 +158,9 @@ class Host(abc.ABC):
     ) -> None:
         self.close()
 
+    def _define(self, step: protocol.DefinitionStep) -> None:
+        self.program.execute(step, deadline_s=self._libvirt_s)
+
     def _query(self, query: DomainQuery | None) -> protocol.LibvirtQuery | None:
         return None if query is None else libvirt_facts.render_query(query, wait_s=self._libvirt_s)
 
@@ -163,7 +168,16 @@ class Host(abc.ABC):
         return None if facts["libvirt"] is None else libvirt_facts.parse(self.host, facts["libvirt"])
 
     def _snapshot(self, facts: protocol.Snapshot) -> HostSnapshot:
+        from vgpumgr.link.values import snapshot_facts
+
         return snapshot_facts.parse(self.host, facts, self._catalogue)
+
+    def _unwritable(self, fact: protocol.UnwritableFact | None) -> LedgerUnwritable | None:
+        if fact is None:
+            return None
+        from vgpumgr.link.program import refusals
+
+        return refusals.unwritable(self.host, fact["path"], fact["errno"])
 
 
 def _or_raise(read: LibvirtDump | HostError | None) -> LibvirtDump:

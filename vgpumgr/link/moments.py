@@ -5,7 +5,6 @@
     start, started      of: program     the host program is about to be sent; it has greeted
     send, sent          of: the verb    a request to the host program is about to be sent; it has been, but no answer is read
     answered            of: the verb    its answer has arrived
-    call, called        of: the method  a call of libvirt is about to be made; it has returned
     begin, end          of: the verb    a step of the plan is about to be carried out; it has been
     interrupted         of: the verb    a Ctrl-C was received during that step
 
@@ -18,48 +17,14 @@ Without a listener (only tests have one) this has no measurable cost.
 
 from __future__ import annotations
 
-import functools
 import sys
-from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vgpumgr.names import HostName
+from typing import Literal, TypeAlias
 
 EVENT = "vgpumgr.moment"
 
-Kind: TypeAlias = Literal[
-    "start", "started", "send", "sent", "answered", "call", "called", "begin", "end", "interrupted"
-]
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class OfHost(Protocol):
-    """Anything that belongs to one host."""
-
-    @property
-    def host(self) -> HostName: ...
-
-
-SelfT = TypeVar("SelfT", bound=OfHost)
+Kind: TypeAlias = Literal["start", "started", "send", "sent", "answered", "begin", "end", "interrupted"]
 
 
 def tell(host: str, kind: Kind, of: str) -> None:
     """Announce that something is about to be done to that host, or has been. Raises what a listener raises."""
     sys.audit(EVENT, host, kind, of)
-
-
-def reported(method: Callable[Concatenate[SelfT, P], T]) -> Callable[Concatenate[SelfT, P], T]:
-    """Decorate a method that calls libvirt: the moments before and after it are announced."""
-
-    @functools.wraps(method)
-    def telling(self: SelfT, /, *arguments: P.args, **named: P.kwargs) -> T:
-        tell(self.host, "call", method.__name__)
-        value = method(self, *arguments, **named)
-        tell(self.host, "called", method.__name__)
-        return value
-
-    return telling

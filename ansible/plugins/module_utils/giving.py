@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from ansible_collections.vgpumgr.kvm.plugins.module_utils.running import diff_of
 
+_OF_THE_WISH = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu", "series", "usable", "max_waste")
+
 
 def vgpu(run):
     """Module vgpu."""
@@ -30,27 +32,42 @@ def _wanted(task, entry):
     """One request. Options that a list entry omits come from the task."""
     from vgpumgr import names
     from vgpumgr.controller.requests import SlotRequest
-    from vgpumgr.core.driver import profiles
+    from vgpumgr.core.driver.asking import NO_CONDITIONS
     from vgpumgr.core.reconcile.tasks import Replace
-    from vgpumgr.errors import UsageError
 
     # Ansible's own string type carries its origin, which libvirt must not see.
-    slot, state, profile, host, gpu, replace, keep = (
+    slot, state, host, gpu, replace, keep = (
         task[key] if entry[key] is None else entry[key]
-        for key in ("slot", "state", "profile", "host", "gpu_id", "replace", "keep_snapshots")
+        for key in ("slot", "state", "host", "gpu_id", "replace", "keep_snapshots")
     )
     name = names.parse_vm_name(str(entry["name"]))
-    if state == "present" and not profile:
-        raise UsageError(f"{name}: state present needs a profile", hint="for example profile: 4Q")
+    wish, conditions = _asked(name, task, entry) if state == "present" else (None, NO_CONDITIONS)
     return SlotRequest(
         vm=name,
         slot=names.parse_slot(str(slot)),
-        profile=profiles.parse_profile(str(profile)) if state == "present" else None,
+        wish=wish,
+        conditions=conditions,
         on=None if host is None else str(host),
         gpu_id=None if gpu is None else str(gpu),
         replace=Replace(str(replace)),
         keep_snapshots=keep,
     )
+
+
+def _asked(name, task, entry):
+    """The wish and its conditions. An entry that asks for something asks alone; one that does not is the task's."""
+    from vgpumgr.core.driver import asking
+    from vgpumgr.errors import UsageError
+
+    own = any(entry[key] is not None for key in asking.WAYS_TO_ASK)
+    given = {
+        key: entry[key] if entry[key] is not None or (own and key in _OF_THE_WISH) else task[key]
+        for key in (*asking.WAYS_TO_ASK, *asking.OF_AMOUNTS, "compute", "only", "prefer")
+    }
+    if all(given[key] is None for key in asking.WAYS_TO_ASK):
+        raise UsageError(f"{name}: state present needs a profile or an amount", hint="for example profile: 4Q")
+    plain = {key: value if isinstance(value, bool) or value is None else str(value) for key, value in given.items()}
+    return asking.read(plain, about=name, spelt=str)
 
 
 def _told(slot):

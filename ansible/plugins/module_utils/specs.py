@@ -7,13 +7,26 @@ from __future__ import annotations
 from ansible.module_utils.basic import env_fallback
 
 _INVENTORY = {"type": "path", "fallback": (env_fallback, ["VGPUMGR_INVENTORY"])}
+_ASKING = {
+    "profile": {"type": "str"},
+    "mig_profile": {"type": "str"},
+    "gpu_memory": {"type": "str"},
+    "gpu": {"type": "str"},
+    "fgpu": {"type": "str"},
+    "series": {"type": "str", "choices": ["A", "B", "C", "Q"]},
+    "usable": {"type": "bool"},
+    "max_waste": {"type": "int"},
+    "compute": {"type": "str", "choices": ["best-effort", "equal-share", "fixed-share"]},
+    "only": {"type": "str", "choices": ["mig", "time-sliced"]},
+    "prefer": {"type": "str", "choices": ["mig", "time-sliced"]},
+}
 _REPLACE = ["never", "if-other", "always"]
 
 VGPU = {
     "argument_spec": {
         "name": {"type": "str"},
         "slot": {"type": "str", "default": "vgpu0"},
-        "profile": {"type": "str"},
+        **_ASKING,
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "host": {"type": "str"},
         "gpu_id": {"type": "str"},
@@ -25,7 +38,7 @@ VGPU = {
             "options": {
                 "name": {"type": "str", "required": True},
                 "slot": {"type": "str"},
-                "profile": {"type": "str"},
+                **_ASKING,
                 "state": {"type": "str", "choices": ["present", "absent"]},
                 "host": {"type": "str"},
                 "gpu_id": {"type": "str"},

@@ -13,7 +13,7 @@ author:
   - The vgpumgr authors (@vgpumgr)
 description:
   - Creates a vGPU on the VM's own hypervisor and adds it to the VM's definition, or removes it from there and frees it.
-  - A slot that already has the requested profile is left alone. A vGPU with another profile is replaced in one change, and the
+  - A slot that already has what is requested is left alone. A vGPU that was requested otherwise is replaced in one change, and the
     slot never gets a second device.
   - Nothing in use is touched. A running VM gets its first vGPU at its next start; to change or free one, shut the VM down.
   - With O(vms), one task handles many VMs. It connects to each hypervisor once, each VM has its own result, and a VM that fails
@@ -38,12 +38,46 @@ options:
     default: vgpu0
   profile:
     description:
-      - The vGPU profile, written as V(4Q) (any board that has it), V(A40-4Q) or V(NVIDIA A40-4Q).
-      - Required if O(state=present).
+      - Exactly this vGPU type, written as V(4Q) (any board that has it), V(A40-4Q) or V(NVIDIA A40-4Q).
+      - If O(state=present), give one of O(profile), O(gpu_memory), O(gpu), O(fgpu) and O(mig_profile).
     type: str
+  gpu_memory:
+    description: The smallest type with at least this much framebuffer, written as V(4G) or V(512M); V(G) is GiB.
+    type: str
+  gpu:
+    description: The smallest type that is at least this share of one GPU, written as V(0.25).
+    type: str
+  fgpu:
+    description: The same in the site's own unit. The inventory's C(vgpumgr_fgpu_per_gpu) says how many make one GPU of a board.
+    type: str
+  mig_profile:
+    description: The MIG-backed type of this GPU instance, written as V(2g.10gb). GPUs in MIG mode are not supported yet.
+    type: str
+  series:
+    description: The series of an amount. V(C) if omitted.
+    type: str
+    choices: [A, B, C, Q]
+  usable:
+    description: Require that the guest sees the amount, and not only that the type's size is as much.
+    type: bool
+  max_waste:
+    description: Fail if more than this many per cent of the vGPU exceed the amount.
+    type: int
+  compute:
+    description: Use only a GPU whose scheduler has this policy.
+    type: str
+    choices: [best-effort, equal-share, fixed-share]
+  only:
+    description: Use only a GPU that is divided in this way.
+    type: str
+    choices: [mig, time-sliced]
+  prefer:
+    description: Prefer a GPU that is divided in this way.
+    type: str
+    choices: [mig, time-sliced]
   state:
     description:
-      - V(present) attaches a vGPU with the profile to the slot.
+      - V(present) attaches a vGPU of the profile or amount to the slot.
       - V(absent) frees the slot. If no hypervisor knows the VM, nothing changes and there is a warning.
     type: str
     choices: [present, absent]
@@ -61,7 +95,7 @@ options:
   replace:
     description:
       - What to do with a vGPU that the slot already has.
-      - V(if-other) replaces it if it has another profile or is not on O(gpu_id). V(never) fails in that case.
+      - V(if-other) replaces it if something else was requested for it or it is not on O(gpu_id). V(never) fails in that case.
       - V(always) also creates a new vGPU if the old one is lost, for example because its GPU is gone.
     type: str
     choices: [never, if-other, always]
@@ -73,7 +107,7 @@ options:
   vms:
     description:
       - Many VMs at once. Entries that free a slot come first, since that makes room; the others keep their order.
-      - Options that an entry omits are taken from the task.
+      - Options that an entry omits are taken from the task; an entry that asks for something itself takes no amount from there.
     type: list
     elements: dict
     suboptions:
@@ -87,6 +121,40 @@ options:
       profile:
         description: As O(profile).
         type: str
+      gpu_memory:
+        description: As O(gpu_memory).
+        type: str
+      gpu:
+        description: As O(gpu).
+        type: str
+      fgpu:
+        description: As O(fgpu).
+        type: str
+      mig_profile:
+        description: As O(mig_profile).
+        type: str
+      series:
+        description: As O(series).
+        type: str
+        choices: [A, B, C, Q]
+      usable:
+        description: As O(usable).
+        type: bool
+      max_waste:
+        description: As O(max_waste).
+        type: int
+      compute:
+        description: As O(compute).
+        type: str
+        choices: [best-effort, equal-share, fixed-share]
+      only:
+        description: As O(only).
+        type: str
+        choices: [mig, time-sliced]
+      prefer:
+        description: As O(prefer).
+        type: str
+        choices: [mig, time-sliced]
       state:
         description: As O(state).
         type: str
@@ -114,6 +182,12 @@ EXAMPLES = r"""
   vgpumgr.kvm.vgpu:
     name: vm01
     profile: 4Q
+
+- name: Attach the smallest vGPU with at least a fifth of a GPU
+  vgpumgr.kvm.vgpu:
+    name: vm02
+    gpu: 0.2
+    max_waste: 25
 
 - name: Detach it
   vgpumgr.kvm.vgpu:
@@ -163,9 +237,29 @@ vms:
       type: str
       sample: kvm01
     profile:
-      description: The requested profile. Null for V(absent).
+      description: The requested profile. Null for V(absent), and if an amount was requested.
       type: str
       sample: 4Q
+    requested:
+      description: All that was requested, as options of the command line. Null for V(absent).
+      type: str
+      sample: --gpu 0.2
+    asked_mib:
+      description: What that is in MiB of the board, rounded up. Null if unknown, as the next three are.
+      type: int
+      sample: 9831
+    framebuffer_mib:
+      description: The framebuffer of the vGPU's type, in MiB.
+      type: int
+      sample: 12288
+    guest_mib:
+      description: How much of it the guest sees at least, in MiB.
+      type: int
+      sample: 10704
+    waste_pct:
+      description: How much of the vGPU exceeds what was requested, in per cent.
+      type: float
+      sample: 20.0
     gpu:
       description: PCI address of the GPU. Null if the slot has no vGPU, or if that is unknown.
       type: str
@@ -217,6 +311,31 @@ profile:
   returned: with O(name)
   type: str
   sample: 4Q
+requested:
+  description: As in RV(vms[].requested).
+  returned: with O(name)
+  type: str
+  sample: --gpu 0.2
+asked_mib:
+  description: As in RV(vms[].asked_mib).
+  returned: with O(name)
+  type: int
+  sample: 9831
+framebuffer_mib:
+  description: As in RV(vms[].framebuffer_mib).
+  returned: with O(name)
+  type: int
+  sample: 12288
+guest_mib:
+  description: As in RV(vms[].guest_mib).
+  returned: with O(name)
+  type: int
+  sample: 10704
+waste_pct:
+  description: As in RV(vms[].waste_pct).
+  returned: with O(name)
+  type: float
+  sample: 20.0
 gpu:
   description: As in RV(vms[].gpu).
   returned: with O(name)

@@ -13,7 +13,7 @@ author:
   - The vgpumgr authors (@vgpumgr)
 description:
   - Does the same as C(vgpumgr reconcile). Every VM gets the vGPUs that the inventory declares or that were attached earlier,
-    GPUs get their schedulers, and vGPUs that are no longer declared are removed.
+    GPUs get their modes and schedulers, and vGPUs that are no longer declared are removed.
   - There is no prompt, so a plan that removes anything is refused unless O(confirm) or O(confirm_destroys) allows it.
   - A hypervisor that cannot be reached makes the task fail, after the others are reconciled.
 extends_documentation_fragment:

@@ -9,15 +9,18 @@ from tests.model import promises
 from tests.model.fleet import HOSTS, SLOTS, Fleet, Outcome, vm_uuid
 from tests.model.machine import GPUS, TYPES
 from tests.model.pool import POOL
-from vgpumgr.host.protocol import FIXED_SHARE, VENDOR_VFIO
+from vgpumgr.host.protocol import FIXED_SHARE, MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.model import Engine, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.model.wiring import Trouble
+    from vgpumgr.lab.driver.model import Gpu, Vgpu
 
 HOST, SLOT = HOSTS[0], SLOTS[0]
+ELSEWHERE = "2vm01"  # on the second host
 VM, OTHER, THIRD, BOB = (f"1vm{number:02}" for number in (1, 2, 3, 4))
 SMALL, LARGE = "4Q", "8Q"
 
@@ -59,6 +62,22 @@ def has_not(fleet: Fleet, vm: str) -> None:
     assert not promises.truth(machine).domains[vm_uuid(HOST, vm)].inactive, "a hostdev is left"
 
 
+def _serve(fleet: Fleet) -> None:
+    assert fleet.serve((VM, OTHER, ELSEWHERE), SLOT, SMALL).word == "done"
+
+
+def _check_served(fleet: Fleet) -> None:
+    has(fleet, VM)
+    has(fleet, OTHER)
+    promises.check_attached(fleet.machines[HOSTS[1]], vm_uuid(HOSTS[1], ELSEWHERE), SLOT, SMALL)
+
+
+def _check_freed(fleet: Fleet) -> None:
+    has_not(fleet, VM)
+    has_not(fleet, OTHER)
+    promises.check_detached(fleet.machines[HOSTS[1]], vm_uuid(HOSTS[1], ELSEWHERE), SLOT)
+
+
 def _declare(fleet: Fleet, *vms: str) -> None:
     fleet.declared = {(HOST, vm): {SLOT: SMALL} for vm in vms}
 
@@ -83,6 +102,46 @@ def _check_scheduler(fleet: Fleet) -> None:
     has(fleet, OTHER)
 
 
+def _check_mode(fleet: Fleet) -> None:
+    assert fleet.machines[HOST].driver.gpu(GPUS[0]).mixed
+    has(fleet, VM)
+    _lies_where_it_should(fleet)
+
+
+def _lies_where_it_should(fleet: Fleet, *, at: int | None = None) -> None:
+    """The VM's vGPU: hardware, ledger and claim agree, unless the driver refused to move it."""
+    machine = fleet.machines[HOST]
+    gpu = machine.driver.gpu(GPUS[0])
+    (entry,) = (row for row in machine.ledger() if row["vm_uuid"] == vm_uuid(HOST, VM))
+    claim = promises.truth(machine).domains[vm_uuid(HOST, VM)].claim(SLOT)
+    (vgpu,) = (one for one in gpu.vgpus if (one.vf, one.uuid) == (entry["vf_index"], entry["uuid"]))
+    assert claim is not None
+    assert entry["placement_id"] == claim.binding.placement_id
+    if not gpu.mixed:
+        assert entry["placement_id"] is None
+        return
+    assert entry["placement_id"] in ((at,) if at is not None else _ids(gpu, vgpu))
+    assert vgpu.placement_id == entry["placement_id"] or machine.places_refused
+
+
+def _ids(gpu: Gpu, vgpu: Vgpu) -> tuple[int, ...]:
+    return tuple(places.supported(gpu.board, vgpu.type, mixed=True))
+
+
+def _prepare_again(fleet: Fleet) -> None:
+    """In mixed-size mode: two vGPUs, the first of which is detached, and somebody removes the other."""
+    assert fleet.set_mode(HOST, GPUS[0], MIXED_SIZE).word == "done"
+    attach(fleet, OTHER, VM)
+    assert fleet.detach(HOST, OTHER, SLOT).word == "done"
+    assert fleet.remove_by_hand(HOST, 0)
+
+
+def _check_again(fleet: Fleet) -> None:
+    """It is back at the end of the GPU, although the driver puts a new one at its start."""
+    has(fleet, VM)
+    _lies_where_it_should(fleet, at=12)
+
+
 ATTACH = Operation(
     name="attach",
     prepare=lambda fleet: attach(fleet, OTHER),
@@ -101,11 +160,37 @@ DETACH = Operation(
     run=lambda fleet, trouble: fleet.detach(HOST, VM, SLOT, trouble=trouble),
     check=lambda fleet: has_not(fleet, VM),
 )
+ATTACH_SEVERAL = Operation(
+    name="attach several",
+    prepare=lambda _fleet: None,
+    run=lambda fleet, trouble: fleet.serve((VM, OTHER, ELSEWHERE), SLOT, SMALL, trouble=trouble),
+    check=_check_served,
+)
+DETACH_SEVERAL = Operation(
+    name="detach several",
+    prepare=_serve,
+    run=lambda fleet, trouble: fleet.serve((VM, OTHER, ELSEWHERE), SLOT, None, trouble=trouble),
+    check=_check_freed,
+)
 SCHEDULER = Operation(
     name="scheduler set",
     prepare=lambda fleet: attach(fleet, OTHER, VM),
     run=lambda fleet, trouble: fleet.set_scheduler(HOST, GPUS[0], FIXED_SHARE, trouble=trouble),
     check=_check_scheduler,
+)
+MODE = Operation(
+    name="mode set",
+    prepare=lambda fleet: attach(
+        fleet, VM
+    ),  # these small GPUs take two 4Q in mixed-size mode, and somebody else may come by
+    run=lambda fleet, trouble: fleet.set_mode(HOST, GPUS[0], MIXED_SIZE, trouble=trouble),
+    check=_check_mode,
+)
+AGAIN = Operation(
+    name="attach again, mixed-size",
+    prepare=_prepare_again,
+    run=lambda fleet, trouble: fleet.attach(HOST, VM, SLOT, SMALL, trouble=trouble),
+    check=_check_again,
 )
 RECONCILE = Operation(
     name="reconcile",
@@ -113,4 +198,5 @@ RECONCILE = Operation(
     run=lambda fleet, trouble: fleet.reconcile(HOST, trouble=trouble),
     check=_check_reconcile,
 )
-OPERATIONS = (ATTACH, REPLACE, DETACH, SCHEDULER, RECONCILE)
+OPERATIONS = (ATTACH, REPLACE, DETACH, ATTACH_SEVERAL, DETACH_SEVERAL, SCHEDULER, MODE, AGAIN, RECONCILE)
+MIXED = (MODE, AGAIN)  # not on a GPU without the mode

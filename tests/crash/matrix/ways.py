@@ -28,7 +28,7 @@ _FILLER = "filler"
 _PAGE = 4096
 _NEVER = 10**9  # a Trouble that does nothing by itself
 # Where a host is written to: the first of these begins the change, the last ends it.
-WRITES = {("call", "set_metadata"), ("call", "attach_device"), ("call", "detach_device"), ("send", "execute")}
+WRITE = ("send", "execute")
 
 
 @dataclass(slots=True, kw_only=True)

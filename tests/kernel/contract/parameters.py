@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tests.kernel.contract.places import A40, L40S, MDEVS, PROC, T4, A, B, function, mdev, type_file, types, vgpu
+from tests.kernel.contract.places import A40, L40S, MDEVS, PROC, T4, A, function, mdev, type_file, types, vgpu
 from tests.kernel.contract.row import Basis, KernelOnly, Parameter, Row
 from tests.kernel.contract.steps import comes, gone, leads, names, puts, refuses, tells
 
-_Q4, _Q8, _A40_Q4, _L40S_Q4, _L40S_Q8 = T4.kind("4Q"), T4.kind("8Q"), A40.kind("4Q"), L40S.kind("4Q"), L40S.kind("8Q")
-_CREATE, _CREATE_8 = type_file(T4.pci, _Q4, "create"), type_file(T4.pci, _Q8, "create")
-_VF0, _VF1 = L40S.vfs[0], L40S.vfs[1]
-_TYPE0, _TYPE1 = vgpu(_VF0, "current_vgpu_type"), vgpu(_VF1, "current_vgpu_type")
+_Q4, _A40_Q4, _L40S_Q4 = T4.kind("4Q"), A40.kind("4Q"), L40S.kind("4Q")
+_CREATE = type_file(T4.pci, _Q4, "create")
+_TYPE0 = vgpu(L40S.vfs[0], "current_vgpu_type")
 _NUMVFS = function(A40.pci, "sriov_numvfs")
 _UNBIND_LOCK = f"{PROC}/gpus/{A40.pci}/unbindLock"
 _CYCLED = (puts(_UNBIND_LOCK, "1\n"), puts(_NUMVFS, "0"), puts(_NUMVFS, "8"))
@@ -90,24 +89,6 @@ ROWS = (
             tells(type_file(A40.vfs[0], _A40_Q4, "available_instances"), "1\n"),
             *(comes(types(vf)) for vf in A40.vfs),
             puts(_UNBIND_LOCK, "0\n"),
-        ),
-    ),
-    Row(
-        name="with sizes mixed another size is available, and taken",
-        card="T4 L40S",
-        rests=Basis.OPEN_MODULES,
-        source="kernel_vgpu_mgr.c, 595",
-        driver=(Parameter(name="mixed", value="1"),),
-        only=KernelOnly(reason="the lab has equal-size mode only"),
-        steps=(
-            puts(_CREATE, A),
-            tells(type_file(T4.pci, _Q8, "available_instances"), "1\n"),
-            puts(_CREATE_8, B),
-            tells(type_file(T4.pci, _Q8, "available_instances"), "0\n"),
-            tells(type_file(T4.pci, _Q4, "available_instances"), "1\n"),
-            puts(_TYPE0, str(_L40S_Q4.id)),
-            puts(_TYPE1, str(_L40S_Q8.id)),
-            tells(_TYPE1, f"{_L40S_Q8.id}\n"),
         ),
     ),
     Row(

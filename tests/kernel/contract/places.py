@@ -24,6 +24,7 @@ MDEV_DRIVER = "/sys/bus/mdev/drivers/nvidia-vgpu-vfio"
 MDEV_PARENTS = "/sys/class/mdev_bus"
 GROUPS = "/sys/kernel/iommu_groups"
 PROC = "/proc/driver/nvidia"
+NVML = "/sys/kernel/debug/nvlab/nvml"  # what the mock libnvidia-ml reads, and writes changes to
 
 A = "9e0d0000-0000-4000-8000-00000000000a"
 B = "9e0d0000-0000-4000-8000-00000000000b"

@@ -270,6 +270,10 @@ class Runner:
                     left += _tried(path, "0")
         with suppress(FileNotFoundError):  # the lab has another way
             _write(f"{_PARAMETERS}/forget_lost", "1")
+        path, lines = request["equal_size"]
+        for line in lines:
+            with suppress(OSError):  # no VFs, or a vGPU that is lost: told above, or forgotten with a reload
+                _write(path, line)
         return left
 
 

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tests.kernel.contract.places import L40S, PCI, A, B
+from tests.kernel.contract.places import A40, L40S, NVML, PCI, A, B
 from tests.kernel.contract.row import (
     Await,
     Follow,
@@ -42,6 +42,7 @@ _RUNNER = Path(__file__).with_name("runner.py")
 _ANSWER_S = 120.0
 _PARAMETERS = "/sys/module/nvidia/parameters"
 _CURRENT_TYPES = [f"{PCI}/{vf}/nvidia/current_vgpu_type" for vf in L40S.vfs]
+_EQUAL_SIZE = [f"mixed pci={card.pci} on=0\n" for card in (A40, L40S)]
 _LAB_HOST = "kvm01"
 _LONG = "slow-plugin:600"
 # Who holds what in the lab: a VM's definition names its vGPU, so each device that a row holds has its VM.
@@ -102,7 +103,12 @@ class Connection:
 
     def clean(self, parameters: dict[str, str]) -> None:
         """The state between two rows."""
-        clean = {"do": "clean", "parameters": parameters, "current_types": _CURRENT_TYPES}
+        clean = {
+            "do": "clean",
+            "parameters": parameters,
+            "current_types": _CURRENT_TYPES,
+            "equal_size": [NVML, _EQUAL_SIZE],
+        }
         ended, cleaned = self.ask([{"do": "end_row"}, clean])
         assert ended["value"] == [], f"these did not come back: {ended}"
         assert cleaned.get("value") == [], f"the host could not be cleaned: {cleaned}"

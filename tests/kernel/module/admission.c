@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the driver admits, as vgpumgr/lab/driver/admission.py has it, and the list of the vGPUs that exist. */
+/* What the driver admits where (the rules are places.c's), and the list of the vGPUs that exist. */
 #include <linux/delay.h>
 #include <linux/slab.h>
 
 #include "nvlab.h"
 
-#define MAX_TIME_SLICED 32 /* per GPU without MIG */
 #define FIRST_INSTANCE 3251634176ULL /* NVML's handles start high; any number that is not an index will do */
 
 static u64 next_instance = FIRST_INSTANCE;
@@ -16,55 +15,47 @@ void nvlab_slow(void)
 		msleep(nvlab_options.slow_ms);
 }
 
-static bool other_size(struct nvlab_gpu *gpu, const struct nvlab_type *type)
+/* What the rules in places.c look at. Up to NVLAB_MOST_PLACES vGPUs count, and no GPU takes as many. */
+void nvlab_look(struct nvlab_gpu *gpu, struct nvlab_scene *scene)
 {
 	struct nvlab_vgpu *vgpu;
 
-	if (nvlab_options.mixed)
-		return false;
+	scene->card = gpu->card;
+	scene->mixed = gpu->mixed;
+	scene->count = 0;
 	list_for_each_entry(vgpu, &gpu->vgpus, node)
-		if (vgpu->type->fb_mib != type->fb_mib)
-			return true;
-	return false;
+		if (scene->count < NVLAB_MOST_PLACES)
+			scene->taken[scene->count++] = (struct nvlab_taken){ vgpu->type, vgpu->placement };
 }
 
-/* How many more of this type the whole GPU takes now, VFs aside. Of mixed sizes: what the framebuffer has room for. */
-unsigned int nvlab_instances_left(struct nvlab_gpu *gpu, const struct nvlab_type *type)
+static unsigned int instances_left(struct nvlab_gpu *gpu, const struct nvlab_type *type)
 {
-	unsigned int most = min_t(unsigned int, type->max, MAX_TIME_SLICED), count = 0, used_mib = 0;
-	struct nvlab_vgpu *vgpu;
+	struct nvlab_scene scene;
 
-	if (other_size(gpu, type))
-		return 0;
-	list_for_each_entry(vgpu, &gpu->vgpus, node) {
-		count++;
-		used_mib += vgpu->type->fb_mib;
-	}
-	if (!nvlab_options.mixed)
-		return count < most ? most - count : 0;
-	if (used_mib >= gpu->card->fb_mib || count >= MAX_TIME_SLICED)
-		return 0;
-	return min3(most, (gpu->card->fb_mib - used_mib) / type->fb_mib, MAX_TIME_SLICED - count);
+	nvlab_look(gpu, &scene);
+	return nvlab_left(&scene, type);
 }
 
 enum nvlab_refusal nvlab_refusal(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type)
 {
+	struct nvlab_scene scene;
 	struct nvlab_vgpu *vgpu;
 
 	if (vf >= 0)
 		list_for_each_entry(vgpu, &gpu->vgpus, node)
 			if (vgpu->vf == vf)
 				return NVLAB_VF_TAKEN;
-	if (other_size(gpu, type))
+	nvlab_look(gpu, &scene);
+	if (nvlab_other_size(&scene, type))
 		return NVLAB_OTHER_SIZE;
-	return nvlab_instances_left(gpu, type) ? NVLAB_ADMITTED : NVLAB_FULL;
+	return nvlab_left(&scene, type) ? NVLAB_ADMITTED : NVLAB_FULL;
 }
 
 /* `available_instances`: how many on the PF, 0 or 1 on a VF. */
 unsigned int nvlab_available(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type)
 {
 	if (vf < 0)
-		return nvlab_instances_left(gpu, type);
+		return instances_left(gpu, type);
 	return nvlab_refusal(gpu, vf, type) == NVLAB_ADMITTED;
 }
 
@@ -75,10 +66,10 @@ bool nvlab_creatable(struct nvlab_gpu *gpu, const struct nvlab_type *type)
 	unsigned int count = 0;
 
 	if (gpu->card->framework == NVLAB_MDEV_PF)
-		return nvlab_instances_left(gpu, type);
+		return instances_left(gpu, type);
 	list_for_each_entry(vgpu, &gpu->vgpus, node)
 		count++;
-	return count < nvlab_enabled_vfs(gpu) && nvlab_instances_left(gpu, type);
+	return count < nvlab_enabled_vfs(gpu) && instances_left(gpu, type);
 }
 
 bool nvlab_any_held(struct nvlab_gpu *gpu)
@@ -103,42 +94,22 @@ static bool number_taken(unsigned int number)
 	return false;
 }
 
-static bool placement_taken(struct nvlab_gpu *gpu, int placement)
-{
-	struct nvlab_vgpu *vgpu;
-
-	list_for_each_entry(vgpu, &gpu->vgpus, node)
-		if (vgpu->placement == placement)
-			return true;
-	return false;
-}
-
-/* The lowest free multiple of the type's size in GiB. (With mixed sizes real cards have fewer places than that.) */
-static int free_placement(struct nvlab_gpu *gpu, const struct nvlab_type *type)
-{
-	int size = max_t(int, 1, type->fb_mib / 1024), placement = 0;
-
-	if (!gpu->card->placements)
-		return -1;
-	while (placement_taken(gpu, placement))
-		placement += size;
-	return placement;
-}
-
 /* A vGPU that was admitted; NULL without memory. */
 struct nvlab_vgpu *nvlab_make_vgpu(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type)
 {
 	struct nvlab_vgpu *vgpu = kzalloc(sizeof(*vgpu), GFP_KERNEL);
+	struct nvlab_scene scene;
 
 	if (!vgpu)
 		return NULL;
+	nvlab_look(gpu, &scene);
 	mutex_init(&vgpu->ops);
 	vgpu->type = type;
 	vgpu->vf = vf;
 	while (number_taken(vgpu->number))
 		vgpu->number++;
 	vgpu->instance = next_instance++;
-	vgpu->placement = free_placement(gpu, type);
+	vgpu->placement = nvlab_first_place(&scene, type);
 	uuid_gen(&vgpu->own_uuid); /* NVML's own, new with each creation */
 	list_add_tail(&vgpu->node, &gpu->vgpus);
 	return vgpu;
@@ -163,6 +134,40 @@ void nvlab_lose_vgpu(struct nvlab_vgpu *vgpu)
 	vgpu->vm_uuid = NULL;
 }
 
+/* What NVML's call for mixed-size mode does: only with VFs, and on an empty GPU; idle vGPUs count, and lost ones. */
+int nvlab_set_mixed(struct nvlab_gpu *gpu, bool mixed)
+{
+	if (!nvlab_enabled_vfs(gpu))
+		return -EOPNOTSUPP;
+	if (!list_empty(&gpu->vgpus))
+		return -EBUSY;
+	gpu->mixed = mixed;
+	return 0;
+}
+
+/*
+ * A write to placement_id. In mixed-size mode an id of the type's is taken that overlaps nothing, the vGPU's own place
+ * included. In equal-size mode from Ada on nobody shows what a write does.
+ */
+int nvlab_set_placement(struct nvlab_gpu *gpu, struct nvlab_vgpu *vgpu, int place)
+{
+	struct nvlab_scene scene;
+
+	if (!vgpu)
+		return -ENXIO;
+	if (vgpu->held)
+		return -EPERM;
+	if (!gpu->mixed)
+		return gpu->card->placements ? -EINVAL : -EIO;
+	if (place == vgpu->placement)
+		return 0;
+	nvlab_look(gpu, &scene);
+	if (place < 0 || !nvlab_may_move(&scene, vgpu->type, place))
+		return -EIO;
+	vgpu->placement = place;
+	return 0;
+}
+
 /* What loading the driver again does, for tests. Under no lock. */
 void nvlab_forget_lost(void)
 {
@@ -170,10 +175,13 @@ void nvlab_forget_lost(void)
 	unsigned int i;
 
 	mutex_lock(&nvlab_lock);
-	for (i = 0; i < nvlab_nr_gpus; i++)
+	for (i = 0; i < nvlab_nr_gpus; i++) {
 		list_for_each_entry_safe(vgpu, next, &nvlab_gpus[i].vgpus, node)
 			if (vgpu->lost && !vgpu->plugins)
 				nvlab_end_vgpu(vgpu);
+		if (list_empty(&nvlab_gpus[i].vgpus))
+			nvlab_gpus[i].mixed = false;
+	}
 	mutex_unlock(&nvlab_lock);
 }
 

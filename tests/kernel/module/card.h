@@ -21,7 +21,8 @@ struct nvlab_type {
 	const char *nvml;
 };
 
-/* `fb_mib` is nominal, what the largest type has; `device` the PCI device id of the PF and its VFs;
+/* `fb_mib` is nominal, what the largest type has; `placements`: places are numbered in equal-size mode, too;
+ * `even_places`: they are even parts of the framebuffer in both modes; `device` the PCI device id of the PF and its VFs;
  * `engines` a bit for each that is scheduled. */
 struct nvlab_card {
 	const char *pci;
@@ -34,6 +35,7 @@ struct nvlab_card {
 	u16 device;
 	unsigned int fb_mib;
 	bool placements;
+	bool even_places;
 	const char *information;
 	const char *registry;
 	const char *nvml_before_used;

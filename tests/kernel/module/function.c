@@ -102,6 +102,9 @@ static int configure_vfs(struct pci_dev *pdev, int count)
 	mutex_unlock(&nvlab_lock);
 	if (ret)
 		return ret;
+	mutex_lock(&nvlab_lock);
+	gpu->mixed = false; /* sriov-manage ends it, whichever way it goes */
+	mutex_unlock(&nvlab_lock);
 	if (count == 0) {
 		pci_disable_sriov(pdev);
 		return 0;

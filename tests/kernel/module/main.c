@@ -59,7 +59,6 @@ ERRNO_PARAM(clear_errno, "what taking a type from a VF fails with; 0: nothing");
 OTHER_PARAM(slow_ms, uint, "how long each create and clear sleeps, not to be interrupted");
 OTHER_PARAM(close_ms, uint, "how long the last close of a vGPU sleeps, not to be interrupted");
 OTHER_PARAM(late_vfs_ms, uint, "how long a VF that came has neither types nor a nvidia directory");
-OTHER_PARAM(mixed, bool, "vGPUs of different size may stand on one GPU");
 OTHER_PARAM(unbind_busy, bool, "unbindLock is not given");
 OTHER_PARAM(scheduler_counts_idle, bool, "a scheduler is refused while a GPU has vGPUs, idle ones too");
 module_param_cb(forget_lost, &forget_ops, NULL, 0644);

@@ -155,7 +155,22 @@ static ssize_t placement_id_show(struct device *dev, struct device_attribute *at
 
 	return placement < 0 ? sysfs_emit(buf, "Not Applicable\n") : sysfs_emit(buf, "%d\n", placement);
 }
-static DEVICE_ATTR_RO(placement_id);
+
+static ssize_t placement_id_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
+{
+	struct nvlab_vfio *vfio = dev_get_drvdata(dev);
+	long place;
+	int ret = kstrtol(buf, 10, &place);
+
+	if (ret)
+		return ret;
+	nvlab_pass();
+	mutex_lock(&nvlab_lock);
+	ret = nvlab_set_placement(vfio->gpu, vfio->vgpu, (int)place);
+	mutex_unlock(&nvlab_lock);
+	return ret ? ret : count;
+}
+static DEVICE_ATTR_RW(placement_id);
 
 static ssize_t gpu_instance_id_show(struct device *dev, struct device_attribute *attr, char *buf)
 {

@@ -20,7 +20,7 @@
 #include <linux/vfio.h>
 #include <linux/workqueue.h>
 
-#include "card.h"
+#include "places.h"
 
 #define NVLAB_PARAMS_BYTES 1024
 #define NVLAB_MOST_VGPUS 64
@@ -53,7 +53,7 @@ struct nvlab_vgpu {
 	char *vm_uuid;
 };
 
-/* `config` is the PF's configuration space; `bound` while the driver has the PF. */
+/* `config` is the PF's configuration space; `bound` while the driver has the PF; `mixed`: mixed-size mode. */
 struct nvlab_gpu {
 	const struct nvlab_card *card;
 	u8 config[PCI_CFG_SPACE_EXP_SIZE];
@@ -63,6 +63,7 @@ struct nvlab_gpu {
 	struct proc_dir_entry *proc;
 	bool bound;
 	bool unbind_locked;
+	bool mixed;
 	unsigned int policy[NVLAB_ENGINES];
 	struct list_head vgpus;
 };
@@ -103,7 +104,6 @@ struct nvlab_options {
 	unsigned int slow_ms;
 	unsigned int close_ms;
 	unsigned int late_vfs_ms;
-	bool mixed;
 	bool unbind_busy;
 	bool scheduler_counts_idle;
 	char nvml_fail[NVLAB_FAILS_BYTES];
@@ -135,8 +135,10 @@ int nvlab_register_pci(void);
 void nvlab_allow_vfs(bool allowed);
 void nvlab_unregister_pci(void);
 
-/* admission.c: the first eight under nvlab_lock */
-unsigned int nvlab_instances_left(struct nvlab_gpu *gpu, const struct nvlab_type *type);
+/* admission.c: the first ten under nvlab_lock */
+void nvlab_look(struct nvlab_gpu *gpu, struct nvlab_scene *scene);
+int nvlab_set_mixed(struct nvlab_gpu *gpu, bool mixed);
+int nvlab_set_placement(struct nvlab_gpu *gpu, struct nvlab_vgpu *vgpu, int place);
 enum nvlab_refusal nvlab_refusal(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type);
 unsigned int nvlab_available(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type);
 bool nvlab_creatable(struct nvlab_gpu *gpu, const struct nvlab_type *type);

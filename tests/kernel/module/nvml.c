@@ -73,6 +73,47 @@ static void put_scheduler(struct seq_file *file, unsigned int index, struct nvla
 	}
 }
 
+static void put_ids(struct seq_file *file, const char *key, const unsigned int *ids, unsigned int count)
+{
+	unsigned int i;
+
+	seq_printf(file, " %s=", key);
+	for (i = 0; i < count; i++)
+		seq_printf(file, i ? ",%u" : "%u", ids[i]);
+}
+
+/* The places of all types of one size and maximum, once; free are those of the GPU's own mode. */
+static void put_places(struct seq_file *file, unsigned int index, struct nvlab_gpu *gpu)
+{
+	const struct nvlab_card *card = gpu->card;
+	unsigned int ids[NVLAB_MOST_PLACES], count, i, j, free;
+	struct nvlab_scene scene;
+
+	nvlab_look(gpu, &scene);
+	for (i = 0; i < card->nr_types; i++) {
+		const struct nvlab_type *type = &card->types[i];
+
+		for (j = 0; j < i; j++)
+			if (card->types[j].fb_mib == type->fb_mib && card->types[j].max == type->max)
+				break;
+		if (j < i)
+			continue;
+		seq_printf(file, "places gpu=%u fb_mib=%u max=%u size=%u", index, type->fb_mib, type->max,
+			   nvlab_slots(card, type));
+		put_ids(file, "mixed", ids, nvlab_places(card, type, true, ids));
+		if (card->placements)
+			put_ids(file, "equal", ids, nvlab_places(card, type, false, ids));
+		if (nvlab_numbers_places(card, gpu->mixed)) {
+			count = nvlab_left(&scene, type) ? nvlab_places(card, type, gpu->mixed, ids) : 0;
+			for (j = 0, free = 0; j < count; j++)
+				if (nvlab_is_free(&scene, type, ids[j]))
+					ids[free++] = ids[j];
+			put_ids(file, "free", ids, free);
+		}
+		seq_putc(file, '\n');
+	}
+}
+
 static void put_gpu(struct seq_file *file, unsigned int index, struct nvlab_gpu *gpu)
 {
 	const struct nvlab_card *card = gpu->card;
@@ -81,12 +122,17 @@ static void put_gpu(struct seq_file *file, unsigned int index, struct nvlab_gpu 
 
 	list_for_each_entry(vgpu, &gpu->vgpus, node)
 		used_mib += vgpu->held && !vgpu->lost ? vgpu->type->fb_mib : 0;
-	seq_printf(file, "gpu index=%u %s used_mib=%u %s\n", index, card->nvml_before_used, min(used_mib, card->fb_mib),
+	seq_printf(file, "gpu index=%u %s used_mib=%u %s", index, card->nvml_before_used, min(used_mib, card->fb_mib),
 		   card->nvml_after_used);
+	if (card->vfs)
+		seq_printf(file, " hetero=%d", gpu->mixed);
+	seq_putc(file, '\n');
 	put_scheduler(file, index, gpu);
 	for (i = 0; i < card->nr_types; i++)
 		seq_printf(file, "type gpu=%u creatable=%d %s\n", index, nvlab_creatable(gpu, &card->types[i]),
 			   card->types[i].nvml);
+	if (card->vfs)
+		put_places(file, index, gpu);
 	list_for_each_entry(vgpu, &gpu->vgpus, node)
 		if (!vgpu->lost)
 			put_vgpu(file, index, vgpu);
@@ -146,6 +192,8 @@ static int set_policy(struct nvlab_gpu *gpu, unsigned int engine, unsigned int p
 			return -EOPNOTSUPP;
 	if (policy < NVLAB_BEST_EFFORT || policy > NVLAB_FIXED_SHARE)
 		return -EOPNOTSUPP;
+	if (gpu->mixed && policy == NVLAB_FIXED_SHARE)
+		return -EOPNOTSUPP;
 	if (engine >= NVLAB_ENGINES || (engine && !(gpu->card->engines & BIT(engine))))
 		return -EOPNOTSUPP;
 	for (i = 0; i < NVLAB_ENGINES; i++)
@@ -154,15 +202,19 @@ static int set_policy(struct nvlab_gpu *gpu, unsigned int engine, unsigned int p
 	return 0;
 }
 
-/* `scheduler pci=0000:41:00.0 engine=1 policy=2 …`: without an engine all of them. Slices and frequencies are not kept. */
+/*
+ * `scheduler pci=0000:41:00.0 engine=1 policy=2 …`: without an engine all of them. Slices and frequencies are not kept.
+ * `mixed pci=0000:41:00.0 on=1`: mixed-size mode.
+ */
 static int obey(char *text)
 {
-	unsigned int engine = 0, policy = 0, i;
+	unsigned int engine = 0, policy = 0, on = 2, i;
 	const char *pci = "";
 	char *word = strsep(&text, " ");
+	bool mixed = !strcmp(word, "mixed");
 	int ret = -ENODEV;
 
-	if (strcmp(word, "scheduler"))
+	if (!mixed && strcmp(word, "scheduler"))
 		return -EINVAL;
 	while ((word = strsep(&text, " "))) {
 		if (str_has_prefix(word, "pci="))
@@ -171,11 +223,15 @@ static int obey(char *text)
 			return -EINVAL;
 		else if (str_has_prefix(word, "policy=") && kstrtouint(word + strlen("policy="), 10, &policy))
 			return -EINVAL;
+		else if (str_has_prefix(word, "on=") && kstrtouint(word + strlen("on="), 10, &on))
+			return -EINVAL;
 	}
+	if (mixed && on > 1)
+		return -EINVAL;
 	mutex_lock(&nvlab_lock);
 	for (i = 0; i < nvlab_nr_gpus; i++)
 		if (nvlab_gpus[i].bound && !strcmp(nvlab_gpus[i].card->pci, pci))
-			ret = set_policy(&nvlab_gpus[i], engine, policy);
+			ret = mixed ? nvlab_set_mixed(&nvlab_gpus[i], on) : set_policy(&nvlab_gpus[i], engine, policy);
 	mutex_unlock(&nvlab_lock);
 	return ret;
 }

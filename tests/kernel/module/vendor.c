@@ -118,16 +118,19 @@ static ssize_t placement_id_show(struct device *dev, struct device_attribute *at
 	return ret;
 }
 
-/* A placement can be chosen in mixed-size mode only; without a type there is none to choose. */
 static ssize_t placement_id_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
 {
-	struct nvlab_vfio *vfio = function_of(dev)->vfio;
-	ssize_t ret;
+	struct nvlab_function *function = function_of(dev);
+	long place;
+	int ret = kstrtol(buf, 10, &place);
 
+	if (ret)
+		return ret;
+	nvlab_pass();
 	mutex_lock(&nvlab_lock);
-	ret = vfio->vgpu ? -EINVAL : -ENXIO;
+	ret = nvlab_set_placement(function->gpu, function->vfio->vgpu, (int)place);
 	mutex_unlock(&nvlab_lock);
-	return ret;
+	return ret ? ret : count;
 }
 static DEVICE_ATTR_RW(placement_id);
 

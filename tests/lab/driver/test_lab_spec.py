@@ -98,6 +98,20 @@ def test_types_carry_the_driver_s_prefix_and_public_ids() -> None:
         assert all(parse_type_name(name).slices is None for name in kinds)
 
 
+def test_a_spec_may_have_jump_hosts(tmp_path: Path) -> None:
+    file = tmp_path / "far.yml"
+    file.write_text("jumps: [j1, j2]\nhosts: {a: {boards: [A40], via: j1}, b: {boards: [A40], via: [j1, j2]}}")
+    spec = load_spec(str(file))
+    assert [(one.name, one.is_jump, one.via) for one in spec.machines] == [
+        ("j1", True, ()),
+        ("j2", True, ()),
+        ("a", False, ("j1",)),
+        ("b", False, ("j1", "j2")),
+    ]
+    assert [host.name for host in spec.hosts] == ["a", "b"]
+    assert spec.host("j2").is_jump
+
+
 def test_a_spec_file_has_the_same_shape(tmp_path: Path) -> None:
     file = tmp_path / "site.yaml"
     file.write_text(
@@ -144,6 +158,11 @@ declared: {gpu-b: {vm02: {vgpu0: {profile: 4Q}}}}
             "is not the address of a card itself",
             "0000:41:00.0",
         ),
+        ("hosts: {a: {boards: [A40], via: j}}", "hosts.a.via: no jump host 'j'", "jumps: [j]"),
+        ("jumps: [j]\nhosts: {a: {boards: [A40], via: [j, k]}}", "hosts.a.via: no jump host 'k'", "jumps: [j, k]"),
+        ("jumps: [a]\nhosts: {a: {boards: [A40]}}", "jumps: a appears twice", "own name"),
+        ("jumps: j\nhosts: {a: {boards: [A40]}}", "jumps: not a list: 'j'", "[one, two]"),
+        ("jumps: [-j]\nhosts: {a: {boards: [A40]}}", "jumps: not a host name: '-j'", "correct"),
         ("hosts: {a: {boards: [A40], numa: x}}", "numa: not a number: 'x'", "0"),
         ("hosts: {a: {boards: [{board: A40, vfs: 33}]}}", "vfs: 33 of the VFs of A40, which has 32", "fewer"),
         ("hosts: {a: {boards: [{board: A40, vfs: 0}]}}", "vfs: 0 of the VFs of A40", "fewer"),

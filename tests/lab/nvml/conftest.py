@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.lab.driver.mounted import Mounted
 from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.driver import Driver
@@ -170,3 +171,47 @@ def host(request: pytest.FixtureRequest) -> Host:
 @pytest.fixture
 def make_host() -> Callable[[str], Host]:
     return Host
+
+
+class Live:
+    """A host whose /sys is mounted: what is asked reaches its driver."""
+
+    def __init__(self, host: Host, nvml: Nvml, smi: Smi, folder: Path) -> None:
+        self.host = host
+        self.nvml = nvml
+        self.smi_program = smi.script
+        self.sys = Mounted(folder, host.driver)
+
+    def ask(self, code: str) -> Any:
+        return self.nvml.ask_path(self.sys.nvml_path, code)
+
+    def smi(self, *arguments: str) -> tuple[str, int]:
+        """`nvidia-smi vgpu`, with what follows."""
+        return self.smi_of_host("vgpu", *arguments)
+
+    def smi_of_host(self, *arguments: str) -> tuple[str, int]:
+        done = subprocess.run(
+            [sys.executable, "-I", str(self.smi_program), *arguments],
+            env={PATH_VARIABLE: str(self.sys.nvml_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+        assert done.stderr == ""
+        return done.stdout, done.returncode
+
+
+@pytest.fixture
+def live(make_host: Callable[[str], Host], nvml: Nvml, smi: Smi, tmp_path: Path) -> Iterator[Callable[[str], Live]]:
+    mounted = []
+
+    def make(spec: str) -> Live:
+        folder = tmp_path / spec
+        folder.mkdir()
+        mounted.append(Live(make_host(spec), nvml, smi, folder))
+        return mounted[-1]
+
+    yield make
+    for one in mounted:
+        one.sys.close()

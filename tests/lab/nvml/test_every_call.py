@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import vgpumgr.host
 from tests.unit.host.fakehost import FakeHost
+from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab.nvml.state import PATH_VARIABLE
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def named_in_the_host_program() -> set[str]:
 
 def calls_on(host: Host, library: Path, folder: Path) -> dict[str, set[int]]:
     """Every NVML function that the host program calls on this simulated host, with its answers."""
+    if host.gpu.framework == VENDOR_VFIO:
+        host.driver.set_mixed(host.gpu.pci, mixed=True)  # places are asked for in that mode alone
     host.start_vm()
     host.clock_us += 2_000_000  # so that there are samples of it
     state = folder / "state"

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab.driver.mounted import Mounted
 from vgpumgr.lab.driver.model import Engine, Policy
-from vgpumgr.lab.nvml.state import PATH_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
-    from tests.lab.nvml.conftest import Host, Nvml, Smi
+    from tests.lab.nvml.conftest import Host, Live, Nvml
 
 pytestmark = pytest.mark.lab
 
@@ -53,46 +48,6 @@ def set_v2(engine: int, policy: int, factor: int = 0, frequency: int = 0) -> str
 def get_v2(engine: int) -> str:
     state = f"attempt(nvmlDeviceGetVgpuSchedulerState_v2, gpus[0], c_nvmlVgpuSchedulerStateInfo_v2_t({engine}))"
     return f"[s if isinstance(s, dict) else [s.schedulerPolicy, s.avgFactor, s.timeslice] for s in [{state}]][0]"
-
-
-class Live:
-    """A host whose /sys is mounted: what is asked reaches its driver."""
-
-    def __init__(self, host: Host, nvml: Nvml, smi: Smi, folder: Path) -> None:
-        self.host = host
-        self.nvml = nvml
-        self.smi_program = smi.script
-        self.sys = Mounted(folder, host.driver)
-
-    def ask(self, code: str) -> Any:
-        return self.nvml.ask_path(self.sys.nvml_path, code)
-
-    def smi(self, *arguments: str) -> tuple[str, int]:
-        done = subprocess.run(
-            [sys.executable, "-I", str(self.smi_program), "vgpu", *arguments],
-            env={PATH_VARIABLE: str(self.sys.nvml_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
-        assert done.stderr == ""
-        return done.stdout, done.returncode
-
-
-@pytest.fixture
-def live(make_host: Callable[[str], Host], nvml: Nvml, smi: Smi, tmp_path: Path) -> Iterator[Callable[[str], Live]]:
-    mounted = []
-
-    def make(spec: str) -> Live:
-        folder = tmp_path / spec
-        folder.mkdir()
-        mounted.append(Live(make_host(spec), nvml, smi, folder))
-        return mounted[-1]
-
-    yield make
-    for one in mounted:
-        one.sys.close()
 
 
 def test_the_caps_are_the_driver_s(nvml: Nvml, host: Host) -> None:

@@ -15,7 +15,7 @@ from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.requests import RequestsResult, SlotRequest, SlotResult, apply_requests
-from vgpumgr.core.driver.profiles import parse_profile
+from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.names import DEFAULT_SLOT, HostName, Slot
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def fresh(pool: Pool) -> Fleet:
 
 
 def wants(vm: str, profile: str | None, slot: str = DEFAULT_SLOT) -> SlotRequest:
-    return SlotRequest(vm=vm, slot=Slot(slot), profile=parse_profile(profile) if profile else None)
+    return SlotRequest(vm=vm, slot=Slot(slot), wish=ByProfile(profile=parse_profile(profile)) if profile else None)
 
 
 @dataclass
@@ -229,9 +229,9 @@ def test_whatever_is_asked_is_so_afterwards_or_failed_and_the_check_foretold_it(
         assert [slot.changed for slot in check.result.slots] == [slot.changed for slot in done.result.slots]
         assert [slot.outcome.replace("would_change", "done") for slot in check.result.slots] == outcomes(done)
         for slot in done.result.slots:
-            profile = slot.request.profile
+            wish = slot.request.wish
             if slot.error is None:
                 found = slot.row.profile if slot.row else None
-                assert found == (profile.text if profile else None)
+                assert found == (wish.profile.text if isinstance(wish, ByProfile) else None)
         again = run(fleet, [slot.request for slot in done.result.slots if slot.error is None])
         assert set(outcomes(again)) <= {"unchanged"}

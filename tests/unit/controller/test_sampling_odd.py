@@ -8,7 +8,7 @@ from tests.model.fleet import Fleet
 from tests.model.pool import Pool
 from vgpumgr.controller import sampling
 from vgpumgr.host.protocol import MDEV_VF
-from vgpumgr.link import sampling_facts
+from vgpumgr.link.values import sampling_facts
 
 if TYPE_CHECKING:
     import pytest

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from vgpumgr import names
 from vgpumgr.core.driver import modprobe, profiles, scheduler
+from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.model import claims, domain_xml, snapshot
@@ -24,11 +25,11 @@ from vgpumgr.core.model.snapshot import (
 )
 from vgpumgr.core.model.vgpu import LedgerEntry, Mdev, Vf
 from vgpumgr.core.model.view import HostView
-from vgpumgr.core.plan import attach, detach, simulate, targets
+from vgpumgr.core.plan import attach, detach, free_places, resolve, simulate, targets
 from vgpumgr.core.plan import step as steps
 from vgpumgr.host import protocol
-from vgpumgr.lab.driver import boards
-from vgpumgr.link import wire
+from vgpumgr.lab.driver import boards, places
+from vgpumgr.link.program import wire
 from vgpumgr.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 if TYPE_CHECKING:
@@ -183,15 +184,22 @@ def host(*gpus: Gpu, vms: int = 3, libvirt_version: int = NEW_LIBVIRT) -> HostVi
     return HostView(snapshot=facts, domains=found, libvirt_version=libvirt_version, saved={})
 
 
-def host_of(framework: FrameworkName, *, gpus: int = 2, vms: int = 3, vfs: int | None = None) -> HostView:
+def host_of(
+    framework: FrameworkName, *, gpus: int = 2, vms: int = 3, vfs: int | None = None, mixed: bool = False
+) -> HostView:
     """A host of one framework, with its usual board."""
     board = dict(FRAMEWORKS)[framework]
     cards = [gpu(framework, board, f"0000:{0x41 + 0x40 * at:02x}:00.0", vfs=vfs) for at in range(gpus)]
-    return host(*cards, vms=vms)
+    return host(*(simulate.in_mode(card, snapshot.MIXED_SIZE) if mixed else card for card in cards), vms=vms)
 
 
 def wish(profile: str) -> profiles.Wish:
     return profiles.ByProfile(profile=profiles.parse_profile(profile))
+
+
+def asking(profile: str) -> resolve.Ask:
+    """A wish without conditions, on a host whose inventory has no fGPUs."""
+    return resolve.Ask(wish=wish(profile), conditions=NO_CONDITIONS, units={})
 
 
 def ask(
@@ -364,7 +372,7 @@ def without_vgpus(view: HostView, problem: str) -> HostView:
 
 def rebooted(view: HostView) -> HostView:
     """The host after a reboot: no vGPU is there, the ledger and the definitions are."""
-    bare = change_gpus(view, lambda item: simulate.with_creatable(_bare(item)))
+    bare = change_gpus(view, lambda item: simulate.with_creatable(_in_first_mode(_bare(item))))
     return replace(
         bare,
         snapshot=replace(bare.snapshot, boot=NEXT_BOOT, handles=(), qemus=(), active=(), blocked_writes=()),
@@ -372,8 +380,14 @@ def rebooted(view: HostView) -> HostView:
     )
 
 
+def _in_first_mode(item: Gpu) -> Gpu:
+    return replace(item, mode=snapshot.EQUAL_SIZE, places=None) if item.mode == snapshot.MIXED_SIZE else item
+
+
 def _bare(item: Gpu) -> Gpu:
-    return replace(item, parents=tuple(replace(parent, vgpus=()) for parent in item.parents))
+    """Mixed-size mode is on again: whoever restores vGPUs restores it before."""
+    bare = replace(item, parents=tuple(replace(parent, vgpus=()) for parent in item.parents))
+    return replace(bare, places=free_places.computed(bare)) if item.mode == snapshot.MIXED_SIZE else bare
 
 
 def with_blocked_writes(view: HostView, *, gpu_at: int = 0, vfio: tuple[str, ...] = ("/dev/vfio/77",)) -> HostView:
@@ -411,13 +425,34 @@ def with_foreign(
         uuid=uuid,
         type_id=vgpu_type.id,
         type_name=vgpu_type.type_name,
-        placement_id=None,
+        placement_id=item.places[vgpu_type.id].creatable[0] if item.places is not None else None,
         vfio=(f"/dev/vfio/foreign{number}",),
     )
     grown = replace(parent, vgpus=(*parent.vgpus, vgpu))
     parents = tuple(grown if other.pci == parent.pci else other for other in item.parents)
-    changed = simulate.with_creatable(replace(item, parents=parents))
+    changed = replace(item, parents=parents)
+    changed = simulate.with_creatable(
+        replace(changed, places=free_places.computed(changed) if item.places is not None else None)
+    )
     return with_snapshot(view, gpus=tuple(changed if other.pci == item.pci else other for other in view.snapshot.gpus))
+
+
+def overlaps(item: Gpu) -> list[str]:
+    """What is wrong with where the vGPUs of a GPU in mixed-size mode lie, by the lab's own table of places."""
+    spec = boards.board(item.board or "", "test")
+    kinds = {kind.id: kind for kind in spec.types}
+    taken: dict[int, str] = {}
+    wrong = []
+    for vgpu in item.vgpus:
+        kind = kinds[vgpu.type_id or 0]
+        name, at = f"{vgpu.type_name} of {vgpu.device} at {vgpu.placement_id}", vgpu.placement_id
+        if at is None or at not in places.supported(spec, kind, mixed=True):
+            wrong.append(f"{name}: no such place")
+            continue
+        for slot in range(at, at + places.slots(spec, kind)):
+            if taken.setdefault(slot, name) != name:
+                wrong.append(f"{name}: slot {slot} is of {taken[slot]}")
+    return wrong
 
 
 def foreign_of(view: HostView) -> set[tuple[PciAddress, Vgpu]]:
@@ -563,6 +598,7 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
             }
             for position, parent in enumerate(item.parents)
         ],
+        "places": None if item.places is None else [_row(one) for one in item.places.values()],
         "scheduler": _row(item.scheduler),
     }
 

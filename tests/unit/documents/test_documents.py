@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.unit.core import builders
-from vgpumgr import errors
+from vgpumgr import errors, resources
 from vgpumgr.controller.results import (
     ChangeResult,
     Fleet,
@@ -17,9 +17,11 @@ from vgpumgr.controller.results import (
     SchedulerHost,
     VmReport,
 )
+from vgpumgr.core.driver import asking, catalogue, known_types
 from vgpumgr.core.plan import step as steps
-from vgpumgr.core.report import findings, listing, schedulers
-from vgpumgr.documents import change, common, discover, error, scheduler, show, slot
+from vgpumgr.core.report import explained, findings, listing, schedulers
+from vgpumgr.core.report import units as readings
+from vgpumgr.documents import change, common, discover, error, explain, scheduler, show, slot, types, units
 from vgpumgr.documents import list as vgpus
 
 if TYPE_CHECKING:
@@ -48,6 +50,13 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     yield scheduler.document(
         Fleet(views=(SchedulerHost(host=view.snapshot.host, rows=shared, findings=odd),), errors=())
     )
+    yield types.document(known_types.known_types(catalogue.parse(resources.catalogue_text()), "A100"))
+    asked = explained.Asked(wish=builders.wish("4Q"), conditions=asking.NO_CONDITIONS)
+    answer = explained.of_host(view, asked)
+    yield explain.document(Fleet(views=(answer,), errors=()), "--profile 4Q", explained.compare([answer]))
+    board = readings.of_host(view)
+    yield units.document(Fleet(views=(board,), errors=()), readings.together([board], board))
+    yield units.row(board.boards[0])
     yield from map(steps.record, plan.steps)
     yield error.document(errors.NoCapacity("full", hint="more", details=("a", "b")))
     yield common.reached([("kvm01", errors.HostError("kvm01", "gone"))], any_read=True)

@@ -15,7 +15,7 @@ import vgpumgr
 from tests.unit.documents import published
 from vgpumgr import errors
 from vgpumgr.controller import install_files
-from vgpumgr.core.driver import scheduler
+from vgpumgr.core.driver import asking, scheduler
 from vgpumgr.core.inventory import model
 from vgpumgr.core.model import claims, snapshot, vgpu
 from vgpumgr.core.model import view as views
@@ -186,7 +186,7 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
     assert claim["state"]["enum"] == [claims.PENDING, claims.BOUND, claims.LEAVING]
     assert host["policy"]["enum"] == list(model.POLICIES)
     assert slot["policy"]["enum"] == [*model.POLICIES, None]
-    assert slot["only"]["enum"] == slot["prefer"]["enum"] == [*model.WAYS, None]
+    assert slot["only"]["enum"] == slot["prefer"]["enum"] == [*asking.WAYS, None]
     assert slot["compute"]["enum"] == [*scheduler.POLICIES, None]
     assert file["state"]["enum"] == [*install_files.FileState]
 

@@ -182,6 +182,8 @@ class FakeHost:
             self.put_params(text, "")
         elif file.name == "remove":
             self.remove_mdev(file.parent.name)
+        elif file.name == "placement_id":
+            file.write_text(f"{text}\n")
         elif file.name == "vgpu_params":
             file.write_bytes(data[:-1] + b"\n")  # the driver keeps all but the last byte, whatever that is
         else:
@@ -195,6 +197,10 @@ class FakeHost:
         """nvidia/vgpu_params of an mdev (its UUID) or a VF (its address)."""
         top = f"/sys/bus/mdev/devices/{device}" if len(device) == 36 else self.function(device)
         return self.path(f"{top}/nvidia/vgpu_params")
+
+    def place(self, device: str) -> Path:
+        """nvidia/placement_id of an mdev (its UUID) or a VF (its address)."""
+        return self.params(device).with_name("placement_id")
 
     def put_params(self, device: str, text: str) -> None:
         self.params(device).write_text(f"{text}\n")
@@ -285,6 +291,7 @@ def make_step(framework: str, *, vf: int = 0, **more: Any) -> dict[str, Any]:
         "uuid": None if framework == VENDOR else MDEV,
         "type_id": 560,
         "type_name": "NVIDIA A40-4Q",
+        "placement_id": None,
         "expect": "empty",
         "runs": False,
         "listed": False,

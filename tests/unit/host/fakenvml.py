@@ -70,6 +70,11 @@ class FakeNvml:
             "nvmlDeviceGetMigMode": lambda pci: [mig, mig],
             "nvmlDeviceGetVgpuHeterogeneousMode": lambda pci: mixed,
             "nvmlDeviceGetSupportedVgpus": lambda pci: [562, 560],
+            "nvmlDeviceGetCreatableVgpus": lambda pci: [562, 560],
+            "nvmlDeviceGetVgpuTypeCreatablePlacements": lambda pci, number, version: {
+                560: (4, [32, 36]),
+                562: (8, [24, 40]),
+            }[number],
             "nvmlVgpuTypeGetName": lambda number: f"NVIDIA A40-{ {560: 4, 562: 8}[number] }Q",
             "nvmlVgpuTypeGetFramebufferSize": lambda number: {560: 4096, 562: 8192}[number] << 20,
             "nvmlVgpuTypeGetMaxInstances": lambda pci, number: {560: 12, 562: 6}[number],

@@ -47,7 +47,6 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("root", type=Path)
     parser.add_argument("--lease", type=float, default=30)
-    parser.add_argument("--stays", action="store_true")
     parser.add_argument("--kill", default="")
     parser.add_argument("--block", action="store_true")
     parser.add_argument("--real", action="store_true")
@@ -71,7 +70,7 @@ def main() -> int:
     end_on_signals()
     channel = Channel(0, 1)
     server = Server(options.root, nvml=nvml, gone=channel.hung_up, write=write, at=at)
-    return serve(lambda: server, channel, lease_s=options.lease, root=Root(options.root), end=lambda: not options.stays)
+    return serve(lambda: server, channel, lease_s=options.lease, root=Root(options.root))
 
 
 if __name__ == "__main__":

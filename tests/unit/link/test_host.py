@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.core import builders
-from tests.unit.link.test_program import LOCKED, SCHEDULER, SNAPSHOT, Script, accept, render_ok, start
+from tests.unit.link.program.test_session import LOCKED, SCHEDULER, SNAPSHOT, Script, accept, render_ok, start
 from vgpumgr import errors, resources
 from vgpumgr.core.driver import catalogue, scheduler
 from vgpumgr.core.driver.modprobe import NewConf
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.host import protocol
-from vgpumgr.link import steps, wire
+from vgpumgr.host.steps.definition_step import parse_definition_step
 from vgpumgr.link.host import Host, StepResult
+from vgpumgr.link.program import wire
+from vgpumgr.link.values import steps
 
 if TYPE_CHECKING:
-    from tests.unit.link.test_program import Answer
-    from vgpumgr.link.hypervisor import Hypervisor
+    from tests.unit.link.program.test_session import Answer
 
+VM = builders.vm_uuid("vm01")
 VIEW = builders.attached(builders.host())
 GPU = VIEW.snapshot.gpus[0]
 SETTING = scheduler.Setting(policy="fixed-share", arr=False, time_slice_ns=2_000_000)
@@ -48,11 +50,6 @@ class OneHost(Host):
 
     def __init__(self, script: Script) -> None:
         super().__init__(start(script), catalogue.parse(resources.catalogue_text()), libvirt_s=40)
-
-    def prepare_writes(self) -> None: ...
-
-    def hypervisor(self) -> Hypervisor:
-        raise errors.Unreachable(self.host, "libvirt", "asked for")
 
     def close(self) -> None:
         self.program.close()
@@ -136,14 +133,25 @@ def test_a_step_is_told_as_the_wire_has_it_and_its_result_is_a_value() -> None:
     assert OneHost(Script()).execute(CONF) == StepResult(note=None, scheduler=None)
 
 
-def test_libvirt_is_written_to_under_the_lock_only() -> None:
-    host = OneHost(Script())
-    with pytest.raises(errors.LeaseLost):
-        host.locked_hypervisor()
-    host.lock(by="me", wait_s=0)
-    with pytest.raises(errors.Unreachable, match="asked for"):
-        host.locked_hypervisor()
-    host.close()
+def test_a_definition_is_changed_by_steps_with_the_wires_shape() -> None:
+    script = Script()
+    host = OneHost(script)
+    host.set_metadata(VM, "<vgpumgr/>", key="v", uri="urn:vgpumgr:domain:2")
+    host.set_metadata(VM, None, key="v", uri="urn:vgpumgr:domain:2")
+    host.attach_device(VM, "<hostdev/>")
+    host.detach_device(VM, "<hostdev/>")
+    assert [(request["do"], request["deadline_s"]) for request in script.seen] == [("execute", 40)] * 4
+    told = [
+        wire.check(request["step"], protocol.MetadataStep if "key" in request["step"] else protocol.DeviceStep, "step")
+        for request in script.seen
+    ]
+    assert told == [parse_definition_step(request["step"]) for request in script.seen]
+    assert [(step["verb"], step["xml"]) for step in told] == [
+        ("set_metadata", "<vgpumgr/>"),
+        ("set_metadata", None),
+        ("attach_device", "<hostdev/>"),
+        ("detach_device", "<hostdev/>"),
+    ]
 
 
 @pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR_VFIO])
@@ -182,6 +190,7 @@ def test_core_and_the_host_program_have_the_same_words() -> None:
         plan_steps.DestroyVgpu,
         plan_steps.EvacuateVgpu,
         plan_steps.SetScheduler,
+        plan_steps.SetMode,
         plan_steps.WriteModprobe,
     )
     assert [step.verb for step in told] == [
@@ -189,5 +198,6 @@ def test_core_and_the_host_program_have_the_same_words() -> None:
         protocol.DESTROY_VGPU,
         protocol.EVACUATE_VGPU,
         protocol.SET_SCHEDULER,
+        protocol.SET_MODE,
         protocol.WRITE_MODPROBE,
     ]

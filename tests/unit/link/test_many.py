@@ -14,7 +14,7 @@ from tests.unit.core.declarations import declares
 from tests.unit.link.conftest import wait_for
 from vgpumgr.controller.hosts.fan_out import MAX_WORKERS, Watch, fan_out
 from vgpumgr.link.connection import connect
-from vgpumgr.link.ssh import SshConnection
+from vgpumgr.link.ssh.client import SshConnection
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli.params import asking, candidates, plan_files
+from vgpumgr.cli.params import asking, candidates, plan_files, several, wishes
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.names import DEFAULT_SLOT
 
@@ -21,14 +21,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("vm", shell_complete=candidates.vms)
-@click.option(
-    "--profile",
-    required=True,
-    metavar="PROFILE",
-    shell_complete=candidates.profiles,
-    help="4Q, A40-4Q or 'NVIDIA A40-4Q'.",
-)
+@several.options
+@wishes.options
 @click.option(
     "--slot",
     default=DEFAULT_SLOT,
@@ -36,6 +30,13 @@ if TYPE_CHECKING:
     metavar="NAME",
     shell_complete=candidates.slots,
     help="Which of the VM's vGPUs.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(1, 16),
+    default=1,
+    metavar="N",
+    help="So many vGPUs, in the slots vgpu0, vgpu1 …: all or none.",
 )
 @click.option(
     "--replace",
@@ -60,34 +61,64 @@ if TYPE_CHECKING:
 def attach(
     settings: Settings,
     *,
-    vm: str,
-    profile: str,
+    vms: tuple[str, ...],
+    file: str | None,
+    partial: bool,
     slot: str,
+    count: int,
     replace: bool,
     on: str | None,
     gpu_id: str | None,
     even_if_it_will_not_start: bool,
     out: str | None,
     plan_file: str | None,
+    **asked: str | bool | None,
 ) -> int:
-    """Attach a vGPU to VM: create it on the VM's host and add it to the VM's definition.
+    """Attach a vGPU to each VM: create it on the VM's host and add it to the VM's definition.
 
     \b
       vgpumgr attach vm01 --profile 4Q
+      vgpumgr attach vm01 --gpu-memory 4G
+      vgpumgr attach vm01 --gpu 0.25 --max-waste 10
       vgpumgr attach vm01 --profile A40-8Q --slot vgpu1 --gpu-id 0000:81:00.0
       vgpumgr attach vm01 --profile 4Q --check
+      vgpumgr attach vm01 vm02 'vm[05:20]' --profile 4Q
+      vgpumgr attach -f vms.yml --partial
 
-    A running VM gets it at its next start. Repeating the command changes nothing.
+    A running VM gets it at its next start. Repeating the command changes nothing. Several VMs are all served, or none.
     """
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import attach as use_case
     from vgpumgr.core.commands import command
-    from vgpumgr.core.driver import profiles
 
+    if count > 1 and slot != DEFAULT_SLOT:
+        raise errors.UsageError(
+            "--slot and --count cannot be combined", hint="--count names the slots itself: vgpu0, vgpu1 …"
+        )
+    vm = several.only_one(vms, file)
+    if vm is None:
+        from vgpumgr.cli.commands import several as many
+        from vgpumgr.controller.requests import SlotRequest
+        from vgpumgr.core.reconcile.tasks import Replace
+
+        each = SlotRequest(
+            vm="",
+            wish=None,
+            slot=names.parse_slot(slot),
+            on=on,
+            gpu_id=gpu_id,
+            replace=Replace.ALWAYS if replace else Replace.NEVER,
+            even_if_it_will_not_start=even_if_it_will_not_start,
+            count=count,
+        )
+        return many.attach(settings, vms, file, asked, each, partial=partial, out=out, plan_file=plan_file)
+    wish, conditions = wishes.read(vm, asked)
     options = use_case.AttachOptions(
         vm=names.parse_vm_name(vm),
-        profile=profiles.parse_profile(profile),
+        wish=wish,
+        conditions=conditions,
+        count=count,
         slot=names.parse_slot(slot),
         on=on,
         gpu_id=gpu_id,
@@ -98,13 +129,22 @@ def attach(
     consent = _consent(settings, "attach --replace" if replace else "attach", plan_file)
     started = time.monotonic()
     result = use_case.attach(build_context(settings), options, consent)
-    several = len(result.rows) > 1
-    undo = command("detach", result.planned.plan.vm.name, slot=slot if several else None, on=on)
-    return _print_result(settings, result, started, undo=None if replace else undo, out=out)
+    has_more = len(result.rows) > 1
+    # What a command with several slots made is all that the VM has, or no one command takes back just that.
+    made = sum(part.placed is not None for part in result.planned.plan.parts)
+    undoable = not replace and (count == 1 or made == len(result.rows))
+    undo = command(
+        "detach",
+        result.planned.plan.vm.name,
+        slot=slot if has_more and count == 1 else None,
+        on=on,
+        options=("--all",) if has_more and count > 1 else (),
+    )
+    return _print_result(settings, result, started, undo=undo if undoable else None, out=out)
 
 
 @click.command()
-@click.argument("vm", shell_complete=candidates.vms)
+@several.options
 @click.option(
     "--slot",
     metavar="NAME",
@@ -120,7 +160,9 @@ def attach(
 def detach(
     settings: Settings,
     *,
-    vm: str,
+    vms: tuple[str, ...],
+    file: str | None,
+    partial: bool,
     slot: str | None,
     every: bool,
     on: str | None,
@@ -128,13 +170,17 @@ def detach(
     out: str | None,
     plan_file: str | None,
 ) -> int:
-    """Remove VM's vGPU from its definition and free it on the host. Refused while anything uses the vGPU.
+    """Remove each VM's vGPU from its definition and free it on the host. Refused while anything uses the vGPU.
 
     PCIe root ports that libvirt added for it stay in the definition, empty.
 
     \b
       vgpumgr detach vm01
       vgpumgr detach vm01 --slot vgpu1 --yes
+      vgpumgr detach 'vm[01:20]' --all
+      vgpumgr detach -f vms.yml
+
+    Of several VMs all are freed, or none.
     """
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
@@ -142,6 +188,20 @@ def detach(
 
     if slot is not None and every:
         raise errors.UsageError("--slot and --all cannot be combined", hint="name one slot, or use --all")
+    vm = several.only_one(vms, file)
+    if vm is None:
+        from vgpumgr.cli.commands import several as many
+        from vgpumgr.controller.requests import SlotRequest
+
+        each = SlotRequest(
+            vm="",
+            wish=None,
+            slot=None if slot is None else names.parse_slot(slot),
+            on=on,
+            keep_snapshots=keep_snapshots,
+            every=every,
+        )
+        return many.detach(settings, vms, file, each, partial=partial, out=out, plan_file=plan_file)
     options = use_case.DetachOptions(
         vm=names.parse_vm_name(vm),
         slot=None if slot is None else names.parse_slot(slot),

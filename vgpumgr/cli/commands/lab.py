@@ -207,6 +207,7 @@ def fault(layout: Layout, host: str, name: str) -> None:
 
     \b
     create-eio     the driver refuses every new vGPU with EIO
+    own-places     the driver moves no vGPU to another placement id
     late-vfs       after the next reboot the VFs are not there
     card-exchanged:PCI  at the next reboot another card is in that slot
     libvirtd-down  libvirtd is killed

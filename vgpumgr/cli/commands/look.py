@@ -10,6 +10,7 @@ import click
 from vgpumgr.cli.params import candidates
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
+from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 _VGPU = ("vm", "slot", "host", "gpu", "device", "type_name", "state", "holder")
 _VGPU_WIDE = (
     "vm", "slot", "host", "gpu", "board", "profile", "type_id", "type_name", "framework", "uuid", "vf",
-    "placement_id", "framebuffer_mib", "state", "holder", "origin", "vm_uuid",
+    "placement_id", "framebuffer_mib", "requested", "asked_mib", "waste_pct", "guest_mib", "state", "holder", "origin", "vm_uuid",
 )  # fmt: skip
 _GPU = ("host", "gpu", "board", "framework", "mode", "numa", "vgpus", "allocated")
+_TYPE = ("name", "board", "framebuffer_mib", "series", "max", "max_mixed", "mig_profile")
+_TYPE_WIDE = (*_TYPE, "placements_equal", "placements_mixed")
 _GPU_WIDE = (*_GPU, "uuid", "pci_id", "driver", "libvirt")
 
 
@@ -78,9 +81,9 @@ def _growing(settings: Settings, hosts: Sequence[HostDeclaration]) -> GrowingTab
 def show(settings: Settings, *, vm: str, on: str | None) -> int:
     """One VM: what was requested, what it has, and any findings."""
     from vgpumgr import names
+    from vgpumgr.cli.text.grants import granted
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.core.driver import profiles
     from vgpumgr.core.model import claims as claims_of
     from vgpumgr.documents import show as documents
 
@@ -91,7 +94,8 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
         output.echo(f"{found.domain.name} on {where}, {found.domain.uuid}")
         for claim in claims:
             output.echo(
-                f"  {claim.slot}: requested {profiles.describe(claim.wish)} by {claim.by} at {claim.at}, {claim.state}"
+                f"  {claim.slot}: requested {claim.asked} by {claim.by} at {claim.at}, {claim.state}"
+                + (f", {granted(claim.grant)}" if claim.grant else "")
                 + ("" if claim.origin == claims_of.ATTACH else f", {claims_of.said_by(claim)}")
             )
         if not found.rows:
@@ -111,7 +115,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.core.plan import blocked_write, lost
+    from vgpumgr.core.plan import blocked_write, lost, places
     from vgpumgr.documents import discover as documents
 
     fleet = report.discover_fleet(build_context(settings), hosts)
@@ -119,7 +123,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     findings = [
         finding
         for view in fleet.views
-        for part in (blocked_write.findings, lost.findings, lost.at_stake)
+        for part in (blocked_write.findings, lost.findings, lost.at_stake, places.findings)
         for finding in part(view.snapshot)
     ]
     if not rows and settings.for_people:
@@ -137,9 +141,25 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @click.command("profiles")
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
 @click.option("--fits", is_flag=True, help="Only what fits now.")
+@click.option(
+    "--offline", is_flag=True, help="NVIDIA's list of types, with computed placement ids. No host is contacted."
+)
+@click.option(
+    "--board", metavar="BOARD", shell_complete=candidates.boards, help="With --offline: only this board (A40)."
+)
 @common_options
-def profiles_command(settings: Settings, *, hosts: tuple[str, ...], fits: bool) -> int:
-    """The profiles of each GPU: size, how many a GPU takes, and how many fit now."""
+def profiles_command(
+    settings: Settings, *, hosts: tuple[str, ...], fits: bool, offline: bool, board: str | None
+) -> int:
+    """The profiles of each GPU: size, how many a GPU takes, and how many fit now.
+
+    With --offline: every type that NVIDIA lists, how many of it an empty GPU takes in each mode, and at which placement ids. The
+    host's own lists decide when a vGPU is made.
+    """
+    if offline:
+        return _known_types(settings, board, asked_of_hosts=bool(hosts) or fits)
+    if board is not None:
+        raise UsageError("--board needs --offline", hint="without it, name hosts: their GPUs' profiles are shown")
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.documents import profiles as documents
@@ -182,12 +202,13 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> 
 
 
 def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:
-    from vgpumgr.core.plan import placement, targets
+    from vgpumgr.core.plan import fits as fitting
+    from vgpumgr.core.plan import sharing
     from vgpumgr.documents import profiles as documents
 
     rows: list[dict[str, object]] = []
     for gpu in view.snapshot.gpus:
-        left = {fit.type.id: fit.left for fit in placement.fits(view.snapshot, gpu, targets.barred_functions(view))}
+        left = {fit.type.id: fit.left for fit in fitting.fits(view.snapshot, gpu, sharing.barred_functions(view))}
         for vgpu_type in sorted(
             (gpu.types or {}).values(), key=lambda vgpu_type: (vgpu_type.size_mib or 0, vgpu_type.short)
         ):
@@ -195,6 +216,20 @@ def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:
                 continue
             rows.append(documents.row(view.snapshot.host, gpu, vgpu_type, left.get(vgpu_type.id, 0)))
     return rows
+
+
+def _known_types(settings: Settings, board: str | None, *, asked_of_hosts: bool) -> int:
+    from vgpumgr import resources
+    from vgpumgr.core.driver import catalogue, known_types
+    from vgpumgr.documents import types as documents
+
+    if asked_of_hosts:
+        raise UsageError("--offline contacts no host: it combines with neither HOST nor --fits")
+    found = known_types.known_types(catalogue.parse(resources.catalogue_text()), board)
+    document = documents.document(found)
+    rows = [documents.row(kind) for kind in found]
+    output.print_rows(settings, document, rows, columns=_TYPE, wide=_TYPE_WIDE, name="name")
+    return 0
 
 
 def _finish(settings: Settings, fleet: Fleet[View], findings: Iterable[Finding]) -> int:
@@ -215,7 +250,7 @@ def _table_row(row: VgpuRow) -> dict[str, object]:
 
     shown: dict[str, object] = common.plain(row)
     shown["device"] = row.vf or row.uuid
-    for name in ("vm", "vm_uuid", "slot", "holder", "profile", "placement_id"):
+    for name in ("vm", "vm_uuid", "slot", "holder", "profile", "requested", "placement_id"):
         # Known to be absent, which is not the same as unknown.
         shown[name] = "-" if shown[name] is None else shown[name]
     if row.framework == "vendor-vfio":
@@ -226,10 +261,10 @@ def _table_row(row: VgpuRow) -> dict[str, object]:
 
 
 def _gpu_row(view: HostFacts, gpu: Gpu) -> dict[str, object]:
-    from vgpumgr.core.plan import placement
+    from vgpumgr.core.plan import room
 
     readable = gpu.framework is not None
-    allocated = placement.known_share(view.snapshot, gpu)
+    allocated = room.known_share(view.snapshot, gpu)
     return {
         "host": view.snapshot.host,
         "gpu": gpu.pci,

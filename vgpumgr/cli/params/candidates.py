@@ -94,6 +94,15 @@ def profiles(_context: click.Context) -> Iterable[str]:
 
 
 @_offering
+def boards(_context: click.Context) -> Iterable[str]:
+    """The codes of the catalogue's boards."""
+    from vgpumgr import resources
+    from vgpumgr.core.driver import catalogue
+
+    return sorted({row.board for row in catalogue.parse(resources.catalogue_text()).types})
+
+
+@_offering
 def lab_hosts(context: click.Context) -> Iterable[str]:
     """The hosts of the lab that --dir or the environment names."""
     return [host.name for host in context.params["layout"].read().hosts]
@@ -130,7 +139,10 @@ def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
 
 
 def _vm(context: click.Context) -> str | None:
-    """The VM on the line. If the option before the cursor has no value yet, click leaves arguments unparsed."""
+    """The VM on the line, if it is one. If the option before the cursor has no value yet, click leaves arguments unparsed."""
+    if "vms" in context.params:
+        named = context.params["vms"] or context.args
+        return named[0] if len(named) == 1 else None
     if "vm" not in context.params:
         return None
     return context.params["vm"] or next(iter(context.args), None)

@@ -59,7 +59,10 @@ def read(path: str | None) -> KeptPlan | None:
                 hint="`--check --out FILE` makes one",
             )
         result = document["result"]
-        hosts = [host["name"] for host in result["hosts"]] if "hosts" in result else [result["host"]]
+        if "vms" in result:
+            hosts = [vm["host"] for vm in result["vms"] if vm["host"] is not None]
+        else:
+            hosts = [host["name"] for host in result["hosts"]] if "hosts" in result else [result["host"]]
         unread = [str(error["host"]) for error in document.get("errors", ()) if error["host"] is not None]
         return KeptPlan(
             where=path,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import ChangeResult, SchedulerResult
+    from vgpumgr.controller.results import ChangeResult, ModeResult, SchedulerResult
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
 
@@ -30,7 +30,7 @@ def print_vgpus(
 
 def print_rows(
     settings: Settings,
-    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult,
+    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult | ModeResult,
     closing: str,
     rows: Sequence[Mapping[str, object]],
     *,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli.text import plan_text, scheduler_text, words
+from vgpumgr.cli.text import mode_text, plan_text, scheduler_text, words
 from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.mode import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
-from vgpumgr.core.reconcile.tasks import SetGpuScheduler
+from vgpumgr.core.reconcile.tasks import SetGpuMode, SetGpuScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +41,9 @@ def _host(plan: HostPlan, *, diff: bool) -> Iterator[str]:
             yield f"    {text}"
 
 
-def _steps(plan: Plan | GpuPlan | AdoptPlan, *, diff: bool) -> Iterator[str]:
+def _steps(plan: Plan | GpuPlan | ModePlan | AdoptPlan, *, diff: bool) -> Iterator[str]:
+    if isinstance(plan, ModePlan):
+        return mode_text.step_lines(plan)
     if isinstance(plan, GpuPlan):
         return scheduler_text.step_lines(plan, diff=diff)
     return plan_text.step_lines(plan, diff=diff)
@@ -90,7 +93,8 @@ def closing(result: ReconcileResult, elapsed_s: float) -> Iterator[str]:
 def _wanted(task_results: Sequence[TaskResult]) -> str:
     """`8 vGPUs and 2 schedulers are as wanted`."""
     shares = sum(isinstance(task_result.planned.task, SetGpuScheduler) for task_result in task_results)
-    numbers = ((len(task_results) - shares, "vGPU"), (shares, "scheduler"))
+    modes = sum(isinstance(task_result.planned.task, SetGpuMode) for task_result in task_results)
+    numbers = ((len(task_results) - shares - modes, "vGPU"), (shares, "scheduler"), (modes, "mode"))
     parts = [words.counted(number, noun) for number, noun in numbers if number]
     return (
         f"{' and '.join(parts)} {'is' if len(task_results) == 1 else 'are'} as wanted"

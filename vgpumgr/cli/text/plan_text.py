@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.cli.text.grants import granted
+from vgpumgr.cli.text.vgpu_moves import place_of, place_text
 from vgpumgr.core.model.claims import said_by
 from vgpumgr.core.plan import step as steps
+from vgpumgr.core.plan.plan import Plan
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.results import ChangeResult, Planned
+    from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.plan.placement import Placed
-    from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
 
 
@@ -72,6 +75,10 @@ def _whose(step: steps.Step) -> str:
 
 def step_lines(plan: Plan | AdoptPlan, *, diff: bool) -> Iterator[str]:
     """One line per step; with `diff` also the XML that is added or removed."""
+    if isinstance(plan, Plan) and plan.parts:
+        for part in plan.parts:
+            yield from step_lines(part, diff=diff)
+        return
     for step in plan.steps:
         text = _line(step, plan)
         if text is not None:
@@ -86,6 +93,10 @@ def closing(result: ChangeResult[Plan], elapsed_s: float, undo: str | None) -> s
     match result.outcome:
         case Outcome.UNCHANGED if plan.target is not None:
             return f"{plan.vm.name} already has it: {plan.target.type_name} on {plan.target.parent}. Nothing to do."
+        case Outcome.UNCHANGED if plan.parts:
+            targets = [(part.slot, part.target) for part in plan.parts if part.target is not None]
+            have = "; ".join(f"{slot} {target.type_name} on {target.parent}" for slot, target in targets)
+            return f"{plan.vm.name} already has them: {have}. Nothing to do."
         case Outcome.UNCHANGED:
             have = ", ".join(row.slot for row in result.rows if row.slot)
             slot = f" in slot {plan.slot}" + (f" (it has {have})" if have else "") if plan.slot else ""
@@ -99,17 +110,19 @@ def closing(result: ChangeResult[Plan], elapsed_s: float, undo: str | None) -> s
 def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
     match step:
         case steps.PutClaim(before=None):
-            return f"+ claim    {step.claim.slot}: {_share(step.claim.binding.type_name, plan.placed)}"
+            return f"+ claim    {step.claim.slot}: {_share(step.claim, plan.placed)}"
         case steps.PutClaim() if step.verb == "put_claim":
-            return f"~ claim    {step.claim.slot}: {_share(step.claim.binding.type_name, plan.placed)}"
+            return f"~ claim    {step.claim.slot}: {_share(step.claim, plan.placed)}"
         case steps.PutClaim() if step.before is not None and said_by(step.before) != said_by(step.claim):
             return f"~ claim    {step.claim.slot}: {said_by(step.claim)}, was {said_by(step.before)}"
+        case steps.PutClaim() if step.before is not None and step.before.state == step.claim.state:
+            return f"~ claim    {step.claim.slot}: {place_text(step.claim.binding.placement_id)}"
         case steps.PutClaim():
             return None if plan.steps[-1] != step or len(plan.steps) > 1 else f"~ claim    {step.claim.slot}: bound"
         case steps.CreateVgpu():
             if step.expect == steps.SAME:
                 return f"= vGPU     {_where(step.vgpu)}      created by an attach that did not finish"
-            return f"+ vGPU     {_where(step.vgpu)}{_placed(plan.placed)}"
+            return f"+ vGPU     {_where(step.vgpu)}{place_of(step.vgpu)}{_placed(step, plan)}"
         case steps.EnterVgpu():
             return f"= vGPU     {step.vgpu.type_name} {_where(step.vgpu)}      exists; entered into the host's ledger"
         case steps.AttachHostdev():
@@ -122,11 +135,16 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
         case steps.DropClaim():
             return f"- claim    {step.before.slot}"
-        case steps.EvacuateVgpu() | steps.SetScheduler() | steps.WriteModprobe():
+        case steps.EvacuateVgpu() | steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe():
             return None  # plans about a VM do not have these
 
 
-def _share(type_name: str, placed: Placed | None) -> str:
+def _share(claim: Claim, placed: Placed | None) -> str:
+    came_to = "" if claim.grant is None else f", {granted(claim.grant)}"
+    return f"{_size(claim.binding.type_name, placed)}{came_to}"
+
+
+def _size(type_name: str, placed: Placed | None) -> str:
     if placed is None or placed.type.size_mib is None:
         return type_name
     sizes = [vgpu_type.size_mib for vgpu_type in (placed.gpu.types or {}).values() if vgpu_type.size_mib is not None]
@@ -141,9 +159,17 @@ def _where(vgpu: VgpuSpec) -> str:
     return f"on {vgpu.parent}" + (f", GPU {vgpu.gpu}" if vgpu.parent != vgpu.gpu else "")
 
 
-def _placed(placed: Placed | None) -> str:
+def _placed(step: steps.CreateVgpu, plan: Plan | AdoptPlan) -> str:
+    placed = plan.placed
     if placed is None:
-        return "      at its previous placement"
+        moved = any(
+            isinstance(other, steps.PutClaim)
+            and other.before is not None
+            and other.claim.slot == step.vgpu.slot
+            and other.before.binding.placement_id not in (None, step.vgpu.placement_id)
+            for other in plan.steps
+        )
+        return f"      {'where it was, but at another placement id' if moved else 'at its previous placement'}"
     count = f", {placed.ordinal} of {placed.maximum}" if placed.maximum else ""
     return f"{count}      {placed.why}"
 

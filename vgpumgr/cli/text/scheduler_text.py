@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from vgpumgr.cli.text.vgpu_moves import move_line
 from vgpumgr.core.driver import modprobe, scheduler
 from vgpumgr.core.plan import step as steps
 from vgpumgr.errors import Outcome
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from vgpumgr.controller.results import Planned, SchedulerResult
-    from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.plan.scheduler import GpuPlan
     from vgpumgr.core.report.schedulers import SchedulerRow
 
@@ -31,7 +31,7 @@ def step_lines(plan: GpuPlan, *, diff: bool) -> Iterator[str]:
     for step in plan.steps:
         yield _line(step, plan)
         for evacuation in step.around if isinstance(step, steps.SetScheduler) else ():
-            yield f"? vGPU    {_vgpu(evacuation.vgpu)}      removed for a moment and re-created, only if the driver requires it"
+            yield move_line(evacuation, plan.steps, maybe=True)
         if diff and isinstance(step, steps.WriteModprobe):
             yield from _diff(step)
 
@@ -86,13 +86,6 @@ def _cell(seen: int | None, set_to: int | None, *, none: bool, show: Callable[[i
 
 def _line(step: steps.Step, plan: GpuPlan) -> str:
     match step:
-        case steps.EvacuateVgpu():
-            return f"< vGPU    {_vgpu(step.vgpu)}      removed for a moment"
-        case steps.CreateVgpu(expect=steps.SAME):
-            return f"= vGPU    {_vgpu(step.vgpu)}      created by a run that did not finish"
-        case steps.CreateVgpu():
-            evacuated = any(isinstance(other, steps.EvacuateVgpu) and other.vgpu == step.vgpu for other in plan.steps)
-            return f"> vGPU    {_vgpu(step.vgpu)}      re-created{'' if evacuated else ', it was gone'}"
         case steps.SetScheduler():
             return f"~ policy  {step.expect.get('graphics') or '?'} -> {plan.granted.text}"
         case steps.WriteModprobe():
@@ -100,11 +93,7 @@ def _line(step: steps.Step, plan: GpuPlan) -> str:
             value = f"{modprobe.KEY}=0x{scheduler.rm_pvmrl(plan.granted.setting):08x}"
             return f"{mark} boot    {step.path}: {value}      from the next load of the module on"
         case _:
-            return step.verb
-
-
-def _vgpu(vgpu: VgpuSpec) -> str:
-    return f"{vgpu.vm_name} {vgpu.slot}: {vgpu.type_name} on {vgpu.parent}"
+            return move_line(step, plan.steps)
 
 
 def _diff(step: steps.WriteModprobe) -> Iterator[str]:

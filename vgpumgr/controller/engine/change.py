@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Generic
 from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.results import ChangeResult, Planned, PlanT
-from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.scheduler import describe_wish
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as steps
-from vgpumgr.core.reconcile.tasks import AttachSlot, Author, SetGpuScheduler
+from vgpumgr.core.reconcile.tasks import AttachSlot, Author, SetGpuMode, SetGpuScheduler
 from vgpumgr.errors import Outcome, Success
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def carry_out(change: Change[PlanT]) -> ChangeResult[PlanT]:
     session, consent, todo = change.session, change.consent, (change.task,)
     host = HostRun(session, Author(by=session.context.by, at=session.context.now()), alone=True)
     shown: Planned[PlanT] | None = None
-    if consent.check or (change.asks and not consent.given):
+    if consent.reads_first(asks=change.asks):
         view = host.read(todo)
         shown = _planned(change, host, view)
         consent.show(shown)
@@ -89,9 +88,11 @@ def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[Pl
 def _requested(task: Task) -> str | None:
     match task:
         case AttachSlot():
-            return profiles.describe(task.wish)
+            return task.asked
         case SetGpuScheduler():
             return describe_wish(task.wish)
+        case SetGpuMode():
+            return task.mode
         case _:
             return None
 

@@ -1,4 +1,4 @@
-"""Carries out one step on one host: claim and hostdev through libvirt, everything else through the host program."""
+"""Carries out one step on one host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vgpumgr.controller.engine.waiting import wait_for_end
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.plan import step as steps
 from vgpumgr.link import moments
-from vgpumgr.link.libvirt_facts import DomainQuery
+from vgpumgr.link.domain_query import DomainQuery
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,12 +50,12 @@ class Executor:
             case steps.DropClaim():
                 self._write(step.vm, self._document(step.vm).drop(step.before.slot))
             case steps.AttachHostdev():
-                self.session.link.locked_hypervisor().attach_device(step.vm, templates.render_hostdev(step.device))
+                self.session.link.attach_device(step.vm, templates.render_hostdev(step.device))
             case steps.DetachHostdev():
-                self.session.link.locked_hypervisor().detach_device(step.vm, templates.render_hostdev(step.device))
+                self.session.link.detach_device(step.vm, templates.render_hostdev(step.device))
             case steps.CreateVgpu() | steps.EnterVgpu() | steps.WriteModprobe():
                 self._tell_note(self.session.link.execute(step))
-            case steps.DestroyVgpu() | steps.EvacuateVgpu():
+            case steps.DestroyVgpu() | steps.EvacuateVgpu() | steps.SetMode():
                 self._patiently(step)
             case steps.SetScheduler():
                 self._set_scheduler(step)
@@ -98,5 +98,5 @@ class Executor:
 
     def _write(self, vm: VmUuid, document: claims.ClaimDocument) -> None:
         text = templates.render_claims(document) if document.claims else None
-        self.session.link.locked_hypervisor().set_metadata(vm, text, key=claims.KEY, uri=claims.NAMESPACE)
+        self.session.link.set_metadata(vm, text, key=claims.KEY, uri=claims.NAMESPACE)
         self.documents[vm] = document

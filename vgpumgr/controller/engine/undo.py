@@ -183,6 +183,7 @@ def _is_apart(step: plan_steps.Step) -> bool:
         case (
             plan_steps.EvacuateVgpu()
             | plan_steps.SetScheduler()
+            | plan_steps.SetMode()
             | plan_steps.WriteModprobe()
             | plan_steps.CreateVgpu(again=True)
         ):

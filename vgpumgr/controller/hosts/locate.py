@@ -12,13 +12,13 @@ from vgpumgr import errors, names
 from vgpumgr.controller.hosts.fan_out import Outcome, fan_out
 from vgpumgr.controller.hosts.session import Session, open_session
 from vgpumgr.core.commands import command
-from vgpumgr.core.model.view import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan.plan import GoneVm
     from vgpumgr.names import VmName, VmUuid
 
@@ -59,28 +59,29 @@ def find_vm(
     on: str | None,
     *,
     or_gone: bool = False,
-    writes: bool = False,
     opened: Callable[[], None] = lambda: None,
+    ahead: Callable[[Session], HostView] = lambda session: session.read_ahead(None),
 ) -> FoundVm:
-    """Find a VM by name or UUID; with `or_gone`, also a VM that only a ledger still names. `writes`: it will be changed.
+    """Find a VM by name or UUID; with `or_gone`, also a VM that only a ledger still names.
 
-    `opened` is called for each host that is open, before it is asked.
+    `opened` is called for each host that is open, before it is asked. A single candidate is not asked for names first, but
+    for what will be needed: `ahead`.
 
     Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host.
     """
     hosts = candidates(context, vm, on)
 
-    def reach(host: HostDeclaration, *, writes: bool, named: Collection[str] | None) -> Answer:
-        session = open_session(context, host, writes=writes)
+    def reach(host: HostDeclaration) -> Session:
+        session = open_session(context, host)
         opened()
-        return ask(host, session, named)
+        return session
 
     if len(hosts) == 1:
         context.progress(f"reading {hosts[0].name} …")
-        answers: tuple[Answer, ...] = (reach(hosts[0], writes=writes, named=None),)
+        answers: tuple[Answer, ...] = (_read(hosts[0], reach(hosts[0]), ahead),)
     else:
         context.progress(f"looking for {vm} on {len(hosts)} hosts …")
-        outcomes = fan_out(hosts, lambda host: reach(host, writes=False, named=(vm,)))
+        outcomes = fan_out(hosts, lambda host: ask(host, reach(host), (vm,)))
         answers = tuple(map(answer_of, hosts, outcomes))
     left_open = [answer.session for answer in answers if answer.session is not None]
     kept: Session | None = None
@@ -95,8 +96,6 @@ def find_vm(
     try:
         found = settle(vm, answers, gone=gone if or_gone else None)
         kept = found.session
-        if writes:
-            kept.link.prepare_writes()
         return found
     finally:
         for session in left_open:
@@ -140,8 +139,18 @@ def candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclarati
     return hosts
 
 
-def ask(host: HostDeclaration, session: Session, named: Collection[str] | None) -> Answer:
-    """The VMs of an open host. It is closed if none of `named` is among them (None: it stays open in any case).
+def _read(host: HostDeclaration, session: Session, ahead: Callable[[Session], HostView]) -> Answer:
+    """The VMs of the only candidate, which stays open. If it does not answer, it is closed and HostError is raised."""
+    try:
+        view = ahead(session)
+    except BaseException:
+        session.link.close()
+        raise
+    return Answer(host=host, session=session, vms=tuple((one.name, one.uuid) for one in view.domains), error=None)
+
+
+def ask(host: HostDeclaration, session: Session, named: Collection[str]) -> Answer:
+    """The VMs of an open host. It is closed if none of `named` is among them.
 
     If the host does not answer, it is closed and HostError is raised.
     """
@@ -150,7 +159,7 @@ def ask(host: HostDeclaration, session: Session, named: Collection[str] | None) 
     except BaseException:
         session.link.close()
         raise
-    if named is None or any(_match(vms, vm) is not None for vm in named):
+    if any(_match(vms, vm) is not None for vm in named):
         return Answer(host=host, session=session, vms=vms, error=None)
     session.link.close()
     return Answer(host=host, session=None, vms=vms, error=None)
@@ -208,6 +217,8 @@ def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[Fo
 
 def _unread_finding(answer: Answer, vm: str) -> Finding:
     text = f"{answer.error} (so it is unknown whether it also has {vm})"
+    from vgpumgr.core.model.view import Finding
+
     return Finding(kind="unreached", host=answer.host.name, text=text)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller.hosts.fan_out import fan_out
 from vgpumgr.controller.hosts.session import open_session
-from vgpumgr.core.plan import placement
+from vgpumgr.core.plan import resolve
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
@@ -56,7 +56,7 @@ class MissingProfiles:
         def has(declaration: HostDeclaration) -> bool:
             with open_session(self._context, declaration) as session:
                 gpus = session.observe().snapshot.gpus
-            return any(placement.find_type(gpu, profile) is not None for gpu in gpus)
+            return any(resolve.find_type(gpu, profile) is not None for gpu in gpus)
 
         key = host.name, profile
         if key not in self._elsewhere:

@@ -1,4 +1,7 @@
-"""One open host: facts and domains joined into a view, with or without the host's lock."""
+"""One open host: facts and domains joined into a view, with or without the host's lock.
+
+Core's model is imported with the first answer, so that the host is asked before.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.model import domain_xml
-from vgpumgr.core.model.view import HostView
-from vgpumgr.link.libvirt_facts import DOMAINS, DOMAINS_AND_SAVED, DomainQuery
+from vgpumgr.link.domain_query import DOMAINS, DOMAINS_AND_SAVED, DomainQuery
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.domain_dumps import DomainDump, LibvirtDump
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.link.host import Host, Observed
     from vgpumgr.names import VmUuid
 
@@ -40,6 +42,7 @@ class Session:
     declaration: HostDeclaration
     link: Host
     unwritable: errors.LedgerUnwritable | None = None
+    _ahead: HostView | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -49,15 +52,26 @@ class Session:
     ) -> None:
         self.link.close()
 
+    def read_ahead(self, lock: str | None) -> HostView:
+        """Read everything before it is known which VM it is for, to save a request. The next `observe`, or the next `lock`,
+        returns it. `lock` None: without the lock.
+        """
+        self._ahead = self.observe(saved=True) if lock is None else self.lock(lock, saved=True)
+        return self._ahead
+
     def observe(self, *, saved: bool = False) -> HostView:
         """Read everything, under the shared lock, which is released at once, or under our exclusive lock if we hold it.
 
         `saved`: with every VM's managed-save image and snapshots, which can be restored.
         """
+        if self._ahead is not None:
+            return self._take_ahead()
         return self._view(self.link.observe(_query(saved=saved), wait_s=self.context.lock_wait_s))
 
     def lock(self, what: str, *, saved: bool = False) -> HostView:
         """Take the exclusive lock, and read everything inside it. Raises Busy naming the owner."""
+        if self._ahead is not None:
+            return self._take_ahead()
         by, query = f"{self.context.by} {what}", _query(saved=saved)
         wait_s = self.context.lock_wait_s
         try:
@@ -84,7 +98,15 @@ class Session:
         """The view with every VM's managed-save image and snapshots as they are now."""
         return replace(view, saved=_saved(self.link.domains(DomainQuery(domains=False, saved=True))))
 
+    def _take_ahead(self) -> HostView:
+        view, self._ahead = self._ahead, None
+        assert view is not None
+        return view
+
     def _view(self, observed: Observed) -> HostView:
+        from vgpumgr.core.model import domain_xml
+        from vgpumgr.core.model.view import HostView
+
         return HostView(
             snapshot=observed.snapshot,
             domains=tuple(map(domain_xml.read_domain, observed.libvirt.domains)),
@@ -92,6 +114,7 @@ class Session:
             libvirt_version=observed.libvirt.version,
             excluded_vfs=self.declaration.excluded_vfs,
             even_if_it_will_not_start=self.declaration.even_if_it_will_not_start,
+            fgpu_per_gpu=self.declaration.fgpu_per_gpu,
         )
 
 
@@ -100,19 +123,23 @@ def _query(*, saved: bool) -> DomainQuery:
 
 
 def _saved(found: LibvirtDump) -> Mapping[VmUuid, SavedStates] | None:
+    from vgpumgr.core.model import domain_xml
+
     return None if found.saved is None else {dump.uuid: domain_xml.read_saved_states(dump) for dump in found.saved}
 
 
 def _with_read_again(
     before: Sequence[Domain], vms: Collection[VmUuid], found: Sequence[DomainDump]
 ) -> tuple[Domain, ...]:
+    from vgpumgr.core.model import domain_xml
+
     kept = [domain for domain in before if domain.uuid not in vms]
     return tuple(sorted([*kept, *map(domain_xml.read_domain, found)], key=lambda one: (one.name, one.uuid)))
 
 
-def open_session(context: Context, declaration: HostDeclaration, *, writes: bool = False) -> Session:
-    """Connect to a declared host. `writes`: it will surely be changed. Raises HostError with the stage that failed."""
-    return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint, writes=writes))
+def open_session(context: Context, declaration: HostDeclaration) -> Session:
+    """Connect to a declared host. Raises HostError with the stage that failed."""
+    return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))
 
 
 def open_session_patiently(context: Context, declaration: HostDeclaration) -> Session:

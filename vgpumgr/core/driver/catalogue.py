@@ -6,12 +6,12 @@ does not report is taken from the catalogue, by the type's name.
 
 from __future__ import annotations
 
-import csv
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from vgpumgr.core.driver.profiles import Profile
 
@@ -21,18 +21,33 @@ from vgpumgr.errors import BadName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueType:
-    """One row. framebuffer_mib and max_per_gpu (equal-size mode) are None if no public source gives them."""
+    """One row. framebuffer_mib and max_per_gpu (equal-size mode) are None if no public source gives them.
+
+    `board` is the board's code, `mig_profile` the GPU instance profile of a MIG-backed type.
+    """
 
     board_name: str
+    board: str
     name: profiles.TypeName
     framebuffer_mib: int | None
     max_per_gpu: int | None
+    mig_profile: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    types: tuple[CatalogueType, ...]
-    _by_text: Mapping[str, CatalogueType] = field(repr=False)
+    """All of vgpu-types.csv, read at the first question: it has a thousand rows, and most hosts tell all their maxima."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def types(self) -> tuple[CatalogueType, ...]:
+        return tuple(_read(self._text))
+
+    @cached_property
+    def _by_text(self) -> Mapping[str, CatalogueType]:
+        by_name = {row.name.text: row for row in self.types}
+        return by_name | {f"{row.board}-{row.name.short}": row for row in self.types}
 
     def find(self, type_name: str) -> CatalogueType | None:
         """The type with this name, the last word of the driver's: A40-4Q."""
@@ -63,21 +78,23 @@ class Catalogue:
 
 
 def parse(text: str) -> Catalogue:
-    """Read vgpu-types.csv. Rows whose name does not fit the grammar are left out."""
-    rows: list[CatalogueType] = []
+    """The catalogue in vgpu-types.csv. Rows whose name does not fit the grammar are left out."""
+    return Catalogue(text)
+
+
+def _read(text: str) -> Iterator[CatalogueType]:
+    import csv  # noqa: PLC0415 -- as seldom needed as the rows
+
     for row in csv.DictReader(text.splitlines()):
         try:
             name = profiles.parse_type_name(row["type_name"])
         except BadName:
             continue
-        rows.append(
-            CatalogueType(
-                board_name=row["gpu"],
-                name=name,
-                framebuffer_mib=int(row["fb_mb"]) if row["fb_mb"] else None,
-                max_per_gpu=int(row["max_per_gpu"]) if row["max_per_gpu"] else None,
-            )
+        yield CatalogueType(
+            board_name=row["gpu"],
+            board=profiles.board_code(f"{row['gpu']} {name.text}"),
+            name=name,
+            framebuffer_mib=int(row["fb_mb"]) if row["fb_mb"] else None,
+            max_per_gpu=int(row["max_per_gpu"]) if row["max_per_gpu"] else None,
+            mig_profile=row["mig_gpu_instance_profile"] or None,
         )
-    by_text = {row.name.text: row for row in rows}
-    by_text |= {f"{profiles.board_code(f'{row.board_name} {row.name.text}')}-{row.name.short}": row for row in rows}
-    return Catalogue(types=tuple(rows), _by_text=by_text)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from vgpumgr.errors import BadName
 
@@ -21,6 +22,12 @@ _TYPE = re.compile(
     r"(?P<board>[A-Za-z0-9]+(?:-[A-Za-z]+)?)-(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?"
 )
 _SHORT = re.compile(r"(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?")
+_MEMORY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([GM])(?:iB)?")
+_SHARE = re.compile(r"[0-9]{0,9}(?:\.[0-9]{1,6})?(?<=[0-9])", re.ASCII)
+_MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,2}gb(?:[+-]me|\+me\.all|\+gfx)?")
+SERIES = ("A", "B", "C", "Q")
+DEFAULT_SERIES: Final = "C"
+MOST_FGPU: Final = 1_000_000
 _RTX_PRO = re.compile(r"RTX Pro (\d{4})", re.IGNORECASE)
 
 
@@ -108,7 +115,7 @@ def parse_profile(text: str) -> Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByProfile:
-    """The only way that can be served today; the inventory accepts the others and reports them as findings."""
+    """Exactly this type."""
 
     profile: Profile
 
@@ -119,25 +126,30 @@ class ByMigProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByMemory:
-    mib: int
+class _Amount:
+    """At least so much. `series` None means DEFAULT_SERIES; `usable`: so much of what the guest sees, not of the type's size."""
+
     series: str | None = None
+    usable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByShare:
+class ByMemory(_Amount):
+    mib: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByShare(_Amount):
     """A share of one GPU, above 0 and at most 1."""
 
     gpu: str
-    series: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByFgpu:
+class ByFgpu(_Amount):
     """A share counted in fractional GPUs; the host's vgpumgr_fgpu_per_gpu says how many make one GPU."""
 
     fgpu: str
-    series: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,15 +159,40 @@ class ByOther:
     asked: tuple[tuple[str, str], ...]
 
 
-Wish: TypeAlias = ByProfile | ByMigProfile | ByMemory | ByShare | ByFgpu | ByOther
+Amount: TypeAlias = ByMemory | ByShare | ByFgpu
+"""A wish that the smallest type with at least so much serves."""
+
+Wish: TypeAlias = ByProfile | ByMigProfile | Amount | ByOther
 """What a slot asks for, as it was written."""
 
 
+def is_served(wish: Wish) -> bool:
+    """Whether this version serves a claim with the wish; a claim that it does not serve is left as it is."""
+    return isinstance(wish, ByProfile | ByMemory | ByShare | ByFgpu)
+
+
+def series_of(wish: Wish) -> str | None:
+    """The series that a wish is about; None if it does not say."""
+    match wish:
+        case ByProfile():
+            return parse_type_name(f"any-{wish.profile.short}").series
+        case ByMemory() | ByShare() | ByFgpu():
+            return wish.series
+        case _:
+            return None
+
+
 def same_wish(one: Wish, other: Wish) -> bool:
-    """Whether two wishes ask for the same thing; the driver's prefix in the spelling is ignored."""
+    """Whether two wishes ask for the same thing, however they are spelt: the driver's prefix and the default series are left out."""
     if isinstance(one, ByProfile) and isinstance(other, ByProfile):
         return (one.profile.board, one.profile.short) == (other.profile.board, other.profile.short)
-    return one == other
+    return _in_full(one) == _in_full(other)
+
+
+def _in_full(wish: Wish) -> Wish:
+    return (
+        replace(wish, series=wish.series or DEFAULT_SERIES) if isinstance(wish, ByMemory | ByShare | ByFgpu) else wish
+    )
 
 
 def describe(wish: Wish) -> str:
@@ -171,13 +208,23 @@ def options(wish: Wish) -> tuple[str, ...]:
         case ByMigProfile():
             return "--mig-profile", wish.mig_profile
         case ByMemory():
-            return "--gpu-memory", f"{wish.mib}M"
+            return "--gpu-memory", memory_text(wish.mib), *_amount_options(wish)
         case ByShare():
-            return "--gpu", wish.gpu
+            return "--gpu", wish.gpu, *_amount_options(wish)
         case ByFgpu():
-            return "--fgpu", wish.fgpu
+            return "--fgpu", wish.fgpu, *_amount_options(wish)
         case ByOther():
             return tuple(word for key, value in wish.asked for word in (f"--{key.replace('_', '-')}", value))
+
+
+def _amount_options(wish: Amount) -> tuple[str, ...]:
+    series = () if wish.series in (None, DEFAULT_SERIES) else ("--series", wish.series)
+    return (*series, "--usable") if wish.usable else series
+
+
+def memory_text(mib: int) -> str:
+    """An amount as it is asked for: 4G, 4608M."""
+    return f"{mib}M" if mib % 1024 else f"{mib // 1024}G"
 
 
 def attributes(wish: Wish) -> dict[str, str | int]:
@@ -188,39 +235,67 @@ def attributes(wish: Wish) -> dict[str, str | int]:
         case ByMigProfile():
             return {"mig_profile": wish.mig_profile}
         case ByMemory():
-            return {"gpu_memory_mib": wish.mib, **_series(wish.series)}
+            return {"gpu_memory_mib": wish.mib, **_amount_attributes(wish)}
         case ByShare():
-            return {"gpu": wish.gpu, **_series(wish.series)}
+            return {"gpu": wish.gpu, **_amount_attributes(wish)}
         case ByFgpu():
-            return {"fgpu": wish.fgpu, **_series(wish.series)}
+            return {"fgpu": wish.fgpu, **_amount_attributes(wish)}
         case ByOther():
             return dict(wish.asked)
 
 
 def from_attributes(asked: Mapping[str, str]) -> Wish:
-    """The inverse of attributes. Raises BadName."""
-    series = asked.get("series")
-    match sorted(asked.keys() - {"series"}):
-        case ["profile"] if series is None:
-            return ByProfile(profile=parse_profile(asked["profile"]))
-        case ["mig_profile"] if series is None:
-            return ByMigProfile(mig_profile=asked["mig_profile"])
-        case ["gpu_memory_mib"]:
-            return ByMemory(mib=_mib(asked["gpu_memory_mib"]), series=series)
-        case ["gpu"]:
-            return ByShare(gpu=asked["gpu"], series=series)
-        case ["fgpu"]:
-            return ByFgpu(fgpu=asked["fgpu"], series=series)
-        case _:
-            return ByOther(asked=tuple(sorted(asked.items())))
+    """The inverse of attributes. Ways to ask that this version does not know are a ByOther. Raises BadName."""
+    series, usable = asked.get("series"), asked.get("usable")
+    amount = series is not None or usable is not None
+    if series in (None, *SERIES) and usable in (None, "true"):
+        match sorted(asked.keys() - {"series", "usable"}):
+            case ["profile"] if not amount:
+                return ByProfile(profile=parse_profile(asked["profile"]))
+            case ["mig_profile"] if not amount:
+                return ByMigProfile(mig_profile=asked["mig_profile"])
+            case ["gpu_memory_mib"]:
+                return ByMemory(mib=_mib(asked["gpu_memory_mib"]), series=series, usable=usable is not None)
+            case ["gpu"]:
+                return ByShare(gpu=parse_share(asked["gpu"], limit=1), series=series, usable=usable is not None)
+            case ["fgpu"]:
+                return ByFgpu(fgpu=parse_share(asked["fgpu"]), series=series, usable=usable is not None)
+            case _:
+                pass
+    return ByOther(asked=tuple(sorted(asked.items())))
+
+
+def parse_share(text: str, *, limit: int = MOST_FGPU) -> str:
+    """A share in its canonical spelling: `.250` → 0.25. Above 0, at most `limit`, six places at most. Raises BadName."""
+    share = Decimal(text) if _SHARE.fullmatch(text) else Decimal(0)
+    if not 0 < share <= limit:
+        bounds = f"above 0 and at most {limit}" if limit == 1 else "above 0"
+        raise BadName(f"must be a number {bounds}, found {text[:60]!r}", hint="for example 0.25")
+    return format(share.normalize(), "f")
+
+
+def parse_memory(text: str) -> int:
+    """An amount of memory in MiB: `4G`, `1.5G`, `4096M`, `4GiB`. Raises BadName."""
+    found = _MEMORY.fullmatch(text)
+    mib = Decimal(found[1]) * (1024 if found[2] == "G" else 1) if found else Decimal(0)
+    if not mib or mib != mib.to_integral_value():
+        raise BadName(f"is not an amount of memory: {text[:60]!r}", hint="write it as 4G or 512M")
+    return int(mib)
+
+
+def parse_mig_profile(text: str) -> str:
+    """A MIG profile as `nvidia-smi mig -lgip` writes it. Raises BadName."""
+    if _MIG.fullmatch(text) is None:
+        raise BadName(f"is not a MIG profile: {text[:60]!r}", hint="write it as 2g.10gb or 1g.10gb+me")
+    return text
 
 
 def _mib(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise BadName(f"gpu_memory_mib is {text[:40]!r}, which is not a number") from None
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 12 and int(text)):
+        raise BadName(f"gpu_memory_mib is {text[:40]!r}, which is not a number")
+    return int(text)
 
 
-def _series(series: str | None) -> dict[str, str]:
-    return {} if series is None else {"series": series}
+def _amount_attributes(wish: Amount) -> dict[str, str]:
+    series = {} if wish.series is None else {"series": wish.series}
+    return series | ({"usable": "true"} if wish.usable else {})

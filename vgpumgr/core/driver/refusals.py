@@ -105,6 +105,17 @@ _NVML: dict[int, tuple[str, ...]] = {
     18: ("the library and the loaded module have different versions: the driver was updated but not reloaded",),
     19: ("a vGPU or another process uses the GPU",),
 }
+# nvmlDeviceSetVgpuHeterogeneousMode (nvml.h; device_ctrl.c of the open modules, 595)
+_NVML_MODE: dict[int, tuple[str, ...]] = {
+    0: ("the driver accepted it but did nothing: MIG was enabled meanwhile, or SR-IOV was disabled",),
+    3: (
+        "this GPU has no mixed-size mode (boards without SR-IOV have none)",
+        "its virtual functions are off (sriov-manage), or MIG is on",
+        "the GPU is not in host vGPU mode",
+    ),
+    13: ("the driver is older than the mode (R550)",),
+    19: ("a vGPU exists on this GPU, whether its VM runs or not, or the driver has lost one there",),
+}
 _NVML_OTHER = ("the driver failed without giving a reason",)
 _NVML_HINTS: dict[int, str] = {
     9: "load it on {host}: modprobe nvidia; then run the same command again",
@@ -114,10 +125,11 @@ _NVML_HINTS: dict[int, str] = {
 }
 
 
-def explain_nvml(code: int, host: str) -> Explanation:
+def explain_nvml(code: int, host: str, function: str = "") -> Explanation:
     """The likely causes of an unwanted NVML return code."""
+    of_mode = _NVML_MODE.get(code) if "Heterogeneous" in function else None
     hint = _NVML_HINTS.get(code, _DMESG + "; then run the same command again")
-    return Explanation(causes=_NVML.get(code, _NVML_OTHER), hint=hint.format(host=host))
+    return Explanation(causes=of_mode or _NVML.get(code, _NVML_OTHER), hint=hint.format(host=host))
 
 
 def explain(path: str, errno_name: str, host: str) -> Explanation:

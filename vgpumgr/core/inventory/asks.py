@@ -1,40 +1,33 @@
-"""The VMs of a host: `vgpumgr_vms`, with every way to ask. What is not implemented yet is read, kept and reported as a finding."""
+"""The VMs of a host: `vgpumgr_vms`, with every way to ask."""
 
 from __future__ import annotations
 
-import re
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, TypedDict
 
-from vgpumgr.core.driver import scheduler
-from vgpumgr.core.driver.profiles import ByFgpu, ByMemory, ByMigProfile, ByProfile, ByShare, parse_profile
+from vgpumgr.core.driver import profiles, scheduler
+from vgpumgr.core.driver.asking import AMOUNTS, OF_AMOUNTS, WAYS, WAYS_TO_ASK
+from vgpumgr.core.driver.profiles import MOST_FGPU, SERIES, ByFgpu, ByMemory, ByMigProfile, ByProfile, ByShare
 from vgpumgr.core.inventory import reading
-from vgpumgr.core.inventory.model import POLICIES, WAYS, SlotDeclaration, VmDeclaration
+from vgpumgr.core.inventory.model import POLICIES, SlotDeclaration, VmDeclaration
 from vgpumgr.errors import BadName
 from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_slot, parse_vm_name, slot_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vgpumgr.core.driver.asking import Way
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.inventory.located import Member, Table, Value
-    from vgpumgr.core.inventory.model import Placement, Way
+    from vgpumgr.core.inventory.model import Placement
     from vgpumgr.core.inventory.reading import Word
     from vgpumgr.core.inventory.report import Report
     from vgpumgr.names import GpuUuid, PciAddress, Slot, VmName
 
-WAYS_TO_ASK = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu")
 OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable")
 _KEYS = (*WAYS_TO_ASK, *OPTIONS)
 _KNOWN = frozenset(_KEYS)
-SERIES = ("A", "B", "C", "Q")
-_WITH_SERIES = ("gpu_memory", "gpu", "fgpu")
-# Keys without the "not implemented" finding: two are implemented, policy has its own finding, and series belongs to others.
-_SILENT = ("profile", "gpu_id", "policy", "series")
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
-_MEMORY = re.compile(r"([1-9][0-9]{0,8})([GM])")
-_MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,2}gb(?:[+-]me|\+me\.all|\+gfx)?")  # as `nvidia-smi mig -lgip` writes them
 
 
 class _Options(TypedDict):
@@ -90,11 +83,8 @@ def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | 
     if table is None:
         return None
     reading.check_keys(table, _KEYS, what, report)
-    wish = _read_wish(member, table, what, report)
     options = _read_options(slot, table, report)
-    for key, entry in table.items():
-        if key not in _SILENT and key in _KNOWN:
-            report.finding(entry.where, f"{what}: {key} is not implemented yet and is ignored")
+    wish = _read_wish(member, table, what, report, usable=options["usable"] is True)
     if options["policy"] not in {None, "spread"}:
         report.finding(
             table["policy"].where, f"{what}: policy {options['policy']} is not implemented yet; spread is used"
@@ -102,69 +92,65 @@ def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | 
     return None if wish is None else SlotDeclaration(slot=slot, wish=wish, where=member.where, **options)
 
 
-def _read_wish(member: Member, table: Table, what: str, report: Report) -> Wish | None:
+def _read_wish(member: Member, table: Table, what: str, report: Report, *, usable: bool) -> Wish | None:
     asked = [key for key in WAYS_TO_ASK if key in table]
     if len(asked) != 1:
         how = f"asks in {len(asked)} ways ({', '.join(asked)})" if asked else "asks for nothing"
         report.problem(member.where, f"{what} {how}", f"give exactly one of {', '.join(WAYS_TO_ASK)}")
         return None
     key = asked[0]
+    for other in OF_AMOUNTS:
+        if other in table and key not in AMOUNTS:
+            report.problem(
+                table[other].where,
+                f"{what}: {other} cannot be combined with {key}",
+                f"it can be combined with {', '.join(AMOUNTS)}",
+            )
     series = None
     if "series" in table:
         series = reading.read_choice(table["series"].value, f"series of {what}", SERIES, report)
-        if key not in _WITH_SERIES:
-            report.problem(
-                table["series"].where,
-                f"{what}: series cannot be combined with {key}",
-                f"it can be combined with {', '.join(_WITH_SERIES)}",
-            )
-    return _wish_of(key, table[key].value, f"{key} of {what}", series, report)
+    return _wish_of(key, table[key].value, f"{key} of {what}", series, report, usable=usable)
 
 
-def _wish_of(key: str, value: Value, what: str, series: str | None, report: Report) -> Wish | None:
+def _wish_of(key: str, value: Value, what: str, series: str | None, report: Report, *, usable: bool) -> Wish | None:
     if key in {"gpu", "fgpu"}:
-        share = _read_share(value, what, report, whole=key == "gpu")
+        share = _read_share(value, what, report, limit=1 if key == "gpu" else MOST_FGPU)
         if share is None:
             return None
-        return ByShare(gpu=share, series=series) if key == "gpu" else ByFgpu(fgpu=share, series=series)
+        if key == "gpu":
+            return ByShare(gpu=share, series=series, usable=usable)
+        return ByFgpu(fgpu=share, series=series, usable=usable)
     example = {"profile": "4Q", "mig_profile": "2g.10gb", "gpu_memory": "4G"}[key]
     text = reading.read_text(value, what, report, example=example)
     if text is None:
         return None
-    if key == "profile":
-        try:
-            return ByProfile(profile=parse_profile(text))
-        except BadName as error:
-            report.problem(value.where, f"{what}: {error.message}", error.hint)
-            return None
-    if key == "mig_profile":
-        if _MIG.fullmatch(text) is None:
-            report.problem(value.where, f"{what} is not a MIG profile: {text!r}", "write it as 2g.10gb or 1g.10gb+me")
-            return None
-        return ByMigProfile(mig_profile=text)
-    found = _MEMORY.fullmatch(text)
-    if found is None:
-        report.problem(value.where, f"{what} is not an amount of memory: {text!r}", "write it as 4G or 512M")
+    try:
+        match key:
+            case "profile":
+                return ByProfile(profile=profiles.parse_profile(text))
+            case "mig_profile":
+                return ByMigProfile(mig_profile=profiles.parse_mig_profile(text))
+            case _:
+                return ByMemory(mib=profiles.parse_memory(text), series=series, usable=usable)
+    except BadName as error:
+        colon = ":" if key == "profile" else ""
+        report.problem(value.where, f"{what}{colon} {error.message}", error.hint)
         return None
-    return ByMemory(mib=int(found[1]) * (1024 if found[2] == "G" else 1), series=series)
 
 
-def _read_share(value: Value, what: str, report: Report, *, whole: bool) -> str | None:
+def _read_share(value: Value, what: str, report: Report, *, limit: int) -> str | None:
     """A share in its canonical spelling, for example 0.25; a share of one GPU is at most 1."""
     text = reading.read_spelling(value, what, report, example="0.25")
     if text is None:
         return None
     try:
-        share = Decimal(text)
-    except InvalidOperation:
-        share = Decimal(0)
-    if not share.is_finite() or not 0 < share <= (1 if whole else 1_000_000) or share.as_tuple().exponent < -6:  # type: ignore[operator]
-        limit = "above 0 and at most 1" if whole else "above 0"
+        return profiles.parse_share(text, limit=limit)
+    except BadName:
+        bounds = "above 0 and at most 1" if limit == 1 else "above 0"
         report.problem(
-            value.where, f"{what} must be a number {limit}, found {reading.found(value)}", "for example 0.25"
+            value.where, f"{what} must be a number {bounds}, found {reading.found(value)}", "for example 0.25"
         )
         return None
-    return format(share.normalize(), "f")
 
 
 def _read_options(slot: Slot, table: Table, report: Report) -> _Options:

@@ -18,6 +18,7 @@ from vgpumgr.names import nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vgpumgr.core.driver.asking import FgpuUnits
     from vgpumgr.core.inventory.groups import Host
     from vgpumgr.core.inventory.located import Member, SourceFile, Table, Value
     from vgpumgr.core.inventory.model import GpuDeclaration, VmDeclaration
@@ -128,7 +129,7 @@ class _Declared:
     report: Report
     vms: dict[int, Mapping[VmName, VmDeclaration]] = field(default_factory=dict)
     gpus: dict[int, tuple[GpuDeclaration, ...]] = field(default_factory=dict)
-    fgpu: dict[int, Mapping[str, int]] = field(default_factory=dict)
+    fgpu: dict[int, FgpuUnits] = field(default_factory=dict)
     policies: dict[int, Placement] = field(default_factory=dict)
     sites: dict[int, str] = field(default_factory=dict)
     switches: dict[int, bool] = field(default_factory=dict)

@@ -6,15 +6,15 @@ import posixpath
 import re
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from vgpumgr.core.inventory import reading
+from vgpumgr.core.inventory import jump_hosts, reading
 from vgpumgr.core.model.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from vgpumgr.core.inventory.located import Table, Value
+    from vgpumgr.core.inventory.located import Member, Table, Value
     from vgpumgr.core.inventory.report import Report
     from vgpumgr.names import HostName
 
@@ -24,18 +24,31 @@ _PORT = ("ansible_port", "ansible_ssh_port")
 _USER = ("ansible_user", "ansible_ssh_user")
 _KEY = ("ansible_private_key_file", "ansible_ssh_private_key_file")
 _ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")  # in ssh the first mention wins
-_SECRETS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
+_BECOME = ("ansible_become", "ansible_become_user", "ansible_become_method")
+_SECRETS = (
+    "ansible_password", "ansible_ssh_pass", "ansible_ssh_password",
+    "ansible_become_pass", "ansible_become_password", "ansible_sudo_pass",
+)  # fmt: skip
+_NOT_SUDO_S = ("ansible_become_exe", "ansible_become_flags")
 _KEY_CHECKS = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
 _CONNECTIONS = ("ssh", "smart", "paramiko", "ansible.builtin.ssh", "paramiko_ssh")
 
 VARIABLES = frozenset(
-    {*_HOST, *_PORT, *_USER, *_KEY, *_ARGS, *_SECRETS, *_KEY_CHECKS, "ansible_connection", "ansible_become"}
+    {*_HOST, *_PORT, *_USER, *_KEY, *_ARGS, *_SECRETS, *_KEY_CHECKS, *_BECOME, *_NOT_SUDO_S, "ansible_connection"}
 )
 
 _OPTION = re.compile(r"\s*([A-Za-z]+)\s*(?:=|\s)\s*(.*?)\s*")
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_OFF = ("", "~", "null", "false", "no", "off", "0")
-_JUMP_HINT = "jump hosts are not supported yet: run vgpumgr on a machine that reaches the host directly"
+_SUDO = ("sudo", "ansible.builtin.sudo")
+_LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.@\\-]{0,255}\$?")  # a domain's user may be DOMAIN\name or name@domain
+_COMMAND_HINT = "no command is run to reach a host: name the jump hosts, -o ProxyJump=jump01"
+
+
+class _Arguments(NamedTuple):
+    """What ssh arguments say; None: nothing. No jump hosts at all is something, too."""
+
+    known_hosts: str | None = None
+    jumps: tuple[jump_hosts.Hop, ...] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +58,7 @@ class Connections:
     home: str
     environ: Mapping[str, str]
     report: Report
-    _known_hosts: dict[int, str | None] = field(default_factory=dict)
+    _arguments: dict[int, _Arguments] = field(default_factory=dict)
 
     def endpoint(self, host: HostName, variables: Table) -> Endpoint | None:
         """The endpoint, or None after a problem was reported."""
@@ -63,17 +76,22 @@ class Connections:
         if (value := _last(variables, _KEY)) is not None:
             text = reading.read_text(value, "the key file", self.report, example="~/.ssh/id_ed25519")
             key_file = self._path(text, value, "the key file") if text is not None else None
-        known_hosts = next(
-            (
-                file
-                for name in _ARGS
-                if name in variables and (file := self._from_arguments(name, variables[name].value)) is not None
-            ),
-            posixpath.join(self.home, ".ssh/known_hosts"),
-        )
-        if address is None or port is None or user is None:
+        become = None if user is None else self._becomes(user, variables)
+        arguments = [self._from_arguments(name, variables[name].value) for name in _ARGS if name in variables]
+        files = (one.known_hosts for one in arguments if one.known_hosts is not None)
+        jumps = next((one.jumps for one in arguments if one.jumps is not None), ())
+        if address is None or port is None or user is None or become is None:
             return None
-        return Endpoint(host=host, address=address, port=port, user=user, key_file=key_file, known_hosts=known_hosts)
+        return Endpoint(
+            host=host,
+            address=address,
+            port=port,
+            user=user,
+            become=become,
+            key_file=key_file,
+            known_hosts=next(files, posixpath.join(self.home, ".ssh/known_hosts")),
+            jumps=tuple(hop.of(user) for hop in jumps),
+        )
 
     def _address(self, value: Value) -> str | None:
         text = reading.read_text(value, "the host's address", self.report, example="192.0.2.1")
@@ -84,14 +102,36 @@ class Connections:
 
     def _user(self, value: Value) -> str | None:
         user = reading.read_text(value, "the user", self.report, example="root")
-        if user is not None and user != "root":
-            self.report.problem(
-                value.where,
-                f"logs in as {user!r}: only root logins are supported so far",
-                "write ansible_user: root, or leave it out",
-            )
+        if user is not None and not _LOGIN.fullmatch(user):
+            self.report.problem(value.where, f"not a user's name: {reading.found(value)}")
             return None
         return user
+
+    def _becomes(self, user: str, variables: Table) -> bool | None:
+        """Whether sudo makes the user root. None after a problem: the host program needs root."""
+        declared = {name: variables[name] for name in _BECOME if name in variables}
+        wanted, sound = False, True
+        if (member := declared.get("ansible_become")) is not None and member.value.data is not None:
+            found = reading.read_switch(member.value, "ansible_become", self.report)
+            wanted, sound = bool(found), found is not None
+        for name, valid, why in (
+            ("ansible_become_user", ("root",), "the host program needs root"),
+            ("ansible_become_method", _SUDO, "only sudo is supported"),
+        ):
+            if wanted and (member := declared.get(name)) is not None:
+                text = reading.read_text(member.value, name, self.report, example=valid[0])
+                if text is not None and text not in valid:
+                    self.report.problem(member.where, f"{name} is {text!r}: {why}", f"write {name}: {valid[0]}")
+                sound = sound and text in valid
+        if user != "root" and not wanted and sound:
+            where = (_last_member(variables, _USER) or next(iter(variables.values()))).where
+            self.report.problem(
+                where,
+                f"logs in as {user!r} without ansible_become, and the host program needs root",
+                "write ansible_become: true, if sudo lets the user without a password; or ansible_user: root",
+            )
+            return None
+        return user != "root" if sound else None
 
     def _path(self, text: str, value: Value, what: str) -> str | None:
         path = posixpath.join(self.home, text[2:]) if text.startswith("~/") else text
@@ -110,11 +150,17 @@ class Connections:
                     f"ansible_connection is {kind!r}: a hypervisor is reached only by ssh",
                     "keep other machines out of the group hypervisors (docs/inventory.md)",
                 )
-        if (member := variables.get("ansible_become")) is not None and member.value.text.lower() not in _OFF:
-            self.report.finding(member.where, "ansible_become is ignored: the login is already root's")
         for name in _SECRETS:
             if name in variables:
-                self.report.finding(variables[name].where, f"{name} is ignored: vgpumgr logs in only with keys")
+                why = (
+                    "sudo must ask for none"
+                    if name.startswith(("ansible_become", "ansible_sudo"))
+                    else "only keys are used"
+                )
+                self.report.finding(variables[name].where, f"{name} is ignored: no password is ever sent, {why}")
+        for name in _NOT_SUDO_S:
+            if name in variables:
+                self.report.finding(variables[name].where, f"{name} is ignored: `sudo -n` of the login's PATH is run")
         for name in _KEY_CHECKS:
             if (member := variables.get(name)) is not None and reading.read_switch(
                 member.value, name, self.report
@@ -123,32 +169,35 @@ class Connections:
                     member.where, f"{name} turns off host key checking", "add the hosts' keys to known_hosts"
                 )
 
-    def _from_arguments(self, name: str, value: Value) -> str | None:
-        """The known_hosts file named in a variable of ssh arguments, or None."""
-        if id(value) not in self._known_hosts:
-            self._known_hosts[id(value)] = self._read_arguments(name, value)
-        return self._known_hosts[id(value)]
+    def _from_arguments(self, name: str, value: Value) -> _Arguments:
+        if id(value) not in self._arguments:
+            self._arguments[id(value)] = self._read_arguments(name, value)
+        return self._arguments[id(value)]
 
-    def _read_arguments(self, name: str, value: Value) -> str | None:
+    def _read_arguments(self, name: str, value: Value) -> _Arguments:
         if value.data is None or (isinstance(value.data, str) and not value.data.strip() and value.opaque is None):
-            return None
+            return _Arguments()
         text = reading.read_text(value, name, self.report, example="-o UserKnownHostsFile=~/.ssh/known_hosts")
         if text is None:
-            return None
+            return _Arguments()
         try:
             words = shlex.split(text)
         except ValueError as error:
             self.report.problem(value.where, f"{name} cannot be split into words: {error}", "check its quotes")
-            return None
+            return _Arguments()
         known_hosts: str | None = None
+        jumps: tuple[jump_hosts.Hop, ...] | None = None
         for option, quoted in _options(words):
             argument = quoted.strip('"')
             match option.lower():
                 case "userknownhostsfile":
                     known_hosts = known_hosts or self._known_hosts_file(quoted, value)
-                case "proxycommand" | "proxyjump":
+                case "proxyjump":
+                    chain = self._jump_hosts(argument, name, value)
+                    jumps = chain if jumps is None else jumps
+                case "proxycommand":
                     if argument.lower() != "none":
-                        self.report.problem(value.where, f"{name} has {option}, which is not honoured", _JUMP_HINT)
+                        self.report.problem(value.where, f"{name} has {option}, which is not honoured", _COMMAND_HINT)
                 case "stricthostkeychecking" if argument.lower() in {"no", "off", "false"}:
                     self.report.problem(
                         value.where,
@@ -159,7 +208,16 @@ class Connections:
                     pass
                 case _:
                     self.report.finding(value.where, f"{name}: {option} is ignored")
-        return known_hosts
+        return _Arguments(known_hosts, jumps)
+
+    def _jump_hosts(self, argument: str, name: str, value: Value) -> tuple[jump_hosts.Hop, ...]:
+        try:
+            return jump_hosts.parse(argument)
+        except jump_hosts.Wrong as wrong:
+            self.report.problem(
+                value.where, f"{name} has ProxyJump {argument!r}: {wrong}", "write user@jump01:22, several with commas"
+            )
+            return ()
 
     def _known_hosts_file(self, argument: str, value: Value) -> str | None:
         what = "UserKnownHostsFile"
@@ -186,7 +244,12 @@ class Connections:
 
 
 def _last(variables: Table, names: tuple[str, ...]) -> Value | None:
-    return next((variables[name].value for name in reversed(names) if name in variables), None)
+    member = _last_member(variables, names)
+    return None if member is None else member.value
+
+
+def _last_member(variables: Table, names: tuple[str, ...]) -> Member | None:
+    return next((variables[name] for name in reversed(names) if name in variables), None)
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import scheduler
+from vgpumgr.core.driver.asking import FgpuMemory
+from vgpumgr.core.driver.profiles import parse_memory
 from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.asks import read_gpu
 from vgpumgr.core.inventory.model import MODES, GpuDeclaration, SchedulerDeclaration
@@ -13,6 +16,7 @@ from vgpumgr.errors import BadName
 from vgpumgr.names import parse_pci_address
 
 if TYPE_CHECKING:
+    from vgpumgr.core.driver.asking import FgpuUnit
     from vgpumgr.core.inventory.located import Table, Value
     from vgpumgr.core.inventory.report import Report
     from vgpumgr.names import PciAddress
@@ -41,10 +45,16 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
             if "mode" in settings
             else None
         )
-        if mode not in {None, "equal-size"}:
+        if mode == "mig":
             report.finding(settings["mode"].where, f"{what}: mode {mode} is not implemented yet and is not set")
         shared = settings.get("scheduler")
         declared = _read_scheduler(shared.value, f"the scheduler of {what}", report) if shared else None
+        if shared and declared and mode == "mixed-size" and declared.wish.policy == scheduler.FIXED_SHARE:
+            report.problem(
+                shared.where,
+                f"{what}: {scheduler.FIXED_SHARE} cannot be combined with mode {mode}",
+                "remove one of them",
+            )
         left_out = settings.get("exclude_vfs")
         exclude_vfs = _read_vfs(left_out.value, f"exclude_vfs of {what}", report) if left_out else ()
         if gpu is None:
@@ -119,14 +129,32 @@ def _read_slice(value: Value, what: str, report: Report) -> int | None:
     return int(found[1]) * scheduler.NS_PER_MS
 
 
-def read_fgpu(value: Value, report: Report) -> dict[str, int]:
-    """How many of the site's fractional GPUs each board makes."""
+def read_fgpu(value: Value, report: Report) -> dict[str, FgpuUnit]:
+    """What one of the site's fractional GPUs is on each board: so many on a GPU, or so much memory."""
     table = reading.read_table(value, "vgpumgr_fgpu_per_gpu", report, example="{A40: 2}")
-    units: dict[str, int] = {}
+    units: dict[str, FgpuUnit] = {}
     for board, member in sorted((table or {}).items()):
         if _BOARD.fullmatch(board) is None:
             report.problem(member.where, f"not a board name: {board!r}", "for example A40")
-        count = reading.read_whole(member.value, f"vgpumgr_fgpu_per_gpu of {board}", report, low=1, high=1_000_000)
-        if count is not None:
-            units[board] = count
+        unit = _read_unit(member.value, f"vgpumgr_fgpu_per_gpu of {board}", report)
+        if unit is not None:
+            units[board] = unit
     return units
+
+
+def _read_unit(value: Value, what: str, report: Report) -> FgpuUnit | None:
+    if not isinstance(value.data, Mapping):
+        return reading.read_whole(value, what, report, low=1, high=1_000_000)
+    table = reading.read_table(value, what, report, example="{memory: 24G}", none_allowed=False) or {}
+    reading.check_keys(table, ("memory",), what, report)
+    if "memory" not in table:
+        report.problem(value.where, f"{what} names no amount", "for example {memory: 24G}")
+        return None
+    text = reading.read_text(table["memory"].value, f"memory of {what}", report, example="24G")
+    if text is None:
+        return None
+    try:
+        return FgpuMemory(mib=parse_memory(text))
+    except BadName as error:
+        report.problem(table["memory"].where, f"memory of {what} {error.message}", error.hint)
+        return None

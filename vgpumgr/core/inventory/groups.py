@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.located import Location, Member, SourceFile, Value
-from vgpumgr.core.inventory.ranges import MAX_HOSTS, expand
+from vgpumgr.core.inventory.ranges import MAX_NAMES, expand
 from vgpumgr.errors import BadName
 
 if TYPE_CHECKING:
@@ -156,8 +156,8 @@ def _read_hosts(entry: Member, group: str, tree: Tree, report: Report) -> None:
     if entry.value.data is not None or entry.value.opaque is not None:
         what = f"the variables of host {entry.key.text!r}"
         variables = reading.read_table(entry.value, what, report, example="{ansible_host: 192.0.2.1}")
-    if len(tree.hosts) + len(names) > 2 * MAX_HOSTS:
-        report.problem(entry.where, f"more than {2 * MAX_HOSTS} hosts are declared")
+    if len(tree.hosts) + len(names) > 2 * MAX_NAMES:
+        report.problem(entry.where, f"more than {2 * MAX_NAMES} hosts are declared")
         return
     for name in names:
         host = tree.hosts.get(name)

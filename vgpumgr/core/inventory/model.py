@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from vgpumgr.core.driver import asking
+from vgpumgr.core.driver.asking import Conditions
 from vgpumgr.errors import UnknownHost
 from vgpumgr.names import HostName, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from vgpumgr.core.driver.asking import FgpuUnits, Way
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
     from vgpumgr.core.inventory.located import Location
@@ -23,8 +26,6 @@ Placement = Literal["spread", "pack", "least-fragmentation", "numa"]
 DEFAULT_POLICY: Final = "spread"
 POLICIES: tuple[Placement, ...] = ("spread", "pack", "least-fragmentation", "numa")
 MODES: tuple[Mode, ...] = ("equal-size", "mixed-size", "mig")
-Way = Literal["mig", "time-sliced"]
-WAYS: tuple[Way, ...] = ("mig", "time-sliced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,16 @@ class SlotDeclaration:
     compute: Policy | None = None
     max_waste_pct: int | None = None
     usable: bool | None = None
+
+    @property
+    def conditions(self) -> Conditions:
+        """What its vGPU must meet besides the wish."""
+        return Conditions(max_waste_pct=self.max_waste_pct, compute=self.compute, only=self.only, prefer=self.prefer)
+
+    @property
+    def asked(self) -> str:
+        """The wish and its conditions, as options."""
+        return asking.describe(self.wish, self.conditions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +88,7 @@ class GpuDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDeclaration:
-    """A hypervisor. `fgpu_per_gpu`: how many of the site's fractional GPUs one board of that name makes.
+    """A hypervisor. `fgpu_per_gpu`: what one of the site's fractional GPUs is on a board of that name.
 
     `site` is vgpumgr_site, None if it is not set. `vms_from`: the part of the inventory whose vgpumgr_vms applies here
     (`host_vars/kvm01`, `group_vars/gpus`, `group gpus`, `host kvm01`), None if there is none.
@@ -87,7 +98,7 @@ class HostDeclaration:
     name: HostName
     endpoint: Endpoint
     policy: Placement
-    fgpu_per_gpu: Mapping[str, int]
+    fgpu_per_gpu: FgpuUnits
     gpus: tuple[GpuDeclaration, ...]
     vms: Mapping[VmName, VmDeclaration]
     where: Location

@@ -1,4 +1,4 @@
-"""Ansible's host patterns: `kvm[01:10]`, `kvm[a:c]`, `kvm[0:9:3]-[1:2]`, each with an optional `:PORT`.
+"""Ansible's host patterns: `kvm[01:10]`, `kvm[a:c]`, `kvm[0:9:3]-[1:2]`, each with an optional `:PORT`; VMs are named alike.
 
 The rules are those of ansible-core 2.19 (plugins/inventory: expand_hostname_range), except that an empty range and a step
 of 0, which Ansible accepts silently, are errors here.
@@ -13,7 +13,7 @@ import string
 from vgpumgr.errors import BadName
 from vgpumgr.names import HostName, parse_host_name
 
-MAX_HOSTS = 100_000  # in one pattern; a typo such as [1:1000000000] must not exhaust the memory
+MAX_NAMES = 100_000  # in one pattern; a typo such as [1:1000000000] must not exhaust the memory
 
 _PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]{1,9})")
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
@@ -27,6 +27,11 @@ def expand(pattern: str) -> tuple[list[HostName], int | None]:
     return [parse_host_name(name) for name in names(text)], port
 
 
+def has_range(text: str) -> bool:
+    """Whether the text stands for several names. `vm[1]` is a name: a VM may be called so."""
+    return any(":" in inside for inside in _RANGE.findall(text))
+
+
 def names(text: str) -> list[str]:
     """The texts that a pattern without a port stands for, in order. Raises BadName."""
     pieces = _RANGE.split(text)  # text, range, text, range, …, text
@@ -34,8 +39,8 @@ def names(text: str) -> list[str]:
     total = 1
     for choice in choices:
         total *= len(choice)
-    if total > MAX_HOSTS:
-        raise BadName(f"{text!r} names more than {MAX_HOSTS} hosts")
+    if total > MAX_NAMES:
+        raise BadName(f"{text!r} names more than {MAX_NAMES} names")
     return ["".join(parts) for parts in itertools.product(*choices)]
 
 
@@ -62,6 +67,6 @@ def _sequence(inside: str) -> list[str]:
     numbers = range(int(first), int(last) + 1, step)
     if not numbers:
         raise BadName(f"the range [{inside}] ends before it begins")
-    if len(numbers) > MAX_HOSTS:
-        raise BadName(f"[{inside}] names more than {MAX_HOSTS} hosts")
+    if len(numbers) > MAX_NAMES:
+        raise BadName(f"[{inside}] names more than {MAX_NAMES} names")
     return [str(number).zfill(width) for number in numbers]

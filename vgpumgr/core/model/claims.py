@@ -1,7 +1,7 @@
 """The claim: what a VM wants and where it was placed, kept in the domain's metadata. The values, and their only reader.
 
     <v:vgpumgr xmlns:v="urn:vgpumgr:domain:2" vm="UUID">
-      <v:claim slot generation from [site] [declared] state by at> <v:ask …/> <v:binding …/> </v:claim> …
+      <v:claim slot generation from [site] [declared] state by at> <v:ask …/> [<v:granted …/>] <v:binding …/> </v:claim> …
 
 `vm` names the domain the claims were written for: in a clone it differs from the domain's own UUID. What is *passed* to
 libvirt is the same tree without prefix and xmlns; both renderings are read here.
@@ -9,11 +9,12 @@ libvirt is the same tree without prefix and xmlns; both renderings are read here
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from vgpumgr import names
-from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.model.vgpu import device_of
 from vgpumgr.errors import BadName
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmUuid
@@ -29,6 +30,8 @@ NAMESPACE = f"{_FAMILY}{VERSION}"
 KEY = "v"
 MAX_BYTES = 16 * 1024  # libvirt's RPC fails at a few MB; a claim document never needs more than this
 
+_PERCENT = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,2})?")
+
 State = Literal["pending", "bound", "leaving"]
 PENDING: Final = "pending"
 BOUND: Final = "bound"
@@ -43,7 +46,10 @@ _ORIGINS: dict[str, Origin] = {origin: origin for origin in get_args(Origin)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """Where a claim was placed. `host` is the machine-id; `uuid` is the mdev's, None on vendor-vfio."""
+    """Where a claim was placed. `host` is the machine-id; `uuid` is the mdev's, None on vendor-vfio.
+
+    `placement_id`: as in VgpuSpec. A vGPU is the same wherever it lies in its GPU, so it is not compared.
+    """
 
     host: str
     gpu_uuid: GpuUuid
@@ -52,6 +58,7 @@ class Binding:
     type_name: str
     type_id: int
     uuid: MdevUuid | None
+    placement_id: int | None = field(default=None, compare=False)
 
     @property
     def device(self) -> Device:
@@ -68,6 +75,7 @@ def binding_of(host: str, vgpu: VgpuSpec) -> Binding:
         type_name=vgpu.type_name,
         type_id=vgpu.type_id,
         uuid=vgpu.uuid,
+        placement_id=vgpu.placement_id,
     )
 
 
@@ -76,7 +84,8 @@ class Claim:
     """One slot's claim. `origin` is attach or inventory; `by` and `at` (RFC 3339, UTC) say who wrote it and when.
 
     `site` and `declared` are of a declaration only: the inventory's vgpumgr_site, and which of its parts decided about the
-    host's VMs (`host_vars/kvm01`, `group gpus`). None if the inventory names no site.
+    host's VMs (`host_vars/kvm01`, `group gpus`). None if the inventory names no site. `grant`: what the wish came to here, None
+    if that was not known.
     """
 
     slot: Slot
@@ -89,6 +98,13 @@ class Claim:
     binding: Binding
     site: str | None = None
     declared: str | None = None
+    conditions: asking.Conditions = asking.NO_CONDITIONS
+    grant: asking.Grant | None = None
+
+    @property
+    def asked(self) -> str:
+        """The wish and its conditions, as options."""
+        return asking.describe(self.wish, self.conditions)
 
 
 def said_by(claim: Claim) -> str:
@@ -105,7 +121,10 @@ class ClaimDocument:
     claims: tuple[Claim, ...] = ()
 
     def claim(self, slot: Slot) -> Claim | None:
-        return next((claim for claim in self.claims if claim.slot == slot), None)
+        for claim in self.claims:
+            if claim.slot == slot:
+                return claim
+        return None
 
     def put(self, claim: Claim) -> ClaimDocument:
         rest = [other for other in self.claims if other.slot != claim.slot]
@@ -171,6 +190,8 @@ def _claim(element: ET.Element) -> Claim:
     origin = _ORIGINS.get(element.attrib["from"])
     if origin is None:
         raise UnreadableClaim(f"it is from {element.attrib['from']!r}, which is neither {ATTACH} nor {INVENTORY}")
+    conditions, asked = asking.split(parts["ask"].attrib)
+    granted = parts.get("granted")
     return Claim(
         slot=names.parse_slot(element.attrib["slot"]),
         generation=_number(element.attrib["generation"], "generation"),
@@ -178,16 +199,40 @@ def _claim(element: ET.Element) -> Claim:
         state=state,
         by=element.attrib["by"],
         at=element.attrib["at"],
-        wish=profiles.from_attributes(parts["ask"].attrib),
+        wish=profiles.from_attributes(asked),
         binding=_binding(parts["binding"].attrib),
         site=element.get("site"),
         declared=element.get("declared"),
+        conditions=conditions,
+        grant=_grant(granted.attrib) if granted is not None else None,
     )
 
 
-def ask_attributes(wish: profiles.Wish) -> dict[str, str]:
+def ask_attributes(claim: Claim) -> dict[str, str]:
     """The attributes of <ask>, the reader's inverse: only what was requested."""
-    return {name: str(value) for name, value in profiles.attributes(wish).items()}
+    asked = {name: str(value) for name, value in profiles.attributes(claim.wish).items()}
+    return asked | asking.attributes(claim.conditions)
+
+
+def grant_attributes(grant: asking.Grant) -> dict[str, str]:
+    return {
+        "asked_mib": str(grant.asked_mib),
+        "framebuffer_mib": str(grant.framebuffer_mib),
+        "guest_mib": str(grant.guest_mib),
+        "waste_pct": f"{grant.waste_pct:g}",
+    }
+
+
+def _grant(row: dict[str, str]) -> asking.Grant:
+    waste = row["waste_pct"]
+    if _PERCENT.fullmatch(waste) is None:
+        raise UnreadableClaim(f"waste_pct is {waste[:40]!r}, which is not a percentage")
+    return asking.Grant(
+        asked_mib=_number(row["asked_mib"], "asked_mib"),
+        framebuffer_mib=_number(row["framebuffer_mib"], "framebuffer_mib"),
+        guest_mib=_number(row["guest_mib"], "guest_mib"),
+        waste_pct=float(waste),
+    )
 
 
 def binding_attributes(binding: Binding) -> dict[str, str]:
@@ -199,6 +244,7 @@ def binding_attributes(binding: Binding) -> dict[str, str]:
         "type": binding.type_name,
         "type_id": str(binding.type_id),
         "uuid": binding.uuid,
+        "placement_id": None if binding.placement_id is None else str(binding.placement_id),
     }
     return {name: value for name, value in pairs.items() if value is not None}
 
@@ -206,6 +252,7 @@ def binding_attributes(binding: Binding) -> dict[str, str]:
 def _binding(row: dict[str, str]) -> Binding:
     vf_index = row.get("vf_index")
     uuid = row.get("uuid")
+    placement_id = row.get("placement_id")
     return Binding(
         host=row["host"],
         gpu_uuid=names.parse_gpu_uuid(row["gpu_uuid"]),
@@ -214,6 +261,7 @@ def _binding(row: dict[str, str]) -> Binding:
         type_name=row["type"],
         type_id=_number(row["type_id"], "type_id"),
         uuid=MdevUuid(names.parse_uuid(uuid)) if uuid is not None else None,
+        placement_id=_number(placement_id, "placement_id") if placement_id is not None else None,
     )
 
 

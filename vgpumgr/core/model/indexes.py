@@ -56,7 +56,7 @@ class Ledger(_Indexed[LedgerEntry]):
 
     @cached_property
     def _by_vm(self) -> dict[VmUuid, tuple[LedgerEntry, ...]]:
-        return _grouped(self, lambda entry: (entry.vgpu.vm,))
+        return _grouped(sorted(self, key=_key), lambda entry: (entry.vgpu.vm,))
 
     @cached_property
     def _by_device(self) -> dict[Device, tuple[LedgerEntry, ...]]:
@@ -75,6 +75,7 @@ class Ledger(_Indexed[LedgerEntry]):
         return _grouped(self, lambda entry: (_vf(entry),))
 
     def of_vm(self, vm: VmUuid) -> tuple[LedgerEntry, ...]:
+        """A VM's entries, slot by slot, oldest generation first."""
         return self._by_vm.get(vm, ())
 
     def of_device(self, device: Device) -> tuple[LedgerEntry, ...]:
@@ -108,7 +109,7 @@ class Ledger(_Indexed[LedgerEntry]):
         return Ledger._after(
             (*self, entry),
             _by_key={**self._by_key, vgpu.key: entry},
-            _by_vm={**self._by_vm, vgpu.vm: (*self.of_vm(vgpu.vm), entry)},
+            _by_vm={**self._by_vm, vgpu.vm: tuple(sorted((*self.of_vm(vgpu.vm), entry), key=_key))},
             _by_device={**self._by_device, vgpu.device: (*self.of_device(vgpu.device), entry)},
             _by_gpu={**self._by_gpu, vgpu.gpu_uuid: places},
             _by_vf={**self._by_vf, _vf(entry): (*self._by_vf.get(_vf(entry), ()), entry)},
@@ -243,7 +244,15 @@ class Domains(_Indexed["Domain"]):
 
     def naming(self, device: Device) -> tuple[Domain, ...]:
         """Those whose definition or running state names it, in their order."""
-        return self._of(self._naming.get(device, ()))
+        return self._of(self.uuids_naming(device))
+
+    def uuids_naming(self, device: Device) -> tuple[VmUuid, ...]:
+        """The UUIDs of those, in no order."""
+        return self._naming.get(device, ())
+
+    @property
+    def named(self) -> AbstractSet[Device]:
+        return self._naming.keys()
 
     def claiming(self, device: Device) -> tuple[Domain, ...]:
         """Those with a claim of it, in their order."""
@@ -294,9 +303,17 @@ class SavedStatesByVm(dict["VmUuid", "SavedStates"]):
             if saved.image_problem is not None or saved.snapshots_problem is not None
         )
 
+    @property
+    def named(self) -> AbstractSet[Device]:
+        return self._naming.keys()
+
     def naming(self, device: Device) -> tuple[VmUuid, ...]:
         """The VMs of which an image or a snapshot names it."""
         return self._naming.get(device, ())
+
+
+def _key(entry: LedgerEntry) -> tuple[VmUuid, Slot, int]:
+    return entry.vgpu.key
 
 
 def _vf(entry: LedgerEntry) -> tuple[GpuUuid, int | None]:

@@ -24,8 +24,10 @@ MDEV_VF: Final = "mdev-vf"
 VENDOR_VFIO: Final = "vendor-vfio"
 
 Mode = Literal["equal-size", "mixed-size", "mig"]
+SizeMode = Literal["equal-size", "mixed-size"]
 EQUAL_SIZE: Final = "equal-size"
 MIXED_SIZE: Final = "mixed-size"
+SIZE_MODES: Final[tuple[SizeMode, ...]] = (EQUAL_SIZE, MIXED_SIZE)
 MIG: Final = "mig"
 
 
@@ -89,8 +91,20 @@ class Parent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where one more vGPU of a type can lie now, as the driver says: ascending placement ids, of which it takes `size`."""
+
+    type_id: int
+    size: int
+    creatable: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A physical function. `problem` says why `framework` is None, in which case it offers no vGPUs."""
+    """A physical function. `problem` says why `framework` is None, in which case it offers no vGPUs.
+
+    `places`: by type id, for those that it would take now; None where it is not in mixed-size mode, or they are unknown.
+    """
 
     pci: PciAddress
     uuid: GpuUuid | None
@@ -104,6 +118,7 @@ class Gpu:
     parents: tuple[Parent, ...]
     scheduler: SchedulerState | None
     problem: str | None = None
+    places: Mapping[int, Places] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parents", Parents.of(self.parents))
@@ -111,7 +126,7 @@ class Gpu:
     @property
     def functions(self) -> Parents:
         """Its parents, to be found by what is on them."""
-        return Parents.of(self.parents)
+        return self.parents if isinstance(self.parents, Parents) else Parents(self.parents)
 
     @property
     def board(self) -> str | None:
@@ -139,12 +154,21 @@ class Gpu:
     def type_of(self, type_id: int | None) -> VgpuType | None:
         return (self.types or {}).get(type_id) if type_id is not None else None
 
+    def placement_of(self, vgpu: Vgpu) -> int | None:
+        """Where a vGPU lies in mixed-size mode; None in other modes, whose places nobody chooses."""
+        return vgpu.placement_id if self.mode == MIXED_SIZE else None
+
     def creatable_now(self, type_id: int) -> int | None:
         """How many more of this type the driver would take on the whole GPU; None if unknown."""
         offers = [parent.creatable for parent in self.parents]
         if not offers or any(offer is None for offer in offers):
             return None
         offered = sum(offer.get(type_id, 0) for offer in offers if offer is not None)
+        if self.mode == MIXED_SIZE:
+            if self.places is None:
+                return None
+            there = self.places.get(type_id)
+            return min(offered, len(there.creatable)) if there else 0
         vgpu_type = (self.types or {}).get(type_id)
         return admission.left(offered, vgpu_type.max if vgpu_type else None, len(self.vgpus))
 
@@ -265,7 +289,7 @@ class HostSnapshot:
     @property
     def entries(self) -> Ledger:
         """The ledger's entries, to be found by what they name; none if it could not be read."""
-        return Ledger.of(self.ledger or ())
+        return self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger or ())
 
     def gpu_by_uuid(self, uuid: str) -> Gpu | None:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)

@@ -59,7 +59,8 @@ def device_of(uuid: MdevUuid | None, parent: PciAddress) -> Device:
 class VgpuSpec:
     """A vGPU of ours: its owner, place and type. `device` is derived, so that it never contradicts `parent`.
 
-    A GPU is identified by its UUID and a VF by its index; `gpu` and `parent` are their addresses.
+    A GPU is identified by its UUID and a VF by its index; `gpu` and `parent` are their addresses. `placement_id`: where in the GPU's
+    framebuffer it was meant to lie, on a GPU in mixed-size mode; None elsewhere. What the driver shows is the snapshot's.
     """
 
     vm: VmUuid
@@ -73,6 +74,7 @@ class VgpuSpec:
     uuid: MdevUuid | None
     type_id: int
     type_name: str
+    placement_id: int | None = None
 
     @property
     def device(self) -> Device:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from vgpumgr.core.model.indexes import Domains, SavedStatesByVm
@@ -10,6 +10,7 @@ from vgpumgr.core.model.indexes import Domains, SavedStatesByVm
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vgpumgr.core.driver.asking import FgpuUnits
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
     from vgpumgr.core.model.snapshot import Active, HostSnapshot, Vgpu
     from vgpumgr.core.model.vgpu import Device, LedgerEntry
@@ -46,6 +47,7 @@ FindingKind = Literal[
     "nvml-silent",
     "other-site",
     "pending",
+    "placements",
     "reverted",
     "saved-image",
     "scheduler",
@@ -67,7 +69,7 @@ FindingKind = Literal[
 SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
 """Findings that the task of their slot resolves."""
 
-STANDING: frozenset[FindingKind] = frozenset({"will-not-start", "not-implemented", "granted"})
+STANDING: frozenset[FindingKind] = frozenset({"will-not-start", "not-implemented", "granted", "placements"})
 """Findings that hold for as long as the host is unchanged: they are no news every night."""
 
 
@@ -87,8 +89,9 @@ class HostView:
     """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
 
     `saved` is what could come back, for VMs that have a managed-save image or snapshots. None: it was not read, since only
-    steps that free a vGPU need it. Two settings are the inventory's: `excluded_vfs`, on which nothing new is created, and
-    `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with.
+    steps that free a vGPU need it. Three settings are the inventory's: `excluded_vfs`, on which nothing new is created,
+    `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with, and `fgpu_per_gpu`, what one fGPU is on a board.
+    `planned`: the slots whose vGPUs were made by plans that this view comes from (core/plan/simulate.py), and not read.
     """
 
     snapshot: HostSnapshot
@@ -97,6 +100,8 @@ class HostView:
     saved: Mapping[VmUuid, SavedStates] | None = None
     excluded_vfs: frozenset[PciAddress] = frozenset()
     even_if_it_will_not_start: bool = False
+    fgpu_per_gpu: FgpuUnits = field(default_factory=dict)
+    planned: frozenset[tuple[VmUuid, Slot]] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "domains", Domains.of(self.domains))
@@ -106,7 +111,7 @@ class HostView:
     @property
     def vms(self) -> Domains:
         """The domains, to be found by name or by what they name."""
-        return Domains.of(self.domains)
+        return self.domains if isinstance(self.domains, Domains) else Domains(self.domains)
 
     @property
     def states(self) -> SavedStatesByVm:
@@ -122,9 +127,13 @@ class HostView:
         return domain.name if domain else uuid
 
     def entries(self, vm: VmUuid, slot: Slot | None = None) -> tuple[LedgerEntry, ...]:
-        """The ledger's entries of a VM, oldest generation first."""
-        found = [row for row in self.snapshot.entries.of_vm(vm) if slot in (None, row.vgpu.slot)]
-        return tuple(sorted(found, key=lambda entry: entry.vgpu.key))
+        """The ledger's entries of a VM, slot by slot, oldest generation first."""
+        found = self.snapshot.entries.of_vm(vm)
+        if slot is None:
+            return found
+        if len(found) == 1:  # nearly always, and planning asks often
+            return found if found[0].vgpu.slot == slot else ()
+        return tuple(entry for entry in found if entry.vgpu.slot == slot)
 
 
 class Unread(str):

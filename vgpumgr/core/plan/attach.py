@@ -16,13 +16,24 @@ from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import blocked_write, detach, ending, ownership, placement, saved_states, sharing, targets
+from vgpumgr.core.plan import (
+    blocked_write,
+    detach,
+    ending,
+    ownership,
+    placement,
+    resolve,
+    saved_states,
+    sharing,
+    targets,
+)
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from vgpumgr.core.driver.asking import Grant
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Parent
@@ -76,7 +87,7 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.St
 
     Raises what that attach would raise. Older generations are left out, and so is what a saved image forbids for now.
     """
-    if not isinstance(claim.wish, profiles.ByProfile):
+    if not profiles.is_served(claim.wish):
         return ()
     return _mending(view, domain, targets.request_of(domain, claim))[2]
 
@@ -150,9 +161,10 @@ def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[plan_step
 
 def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
     """Findings about an attached slot, reported by the attach and each time the slot is shown."""
+    if not isinstance(target.device, Vf):
+        return ()
     gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
-    parent = gpu.parent_at(target.vf_index) if gpu else None
-    why = _why_no_start(view, parent) if isinstance(target.device, Vf) else None
+    why = _why_no_start(view, gpu.parent_at(target.vf_index) if gpu else None)
     if why is None:
         return ()
     text = f"{domain.name} will not start on {why}"
@@ -243,7 +255,8 @@ def _attach_steps(
         _guard_alias(domain, wanted)
         _guard_shared(view, domain, wanted)
         steps.append(plan_steps.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted))
-    if current.state != claims.BOUND or claims.said_by(current) != claims.said_by(bound):
+    elsewhere = current.binding.placement_id != bound.binding.placement_id and not domain.managed_save
+    if current.state != claims.BOUND or claims.said_by(current) != claims.said_by(bound) or elsewhere:
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
     return steps
 
@@ -267,7 +280,27 @@ def _bound(view: HostView, request: targets.AttachRequest, target: VgpuSpec) -> 
         binding=claims.binding_of(machine, target),
         site=request.site,
         declared=request.declared,
+        conditions=request.conditions,
+        grant=_grant(view, request, target),
     )
+
+
+def _grant(view: HostView, request: targets.AttachRequest, target: VgpuSpec) -> Grant | None:
+    """What the wish comes to: what its claim says already, while the vGPU is of the same type."""
+    domain = plans.find_domain(view, request.vm)
+    claim = domain.claim(request.slot)
+    if (
+        claim is not None
+        and profiles.same_wish(claim.wish, request.wish)
+        and claim.binding.type_name == target.type_name
+        and claim.grant is not None
+    ):
+        return claim.grant
+    gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
+    vgpu_type = gpu.type_of(target.type_id) if gpu is not None else None
+    if gpu is None or vgpu_type is None:
+        return None
+    return resolve.grant_of(gpu, vgpu_type, targets.ask_of(view, request, claim))
 
 
 def _guard_alias(domain: Domain, wanted: domain_xml.Hostdev) -> None:
@@ -295,5 +328,6 @@ def _same_binding(claim: Claim, bound: Claim) -> bool:
     return (
         claim.generation == bound.generation
         and claim.binding == bound.binding
+        and claim.conditions == bound.conditions
         and profiles.same_wish(claim.wish, bound.wish)
     )

@@ -38,7 +38,7 @@ def written_gpu(step: steps.Step) -> GpuUuid | None:
     match step:
         case steps.CreateVgpu() | steps.EnterVgpu() | steps.DestroyVgpu() | steps.EvacuateVgpu():
             return step.vgpu.gpu_uuid
-        case steps.SetScheduler():
+        case steps.SetScheduler() | steps.SetMode():
             return step.gpu_uuid
         case (
             steps.PutClaim() | steps.DropClaim() | steps.AttachHostdev() | steps.DetachHostdev() | steps.WriteModprobe()

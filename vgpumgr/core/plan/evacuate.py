@@ -14,7 +14,7 @@ from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import MADE, PLANNED, Vf
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import detach, placement, simulate
+from vgpumgr.core.plan import detach, room, simulate, takes
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.plan.no_place import Cause, Refusal
@@ -102,7 +102,7 @@ def make_again(
             text = f"now offers {gpu.framework}, but the entry is of another framework"
             reason: Refusal | None = Refusal(Cause.OTHER_FRAMEWORK, text)
         else:
-            reason = placement.may_make_again(now.snapshot, card, one.entry.vgpu)
+            reason = takes.may_make_again(now.snapshot, card, one.entry.vgpu)
         if reason is not None:
             text = (
                 f"{one.entry.vgpu.type_name} of {one.entry.vgpu.vm_name} slot {one.entry.vgpu.slot} is gone and cannot be re-created: "
@@ -114,7 +114,7 @@ def make_again(
                 )
             )
             continue
-        spec = plans.spec_of_entry(view, one.entry)
+        spec = room.placed_again(now.snapshot, plans.spec_of_entry(view, one.entry))
         step = plan_steps.CreateVgpu(
             host=view.snapshot.host,
             vgpu=spec,

@@ -1,9 +1,16 @@
-"""Why a vGPU cannot be created: a cause for decisions, and a text for the user."""
+"""Why a vGPU cannot be created: a cause for decisions, and a text for the user; and what would have to change on the host."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from vgpumgr.core.driver.scheduler import Policy
+    from vgpumgr.core.model.snapshot import SizeMode
+    from vgpumgr.core.plan.placement import Placed
+    from vgpumgr.names import PciAddress, Slot
 
 
 class Cause(Enum):
@@ -17,6 +24,9 @@ class Cause(Enum):
     BLOCKED_WRITE = "a write to the GPU has not returned"
     NO_SUCH_TYPE = "the GPU has no such type"
     NEEDS_MIG = "the type needs MIG mode"
+    NO_UNIT = "the inventory has no unit for the board"
+    OTHER_POLICY = "the GPU's scheduler has another policy"
+    WASTE = "the type exceeds the wish by too much"
     OTHER_SIZE = "the GPU holds another size"
     FULL = "the GPU is full"
     NO_FUNCTION = "the GPU has no such function"
@@ -40,3 +50,47 @@ class Refusal:
 
     def __str__(self) -> str:
         return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTheWay:
+    vm: str
+    slot: Slot
+    type_name: str
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnotherGpu:
+    """A GPU that the request leaves out can take it."""
+
+    placed: Placed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnotherMode:
+    """A GPU can take it in the other mode."""
+
+    gpu: PciAddress
+    mode: SizeMode
+    placed: Placed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnotherPolicy:
+    """A GPU can take it once its scheduler has the policy that was asked for."""
+
+    gpu: PciAddress
+    policy: Policy
+    placed: Placed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Without:
+    """A GPU can take it without these vGPUs: whose they are, and their types. `alone`: the VM has no other slot."""
+
+    vgpus: tuple[InTheWay, ...]
+    placed: Placed
+
+
+WayOut: TypeAlias = AnotherGpu | AnotherMode | AnotherPolicy | Without

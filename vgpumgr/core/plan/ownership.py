@@ -117,6 +117,7 @@ def spec_of(
         uuid=vgpu.uuid,
         type_id=type_id,
         type_name=type_name,
+        placement_id=gpu.placement_of(vgpu),
     )
 
 
@@ -191,13 +192,15 @@ def entry_of(view: HostView, spec: VgpuSpec) -> LedgerEntry:
     return LedgerEntry(vgpu=spec, boot=view.snapshot.boot, state=MADE)
 
 
-def all_standings(view: HostView) -> Iterator[tuple[Domain, Claim, Standing]]:
+def all_standings(view: HostView) -> list[tuple[Domain, Claim, Standing]]:
     """Every claim of the host that has no ledger entry."""
-    for domain in sorted(view.domains, key=lambda item: item.name):
-        for claim in domain.claims.claims if domain.claims else ():
-            found = standing(view, domain, claim)
-            if found is not None:
-                yield domain, claim, found
+    found = [
+        (domain, claim, stands)
+        for domain in view.domains
+        for claim in (domain.claims.claims if domain.claims else ())
+        if (stands := standing(view, domain, claim)) is not None
+    ]
+    return sorted(found, key=lambda row: row[0].name)
 
 
 def proved(view: HostView) -> tuple[VgpuSpec, ...]:

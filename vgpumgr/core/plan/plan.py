@@ -10,15 +10,16 @@ import abc
 import hashlib
 import json
 from dataclasses import dataclass, fields, replace
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
-from vgpumgr.core.model.snapshot import Gpu
+from vgpumgr.core.model.snapshot import Gpu, Parent
 from vgpumgr.core.plan import step as plan_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from vgpumgr.core.model.claims import ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
@@ -80,12 +81,16 @@ class GoneVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(AnyPlan):
-    """`placed` says where a new vGPU goes and why; None if there is no new one."""
+    """`placed` says where a new vGPU goes and why; None if there is no new one.
+
+    `parts`: the plans of several slots that this one carries out together, all or none; `slot`, `placed` and `target` are theirs.
+    """
 
     vm: Domain | GoneVm
     slot: Slot | None
     placed: placement.Placed | None = None
     target: VgpuSpec | None = None
+    parts: tuple[Plan, ...] = ()
 
     @property
     def about(self) -> str:
@@ -139,33 +144,37 @@ def fingerprint(view: HostView, plan: AnyPlan) -> str:
 
 def digest(*seen: object) -> str:
     """A hash of values, for a plan's fingerprint."""
-    return "sha256:" + hashlib.sha256(json.dumps([_text(value) for value in seen]).encode()).hexdigest()
+    return "sha256:" + hashlib.sha256(_TEXT.encode(seen).encode()).hexdigest()
 
 
-_OF_GPU = tuple(one.name for one in fields(Gpu) if one.name not in {"types", "parents"})
+_OF_GPU = attrgetter(*(one.name for one in fields(Gpu) if one.name not in {"types", "parents"}))
+_OF_TYPE = attrgetter("id", "name", "framebuffer_mib", "max")  # what a type is called says all the rest of it
+_OF_PARENT = attrgetter(*(one.name for one in fields(Parent) if one.name != "creatable"))
 
 
-def _text(value: object) -> str:
-    """A value in full. A GPU's VFs mostly offer the same types: what is offered is written once, and named by its place.
+def _of_gpu(gpu: Gpu) -> object:
+    """A GPU in full. Its VFs mostly offer the same types: what neighbours offer is written once."""
+    types = None if gpu.types is None else [*map(_OF_TYPE, gpu.types.values())]
+    parents = [(offer, *map(_OF_PARENT, alike)) for offer, alike in groupby(gpu.parents, attrgetter("creatable"))]
+    return _OF_GPU(gpu), types, parents
 
-    What a type is called says all the rest of it.
-    """
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_text, value))})"
-    if not isinstance(value, Gpu):
-        return repr(value)
-    offers: list[Mapping[int, int] | None] = []
-    parents = []
-    for parent in value.parents:
-        try:
-            at = offers.index(parent.creatable)
-        except ValueError:
-            at = len(offers)
-            offers.append(parent.creatable)
-        parents.append((parent.pci, parent.vf_index, at, parent.vgpus, parent.vfio_dev))
-    types = [(one.id, one.name, one.framebuffer_mib, one.max) for one in (value.types or {}).values()]
-    rest = [getattr(value, name) for name in _OF_GPU]
-    return f"{rest} {value.types is None} {types} {offers} {parents}"
+
+@cache
+def _all_of(kind: type) -> attrgetter[object]:
+    """Reads every field of a dataclass."""
+    return attrgetter(*(one.name for one in fields(kind)))
+
+
+def _parts(value: object) -> object:
+    if isinstance(value, Gpu):
+        return _of_gpu(value)
+    if isinstance(value, frozenset):
+        return sorted(value)
+    kind: type = type(value)
+    return kind.__name__, _all_of(kind)(value)
+
+
+_TEXT = json.JSONEncoder(default=_parts, check_circular=False)
 
 
 def find_domain(view: HostView, vm: VmUuid) -> Domain:
@@ -182,4 +191,6 @@ def spec_of_entry(view: HostView, entry: LedgerEntry) -> VgpuSpec:
     The VM may have been renamed since the entry was written; one that is no longer defined keeps the entry's name.
     """
     domain = view.domain(entry.vgpu.vm)
-    return entry.vgpu if domain is None else replace(entry.vgpu, vm_name=domain.name)
+    if domain is None or domain.name == entry.vgpu.vm_name:
+        return entry.vgpu
+    return replace(entry.vgpu, vm_name=domain.name)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.core.model.vgpu import Device
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import HostName, VmUuid
+    from vgpumgr.core.plan.takes import Barred
+    from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
 
 KIND: Final = "shared"
 
@@ -134,11 +135,14 @@ def ways_out(host: HostName, found: Iterable[Namer]) -> str:
 
 def findings(view: HostView) -> tuple[Finding, ...]:
     """For each vGPU that several VMs name: a finding for the VM that owns it, and one for each of the others."""
+    shared = {device for device in (*view.vms.named, *view.states.named) if _is_shared(view, device)}
+    if not shared:
+        return ()
+    shared &= _known(view)
     found: list[Finding] = []
     by_device: dict[Device, list[Namer]] = {}
-    known = _known(view)
     for namer in all_namers(view):
-        if namer.device.source in known:
+        if namer.device.source in shared:
             by_device.setdefault(namer.device.source, []).append(namer)
     for device, group in by_device.items():
         owner = _owner(view, device)
@@ -182,9 +186,9 @@ def findings_of(view: HostView, vm: VmUuid) -> tuple[Finding, ...]:
 
 
 def _is_shared(view: HostView, device: Device) -> bool:
-    vms = {namer.vm for namer in namers(view, device, but=None)}
-    owner = _owner(view, device)
-    return len(vms) > 1 or (owner is not None and bool(vms - {owner}))
+    """Whether several VMs name it, or one whose vGPU it is not."""
+    vms = {*view.vms.uuids_naming(device), *view.states.naming(device)}
+    return len(vms) > 1 or (bool(vms) and _owner(view, device) not in (None, *vms))
 
 
 def _known(view: HostView) -> set[Device]:
@@ -221,3 +225,25 @@ def _owner(view: HostView, device: Device) -> VmUuid | None:
 
 def _finding(view: HostView, vm: str, text: str) -> Finding:
     return Finding(kind=KIND, host=view.snapshot.host, vm=vm, text=text)
+
+
+def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> Barred:
+    """Says of a PCI function why nothing new is created on it; None if something may be.
+
+    They are those that the inventory excludes, and those that documents name: definitions, running VMs, saved images and
+    snapshots. `but` is one VM's slot that does not count, and neither do that VM's snapshots: a revert restores what it had.
+    """
+
+    def why_not(pci: PciAddress) -> str | None:
+        if pci in view.excluded_vfs:
+            return "in the inventory's exclude_vfs"
+        return next(
+            (
+                f"in {namer.text}"
+                for namer in namers(view, Vf(pci), but=None)
+                if but is None or namer.vm != but[0] or (namer.snapshot is None and namer.device.slot != but[1])
+            ),
+            None,
+        )
+
+    return why_not

@@ -1,4 +1,4 @@
-"""(observed, step) → observed: the state after a step, by the driver's rules for equal-size GPUs.
+"""(observed, step) → observed: the state after a step, by the driver's rules for GPUs in equal-size and mixed-size mode.
 
 Tests of laws use it (a plan's steps are possible in their order, and the plan after them is empty), and so does a plan that
 starts from another one's result. No write relies on it: each step tells the host what it expects to find there.
@@ -13,9 +13,9 @@ from vgpumgr.core.driver import admission
 from vgpumgr.core.driver.modprobe import ModprobeFile, NewConf
 from vgpumgr.core.driver.scheduler import EngineState
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, Freed, Vgpu
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIXED_SIZE, Freed, Vgpu
 from vgpumgr.core.model.vgpu import MADE, LedgerEntry
-from vgpumgr.core.plan import blocked_write
+from vgpumgr.core.plan import blocked_write, free_places
 from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.modprobe import ConfText
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent, Places, SizeMode
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, VmUuid
 
@@ -52,7 +52,8 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
         case steps.DetachHostdev():
             return _domain(view, step.vm, lambda domain: _without_hostdev(domain, step))
         case steps.CreateVgpu():
-            return replace(view, snapshot=_created(view.snapshot, step))
+            planned = view.planned | {(step.vgpu.vm, step.vgpu.slot)}
+            return replace(view, snapshot=_created(view.snapshot, step), planned=planned)
         case steps.EnterVgpu():
             create = steps.CreateVgpu(host=step.host, vgpu=step.vgpu, expect=steps.SAME)
             return replace(view, snapshot=_created(view.snapshot, create))
@@ -62,6 +63,8 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
             return replace(view, snapshot=_evacuated(view.snapshot, step))
         case steps.SetScheduler():
             return replace(view, snapshot=_set(view.snapshot, step))
+        case steps.SetMode():
+            return replace(view, snapshot=_in_mode(view.snapshot, step))
         case steps.WriteModprobe():
             return replace(view, snapshot=_written(view.snapshot, step))
 
@@ -123,17 +126,27 @@ def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
         uuid=spec.uuid,
         type_id=spec.type_id,
         type_name=spec.type_name,
-        placement_id=None,
+        placement_id=spec.placement_id,
         vfio=(f"/dev/vfio/{spec.parent}{spec.uuid or ''}",),
     )
+    return replace(snapshot, ledger_file=True, ledger=ledger, gpus=_with_gpu(snapshot, _with_new(gpu, parent, vgpu)))
+
+
+def _with_new(gpu: Gpu, parent: Parent, vgpu: Vgpu) -> Gpu:
+    """The GPU with one more vGPU; in mixed-size mode at its place, which must be free."""
     grown = replace(parent, vgpus=(*parent.vgpus, vgpu))
     parents = gpu.functions.with_vgpu(grown, vgpu)
-    return replace(
-        snapshot,
-        ledger_file=True,
-        ledger=ledger,
-        gpus=_with_gpu(snapshot, with_creatable(replace(gpu, parents=parents))),
-    )
+    return with_creatable(replace(gpu, parents=parents, places=_places_after(gpu, vgpu)))
+
+
+def _places_after(gpu: Gpu, vgpu: Vgpu) -> Mapping[int, Places] | None:
+    """What is free of a GPU in mixed-size mode beside a new vGPU; what the driver offered before counts."""
+    if gpu.mode != MIXED_SIZE:
+        return gpu.places
+    offer = (gpu.places or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
+    if gpu.places is None or offer is None or vgpu.placement_id not in offer.creatable:
+        raise ImpossibleStepError(f"{gpu.pci} does not take {vgpu.type_name} at placement id {vgpu.placement_id}")
+    return free_places.without(gpu.places, vgpu.placement_id, offer.size)
 
 
 def _evacuated(snapshot: HostSnapshot, step: steps.EvacuateVgpu) -> HostSnapshot:
@@ -155,6 +168,30 @@ def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
         for one in gpu.scheduler.engines
     )
     return replace(snapshot, gpus=_with_gpu(snapshot, replace(gpu, scheduler=replace(gpu.scheduler, engines=engines))))
+
+
+def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
+    """With what is moved out and back, as where the driver refuses because of it: the result is the same."""
+    gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
+    if gpu is None or gpu.mode != step.before:
+        raise ImpossibleStepError("the GPU's mode is not as the step expects")
+    for evacuation in step.around:
+        snapshot = _evacuated(snapshot, evacuation)
+        gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
+        assert gpu is not None
+    if gpu.vgpus:
+        raise ImpossibleStepError("the GPU has vGPUs that are not moved out")
+    bare = in_mode(gpu, step.mode)
+    snapshot = replace(snapshot, gpus=_with_gpu(snapshot, bare))
+    for create in step.back:
+        snapshot = _created(snapshot, create)
+    return snapshot
+
+
+def in_mode(gpu: Gpu, mode: SizeMode) -> Gpu:
+    """An empty GPU in this mode."""
+    empty = replace(gpu, mode=mode, parents=tuple(replace(parent, vgpus=()) for parent in gpu.parents), places=None)
+    return with_creatable(replace(empty, places=free_places.computed(empty)) if mode == MIXED_SIZE else empty)
 
 
 def _written(snapshot: HostSnapshot, step: steps.WriteModprobe) -> HostSnapshot:
@@ -201,7 +238,10 @@ def _without_vgpu(snapshot: HostSnapshot, gpu_uuid: GpuUuid, vgpu: Vgpu) -> Host
     position = [*map(id, parent.vgpus)].index(id(vgpu))
     shrunk = replace(parent, vgpus=(*parent.vgpus[:position], *parent.vgpus[position + 1 :]))
     parents = gpu.functions.without_vgpu(shrunk, vgpu)
-    return replace(snapshot, gpus=_with_gpu(snapshot, with_creatable(replace(gpu, parents=parents))))
+    freed = replace(gpu, parents=parents)
+    if gpu.mode == MIXED_SIZE:
+        freed = replace(freed, places=free_places.computed(freed))
+    return replace(snapshot, gpus=_with_gpu(snapshot, with_creatable(freed)))
 
 
 def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> tuple[Gpu, ...]:
@@ -209,13 +249,17 @@ def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> tuple[Gpu, ...]:
 
 
 def with_creatable(gpu: Gpu) -> Gpu:
-    """The GPU with its creatable lists computed by the equal-size rule.
+    """The GPU with its creatable lists computed by the equal-size rule, in mixed-size mode from its free places.
 
-    Raises ImpossibleStepError for a GPU in another mode.
+    Raises ImpossibleStepError for a GPU in another mode, or whose free places are unknown.
     """
+    functions = gpu.functions
+    if gpu.mode == MIXED_SIZE and gpu.places is not None:
+        offers = dict.fromkeys(gpu.places, 1)
+        free = [_offering(parent, {} if parent.vgpus else offers) for parent in functions]
+        return replace(gpu, parents=functions.with_offers(free))
     if gpu.mode not in (EQUAL_SIZE, None):
         raise ImpossibleStepError(f"what {gpu.pci} takes in mode {gpu.mode} is not known here")
-    functions = gpu.functions
     count = len(functions.vgpus)
     sizes = gpu.sizes
     left = {

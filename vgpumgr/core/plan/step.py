@@ -11,6 +11,7 @@ destroy_vgpu   ledger leaving, hardware, entry gone         ← create_vgpu
 drop_claim     the slot is free                             ← put_claim
 evacuate_vgpu      hardware gone, the ledger's entry stays made ← create_vgpu (again)
 set_scheduler  every engine of a GPU, at run time           ← set_scheduler
+set_mode       mixed-size mode of a GPU on or off           ← set_mode
 write_modprobe one file of /etc/modprobe.d                  ← write_modprobe
 """
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Policy, Setting
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Hostdev
+    from vgpumgr.core.model.snapshot import SizeMode
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.names import GpuUuid, HostName, PciAddress, Slot, VmName, VmUuid
 
@@ -169,6 +171,21 @@ class SetScheduler:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetMode:
+    """`before` is the mode as read, which an undo restores. `around`: see SetScheduler; `back` re-creates them in the new mode."""
+
+    host: HostName
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    mode: SizeMode
+    before: SizeMode
+    around: tuple[EvacuateVgpu, ...] = ()
+    back: tuple[CreateVgpu, ...] = ()
+
+    verb = "set_mode"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteModprobe:
     """One file's text, before and after. None: no such file."""
 
@@ -181,7 +198,8 @@ class WriteModprobe:
 
 
 VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | EvacuateVgpu
-HostStep = VgpuStep | SetScheduler | WriteModprobe  # the host program's; the others are libvirt's
+GpuStep = SetScheduler | SetMode
+HostStep = VgpuStep | GpuStep | WriteModprobe  # the host program's; the others are libvirt's
 Step = HostStep | PutClaim | DropClaim | AttachHostdev | DetachHostdev
 
 
@@ -211,6 +229,8 @@ def inverse(step: Step) -> Step:
         case SetScheduler():
             left = {engine: None if found is None else step.setting.policy for engine, found in step.expect.items()}
             return replace(step, setting=step.before, before=step.setting, expect=left, around=())
+        case SetMode():
+            return replace(step, mode=step.before, before=step.mode, around=(), back=())
         case WriteModprobe():
             return replace(step, text=step.before, before=step.text)
 
@@ -218,11 +238,15 @@ def inverse(step: Step) -> Step:
 def instead(step: Step, nvml_code: int) -> tuple[Step, ...]:
     """The steps to take instead of one that the driver refused with this NVML return code; empty if there are none.
 
-    nvml.h on nvmlDeviceSetVgpuSchedulerState: NOT_SUPPORTED and IN_USE if "any vGPU instance currently exists on the device".
+    nvml.h on nvmlDeviceSetVgpuHeterogeneousMode: IN_USE if vGPUs exist on the device, NOT_SUPPORTED if it has no such mode. nvml.h
+    on nvmlDeviceSetVgpuSchedulerState: NOT_SUPPORTED and IN_USE if "any vGPU instance currently exists on the device".
     Drivers differ in whether an idle one counts, so the plain step is tried first.
     """
-    if not isinstance(step, SetScheduler) or not step.around or nvml_code not in (_NOT_SUPPORTED, _IN_USE):
+    because_of_vgpus = (_IN_USE,) if isinstance(step, SetMode) else (_NOT_SUPPORTED, _IN_USE)
+    if not isinstance(step, GpuStep) or not step.around or nvml_code not in because_of_vgpus:
         return ()
+    if isinstance(step, SetMode):
+        return (*step.around, replace(step, around=(), back=()), *step.back)
     return (*step.around, replace(step, around=()), *(inverse(evacuation) for evacuation in step.around))
 
 
@@ -246,7 +270,18 @@ def record(step: Step) -> dict[str, object]:
     undo = inverse(step).verb
     match step:
         case PutClaim():
-            return {"verb": step.verb, "vm": step.vm_name, "slot": step.claim.slot, "inverse": undo}
+            claim, grant = step.claim, step.claim.grant
+            return {
+                "verb": step.verb,
+                "vm": step.vm_name,
+                "slot": claim.slot,
+                "requested": claim.asked,
+                "asked_mib": grant.asked_mib if grant else None,
+                "framebuffer_mib": grant.framebuffer_mib if grant else None,
+                "guest_mib": grant.guest_mib if grant else None,
+                "waste_pct": grant.waste_pct if grant else None,
+                "inverse": undo,
+            }
         case DropClaim():
             return {"verb": step.verb, "vm": step.vm_name, "slot": step.before.slot, "inverse": undo}
         case CreateVgpu() | EnterVgpu() | DestroyVgpu() | EvacuateVgpu():
@@ -261,6 +296,7 @@ def record(step: Step) -> dict[str, object]:
                 "type_id": vgpu.type_id,
                 "type_name": vgpu.type_name,
                 "uuid": vgpu.uuid,
+                "placement_id": vgpu.placement_id,
                 "inverse": undo,
             }
         case AttachHostdev() | DetachHostdev():
@@ -282,6 +318,15 @@ def record(step: Step) -> dict[str, object]:
                 "frequency_hz": step.setting.frequency_hz,
                 "averaging_factor": step.setting.averaging_factor,
                 "rm_pvmrl": scheduler.rm_pvmrl(step.setting),
+                "around": [f"{evacuation.vgpu.vm_name} {evacuation.vgpu.slot}" for evacuation in step.around],
+                "inverse": undo,
+            }
+        case SetMode():
+            return {
+                "verb": step.verb,
+                "host": step.host,
+                "gpu": step.gpu,
+                "mode": step.mode,
                 "around": [f"{evacuation.vgpu.vm_name} {evacuation.vgpu.slot}" for evacuation in step.around],
                 "inverse": undo,
             }

@@ -7,29 +7,33 @@ from typing import TYPE_CHECKING, Literal
 
 from vgpumgr import errors, names
 from vgpumgr.core.commands import command, virsh
-from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS
 from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, Vf, VgpuSpec
-from vgpumgr.core.plan import detach, ownership, placement, sharing
+from vgpumgr.core.plan import detach, no_capacity, ownership, placement, resolve, room, sharing, takes
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as steps
-from vgpumgr.core.plan.no_place import Cause
+from vgpumgr.core.plan.no_place import Cause, Refusal
+from vgpumgr.core.plan.resolve import Ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu, Parent
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import PciAddress, Slot, VmUuid
+    from vgpumgr.core.plan.no_place import WayOut
+    from vgpumgr.names import Slot, VmUuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """`by`, `at`, `site` and `declared` go into the claim. `gpus` None means any GPU of the host.
+    """`by`, `at`, `site`, `declared` and `conditions` go into the claim. `gpus` None means any GPU of the host.
 
     `even_if_it_will_not_start`: attach even if no VM of this host can start with the new vGPU.
     """
@@ -46,6 +50,12 @@ class AttachRequest:
     site: str | None = None
     declared: str | None = None
     even_if_it_will_not_start: bool = False
+    conditions: Conditions = NO_CONDITIONS
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The wish and its conditions, as words of a command line."""
+        return (*profiles.options(self.wish), *asking.options(self.conditions))
 
 
 def request_of(domain: Domain, claim: Claim, *, policy: str = placement.SPREAD) -> AttachRequest:
@@ -60,14 +70,41 @@ def request_of(domain: Domain, claim: Claim, *, policy: str = placement.SPREAD) 
         policy=policy,
         site=claim.site,
         declared=claim.declared,
+        conditions=claim.conditions,
     )
 
 
-def serves(claim: Claim, request: AttachRequest) -> bool:
-    """Whether a claim satisfies the request: the same wish, on a GPU that the request allows."""
-    if not profiles.same_wish(claim.wish, request.wish):
-        return False
-    return request.gpus is None or claim.binding.gpu_uuid in request.gpus
+def serves(view: HostView, claim: Claim, request: AttachRequest) -> bool:
+    """Whether a claim satisfies the request: the same wish, on a GPU and under conditions that the request allows."""
+    return profiles.same_wish(claim.wish, request.wish) and _why_refused(view, claim, request) is None
+
+
+def _why_refused(view: HostView, claim: Claim, request: AttachRequest) -> str | None:
+    """What the request does not allow of a claim with its wish."""
+    if request.gpus is not None and claim.binding.gpu_uuid not in request.gpus:
+        return "another GPU than --gpu-id names"
+    return _unmet(view, claim, request.conditions)
+
+
+def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
+    """The condition that a claim does not meet. Those that it was made with are not judged again: its GPU may have changed."""
+    if conditions == claim.conditions:
+        return None
+    gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
+    policy = gpu.scheduler.policy if gpu is not None and gpu.scheduler is not None else None
+    if conditions.compute is not None and policy not in (None, conditions.compute):
+        return f"on a GPU whose scheduler is {policy}, not {conditions.compute}"
+    waste, limit = claim.grant.waste_pct if claim.grant is not None else 0, conditions.max_waste_pct
+    if limit is not None and waste > limit:
+        return f"{waste:g} % of it waste, of at most {limit} %"
+    return "a time-sliced vGPU" if conditions.only == MIG else None
+
+
+def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
+    """The request as the resolver takes it. What a claim with the same wish was granted stands for its fGPUs."""
+    same = claim is not None and profiles.same_wish(claim.wish, request.wish)
+    before = claim.grant if claim is not None and same else None
+    return Ask(wish=request.wish, conditions=request.conditions, units=view.fgpu_per_gpu, before=before)
 
 
 def find_target(
@@ -82,7 +119,8 @@ def find_target(
     entries = view.entries(domain.uuid, request.slot)
     keeping = _kept_entry(view, request, claim, entries)
     if keeping is not None:
-        return plans.spec_of_entry(view, keeping), None, _expect(view, keeping)
+        kept, expect = plans.spec_of_entry(view, keeping), _expect(view, keeping)
+        return room.placed_again(view.snapshot, kept) if expect == steps.EMPTY else kept, None, expect
     again = _proved(view, request, domain, claim)
     if again is not None:
         return again, None, steps.ENTER
@@ -100,7 +138,7 @@ def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim
     Raises Unsure if the hardware exists but is not proved to be the claim's, unless the request has --replace.
     """
     found = ownership.standing(view, domain, claim) if claim is not None else None
-    if claim is None or found is None or claim.state != claims.BOUND or not serves(claim, request):
+    if claim is None or found is None or claim.state != claims.BOUND or not serves(view, claim, request):
         return None
     if ownership.is_proved(found):
         return found.spec
@@ -142,12 +180,12 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
                 f"{domain.name} slot {request.slot} is bound on another host (machine-id {claim.binding.host})",
                 hint=f"{_exchange(domain.name, request)} makes a new vGPU here; the other host's stays until it is detached there",
             )
-    elif claim is not None and not serves(claim, request) and not request.replace:
+    elif claim is not None and not serves(view, claim, request) and not request.replace:
         had = f"{claim.binding.type_name} on {claim.binding.parent} of GPU {_pci(view, claim.binding)}"
         same = profiles.same_wish(claim.wish, request.wish)
+        why = _why_refused(view, claim, request) if same else f"requested as {claim.asked}"
         raise errors.ConflictingClaim(
-            f"{domain.name} slot {request.slot} has {had}"
-            + (", another GPU than --gpu-id names" if same else f", requested as {profiles.describe(claim.wish)}"),
+            f"{domain.name} slot {request.slot} has {had}, {why}",
             hint=f"another slot (--slot); or {_exchange(domain.name, request)} exchanges it, "
             f"`{command('detach', domain.name, slot=request.slot)}` frees it",
         )
@@ -175,10 +213,7 @@ def _kept_entry(
     if not usable or (claim is not None and claim.generation > usable[-1].vgpu.generation):
         return None
     entry = usable[-1]
-    profile = _profile(request)
-    name = profiles.parse_type_name(entry.vgpu.type_name)
-    fitting = name.short == profile.short and profile.board in (None, name.board)
-    if fitting and (request.gpus is None or entry.vgpu.gpu_uuid in request.gpus):
+    if _fits(view, request, claim, entry) and (request.gpus is None or entry.vgpu.gpu_uuid in request.gpus):
         if _other_framework(view, entry.vgpu):
             return None
         obstacle = _obstacle(view, entry.vgpu, request)
@@ -196,13 +231,22 @@ def _kept_entry(
     return None
 
 
-def _profile(request: AttachRequest) -> profiles.Profile:
-    """The requested profile. Raises UsageError for every other way to ask: none of them is implemented yet."""
-    match request.wish:
-        case profiles.ByProfile(profile=profile):
-            return profile
-        case wish:
-            raise errors.UsageError(f"{profiles.describe(wish)} is not implemented yet", hint="ask with --profile")
+def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: LedgerEntry) -> bool:
+    """Whether an entry's type serves the wish: by its claim if that has the same wish."""
+    same = claim if claim is not None and profiles.same_wish(claim.wish, request.wish) else None
+    if same is not None and _unmet(view, same, request.conditions) is not None:
+        return False
+    if isinstance(request.wish, profiles.ByProfile):
+        profile, name = request.wish.profile, profiles.parse_type_name(entry.vgpu.type_name)
+        return name.short == profile.short and profile.board in (None, name.board)
+    if same is not None:
+        return entry.vgpu.type_name == same.binding.type_name
+    gpu = view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid)
+    choices = resolve.choices(gpu, ask_of(view, request, None)) if gpu is not None else ()
+    return not isinstance(choices, Refusal) and any(
+        choice.type.id == entry.vgpu.type_id and resolve.too_much_waste(choice, request.conditions) is None
+        for choice in choices
+    )
 
 
 def _other_framework(view: HostView, ours: VgpuSpec) -> bool:
@@ -216,7 +260,7 @@ def _other_framework(view: HostView, ours: VgpuSpec) -> bool:
 def _exchange(vm: str, request: AttachRequest) -> str:
     """The command that gives the slot a new vGPU, whichever command was refused: reconcile has no --replace."""
     gpu = ("--gpu-id", request.gpus[0]) if request.gpus else ()
-    return f"`{command('attach', vm, slot=request.slot, options=(*profiles.options(request.wish), *gpu, '--replace'))}`"
+    return f"`{command('attach', vm, slot=request.slot, options=(*request.options, *gpu, '--replace'))}`"
 
 
 def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.VgpumgrError | None:
@@ -245,7 +289,7 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
             f"({blocker.device}) is there",
             hint=f"free that virtual function, or {_exchange(ours.vm_name, request)} places the vGPU elsewhere",
         )
-    reason = placement.may_make_again(view.snapshot, gpu, ours)
+    reason = takes.may_make_again(view.snapshot, gpu, ours)
     if reason is None:
         return None
     return errors.NoCapacity(
@@ -273,7 +317,7 @@ def _pending_place(
     view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None
 ) -> tuple[VgpuSpec, placement.Placed] | None:
     """The place that a claim without a ledger entry was bound to, if it is still free; such a claim reserves nothing."""
-    if claim is None or not serves(claim, request) or claim.binding.host != view.snapshot.machine:
+    if claim is None or not serves(view, claim, request) or claim.binding.host != view.snapshot.machine:
         return None
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     parent = gpu.parent_at(claim.binding.vf_index) if gpu else None  # its current address, if the card was moved
@@ -282,8 +326,8 @@ def _pending_place(
         gpu is None
         or parent is None
         or vgpu_type is None
-        or placement.may_create(
-            view.snapshot, gpu, parent, vgpu_type, barred_functions(view, but=(domain.uuid, claim.slot))
+        or takes.may_create(
+            view.snapshot, gpu, parent, vgpu_type, sharing.barred_functions(view, but=(domain.uuid, claim.slot))
         )
     ):
         return None
@@ -294,45 +338,33 @@ def _pending_place(
         gpu=gpu,
         parent=parent,
         type=vgpu_type,
-        ordinal=placement.count_allocated(view.snapshot, gpu) + 1,
-        maximum=vgpu_type.max,
+        ordinal=room.count_allocated(view.snapshot, gpu) + 1,
+        maximum=None if gpu.mode == snapshot.MIXED_SIZE else vgpu_type.max,
         why="the place that its claim already names",
+        grant=claim.grant,
+        placement_id=placement.place_on(view.snapshot, gpu, vgpu_type, before=claim.binding.placement_id),
     )
     return _new_spec(domain, claim.slot, claim.generation, placed), placed
 
 
 def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.Placed:
-    profile = _profile(request)
-    among = None
-    if request.gpus is not None:
-        among = [gpu for gpu in view.snapshot.gpus if gpu.uuid in request.gpus]
-    barred = barred_functions(view, but=(domain.uuid, request.slot))
-    verdict = placement.place(view.snapshot, profile, among=among, barred=barred)
+    ask = ask_of(view, request, domain.claim(request.slot))
+
+    def on(there: HostView, gpus: tuple[str, ...] | None) -> placement.Placed | placement.NoPlace:
+        among = None if gpus is None else [gpu for gpu in there.snapshot.gpus if gpu.uuid in gpus]
+        barred = sharing.barred_functions(there, but=(domain.uuid, request.slot))
+        return placement.place(there.snapshot, ask, among=among, barred=barred)
+
+    verdict = on(view, request.gpus)
     if isinstance(verdict, placement.Placed):
         return verdict
-    raise no_capacity(view, domain, profile, verdict)
 
+    def ways() -> tuple[WayOut, ...]:
+        from vgpumgr.core.plan import ways_out  # noqa: PLC0415 -- with the plans of other commands, and seldom needed
 
-def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> placement.Barred:
-    """Says of a PCI function why nothing new is created on it; None if something may be.
+        return ways_out.find(view, request, verdict, on)
 
-    They are those that the inventory excludes, and those that documents name: definitions, running VMs, saved images and
-    snapshots. `but` is one VM's slot that does not count, and neither do that VM's snapshots: a revert restores what it had.
-    """
-
-    def why_not(pci: PciAddress) -> str | None:
-        if pci in view.excluded_vfs:
-            return "in the inventory's exclude_vfs"
-        return next(
-            (
-                f"in {namer.text}"
-                for namer in sharing.namers(view, Vf(pci), but=None)
-                if but is None or namer.vm != but[0] or (namer.snapshot is None and namer.device.slot != but[1])
-            ),
-            None,
-        )
-
-    return why_not
+    raise no_capacity.error(view, domain, request, ask, verdict, ways=ways)
 
 
 def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Placed) -> VgpuSpec:
@@ -352,37 +384,5 @@ def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Pla
         uuid=names.compute_mdev_uuid(domain.uuid, slot, generation) if mdev else None,
         type_id=placed.type.id,
         type_name=placed.type.type_name,
+        placement_id=placed.placement_id,
     )
-
-
-def no_capacity(
-    view: HostView, domain: Domain, profile: profiles.Profile, verdict: placement.NoPlace
-) -> errors.NoCapacity:
-    """The error for the user: every GPU with its reason, and what would fit."""
-    width = max((len(board) for _, board, _ in verdict.reasons), default=0)
-    lines = [f"{pci}  {board:<{width}}  {reason}" for pci, board, reason in verdict.reasons]
-    host = view.snapshot.host
-    if verdict.unknown_profile and verdict.reasons:
-        nearest = placement.nearest_profile(view.snapshot, profile)
-        hint = f"did you mean {nearest}? " if nearest else ""
-        return errors.ProfileNotHere(
-            f"no GPU of {host} has {profile.text}, requested for {domain.name}",
-            details=lines,
-            hint=f"{hint}`vgpumgr profiles {host}` lists the profiles that it has",
-        )
-    if not verdict.reasons:
-        return errors.NoCapacity(f"{host} has no NVIDIA GPU for {domain.name}", hint=f"vgpumgr discover {host}")
-    fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits, either. "
-    return errors.NoCapacity(
-        f"no GPU of {host} can take {_size(profile)} vGPU for {domain.name}",
-        details=lines,
-        hint=fits + "`vgpumgr profiles --fits`",
-    )
-
-
-def _size(profile: profiles.Profile) -> str:
-    """4Q → a 4 GiB, 8Q → an 8 GiB, according to the name; 0 stands for 512 MiB."""
-    size_gb = profiles.parse_type_name(f"any-{profile.short}").size_gb
-    if not size_gb:
-        return "a 512 MiB"
-    return f"{'an' if str(size_gb).startswith('8') or size_gb in (11, 18) else 'a'} {size_gb} GiB"

@@ -7,14 +7,15 @@ vouches for it. Nothing is created or destroyed, and running VMs keep running.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from vgpumgr import errors, names
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.model import claims
-from vgpumgr.core.plan import attach, detach, ownership, placement, saved_states, sharing, simulate, targets
+from vgpumgr.core.plan import attach, detach, ownership, saved_states, sharing, simulate, takes, targets
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.report import findings
@@ -123,7 +124,7 @@ def _adopt(
                 f"{name} is in the definition of {domain.name}, but the ledger has it for {entry.vgpu.vm_name}",
                 hint=f"`{command('detach', entry.vgpu.vm_name, slot=entry.vgpu.slot, on=view.snapshot.host)}` first",
             )
-        spec = plans.spec_of_entry(view, entry)
+        spec = replace(plans.spec_of_entry(view, entry), placement_id=gpu.placement_of(vgpu))
         return spec, [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=spec), *_of_ours(view, request, entry)]
     _guard_domain(view, domain)
     slot = _slot(view, domain, vgpu)
@@ -177,6 +178,7 @@ def _request(
         by=request.by,
         at=request.at,
         policy=request.policy,
+        conditions=claim.conditions if claim is not None else NO_CONDITIONS,
     )
 
 
@@ -184,7 +186,7 @@ def _find(view: HostView, name: MdevUuid | PciAddress) -> tuple[Gpu, Vgpu]:
     for gpu in view.snapshot.gpus:
         for vgpu in gpu.vgpus:
             if name == vgpu.uuid or (vgpu.vf_index is not None and name == vgpu.parent):
-                reason = placement.unfit(view.snapshot, gpu)
+                reason = takes.unfit(view.snapshot, gpu)
                 if reason is not None:
                     raise errors.Unsure(f"{name} is on GPU {gpu.pci}, which {reason}", hint="fix that first")
                 if vgpu.type_id is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.snapshot import Gpu, SizeMode
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
@@ -39,6 +39,7 @@ class Cause(StrEnum):
     MOVED = "its vGPU is now a different one"
     BY_HAND = "removed by hand: the host has not rebooted since it was made"
     NEVER = "declared, but never attached"
+    MODE_ENDED = "never set, or the host rebooted: a mode lasts until then"
     UNDECLARED = "no longer in the inventory"
     NOW_IN = "now in the inventory"
     ELSEWHERE = "now declared in another place of the inventory"
@@ -47,6 +48,7 @@ class Cause(StrEnum):
     REPLACED = "it was replaced"
     EDITED = "the VM's definition was edited"
     OTHER_WISH = "the inventory now asks for something else"
+    RELOCATED = "its GPU was in another mode, or that place was taken, when it was re-created"
     REDEFINED = "the VM was redefined without its claim; the host's ledger still has it"
 
 
@@ -55,7 +57,7 @@ _Row: TypeAlias = tuple[str, str, str, Cause]  # of a slot: field, wanted, found
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One difference. `field` is claim, vgpu, hostdev, profile, declaration, or scheduler.…; the rest is in words.
+    """One difference. `field` is claim, vgpu, hostdev, profile, declaration, mode, or scheduler.…; the rest is in words.
 
     `vm` and `slot` are None if it is about a GPU; `gpu` is None if no GPU can be named.
     """
@@ -97,6 +99,12 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
     claim = domain.claim(slot)
     entries = view.entries(domain.uuid, slot)
     served = claim if claim is not None and profiles.same_wish(claim.wish, wish) else None
+    put = next(
+        (step.claim for step in plan.steps if isinstance(step, steps.PutClaim) and step.claim.slot == slot), None
+    )
+    if served is not None and put is not None and put.conditions != served.conditions:
+        yield "profile", put.asked, served.asked, Cause.OTHER_WISH
+        return
     if served is None:
         yield ("claim" if claim is None else "profile", _asked(wish), *_claimed(claim, entries))
     else:
@@ -128,6 +136,14 @@ def _of_claim(claim: Claim, plan: Plan) -> Iterator[_Row]:
             cause = Cause.NOW_IN if claim.origin != step.claim.origin else Cause.ELSEWHERE
             yield "claim", claims.said_by(step.claim), claims.said_by(claim), cause
             return
+        if isinstance(step, steps.PutClaim) and step.claim.binding.placement_id != claim.binding.placement_id:
+            wanted, found = (_lies(one.binding) for one in (step.claim, claim))
+            yield "claim", wanted, found, Cause.RELOCATED
+            return
+
+
+def _lies(binding: claims.Binding) -> str:
+    return "no placement id" if binding.placement_id is None else f"placement id {binding.placement_id}"
 
 
 def _of_hostdevs(claim: Claim, plan: Plan) -> Iterator[_Row]:
@@ -156,6 +172,22 @@ def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
         )
         for row in scheduler_plan.drift(view, gpu, wish)
         if row.kind == scheduler_plan.DRIFT
+    )
+
+
+def of_mode(view: HostView, gpu: Gpu, mode: SizeMode) -> tuple[Drift, ...]:
+    """How a GPU's mode differs from the wanted one. The driver forgets a mode when the host boots."""
+    return (
+        Drift(
+            host=view.snapshot.host,
+            vm=None,
+            slot=None,
+            gpu=gpu.pci,
+            field="mode",
+            wanted=mode,
+            found=gpu.mode or "?",
+            cause=Cause.MODE_ENDED,
+        ),
     )
 
 

@@ -12,24 +12,38 @@ from vgpumgr import errors, names
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims
+from vgpumgr.core.model.snapshot import SIZE_MODES
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import attach, detach, gpu_choice, ownership, simulate, targets
+from vgpumgr.core.plan import mode as mode_plan
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.mode import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile import adopt, requests, tasks
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile.queue import Queue
-from vgpumgr.core.reconcile.tasks import Adopt, AttachSlot, DetachSlot, EnsureSlot, PruneSlot, SetGpuScheduler
+from vgpumgr.core.reconcile.tasks import (
+    RECONCILE,
+    Adopt,
+    AttachSlot,
+    DetachSlot,
+    EnsureSlot,
+    OfGpu,
+    PruneSlot,
+    SetGpuMode,
+    SetGpuScheduler,
+)
 from vgpumgr.core.report import findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
@@ -49,7 +63,7 @@ class PlannedTask:
     """
 
     task: Task
-    plan: Plan | GpuPlan | AdoptPlan | None = None
+    plan: Plan | GpuPlan | ModePlan | AdoptPlan | None = None
     refused: errors.VgpumgrError | None = None
     drift: tuple[Drift, ...] = ()
 
@@ -60,13 +74,9 @@ class PlannedTask:
     @property
     def gpu(self) -> str | None:
         """The PCI address of the GPU it is about; None for a task about a VM, or if no GPU with the given UUID was found."""
-        if isinstance(self.plan, GpuPlan):
+        if isinstance(self.plan, GpuPlan | ModePlan):
             return self.plan.gpu.pci
-        return (
-            self.task.gpu_id
-            if isinstance(self.task, SetGpuScheduler) and not self.task.gpu_id.startswith("GPU-")
-            else None
-        )
+        return self.task.gpu_id if isinstance(self.task, OfGpu) and not self.task.gpu_id.startswith("GPU-") else None
 
     @property
     def may_pass(self) -> bool:
@@ -126,7 +136,7 @@ def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -
     return HostPlan(
         host=view.snapshot.host,
         tasks=planned_tasks,
-        findings=(*_findings(view, planned_tasks), *_other_sites(view, declared)),
+        findings=(*_findings(view, planned_tasks), *_other_sites(view, declared, allocated)),
         fingerprint=plans.digest(*plans.of_host(view), view.domains),
         ours=len(view.snapshot.ledger or ()) + len(ownership.proved(view)),
         allocated=sum(tasks.may_prune(declared, claim) for _, claim in allocated),
@@ -203,8 +213,10 @@ def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tas
                 return _plan_prune(view, task, author)
             case SetGpuScheduler():
                 return _plan_gpu_scheduler(view, declared, task)
+            case SetGpuMode():
+                return _plan_gpu_mode(view, declared, task)
             case AttachSlot():
-                return PlannedTask(task=task, plan=requests.plan_attach_slot(view, declared, task, author))
+                return PlannedTask(task=task, plan=requests.plan_attach_slots(view, declared, task, author))
             case DetachSlot():
                 return PlannedTask(task=task, plan=requests.plan_detach_slot(view, declared, task, author))
             case Adopt():
@@ -245,7 +257,7 @@ def _plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, au
 
 def _plan_request(view: HostView, domain: Domain, task: EnsureSlot, request: targets.AttachRequest) -> Plan:
     claim = domain.claim(task.slot)
-    whole = claim is not None and claim.state == claims.BOUND and targets.serves(claim, request)
+    whole = claim is not None and claim.state == claims.BOUND and targets.serves(view, claim, request)
     if task.declared is None or (whole and domain.managed_save):
         return attach.plan_mending(view, request)
     return attach.plan_attach(view, request)
@@ -262,7 +274,7 @@ def _kept(
     if (
         claim not in tasks.own_claims(view, domain)
         or ownership.is_reverted(view, domain, claim)
-        or not isinstance(claim.wish, profiles.ByProfile)
+        or not profiles.is_served(claim.wish)
     ):
         return nothing
     request = targets.request_of(domain, claim, policy=declared.policy)
@@ -293,34 +305,36 @@ def _request(
         gpus=gpu_choice.named(view.snapshot, task.declared.gpu_id),
         site=declared.site,
         declared=declared.vms_from,
+        conditions=task.declared.conditions,
     )
     if claim is not None and _is_ours_here(view, domain, claim) and tasks.is_of_other_site(declared, claim):
-        return _of_other_site(declared, domain, claim, request)
+        return _of_other_site(view, declared, domain, claim, request)
     if claim is not None and claim.origin == claims.INVENTORY and domain.managed_save:
-        # Only the claim's site and part would be rewritten, but an image forbids every change of the definition.
-        request = replace(request, site=claim.site, declared=claim.declared)
-    if claim is None or targets.serves(claim, request) or not _is_ours_here(view, domain, claim):
+        # Only what the claim says would be rewritten, but an image forbids every change of the definition.
+        kept = claim.conditions if targets.serves(view, claim, request) else request.conditions
+        request = replace(request, site=claim.site, declared=claim.declared, conditions=kept)
+    if claim is None or targets.serves(view, claim, request) or not _is_ours_here(view, domain, claim):
         return request
     if claim.origin == claims.INVENTORY:
         return replace(request, replace=True)
     raise errors.ConflictingClaim(
         f"{domain.name} slot {task.slot} has {claim.binding.type_name}, attached by {claim.by} as "
-        f"{profiles.describe(claim.wish)}, but is declared with {profiles.describe(task.declared.wish)} ({task.declared.where})",
-        hint=f"`{command('attach', domain.name, slot=task.slot, options=(*profiles.options(task.declared.wish), '--replace'))}` "
+        f"{claim.asked}, but is declared with {task.declared.asked} ({task.declared.where})",
+        hint=f"`{command('attach', domain.name, slot=task.slot, options=(*request.options, '--replace'))}` "
         "carries out the declaration; or change the inventory",
     )
 
 
 def _of_other_site(
-    declared: HostDeclaration, domain: Domain, claim: Claim, request: targets.AttachRequest
+    view: HostView, declared: HostDeclaration, domain: Domain, claim: Claim, request: targets.AttachRequest
 ) -> targets.AttachRequest:
     """If both sites want the same, it is kept intact and stays the other's. Raises ConflictingClaim if they do not."""
-    if targets.serves(claim, request):
-        return replace(request, site=claim.site, declared=claim.declared)
-    again = command("attach", domain.name, slot=claim.slot, options=(*profiles.options(request.wish), "--replace"))
+    if targets.serves(view, claim, request):
+        return replace(request, site=claim.site, declared=claim.declared, conditions=claim.conditions)
+    again = command("attach", domain.name, slot=claim.slot, options=(*request.options, "--replace"))
     raise errors.ConflictingClaim(
         f"{domain.name} slot {claim.slot} has {claim.binding.type_name}, which the inventory of site {claim.site} declared, "
-        f"but is declared with {profiles.describe(request.wish)} by {_site_text(declared)}",
+        f"but is declared with {' '.join(request.options)} by {_site_text(declared)}",
         hint=f"remove it from one of the two inventories; `{again}` makes it this one's",
     )
 
@@ -329,13 +343,12 @@ def _site_text(declared: HostDeclaration) -> str:
     return "this one, which names no site" if declared.site is None else f"this one, of site {declared.site}"
 
 
-def _other_sites(view: HostView, declared: HostDeclaration) -> list[Finding]:
+def _other_sites(view: HostView, declared: HostDeclaration, allocated: Iterable[tuple[Domain, Claim]]) -> list[Finding]:
     """One for each other site whose inventory declared slots here, not one per slot: a shared host has many."""
     slots: dict[str, list[str]] = {}
-    for domain in view.domains:
-        for claim in tasks.own_claims(view, domain):
-            if claim.site is not None and tasks.is_of_other_site(declared, claim):
-                slots.setdefault(claim.site, []).append(f"{domain.name} {claim.slot}")
+    for domain, claim in allocated:
+        if claim.site is not None and tasks.is_of_other_site(declared, claim):
+            slots.setdefault(claim.site, []).append(f"{domain.name} {claim.slot}")
     return [
         Finding(
             kind="other-site",
@@ -370,14 +383,32 @@ def _plan_gpu_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuS
     if task.where is None:
         return PlannedTask(task=task, plan=scheduler_plan.plan_scheduler(view, request))
     same = [item for item in declared.gpus if item.scheduler is not None and item.gpu_id in (gpu.pci, gpu.uuid)]
+    _guard_once(view, gpu, "scheduler", same)
+    plan = scheduler_plan.plan_scheduler(view, request)
+    return PlannedTask(task=task, plan=plan, drift=drifts.of_gpu(view, gpu, task.wish) if plan.changed else ())
+
+
+def _plan_gpu_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) -> PlannedTask:
+    """Set a mode; in a reconcile without re-creating lost vGPUs, as for a scheduler. Raises InventoryError as for that."""
+    gpu, gpu_uuid = gpu_choice.find(view.snapshot, task.gpu_id)
+    if task.where is not None:
+        same = [item for item in declared.gpus if item.mode is not None and item.gpu_id in (gpu.pci, gpu.uuid)]
+        _guard_once(view, gpu, "mode", same)
+    by_user = task.verb != RECONCILE
+    # What needed the mode may have been freed by a task before this one.
+    mode = gpu.mode if task.kept and gpu.mode in SIZE_MODES and not mode_plan.has_ended(view, gpu) else task.mode
+    plan = mode_plan.plan_mode(view, mode_plan.ModeRequest(gpu_uuid=gpu_uuid, mode=mode, again=by_user))
+    differs = plan.changed and not by_user
+    return PlannedTask(task=task, plan=plan, drift=drifts.of_mode(view, gpu, task.mode) if differs else ())
+
+
+def _guard_once(view: HostView, gpu: Gpu, what: str, same: Sequence[GpuDeclaration]) -> None:
     if len(same) > 1:
         raise errors.InventoryError(
-            f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} is declared {len(same)} times",
+            f"the {what} of GPU {gpu.pci} of {view.snapshot.host} is declared {len(same)} times",
             details=[f"{item.where}: {item.gpu_id}" for item in same],
             hint="keep one of them; vgpumgr_gpus takes a GPU's PCI address or its UUID",
         )
-    plan = scheduler_plan.plan_scheduler(view, request)
-    return PlannedTask(task=task, plan=plan, drift=drifts.of_gpu(view, gpu, task.wish))
 
 
 def _findings(view: HostView, planned_tasks: Sequence[PlannedTask]) -> tuple[Finding, ...]:
@@ -385,7 +416,7 @@ def _findings(view: HostView, planned_tasks: Sequence[PlannedTask]) -> tuple[Fin
     served = {
         (planned.task.vm, planned.task.slot)
         for planned in planned_tasks
-        if planned.plan and not isinstance(planned.task, SetGpuScheduler)
+        if planned.plan and not isinstance(planned.task, OfGpu)
     }
     of_plans = (finding for planned in planned_tasks if planned.plan for finding in planned.plan.findings)
     return tuple(dict.fromkeys((*findings.of_host(view, served=served), *of_plans)))

@@ -7,20 +7,44 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import attach, detach, gpu_choice, targets
+from vgpumgr.core.plan import attach, detach, gpu_choice, simulate, targets
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.reconcile.tasks import Replace
 
 if TYPE_CHECKING:
-    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.tasks import AttachSlot, Author, DetachSlot
     from vgpumgr.names import Slot
+
+
+def plan_attach_slots(view: HostView, declared: HostDeclaration, task: AttachSlot, author: Author) -> Plan:
+    """Plan every slot of the task, each on what those before it will leave: all or none. Raises as plan_attach_slot does."""
+    if task.count == 1:
+        return plan_attach_slot(view, declared, task, author)
+    parts: list[Plan] = []
+    after = view
+    for one in task.each:
+        try:
+            part = plan_attach_slot(after, declared, one, author)
+        except errors.NoCapacity as error:
+            error.message = f"{error.message}: {len(parts)} of {task.count} slots could have it, so none is made"
+            raise
+        parts.append(part)
+        after = simulate.apply(after, part.steps)
+    return plans.Plan(
+        vm=plans.find_domain(view, task.uuid),
+        slot=None,
+        steps=tuple(step for part in parts for step in part.steps),
+        findings=tuple(dict.fromkeys(finding for part in parts for finding in part.findings)),
+        parts=tuple(parts),
+    )
 
 
 def plan_attach_slot(view: HostView, declared: HostDeclaration, task: AttachSlot, author: Author) -> Plan:
@@ -30,9 +54,9 @@ def plan_attach_slot(view: HostView, declared: HostDeclaration, task: AttachSlot
     """
     domain = plans.find_domain(view, task.uuid)
     slot = tasks.declaration(declared, task.vm, task.slot)
-    if slot is not None and not profiles.same_wish(slot.wish, task.wish):
+    if slot is not None and not _agree(slot, task):
         raise errors.ConflictingClaim(
-            f"{task.vm} slot {task.slot} is declared with {profiles.describe(slot.wish)} ({slot.where})",
+            f"{task.vm} slot {task.slot} is declared with {slot.asked} ({slot.where})",
             hint="change the inventory, or use another slot",
         )
     request = targets.AttachRequest(
@@ -47,15 +71,21 @@ def plan_attach_slot(view: HostView, declared: HostDeclaration, task: AttachSlot
         site=declared.site if slot else None,
         declared=declared.vms_from if slot else None,
         even_if_it_will_not_start=task.even_if_it_will_not_start,
+        conditions=slot.conditions if slot else task.conditions,
     )
     return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, task, request)))
+
+
+def _agree(slot: SlotDeclaration, task: AttachSlot) -> bool:
+    """Whether a declaration is what the user asks, who may leave its conditions out."""
+    return profiles.same_wish(slot.wish, task.wish) and task.conditions in (NO_CONDITIONS, slot.conditions)
 
 
 def _replaces(view: HostView, domain: Domain, task: AttachSlot, request: targets.AttachRequest) -> bool:
     if task.replace is not Replace.IF_OTHER:
         return task.replace is Replace.ALWAYS
     claim = domain.claim(task.slot)
-    return claim in tasks.own_claims(view, domain) and not targets.serves(claim, request)
+    return claim in tasks.own_claims(view, domain) and not targets.serves(view, claim, request)
 
 
 def plan_detach_slot(view: HostView, declared: HostDeclaration, task: DetachSlot, author: Author) -> Plan:

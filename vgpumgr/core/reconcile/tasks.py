@@ -1,31 +1,36 @@
 """The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
 
-reconcile finds EnsureSlot and PruneSlot; a user requests AttachSlot, DetachSlot and Adopt; SetGpuScheduler can be either. What
-the inventory no longer wants goes first (it makes room), then come schedulers (an empty GPU takes one without moving anything),
+reconcile finds EnsureSlot and PruneSlot; a user requests AttachSlot, DetachSlot and Adopt; SetGpuScheduler and SetGpuMode can be either. What
+the inventory no longer wants goes first (it makes room), then come modes and schedulers (an empty GPU takes one without moving anything),
 then the vGPUs: those with a place before new ones.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr import names
-from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.scheduler import describe_wish
 from vgpumgr.core.model import claims
+from vgpumgr.core.model.snapshot import MIXED_SIZE, SIZE_MODES
+from vgpumgr.core.plan import mode as mode_plan
 from vgpumgr.core.plan import ownership
 from vgpumgr.core.reconcile import drift as drifts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.snapshot import SizeMode
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import MdevUuid, PciAddress, Slot, VmName, VmUuid
 
@@ -62,7 +67,7 @@ class EnsureSlot(_OfSlot):
     def why(self) -> str:
         if self.declared is None:
             return "attached before"
-        return f"declared {profiles.describe(self.declared.wish)} ({self.declared.where})"
+        return f"declared {self.declared.asked} ({self.declared.where})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +105,35 @@ class SetGpuScheduler:
         return f"declared {self.wish.policy} ({self.where})"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetGpuMode:
+    """Set a GPU's mode. `gpu_id` and `where`: see SetGpuScheduler.
+
+    `kept`: nobody asks for it now, but vGPUs that are missing were made in it, and the inventory says nothing else.
+    """
+
+    gpu_id: str
+    mode: SizeMode
+    where: str | None = None
+    kept: bool = False
+
+    vm = slot = None
+
+    @property
+    def verb(self) -> str:
+        return "mode" if self.where is None and not self.kept else RECONCILE
+
+    @property
+    def subject(self) -> str:
+        return f"GPU {self.gpu_id}"
+
+    @property
+    def why(self) -> str:
+        if self.kept:
+            return f"its vGPUs were made in {self.mode} mode"
+        return f"requested {self.mode}" if self.where is None else f"declared {self.mode} ({self.where})"
+
+
 class Replace(Enum):
     """When to replace the vGPU that a slot has.
 
@@ -116,7 +150,7 @@ class Replace(Enum):
 class AttachSlot(_OfSlot):
     """The user wants a slot to have this. `gpu_id`: a PCI address or GPU UUID of the host, and no other GPU.
 
-    `even_if_it_will_not_start`: see AttachRequest.
+    `even_if_it_will_not_start`: see AttachRequest. `count`: so many slots, vgpu0 and on, all or none.
     """
 
     uuid: VmUuid
@@ -124,12 +158,26 @@ class AttachSlot(_OfSlot):
     gpu_id: str | None = None
     replace: Replace = Replace.IF_OTHER
     even_if_it_will_not_start: bool = False
+    conditions: Conditions = NO_CONDITIONS
+    count: int = 1
 
     verb = "attach"
 
     @property
+    def asked(self) -> str:
+        """All that is asked, as options."""
+        return asking.describe(self.wish, self.conditions) + (f" --count {self.count}" if self.count > 1 else "")
+
+    @property
+    def each(self) -> tuple[AttachSlot, ...]:
+        """The same for one slot each."""
+        if self.count == 1:
+            return (self,)
+        return tuple(replace(self, slot=names.parse_slot(f"vgpu{at}"), count=1) for at in range(self.count))
+
+    @property
     def why(self) -> str:
-        return f"requested {profiles.describe(self.wish)}{' --replace' if self.replace is Replace.ALWAYS else ''}"
+        return f"requested {self.asked}{' --replace' if self.replace is Replace.ALWAYS else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +219,8 @@ class Adopt:
         return f"requested adoption of {', '.join(self.vgpus) or 'what is proved'}"
 
 
-Task: TypeAlias = EnsureSlot | PruneSlot | SetGpuScheduler | AttachSlot | DetachSlot | Adopt
+OfGpu = SetGpuScheduler | SetGpuMode
+Task: TypeAlias = EnsureSlot | PruneSlot | SetGpuScheduler | SetGpuMode | AttachSlot | DetachSlot | Adopt
 
 
 def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
@@ -181,7 +230,20 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
         for gpu in declared.gpus
         if gpu.scheduler is not None
     ]
-    return (*_prunes(view, declared), *shares, *_ensures(view, declared))
+    modes = [
+        SetGpuMode(gpu_id=gpu.gpu_id, mode=gpu.mode, where=str(gpu.where))
+        for gpu in declared.gpus
+        if gpu.mode in SIZE_MODES
+    ]
+    return (*_prunes(view, declared), *modes, *_kept_modes(view, declared), *shares, *_ensures(view, declared))
+
+
+def _kept_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMode]:
+    """The modes that `mode set` once gave and that a reboot ended; reconcile restores what was, as it does for attach."""
+    for gpu in sorted(view.snapshot.gpus, key=lambda item: item.pci):
+        decided = any(item.mode is not None and item.gpu_id in (gpu.pci, gpu.uuid) for item in declared.gpus)
+        if not decided and mode_plan.has_ended(view, gpu):
+            yield SetGpuMode(gpu_id=gpu.pci, mode=MIXED_SIZE, kept=True)
 
 
 def _prunes(view: HostView, declared: HostDeclaration) -> Iterator[PruneSlot]:
@@ -196,8 +258,6 @@ def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...
         EnsureSlot(vm=vm.name, slot=slot.slot, declared=slot)
         for vm in declared.vms.values()
         for slot in vm.slots.values()
-        # The other ways to ask are not implemented yet; a finding of the inventory says so.
-        if isinstance(slot.wish, profiles.ByProfile)
     ]
     for domain in view.domains:
         for claim in own_claims(view, domain):
@@ -205,7 +265,7 @@ def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...
             once_bound = (
                 claim.state == claims.BOUND
                 and claim.origin == claims.ATTACH
-                and isinstance(claim.wish, profiles.ByProfile)
+                and profiles.is_served(claim.wish)
                 and not ownership.is_reverted(view, domain, claim)
             )
             if once_bound and declaration(declared, domain.name, claim.slot) is None:
@@ -247,4 +307,4 @@ def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
 
 def needs_saved(task: Task) -> bool:
     """Whether a task's plan may need the managed-save images and snapshots, which could bring a device back."""
-    return not isinstance(task, SetGpuScheduler) or task.where is not None
+    return not isinstance(task, OfGpu) or task.verb == RECONCILE

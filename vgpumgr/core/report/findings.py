@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, domain_xml
-from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.model.view import SERVED, Finding, FindingKind
-from vgpumgr.core.plan import attach, blocked_write, detach, lost, ownership, plan, sharing
+from vgpumgr.core.plan import attach, blocked_write, detach, lost, mode, ownership, places, plan, sharing
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.errors import Unexpected, VgpumgrError
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]] = ()) -> tuple[Finding, ...]:
-    """All findings of a host: an unreadable or lost ledger; writes that do not return; what the driver has lost; unreadable
-    VMs; copied, moved, reverted, gone, drifted, half-done and lost claims; devices that several VMs name.
+    """All findings of a host: an unreadable or lost ledger; writes that do not return; what the driver has lost; placement ids
+    that are other than computed; unreadable VMs; copied, moved, reverted, gone, drifted, half-done and lost claims; devices that several VMs name.
 
     `served`: slots for which a plan was made, by the VM's name. What a plan mends there (SERVED) is no finding.
     """
@@ -41,6 +41,7 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
         unreadable = [_unreadable(view, domain) for domain in view.domains if domain.problem or domain.claim_problem]
         return (_finding(view, None, None, "ledger", text), *unreadable)
     found = [*ownership.missing_ledger(view), *blocked_write.findings(view.snapshot), *lost.findings(view.snapshot)]
+    found += places.findings(view.snapshot)
     found += _managed(view)
     for domain in view.domains:
         try:
@@ -138,7 +139,7 @@ def _entry_findings(view: HostView, domain: Domain, entry: LedgerEntry) -> list[
 
 def _claim_findings(view: HostView, domain: Domain, claim: Claim, *, served: bool) -> list[Finding]:
     name, slot = domain.name, claim.slot
-    if not isinstance(claim.wish, profiles.ByProfile) and claim.state != claims.LEAVING:
+    if not profiles.is_served(claim.wish) and claim.state != claims.LEAVING:
         out = command("detach", name, slot=slot, on=view.snapshot.host)
         text = (
             f"{name} slot {slot} asks for {profiles.describe(claim.wish)}, which this vgpumgr cannot serve (made by a "
@@ -226,7 +227,13 @@ def lacks_in_image(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | VgpumgrError) -> Finding:
-    text = f"the vGPU of {domain.name} slot {claim.slot} is gone (a reboot?): `{_again(view, domain, claim)}`"
+    text = f"the vGPU of {domain.name} slot {claim.slot} is gone (a reboot?): "
+    gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
+    if gpu is not None and claim.binding.placement_id is not None and mode.has_ended(view, gpu):
+        again = f"vgpumgr mode set {MIXED_SIZE} --on {view.snapshot.host} --gpu-id {gpu.pci}"
+        text += f"GPU {gpu.pci} is no longer in {MIXED_SIZE} mode, in which it was made; `{again}` brings both back"
+        return _finding(view, domain.name, claim.slot, "gone", text)
+    text += f"`{_again(view, domain, claim)}`"
     if isinstance(steps, VgpumgrError):
         text += f", which is refused now: {steps.message}"
     return _finding(view, domain.name, claim.slot, "gone", text)

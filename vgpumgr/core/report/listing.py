@@ -10,7 +10,7 @@ from vgpumgr.core.driver.profiles import ByProfile
 from vgpumgr.core.model import claims
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import FOREIGN, MADE, OURS, Whose
-from vgpumgr.core.plan import ownership
+from vgpumgr.core.plan import ownership, resolve
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.report import findings
 from vgpumgr.errors import VgpumgrError
@@ -34,6 +34,9 @@ class VgpuRow:
 
     `vm_uuid` distinguishes two VMs that had the same name one after the other.
 
+    `profile` is None if the slot was asked for in another way; `requested` is all that was asked, as options. `asked_mib` and
+    `waste_pct` say what that came to, `guest_mib` what the guest sees at least.
+
     pending (claimed, not yet served) · made (the vGPU exists, but the VM's definition does not have it yet, or no longer
     correctly) · bound · in_use · pending_restart (runs without it until the next start) · gone (ours, no hardware) · lost (a
     ledger entry that no claim names: none has its slot, or the slot's has a later generation) · foreign · unknown.
@@ -53,6 +56,10 @@ class VgpuRow:
     vf: str | None
     placement_id: int | None
     framebuffer_mib: int | None
+    requested: str | None
+    asked_mib: int | None
+    waste_pct: float | None
+    guest_mib: int | None
     state: State
     holder: str | None
     origin: Whose | None
@@ -103,13 +110,14 @@ def _row(
     *,
     vm: tuple[str, VmUuid] | None,
     slot: Slot | None,
-    profile: str | None,
+    claim: Claim | None,
     state: State,
     origin: Whose | None,
     address: str | None = None,
 ) -> VgpuRow:
     """The row of one vGPU. `device` names it, `vgpu` is its hardware; `address`: its GPU's, if the host does not show that."""
     vgpu_type = (gpu.types or {}).get(device.type_id) if gpu and device.type_id is not None else None
+    grant = claim.grant if claim else None
     return VgpuRow(
         vm=vm[0] if vm else None,
         vm_uuid=vm[1] if vm else None,
@@ -117,7 +125,7 @@ def _row(
         host=view.snapshot.host,
         gpu=gpu.pci if gpu else address,
         board=gpu.board if gpu else None,
-        profile=profile,
+        profile=_profile(claim),
         type_id=device.type_id,
         type_name=device.type_name,
         framework=gpu.framework if gpu else None,
@@ -125,6 +133,10 @@ def _row(
         vf=device.parent if device.vf_index is not None else None,
         placement_id=vgpu.placement_id if vgpu else None,
         framebuffer_mib=vgpu_type.size_mib if vgpu_type else None,
+        requested=claim.asked if claim else None,
+        asked_mib=grant.asked_mib if grant else None,
+        waste_pct=grant.waste_pct if grant else None,
+        guest_mib=resolve.guest_mib(gpu, vgpu_type) if gpu and vgpu_type else None,
         state=state,
         holder=views.holder_name(view, vgpu) if vgpu else None,
         origin=origin,
@@ -143,7 +155,7 @@ def _entry_row(view: HostView, entry: LedgerEntry) -> VgpuRow:
         vgpu,
         vm=(domain.name if domain else entry.vgpu.vm_name, entry.vgpu.vm),
         slot=entry.vgpu.slot,
-        profile=None if left_over else _asked(claim),
+        claim=None if left_over else claim,
         state=_state(view, entry, vgpu, domain),
         origin=OURS,
         address=entry.vgpu.gpu,
@@ -190,7 +202,7 @@ def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
         vgpu,
         vm=(users[0].name, users[0].uuid) if len(users) == 1 else None,
         slot=None,
-        profile=None,
+        claim=None,
         state="unknown" if unknown else "foreign",
         origin=None if unknown else FOREIGN,
     )
@@ -213,11 +225,11 @@ def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) 
         vgpu,
         vm=(domain.name, domain.uuid),
         slot=claim.slot,
-        profile=_asked(claim),
+        claim=claim,
         state=state,
         origin=OURS,
     )
 
 
-def _asked(claim: Claim | None) -> str | None:
+def _profile(claim: Claim | None) -> str | None:
     return claim.wish.profile.text if claim and isinstance(claim.wish, ByProfile) else None

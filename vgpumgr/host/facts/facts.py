@@ -197,6 +197,7 @@ def _gpu_fact(
         "types": types,
         "offers": seen.offer.offers,
         "parents": seen.offer.parents,
+        "places": nvml.places,
         "scheduler": nvml.scheduler,
     }
 

@@ -8,9 +8,9 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import Unknowns
-from ..protocol import EQUAL_SIZE, MIG, MIXED_SIZE, ActiveFact, FrameworkName, Mode, SchedulerFact, TypeFact
+from ..protocol import EQUAL_SIZE, MIG, MIXED_SIZE, ActiveFact, FrameworkName, Mode, PlacesFact, SchedulerFact, TypeFact
 from .running import MIB, mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
-from .scheduler import NvmlFailed, read_scheduler
+from .scheduler import NvmlFailed, ask, read_scheduler
 
 
 class GpuQuery(NamedTuple):
@@ -25,7 +25,8 @@ class GpuQuery(NamedTuple):
 
 
 class NvmlGpu(NamedTuple):
-    """What could not be read is null (and noted); types, active and scheduler are also null if they were not wanted.
+    """What could not be read is null (and noted); types, active and scheduler are also null if they were not wanted, and
+    places where the GPU is not in mixed-size mode.
 
     `silent` says why `active` could not be read.
     """
@@ -35,6 +36,7 @@ class NvmlGpu(NamedTuple):
     framebuffer_mib: Optional[int] = None
     mode: Optional[Mode] = None
     types: Optional[List[TypeFact]] = None
+    places: Optional[List[PlacesFact]] = None
     active: Optional[List[ActiveFact]] = None
     scheduler: Optional[SchedulerFact] = None
     silent: Optional[str] = None
@@ -115,7 +117,10 @@ class _Reader:
             return found
         scheduler, _ = self._attempt("scheduler", lambda: read_scheduler(self._nvml, handle))
         active, why = self._attempt("active", lambda: self._active(handle, requests))
-        return found._replace(scheduler=scheduler, active=active, silent=why)
+        places = None
+        if found.mode == MIXED_SIZE:
+            places, _ = self._attempt("places", lambda: self._places(handle))
+        return found._replace(scheduler=scheduler, active=active, places=places, silent=why)
 
     def _attempt(self, what: str, call: Callable[[], Any]) -> Tuple[Any, Optional[str]]:
         """What several calls give together; if any of them fails, null, with one row and the reason."""
@@ -163,6 +168,26 @@ class _Reader:
 
         facts = [type_fact(handle, type_id, "types[{}]".format(type_id), query) for type_id in sorted(map(int, ids))]
         return [fact for fact in facts if fact is not None]
+
+    def _places(self, handle: Any) -> List[PlacesFact]:
+        """Raises NvmlFailed, and whatever the binding raises."""
+        found: List[PlacesFact] = []
+        for type_id in sorted(map(int, ask(self._nvml, "nvmlDeviceGetCreatableVgpus", handle))):
+            size, ids = self._places_of(handle, type_id)
+            found.append({"type_id": type_id, "size": size, "creatable": sorted(ids)})
+        return found
+
+    def _places_of(self, handle: Any, type_id: int) -> Tuple[int, List[int]]:
+        """The list's second version, and its first from a driver before R565."""
+        name = "nvmlDeviceGetVgpuTypeCreatablePlacements"
+        try:
+            answer = ask(self._nvml, name, handle, type_id, 2)
+        except NvmlFailed as failed:
+            if failed.code != self._nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
+                raise
+            answer = ask(self._nvml, name, handle, type_id, 1)
+        size, ids = answer
+        return int(size), [int(place) for place in ids]
 
     def _active(self, handle: Any, requests: GpuQuery) -> List[ActiveFact]:
         """Raises NvmlFailed, and whatever the binding raises."""

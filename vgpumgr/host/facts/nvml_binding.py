@@ -4,7 +4,7 @@
 It is the part of NVIDIA's pynvml (nvidia-ml-py) that is needed here: the same names, arguments, results and errors. The
 whole is 8,000 lines, which each host would receive and compile at each command. tests/unit/host/facts/test_nvml_binding.py
 compares every function, structure, constant and error text with nvidia-ml-py 13.615, and nvml.h 13 is the source of
-both. It is right where pynvml is not: nvmlVgpuInstanceGetFbUsage has room for the 64 bits that NVML writes (pynvml: 32), and
+both, except that a list of placements is a list here. It is right where pynvml is not: nvmlVgpuInstanceGetFbUsage has room for the 64 bits that NVML writes (pynvml: 32), and
 nvmlVgpuInstanceGetVmID tells NVML its buffer's 80 bytes (pynvml: 128).
 """
 
@@ -32,6 +32,7 @@ NVML_ERROR_NOT_SUPPORTED = 3
 NVML_ERROR_INSUFFICIENT_SIZE = 7
 NVML_ERROR_LIBRARY_NOT_FOUND = 12
 NVML_ERROR_FUNCTION_NOT_FOUND = 13
+NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25
 
 NVML_DEVICE_UUID_BUFFER_SIZE = 80
 NVML_DEVICE_UUID_V2_BUFFER_SIZE = 96
@@ -39,6 +40,9 @@ NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE = 80
 NVML_DEVICE_NAME_BUFFER_SIZE = 64
 NVML_DEVICE_NAME_V2_BUFFER_SIZE = 96
 VgpuHeterogeneousMode_v1 = 0x1000008  # the structure's size, and its version in the highest byte
+VgpuPlacementList_v1 = 0x1000018
+VgpuPlacementList_v2 = 0x2000020
+_MOST_PLACES = 64  # the driver has at most 48 vGPUs on a GPU
 
 _TEXTS: Dict[int, str] = {
     1: "Uninitialized",
@@ -100,6 +104,19 @@ class c_nvmlUtilization_t(Structure):
 
 class c_nvmlVgpuHeterogeneousMode_v1_t(Structure):
     _fields_ = (("version", c_uint), ("mode", c_uint))
+
+
+class c_nvmlVgpuPlacementList_v1_t(Structure):
+    _fields_ = (
+        ("version", c_uint),
+        ("placementSize", c_uint),
+        ("count", c_uint),
+        ("placementIds", POINTER(c_uint)),
+    )
+
+
+class c_nvmlVgpuPlacementList_v2_t(Structure):
+    _fields_ = (*c_nvmlVgpuPlacementList_v1_t._fields_, ("mode", c_uint))
 
 
 class c_nvmlValue_t(Union):
@@ -296,11 +313,31 @@ def nvmlDeviceGetVgpuHeterogeneousMode(handle: Any) -> int:
     return int(found.mode)
 
 
+def nvmlDeviceSetVgpuHeterogeneousMode(handle: Any, mode: int) -> None:
+    wanted = c_nvmlVgpuHeterogeneousMode_v1_t(version=VgpuHeterogeneousMode_v1, mode=mode)
+    _call("nvmlDeviceSetVgpuHeterogeneousMode", handle, byref(wanted))
+
+
 # vGPU types and vGPUs
 
 
 def nvmlDeviceGetSupportedVgpus(handle: Any) -> List[int]:
     return _rows("nvmlDeviceGetSupportedVgpus", c_uint, handle)
+
+
+def nvmlDeviceGetCreatableVgpus(handle: Any) -> List[int]:
+    return _rows("nvmlDeviceGetCreatableVgpus", c_uint, handle)
+
+
+def nvmlDeviceGetVgpuTypeCreatablePlacements(handle: Any, type_id: int, version: int) -> Tuple[int, List[int]]:
+    """How many slots one vGPU takes, and the free ids. (pynvml gives the structure.) Version 2 of the list is from R565."""
+    kind = c_nvmlVgpuPlacementList_v2_t if version == 2 else c_nvmlVgpuPlacementList_v1_t
+    ids = (c_uint * _MOST_PLACES)()
+    found = kind(
+        version=VgpuPlacementList_v2 if version == 2 else VgpuPlacementList_v1, count=_MOST_PLACES, placementIds=ids
+    )
+    _call("nvmlDeviceGetVgpuTypeCreatablePlacements", handle, c_uint(type_id), byref(found))
+    return int(found.placementSize), list(ids[: min(int(found.count), _MOST_PLACES)])
 
 
 def nvmlVgpuTypeGetName(type_id: int) -> str:

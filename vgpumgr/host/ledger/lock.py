@@ -16,7 +16,6 @@ from ..protocol import LOCK_PATH, LOCKED, NOT_ROOT
 from ..refusal import PeerGone, Refusal
 
 MARK = "vgpumgr-lock:"
-SILENT = "(silent, its SSH session could not be ended) {}"
 TRY_EVERY_S = 0.03
 
 _MARKED = "/memfd:" + MARK
@@ -48,7 +47,6 @@ class HostLock:
         self._gone = gone
         self._descriptor: Optional[int] = None
         self._mark: Optional[int] = None
-        self._owner = ""
 
     @property
     def held(self) -> bool:
@@ -65,14 +63,7 @@ class HostLock:
         if self.held:
             return
         self._acquire(fcntl.LOCK_EX, wait_s)
-        self._owner = by
         self._mark = _mark(by)
-
-    def tell_silent(self) -> None:
-        """Mark the owner as no longer answering, while it keeps the lock."""
-        if self._mark is not None:
-            os.close(self._mark)
-            self._mark = _mark(SILENT.format(self._owner))
 
     def give_back(self) -> None:
         """Release it; nothing happens if it is not held."""

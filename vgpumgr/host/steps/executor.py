@@ -8,11 +8,24 @@ from typing import Any, Callable, Dict, Optional
 
 from ..fields import check_fields, one_of
 from ..files import Root
-from ..protocol import CREATE_VGPU, DESTROY_VGPU, EVACUATE_VGPU, SET_SCHEDULER, WRITE_MODPROBE
+from ..libvirt.service import Libvirt
+from ..protocol import (
+    ATTACH_DEVICE,
+    CREATE_VGPU,
+    DESTROY_VGPU,
+    DETACH_DEVICE,
+    EVACUATE_VGPU,
+    SET_METADATA,
+    SET_MODE,
+    SET_SCHEDULER,
+    WRITE_MODPROBE,
+)
+from .definition_step import parse_definition_step
 from .guard import RemovalGuard
+from .mode_step import set_mode
 from .modprobe import write_modprobe
 from .scheduler_step import set_scheduler
-from .setting_steps import parse_modprobe_step, parse_scheduler_step
+from .setting_steps import parse_mode_step, parse_modprobe_step, parse_scheduler_step
 from .step import parse_vgpu_step
 from .steps import VgpuSteps, answer
 
@@ -29,6 +42,7 @@ class Executor:
         self,
         root: Root,
         load_nvml: Callable[[], Any],
+        libvirt: Libvirt,
         *,
         write: Callable[[str, bytes], None],
         at: Callable[[str], None],
@@ -36,6 +50,7 @@ class Executor:
     ) -> None:
         self._root = root
         self._load_nvml = load_nvml
+        self._libvirt = libvirt
         self._at = at
         self._vgpus = VgpuSteps(root, guard or RemovalGuard(root, load_nvml), write=write, at=at)
         self._verbs: Dict[str, Callable[[Any, float], Dict[str, Any]]] = {
@@ -43,13 +58,17 @@ class Executor:
             DESTROY_VGPU: lambda data, deadline_s: self._vgpus.destroy(parse_vgpu_step(data), deadline_s),
             EVACUATE_VGPU: lambda data, deadline_s: self._vgpus.evacuate(parse_vgpu_step(data), deadline_s),
             SET_SCHEDULER: self._set_scheduler,
+            SET_MODE: self._set_mode,
             WRITE_MODPROBE: self._write_modprobe,
+            SET_METADATA: self._change_definition,
+            ATTACH_DEVICE: self._change_definition,
+            DETACH_DEVICE: self._change_definition,
         }
 
     def execute(self, data: Any, deadline_s: float) -> Dict[str, Any]:
         """Carry out one step. Raises Refusal.
 
-        The deadline is for writes to /sys, which can hang in the driver for as long as a guest runs.
+        The deadline is for writes to /sys, which can hang in the driver for as long as a guest runs, and for calls of libvirt.
         """
         wanted = "one of {}".format(", ".join(self._verbs))
         verb = check_fields(data, {"verb": (one_of(*self._verbs), wanted)}, "step")["verb"]
@@ -59,6 +78,15 @@ class Executor:
         done = set_scheduler(self._root, self._load_nvml, parse_scheduler_step(data), self._at)
         return answer(scheduler=done.found, note=done.note)
 
+    def _set_mode(self, data: Any, _deadline_s: float) -> Dict[str, Any]:
+        set_mode(self._root, self._load_nvml, parse_mode_step(data), self._at)
+        return answer()
+
     def _write_modprobe(self, data: Any, _deadline_s: float) -> Dict[str, Any]:
         write_modprobe(self._root, parse_modprobe_step(data), self._at)
+        return answer()
+
+    def _change_definition(self, data: Any, deadline_s: float) -> Dict[str, Any]:
+        self._libvirt.change(parse_definition_step(data), deadline_s)
+        self._at("definition: changed")
         return answer()

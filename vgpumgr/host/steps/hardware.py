@@ -178,6 +178,12 @@ def hardware_for(root: Root, step: Step) -> Union[MdevHardware, VendorHardware]:
     return VendorHardware(root, step) if step["uuid"] is None else MdevHardware(root, step)
 
 
+def file_of(step: Step, name: str) -> str:
+    """A file of the driver's own folder for the step's vGPU."""
+    device = "{}/{}".format(*((DEVICES, step["parent"]) if step["uuid"] is None else (mdev.BUS, step["uuid"])))
+    return "{}/nvidia/{}".format(device, name)
+
+
 def is_what_step_means(found: Optional[VgpuFact], step: Step) -> bool:
     """Whether this is exactly the vGPU of the step."""
     return found is not None and found["type_id"] == step["type_id"] and found["uuid"] == step["uuid"]

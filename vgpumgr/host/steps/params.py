@@ -12,22 +12,15 @@ import select
 import time
 from typing import Optional
 
-from ..facts.mdev import BUS
-from ..facts.pci import DEVICES
 from ..ledger.writer import keep_only
 from ..protocol import NOT_YET, Step
 from ..refusal import Refusal, errno_name
 
+FILE = "vgpu_params"
 READ_S = 3.0
 _NONE = (errno.ENOENT, errno.ENXIO, errno.EOPNOTSUPP, errno.ENODEV)  # no such file: an older branch, or no vGPU
 _MOST = 4096
 _OK = 0
-
-
-def path_of(step: Step) -> str:
-    """The path of the parameters of the step's vGPU."""
-    device = "{}/{}".format(BUS, step["uuid"]) if step["uuid"] is not None else "{}/{}".format(DEVICES, step["parent"])
-    return device + "/nvidia/vgpu_params"
 
 
 def text_for(params: str) -> bytes:

@@ -7,15 +7,13 @@ accept the policy (nvml.h names only best effort for it) is noted, but is no fai
 
 from typing import Any, Callable, List, Mapping, NamedTuple, Optional
 
-from ..facts.boot import boot_id
-from ..facts.facts import observe
 from ..facts.gpu_use import GpuUse
 from ..facts.scheduler import GPU_FAILED, GRAPHICS, NvmlFailed, ask, opened, read_scheduler, set_engine
-from ..files import Root, Unknowns
-from ..ledger.blocked_write import open_ledger
-from ..protocol import NVML_REFUSED, GpuFact, SchedulerFact, SchedulerStep, Snapshot
+from ..files import Root
+from ..protocol import NVML_REFUSED, SchedulerFact, SchedulerStep
 from ..refusal import Refusal
-from .hardware import Absent, changed, check_gpu
+from .hardware import changed
+from .setting_gpu import gpu_of
 
 
 class SchedulerSet(NamedTuple):
@@ -29,13 +27,8 @@ def set_scheduler(
     root: Root, load_nvml: Callable[[], Any], step: SchedulerStep, at: Callable[[str], None]
 ) -> SchedulerSet:
     """Set it. The caller holds the host's exclusive lock. Raises Refusal."""
-    open_ledger(root, step["gpu_uuid"], boot_id(root, Unknowns()))
-    try:
-        check_gpu(root, step["gpu_uuid"], step["gpu"])
-    except Absent as absent:
-        raise absent.refusal() from absent
-    snapshot = observe(root, load_nvml, only=[step["gpu_uuid"]])
-    use = GpuUse(root, _gpu(snapshot, step), snapshot)
+    gpu, snapshot = gpu_of(root, load_nvml, step)
+    use = GpuUse(root, gpu, snapshot)
     use.refuse_running(snapshot)
     at("looked")
     done: List[str] = []
@@ -54,19 +47,6 @@ def set_scheduler(
     except NvmlFailed as failed:
         raise _refused(failed.function, failed.code, failed.text, done) from failed
     return SchedulerSet(found, _check_taken(found, step, done))
-
-
-def _gpu(snapshot: Snapshot, step: SchedulerStep) -> GpuFact:
-    for gpu in snapshot["gpus"]:
-        if gpu["pci"] == step["gpu"]:
-            if gpu["framework"] is None:  # then it is unknown what is on it
-                raise changed("a GPU that offers vGPUs at {}".format(gpu["pci"]), "one that shows none")
-            return gpu
-    raise _no_gpu(step)
-
-
-def _no_gpu(step: SchedulerStep) -> Refusal:
-    return changed("{} at {}".format(step["gpu_uuid"], step["gpu"]), "no such GPU")
 
 
 def _check_expected(found: SchedulerFact, step: SchedulerStep) -> None:

@@ -10,7 +10,16 @@ from ..facts.module import FOLDER, MOST_BYTES
 from ..facts.pci import ADDRESS
 from ..facts.scheduler import ENGINES, GRAPHICS
 from ..fields import Check, Checks, check_fields, is_count, is_flag, is_text, matches, one_of, or_null, refuse
-from ..protocol import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, ModprobeStep, SchedulerStep
+from ..protocol import (
+    BEST_EFFORT,
+    EQUAL_SHARE,
+    EQUAL_SIZE,
+    FIXED_SHARE,
+    MIXED_SIZE,
+    ModeStep,
+    ModprobeStep,
+    SchedulerStep,
+)
 
 _POLICY = one_of(BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)
 _POLICY_WORDS = "{}, {} or {}".format(BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)
@@ -41,14 +50,21 @@ _SETTING: Checks = {
     "time_slice_ns": (_UNSIGNED, "a 32-bit number or null"),
 }
 
-_SCHEDULER: Checks = {
+_OF_GPU: Checks = {
     "verb": (is_text, "a text"),
     "gpu_uuid": (is_text, "a GPU UUID"),
     "gpu": (matches(ADDRESS.pattern), "a PCI address"),
+}
+
+_SCHEDULER: Checks = {
+    **_OF_GPU,
     "api": (lambda value: is_count(value) and value in (1, 2), "1 or 2"),
     "setting": (lambda value: isinstance(value, dict), "an object"),
     "expect": (lambda value: isinstance(value, dict), "an object"),
 }
+
+_MODE = (one_of(EQUAL_SIZE, MIXED_SIZE), "{} or {}".format(EQUAL_SIZE, MIXED_SIZE))
+_MODES: Checks = {**_OF_GPU, "mode": _MODE, "expect": _MODE}
 
 _MODPROBE: Checks = {
     "verb": (is_text, "a text"),
@@ -74,6 +90,11 @@ def parse_scheduler_step(data: object) -> SchedulerStep:
     if step["api"] == 2 and setting["arr"] is False:
         refuse("step.setting: with api 2 round robin always adapts")
     return cast("SchedulerStep", {**step, "setting": setting})
+
+
+def parse_mode_step(data: object) -> ModeStep:
+    """Raises Refusal(BadRequest)."""
+    return cast("ModeStep", check_fields(data, _MODES, "step"))
 
 
 def parse_modprobe_step(data: object) -> ModprobeStep:

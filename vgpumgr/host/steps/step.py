@@ -11,12 +11,12 @@ from ..ledger.ledger import Entry
 from ..protocol import ABSENT, CREATE_VGPU, DESTROY_VGPU, EMPTY, EVACUATE_VGPU, PRESENT, SAME, EntryState, OurVgpu, Step
 
 _EXPECTATIONS = {CREATE_VGPU: (EMPTY, SAME), DESTROY_VGPU: (PRESENT, ABSENT), EVACUATE_VGPU: (PRESENT,)}
-_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _SLOT = r"[A-Za-z0-9_-]{1,16}"
 
 _CHECKS: Checks = {
     "verb": (is_text, "a text"),
-    "vm_uuid": (matches(_UUID), "a VM's uuid in lower case"),
+    "vm_uuid": (matches(UUID), "a VM's uuid in lower case"),
     "vm_name": (is_text, "a text"),
     "slot": (matches(_SLOT), "a slot name"),
     "generation": (is_count, "a number"),
@@ -24,9 +24,10 @@ _CHECKS: Checks = {
     "gpu": (matches(ADDRESS.pattern), "a PCI address"),
     "vf_index": (or_null(is_count), "a number or null"),
     "parent": (matches(ADDRESS.pattern), "a PCI address"),
-    "uuid": (or_null(matches(_UUID)), "a uuid in lower case, or null"),
+    "uuid": (or_null(matches(UUID)), "a uuid in lower case, or null"),
     "type_id": (lambda value: is_count(value) and value != 0, "a number above 0"),
     "type_name": (is_text, "a text"),
+    "placement_id": (or_null(is_count), "a number or null"),
     "expect": (is_text, "a text"),
     "runs": (is_flag, "true or false"),
     "listed": (is_flag, "true or false"),

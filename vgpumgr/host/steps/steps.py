@@ -6,7 +6,7 @@ GPU has not returned (blocked_write.py). The first ledger write also says which 
 """
 
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from ..facts.boot import boot_id
 from ..files import Root, Unknowns
@@ -37,10 +37,13 @@ from .hardware import (
     check_left_nothing,
     check_place,
     describe,
+    file_of,
     hardware_for,
     is_what_step_means,
 )
-from .params import path_of, read_params, text_for
+from .params import FILE as PARAMS_FILE
+from .params import read_params, text_for
+from .placing import FILE, elsewhere, place_text, where_it_lies
 from .reservations import check_ours, check_reservations, place_of, superseded
 from .step import entry_of
 
@@ -83,7 +86,7 @@ class VgpuSteps:
         if step["expect"] == SAME:
             if not is_what_step_means(found, step):
                 raise changed("{} there already".format(step["type_name"]), describe(found))
-            return answer(note=self._made(ledger, step, deadline_s))
+            return answer(note=self._entered(ledger, step, found, deadline_s))
         if found is not None:
             raise changed("nothing on {}".format(step["parent"]), describe(found))
         with self._begin(ledger, step, hardware_for(self._root, step).create()) as begun:
@@ -94,12 +97,40 @@ class VgpuSteps:
             if outcome.found is None:
                 write_ledger(self._root, ledger)
             raise _refused(begun.path, outcome)
+        notes = [self._move(step, outcome.found, deadline_s)]
         with _after_write():
-            note = self._made(ledger, step, deadline_s)
+            notes.append(self._made(ledger, step, deadline_s))
         self._at("made")
         if outcome.refused:
-            note = "the write failed with {}, yet the vGPU exists".format(outcome.refused)
-        return answer(note=note)
+            notes.append("the write failed with {}, yet the vGPU exists".format(outcome.refused))
+        return answer(note=_joined(notes))
+
+    def _entered(self, ledger: Ledger, step: Step, found: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
+        """Enter an existing vGPU as made; one whose creation was broken off is moved to its place before, unless it may be in use."""
+        notes: List[Optional[str]] = []
+        if found is not None and any(
+            identity(each) == identity(step) and each["state"] == PLANNED for each in ledger.entries
+        ):
+            try:
+                if elsewhere(step, found):
+                    self._guard.refuse_by_now(step, found)
+                notes.append(self._move(step, found, deadline_s))
+            except Refusal as refusal:
+                notes.append(where_it_lies(step, found, refusal.message))
+        return _joined([*notes, self._made(ledger, step, deadline_s)])
+
+    def _move(self, step: Step, found: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
+        """Move what was created to the place that the step names. A note if it lies elsewhere then: the driver decides."""
+        if found is None or not elsewhere(step, found):
+            return None
+        with self._writer.ready(self._root.path(file_of(step, FILE)), place_text(step)) as writing:
+            try:
+                refused = writing.run(deadline_s)
+            except TimeoutError:
+                refused = "no answer"
+        self._at("moved")
+        now = self._find(step) or found
+        return where_it_lies(step, now, refused or "accepted, but without effect") if elsewhere(step, now) else None
 
     def destroy(self, step: Step, deadline_s: float) -> Dict[str, Any]:
         """Remove the vGPU and its entry."""
@@ -165,7 +196,7 @@ class VgpuSteps:
 
     def _with_params(self, ledger: Ledger, step: Step) -> Ledger:
         """The ledger with the vGPU's parameters in its entry, which keeps them until the vGPU is back."""
-        path = path_of(step)
+        path = file_of(step, PARAMS_FILE)
         try:
             params = read_params(self._root.path(path), step)
         except OSError as error:
@@ -184,7 +215,7 @@ class VgpuSteps:
         params = kept[0] if kept and isinstance(kept[0], str) else None
         note = None
         if params is not None:
-            path = path_of(step)
+            path = file_of(step, PARAMS_FILE)
             with self._writer.ready(self._root.path(path), text_for(params)) as writing:
                 try:
                     refused = writing.run(deadline_s)
@@ -297,6 +328,10 @@ def _refused(path: str, outcome: _Outcome) -> Refusal:
     how = "refused with {}".format(word) if outcome.refused else "accepted, but without effect"
     message = "{}: {}; read back: {}".format(path, how, describe(outcome.found))
     return Refusal(SYSFS_REFUSED, message, path=path, errno=word, read_back=outcome.found)
+
+
+def _joined(notes: Sequence[Optional[str]]) -> Optional[str]:
+    return "; ".join(note for note in notes if note is not None) or None
 
 
 def _yet_gone(outcome: _Outcome) -> Optional[str]:

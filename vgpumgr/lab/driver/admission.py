@@ -1,8 +1,9 @@
-"""What the driver admits in equal-size mode, as pure functions over one GPU's state.
+"""What the driver admits, as pure functions over one GPU's state.
 
-Source: the driver's own rules in open-gpu-kernel-modules 595, kernel_vgpu_mgr.c: after the first vGPU only types of the
-same framebuffer size stay creatable, whatever their series, until the type's maximum; at most 32 time-sliced vGPUs per GPU;
-one vGPU per VF. vGPUs that the driver has lost (model.Gpu.lost) count like existing ones.
+Source: the driver's own rules in open-gpu-kernel-modules 595, kernel_vgpu_mgr.c: in equal-size mode after the first vGPU only
+types of the same framebuffer size stay creatable, whatever their series, until the type's maximum; in mixed-size mode those
+for which a supported place overlaps no vGPU, and a maximum does not count; at most 32 time-sliced vGPUs per GPU; one vGPU
+per VF. vGPUs that the driver has lost (model.Gpu.lost) count like existing ones.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MDEV_PF
+from vgpumgr.lab.driver import places
 
 if TYPE_CHECKING:
     from vgpumgr.lab.driver.model import Gpu, TypeSpec, Vgpu
@@ -33,6 +35,8 @@ def on_vf(gpu: Gpu, vf: int | None) -> Vgpu | None:
 
 def instances_left(gpu: Gpu, kind: TypeSpec) -> int:
     """How many more of this type the whole GPU takes now, regardless of virtual functions."""
+    if gpu.mixed:
+        return max(0, min(len(places.free(gpu, kind)), MAX_TIME_SLICED - len(gpu.counted)))
     if any(vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in gpu.counted):
         return 0
     return max(0, min(kind.max_instances, MAX_TIME_SLICED) - len(gpu.counted))
@@ -42,7 +46,7 @@ def refusal(gpu: Gpu, vf: int | None, kind: TypeSpec) -> Refusal | None:
     """Why one more vGPU of this type is refused on that VF (None: on the PF), or None if it is admitted."""
     if gpu.framework != MDEV_PF and any(vgpu.vf == vf for vgpu in gpu.counted):
         return Refusal.VF_TAKEN
-    if any(vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in gpu.counted):
+    if not gpu.mixed and any(vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in gpu.counted):
         return Refusal.OTHER_SIZE
     if instances_left(gpu, kind) == 0:
         return Refusal.FULL
@@ -71,9 +75,5 @@ def creatable(gpu: Gpu) -> tuple[TypeSpec, ...]:
 
 
 def next_placement(gpu: Gpu, kind: TypeSpec) -> int | None:
-    """The placement id of the next vGPU: the lowest free multiple of its size in GiB; None if none are reported."""
-    if not gpu.board.placements:
-        return None
-    taken = {vgpu.placement_id for vgpu in gpu.counted}
-    size = max(1, kind.framebuffer_mib // 1024)
-    return next(place for place in range(0, size * (len(taken) + 1), size) if place not in taken)
+    """The placement id of the next vGPU: the first free one of its type; None if none are reported."""
+    return next(iter(places.free(gpu, kind)), None)

@@ -26,6 +26,7 @@ _VFS = {"A100": 16, "A100X": 16, "A100D": 20, "A100DX": 20, "A30": 16, "A2": 16,
 _VF_OFFSET = {"RTXPRO6000": 2}  # seen there (580.105.06)
 _USUAL_VF_OFFSET = 4  # seen on A2, A40 and H100 hosts
 _SIZED_BY_NAME = {"RTXPRO6000"}  # the catalogue has no sizes for it; DC-3Q and DC-3A have 3 GB there
+_FIRST_BLACKWELL = 0x2900  # PCI device ids: Hopper ends with 23xx, Ada has 26xx to 28xx, B200 is 2901
 _USUAL_VFS = 32  # A40, L40S, H100 and most others
 _SHORT_CODES = {
     "NVIDIA RTX PRO 6000 Blackwell Server Edition": "RTXPRO6000",
@@ -85,6 +86,7 @@ def _board(code: str, catalogue_name: str, device: int, kinds: tuple[TypeSpec, .
         placements=not pre_ampere and not _ampere(code),
         types=kinds,
         vf_offset=_VF_OFFSET.get(code, _USUAL_VF_OFFSET),
+        even_places=device >= _FIRST_BLACKWELL,
     )
 
 

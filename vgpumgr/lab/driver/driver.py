@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO
-from vgpumgr.lab.driver import admission, meter, scheduler, vms
+from vgpumgr.lab.driver import admission, meter, places, scheduler, vms
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.driver.model import Vgpu
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vgpumgr.lab.driver.model import Gpu, HostState, ModuleOptions, TypeSpec, Use
 
 CREATE_EIO = "create-eio"  # every create and every type write fails with EIO
+OWN_PLACES = "own-places"  # no vGPU is moved: every write to placement_id fails with EIO
 CARD_EXCHANGED = "card-exchanged"  # :PCI; the next reboot finds another card of the same kind at this address, once
 LATE_VFS = "late-vfs"  # after a reboot the VFs are off until enable_vfs() or clear_faults()
 
@@ -36,6 +37,7 @@ _CARDS = uuid_module.UUID("4d5a1c9e-0000-4000-8000-000000000000")
 _UUID_LEN = 36
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")  # uuid_is_valid() in lib/uuid.c
 
+_FIRST_MIXED = 550
 _ID_MASK = 0xFFFFFFFF
 _PARAMS_BYTES = 1024
 _FIRST_INSTANCE = 3251634176  # NVML's handles start high; any number that cannot be an index will do
@@ -212,6 +214,48 @@ class Driver:
                 raise os_error(errno.EPERM)
             found[1].params = data[:-1].partition(b"\0")[0].decode("utf-8", "replace")
 
+    def set_placement(self, key: str, place: int) -> None:
+        """A write to nvidia/placement_id. ENXIO without a vGPU; EPERM while a VM holds it (likely).
+
+        In mixed-size mode an id of the type's that overlaps nothing is taken; the vGPU's own place counts, because the driver
+        takes the new one before it leaves the old one (kvgpumgrSetPlacementId). Every other id is EIO (likely: the errno of all
+        the driver's refusals), and so is any in equal-size mode before Ada. From Ada on equal-size mode has ids, too; nobody
+        shows a write there, and it is EINVAL here (likely).
+        """
+        with self._changed:
+            found = self.find(key)
+            if found is None:
+                raise os_error(errno.ENXIO)
+            gpu, vgpu = found
+            self._pass()
+            if vgpu.holder_uuid is not None:
+                raise os_error(errno.EPERM)
+            if not gpu.mixed:
+                raise os_error(errno.EINVAL if gpu.board.placements else errno.EIO)
+            if OWN_PLACES in self._state.faults:
+                raise os_error(errno.EIO)
+            if place == vgpu.placement_id:
+                return
+            if place not in places.free(gpu, vgpu.type):
+                raise os_error(errno.EIO)
+            vgpu.placement_id = place
+            self._note()
+
+    def set_mixed(self, gpu_pci: str, *, mixed: bool) -> None:
+        """What nvmlDeviceSetVgpuHeterogeneousMode does. EOPNOTSUPP, EBUSY (in use) and ENODEV represent its refusals.
+
+        Only boards with SR-IOV have the mode, and only while it is on. A vGPU that no VM has counts as use: the driver looks at
+        those that were created (device_ctrl.c, 595, under VFIO).
+        """
+        with self._changed:
+            gpu = self.gpu(gpu_pci)
+            if not gpu.vfs_on or gpu.mig_on or self._state.branch < _FIRST_MIXED:
+                raise os_error(errno.EOPNOTSUPP)
+            if gpu.counted:
+                raise os_error(errno.EBUSY)
+            gpu.mixed = mixed
+            self._note()
+
     def tell(self, vgpu: Vgpu, text: Callable[[], str]) -> str:
         """A read of vm_name or vgpu_params. While the vGPU's VM stops, it waits and blocks all other vGPU work of the host."""
         with self._changed:
@@ -316,6 +360,7 @@ class Driver:
             late = [gpu for gpu in self._state.gpus if gpu.framework != MDEV_PF and not gpu.vfs_on]
             for gpu in late:
                 gpu.vfs_on = True
+                gpu.mixed = False
                 self._load_scheduler(gpu)  # sriov-manage unbinds the card, and run-time settings go with that
             if late:
                 self.epoch += 1
@@ -331,6 +376,7 @@ class Driver:
             for gpu in self._state.gpus:
                 gpu.vgpus.clear()
                 gpu.lost.clear()
+                gpu.mixed = False
                 self._exchange(gpu)
                 gpu.vfs_on = gpu.framework != MDEV_PF and not late
                 self._load_scheduler(gpu)
@@ -355,6 +401,7 @@ class Driver:
         with self._changed:
             self._state.module = options
             for gpu in self._state.gpus:
+                gpu.mixed = False
                 self._load_scheduler(gpu)
             self.epoch += 1
             self._note()

@@ -76,7 +76,8 @@ class BoardSpec:
     """A board: `name` as in NVML and /proc (NVIDIA A40), `code` the first part of its type names (A40).
 
     `vfs` is 0 without SR-IOV (pre-Ampere); the first VF is `vf_offset` functions after the card. `placements`: whether the
-    driver reports placement ids in equal-size mode (from Ada on).
+    driver reports placement ids in equal-size mode (from Ada on); `even_places`: places are even parts of the framebuffer in
+    both modes (from Blackwell on). A board without VFs has no mixed-size mode.
     """
 
     name: str
@@ -87,6 +88,7 @@ class BoardSpec:
     placements: bool
     types: tuple[TypeSpec, ...]
     vf_offset: int = 4
+    even_places: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,7 @@ class Vgpu:
 class Gpu:
     """A physical function. `vfs_on`: whether SR-IOV is enabled (always False on mdev-pf).
 
-    `schedulers` has the engines that the board has. `mig_on`: MIG mode; nothing in the lab turns it on yet.
+    `schedulers` has the engines that the board has. `mixed`: mixed-size mode, which NVML calls heterogeneous. `mig_on`: MIG mode; nothing in the lab turns it on yet.
     `lost` are vGPUs that the driver counts but no longer shows: they were removed while in use.
     IOMMU groups: the PF has `first_group`, VF n has first_group + 1 + n. `first_vfio` is VF 0's /dev/vfio/devices number.
     """
@@ -164,6 +166,7 @@ class Gpu:
     first_group: int
     first_vfio: int
     schedulers: dict[Engine, Scheduling]
+    mixed: bool = False
     mig_on: bool = False
     vgpus: list[Vgpu] = field(default_factory=list)
     lost: list[Vgpu] = field(default_factory=list)

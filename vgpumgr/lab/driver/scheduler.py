@@ -107,6 +107,8 @@ def obey(gpu: Gpu, order: Order, *, branch: int, counts_idle: bool) -> dict[Engi
         raise Unsupported
     if order.policy not in tuple(Policy):
         raise Unsupported
+    if gpu.mixed and order.policy == Policy.FIXED_SHARE:
+        raise Unsupported  # likely: NVIDIA's guide says that the two do not go together, and not what the driver answers
     if order.arr not in (ARR_DEFAULT, ARR_OFF, ARR_ON):
         raise Invalid  # likely
     wanted = _scheduling(order, branch)

@@ -30,6 +30,7 @@ HIDDEN = (
     "etc/libvirt/qemu",
     "etc/modprobe.d",
     "etc/ssh",
+    "etc/sudoers.d",
     "etc/systemd/system",
     "etc/vgpumgr",
     "usr/lib/nvidia",

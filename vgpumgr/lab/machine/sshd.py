@@ -21,6 +21,7 @@ CONFIG = "/etc/ssh/sshd_config"
 HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
 _PID_FILE = "/run/sshd.pid"
 _PROGRAM = "/usr/sbin/sshd"
+LOG = "/var/log/sshd.log"
 # A login that answers every command with its own text, some of it not UTF-8, and discards its input.
 NOISE = "printf 'Welcome!\\nLast login: never \\377\\376\\000\\n{ this is no greeting\\n'; exec cat >/dev/null"
 
@@ -61,21 +62,10 @@ def reserve_port() -> socket.socket:
     return reserved
 
 
-def install(root: HostRoot, *, port: int, authorized_key: str) -> str:
+def install(root: HostRoot, *, port: int) -> str:
     """Configure sshd on a host's fresh disk, with a new host key; return its public half."""
     root.write(CONFIG.lstrip("/"), config_text(port))
-    authorize(root, authorized_key)
-    (root.path / "root/.ssh").chmod(0o700)
     return make_key(root.path / HOST_KEY)
-
-
-def authorize(root: HostRoot, key: str, *, command: str | None = None) -> None:
-    """Let the key's owner log in; with a command, every login runs only that command.
-
-    sshd reads this at each login, so open sessions do not change.
-    """
-    forced = "" if command is None else f'command="{command}" '
-    root.write("root/.ssh/authorized_keys", forced + key, mode=0o600)
 
 
 def make_key(file: Path) -> str:
@@ -92,10 +82,10 @@ def make_key(file: Path) -> str:
     return file.with_suffix(".pub").read_text(encoding="ascii").strip()
 
 
-def start(machine: Machine) -> None:
-    """Start the listener; does nothing if it runs."""
+def start(machine: Machine, *, log: str | None = None) -> None:
+    """Start the listener, with that file as its log if one is named; does nothing if it runs."""
     if machine.alive(_PID_FILE) is None:
-        machine.must([_PROGRAM, "-f", CONFIG])
+        machine.must([_PROGRAM, "-f", CONFIG, *(("-E", log) if log else ())])
 
 
 def stop(machine: Machine) -> None:

@@ -15,8 +15,8 @@ from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.errors import LabError, UnknownVm, UsageError
 from vgpumgr.lab.driver import modprobe
 from vgpumgr.lab.driver.addresses import key_of
-from vgpumgr.lab.driver.driver import CARD_EXCHANGED, CREATE_EIO, LATE_VFS, Driver
-from vgpumgr.lab.machine import holder, libvirtd, lingering, loads, namespace, nvidia, plugin, sshd
+from vgpumgr.lab.driver.driver import CARD_EXCHANGED, CREATE_EIO, LATE_VFS, OWN_PLACES, Driver
+from vgpumgr.lab.machine import holder, libvirtd, lingering, loads, logins, namespace, nvidia, plugin, sshd
 from vgpumgr.lab.machine.machine import Machine
 from vgpumgr.lab.machine.root import HostRoot
 from vgpumgr.lab.machine.threads import start_thread
@@ -38,7 +38,7 @@ SSH_HANG = "ssh-hang"
 GARBAGE = "garbage"
 # Faults of the host's services; the driver has its own.
 SERVICE_FAULTS = (LIBVIRTD_DOWN, SSH_REFUSED, SSH_HANG, GARBAGE)
-FAULTS = (CREATE_EIO, LATE_VFS, *SERVICE_FAULTS)
+FAULTS = (CREATE_EIO, OWN_PLACES, LATE_VFS, *SERVICE_FAULTS)
 _WITH_ARGUMENTS = (
     "card-exchanged:PCI",
     "slow-plugin:SECONDS",
@@ -78,10 +78,12 @@ class Supervisor:
         self._root.build(name=self._spec.name, machine_id=self._spec.machine_id)
         nvidia.serve(self._driver, self._root.path / "sys", self._folder / "writes.jsonl")
         self._root.bind_real_sys()
-        nvidia.install(self._root, library)
-        libvirtd.install(self._root)
+        if not self._spec.is_jump:
+            nvidia.install(self._root, library)
+            libvirtd.install(self._root)
         self._authorized_key = authorized_key
-        public = sshd.install(self._root, port=self.port, authorized_key=authorized_key)
+        logins.install(self._root, authorized_key)
+        public = sshd.install(self._root, port=self.port)
         self._driver.make_foreign()
         start_thread("nodes", self._follow_driver)
         return public
@@ -94,9 +96,7 @@ class Supervisor:
             boot_id = state.boot_id
         self._machine.power_on(boot_id)
         self._sync_nodes()
-        sshd.start(self._machine)
-        libvirtd.start(self._machine)
-        sshd.wait_banner(self.port)
+        self._start_services()
         log.info("%s is up, boot %s, port %d", self._spec.name, boot_id, self.port)
 
     def define_vms(self) -> None:
@@ -122,7 +122,7 @@ class Supervisor:
             case "reboot":
                 return self._reboot()
             case "vms":
-                return {"vms": libvirtd.vm_names(self._machine)}
+                return {"vms": [] if self._spec.is_jump else libvirtd.vm_names(self._machine)}
             case "hold":
                 return self._hold(str(request["vm"]), unseen=bool(request.get("unseen")))
             case "load":
@@ -241,7 +241,7 @@ class Supervisor:
             case "ssh-hang":
                 sshd.freeze(self._machine)
             case "garbage":
-                sshd.authorize(self._root, self._authorized_key, command=sshd.NOISE)
+                logins.authorize(self._root, self._authorized_key, command=sshd.NOISE)
             case _ if slow := lingering.parse_fault(name):
                 self._driver.set_fault(name, instead_of=f"{slow[0]}:")
             case _ if name in FAULTS or parse_fault(name) is not None or self._is_exchange(name):
@@ -264,12 +264,18 @@ class Supervisor:
         self._driver.clear_faults()
         self._lingering.end_all()
         self._service_faults.clear()
-        sshd.authorize(self._root, self._authorized_key)
+        logins.authorize(self._root, self._authorized_key)
         sshd.thaw(self._machine)
-        sshd.start(self._machine)
-        libvirtd.start(self._machine)
-        sshd.wait_banner(self.port)
+        self._start_services()
         return {}
+
+    def _start_services(self) -> None:
+        if self._spec.is_jump:
+            sshd.start(self._machine, log=sshd.LOG)
+        else:
+            sshd.start(self._machine)
+            libvirtd.start(self._machine)
+        sshd.wait_banner(self.port)
 
     # /dev
 

@@ -2,9 +2,10 @@
 
     scheduler pci=0000:41:00.0 policy=2 arr=2 factor=33 frequency=480 slice=0               the v1 call
     scheduler pci=0000:41:00.0 engine=1 policy=2 factor=33 frequency=480                    the _v2 call
+    mixed pci=0000:41:00.0 on=1                                                             mixed-size mode on, or off
 
 write(2) returns when it is done; its errno is the answer: EOPNOTSUPP and EINVAL are NVML's *not supported* and *invalid
-argument*, ENODEV is a missing GPU. Numbers are the caller's, unchecked; a missing one is 0.
+argument*, EBUSY is *in use*, ENODEV a missing GPU. Numbers are the caller's, unchecked; a missing one is 0.
 """
 
 from __future__ import annotations
@@ -25,10 +26,16 @@ def carry_out(driver: Driver, text: str) -> None:
     """Carry out the line. Raises OSError: the driver's refusal, or EINVAL for an unknown line."""
     word, *tokens = text.split() or [""]
     fields = dict(token.split("=", 1) for token in tokens if "=" in token)
-    if word != "scheduler" or "pci" not in fields:
+    pci = fields.pop("pci", None)
+    if pci is None:
         raise os_error(errno.EINVAL)
-    pci = fields.pop("pci")
-    driver.set_scheduler(pci, _order(fields))
+    match word, fields:
+        case "scheduler", _:
+            driver.set_scheduler(pci, _order(fields))
+        case "mixed", {"on": "0" | "1" as switch}:
+            driver.set_mixed(pci, mixed=switch == "1")
+        case _:
+            raise os_error(errno.EINVAL)
 
 
 def _order(fields: Mapping[str, str]) -> Order:

@@ -7,12 +7,16 @@ sysfs, NVML and nvidia-smi show the same state; this is its form for the last tw
     driver version=570.133.10 nvml=12.570.133.10 newest=1795300000500000 tick=500000
     gpu index=0 pci=0000:41:00.0 uuid=GPU-… name=NVIDIA%20A40 device=0x223510de fb_mib=49152 used_mib=0 util_sm=0 …
     type gpu=0 creatable=1 id=560 name=NVIDIA%20A40-4Q class=Quadro fb_mib=4096 max=12 …
+    places gpu=0 fb_mib=4096 max=12 size=4 mixed=0,8,12,20,24,32,36,44 free=0,8
     vgpu gpu=0 instance=3251634213 type=560 uuid=… mdev=… fb_used=2147483648 vm_uuid=… vm_name=…
     use instance=3251634213 from=1795299995120000 to=1795300000500000 sm=33333 mem=10000 enc=0 dec=0
     caps gpu=0 arr=1 slice_min=1000000 slice_max=30000000 frequency_min=63 frequency_max=960 factor_min=1 factor_max=60
     scheduler gpu=0 engine=1 policy=2 arr=2 factor=33 slice=2083333
     fail function=nvmlDeviceGetName code=15 pci=0000:41:00.0
     end
+
+A `places` line has the placement ids of all types of that size and maximum: in each mode (`equal` from Ada on), and those that
+are free now in the GPU's own mode. A GPU without mixed-size mode has none, nor has a driver before R550.
 
 A `use` line is a stretch of time with a running vGPU's use in thousandths of a percent of the whole GPU; times are
 microseconds since the epoch, limited to what the driver's buffer holds (vgpumgr.lab.driver.meter). `newest` is the last tick,
@@ -35,10 +39,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from vgpumgr.lab.driver import meter, scheduler
+from vgpumgr.lab.driver import admission, meter, places, scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from vgpumgr.lab.driver.driver import Driver
     from vgpumgr.lab.driver.model import Gpu, TypeSpec, Vgpu
@@ -52,6 +56,9 @@ _SAFE = "!\"#$&'()*+,/:;<=>?@[\\]^_`{|}~"  # with letters, digits and _.-~: all 
 _MILLI = 1000
 _PCI = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _DRIVER_NOT_LOADED = 9
+_FIRST_PLACES = 550
+_MOST_KEPT = 256
+_KEPT: dict[tuple[str, bool, tuple[tuple[int, int | None], ...]], tuple[str, ...]] = {}  # see _places
 _GPU_IS_LOST = 15
 # Boards that can be cut into GPU instances (MIG user guide): A30, A100, A800, Hopper, B200-class, RTX PRO.
 _MIG = re.compile(r"A30$|A100|A800|H\d|GH\d|B\d|GB\d|DC|RTXPRO")
@@ -119,6 +126,8 @@ def _lines(driver: Driver) -> Iterator[str]:
             creatable = frozenset(driver.creatable(gpu.pci))
             for kind in gpu.board.types:
                 yield _type_line(index, gpu, kind, creatable=kind.id in creatable)
+            if gpu.board.vfs and state.branch >= _FIRST_PLACES:
+                yield from _places_lines(index, gpu)
             for vgpu in gpu.vgpus:
                 yield _vgpu_line(index, gpu, vgpu, boot_id=state.boot_id)
                 yield from _use_lines(vgpu, newest)
@@ -147,9 +156,9 @@ def _gpu_line(index: int, gpu: Gpu) -> str:
         util_sm=None if gpu.mig_on else _percent(use.sm),
         util_mem=None if gpu.mig_on else _percent(use.memory),
         sriov=int(on_vfs),
-        # Mixed-size mode exists only on SR-IOV boards (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED.
-        hetero=0 if on_vfs else None,
         mig=int(gpu.mig_on) if _MIG.match(gpu.board.code) else None,
+        # Mixed-size mode exists only on SR-IOV boards (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED.
+        hetero=int(gpu.mixed) if on_vfs else None,
     )
 
 
@@ -176,6 +185,40 @@ def _type_fields(pci_device_id: int, kind: TypeSpec) -> str:
         frl=frames,
         license=_LICENSE.get(kind.series, ""),
     )
+
+
+def _places_lines(index: int, gpu: Gpu) -> Iterator[str]:
+    for fields in _places(gpu):
+        yield f"places gpu={index} {fields}"
+
+
+def _places(gpu: Gpu) -> tuple[str, ...]:
+    """The lines' fields. Kept for a GPU's state, because the text is written at each NVML call and vGPUs seldom change."""
+    there = tuple((vgpu.type.id, vgpu.placement_id) for vgpu in gpu.counted)
+    key = (gpu.board.code, gpu.mixed, there)
+    if key not in _KEPT:
+        if len(_KEPT) >= _MOST_KEPT:
+            _KEPT.clear()
+        kinds = {(kind.framebuffer_mib, kind.max_instances): kind for kind in gpu.board.types}
+        _KEPT[key] = tuple(_places_fields(gpu, kind) for kind in kinds.values())
+    return _KEPT[key]
+
+
+def _places_fields(gpu: Gpu, kind: TypeSpec) -> str:
+    numbered = gpu.mixed or gpu.board.placements
+    free = places.free(gpu, kind) if numbered and admission.instances_left(gpu, kind) else ()
+    return _fields(
+        fb_mib=kind.framebuffer_mib,
+        max=kind.max_instances,
+        size=places.slots(gpu.board, kind),
+        mixed=_ids(places.supported(gpu.board, kind, mixed=True)),
+        equal=_ids(places.supported(gpu.board, kind, mixed=False)) if gpu.board.placements else None,
+        free=_ids(free) if numbered else None,
+    )
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids))
 
 
 def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str) -> str:

@@ -84,7 +84,10 @@ def build_vgpu(builder: Builder, driver: Driver, gpu: Gpu, vgpu: Vgpu) -> None:
     if driver.branch >= _FIRST_PLACES:
         builder.put(
             f"{top}/nvidia/placement_id",
-            text_file(lambda: _NO_PLACEMENT if vgpu.placement_id is None else f"{vgpu.placement_id}\n"),
+            text_file(
+                lambda: _NO_PLACEMENT if vgpu.placement_id is None else f"{vgpu.placement_id}\n",
+                lambda text: driver.set_placement(uuid, kstrto.signed_decimal(text)),
+            ),
         )
         builder.put(f"{top}/nvidia/gpu_instance_id", constant("Not Applicable"))
     builder.link(f"{_type_path(address, vgpu.type)}/devices/{uuid}", top)
@@ -167,14 +170,13 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
                 raise os_error(errno.ENXIO)
             return f"{vgpu.placement_id}\n"
 
+    def choose(text: str) -> None:
+        driver.set_placement(address, kstrto.signed_decimal(text))
+
     def params() -> str:
         with driver.reading():
             vgpu = present()
         return "\n" if vgpu is None else driver.tell(vgpu, lambda: f"{vgpu.params}\n")
-
-    def refuse(_: str) -> None:
-        """A placement can be chosen only in mixed-size mode (likely EINVAL); without a type there is none to choose."""
-        raise os_error(errno.ENXIO if present() is None else errno.EINVAL)
 
     def no_instance() -> str:
         raise os_error(errno.ENXIO)  # MIG is off
@@ -187,7 +189,7 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
         text_file(current, lambda text: driver.set_vf_type(address, kstrto.signed_decimal(text))),
     )
     if driver.branch >= _FIRST_PLACES:
-        builder.put(f"{top}/nvidia/placement_id", text_file(placement, refuse))
+        builder.put(f"{top}/nvidia/placement_id", text_file(placement, choose))
         builder.put(f"{top}/nvidia/gpu_instance_id", text_file(no_instance))
         builder.put(f"{top}/nvidia/vgpu_params", text_file(params, lambda text: driver.set_params(address, text)))
     if driver.branch >= _FIRST_WARM_UPDATE:

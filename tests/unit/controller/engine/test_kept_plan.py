@@ -17,7 +17,7 @@ from vgpumgr.cli.params import plan_files
 from vgpumgr.controller.attach import AttachOptions, attach
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.results import Consent
-from vgpumgr.core.driver.profiles import parse_profile
+from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.core.plan.kept import KeptPlan
 from vgpumgr.core.plan.step import record
 from vgpumgr.names import DEFAULT_SLOT
@@ -50,7 +50,7 @@ def attached(
 ) -> ChangeResult[Plan]:
     for machine in fleet.machines.values():
         machine.libvirt.remember()
-    options = AttachOptions(vm=VM, profile=parse_profile(profile), slot=DEFAULT_SLOT, on=HOST)
+    options = AttachOptions(vm=VM, wish=ByProfile(profile=parse_profile(profile)), slot=DEFAULT_SLOT, on=HOST)
     consent: Consent[Any] = Consent(check=check, show=lambda _: None, ask=lambda _: None, kept=kept)
     return attach(fleet._context(None, [], by="anna@ctl1"), options, consent)
 

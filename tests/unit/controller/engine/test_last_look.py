@@ -11,7 +11,7 @@ from tests.model.libvirt_double import Libvirt
 from tests.model.pool import Pool
 from vgpumgr.controller.attach import AttachOptions, attach
 from vgpumgr.controller.results import Consent
-from vgpumgr.core.driver.profiles import parse_profile
+from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.errors import NotConverged
 from vgpumgr.names import DEFAULT_SLOT
 
@@ -36,7 +36,7 @@ def test_a_change_that_libvirt_accepts_and_does_not_make_is_told(
 ) -> None:
     fleet = Fleet.install({HOST: pool.machine(HOST, framework)}, {HOST: 1})
     monkeypatch.setattr(Libvirt, call, lambda *_, **__: None)
-    options = AttachOptions(vm=VM, profile=parse_profile("4Q"), slot=DEFAULT_SLOT, on=HOST)
+    options = AttachOptions(vm=VM, wish=ByProfile(profile=parse_profile("4Q")), slot=DEFAULT_SLOT, on=HOST)
     consent: Consent[Any] = Consent(check=False, show=lambda _: None, ask=lambda _: None)
     with pytest.raises(NotConverged, match=f"{VM}.* is not as planned"):
         attach(fleet._context(None, [], by="anna@ctl1"), options, consent)

@@ -1,4 +1,4 @@
-"""One slot asked for by `attach` or `detach`, and the same in a list of one: one plan, one outcome, one end."""
+"""One slot asked for by `attach` or `detach`, and the same in a list of one and as one of "several VMs": one plan, one outcome, one end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from tests.model.machine import GPUS
 from tests.model.pool import Pool
 from vgpumgr.controller import attach as one
 from vgpumgr.controller import requests as many
-from vgpumgr.controller.results import Consent, Planned
-from vgpumgr.core.driver.profiles import parse_profile
+from vgpumgr.controller import together
+from vgpumgr.controller.results import Consent, FleetPlan, Planned
+from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.core.reconcile.tasks import Replace
 from vgpumgr.errors import Outcome, VgpumgrError
 from vgpumgr.names import DEFAULT_SLOT, VmName
@@ -160,7 +161,7 @@ def _by_itself(fleet: Fleet, ask: Ask, *, given: bool) -> End:
         else:
             give = one.AttachOptions(
                 vm=VM,
-                profile=parse_profile(ask.profile),
+                wish=ByProfile(profile=parse_profile(ask.profile)),
                 slot=DEFAULT_SLOT,
                 on=HOST,
                 gpu_id=ask.gpu_id,
@@ -178,17 +179,37 @@ def _by_itself(fleet: Fleet, ask: Ask, *, given: bool) -> End:
     )
 
 
-def _in_a_list(fleet: Fleet, ask: Ask) -> End:
-    told: list[bytes] = []
-    request = many.SlotRequest(
+def _request(ask: Ask) -> many.SlotRequest:
+    return many.SlotRequest(
         vm=VmName(VM),
-        profile=parse_profile(ask.profile) if ask.profile else None,
+        wish=ByProfile(profile=parse_profile(ask.profile)) if ask.profile else None,
         on=HOST,
         gpu_id=ask.gpu_id,
         replace=Replace.ALWAYS if ask.replace else Replace.NEVER,
         keep_snapshots=ask.keep_snapshots,
     )
-    (slot,) = many.apply_requests(fleet._context(None, told, by=BY), [request], check=ask.check).slots
+
+
+def _in_a_list(fleet: Fleet, ask: Ask) -> End:
+    told: list[bytes] = []
+    found = many.apply_requests(fleet._context(None, told, by=BY), [_request(ask)], check=ask.check)
+    return _end_of(fleet, told, ask, found)
+
+
+def _as_several(fleet: Fleet, ask: Ask, *, given: bool, partial: bool) -> End:
+    told: list[bytes] = []
+    consent: Consent[FleetPlan] = Consent(
+        check=ask.check, show=lambda _fleet: None, ask=lambda _fleet: None, given=given
+    )
+    options = together.TogetherOptions(
+        requests=[_request(ask)], partial=partial, asks=ask.profile is None or ask.replace
+    )
+    found = together.serve_together(fleet._context(None, told, by=BY), options, consent)
+    return _end_of(fleet, told, ask, found)
+
+
+def _end_of(fleet: Fleet, told: list[bytes], ask: Ask, found: many.RequestsResult) -> End:
+    (slot,) = found.slots
     end = _end(fleet, told, slot.outcome, slot.error)
     if slot.error is not None:
         return end
@@ -225,13 +246,15 @@ asks = st.builds(
     declared=st.sampled_from([None, None, "4Q", "8Q"]),
     ask=asks,
     given=st.booleans(),
+    partial=st.booleans(),
 )
 def test_what_is_asked_alone_ends_as_it_does_in_a_list_of_one(
-    pool: Pool, framework: str, history: str, declared: str | None, ask: Ask, *, given: bool
+    pool: Pool, framework: str, history: str, declared: str | None, ask: Ask, *, given: bool, partial: bool
 ) -> None:
     alone = _by_itself(_made(pool, framework, history, declared), ask, given=given)
     listed = _in_a_list(_made(pool, framework, history, declared), ask)
     assert listed == alone
+    assert _as_several(_made(pool, framework, history, declared), ask, given=given, partial=partial) == alone
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -14,7 +14,7 @@ from vgpumgr import errors
 from vgpumgr.controller import environment
 from vgpumgr.controller.hosts import locate
 from vgpumgr.controller.requests import SlotRequest, apply_requests
-from vgpumgr.core.driver.profiles import parse_profile
+from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.names import DEFAULT_SLOT
 
@@ -45,8 +45,8 @@ class Watched:
         self._connect = context.connect
         self.context: Context = replace(context, connect=self._reach)
 
-    def _reach(self, endpoint: Endpoint, *, writes: bool = False) -> Host:
-        link = self._connect(endpoint, writes=writes)
+    def _reach(self, endpoint: Endpoint) -> Host:
+        link = self._connect(endpoint)
         close, host = link.close, str(endpoint.host)
         self.open.append(host)
         self.opened.append(host)
@@ -95,7 +95,7 @@ def test_many_slots_keep_only_the_hosts_of_their_vms_open_and_close_all_in_the_e
     fleet = fleet_of(pool)
     name = undefine(fleet, "kvm01")
     watched = Watched(fleet)
-    requests = [SlotRequest(vm="2vm01", profile=parse_profile("4Q")), SlotRequest(vm=name, profile=None)]
+    requests = [SlotRequest(vm="2vm01", wish=ByProfile(profile=parse_profile("4Q"))), SlotRequest(vm=name, wish=None)]
     result = apply_requests(watched.context, requests, check=False)
     assert [slot.outcome for slot in result.slots] == ["done", "done"]
     assert watched.open == []

@@ -10,8 +10,8 @@ from tests.unit.core import builders
 from vgpumgr import resources
 from vgpumgr.core.driver import catalogue, profiles
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
-from vgpumgr.core.plan import placement
-from vgpumgr.link import snapshot_facts
+from vgpumgr.core.plan import fits
+from vgpumgr.link.values import snapshot_facts
 
 CATALOGUE = catalogue.parse(resources.catalogue_text())
 
@@ -48,5 +48,5 @@ def test_without_nvml_what_is_left_on_a_vendor_vfio_gpu_is_what_the_card_holds()
         ),
     )
     facts = snapshot_facts.parse(builders.HOST, builders.facts_of(silent.snapshot), CATALOGUE)
-    left = {fit.type.short: fit.left for fit in placement.fits(facts, facts.gpus[0])}
+    left = {fit.type.short: fit.left for fit in fits.fits(facts, facts.gpus[0])}
     assert left["4Q"] == 11

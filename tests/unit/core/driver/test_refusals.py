@@ -74,3 +74,12 @@ def test_a_file_of_etc_is_not_explained_as_the_drivers() -> None:
     found = refusals.explain("/etc/modprobe.d/vgpumgr.conf", "EROFS", "kvm01")
     assert found.causes[0].startswith("/etc is mounted read-only")
     assert "dmesg" not in found.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [(3, "no mixed-size mode"), (13, "R550"), (19, "whether its VM runs or not"), (15, "off the bus")],
+)
+def test_a_refused_mode_has_causes_of_its_own(code: int, cause: str) -> None:
+    found = refusals.explain_nvml(code, "kvm01", "nvmlDeviceSetVgpuHeterogeneousMode")
+    assert cause in found.causes[0]

@@ -14,7 +14,7 @@ from tests.unit.core import builders
 from tests.unit.core.law import LAW
 from tests.unit.stored_claims import stored_claims
 from vgpumgr import resources, templates
-from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver import asking, profiles, scheduler
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.claims import Claim, ClaimDocument
 from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
@@ -29,12 +29,17 @@ TEXT = st.text(st.characters(exclude_categories=("Cc", "Cs"), exclude_characters
 HOSTILE = st.one_of(
     TEXT, st.sampled_from(['"/><evil x="', "a'b", "<&>", "]]>", "{{ 7 }}", "&amp;", "größe@ctl", "\u2028"])
 )
+SERIES = st.none() | st.sampled_from(profiles.SERIES)
 ASKED = st.one_of(
     st.sampled_from(["4Q", "A40-4Q", "NVIDIA A40-4Q", "1-5CME"]).map(builders.wish),
     st.builds(profiles.ByMigProfile, mig_profile=HOSTILE),
-    st.builds(profiles.ByMemory, mib=st.integers(0, 10**6), series=st.none() | st.just("C")),
-    st.builds(profiles.ByShare, gpu=HOSTILE),
-    st.builds(profiles.ByFgpu, fgpu=HOSTILE),
+    st.builds(profiles.ByMemory, mib=st.integers(1, 10**6), series=SERIES, usable=st.booleans()),
+    st.builds(profiles.ByShare, gpu=st.sampled_from(["0.25", "1", "0.000001"]), series=SERIES, usable=st.booleans()),
+    st.builds(profiles.ByFgpu, fgpu=st.sampled_from(["0.5", "12", "1000000"]), series=SERIES, usable=st.booleans()),
+    st.builds(
+        lambda text: profiles.ByOther(asked=(("gpu", "0.25"), ("series", text))),
+        HOSTILE.filter(lambda text: text not in profiles.SERIES),
+    ),
     st.builds(lambda text: profiles.ByOther(asked=(("hours", text),)), HOSTILE),
 )
 MDEV = st.uuids().map(lambda value: MdevUuid(str(value)))
@@ -68,6 +73,21 @@ CLAIM = st.builds(
     binding=BINDING,
     site=st.none() | HOSTILE,
     declared=st.none() | HOSTILE,
+    conditions=st.builds(
+        asking.Conditions,
+        max_waste_pct=st.none() | st.integers(0, 100),
+        compute=st.none() | st.sampled_from(scheduler.POLICIES),
+        only=st.none() | st.sampled_from(asking.WAYS),
+        prefer=st.none() | st.sampled_from(asking.WAYS),
+    ),
+    grant=st.none()
+    | st.builds(
+        asking.Grant,
+        asked_mib=st.integers(0, 10**6),
+        framebuffer_mib=st.integers(0, 10**6),
+        guest_mib=st.integers(0, 10**6),
+        waste_pct=st.integers(0, 10000).map(lambda hundredths: hundredths / 100),
+    ),
 )
 
 

@@ -77,9 +77,9 @@ def test_a_vm_with_spoilt_metadata_keeps_no_other_from_being_freed() -> None:
 
 
 def with_newer_claim(vm: str = "vm01") -> HostView:
-    """A VM whose claim a later version made: attached, bound, by a share."""
-    share = profiles.ByShare(gpu="0.5")
-    return builders.change_claim(builders.attached(builders.host(), vm), lambda claim: replace(claim, wish=share), vm)
+    """A VM whose claim a later version made: attached, bound, by hours."""
+    hours = profiles.ByOther(asked=(("gpu_hours", "3"),))
+    return builders.change_claim(builders.attached(builders.host(), vm), lambda claim: replace(claim, wish=hours), vm)
 
 
 def test_a_claim_with_another_way_to_ask_is_left_as_it_is_and_the_others_are_served() -> None:
@@ -87,7 +87,7 @@ def test_a_claim_with_another_way_to_ask_is_left_as_it_is_and_the_others_are_ser
     made = host_plan.plan_host(view, declares(vm02="4Q"), RUN)
     assert [planned.task.vm for planned in made.tasks] == ["vm02"]
     assert [finding.kind for finding in made.findings] == ["not-served"]
-    assert "asks for --gpu 0.5" in made.findings[0].text
+    assert "asks for --gpu-hours 3" in made.findings[0].text
     assert "`vgpumgr detach vm01 --slot vgpu0 --on kvm01` frees it" in made.findings[0].text
     assert len(simulate.apply(view, made.steps).snapshot.ledger or ()) == 2
     assert [row.vm for row in listing.rows(view)] == ["vm01"]

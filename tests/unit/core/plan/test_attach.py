@@ -15,7 +15,7 @@ from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Framework
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.plan import attach, simulate
 from vgpumgr.core.plan import step as steps
-from vgpumgr.link import snapshot_facts
+from vgpumgr.link.values import snapshot_facts
 from vgpumgr.names import DEFAULT_SLOT, PciAddress
 
 if TYPE_CHECKING:

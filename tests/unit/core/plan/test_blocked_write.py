@@ -17,12 +17,12 @@ from vgpumgr import errors
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.driver.scheduler import SchedulerWish
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Handle
-from vgpumgr.core.plan import blocked_write, placement, plan, simulate
+from vgpumgr.core.plan import blocked_write, fits, plan, simulate
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.core.report import findings
-from vgpumgr.link import snapshot_facts
+from vgpumgr.link.values import snapshot_facts
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
@@ -96,7 +96,7 @@ def test_with_no_other_gpu_the_reason_stands_beside_the_others() -> None:
         f"{FIRST}  A40  takes no more writes: destroy_vgpu for vm01 slot vgpu0 has not returned since"
     )
     assert second.startswith(f"{SECOND}  A40  takes no more writes: create_vgpu")
-    assert placement.fits(full.snapshot, full.snapshot.gpus[0]) == ()
+    assert fits.fits(full.snapshot, full.snapshot.gpus[0]) == ()
     assert caught.value.exit_code == 5
 
 

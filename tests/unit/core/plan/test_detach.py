@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import pytest
 
@@ -12,10 +12,10 @@ from vgpumgr import errors
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import Hostdev, SavedStates
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Gpu, Handle, Qemu, Unknown
-from vgpumgr.core.model.vgpu import Device, Vf
+from vgpumgr.core.model.vgpu import Device, Mdev, Vf
 from vgpumgr.core.plan import detach, evacuate, plan, simulate
 from vgpumgr.core.plan import step as plan_steps
-from vgpumgr.names import DEFAULT_SLOT, PciAddress, VmName, VmUuid
+from vgpumgr.names import DEFAULT_SLOT, MdevUuid, PciAddress, VmName, VmUuid
 
 if TYPE_CHECKING:
     from tests.unit.core.builders import DetachOptions
@@ -541,3 +541,14 @@ def test_the_fingerprint_is_of_what_vfs_offer_and_not_of_how_it_is_kept() -> Non
     one = {558: 1}
     assert offering(one, one, None, {}) == offering({558: 1}, dict(one), None, {})
     assert len({offering(one, one, one, {}), offering(one, one, {}, one), offering(one, one, None, one)}) == 3
+
+
+def test_the_fingerprint_moves_with_every_fact_of_a_gpu() -> None:
+    item = builders.host_of(MDEV_VF, gpus=1, vfs=4).snapshot.gpus[0]
+    others: dict[str, Any] = {one.name: "other" for one in fields(item)} | {"types": None, "parents": ()}
+    seen = [plan.digest(replace(item, **{name: other})) for name, other in others.items()]
+    assert len({plan.digest(item), *seen}) == len(others) + 1
+
+
+def test_the_fingerprint_tells_an_mdev_from_a_vf() -> None:
+    assert plan.digest(Mdev(MdevUuid("0000:41:00.4"))) != plan.digest(Vf(PciAddress("0000:41:00.4")))

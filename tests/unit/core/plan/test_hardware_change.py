@@ -15,7 +15,7 @@ from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Framework
 from vgpumgr.core.plan import attach, ownership, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import host_plan, tasks
-from vgpumgr.link import snapshot_facts
+from vgpumgr.link.values import snapshot_facts
 from vgpumgr.names import GpuUuid
 
 if TYPE_CHECKING:

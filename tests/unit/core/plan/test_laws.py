@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from tests.unit.core import builders
 from tests.unit.core.law import LAW
 from vgpumgr import errors
-from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import snapshot
-from vgpumgr.core.plan import placement, simulate
+from vgpumgr.core.plan import attach, fits, mode, placement, room, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import listing
-from vgpumgr.link import snapshot_facts
+from vgpumgr.link.values import snapshot_facts
 from vgpumgr.names import Slot, VmName
 
 if TYPE_CHECKING:
@@ -45,8 +44,10 @@ Action = tuple[str, str, str, str]
 
 @st.composite
 def start(draw: st.DrawFn) -> HostView:
-    """A host of one or two GPUs, few VFs, and perhaps something foreign on each GPU."""
-    view = builders.host_of(draw(FRAMEWORK), gpus=draw(st.integers(1, 2)), vfs=draw(st.integers(2, 6)))
+    """A host of one or two GPUs, few VFs, in equal-size or mixed-size mode, and perhaps something foreign on each GPU."""
+    framework = draw(FRAMEWORK)
+    mixed = framework != snapshot.MDEV_PF and draw(st.booleans())
+    view = builders.host_of(framework, gpus=draw(st.integers(1, 2)), vfs=draw(st.integers(2, 6)), mixed=mixed)
     for at in range(len(view.snapshot.gpus)):
         if draw(st.booleans()):
             view = builders.with_foreign(view, draw(st.sampled_from(["4Q", "8Q"])), gpu_at=at, number=at)
@@ -96,11 +97,18 @@ def meaning(view: HostView) -> object:
 def check_capacity(view: HostView) -> None:
     """No GPU holds, or is bound to hold again, more than its types allow; no place is used twice."""
     for gpu in view.snapshot.gpus:
-        there = placement.occupants(view.snapshot, gpu)
-        maxima = [occupant.type.max for occupant in there if occupant.type and occupant.type.max is not None]
-        assert len(maxima) == len(there)
-        assert all(len(there) <= maximum for maximum in maxima)
-        assert len({occupant.type.size_mib for occupant in there if occupant.type}) <= 1
+        there = room.occupants(view.snapshot, gpu)
+        if gpu.mode == snapshot.MIXED_SIZE:
+            assert builders.overlaps(gpu) == []
+            assert room.room_of(view.snapshot, gpu).free is not None, "what is gone does not all come back"
+        else:
+            # A reboot ended the mixed-size mode in which these were made: they are of several sizes, and wait for that mode.
+            mixed = any(entry.vgpu.placement_id is not None for entry in room.awaited_on(view.snapshot, gpu))
+            there = tuple(one for one in there if one.there) if mixed else there
+            maxima = [occupant.type.max for occupant in there if occupant.type and occupant.type.max is not None]
+            assert len(maxima) == len(there)
+            assert all(len(there) <= maximum for maximum in maxima)
+            assert len({occupant.type.size_mib for occupant in there if occupant.type}) <= 1
         if gpu.framework != snapshot.MDEV_PF:
             assert max(Counter(occupant.parent for occupant in there).values(), default=0) <= 1
     uuids = [vgpu.uuid for gpu in view.snapshot.gpus for vgpu in gpu.vgpus if vgpu.uuid is not None]
@@ -235,6 +243,15 @@ def kills(view: HostView, plan: Plan) -> Iterator[HostView]:
     yield view
 
 
+def mode_again(now: HostView, before: HostView) -> HostView:
+    """Mixed-size mode, which ended with the boot, as reconcile restores it before anything else."""
+    for gpu in before.snapshot.gpus:
+        if gpu.mode == snapshot.MIXED_SIZE and gpu.uuid is not None:
+            request = mode.ModeRequest(gpu_uuid=gpu.uuid, mode=snapshot.MIXED_SIZE, again=False)
+            now = simulate.apply(now, mode.plan_mode(now, request).steps)
+    return now
+
+
 @LAW
 @given(story(), ACTION, st.booleans())
 def test_killed_at_any_instant_the_same_command_converges(view: HostView, action: Action, reboot: bool) -> None:
@@ -244,7 +261,7 @@ def test_killed_at_any_instant_the_same_command_converges(view: HostView, action
     assert plan is not None
     foreign = builders.foreign_of(view)
     for killed in kills(view, plan):
-        now = builders.rebooted(killed) if reboot else killed
+        now = mode_again(builders.rebooted(killed), killed) if reboot else killed
         again = plan_of(now, action)
         assert again is not None, action
         end = simulate.apply(now, again.steps)
@@ -302,14 +319,31 @@ def test_killed_at_any_instant_another_vm_still_attaches_and_then_the_first_conv
 @given(story(), PROFILE)
 def test_a_place_that_is_said_to_fit_takes_the_type(view: HostView, profile: str) -> None:
     for gpu in view.snapshot.gpus:
-        for fit in placement.fits(view.snapshot, gpu):
+        for fit in fits.fits(view.snapshot, gpu):
             assert fit.left is None or fit.left > 0
             name = fit.type.type_name
             plan = builders.plan_attach(view, "vm01", name, slot="other", gpus=(gpu.uuid or "",))
             simulate.apply(view, plan.steps)
-        verdict = placement.place(view.snapshot, profiles.parse_profile(profile), among=[gpu])
+        verdict = placement.place(view.snapshot, builders.asking(profile), among=[gpu])
         if isinstance(verdict, placement.NoPlace):
-            assert profile not in {fit.type.short for fit in placement.fits(view.snapshot, gpu)}
+            assert profile not in {fit.type.short for fit in fits.fits(view.snapshot, gpu)}
+
+
+@LAW
+@given(story(), PROFILE)
+def test_so_many_fit_as_are_counted(view: HostView, profile: str) -> None:
+    """`profiles --fits`, in both modes: so many slots can have that type on that GPU, and not one more."""
+    for gpu in view.snapshot.gpus:
+        left = {fit.type.short: fit.left for fit in fits.fits(view.snapshot, gpu)}.get(profile, 0)
+        now, made = view, 0
+        for number in range(33):  # a GPU takes no more
+            wanted = builders.ask("vm01", profile, slot=f"more{number}", gpus=(gpu.uuid or "",))
+            try:
+                now = simulate.apply(now, attach.plan_attach(now, wanted).steps)
+            except (errors.NoCapacity, errors.UsageError):
+                break
+            made += 1
+        assert made == left
 
 
 def test_the_laws_meet_vms_of_their_names() -> None:

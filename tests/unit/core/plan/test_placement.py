@@ -14,7 +14,7 @@ from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.model.vgpu import EntryState, Vf
-from vgpumgr.core.plan import attach, placement, simulate
+from vgpumgr.core.plan import attach, fits, placement, resolve, room, simulate
 from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def profile(text: str) -> profiles.Profile:
 
 
 def place(view: HostView, text: str) -> placement.Placed | placement.NoPlace:
-    return placement.place(view.snapshot, profile(text))
+    return placement.place(view.snapshot, builders.asking(text))
 
 
 def placed(view: HostView, text: str = "4Q") -> placement.Placed:
@@ -70,11 +70,24 @@ def test_one_gpu_is_taken_because_it_is_the_only_one() -> None:
     assert (placed(view).gpu.pci, placed(view).why) == ("0000:81:00.0", "the only GPU that can take it")
 
 
+@pytest.mark.parametrize(
+    ("gpus", "why"),
+    [([1], "the GPU that was asked for"), ([0, 1], "the only GPU of those asked for that can take it")],
+)
+def test_a_gpu_that_was_asked_for_is_not_said_to_be_the_only_one(gpus: list[int], why: str) -> None:
+    """The third could take it as well."""
+    view = builders.with_foreign(builders.host_of(MDEV_VF, gpus=3), "8Q")
+    among = [view.snapshot.gpus[at] for at in gpus]
+    found = placement.place(view.snapshot, builders.asking("4Q"), among=among)
+    assert isinstance(found, placement.Placed)
+    assert (found.gpu.pci, found.why) == ("0000:81:00.0", why)
+
+
 def test_emptiness_is_the_share_of_the_maximum_not_mib() -> None:
     view = builders.with_foreign(builders.host_of(MDEV_VF), "12Q")
-    assert placement.share_allocated(view.snapshot, view.snapshot.gpus[0]) == Fraction(1, 4)
+    assert room.share_allocated(view.snapshot, view.snapshot.gpus[0]) == Fraction(1, 4)
     unknown = builders.change_gpus(view, lambda gpu: replace(gpu, types={}))
-    assert placement.share_allocated(unknown.snapshot, unknown.snapshot.gpus[0]) == 1
+    assert room.share_allocated(unknown.snapshot, unknown.snapshot.gpus[0]) == 1
 
 
 @pytest.mark.parametrize("policy", ["pack", "least-fragmentation", "numa"])
@@ -94,7 +107,8 @@ def test_a_full_host_is_refused_as_the_design_shows_it() -> None:
         "no GPU of kvm01 can take a 4 GiB vGPU for vm13\n"
         "  0000:41:00.0  A40  holds 8Q (vm40): equal-size mode takes only 8 GiB types until it is empty\n"
         "  0000:81:00.0  A40  full: 12 of 12 (vm01 vm02 … vm12)\n"
-        "hint: fits now: A40-8Q on 0000:41:00.0 (5 left). `vgpumgr profiles --fits`"
+        "hint: fits now: A40-8Q on 0000:41:00.0 (5 left). It would fit on 0000:41:00.0 in mixed-size mode: "
+        "`vgpumgr mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0`. `vgpumgr profiles --fits`"
     )
 
 
@@ -285,23 +299,23 @@ def test_equal_type_names_of_two_ids_go_to_the_lower_one() -> None:
     twice = builders.change_gpus(
         view, lambda gpu: replace(gpu, types={**(gpu.types or {}), 9999: replace(vgpu_type, id=9999)})
     )
-    found = placement.find_type(twice.snapshot.gpus[0], profile("A40-4Q"))
+    found = resolve.find_type(twice.snapshot.gpus[0], profile("A40-4Q"))
     assert found is not None
     assert found.id == 560
-    assert placement.find_type(view.snapshot.gpus[0], profile("L40S-4Q")) is None
+    assert resolve.find_type(view.snapshot.gpus[0], profile("L40S-4Q")) is None
 
 
 def test_fits_counts_what_is_left_and_leaves_an_unknown_maximum_to_the_driver() -> None:
     view = builders.attached(builders.host_of(MDEV_VF, gpus=1))
     gpu = view.snapshot.gpus[0]
-    assert {fit.type.type_name: fit.left for fit in placement.fits(view.snapshot, gpu)} == {
+    assert {fit.type.type_name: fit.left for fit in fits.fits(view.snapshot, gpu)} == {
         "A40-4A": 11,
         "A40-4C": 11,
         "A40-4Q": 11,
     }
     open_ended = {key: replace(vgpu_type, max=None) for key, vgpu_type in (gpu.types or {}).items()}
     view = builders.change_gpus(view, lambda item: replace(item, types=open_ended))
-    assert {fit.left for fit in placement.fits(view.snapshot, view.snapshot.gpus[0])} == {31}
+    assert {fit.left for fit in fits.fits(view.snapshot, view.snapshot.gpus[0])} == {31}
     assert gpu.creatable_now(560) == 11
     assert view.snapshot.gpus[0].creatable_now(560) == 31
 

@@ -12,9 +12,12 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from vgpumgr import errors
 from vgpumgr.core.driver.scheduler import SchedulerWish
+from vgpumgr.core.inventory import Location
+from vgpumgr.core.inventory.model import GpuDeclaration
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import SavedStates
-from vgpumgr.core.plan import simulate
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_VF, MIXED_SIZE
+from vgpumgr.core.plan import mode, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.names import VmName, VmUuid
@@ -375,3 +378,40 @@ def test_a_declared_vm_that_the_host_does_not_have_is_refused_with_what_to_do() 
     refused = unit(plan(builders.host(), nosuch="4Q"), "nosuch").refused
     assert isinstance(refused, errors.UnknownVm)
     assert refused.hint
+
+
+def mixed(**vms: str) -> HostView:
+    """A GPU that `mode set` gave mixed-size mode, with these vGPUs."""
+    view = builders.host_of(MDEV_VF, gpus=1, vms=4)
+    gpu_uuid = view.snapshot.gpus[0].uuid
+    assert gpu_uuid is not None
+    request = mode.ModeRequest(gpu_uuid=gpu_uuid, mode=MIXED_SIZE)
+    view = simulate.apply(view, mode.plan_mode(view, request).steps)
+    for vm, profile in vms.items():
+        view = builders.attached(view, vm, profile)
+    return view
+
+
+def test_a_mode_that_a_reboot_ended_comes_back_before_the_vgpus_that_were_made_in_it() -> None:
+    view = mixed(vm01="24Q", vm02="12Q", vm03="4Q")
+    lost = builders.rebooted(view)
+    assert lost.snapshot.gpus[0].mode == EQUAL_SIZE
+    made = plan(lost)
+    assert verbs(made) == ["set_mode", "create_vgpu", "create_vgpu", "create_vgpu"]
+    assert made.tasks[0].task.why == "its vGPUs were made in mixed-size mode"
+    end = simulate.apply(lost, made.steps)
+    found, before = ([row.vgpu for row in item.snapshot.ledger or ()] for item in (end, view))
+    assert found == before
+    assert None not in [vgpu.placement_id for vgpu in found]
+    assert not plan(end).changed
+
+
+def test_an_ended_mode_stays_ended_where_nothing_needs_it_or_the_inventory_decides_otherwise() -> None:
+    assert not plan(builders.rebooted(mixed())).changed
+    lost = builders.rebooted(mixed(vm01="4Q"))
+    pci = lost.snapshot.gpus[0].pci
+    equal = GpuDeclaration(where=Location("hosts.yml", 1), gpu_id=pci, mode=EQUAL_SIZE, scheduler=None)
+    made = host_plan.plan_host(lost, replace(declares(), gpus=(equal,)), RUN)
+    assert "set_mode" not in verbs(made)
+    gone = simulate.apply(lost, builders.plan_detach(lost, "vm01").steps)
+    assert not plan(gone).changed

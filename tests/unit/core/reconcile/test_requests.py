@@ -11,6 +11,7 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from vgpumgr import errors, names
 from vgpumgr.core.model import claims
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.plan import simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import host_plan, tasks
@@ -120,3 +121,51 @@ def test_freeing_what_is_declared_is_told_since_it_will_come_back(declared: Host
     (planned,) = plan(view, take("vm01"), declared=declared)
     assert planned.plan is not None
     assert [finding.kind for finding in planned.plan.findings] == kinds
+
+
+# Several slots of one VM
+
+
+def many(count: int, profile: str = "12C") -> tasks.AttachSlot:
+    return replace(give("vm01", profile), count=count)
+
+
+def test_a_count_fills_so_many_slots_and_the_same_again_is_nothing() -> None:
+    view = builders.host()
+    (planned,) = plan(view, many(3))
+    assert planned.task.why == "requested --profile 12C --count 3"
+    after = leaves(view, many(3))
+    assert [str(builders.claim_of(after, slot=f"vgpu{at}").slot) for at in range(3)] == ["vgpu0", "vgpu1", "vgpu2"]
+    assert [planned.steps for planned in plan(after, many(3))] == [()]
+    assert [planned.steps for planned in plan(after, give("vm01", "12C"))] == [()]
+    more = leaves(after, many(4))
+    assert len(more.snapshot.ledger or ()) == 4
+    assert {builders.entry_of(after)} <= {*(more.snapshot.ledger or ())}
+
+
+def test_in_mixed_size_mode_each_of_them_is_planned_at_a_place_of_its_own() -> None:
+    view = leaves(builders.host_of(VENDOR_VFIO, gpus=1, mixed=True), give("vm02", "24Q"))
+    (planned,) = plan(view, many(2, "8Q"))
+    created = [step.vgpu.placement_id for step in planned.steps if isinstance(step, steps.CreateVgpu)]
+    assert created == [24, 40]
+    after = leaves(view, many(2, "8Q"))
+    assert builders.overlaps(after.snapshot.gpus[0]) == []
+    assert [planned.steps for planned in plan(after, many(2, "8Q"))] == [()]
+    (full,) = plan(view, many(3, "8Q"))
+    assert isinstance(full.refused, errors.NoCapacity)
+
+
+def test_what_does_not_fit_whole_is_not_made_at_all() -> None:
+    view = builders.host()
+    (planned,) = plan(view, many(5))
+    assert isinstance(planned.refused, errors.NoCapacity)
+    assert planned.refused.message.endswith(": 4 of 5 slots could have it, so none is made")
+    assert leaves(view, many(5)) == view
+
+
+def test_a_slot_with_another_wish_is_in_the_way_of_them_all() -> None:
+    view = leaves(builders.host(), replace(give("vm01", "12Q"), slot=names.parse_slot("vgpu1")))
+    never = replace(many(2), replace=tasks.Replace.NEVER)
+    (planned,) = plan(view, never)
+    assert isinstance(planned.refused, errors.ConflictingClaim)
+    assert planned.steps == ()

@@ -13,7 +13,7 @@ from vgpumgr import errors
 from vgpumgr.core.model.domain_xml import Hostdev, SavedStates
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName, Unknown
 from vgpumgr.core.model.vgpu import Mdev
-from vgpumgr.core.plan import attach, detach, placement, plan, simulate
+from vgpumgr.core.plan import attach, detach, fits, plan, room, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import DEFAULT_SLOT, MdevUuid, PciAddress, VmName
@@ -357,10 +357,10 @@ def test_without_the_ledger_what_is_given_and_what_fits_is_unknown() -> None:
     view = builders.attached(builders.host())
     gpu = view.snapshot.gpus[0]
     blind = broken(view).snapshot
-    assert placement.known_share(view.snapshot, gpu) == placement.share_allocated(view.snapshot, gpu)
-    assert placement.known_share(blind, gpu) is None
-    assert {fit.left for fit in placement.fits(blind, gpu)} == {None}
-    assert placement.known_share(view.snapshot, replace(gpu, framework=None)) is None
+    assert room.known_share(view.snapshot, gpu) == room.share_allocated(view.snapshot, gpu)
+    assert room.known_share(blind, gpu) is None
+    assert {fit.left for fit in fits.fits(blind, gpu)} == {None}
+    assert room.known_share(view.snapshot, replace(gpu, framework=None)) is None
 
 
 def test_an_alias_change_in_a_plan_that_frees_is_still_asked_about() -> None:

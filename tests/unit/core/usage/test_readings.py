@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from vgpumgr.core.usage import readings
 from vgpumgr.core.usage.readings import MEMORY_US, OFF, RUNNING, UNKNOWN, Cursor, HostReading, Measured, VgpuReading
 from vgpumgr.host import protocol
-from vgpumgr.link import sampling_facts, wire
+from vgpumgr.link.program import wire
+from vgpumgr.link.values import sampling_facts
 from vgpumgr.names import HostName
 
 HOST = HostName("kvm01")
@@ -56,6 +57,7 @@ def entry(slot: str, **other: Any) -> dict[str, Any]:
         "uuid": None,
         "type_id": 560,
         "type_name": "NVIDIA A40-4Q",
+        "placement_id": None,
         "boot": "b",
         "state": "made",
     }

@@ -44,6 +44,43 @@ def test_the_mode_is_read_or_unknown(tmp_path: Path, settings: dict[str, Any], m
     assert any((row["gpu"], row["what"]) == (GPU_A, "mode") for row in snapshot["unknown"]) == (mode is None)
 
 
+def test_places_are_read_of_what_a_gpu_in_mixed_size_mode_would_take(tmp_path: Path) -> None:
+    mixed = observe(two_gpus(tmp_path), FakeNvml(mixed=1))["gpus"][0]
+    assert mixed["places"] == [
+        {"type_id": 560, "size": 4, "creatable": [32, 36]},
+        {"type_id": 562, "size": 8, "creatable": [24, 40]},
+    ]
+
+
+def test_in_equal_size_mode_no_places_are_asked_for(tmp_path: Path) -> None:
+    nvml = FakeNvml()
+    assert observe(two_gpus(tmp_path), nvml)["gpus"][0]["places"] is None
+    assert "nvmlDeviceGetVgpuTypeCreatablePlacements" not in nvml.calls
+
+
+def test_a_driver_before_r565_is_asked_with_the_lists_first_version(tmp_path: Path) -> None:
+    nvml = FakeNvml(mixed=1)
+    versions: list[int] = []
+
+    def places(_pci: str, _type_id: int, version: int) -> tuple[int, list[int]]:
+        versions.append(version)
+        if version == 2:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
+        return 4, [36, 0]
+
+    nvml.answers["nvmlDeviceGetVgpuTypeCreatablePlacements"] = places
+    found = observe(two_gpus(tmp_path), nvml)["gpus"][0]["places"]
+    assert found[0] == {"type_id": 560, "size": 4, "creatable": [0, 36]}
+    assert versions[:2] == [2, 1]
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetCreatableVgpus", "nvmlDeviceGetVgpuTypeCreatablePlacements"])
+def test_places_that_cannot_be_read_are_unknown(tmp_path: Path, call: str) -> None:
+    snapshot = observe(two_gpus(tmp_path), FakeNvml(mixed=1, **{call: pynvml.NVML_ERROR_UNKNOWN}))
+    assert snapshot["gpus"][0]["places"] is None
+    assert (GPU_A, "places") in [(row["gpu"], row["what"]) for row in snapshot["unknown"]]
+
+
 def test_memory_version_and_types_come_from_nvml(tmp_path: Path) -> None:
     snapshot = observe(two_gpus(tmp_path, VENDOR), FakeNvml())
     assert snapshot["versions"]["nvml"] == "12.570.133"

@@ -26,6 +26,8 @@ TYPE_ID, INSTANCE, SINCE = 560, 3251634213, 1_795_300_000_000_000
 ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "nvmlErrorString": lambda binding: (29,),
     "nvmlDeviceGetHandleByPciBusId": lambda binding: ("0000:41:00.0",),
+    "nvmlDeviceGetVgpuTypeCreatablePlacements": lambda binding: (handle(binding), TYPE_ID, 2),
+    "nvmlDeviceSetVgpuHeterogeneousMode": lambda binding: (handle(binding), 1),
     "nvmlVgpuTypeGetMaxInstances": lambda binding: (handle(binding), TYPE_ID),
     "nvmlDeviceGetVgpuUtilization": lambda binding: (handle(binding), SINCE),
     "nvmlDeviceSetVgpuSchedulerState": lambda binding: (handle(binding), binding.c_nvmlVgpuSchedulerSetState_t(2, 1)),
@@ -39,6 +41,7 @@ ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     ),
 }
 FEWER = {"nvmlVgpuInstanceGetFbUsage", "nvmlVgpuInstanceGetVmID"}  # where pynvml is wrong
+OTHER = {"nvmlDeviceGetVgpuTypeCreatablePlacements"}  # what it gives is other than pynvml's, and so is the room for it
 
 
 class Library:
@@ -138,7 +141,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], Libr
 
 
 def test_the_parts_are_found() -> None:
-    assert (len(STRUCTURES), len(FUNCTIONS)) == (16, 26)
+    assert (len(STRUCTURES), len(FUNCTIONS)) == (18, 29)
     assert "NVML_DEVICE_UUID_BUFFER_SIZE" in NUMBERS
     assert "VgpuHeterogeneousMode_v1" in NUMBERS
 
@@ -160,7 +163,7 @@ def test_a_function_takes_what_nvidias_takes(name: str) -> None:
 
 
 @pytest.mark.parametrize("codes", [(0, 0), (7, 0), (7, 3), (3,), (13,)], ids=str)
-@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - FEWER))
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - FEWER - OTHER))
 def test_a_call_reaches_the_library_and_comes_back_as_nvidias(name: str, codes: tuple[int, ...], use: Any) -> None:
     ours, theirs = use(lambda: Library(*codes))
     assert outcome(nvml_binding, name) == outcome(pynvml, name)
@@ -188,6 +191,24 @@ def test_the_framebuffer_in_use_has_64_bits_and_the_vms_id_80_bytes(use: Any) ->
     (_, usage), (_, vm) = ours.calls
     assert usage[1][1] == 8
     assert (vm[1][1], vm[2]) == (80, 80)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_places_are_a_list_with_room_for_every_vgpu_of_a_gpu(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NVML fills it in: through the caller's pointer, with the count."""
+
+    class Places:
+        def nvmlDeviceGetVgpuTypeCreatablePlacements(self, *arguments: Any) -> int:  # noqa: N802 -- NVML's name
+            found = arguments[2]._obj
+            assert found.version == {1: pynvml.VgpuPlacementList_v1, 2: pynvml.VgpuPlacementList_v2}[version]
+            assert found.count == 64
+            found.placementSize, found.count = 8, 3
+            found.placementIds[0], found.placementIds[1], found.placementIds[2] = 0, 16, 40
+            return 0
+
+    monkeypatch.setattr(nvml_binding, "_library", Places)
+    places = nvml_binding.nvmlDeviceGetVgpuTypeCreatablePlacements(handle(nvml_binding), TYPE_ID, version)
+    assert places == (8, [0, 16, 40])
 
 
 def test_without_a_library_opening_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

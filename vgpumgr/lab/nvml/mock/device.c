@@ -167,21 +167,6 @@ GPU_CALL(nvmlDeviceGetHostVgpuMode, (nvmlDevice_t device, nvmlHostVgpuMode_t *pH
 GPU_CALL(nvmlDeviceGetMigMode, (nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode), device,
          lab_both(lab_put_number(gpu->mig, currentMode), lab_put_number(gpu->mig, pendingMode)))
 
-static nvmlReturn_t put_heterogeneous(const struct lab_state *state, const struct lab_gpu *gpu,
-                                      nvmlVgpuHeterogeneousMode_t *to)
-{
-    if (lab_branch(state) < 550)
-        return NVML_ERROR_FUNCTION_NOT_FOUND;
-    if (to == NULL)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    if (to->version != nvmlVgpuHeterogeneousMode_v1)
-        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    return lab_put_number(gpu->hetero, &to->mode);
-}
-
-GPU_CALL(nvmlDeviceGetVgpuHeterogeneousMode, (nvmlDevice_t device, nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode),
-         device, put_heterogeneous(state, gpu, pHeterogeneousMode))
-
 /* NVML's two-call protocol: a list too short is refused, with the length that it must have. */
 struct list {
     unsigned int room;

@@ -63,6 +63,17 @@ struct lab_type {
     long long frl;
 };
 
+/* The places of all types of one size and maximum: "0,8,12"; NULL where the driver numbers none in that mode. */
+struct lab_places {
+    long long gpu;
+    long long fb_mib;
+    long long max;
+    long long size;
+    const char *mixed;
+    const char *equal;
+    const char *free; /* in the GPU's mode, now */
+};
+
 struct lab_vgpu {
     long long gpu;
     long long instance;
@@ -122,6 +133,8 @@ struct lab_state {
     size_t gpu_count;
     struct lab_type *types;
     size_t type_count;
+    struct lab_places *places;
+    size_t places_count;
     struct lab_vgpu *vgpus;
     size_t vgpu_count;
     struct lab_use *uses;

@@ -13,6 +13,8 @@ static nvmlReturn_t meaning_of(int why)
         return NVML_ERROR_NOT_SUPPORTED;
     case EINVAL:
         return NVML_ERROR_INVALID_ARGUMENT;
+    case EBUSY:
+        return NVML_ERROR_IN_USE;
     case EACCES:
     case EPERM:
     case EROFS:

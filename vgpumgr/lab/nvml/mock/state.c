@@ -50,6 +50,12 @@ static const struct field type_fields[] = {
     NUMBER_OF(lab_type, frl),       END_OF_FIELDS,
 };
 
+static const struct field places_fields[] = {
+    NUMBER_OF(lab_places, gpu),  NUMBER_OF(lab_places, fb_mib), NUMBER_OF(lab_places, max),
+    NUMBER_OF(lab_places, size), TEXT_OF(lab_places, mixed),    TEXT_OF(lab_places, equal),
+    TEXT_OF(lab_places, free),   END_OF_FIELDS,
+};
+
 static const struct field vgpu_fields[] = {
     NUMBER_OF(lab_vgpu, gpu),         NUMBER_OF(lab_vgpu, instance),   NUMBER_OF(lab_vgpu, type),
     TEXT_OF(lab_vgpu, uuid),          TEXT_OF(lab_vgpu, mdev),         TEXT_OF(lab_vgpu, vm_uuid),
@@ -178,7 +184,7 @@ static const struct list_of lists[] = {
     LIST_OF(gpu, gpus, gpu_count),       LIST_OF(type, types, type_count),
     LIST_OF(vgpu, vgpus, vgpu_count),    LIST_OF(use, uses, use_count),
     LIST_OF(caps, caps, caps_count),     LIST_OF(scheduler, schedulers, scheduler_count),
-    LIST_OF(fail, fails, fail_count),
+    LIST_OF(fail, fails, fail_count),    LIST_OF(places, places, places_count),
 };
 
 static bool parse_line(char *line, struct lab_state *state)
@@ -327,6 +333,7 @@ void lab_state_free(struct lab_state *state)
     free(state->text);
     free(state->gpus);
     free(state->types);
+    free(state->places);
     free(state->vgpus);
     free(state->uses);
     free(state->caps);

@@ -6,10 +6,11 @@
     nvidia-smi -q [-i ID]           nvidia-smi vgpu -s|-c [-v] [-i ID]
                                     nvidia-smi vgpu -ss|-sc [-i ID]
     nvidia-smi vgpu set-scheduler-state -p 1|2|3 [-a 0|1] [-asf HZ] [-aavg FACTOR] [-ts NS] [-i ID]
+    nvidia-smi vgpu -shm 0|1 [-i ID]
 
 ID is an index, a PCI bus id or a GPU's UUID, or several with commas. The exit status is NVML's error number. The formats
 are those of public captures of R535 to R595; fields for which the lab has no state are left out or say N/A. The wording of
-set-scheduler-state is the lab's own.
+set-scheduler-state and of -shm is the lab's own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import gpus, scheduling, utilization, vgpus
+from . import gpus, mixed_size, scheduling, utilization, vgpus
 from .state import INVALID_ARGUMENT, SmiError, choose, read_state
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _NAMES = {
     "--id": "-i",
 }
 _EVERY_S = 1.0
-_WITH_VALUE = ("-i", *scheduling.OPTIONS)
+_WITH_VALUE = ("-i", mixed_size.OPTION, *scheduling.OPTIONS)
 _NO_OPTION = "ERROR: Option {} is not recognized. Please run 'nvidia-smi -h'."
 _NO_COMBINATION = "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help."
 
@@ -116,6 +117,8 @@ def parse(arguments: list[str]) -> Request:
     if scheduling.COMMAND in command and not flags:
         scheduling.check_wish(values)
         return Request(partial(scheduling.set_state, values), gpu)
+    if command == ["vgpu"] and not flags and list(values) == [mixed_size.OPTION]:
+        return Request(partial(mixed_size.set_mode, values[mixed_size.OPTION]), gpu)
     view = _VIEWS.get(" ".join(command + sorted(flags)))
     if view is None or values:
         raise SmiError(_NO_COMBINATION, INVALID_ARGUMENT)

@@ -6,21 +6,10 @@ ARR, and no option to turn it off.
 
 from __future__ import annotations
 
-import errno
-import os
 from typing import TYPE_CHECKING
 
-from .state import (
-    DRIVER_NOT_LOADED,
-    ERRORS,
-    INVALID_ARGUMENT,
-    NO_PERMISSION,
-    NOT_SUPPORTED,
-    UNKNOWN,
-    SmiError,
-    bus_id,
-    state_path,
-)
+from .request import request
+from .state import ERRORS, INVALID_ARGUMENT, NOT_SUPPORTED, SmiError, bus_id
 from .text import fields
 
 if TYPE_CHECKING:
@@ -43,14 +32,6 @@ _POLICIES = {"1": "Best Effort", "2": "Equal Share", "3": "Fixed Share"}
 _GRAPHICS = "1"
 _ARR_OFF, _ARR_ON = "1", "2"  # NVML's values; those of the option are 0 and 1
 _BAD_POLICY = "Requested vGPU scheduler policy is not supported."
-_MEANINGS = {
-    errno.EOPNOTSUPP: NOT_SUPPORTED,
-    errno.EINVAL: INVALID_ARGUMENT,
-    errno.EACCES: NO_PERMISSION,
-    errno.EPERM: NO_PERMISSION,
-    errno.ENODEV: DRIVER_NOT_LOADED,
-    errno.ENOENT: DRIVER_NOT_LOADED,
-}
 
 
 def check_wish(values: Mapping[str, str]) -> None:
@@ -89,16 +70,9 @@ def _ask(wish: Mapping[str, str], gpu: Row) -> int:
     arr = {None: "0", "0": _ARR_OFF, "1": _ARR_ON}[wish.get("-a")]
     others = {"factor": "-aavg", "frequency": "-asf", "slice": "-ts"}
     numbers = {"policy": wish["-p"], "arr": arr, **{name: wish.get(key, "0") for name, key in others.items()}}
-    line = " ".join(["scheduler", f"pci={gpu['pci']}", *(f"{name}={value}" for name, value in numbers.items())])
-    try:
-        descriptor = os.open(state_path(), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, line.encode("ascii") + b"\n")
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        return _MEANINGS.get(error.errno or 0, UNKNOWN)
-    return 0
+    return request(
+        " ".join(["scheduler", f"pci={gpu['pci']}", *(f"{name}={value}" for name, value in numbers.items())])
+    )
 
 
 def show_state(state: State, gpus: list[Row]) -> list[str]:

@@ -13,12 +13,13 @@ FIRST_LINE = "nvlab 1"
 LAST_LINE = "end"
 ONE_READ = 1 << 20
 
-_WORDS = ("driver", "gpu", "type", "vgpu", "use", "caps", "scheduler", "fail")
+_WORDS = ("driver", "gpu", "type", "vgpu", "use", "caps", "scheduler", "fail", "places")
 
 INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 NOT_FOUND = 6
+IN_USE = 19
 DRIVER_NOT_LOADED = 9
 VERSION_MISMATCH = 18
 UNKNOWN = 999
@@ -34,6 +35,7 @@ ERRORS = {
     DRIVER_NOT_LOADED: "Driver Not Loaded",
     15: "GPU is lost.  Reboot the system to recover this GPU",
     VERSION_MISMATCH: "Driver/library version mismatch",
+    IN_USE: "In use by another client",
 }
 
 Row = dict[str, str]
@@ -59,6 +61,7 @@ class State(NamedTuple):
     caps: list[Row]
     schedulers: list[Row]
     fails: list[Row]
+    places: list[Row]
 
     @property
     def branch(self) -> int:
@@ -73,6 +76,11 @@ class State(NamedTuple):
 
     def types_of(self, gpu: Row, *, creatable: bool) -> list[Row]:
         return [row for row in self.types if row["gpu"] == gpu["index"] and (not creatable or row["creatable"] == "1")]
+
+    def places_of(self, kind: Row) -> Row:
+        """The places of a type on its GPU; empty if the driver has none."""
+        same = ("gpu", "fb_mib", "max")
+        return next((row for row in self.places if all(row[key] == kind[key] for key in same)), {})
 
     def vgpus_of(self, gpu: Row) -> list[Row]:
         return [row for row in self.vgpus if row["gpu"] == gpu["index"]]

@@ -124,7 +124,18 @@ def show_type_blocks(state: State, gpus: list[Row], *, creatable: bool) -> list[
                 ("GRID License", kind["license"]),
             ]
             # Decimal in sysfs, hexadecimal here.
+            rows += placement_rows(state, gpu, kind, creatable=creatable)
             lines += fields(state, 1, [("vGPU Type ID", f"0x{int(kind['id']):x}")])
             lines += fields(state, 2, rows)
         lines.append("")
     return lines
+
+
+def placement_rows(state: State, gpu: Row, kind: Row, *, creatable: bool) -> list[tuple[str, str | None]]:
+    """The places in the GPU's mode: all of them, or those that are free."""
+    places = state.places_of(kind)
+    ids = places.get("free") if creatable else places.get("mixed" if gpu.get("hetero") == "1" else "equal")
+    if ids is None:
+        return []
+    name = "Creatable Placement IDs" if creatable else "Supported Placement IDs"
+    return [("Placement Size", places["size"]), (name, ids.replace(",", " ") or "None")]

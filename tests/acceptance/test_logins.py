@@ -1,0 +1,100 @@
+"""A login that is not root's: every command goes through sudo, and what sudo refuses is said with its fix, before anything is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance import inventories
+from tests.acceptance.command import vgpumgr, vgpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+HOST, VM = "kvm01", "vm1"
+SPEC = """
+hosts:
+  kvm01: {driver: 570, boards: [{board: A40, vfs: 2}], vms: ["vm[1:2]"]}
+"""
+SUDOERS = "/etc/sudoers.d/ops"
+EVERYTHING = "ops ALL=(ALL:ALL) NOPASSWD: ALL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A lab, reached by that inventory."""
+
+    lab: Lab
+    inventory: Path
+
+    def run(self, *arguments: str) -> Any:
+        return self.lab.run("-i", str(self.inventory), *arguments)
+
+
+@pytest.fixture(scope="module")
+def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("logins")
+    (folder / "spec.yml").write_text(SPEC, encoding="utf-8")
+    lab = lab_factory(str(folder / "spec.yml"), shared=False)  # its sudoers change
+    inventory = inventories.copy(lab, folder)
+    hosts = inventory / "hosts.yml"
+    said = hosts.read_text(encoding="utf-8")
+    assert "ansible_user: root" in said
+    hosts.write_text(
+        said.replace("ansible_user: root", "ansible_user: ops\n    ansible_become: true"), encoding="utf-8"
+    )
+    yield Site(lab=lab, inventory=inventory)
+    lab.down()
+
+
+def test_a_user_with_sudo_can_do_everything_and_nothing_is_left_on_the_host(site: Site) -> None:
+    def files() -> str:
+        return site.lab.must(HOST, "find /home /tmp /usr/local /root /var/tmp -not -path '*/.ssh*' | sort")
+
+    before = files()
+    vgpumgr(site, "attach", VM, "--profile", "4Q")
+    assert [row["vm"] for row in vgpus(site)] == [VM]
+    vgpumgr(site, "scheduler", "set", "--on", HOST, "--gpu-id", "0000:41:00.0", "--policy", "equal-share", "--yes")
+    vgpumgr(site, "reconcile", "--yes")
+    vgpumgr(site, "collect")
+    vgpumgr(site, "discover")
+    vgpumgr(site, "detach", VM, "--yes")
+    assert vgpus(site) == []
+    assert files() == before
+
+
+@pytest.mark.parametrize(
+    ("sudoers", "what", "fix"),
+    [
+        ("ops ALL=(ALL:ALL) ALL", "sudo wants a password of ops", "ops ALL=(root) NOPASSWD: ALL"),
+        ("# nobody", "sudo wants a password of ops", "ops ALL=(root) NOPASSWD: ALL"),
+        (f"Defaults requiretty\n{EVERYTHING}", "sudo wants a terminal of ops", "Defaults:ops !requiretty"),
+        ("ops ALL", "the sudoers files there cannot be read", "visudo -c"),
+    ],
+)
+def test_what_sudo_refuses_is_said_with_its_fix(site: Site, sudoers: str, what: str, fix: str) -> None:
+    site.lab.must(HOST, f"cat > {SUDOERS}", text=f"{sudoers}\n")
+    try:
+        error = vgpumgr(site, "attach", VM, "--profile", "4Q", "-o", "json", code=4).error
+    finally:
+        site.lab.must(HOST, f"cat > {SUDOERS}", text=f"{EVERYTHING}\n")
+    assert error["error"] in ("BecomeFailed", "VmNotSeen")
+    told = f"{error['message']} {error['hint']} {' '.join(error['details'])}"
+    assert f"become: {what}" in told
+    assert fix in told
+
+
+def test_a_host_without_sudo_is_named(site: Site) -> None:
+    site.lab.must(HOST, "mv /usr/bin/sudo /usr/bin/sudo.off")
+    try:
+        error = vgpumgr(site, "list", "-o", "json", code=4).error
+    finally:
+        site.lab.must(HOST, "mv /usr/bin/sudo.off /usr/bin/sudo")
+    assert "become: there is no sudo" in error["message"]

@@ -1,0 +1,133 @@
+"""Twenty VMs in one command: one look, one question, all or none; by names, ranges and files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.acceptance import truth
+from tests.acceptance.command import vgpumgr, vgpus
+from tests.acceptance.test_cost import requests
+from tests.unit.documents import published
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+PER_GPU = 12  # of 4Q on an A40
+RANGE = "vm[01:20]"
+TWENTY = [f"vm{number:02}" for number in range(1, 21)]
+ATTACH = ("attach", RANGE, "--profile", "4Q")
+SPEC = {
+    "kvm01": {
+        "driver": 570,
+        "boards": [{"board": "A40", "vfs": PER_GPU}, {"board": "A40", "vfs": PER_GPU}],
+        "vms": [RANGE, "big"],
+    },
+    "kvm02": {"driver": 570, "boards": [{"board": "A100", "vfs": 4}], "vms": ["vm[31:32]"]},
+}
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """kvm01 has room for 24 of them."""
+    spec = tmp_path_factory.mktemp("spec") / "several.yml"
+    spec.write_text(json.dumps({"hosts": SPEC}), encoding="utf-8")
+    lab = lab_factory(str(spec), shared=False)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture
+def clean(lab: Lab) -> Lab:
+    """The lab without any vGPU."""
+    held = {row["vm"] for row in vgpus(lab)}
+    if held:
+        vgpumgr(lab, "detach", *held, "--all", "--yes")
+    return lab
+
+
+def outcomes(document: dict[str, object]) -> dict[str, str]:
+    """What became of each VM."""
+    result = document["result"]
+    assert isinstance(result, dict)
+    return {row["vm"]: row["outcome"] for row in result["vms"]}
+
+
+def test_a_file_attaches_and_frees_the_slots_that_it_names(clean: Lab, tmp_path: Path) -> None:
+    """On two hosts, from a file and from stdin, with a plan that is kept; a detach asks, and without a terminal says so."""
+    file = tmp_path / "vms.yml"
+    file.write_text("vm03: {vgpu0: {profile: 4Q}}\nvm31: {vgpu0: {gpu_memory: 8G}, vgpu1: {profile: 8C}}\n")
+    plan = tmp_path / "plan.json"
+    vgpumgr(clean, "attach", "-f", str(file), "--check", "--out", str(plan), code=3)
+    assert published.problems("plan", json.loads(plan.read_text())) == []
+    made = vgpumgr(clean, "attach", "-f", str(file), "--plan", str(plan), "-o", "json").document
+    assert published.problems("change", made) == []
+    assert {(row["vm"], row["slot"], row["type_name"]) for vm in made["result"]["vms"] for row in vm["vgpus"]} == {
+        ("vm03", "vgpu0", "A40-4Q"),
+        ("vm31", "vgpu0", "A100-8C"),
+        ("vm31", "vgpu1", "A100-8C"),
+    }
+    vgpumgr(clean, "attach", "vm31", "--profile", "8C", "--slot", "other")
+    asked = vgpumgr(clean, "detach", "-f", str(file), code=2)
+    assert "detach of 2 VMs on 2 hosts needs confirmation" in asked.err
+    freed = clean.run("detach", "-f", "-", "--yes", text=file.read_text())
+    assert (freed.returncode, freed.stdout.rpartition(": ")[2]) == (0, "3 done.\n")
+    assert [(row["vm"], row["slot"]) for row in vgpus(clean)] == [("vm31", "other")]
+
+
+def test_unknown_vms_are_all_named_and_nothing_is_made(clean: Lab) -> None:
+    ran = vgpumgr(clean, "attach", "vm01", "nosuch", "vm[33:34]", "--profile", "4Q", code=2)
+    assert all(f"has a VM '{vm}'" in ran.err for vm in ("nosuch", "vm33", "vm34"))
+    assert ran.err.count("error: ") == 1
+    assert vgpus(clean) == []
+
+
+def test_a_host_that_dies_half_way_leaves_what_was_made_and_the_same_command_goes_on(clean: Lab) -> None:
+    """kvm02 refuses to make anything once it is locked; kvm01's VMs are served all the same."""
+    vgpumgr(clean, "lab", "fault", "kvm02", "create-eio")
+    attach = ("attach", "vm01", "vm31", "--profile", "8C", "-o", "json")
+    ran = vgpumgr(clean, *attach, code=1)
+    assert outcomes(json.loads(ran.out)) == {"vm01": "done", "vm31": "failed"}
+    assert [row["vm"] for row in vgpus(clean)] == ["vm01"]
+    vgpumgr(clean, "lab", "fault", "kvm02", "clear")
+    assert outcomes(vgpumgr(clean, *attach).document) == {"vm01": "unchanged", "vm31": "done"}
+
+
+def test_twenty_are_made_in_one_look_and_again_nothing_changes(clean: Lab) -> None:
+    """Each host is connected to once; the VMs' names, the lock, four steps for each of twenty, the last look."""
+    made = requests(clean, *ATTACH)
+    assert sorted(made) == [1, 3 + 4 * len(TWENTY)]
+    assert Counter(row["vm"] for row in vgpus(clean)) == Counter(TWENTY)
+    before = truth.trace(clean, "kvm01")
+    assert sorted(requests(clean, *ATTACH)) == [1, 2]
+    assert truth.differing(before, truth.trace(clean, "kvm01")) == []
+
+
+def test_with_room_for_twelve_none_is_made_and_with_partial_twelve_are(clean: Lab) -> None:
+    """One card holds another size. Without --partial the host is left as it is; with it the eight others are named."""
+    vgpumgr(clean, "attach", "big", "--profile", "24Q")
+    before = truth.trace(clean, "kvm01")
+    checked = vgpumgr(clean, *ATTACH, "--check", code=5)
+    none = vgpumgr(clean, *ATTACH, "-o", "json", code=5)
+    assert truth.differing(before, truth.trace(clean, "kvm01")) == []
+    assert checked.out == "nothing was changed. 12 of 20 could be served: --partial does that.\n"
+    assert "error: 8 of 20 VMs cannot be served" in checked.err
+    assert all(f"for {vm}\n" in checked.err for vm in TWENTY[PER_GPU:])
+    assert none.error["error"] == "NoCapacity"
+    document = json.loads(none.out)
+    assert published.problems("change", document) == []
+    assert Counter(outcomes(document).values()) == {"refused": PER_GPU, "no_capacity": 8}
+    assert (document["changed"], document["outcomes"], document["plan"]) == (False, ["no_capacity"], [])
+    some = vgpumgr(clean, *ATTACH, "--partial", code=5)
+    assert "20 VMs on 1 host in " in some.out
+    assert some.out.endswith(" s: 12 done, 8 no capacity.\n")
+    assert all(f"for {vm}\n" in some.err for vm in TWENTY[PER_GPU:])
+    assert [row["vm"] for row in vgpus(clean, "kvm01") if row["vm"] != "big"] == TWENTY[:PER_GPU]

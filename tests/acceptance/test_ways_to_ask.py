@@ -1,0 +1,277 @@
+"""Every row of docs/asking.md, by command line and by the inventory: the same type, and the second time nothing changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance import inventories
+from tests.acceptance.command import vgpumgr, vgpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.acceptance.command import Ran
+    from tests.lab_fixtures import Lab
+
+pytestmark = pytest.mark.lab
+
+HOST, VM, OTHER = "kvm01", "vm01", "vm02"
+FIRST, SECOND = "0000:41:00.0", "0000:81:00.0"
+DOCS = Path(__file__).parents[2] / "docs" / "asking.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A lab whose inventory says what one fGPU is, and may declare slots."""
+
+    lab: Lab
+    inventory: Path
+
+    def run(self, *arguments: str) -> Any:
+        return self.lab.run("-i", str(self.inventory), *arguments)
+
+    def declare(self, *, unit: object = 2, **slot: object) -> None:
+        """The slot of VM, or none; and how many fGPUs an A40 is."""
+        told = {"vgpumgr_fgpu_per_gpu": {"A40": unit}} | ({"vgpumgr_vms": {VM: {"vgpu0": slot}}} if slot else {})
+        (self.inventory / f"host_vars/{HOST}.yml").write_text(json.dumps(told), encoding="utf-8")
+
+
+@pytest.fixture
+def site(vf_lab: Lab, tmp_path: Path) -> Iterator[Site]:
+    found = Site(lab=vf_lab, inventory=inventories.copy(vf_lab, tmp_path))
+    found.declare()
+    yield found
+    found.declare()
+    for row in vgpus(vf_lab):
+        vgpumgr(vf_lab, "detach", row["vm"], "--yes")
+
+
+def words(asked: dict[str, object]) -> list[str]:
+    """The options of the command line."""
+    return [
+        word
+        for key, value in asked.items()
+        for word in (f"--{key.replace('_', '-')}", *(() if value is True else (str(value),)))
+    ]
+
+
+def row_of(site: Site) -> dict[str, Any]:
+    """What `list` says of VM's vGPU."""
+    (row,) = (row for row in vgpus(site.lab) if row["vm"] == VM)
+    return dict(row)
+
+
+def attached(site: Site, **asked: object) -> dict[str, Any]:
+    """By command line; the second time nothing changes."""
+    done = vgpumgr(site, "attach", VM, *words(asked), "-o", "json").document
+    assert done["changed"] is True
+    assert vgpumgr(site, "attach", VM, *words(asked), "-o", "json").document["changed"] is False
+    found = row_of(site)
+    assert done["result"]["vgpus"][0] == found
+    assert done["plan"][0]["requested"] == found["requested"]
+    assert done["plan"][0]["waste_pct"] == found["waste_pct"]
+    return found
+
+
+def declared(site: Site, *, unit: object = 2, **asked: object) -> dict[str, Any]:
+    """By the inventory; the second reconcile changes nothing, and neither does the same attach."""
+    site.declare(unit=unit, **asked)
+    assert vgpumgr(site, "reconcile", "-o", "json").document["changed"] is True
+    assert vgpumgr(site, "reconcile", "-o", "json").document["changed"] is False
+    ways = {key: value for key, value in asked.items() if key != "gpu_id"}
+    assert vgpumgr(site, "attach", VM, *words(ways), "-o", "json").document["changed"] is False
+    return row_of(site)
+
+
+def both(site: Site, *, unit: object = 2, **asked: object) -> dict[str, Any]:
+    """Either way; what they come to has to be the same."""
+    site.declare(unit=unit)
+    one = attached(site, **asked)
+    vgpumgr(site, "detach", VM, "--yes")
+    other = declared(site, unit=unit, **asked)
+    site.declare()
+    vgpumgr(site, "detach", VM, "--yes")
+    assert one == other
+    return one
+
+
+def refused(site: Site, **asked: object) -> Ran:
+    """Either way, for no capacity."""
+    ran = vgpumgr(site, "attach", VM, *words(asked), "-o", "json", code=5)
+    site.declare(**asked)
+    hosts = json.loads(vgpumgr(site, "reconcile", "-o", "json", code=5).out)["result"]["hosts"]
+    (kept,) = (unit["error"] for host in hosts for unit in host["units"])
+    assert kept["error"] == ran.error["error"] == "NoCapacity"
+    assert kept["details"] == ran.error["details"]
+    site.declare()
+    return ran
+
+
+def test_profile(site: Site) -> None:
+    row = both(site, profile="4Q")
+    assert (row["type_name"], row["profile"], row["waste_pct"], row["asked_mib"]) == ("A40-4Q", "4Q", 0, 4096)
+
+
+def test_gpu_memory(site: Site) -> None:
+    row = both(site, gpu_memory="4G")
+    assert (row["type_name"], row["profile"], row["requested"]) == ("A40-4C", None, "--gpu-memory 4G")
+    attached(site, gpu_memory="4G")
+    again = vgpumgr(site, "attach", VM, "--gpu-memory", "4096M", "-o", "json").document
+    assert again["outcomes"] == ["unchanged"]
+
+
+def test_gpu_memory_beside_a_card_that_holds_another_size(site: Site) -> None:
+    """It goes to the emptier card, with the closer fit, and says so; where there is none, to the other one."""
+    vgpumgr(site, "attach", OTHER, "--profile", "8Q", "--gpu-id", FIRST)
+    explained = vgpumgr(site, "explain", "--gpu-memory", "5G", "--on", HOST, "-o", "json").document["hosts"][0]["gpus"]
+    assert [(gpu["pci"], gpu["rank"], gpu["type_name"]) for gpu in explained] == [
+        (SECOND, 1, "A40-6C"),
+        (FIRST, 2, "A40-8C"),
+    ]
+    shown = vgpumgr(site, "attach", VM, "--gpu-memory", "5G")
+    assert f"      {explained[0]['why']}" in shown.out
+    assert "A40-6C, 6 of 48 GiB, asked 5 GiB, 16.67 % waste, guest sees at least 5.22 GiB" in shown.out
+    assert f"the closest fit: {FIRST} holds 8Q and would give 8C, 37.5 % waste" in shown.out
+    assert (row_of(site)["type_name"], row_of(site)["gpu"]) == ("A40-6C", SECOND)
+    vgpumgr(site, "detach", VM, "--yes")
+    row = both(site, gpu_memory="5G", gpu_id=FIRST)
+    assert (row["type_name"], row["gpu"], row["waste_pct"]) == ("A40-8C", FIRST, 37.5)
+
+
+def test_gpu(site: Site) -> None:
+    assert both(site, gpu=0.25)["type_name"] == "A40-12C"
+    row = both(site, gpu=0.2)
+    assert (row["type_name"], row["waste_pct"], row["asked_mib"], row["guest_mib"]) == ("A40-12C", 20, 9831, 10704)
+
+
+def test_fgpu(site: Site) -> None:
+    assert both(site, fgpu=0.5)["type_name"] == "A40-12C"
+    assert both(site, unit=4, fgpu=0.5)["type_name"] == "A40-6C"
+    assert both(site, unit={"memory": "24G"}, fgpu=0.5)["type_name"] == "A40-12C"
+
+
+def test_a_change_of_the_unit_leaves_every_vgpu_as_it_is(site: Site) -> None:
+    """It is neither made again nor a conflict; `units` shows what it was asked as and what that would be now."""
+    before = declared(site, fgpu=0.5)
+    for unit, now, mib in ((4, "4 per GPU", 6144), ({"memory": "2G"}, "2G", 1024)):
+        site.declare(unit=unit, fgpu=0.5)
+        assert vgpumgr(site, "reconcile", "-o", "json").document["changed"] is False
+        units = vgpumgr(site, "units", HOST, "-o", "json").document
+        (both,) = units["vgpus"]
+        assert (both["vm"], both["unit"], both["asked_mib"]) == (VM, "2 per GPU", 12288)
+        assert (both["now_unit"], both["now_mib"]) == (now, mib)
+        (board,) = units["boards"]
+        assert (board["board"], board["unit"], board["hosts"]) == ("A40", now, [HOST])
+        assert board["before"] == [{"unit": "2 per GPU", "vgpus": 1}]
+    assert vgpumgr(site, "attach", VM, "--fgpu", "0.5", "-o", "json").document["changed"] is False
+    assert row_of(site) == before
+    shown = vgpumgr(site, "units", HOST).out
+    assert "--fgpu 0.5 was 12 GiB (2 per GPU) and stays A40-12C; now it is 1 GiB (2G), A40-4C" in shown
+
+
+def test_mig_profile(site: Site) -> None:
+    ran = refused(site, mig_profile="2g.10gb")
+    assert ran.error["message"] == "no GPU of kvm01 is in MIG mode, as --mig-profile 2g.10gb asks for vm01"
+
+
+def test_series(site: Site) -> None:
+    assert both(site, gpu_memory="4G", series="Q")["type_name"] == "A40-4Q"
+
+
+def test_usable(site: Site) -> None:
+    row = both(site, gpu_memory="4G", usable=True)
+    assert (row["type_name"], row["guest_mib"] >= 4096) == ("A40-6C", True)
+
+
+def test_max_waste(site: Site) -> None:
+    ran = refused(site, gpu=0.2, max_waste=10)
+    assert ran.error["details"][0] == f"{FIRST}  A40  12C would waste 20 % (at most 10 %)"
+    assert both(site, gpu=0.2, max_waste=20)["type_name"] == "A40-12C"
+
+
+def test_compute(site: Site) -> None:
+    assert both(site, profile="4Q", compute="best-effort")["type_name"] == "A40-4Q"
+    ran = refused(site, profile="4Q", compute="fixed-share")
+    assert ran.error["details"][0] == f"{FIRST}  A40  its scheduler is best-effort, not fixed-share"
+    vgpumgr(site, "scheduler", "set", "--policy", "fixed-share", "--on", HOST, "--gpu-id", SECOND, "--yes")
+    try:
+        assert both(site, gpu_memory="4G", compute="fixed-share")["gpu"] == SECOND
+    finally:
+        vgpumgr(site, "scheduler", "set", "--policy", "best-effort", "--on", HOST, "--gpu-id", SECOND, "--yes")
+
+
+def test_only(site: Site) -> None:
+    assert both(site, gpu_memory="4G", only="time-sliced")["type_name"] == "A40-4C"
+    assert "is in MIG mode" in refused(site, gpu_memory="4G", only="mig").error["message"]
+
+
+def test_prefer(site: Site) -> None:
+    assert both(site, gpu_memory="4G", prefer="mig")["type_name"] == "A40-4C"
+
+
+def test_gpu_id(site: Site) -> None:
+    assert both(site, gpu_memory="4G", gpu_id=SECOND)["gpu"] == SECOND
+
+
+def test_on(site: Site) -> None:
+    assert attached(site, gpu_memory="4G", on=HOST)["host"] == HOST
+
+
+def test_count(site: Site) -> None:
+    """All slots or none, undone by one command; the second time nothing changes."""
+    full = vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "5", "-o", "json", code=5)
+    assert full.error["message"].endswith(": 4 of 5 slots could have it, so none is made")
+    assert vgpus(site.lab) == []
+    vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "2")
+    assert "Undo" not in vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "3").out
+    vgpumgr(site, "detach", VM, "--all", "--yes")
+    done = vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "4")
+    assert f"Undo: vgpumgr detach {VM} --all" in done.out
+    assert [(row["slot"], row["type_name"]) for row in vgpus(site.lab)] == [(f"vgpu{at}", "A40-24C") for at in range(4)]
+    again = vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "4")
+    assert f"{VM} already has them: vgpu0 A40-24C on " in again.out
+    vgpumgr(site, "detach", VM, "--all", "--yes")
+    assert "cannot be combined" in vgpumgr(site, "attach", VM, "--gpu", "1", "--count", "2", "--slot", "x", code=2).err
+
+
+def test_each_way_out_of_no_capacity_is_one(site: Site) -> None:
+    """Each command of the hint, carried out: then the wish is granted."""
+    vgpumgr(site, "attach", OTHER, "--profile", "8Q", "--gpu-id", FIRST)
+    wish = ("attach", VM, "--profile", "4Q", "--gpu-id", FIRST)
+    hint = str(vgpumgr(site, *wish, "-o", "json", code=5).error["hint"])
+    other_gpu, other_mode, without = re.findall("`([^`]+)`", hint)[:3]
+    vgpumgr(site, *other_gpu.split()[1:])
+    assert row_of(site)["gpu"] == SECOND
+    vgpumgr(site, "detach", VM, "--yes")
+    vgpumgr(site, *other_mode.split()[1:], "--yes")
+    vgpumgr(site, *wish)
+    assert row_of(site)["gpu"] == FIRST
+    vgpumgr(site, "detach", VM, "--yes")
+    vgpumgr(site, "mode", "set", "equal-size", "--on", HOST, "--gpu-id", FIRST, "--yes")
+    assert without == f"vgpumgr detach {OTHER}"
+    vgpumgr(site, *without.split()[1:], "--yes")
+    vgpumgr(site, *wish)
+    assert row_of(site)["gpu"] == FIRST
+
+
+def test_another_wish_for_the_slot_is_a_conflict(site: Site) -> None:
+    attached(site, gpu=0.25)
+    ran = vgpumgr(site, "attach", VM, "--gpu-memory", "12G", "-o", "json", code=5)
+    assert ran.error["error"] == "ConflictingClaim"
+    assert "requested as --gpu 0.25" in ran.error["message"]
+    site.declare(gpu=0.25)
+    ran = vgpumgr(site, "attach", VM, "--gpu", "0.5", "-o", "json", code=5)
+    assert "is declared with --gpu 0.25 (host_vars/kvm01.yml:1)" in ran.error["message"]
+
+
+def test_every_row_has_a_test_of_its_name() -> None:
+    table = DOCS.read_text(encoding="utf-8").split("| option |")[1].split("\n\n")[0]
+    options = re.findall(r"^\| `--([a-z-]+)` ", table, re.MULTILINE)
+    assert len(options) == 14
+    assert [option for option in options if f"test_{option.replace('-', '_')}" not in globals()] == []

@@ -1,0 +1,155 @@
+"""Module vgpu asked in the ways of docs/asking.md: what the command line gives, and the second time nothing changes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.collection.plays.plays import NO_PYTHON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.collection.plays.plays import Plays
+
+pytestmark = [pytest.mark.lab, pytest.mark.collection]
+
+HOST, FIRST, SECOND = "kvm01", "0000:41:00.0", "0000:81:00.0"
+UNITS = {"vgpumgr_fgpu_per_gpu": {"A40": 2}}
+
+
+@pytest.fixture(autouse=True)
+def units(plays: Plays) -> Iterator[None]:
+    """An A40 is two fGPUs; afterwards every VM is without a vGPU again."""
+    hosts = plays.lab.layout.inventory / "host_vars" / f"{HOST}.yml"
+    assert not hosts.exists()
+    hosts.parent.mkdir(exist_ok=True)
+    hosts.write_text(json.dumps(UNITS), encoding="utf-8")
+    yield
+    hosts.unlink()
+    for row in json.loads(plays.lab.run("list", "-o", "json").stdout)["vgpus"]:
+        plays.lab.run("detach", row["vm"], "--yes")
+
+
+def asked(plays: Plays, **options: Any) -> dict[str, Any]:
+    """One task, twice; and by command line, which finds nothing left to do."""
+    ran = plays.task("vgpu", {"name": "vm01", **options}, *NO_PYTHON)
+    (done,) = ran.results
+    assert (ran.code, done["changed"]) == (0, True), ran.out
+    (again,) = plays.task("vgpu", {"name": "vm01", **options}).results
+    assert (again["changed"], again["outcomes"]) == (False, ["unchanged"])
+    words = [
+        word
+        for key, value in options.items()
+        if key not in ("host", "gpu_id")
+        for word in (f"--{key.replace('_', '-')}", *(() if value is True else (str(value),)))
+    ]
+    same = plays.lab.run("attach", "vm01", *words, "-o", "json")
+    assert json.loads(same.stdout)["outcomes"] == ["unchanged"], same.stderr
+    (row,) = json.loads(plays.lab.run("list", "-o", "json").stdout)["vgpus"]
+    keys = ("gpu", "profile", "requested", "asked_mib", "framebuffer_mib", "guest_mib", "waste_pct")
+    assert {key: done[key] for key in keys} == {key: row[key] for key in keys}
+    plays.lab.run("detach", "vm01", "--yes")
+    return done
+
+
+@pytest.mark.parametrize(
+    ("options", "type_name", "waste"),
+    [
+        ({"gpu_memory": "4G"}, "A40-4C", 0),
+        ({"gpu_memory": "4G", "series": "Q"}, "A40-4Q", 0),
+        ({"gpu_memory": "4G", "usable": True}, "A40-6C", 23.35),
+        ({"gpu": 0.2}, "A40-12C", 20),
+        ({"gpu": 0.25, "max_waste": 0, "compute": "best-effort", "only": "time-sliced"}, "A40-12C", 0),
+        ({"fgpu": 0.5}, "A40-12C", 0),
+    ],
+)
+def test_an_amount_is_served_as_by_command_line(
+    plays: Plays, options: dict[str, Any], type_name: str, waste: float
+) -> None:
+    done = asked(plays, **options)
+    assert (done["type"], done["waste_pct"], done["profile"]) == (type_name, waste, None)
+
+
+def test_beside_a_card_that_holds_another_size_it_goes_to_the_emptier_one(plays: Plays) -> None:
+    plays.task("vgpu", {"name": "vm02", "profile": "8Q", "gpu_id": FIRST})
+    (done,) = plays.task("vgpu", {"name": "vm01", "gpu_memory": "5G"}).results
+    assert (done["type"], done["gpu"]) == ("A40-6C", SECOND)
+    assert done["requested"] == "--gpu-memory 5G"
+
+
+def test_too_much_waste_and_mig_fail_with_the_reason(plays: Plays) -> None:
+    (waste,) = plays.task("vgpu", {"name": "vm01", "gpu": 0.2, "max_waste": 10}).results
+    assert (waste["failed"], waste["error"], waste["outcomes"]) == (True, "NoCapacity", ["no_capacity"])
+    assert "12C would waste 20 % (at most 10 %)" in waste["msg"]
+    (mig,) = plays.task("vgpu", {"name": "vm01", "mig_profile": "2g.10gb"}).results
+    assert "no GPU of kvm01 is in MIG mode" in mig["msg"]
+    (none,) = plays.task("vgpu", {"name": "vm01"}).results
+    assert "vm01: state present needs a profile or an amount" in none["msg"]
+    (both,) = plays.task("vgpu", {"name": "vm01", "gpu": 1, "profile": "4Q"}).results
+    assert "profile and gpu cannot be combined" in both["msg"]
+
+
+def test_an_entry_that_asks_itself_takes_no_amount_from_the_task(plays: Plays) -> None:
+    vms = [{"name": "vm01"}, {"name": "vm02", "profile": "4Q"}, {"name": "vm03", "gpu": 0.08, "compute": "best-effort"}]
+    wanted = {"gpu_memory": "4G", "series": "Q", "max_waste": 90, "vms": vms}
+    ran = plays.task("vgpu", wanted)
+    assert [(row["vm"], row["requested"]) for row in ran.rows] == [
+        ("vm01", "--gpu-memory 4G --series Q --max-waste 90"),
+        ("vm02", "--profile 4Q"),
+        ("vm03", "--gpu 0.08 --compute best-effort"),
+    ]
+    assert (ran.code, plays.task("vgpu", wanted).changed) == (0, 0)
+
+
+def test_the_playbook_attach_asks_for_an_amount(plays: Plays) -> None:
+    options = ("-e", "vm=vm05", "-e", "gpu=0.2", "-e", "series=Q", "-e", "max_waste=20")
+    ran = plays.play("vgpumgr.kvm.attach", *options, "--check")
+    assert [(row["vm"], row["type"], row["waste_pct"]) for row in ran.rows] == [("vm05", "A40-12Q", 20)]
+
+
+def test_another_amount_replaces_what_the_slot_has(plays: Plays) -> None:
+    plays.task("vgpu", {"name": "vm01", "gpu": 0.25})
+    ran = plays.task("vgpu", {"name": "vm01", "gpu": 0.5, "replace": "never"})
+    assert "requested as --gpu 0.25" in ran.results[0]["msg"]
+    (done,) = plays.task("vgpu", {"name": "vm01", "gpu": 0.5}).results
+    assert (done["changed"], done["type"], done["gpu"]) == (True, "A40-24C", SECOND)
+
+
+def test_a_declared_mode_and_amounts_are_kept_by_vgpu_reconcile(plays: Plays) -> None:
+    slots: dict[str, dict[str, Any]] = {
+        "vm01": {"gpu": 0.5, "series": "Q"},
+        "vm02": {"gpu_memory": "7G"},
+        "vm03": {"fgpu": 0.25},
+    }
+    told = {
+        **UNITS,
+        "vgpumgr_gpus": {FIRST: {"mode": "mixed-size"}},
+        "vgpumgr_vms": {vm: {"vgpu0": {**asked, "gpu_id": FIRST}} for vm, asked in slots.items()},
+    }
+    hosts = plays.lab.layout.inventory / "host_vars" / f"{HOST}.yml"
+    hosts.write_text(json.dumps(told), encoding="utf-8")
+    try:
+        (done,) = plays.task("vgpu_reconcile", {"confirm": True}, *NO_PYTHON).results
+        assert (done["changed"], done["outcomes"]) == (True, ["done"])
+        assert ("mode", "mixed-size", "equal-size") in [
+            (row["field"], row["wanted"], row["found"]) for row in done["drift"]
+        ]
+        rows = {row["vm"]: row for row in json.loads(plays.lab.run("list", "-o", "json").stdout)["vgpus"]}
+        assert {vm: (row["type_name"], row["gpu"]) for vm, row in rows.items()} == {
+            "vm01": ("A40-24Q", FIRST),
+            "vm02": ("A40-8C", FIRST),
+            "vm03": ("A40-6C", FIRST),
+        }
+        assert None not in [row["placement_id"] for row in rows.values()]
+        (again,) = plays.task("vgpu_reconcile", {}).results
+        assert (again["changed"], again["outcomes"]) == (False, ["unchanged"])
+        (same,) = plays.task("vgpu", {"name": "vm01", "gpu": 0.5, "series": "Q"}).results
+        assert same["changed"] is False
+    finally:
+        hosts.write_text(json.dumps(UNITS), encoding="utf-8")
+        for vm in slots:
+            plays.lab.run("detach", vm, "--yes")
+        plays.lab.run("mode", "set", "equal-size", "--on", HOST, "--gpu-id", FIRST, "--yes")

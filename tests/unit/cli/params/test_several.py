@@ -1,0 +1,86 @@
+"""Names of VMs on a command line: ranges, duplicates, and what cannot be said beside a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from vgpumgr.cli.main import program
+from vgpumgr.cli.params import several
+from vgpumgr.errors import BadName, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("vm02", "vm01"), ("vm01", "vm02")),
+        (("vm10", "vm9"), ("vm9", "vm10")),
+        (("vm[05:07]", "vm01"), ("vm01", "vm05", "vm06", "vm07")),
+        (("web-[a:c]", "db[1:3:2]"), ("db1", "db3", "web-a", "web-b", "web-c")),
+        (("r[1:2]n[01:02]",), ("r1n01", "r1n02", "r2n01", "r2n02")),
+        (("vm[1]", "vm[1:2]"), ("vm1", "vm2", "vm[1]")),
+    ],
+)
+def test_names_and_ranges_come_in_the_order_of_names(arguments: tuple[str, ...], names: tuple[str, ...]) -> None:
+    """A range is Ansible's; `vm[1]` is none, and a VM may be called so."""
+    assert several.names_of(arguments) == names
+    assert several.names_of(arguments[::-1]) == names
+
+
+@pytest.mark.parametrize("arguments", [("vm01", "vm01"), ("vm[01:03]", "vm02"), ("vm[1:2]", "vm[2:3]")])
+def test_a_vm_named_twice_is_refused(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="named twice: vm"):
+        several.names_of(arguments)
+
+
+@pytest.mark.parametrize("text", ["vm[5:1]", "vm[01:100]", "vm[1:999999999999]", "vm[a:2]"])
+def test_a_range_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(BadName):
+        several.names_of((text,))
+
+
+@pytest.mark.parametrize(
+    ("vms", "one"), [(("vm01",), "vm01"), (("vm[1]",), "vm[1]"), (("vm[01:01]",), None), (("vm01", "vm02"), None)]
+)
+def test_what_is_said_of_one_vm_is_printed_as_of_one(vms: tuple[str, ...], one: str | None) -> None:
+    """A range of one is still a range: what a script reads does not depend on how many there are."""
+    assert several.only_one(vms, None) == one
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("vm01",),
+        ("--profile", "4Q"),
+        ("--gpu-memory", "4G"),
+        ("--max-waste", "5"),
+        ("--usable",),
+        ("--slot", "vgpu0"),
+        ("--count", "1"),
+        ("--gpu-id", "0000:41:00.0"),
+    ],
+)
+def test_what_a_file_says_cannot_be_said_beside_it(options: tuple[str, ...]) -> None:
+    found = CliRunner().invoke(program, ["attach", "-f", "vms.yml", *options])
+    assert isinstance(found.exception, UsageError)
+    assert "-f" in found.exception.message
+    assert found.exception.exit_code == 2
+
+
+@pytest.mark.parametrize("options", [("vm01",), ("--slot", "vgpu0"), ("--all",)])
+def test_nor_beside_one_of_what_is_to_be_freed(options: tuple[str, ...]) -> None:
+    found = CliRunner().invoke(program, ["detach", "-f", "vms.yml", *options])
+    assert isinstance(found.exception, UsageError)
+    assert "-f" in found.exception.message
+
+
+@pytest.mark.parametrize("command", ["attach", "detach"])
+def test_a_command_without_a_vm_says_how_to_name_one(command: str, tmp_path: Path) -> None:
+    found = CliRunner().invoke(program, [command, "-i", str(tmp_path)])
+    assert isinstance(found.exception, UsageError)
+    assert "no VM is named" in found.exception.message

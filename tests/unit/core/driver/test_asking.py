@@ -1,0 +1,74 @@
+"""What is asked by options, of whichever interface, as a wish and its conditions."""
+
+from __future__ import annotations
+
+import pytest
+
+from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.driver.asking import Conditions
+from vgpumgr.errors import BadName, UsageError
+
+
+def read(**given: str | bool | None) -> tuple[profiles.Wish, Conditions]:
+    return asking.read(given, about="vm01", spelt=lambda key: f"--{key.replace('_', '-')}")
+
+
+@pytest.mark.parametrize(
+    ("given", "wish"),
+    [
+        ({"profile": "4Q"}, profiles.ByProfile(profile=profiles.parse_profile("4Q"))),
+        ({"mig_profile": "2g.10gb"}, profiles.ByMigProfile(mig_profile="2g.10gb")),
+        ({"gpu_memory": "1.5G", "series": "Q"}, profiles.ByMemory(mib=1536, series="Q")),
+        ({"gpu": "0.250", "usable": True}, profiles.ByShare(gpu="0.25", usable=True)),
+        ({"fgpu": "2", "usable": False, "profile": None}, profiles.ByFgpu(fgpu="2")),
+    ],
+)
+def test_each_way_to_ask_is_a_wish(given: dict[str, str | bool | None], wish: profiles.Wish) -> None:
+    assert read(**given) == (wish, asking.NO_CONDITIONS)
+
+
+def test_conditions_stand_beside_the_wish() -> None:
+    wish, conditions = read(gpu="0.2", max_waste="10%", compute="fixed-share", only="time-sliced")
+    assert conditions == Conditions(max_waste_pct=10, compute="fixed-share", only="time-sliced")
+    assert asking.describe(wish, conditions) == "--gpu 0.2 --max-waste 10 --compute fixed-share --only time-sliced"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "vm01: nothing is asked for"),
+        ({"profile": "4Q", "gpu": "1"}, "vm01: --profile and --gpu cannot be combined"),
+        ({"profile": "4Q", "max_waste": "1"}, "--max-waste cannot be combined with --profile"),
+        ({"mig_profile": "2g.10gb", "usable": True}, "--usable cannot be combined with --mig-profile"),
+        ({"gpu": "1", "only": "mig", "prefer": "mig"}, "--only and --prefer cannot be combined"),
+        ({"gpu": "1", "compute": "all"}, "--compute is 'all'"),
+        ({"gpu": "1", "series": "X"}, "--series is 'X'"),
+    ],
+)
+def test_what_cannot_be_asked_together(given: dict[str, str | bool | None], message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read(**given)
+    assert refused.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"gpu_memory": "4T"}, "--gpu-memory is not an amount of memory: '4T'"),
+        ({"gpu": "2"}, "--gpu must be a number above 0 and at most 1, found '2'"),
+        ({"profile": "4X"}, "--profile: not a profile: '4X'"),
+        ({"mig_profile": "2g"}, "--mig-profile is not a MIG profile: '2g'"),
+        ({"gpu": "1", "max_waste": "101"}, "not a percentage from 0 to 100: '101'"),
+    ],
+)
+def test_what_is_misspelt_is_named(given: dict[str, str | bool | None], message: str) -> None:
+    with pytest.raises(BadName) as refused:
+        read(**given)
+    assert refused.value.message == message
+
+
+def test_a_condition_of_a_later_version_stays_with_the_wish() -> None:
+    """So the claim is left as it is."""
+    conditions, rest = asking.split({"gpu": "0.5", "max_waste": "20", "compute": "by-the-hour", "rack": "7"})
+    assert conditions == Conditions(max_waste_pct=20)
+    assert isinstance(profiles.from_attributes(rest), profiles.ByOther)

@@ -1,0 +1,206 @@
+"""Placement ids computed, against NVIDIA's published tables (user guide 17.0, A.3; those of 40, 94 and 96 GB as 19.0 has them)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpumgr import resources
+from vgpumgr.core.driver import catalogue, geometry, profiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+CATALOGUE = catalogue.parse(resources.catalogue_text())
+
+
+def _steps(size: int, count: int) -> tuple[int, ...]:
+    return tuple(size * place for place in range(count))
+
+
+_GB_16 = {16: (0,), 8: _steps(8, 2), 4: _steps(4, 4), 2: _steps(2, 8), 1: _steps(1, 16)}
+_GB_24 = {
+    24: (0,),
+    12: (0, 12),
+    8: (0, 16),
+    6: (0, 6, 12, 18),
+    4: (0, 8, 12, 20),
+    3: _steps(3, 8),
+    2: (0, 4, 6, 10, 12, 16, 18, 22),
+    1: (0, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 20, 21, 23),
+}
+_GB_32 = {32: (0,), 16: _steps(16, 2), 8: _steps(8, 4), 4: _steps(4, 8), 2: _steps(2, 16), 1: _steps(1, 32)}
+_GB_40 = {
+    40: (0,),
+    20: (0, 20),
+    10: (0, 10, 20, 30),
+    8: (0, 12, 20, 32),
+    5: _steps(5, 8),
+    4: (0, 6, 10, 16, 20, 26, 30, 36),
+}
+_GB_48 = {
+    48: (0,),
+    24: (0, 24),
+    16: (0, 32),
+    12: (0, 12, 24, 36),
+    8: (0, 16, 24, 40),
+    6: _steps(6, 8),
+    4: (0, 8, 12, 20, 24, 32, 36, 44),
+    3: _steps(3, 16),
+    2: (0, 4, 6, 10, 12, 16, 18, 22, 24, 28, 30, 34, 36, 40, 42, 46),
+}
+_1_GB_OF_48 = (
+    *(0, 2, 3, 5, 6, 9, 11, 12, 14, 15, 17, 18, 20, 21, 23),
+    *(24, 26, 27, 29, 30, 33, 35, 36, 38, 39, 41, 42, 44, 45, 47),
+)
+_1_GB_OF_48_FROM_ADA = (0, 5, 6, 11, 12, 17, 18, 23, 24, 29, 30, 35, 36, 41, 42, 47)
+_GB_64 = {64: (0,), 32: (0, 32), 16: _steps(16, 4), 8: _steps(8, 8), 4: _steps(4, 16)}
+_GB_80 = {
+    80: (0,),
+    40: (0, 40),
+    20: (0, 20, 40, 60),
+    16: (0, 24, 40, 64),
+    10: _steps(10, 8),
+    8: (0, 12, 20, 32, 40, 52, 60, 72),
+    4: (0, 6, 10, 16, 20, 26, 30, 36, 40, 46, 50, 56, 60, 66, 70, 76),
+}
+_5_GB_OF_80 = {5: _steps(5, 16)}
+_GB_94 = {
+    94: (0,),
+    47: (0, 47),
+    23: (0, 24, 47, 71),
+    15: (0, 32, 47, 79),
+    11: (0, 12, 23, 36, 47, 59, 70, 83),
+    6: (0, 17, 23, 41, 47, 64, 70, 88),
+    4: (0, 7, 11, 19, 23, 31, 35, 43, 47, 54, 58, 66, 70, 78, 82, 90),
+}
+_GB_96_BLACKWELL = {
+    96: (0,),
+    48: (0, 48),
+    32: (0, 32, 64),
+    24: _steps(24, 4),
+    16: _steps(16, 6),
+    12: _steps(12, 8),
+    8: _steps(8, 12),
+}
+
+_TABLES: Mapping[tuple[str, ...], Mapping[int, tuple[int, ...]]] = {
+    ("A2", "A16"): _GB_16,
+    ("A10", "L2", "L4", "RTXA5000", "RTXA5500"): _GB_24,
+    ("A30",): {size: ids for size, ids in _GB_24.items() if size >= 4},
+    ("RTX5000-Ada",): _GB_32,
+    ("A100", "A100X", "A800"): _GB_40,
+    ("A40", "RTXA6000"): {**_GB_48, 1: _1_GB_OF_48},
+    ("L20", "L40", "L40S", "RTX6000-Ada", "RTX5880-Ada"): {**_GB_48, 1: _1_GB_OF_48_FROM_ADA},
+    ("H100XS",): _GB_64,
+    ("A100D", "A100DX", "A800D", "A800DX"): _GB_80,
+    ("H100", "H100XM", "H800", "H800XM"): {**_GB_80, **_5_GB_OF_80},
+    ("H100L", "H100XL", "H800L"): _GB_94,
+    ("RTXPRO6000",): _GB_96_BLACKWELL,
+}
+
+
+def _published() -> Iterator[tuple[str, int, tuple[int, ...]]]:
+    for boards, table in _TABLES.items():
+        for board in boards:
+            for size, ids in table.items():
+                yield board, size, ids
+
+
+def _types() -> Iterator[tuple[str, profiles.TypeName, int | None]]:
+    """(board, name, maximum) of every time-sliced type of NVIDIA's list."""
+    for kind in CATALOGUE.types:
+        if kind.name.slices is None:
+            yield kind.board, kind.name, kind.max_per_gpu
+
+
+def _region(board: str) -> int:
+    return max(name.size_gb for code, name, _ in _types() if code == board)
+
+
+@pytest.mark.parametrize(("board", "size", "ids"), list(_published()))
+def test_mixed_size_ids_are_those_of_the_published_tables(board: str, size: int, ids: tuple[int, ...]) -> None:
+    found = geometry.of_type(board, _region(board), size)
+    assert found is not None
+    assert found.mixed == ids
+    assert found.maximum_mixed == len(ids)
+
+
+def test_every_time_sliced_type_of_the_published_boards_is_compared() -> None:
+    compared = {(board, size) for board, size, _ in _published()}
+    boards = {board for board, _ in compared}
+    missing = {(board, name.size_gb) for board, name, _ in _types() if board in boards} - compared
+    small = {
+        (board, size) for board, size in missing if board == "RTXPRO6000" and size < 8
+    }  # published for C types alone
+    assert missing - small == {("A2", 3), ("A16", 3), ("RTX5000-Ada", 3)}  # 3B, which their tables do not have
+
+
+def test_maxima_are_those_of_nvidias_list() -> None:
+    """But for four that NVIDIA's list has lower; where it has one it is given."""
+    other = {
+        f"{board}-{name.short}"
+        for board, name, listed in _types()
+        if listed and (found := geometry.of_type(board, _region(board), name.size_gb)) and found.maximum != listed
+    }
+    assert other == {"RTX8000P-4C", "H200-8C", "H200X-8C", "H20X-8C"}
+    known = geometry.of_type("H200", 141, 8, 16)
+    assert known is not None
+    assert (known.maximum, len(known.equal)) == (16, 16)
+
+
+def test_equal_size_ids_are_multiples_of_the_size() -> None:
+    assert geometry.of_type("L40S", 48, 4) == geometry.Geometry(
+        size=4, maximum=12, equal=_steps(4, 12), mixed=_GB_48[4]
+    )
+    one = geometry.of_type("A40", 48, 1)
+    assert one is not None
+    assert one.equal == _steps(1, 32)
+
+
+def test_a_2_gb_type_takes_three_slots_of_a_blackwell_board_of_96_gb() -> None:
+    found = geometry.of_type("RTXPRO6000", 96, 2)
+    assert found == geometry.Geometry(size=3, maximum=32, equal=_steps(3, 32), mixed=_steps(3, 32))
+    hopper = geometry.of_type("H20", 96, 4)
+    assert hopper is not None
+    assert hopper.size == 4
+
+
+@pytest.mark.parametrize("board", ["M10", "P40", "V100DX", "T4", "RTX6000", "RTX8000P"])
+def test_boards_without_sr_iov_have_no_mixed_size_mode(board: str) -> None:
+    found = geometry.of_type(board, _region(board), 4)
+    assert found is not None
+    assert (found.mixed, found.maximum_mixed) == ((), 0)
+
+
+def test_every_board_of_the_list_has_a_generation() -> None:
+    assert {board for board, _, _ in _types() if geometry.generation(board) is None} == set()
+    assert geometry.generation("X999") is None
+    assert geometry.of_type("X999", 48, 4) is None
+
+
+def test_a_type_below_one_gib_has_no_geometry() -> None:
+    assert geometry.of_type("M10", 8, 0) is None
+
+
+def test_what_overlaps_nothing_can_be_created() -> None:
+    assert geometry.creatable(_GB_48[8], 8, [(16, 8)]) == (0, 24, 40)
+    assert geometry.creatable(_GB_48[24], 24, [(23, 1)]) == (24,)
+    assert geometry.creatable(_GB_48[4], 4, ()) == _GB_48[4]
+
+
+@given(data=st.data())
+def test_vgpus_never_overlap_and_stay_in_the_region(data: st.DataObject) -> None:
+    board, name, maximum = data.draw(st.sampled_from([row for row in _types() if row[1].size_gb]))
+    region = _region(board)
+    found = geometry.of_type(board, region, name.size_gb, maximum)
+    assert found is not None
+    for ids in (found.equal, found.mixed):
+        assert list(ids) == sorted(set(ids))
+        assert all(second - first >= found.size for first, second in itertools.pairwise(ids))
+        assert all(0 <= place <= region - found.size for place in ids)
+        assert len(ids) <= found.maximum <= geometry.MAX_TIME_SLICED

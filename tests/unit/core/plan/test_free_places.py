@@ -1,0 +1,229 @@
+"""Where a vGPU lies on a GPU in mixed-size mode: the smallest hole, and the largest types stay possible.
+
+Which place that is, is also found by trying every one, on the lab's own table of places (lab/driver/places.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.core import builders
+from vgpumgr.core.model.snapshot import MIXED_SIZE, VENDOR_VFIO, Places
+from vgpumgr.core.plan import attach, fits, free_places, places, simulate, targets
+from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.report import findings
+from vgpumgr.errors import NoCapacity
+from vgpumgr.lab.driver import boards
+from vgpumgr.lab.driver import places as lab_places
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.snapshot import Gpu, Vgpu
+    from vgpumgr.core.model.view import HostView
+
+
+def mixed(gpu: Gpu) -> Gpu:
+    return simulate.in_mode(gpu, MIXED_SIZE)
+
+
+def host() -> HostView:
+    return builders.change_gpus(builders.host_of(VENDOR_VFIO, gpus=1, vms=8), mixed)
+
+
+def lie(view: HostView) -> list[tuple[str, int | None]]:
+    return sorted(
+        ((vgpu.type_name or "?").partition("-")[2], vgpu.placement_id)
+        for gpu in view.snapshot.gpus
+        for vgpu in gpu.vgpus
+    )
+
+
+def test_four_sizes_fill_one_gpu() -> None:
+    view = host()
+    for number, profile in enumerate(("24Q", "12Q", "8Q", "4Q"), start=1):
+        view = builders.attached(view, f"vm{number:02}", profile)
+    assert [name for name, _ in lie(view)] == ["12Q", "24Q", "4Q", "8Q"]
+    with pytest.raises(NoCapacity) as caught:
+        builders.attached(view, "vm05", "1Q")
+    assert "no place for 1Q is free in mixed-size mode (vm01 vm02 … vm04)" in str(caught.value.details)
+
+
+def test_the_largest_type_that_could_still_come_stays_possible() -> None:
+    view = builders.attached(host(), "vm01", "4Q")
+    assert {fit.type.short for fit in fits.fits(view.snapshot, view.snapshot.gpus[0])} >= {"24Q", "12Q"}
+    view = builders.attached(view, "vm02", "4Q")
+    view = builders.attached(view, "vm03", "8Q")
+    assert "24Q" in {fit.type.short for fit in fits.fits(view.snapshot, view.snapshot.gpus[0])}
+
+
+def test_a_place_that_is_awaited_is_not_given_to_another() -> None:
+    view = builders.attached(host(), "vm01", "24Q")
+    gone = builders.change_gpus(view, mixed)
+    assert not lie(gone)
+    with pytest.raises(NoCapacity):
+        builders.attached(gone, "vm02", "48Q")
+    assert [name for name, _ in lie(builders.attached(gone, "vm02", "24Q"))] == ["24Q"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(["1Q", "2Q", "3Q", "4Q", "6Q", "8Q", "12Q", "16Q", "24Q", "48Q"]), max_size=8))
+def test_what_is_free_after_each_vgpu_is_what_geometry_computes(profiles: list[str]) -> None:
+    view = host()
+    for number, profile in enumerate(profiles, start=1):
+        try:
+            view = builders.attached(view, f"vm{number:02}", profile)
+        except NoCapacity:
+            continue
+        gpu = view.snapshot.gpus[0]
+        assert gpu.places == free_places.computed(gpu)
+        assert not list(places.differences(gpu))
+
+
+def where(view: HostView, vm: str) -> int | None:
+    """Where a VM's vGPU lies, as entry, claim and hardware agree."""
+    entry, vgpu, claim = builders.entry_of(view, vm), builders.hardware_of(view, vm), builders.claim_of(view, vm)
+    assert vgpu.placement_id == entry.vgpu.placement_id == claim.binding.placement_id
+    return vgpu.placement_id
+
+
+def test_the_chosen_place_is_in_claim_ledger_and_hardware_and_none_is_in_equal_size_mode() -> None:
+    view = builders.attached(builders.attached(host(), "vm01", "4Q"), "vm02", "24Q")
+    assert (where(view, "vm01"), where(view, "vm02")) == (0, 24)
+    (created,) = (step for step in builders.plan_attach(host(), profile="4Q").steps if step.verb == "create_vgpu")
+    assert plan_steps.record(created)["placement_id"] == 0
+    assert where(builders.attached(builders.host_of(VENDOR_VFIO)), "vm01") is None
+
+
+@pytest.mark.parametrize("found", [44, 8])
+def test_a_driver_that_took_another_place_is_told_of_and_nothing_else_happens(found: int) -> None:
+    """What is free next to it is what the driver says."""
+    view = builders.change_gpus(builders.attached(host(), "vm01", "4Q"), lambda gpu: moved(gpu, found))
+    (finding,) = (one for one in findings.of_host(view) if one.kind == places.KIND)
+    assert (finding.vm, finding.slot) == ("vm01", "vgpu0")
+    assert f"lies at placement id {found} of GPU 0000:41:00.0, not at 0 as vgpumgr chose" in finding.text
+    assert "`vgpumgr detach vm01 --slot vgpu0`" in finding.text
+    assert not builders.plan_attach(view, profile="4Q").changed
+    further = builders.attached(view, "vm02", "24Q")
+    assert where(further, "vm02") == (24 if found == 8 else 0)
+
+
+def moved(gpu: Gpu, place: int) -> Gpu:
+    """Its one vGPU lies elsewhere."""
+    parents = [
+        replace(parent, vgpus=tuple(replace(vgpu, placement_id=place) for vgpu in parent.vgpus))
+        for parent in gpu.parents
+    ]
+    there = replace(gpu, parents=tuple(parents))
+    return simulate.with_creatable(replace(there, places=free_places.computed(there)))
+
+
+def test_what_is_gone_comes_back_where_it_was_and_the_driver_is_asked_for_that_place() -> None:
+    view = host()
+    for number, profile in enumerate(("4Q", "4Q", "24Q", "8Q"), start=1):
+        view = builders.attached(view, f"vm{number:02}", profile)
+    before = [where(view, f"vm{number:02}") for number in range(1, 5)]
+    gone = builders.change_gpus(builders.rebooted(view), mixed)
+    assert not lie(gone)
+    for order in ((1, 2, 3, 4), (4, 3, 2, 1)):
+        back = gone
+        for number in order:
+            back = builders.attached(back, f"vm{number:02}", ("4Q", "4Q", "24Q", "8Q")[number - 1])
+        assert [where(back, f"vm{number:02}") for number in range(1, 5)] == before
+        assert not list(findings_of_places(back))
+
+
+def findings_of_places(view: HostView) -> list[str]:
+    return [one.text for one in findings.of_host(view) if one.kind == places.KIND]
+
+
+def test_a_place_that_is_taken_by_then_is_left_and_no_other_missing_vgpu_loses_its_own() -> None:
+    view = host()
+    for number in (1, 2, 3):
+        view = builders.attached(view, f"vm{number:02}", "12Q")
+    before = [where(view, f"vm{number:02}") for number in (1, 2, 3)]
+    gone = builders.change_gpus(builders.rebooted(view), mixed)
+    first = builders.hardware_of(view, "vm01")
+    foreign = builders.change_gpus(
+        gone, lambda gpu: occupied(gpu, replace(first, parent=gpu.parents[-1].pci, vf_index=gpu.parents[-1].vf_index))
+    )
+    back = builders.attached(foreign, "vm01", "12Q")
+    assert where(back, "vm01") not in before
+    assert where(builders.attached(back, "vm02", "12Q"), "vm02") == before[1]
+    assert where(builders.attached(back, "vm03", "12Q"), "vm03") == before[2]
+
+
+def occupied(gpu: Gpu, vgpu: Vgpu) -> Gpu:
+    parents = [replace(one, vgpus=(vgpu,)) if one.pci == vgpu.parent else one for one in gpu.parents]
+    there = replace(gpu, parents=tuple(parents))
+    return simulate.with_creatable(replace(there, places=free_places.computed(there)))
+
+
+def test_a_claim_that_says_another_place_than_the_ledger_is_put_right_and_nothing_else() -> None:
+    view = builders.attached(host(), "vm01", "4Q")
+    stale = builders.change_claim(view, lambda claim: replace(claim, binding=replace(claim.binding, placement_id=20)))
+    plan = builders.plan_attach(stale, profile="4Q")
+    assert [step.verb for step in plan.steps] == ["bind_claim"]
+    assert where(simulate.apply(stale, plan.steps), "vm01") == 0
+    saved = builders.change_domain(stale, "vm01", lambda domain: replace(domain, managed_save=True))
+    request = targets.request_of(builders.find(saved, "vm01"), builders.claim_of(saved))
+    assert not attach.plan_mending(saved, request).changed, "its image will bring the old claim back"
+
+
+def test_after_a_lost_ledger_what_is_entered_again_is_entered_where_it_lies() -> None:
+    view = builders.change_gpus(builders.attached(host(), "vm01", "4Q"), lambda gpu: moved(gpu, 20))
+    lost = builders.with_snapshot(view, ledger=())
+    plan = builders.plan_attach(lost, profile="4Q")
+    assert [step.verb for step in plan.steps] == ["enter_vgpu", "bind_claim"]
+    assert where(simulate.apply(lost, plan.steps), "vm01") == 20
+
+
+BOARDS = ("A2", "L4", "A10", "A40", "L40S", "A100", "H100")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(BOARDS), st.data())
+def test_of_all_places_it_is_the_best_one_by_exhaustive_search(board: str, data: st.DataObject) -> None:
+    """Whatever is on the GPU, by whomever: no other place leaves a larger type possible, or is in a smaller hole."""
+    gpu = mixed(builders.gpu(VENDOR_VFIO, board))
+    spec = boards.board(board, "test")
+    kinds = {kind.id: kind for kind in spec.types if lab_places.supported(spec, kind, mixed=True)}
+    ids = {key: lab_places.supported(spec, kind, mixed=True) for key, kind in kinds.items()}
+    slots = {key: lab_places.slots(spec, kind) for key, kind in kinds.items()}
+    used: set[int] = set()
+    region = max(slots.values())
+
+    def free(key: int, taken: set[int]) -> list[int]:
+        return [place for place in ids[key] if taken.isdisjoint(range(place, place + slots[key]))]
+
+    for key in data.draw(st.lists(st.sampled_from(sorted(kinds)), max_size=6)):
+        if there := free(key, used):
+            place = data.draw(st.sampled_from(there))
+            used |= set(range(place, place + slots[key]))
+    now = {
+        key: Places(type_id=key, size=slots[key], creatable=tuple(there)) for key in kinds if (there := free(key, used))
+    }
+    if now:
+        assert now.keys() <= {kind.id for kind in (gpu.types or {}).values()}
+        wanted = data.draw(st.sampled_from(sorted(now)))
+
+        def worth(place: int) -> tuple[list[int], int, int]:
+            """The sizes that are still possible, the largest first, and the hole that it is in."""
+            taken = used | set(range(place, place + slots[wanted]))
+            possible = sorted({slots[key] for key in kinds if free(key, taken)}, reverse=True)
+            reachable = {
+                slot for key in kinds for start in free(key, used) for slot in range(start, start + slots[key])
+            }
+            low = high = place
+            while low - 1 in reachable:
+                low -= 1
+            while high in reachable:
+                high += 1
+            # a longer list of sizes that begins alike is better: fill up with sizes that nothing has
+            return [-size for size in possible] + [0] * (region - len(possible)), high - low, place
+
+        chosen = free_places.choose(now, wanted)
+        assert chosen == min(free(wanted, used), key=worth)

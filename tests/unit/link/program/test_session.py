@@ -1,0 +1,536 @@
+"""The session with a host program, against one that says what the test wants."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpumgr import errors
+from vgpumgr.host import protocol
+from vgpumgr.link import deadlines
+from vgpumgr.link.deadlines import Deadline
+from vgpumgr.link.program import bootstrap
+from vgpumgr.link.program import session as program_module
+from vgpumgr.link.program.session import Program
+from vgpumgr.names import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.host.protocol import ModprobeStep, SchedulerFact, SchedulerStep, Step
+
+    Answer = Callable[[dict[str, Any]], bytes | None]
+
+HELLO = {"protocol": protocol.PROTOCOL, "pid": 7, "euid": 0, "python": "3.9.1", "boot": "b"}
+GREETING = protocol.MAGIC.encode() + json.dumps(HELLO).encode() + b"\n"
+SNAPSHOT: dict[str, Any] = {
+    "libvirt": None,
+    "protocol": 1,
+    "boot": "b",
+    "machine": None,
+    "hostname": "kvm01",
+    "versions": {},
+    "gpus": [],
+    "handles": [],
+    "qemus": [],
+    "active": [],
+    "silent": {},
+    "ledger": [],
+    "freed": [],
+    "ledger_file": True,
+    "blocked_writes": [],
+    "modprobe": [],
+    "module": None,
+    "unknown": [],
+}
+LOCKED = {**SNAPSHOT, "unwritable": None}
+END = b""
+STEP: Step = {
+    "verb": "create_vgpu",
+    "vm_uuid": "6a1f",
+    "vm_name": "vm01",
+    "slot": "vgpu0",
+    "generation": 1,
+    "gpu_uuid": "GPU-9f",
+    "gpu": "0000:41:00.0",
+    "vf_index": 0,
+    "parent": "0000:41:00.4",
+    "uuid": None,
+    "type_id": 560,
+    "type_name": "A40-4Q",
+    "placement_id": None,
+    "expect": "empty",
+    "runs": False,
+    "listed": False,
+}
+
+SCHEDULER: SchedulerFact = {
+    "api": 1,
+    "caps": {
+        "policies": ["best-effort", "fixed-share"],
+        "arr": True,
+        "min_time_slice_ns": 1_000_000,
+        "max_time_slice_ns": 30_000_000,
+        "min_frequency_hz": 63,
+        "max_frequency_hz": 960,
+        "min_averaging_factor": 1,
+        "max_averaging_factor": 60,
+    },
+    "engines": [
+        {
+            "engine": "graphics",
+            "policy": "fixed-share",
+            "arr": None,
+            "averaging_factor": None,
+            "time_slice_ns": None,
+        }
+    ],
+}
+SET: SchedulerStep = {
+    "verb": "set_scheduler",
+    "gpu_uuid": "GPU-9f",
+    "gpu": "0000:41:00.0",
+    "api": 1,
+    "setting": {
+        "policy": "fixed-share",
+        "arr": None,
+        "averaging_factor": None,
+        "frequency_hz": None,
+        "time_slice_ns": None,
+    },
+    "expect": {"graphics": "best-effort"},
+}
+
+
+class Script:
+    """A stream whose other end greets, and answers each request as `answer` says; None is silence."""
+
+    def __init__(self, answer: Answer | None = None, greeting: bytes = GREETING, status: int | None = 0) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.said_to_stderr = ""
+        self.greeting = greeting
+        self._answer = answer or accept
+        self._status = status
+        self._out: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        if not data.startswith(b"{"):
+            self.say(self.greeting)
+            return
+        request = json.loads(data)
+        self.seen.append(request)
+        answer = self._answer(request)
+        if answer is not None:
+            self.say(answer)
+
+    def say(self, data: bytes) -> None:
+        self._out.put(data)
+
+    def receive(self, deadline: Deadline | None = None) -> bytes:
+        try:
+            return self._out.get(timeout=None if deadline is None else max(deadline.remaining(), 0.001))
+        except queue.Empty as error:
+            raise TimeoutError from error
+
+    def stderr(self) -> str:
+        return self.said_to_stderr
+
+    def exit_status(self, timeout_s: float) -> int | None:
+        return self._status
+
+
+def render_ok(request: dict[str, Any], ok: object) -> bytes:
+    return json.dumps({"id": request["id"], "ok": ok}).encode() + b"\n"
+
+
+def render_err(request: dict[str, Any], kind: str, **fields: object) -> bytes:
+    return json.dumps({"id": request["id"], "err": {"kind": kind, "message": "", **fields}}).encode() + b"\n"
+
+
+def accept(request: dict[str, Any]) -> bytes:
+    """What a host program with nothing to object answers."""
+    ok: object = {
+        "ping": {},
+        "execute": {"note": None, "scheduler": None},
+        "lock": LOCKED,
+    }.get(request["do"], SNAPSHOT)
+    return render_ok(request, ok)
+
+
+def refuse(kind: str, **fields: object) -> Answer:
+    return lambda request: render_err(request, kind, **fields)
+
+
+def start(script: Script, *, request_s: float = 5.0, connected: bool = True) -> Program:
+    program = Program(HostName("kvm01"), script, request_s=request_s, is_connected=lambda: connected)
+    program.send(b"0\n", Deadline(request_s))
+    return program
+
+
+def test_a_whole_session_is_four_requests_and_pings_do_not_count() -> None:
+    script = Script()
+    program = start(script)
+    assert program.hello == HELLO
+    assert program.lock(by="anna@ctl1", wait_s=60) == LOCKED
+    assert program.execute(STEP, deadline_s=20) == {"note": None, "scheduler": None}
+    program.ping()
+    assert program.unlock(["GPU-9f"]) == SNAPSHOT
+    assert program.requests == 3
+    assert [one["do"] for one in script.seen] == ["lock", "execute", "ping", "unlock"]
+    assert [one["id"] for one in script.seen] == [1, 2, 3, 4]
+    assert script.seen[0]["by"] == "anna@ctl1"
+    assert script.seen[1]["step"] == STEP
+    assert script.seen[3]["gpu_uuids"] == ["GPU-9f"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        (refuse("Locked", owner="bob@ctl2 attach vm09"), errors.Busy, "bob@ctl2 attach vm09"),
+        (refuse("NotLocked"), errors.LeaseLost, "no longer ours"),
+        (refuse("Changed", message="A vGPU is there"), errors.StalePlan, "A vGPU is there"),
+        (refuse("InUse", message="A40-4Q is in use"), errors.InUse, "A40-4Q is in use"),
+        (refuse("Deadline", path="/sys/create"), errors.HostDeadline, "/sys/create"),
+        (refuse("LedgerUnwritable", errno="EROFS", message="cannot be written"), errors.LedgerUnwritable, "written"),
+        (refuse("LedgerBroken"), errors.LedgerBroken, protocol.LEDGER_PATH),
+        (refuse("NotRoot"), errors.ProgramFailed, "root"),
+        (refuse("BadRequest", message="no such verb"), errors.ProgramFailed, "no such verb"),
+        (refuse("Internal", message="KeyError"), errors.ProgramFailed, "KeyError"),
+        (refuse("Something new"), errors.ProgramFailed, "Something new"),
+    ],
+)
+def test_each_refusal_has_its_error(answer: Answer, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        start(Script(answer)).execute(STEP, deadline_s=1)
+
+
+def test_what_is_in_use_at_the_last_moment_is_refused_as_a_plan_would_be() -> None:
+    """5, whoever it is that found it out: the holders are the details, and the VM is to be shut down."""
+    held = refuse("InUse", message="A40-4Q is in use", vm="vm01", holders=["open by pid 41 (vm01)"])
+    with pytest.raises(errors.InUse) as caught:
+        start(Script(held)).execute(STEP, deadline_s=1)
+    assert caught.value.message == "kvm01: A40-4Q is in use"
+    assert caught.value.details == ("open by pid 41 (vm01)",)
+    assert caught.value.hint == "shut vm01 down first; nothing in use is ever removed"
+    assert caught.value.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    "holders", [["open by pid 41 (vm\x1b02)"], ["open by pid 41 (vm01)", "open by pid 9 (bash)"], ["vm02 runs on it"]]
+)
+def test_where_anybody_else_holds_it_the_hint_names_no_vm_to_shut_down(holders: list[str]) -> None:
+    with pytest.raises(errors.InUse) as caught:
+        start(Script(refuse("InUse", message="in use", vm="vm01", holders=holders))).execute(STEP, deadline_s=1)
+    assert caught.value.hint == "stop the process that holds it first; nothing in use is ever removed"
+    assert "\x1b" not in "".join(caught.value.details)
+
+
+def test_the_hint_of_what_ends_by_itself_says_nothing_of_whose_it_is() -> None:
+    waits = ["a QEMU of another VM, which may have had it, has not ended (pid 42, qemu, state D)"]
+    with pytest.raises(errors.StillEnding) as caught:
+        start(Script(refuse("NotYet", vm="vm01", waits_for=waits))).execute(STEP, deadline_s=1)
+    assert caught.value.details == tuple(waits)
+    assert caught.value.hint == "nothing was written; once that has ended, run the same command again"
+
+
+def test_endless_holders_end_in_how_many_more_there_are() -> None:
+    held = refuse("InUse", message="in use", vm="vm01", holders=[f"pid {number}" for number in range(50_000)])
+    with pytest.raises(errors.InUse) as raised:
+        start(Script(held)).execute(STEP, deadline_s=1)
+    assert raised.value.details[-2:] == ("pid 19", "and 49980 more")
+
+
+@pytest.mark.parametrize("holders", [None, "nobody", {"a": 1}, []])
+def test_holders_in_another_shape_are_no_details(holders: object) -> None:
+    with pytest.raises(errors.InUse) as caught:
+        start(Script(refuse("InUse", holders=holders))).execute(STEP, deadline_s=1)
+    assert (caught.value.details, caught.value.hint) == (
+        (),
+        "stop the process that holds it first; nothing in use is ever removed",
+    )
+
+
+def test_what_changed_is_said_once() -> None:
+    """The host program's message has both already; where it has not, the details say them."""
+    said = refuse("Changed", message="expected nothing, found A40-4Q", expected="nothing", found="A40-4Q")
+    with pytest.raises(errors.StalePlan, match="expected nothing, found A40-4Q") as caught:
+        start(Script(said)).execute(STEP, deadline_s=1)
+    assert caught.value.details == ()
+    with pytest.raises(errors.StalePlan) as caught:
+        start(Script(refuse("Changed", expected="nothing", found="A40-4Q"))).execute(STEP, deadline_s=1)
+    assert caught.value.details == ("expected: nothing", "found: A40-4Q")
+
+
+def test_a_write_that_the_kernel_refused_carries_path_and_errno() -> None:
+    program = start(Script(refuse("SysfsRefused", path="/sys/create", errno="EIO", read_back="0")))
+    with pytest.raises(errors.SysfsRefused, match="/sys/create: EIO") as caught:
+        program.execute(STEP, deadline_s=1)
+    assert (caught.value.path, caught.value.errno_name) == ("/sys/create", "EIO")
+    assert caught.value.details[0].startswith("likely: ")
+    assert "dmesg" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "hint"),
+    [
+        (3, "likely: a vGPU runs on this GPU", "dmesg on kvm01"),
+        (9, "likely: the nvidia module is not loaded", "modprobe nvidia"),
+        (16, "likely: the driver failed halfway", "reboot kvm01"),
+        (77, "likely: the driver failed without giving a reason", "dmesg"),
+    ],
+)
+def test_what_nvml_refused_carries_function_and_code_and_the_likeliest_cause_first(
+    code: int, cause: str, hint: str
+) -> None:
+    refusal = refuse("NvmlRefused", function="nvmlDeviceSetVgpuSchedulerState", code=code, message="Not Supported")
+    with pytest.raises(errors.NvmlRefused, match="Not Supported") as caught:
+        start(Script(refusal)).execute(STEP, deadline_s=1)
+    assert (caught.value.function, caught.value.code) == ("nvmlDeviceSetVgpuSchedulerState", code)
+    assert caught.value.details[0].startswith(cause)
+    assert hint in (caught.value.hint or "")
+    assert (caught.value.exit_code, caught.value.outcome) == (1, "failed")
+
+
+@pytest.mark.parametrize("code", [None, "3", True, 3.0])
+def test_a_code_of_another_shape_is_the_unknown_one(code: object) -> None:
+    with pytest.raises(errors.NvmlRefused, match="nvmlInit: NVML 999") as caught:
+        start(Script(refuse("NvmlRefused", function="nvmlInit", code=code))).execute(STEP, deadline_s=1)
+    assert caught.value.code == 999
+
+
+def test_a_refused_file_of_modprobe_is_explained_as_a_file_and_not_as_the_drivers() -> None:
+    path = "/etc/modprobe.d/vgpumgr.conf"
+    with pytest.raises(errors.SysfsRefused) as caught:
+        start(Script(refuse("SysfsRefused", path=path, errno="ELOOP", read_back=None))).execute(STEP, deadline_s=1)
+    assert "symbolic link" in caught.value.details[0]
+    assert caught.value.hint == f"check {path} on kvm01; then run the same command again"
+
+
+def test_each_kind_of_step_is_sent_as_it_is_and_its_answer_has_the_scheduler() -> None:
+    def answer(request: dict[str, Any]) -> bytes:
+        if request["do"] != "execute":
+            return accept(request)
+        scheduler = SCHEDULER if request["step"]["verb"] == protocol.SET_SCHEDULER else None
+        return render_ok(request, {"note": None, "scheduler": scheduler})
+
+    script = Script(answer)
+    program = start(script)
+    modprobe: ModprobeStep = {"verb": protocol.WRITE_MODPROBE, "path": "/a", "text": None, "expect": "x"}
+    assert program.execute(SET, deadline_s=1)["scheduler"] == SCHEDULER
+    assert program.execute(modprobe, deadline_s=1)["scheduler"] is None
+    assert [request["step"] for request in script.seen] == [SET, modprobe]
+
+
+def test_a_scheduler_of_another_shape_is_refused_by_its_place() -> None:
+    wrong = {**SCHEDULER, "engines": [{"engine": "graphics", "policy": 3}]}
+    ok = {"note": None, "scheduler": wrong}
+    with pytest.raises(errors.ProgramFailed, match=r"result\.scheduler\.engines\[0\]\.policy is 3, not one of"):
+        start(Script(lambda request: render_ok(request, ok))).execute(SET, deadline_s=1)
+
+
+def test_observing_under_the_lock_keeps_it() -> None:
+    script = Script()
+    program = start(script)
+    program.lock(by="anna", wait_s=1)
+    assert program.observe(wait_s=0) == SNAPSHOT
+    program.execute(STEP, deadline_s=1)
+    assert [request["do"] for request in script.seen] == ["lock", "observe", "execute"]
+    program.close()
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["message", "path", "errno", "owner", "found", "function", "code"]), st.text() | st.none()
+    )
+)
+def test_what_a_refusal_quotes_is_one_printable_line(fields: dict[str, Any]) -> None:
+    for kind in ("Locked", "Changed", "InUse", "SysfsRefused", "NvmlRefused", "Internal", "\x1b[31m\n"):
+        with pytest.raises(errors.VgpumgrError) as caught:
+            start(Script(refuse(kind, **fields))).ping()
+        assert caught.value.message.isprintable()
+
+
+def test_only_a_change_without_an_answer_may_still_happen() -> None:
+    program = start(Script(answer=lambda _request: None), request_s=0.05)
+    with pytest.raises(errors.HostDeadline) as caught:
+        program.observe(wait_s=0)
+    assert caught.value.hint == "the host hangs or is overloaded; a larger --timeout waits longer"
+    program = start(Script(answer=lambda _request: None), request_s=0.05)
+    with pytest.raises(errors.HostDeadline, match="no answer") as caught:
+        program.execute(STEP, deadline_s=0)
+    assert "the change may still happen, so check before you repeat it" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("locked", "kind"), [(False, errors.HostDeadline), (True, errors.LeaseLost)], ids=["reading", "locked"]
+)
+def test_a_controller_that_was_stopped_itself_does_not_blame_the_host(
+    monkeypatch: pytest.MonkeyPatch, locked: bool, kind: type[errors.HostError]
+) -> None:
+    asleep = [0.0]
+    real = deadlines.now
+
+    def sleep(request: dict[str, Any]) -> bytes | None:
+        if request["do"] == "lock":
+            return accept(request)
+        asleep[0] = 40.0
+        return None
+
+    monkeypatch.setattr(deadlines, "now", lambda: real() + asleep[0])
+    program = start(Script(answer=sleep), request_s=1)
+    if locked:
+        program.lock(by="anna@ctl1", wait_s=0)
+    with pytest.raises(kind, match=r"this controller was itself stopped or asleep for some 3[0-9] s") as caught:
+        program.observe(wait_s=0)
+    assert "overloaded" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_host_that_prints_at_login_is_told_apart() -> None:
+    with pytest.raises(errors.ProgramFailed, match=r"the first bytes were 'Welcome!.*a login script"):
+        start(Script(greeting=b"Welcome!\n" + GREETING)).observe(wait_s=0)
+
+
+def test_a_program_that_ends_says_why_with_the_end_of_its_stderr() -> None:
+    script = Script(greeting=END, status=1)
+    script.said_to_stderr = "Traceback\nImportError: no module named x"
+    with pytest.raises(errors.ProgramFailed, match="exit status 1: ImportError") as caught:
+        start(script).observe(wait_s=0)
+    assert caught.value.details[-1] == "ImportError: no module named x"
+
+
+def test_a_host_without_python_is_told_once_what_to_install() -> None:
+    script = Script(greeting=END, status=bootstrap.TOO_OLD)
+    script.said_to_stderr = "no Python 3.9 or newer on this host\n"
+    with pytest.raises(errors.ProgramFailed, match=r"no Python 3\.9") as caught:
+        start(script).observe(wait_s=0)
+    assert "install" in str(caught.value.hint)
+    assert caught.value.details == ()
+
+
+def test_a_program_that_hangs_before_its_greeting_ends_at_the_deadline() -> None:
+    script = Script(answer=lambda _request: None, greeting=protocol.MAGIC.encode())
+    program = start(script, request_s=0.2)
+    started = time.monotonic()
+    with pytest.raises(errors.HostDeadline) as caught:
+        program.observe(wait_s=0)
+    assert caught.value.stage == "program"
+    assert time.monotonic() - started < 2
+
+
+def test_what_leaves_nothing_behind_is_sent_right_behind_the_program_and_a_change_after_its_greeting() -> None:
+    """One exchange less; and nothing is asked to be changed of a program that has not said what it is."""
+    said: list[str] = []
+
+    class Late(Script):
+        def send(self, data: bytes, deadline: Deadline) -> None:
+            said.append(json.loads(data)["do"] if data.startswith(b"{") else "program")
+            super().send(data, deadline)
+
+        def receive(self, deadline: Deadline | None = None) -> bytes:
+            said.append("read")
+            return super().receive(deadline)
+
+    start(Late()).observe(wait_s=0)
+    assert said[:3] == ["program", "observe", "read"]
+    said.clear()
+    start(Late()).lock(by="me", wait_s=0)
+    assert said[:3] == ["program", "lock", "read"]
+    said.clear()
+    start(Late()).execute(STEP, deadline_s=1)
+    assert said[:3] == ["program", "read", "execute"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"nonsense\n", b'{"id":99,"ok":{}}\n', b'{"id":0,"ok":{}}\n', b'{"id":1}\n', b"[]\n", b'{"id":"1","ok":{}}\n'],
+)
+def test_bytes_that_are_no_answer_end_the_session(answer: bytes) -> None:
+    program = start(Script(lambda _: answer))
+    with pytest.raises(errors.ProgramFailed, match="not understood"):
+        program.ping()
+    with pytest.raises(errors.ProgramFailed, match="not understood"):
+        program.ping()
+
+
+def test_a_snapshot_of_another_shape_is_refused() -> None:
+    program = start(Script(lambda request: render_ok(request, SNAPSHOT | {"gpus": None})))
+    with pytest.raises(errors.ProgramFailed, match=r"snapshot\.gpus is None, not a list"):
+        program.observe(wait_s=0)
+
+
+def test_the_late_answer_to_a_request_given_up_is_not_taken_for_the_next_one() -> None:
+    silent = threading.Event()
+
+    def answer(request: dict[str, Any]) -> bytes | None:
+        if request["id"] == 1:
+            silent.set()
+            return None
+        return render_err({"id": 1}, "Internal") + accept(request)
+
+    program = start(Script(answer), request_s=0.2)
+    with pytest.raises(errors.HostDeadline):
+        program.observe(wait_s=0)
+    assert silent.is_set()
+    assert program.observe(wait_s=0) == SNAPSHOT
+
+
+def test_a_lost_connection_is_not_the_programs_fault() -> None:
+    with pytest.raises(errors.Unreachable, match="connection was lost"):
+        start(Script(lambda _: END), connected=False).ping()
+
+
+def test_while_the_lock_is_held_an_idle_session_pings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_module, "PING_EVERY_S", 0.05)
+    pinged = threading.Event()
+
+    def answer(request: dict[str, Any]) -> bytes:
+        if request["do"] == "ping":
+            pinged.set()
+        return accept(request)
+
+    script = Script(answer)
+    program = start(script)
+    program.lock(by="me", wait_s=0)
+    assert pinged.wait(5)
+    program.unlock([])
+    after = len(script.seen)
+    time.sleep(0.2)  # nothing to poll for: it must stay silent
+    assert len(script.seen) == after
+
+
+def test_a_ping_that_fails_in_the_background_is_found_by_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_module, "PING_EVERY_S", 0.05)
+    script = Script(lambda request: END if request["do"] == "ping" else accept(request))
+    program = start(script)
+    program.lock(by="me", wait_s=0)
+    end = time.monotonic() + 5
+    while program._lost is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    with pytest.raises(errors.LeaseLost):
+        program.execute(STEP, deadline_s=1)
+
+
+def test_a_host_that_gave_the_lock_up_for_our_silence_is_a_lost_lease() -> None:
+    program = start(Script(lambda request: END if request["do"] == "execute" else accept(request), status=3))
+    program.lock(by="me", wait_s=0)
+    with pytest.raises(errors.LeaseLost, match="released the lock"):
+        program.execute(STEP, deadline_s=1)
+
+
+def test_requests_of_several_threads_wait_for_one_another() -> None:
+    script = Script()
+    program = start(script)
+    threads = [threading.Thread(target=program.ping) for _ in range(20)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(10)
+    assert [one["id"] for one in script.seen] == list(range(1, 21))

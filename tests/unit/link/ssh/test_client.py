@@ -1,0 +1,357 @@
+"""Login and commands against a real sshd."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import paramiko
+import pytest
+
+from tests.unit.link.conftest import descendants, make_key, wait_for
+from vgpumgr import errors
+from vgpumgr.link import connection
+from vgpumgr.link.deadlines import Deadline, Deadlines
+from vgpumgr.link.program.session import Program
+from vgpumgr.link.ssh import client as ssh_client
+from vgpumgr.link.ssh import wire
+from vgpumgr.link.ssh.known_hosts import compute_fingerprint
+from vgpumgr.names import VmUuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.unit.link.conftest import Sshd
+    from vgpumgr.core.model.endpoint import Endpoint
+
+pytestmark = pytest.mark.lab
+
+
+def refuse(sshd: Sshd, kind: type[errors.Unreachable], limits: Deadlines | None = None) -> errors.Unreachable:
+    with pytest.raises(kind) as caught:
+        ssh_client.open_connection(sshd.endpoint, limits or Deadlines()).close()
+    return caught.value
+
+
+def run(sshd: Sshd, command: str) -> tuple[bytes, str, int | None]:
+    opened = ssh_client.open_connection(sshd.endpoint, Deadlines())
+    try:
+        running = opened.run(command, stage="program", timeout_s=5)
+        out = b""
+        while chunk := running.receive(Deadline(10)):
+            out += chunk
+        return out, running.stderr(), running.exit_status(5)
+    finally:
+        opened.close()
+
+
+def test_a_command_gives_output_stderr_and_status(sshd: Sshd) -> None:
+    assert run(sshd, "echo out; echo err >&2; exit 3") == (b"out\n", "err", 3)
+
+
+def test_a_host_is_far_by_the_round_trips_of_its_connection(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = ssh_client.open_connection(sshd.endpoint, Deadlines())
+    with contextlib.closing(opened):
+        found = [opened.is_far]
+        monkeypatch.setattr(wire, "_FAR_US", 0)
+        found.append(opened.is_far)
+    assert [*found, opened.is_far] == [False, True, False]
+
+
+def test_megabytes_on_stderr_do_not_hold_the_output_up(sshd: Sshd) -> None:
+    out, err, status = run(sshd, "head -c 8000000 /dev/zero | tr '\\0' e >&2; echo done")
+    assert (out, status) == (b"done\n", 0)
+    assert len(err) == 8192
+
+
+def test_what_was_negotiated_is_ours(sshd: Sshd) -> None:
+    printed = subprocess.run(
+        ["ssh-keygen", "-lf", str(sshd.folder / "host_ed25519.pub")], capture_output=True, text=True, check=True
+    ).stdout.split()[1]
+    opened = ssh_client.open_connection(sshd.endpoint, Deadlines())
+    try:
+        transport = opened._transport
+        assert compute_fingerprint(transport.get_remote_server_key().asbytes()) == printed
+        assert getattr(transport, "agreed_on_strict_kex")  # noqa: B009 -- the stubs lack it
+        assert getattr(transport, "remote_cipher") in ssh_client.CIPHERS  # noqa: B009 -- likewise
+        assert transport.remote_version.startswith("SSH-2.0-OpenSSH")
+    finally:
+        opened.close()
+
+
+def test_a_host_with_several_keys_is_met_by_the_one_we_know(sshd: Sshd) -> None:
+    """sshd would rather show its Ed25519 key; known_hosts has the ECDSA one."""
+    sshd.trust("host_ecdsa")
+    ssh_client.open_connection(sshd.endpoint, Deadlines()).close()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_an_unknown_host_is_refused_with_its_fingerprint_and_the_fix(sshd: Sshd, there: bool) -> None:
+    if there:
+        sshd.known_hosts.write_text("")
+    else:
+        sshd.known_hosts.unlink()
+    error = refuse(sshd, errors.HostKeyRefused)
+    assert (error.stage, error.transient) == ("kex", False)
+    assert "ssh-ed25519 SHA256:" in error.message
+    assert f"ssh-keyscan -p {sshd.port} 127.0.0.1 >> {sshd.known_hosts}" in str(error.hint)
+
+
+def test_the_fix_for_an_unknown_host_works_as_printed(sshd: Sshd) -> None:
+    sshd.known_hosts.write_text("")
+    command = str(refuse(sshd, errors.HostKeyRefused).hint).partition("then: ")[2]
+    subprocess.run(["/bin/sh", "-c", command], check=True, capture_output=True, timeout=20)
+    ssh_client.open_connection(sshd.endpoint, Deadlines()).close()
+
+
+def test_a_changed_key_is_said_to_have_changed_with_the_old_line_and_the_fix(sshd: Sshd) -> None:
+    make_key(sshd.folder / "other")
+    sshd.trust("other")
+    error = refuse(sshd, errors.HostKeyRefused)
+    assert "CHANGED" in error.message
+    assert f"{sshd.known_hosts}:1 has ssh-ed25519 SHA256:" in error.details[0]
+    fix = f"ssh-keygen -R '[127.0.0.1]:{sshd.port}' -f {sshd.known_hosts}"
+    assert fix in str(error.hint)
+    subprocess.run(["/bin/sh", "-c", fix], check=True, capture_output=True)
+    assert "CHANGED" not in refuse(sshd, errors.HostKeyRefused).message
+
+
+def test_a_host_that_lost_the_kind_of_key_we_know_has_changed_too(sshd: Sshd) -> None:
+    make_key(sshd.folder / "other", "rsa")
+    sshd.trust("other")
+    assert "CHANGED" in refuse(sshd, errors.HostKeyRefused).message
+
+
+def test_a_revoked_key_is_refused_though_another_line_trusts_it(sshd: Sshd) -> None:
+    with sshd.known_hosts.open("a") as file:
+        file.write(f"@revoked * {(sshd.folder / 'host_ed25519.pub').read_text()}")
+    assert "@revoked" in refuse(sshd, errors.HostKeyRefused).message
+
+
+def test_a_key_that_the_host_does_not_take_is_named_with_its_user(sshd: Sshd) -> None:
+    sshd.endpoint = replace(sshd.endpoint, key_file=str(make_key(sshd.folder / "stranger")))
+    error = refuse(sshd, errors.AuthenticationFailed)
+    assert error.stage == "auth"
+    assert "stranger (ssh-ed25519 SHA256:" in error.message
+    assert "for root" in error.message
+
+
+def test_a_host_that_wants_a_password_says_what_it_allows(new_sshd: Sshd) -> None:
+    new_sshd.start("PubkeyAuthentication=no", "PasswordAuthentication=yes")
+    error = refuse(new_sshd, errors.AuthenticationFailed)
+    assert "password" in error.message
+
+
+def spoil(sshd: Sshd, how: str) -> Path:
+    path = sshd.folder / "user"
+    match how:
+        case "missing":
+            return path.with_name("none")
+        case "open":
+            path.chmod(0o644)
+        case "encrypted":
+            return make_key(path.with_name("locked"), passphrase="secret")
+        case "garbage":
+            path.write_text("not a key\n")
+        case "public":
+            path.write_bytes(path.with_name("user.pub").read_bytes())
+        case "folder":
+            return path.parent
+        case _:
+            pytest.fail(how)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("how", "said", "fix"),
+    [
+        ("missing", "no key file", "name another"),
+        ("open", "open to others (mode 0644)", "chmod 600"),
+        ("encrypted", "is encrypted", "ssh-keygen"),
+        ("garbage", "is not a usable private key", "ssh-keygen"),
+        ("public", "is not a usable private key", "ssh-keygen"),
+        ("folder", "Is a directory", "ls -l"),
+    ],
+)
+def test_a_key_file_that_cannot_be_used_is_named_with_the_fix(sshd: Sshd, how: str, said: str, fix: str) -> None:
+    sshd.endpoint = replace(sshd.endpoint, key_file=str(spoil(sshd, how)))
+    error = refuse(sshd, errors.AuthenticationFailed)
+    assert said in error.message
+    assert fix in str(error.hint)
+
+
+def test_no_algorithm_in_common_is_a_failure_of_kex(new_sshd: Sshd) -> None:
+    new_sshd.start("Ciphers=chacha20-poly1305@openssh.com")
+    error = refuse(new_sshd, errors.Unreachable)
+    assert error.stage == "kex"
+    assert "no algorithm in common" in error.message
+
+
+def test_a_stopped_sshd_is_a_deadline_of_the_banner(sshd: Sshd, quick: Deadlines) -> None:
+    assert sshd.process is not None
+    os.kill(sshd.process.pid, signal.SIGSTOP)
+    assert refuse(sshd, errors.HostDeadline, quick).stage == "banner"
+
+
+def test_one_session_is_enough(new_sshd: Sshd) -> None:
+    new_sshd.start("MaxSessions=1")
+    with connection.connect(new_sshd.endpoint) as link:
+        link.lock(by="me", wait_s=1)
+
+
+def test_a_host_that_refuses_further_sessions_says_so(new_sshd: Sshd) -> None:
+    new_sshd.start("MaxSessions=0")
+    with pytest.raises(errors.Unreachable, match="no further session") as caught:
+        connection.connect(new_sshd.endpoint)
+    assert "MaxSessions" in (caught.value.hint or "")
+
+
+def test_a_restricted_account_is_told_apart_from_a_broken_host(new_sshd: Sshd) -> None:
+    new_sshd.start("ForceCommand=echo This account is restricted.")
+    with (
+        pytest.raises(errors.ProgramFailed, match=r"This account is restricted\.") as caught,
+        connection.connect(new_sshd.endpoint) as link,
+    ):
+        link.observe(wait_s=1)
+    assert "login script" in str(caught.value)
+
+
+def test_the_host_program_runs_from_memory_and_leaves_no_file(sshd: Sshd) -> None:
+    with connection.connect(sshd.endpoint) as link:
+        snapshot = link.program.observe(wait_s=5)
+        assert snapshot["hostname"]
+        assert link.program.hello["euid"] == 0
+        assert link.program.requests == 1
+        descriptors = Path(f"/proc/{link.program.hello['pid']}/fd").iterdir()
+        opened = [str(one.readlink()) for one in descriptors]
+        assert any("memfd:vgpumgr" in one for one in opened)
+        assert not [one for one in opened if ".py" in one or ".zip" in one]
+    assert subprocess.run([*sshd.inside, "ls", "-A", "/root"], capture_output=True, check=True).stdout == b""
+
+
+def test_two_links_exclude_each_other_by_the_hosts_lock_and_the_first_ones_end_frees_it(sshd: Sshd) -> None:
+    with connection.connect(sshd.endpoint) as first:
+        first.program.lock(by="anna@ctl1 attach vm01", wait_s=1)
+        with connection.connect(sshd.endpoint) as second:
+            with pytest.raises(errors.Busy, match="anna@ctl1 attach vm01"):
+                second.program.lock(by="bob@ctl2", wait_s=0.1)
+            first.close()
+            second.program.lock(by="bob@ctl2", wait_s=10)
+            second.program.unlock([])
+
+
+def test_a_host_program_that_was_killed_changes_nothing_more_and_its_lock_is_free(sshd: Sshd) -> None:
+    with connection.connect(sshd.endpoint) as link:
+        link.program.lock(by="me", wait_s=1)
+        os.kill(link.program.hello["pid"], signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises(errors.ProgramFailed, match="137"):
+                link.attach_device(VmUuid("6a1f0000-0000-0000-0000-000000000001"), "<hostdev/>")
+        with connection.connect(sshd.endpoint) as second:
+            second.program.lock(by="bob@ctl2", wait_s=1)
+
+
+def test_a_host_program_that_hangs_ends_at_the_deadline_and_close_does_not_wait_for_it(
+    sshd: Sshd, quick: Deadlines
+) -> None:
+    with connection.connect(sshd.endpoint, deadlines=quick) as link:
+        os.kill(link.program.hello["pid"], signal.SIGSTOP)
+        started = time.monotonic()
+        with pytest.raises(errors.HostDeadline) as caught:
+            link.program.observe(wait_s=0)
+        assert caught.value.stage == "program"
+        assert quick.program <= time.monotonic() - started < quick.program + 3
+        closing = time.monotonic()
+        link.close()
+        assert time.monotonic() - closing < 2
+        os.kill(link.program.hello["pid"], signal.SIGKILL)
+
+
+def test_a_connection_that_dies_under_a_request_is_unreachable(sshd: Sshd) -> None:
+    with connection.connect(sshd.endpoint) as link:
+        os.kill(link.program.hello["pid"], signal.SIGSTOP)
+        threading.Timer(0.3, kill_all, [sshd.sessions()]).start()
+        with pytest.raises(errors.HostError) as caught:
+            link.program.observe(wait_s=0)
+        assert caught.value.exit_code == 4
+
+
+def kill_all(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_closing_ends_the_host_program(sshd: Sshd) -> None:
+    with connection.connect(sshd.endpoint):
+        pass
+    assert sshd.process is not None
+    pid = sshd.process.pid
+    wait_for(lambda: not descendants(pid), 5)
+
+
+NOTHING_IMPORTED = """
+import sys, pkgutil, importlib, vgpumgr.link
+for one in pkgutil.iter_modules(vgpumgr.link.__path__):
+    importlib.import_module("vgpumgr.link." + one.name)
+print(sorted({"paramiko", "libvirt", "cryptography"} & set(sys.modules)))
+"""
+
+
+def test_importing_the_link_imports_neither_paramiko_nor_libvirt() -> None:
+    done = subprocess.run([sys.executable, "-c", NOTHING_IMPORTED], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_paramiko_comes_without_invoke_which_can_still_be_imported() -> None:
+    """What paramiko would bring along for a file that we never read is left out, for us and for nobody else."""
+    code = (
+        "import sys; from vgpumgr.link.ssh import client; client._import_paramiko(); ours = 'invoke' in sys.modules; "
+        "import invoke; print(ours, 'paramiko' in sys.modules, invoke.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["False", "True", "invoke"]
+
+
+class RefusesCommands(paramiko.ServerInterface):
+    """An SSH server with sessions in which nothing can be run."""
+
+    def check_auth_none(self, username: str) -> int:
+        return paramiko.common.AUTH_SUCCESSFUL
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.common.OPEN_SUCCEEDED
+
+
+def test_a_server_that_refuses_to_run_a_command_says_so_with_its_first_answer(
+    nobody: Callable[[int], Endpoint],
+) -> None:
+    """The refusal is not waited for: what is sent behind the command is lost, and the first look at its output tells."""
+    ours, theirs = socket.socketpair()
+    server, client = paramiko.Transport(theirs), paramiko.Transport(ours)
+    server.add_server_key(paramiko.ECDSAKey.generate())
+    server.start_server(event=threading.Event(), server=RefusesCommands())
+    client.connect(username="root")
+    client.auth_none("root")
+    link = ssh_client.SshConnection(nobody(22), wire.SshSocket(fileno=os.dup(ours.fileno())), client)
+    try:
+        command = link.run("true", stage="program", timeout_s=5)
+        with pytest.raises(errors.ProgramFailed, match="refused to run a command") as caught:
+            command.receive(Deadline(5))
+        assert "restricted" in str(caught.value.hint)
+        with pytest.raises(errors.ProgramFailed, match="refused to run a command"):
+            Program.start(link, Deadlines()).observe(wait_s=1)
+    finally:
+        link.close()
+        server.close()
+        ours.close()
+        theirs.close()

@@ -1,0 +1,74 @@
+"""mode show and set."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr.cli.params import asking, candidates
+from vgpumgr.cli.params.options import common_options, root_options
+from vgpumgr.cli.text import change_result, mode_text, output
+
+if TYPE_CHECKING:
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.core.model.snapshot import SizeMode
+
+_COLUMNS = ("host", "pci", "board", "mode", "declared", "vgpus", "state")
+_WIDE = (*_COLUMNS, "uuid")
+
+
+@click.group()
+@root_options
+def mode() -> None:
+    """Show or set whether GPUs take vGPUs of one size, or of several."""
+
+
+@mode.command("show")
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@common_options
+def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
+    """The mode of every GPU, and whether it matches the inventory: STATE is ok, drift, or undeclared."""
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import mode as use_case
+    from vgpumgr.documents import common
+    from vgpumgr.documents import mode as documents
+
+    fleet = use_case.show_modes(build_context(settings), hosts)
+    rows = [common.plain(row) for host in fleet.views for row in host.rows]
+    if not rows and settings.for_people:
+        output.echo("no NVIDIA GPU found")
+    else:
+        output.print_rows(settings, documents.document(fleet), rows, columns=_COLUMNS, wide=_WIDE, name="pci")
+    return output.print_errors(settings, [error for _, error in fleet.errors])
+
+
+@mode.command("set")
+@click.argument("wanted", metavar="equal-size|mixed-size", type=click.Choice(("equal-size", "mixed-size")))
+@click.option("--on", required=True, metavar="HOST", shell_complete=candidates.hosts, help="The GPU's host.")
+@click.option("--gpu-id", required=True, metavar="PCI|UUID", shell_complete=candidates.gpus, help="The GPU.")
+@common_options
+def set_command(settings: Settings, *, wanted: SizeMode, on: str, gpu_id: str) -> int:
+    """Set one GPU to mixed-size mode, in which its vGPUs may differ in size, or back to equal-size mode.
+
+    \b
+      vgpumgr mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0
+
+    The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created. The command is
+    refused while a VM runs with a vGPU of the GPU, if a vGPU there is not ours, if not all would find room again, and with
+    the scheduler policy fixed-share. It asks first. The mode lasts until the host's next boot; reconcile restores it for
+    vGPUs that were made in it, and in any case if the inventory declares it (vgpumgr_gpus).
+    """
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import mode as use_case
+    from vgpumgr.documents import common
+    from vgpumgr.names import parse_gpu_id
+
+    options = use_case.ModeOptions(on=on, gpu_id=parse_gpu_id(gpu_id), mode=wanted)
+    started = time.monotonic()
+    consent = asking.consent(settings, "mode set", mode_text.lines)
+    result = use_case.set_mode(build_context(settings), options, consent)
+    closing = mode_text.closing(result, time.monotonic() - started)
+    rows = [common.plain(result.row)]
+    return change_result.print_rows(settings, result, closing, rows, columns=_COLUMNS, wide=_WIDE, name="pci")

@@ -1,0 +1,172 @@
+"""attach and detach of several VMs: their common run. The commands themselves are in change.py."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.params import asking, plan_files, several, wishes
+from vgpumgr.cli.text import change_result, fleet_text, output, several_text, words
+from vgpumgr.cli.wiring import build_context
+from vgpumgr.controller import together
+from vgpumgr.controller.results import Consent
+from vgpumgr.core.reconcile.tasks import Replace
+from vgpumgr.errors import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.requests import RequestsResult, SlotRequest
+    from vgpumgr.controller.results import FleetPlan
+    from vgpumgr.core.model.view import Finding
+
+
+def attach(
+    settings: Settings,
+    vms: Sequence[str],
+    file: str | None,
+    asked: Mapping[str, str | bool | None],
+    each: SlotRequest,
+    *,
+    partial: bool,
+    out: str | None,
+    plan_file: str | None,
+) -> int:
+    """Attach what is asked to every VM, or to each slot what the file says. `each`: the other options of every request."""
+    asks = each.replace is Replace.ALWAYS
+    if file is None:
+        wish, conditions = wishes.read("attach", asked)
+        named = _named(vms, replace(each, wish=wish, conditions=conditions))
+        options = together.TogetherOptions(requests=named, partial=partial, asks=asks)
+        return _run(settings, "attach", options, tuple(vms), out=out, plan_file=plan_file)
+    several.guard_alone({**asked, "slot": each.slot, "count": each.count, "gpu_id": each.gpu_id})
+    declared, findings = several.read_file(file)
+    requests = [
+        replace(each, vm=vm.name, slot=one.slot, wish=one.wish, conditions=one.conditions, gpu_id=one.gpu_id)
+        for vm in declared
+        for one in vm.slots.values()
+    ]
+    options = together.TogetherOptions(requests=requests, partial=partial, asks=asks, findings=findings)
+    again = None if file == several.STDIN else ("-f", file)
+    return _run(settings, "attach", options, again, out=out, plan_file=plan_file)
+
+
+def detach(
+    settings: Settings,
+    vms: Sequence[str],
+    file: str | None,
+    each: SlotRequest,
+    *,
+    partial: bool,
+    out: str | None,
+    plan_file: str | None,
+) -> int:
+    """Free what `each` says of every VM, or the slots that the file names."""
+    if file is None:
+        options = together.TogetherOptions(requests=_named(vms, each), partial=partial, asks=True)
+    else:
+        several.guard_alone({"slot": each.slot, "every": each.every})
+        declared, findings = several.read_file(file)
+        requests = [replace(each, vm=vm.name, slot=slot) for vm in declared for slot in vm.slots]
+        options = together.TogetherOptions(requests=requests, partial=partial, asks=True, findings=findings)
+    return _run(settings, "detach", options, None, out=out, plan_file=plan_file)
+
+
+def _named(vms: Sequence[str], each: SlotRequest) -> list[SlotRequest]:
+    return [replace(each, vm=name) for name in several.names_of(vms)]
+
+
+def _run(
+    settings: Settings,
+    verb: str,
+    options: together.TogetherOptions,
+    words_again: Sequence[str] | None,
+    *,
+    out: str | None,
+    plan_file: str | None,
+) -> int:
+    """`words_again`: how a command names the same VMs again; None: it cannot."""
+    plan_files.guard_out(settings, out)
+    consent = _consent(settings, verb, plan_file)
+    started = time.monotonic()
+    result = together.serve_together(build_context(settings), options, consent)
+    document = _document(settings, result) if out is not None or not settings.for_people else {}
+    if out is not None:
+        plan_files.write(out, document)
+    undo = _undo(result, words_again) if verb == "attach" and words_again is not None else None
+    if settings.for_people:
+        output.print_findings(settings, _findings(result))
+        for note in options.findings:
+            output.print_warning(settings, str(note))
+        for error in several_text.errors_of(result):
+            output.print_error(settings, error)
+        elapsed_s = time.monotonic() - started
+        output.echo(several_text.closing(result, elapsed_s, verb=verb, check=settings.check, undo=undo))
+    else:
+        _print(settings, result, document)
+    codes = [error.exit_code for error in result.problems]
+    return output.worst_exit([*codes, 3 if settings.check and result.changed else 0])
+
+
+def _document(settings: Settings, result: RequestsResult) -> dict[str, object]:
+    from vgpumgr.documents import slot
+
+    return slot.together(result, check=settings.check)
+
+
+def _print(settings: Settings, result: RequestsResult, document: dict[str, object]) -> None:
+    from vgpumgr.documents import common
+
+    rows: list[dict[str, object]] = []
+    for one in result.slots:
+        rows += [common.plain(row) for row in one.rows] or [{"vm": one.vm, "host": one.host}]
+    columns = change_result.VGPUS
+    output.print_rows(settings, document, rows, columns=columns, wide=columns, name="vm")
+    told = "the details name each; `errors` and `result` on stdout are complete"
+    after = ", so nothing was changed" if result.is_held_back else ""
+    output.print_errors(settings, result.problems, what=f"VMs or hosts cannot be served{after}", hint=told)
+
+
+def _findings(result: RequestsResult) -> list[Finding]:
+    return [*(found for slot in result.slots for found in slot.findings), *result.findings]
+
+
+def _undo(result: RequestsResult, words_again: Sequence[str]) -> str | None:
+    """The command that frees just what was made; None if there is none: a VM had something there, or has more."""
+    slots = result.slots
+    if any(slot.outcome != Outcome.DONE or slot.request.replace is Replace.ALWAYS for slot in slots):
+        return None
+    first = slots[0].request
+    more = any(
+        slot.after is not None and slot.after.claims is not None and len(slot.after.claims.claims) > first.count
+        for slot in slots
+    )
+    options: list[str] = []
+    if words_again[0] != "-f":
+        if first.count > 1 and more:
+            return None
+        options = ["--all"] if first.count > 1 else ["--slot", str(first.slot)] if more else []
+    if first.on is not None:
+        options += ["--on", first.on]
+    dashed = words_again[0] != "-f" and any(word.startswith("-") for word in words_again)
+    named = [*options, "--", *words_again] if dashed else [*words_again, *options]
+    return shlex.join(["vgpumgr", "detach", *named])
+
+
+def _consent(settings: Settings, verb: str, plan_file: str | None) -> Consent[FleetPlan]:
+    def show(fleet: FleetPlan) -> None:
+        if settings.for_people:
+            for line in fleet_text.lines(fleet, diff=settings.diff):
+                output.echo(line)
+
+    def ask(fleet: FleetPlan) -> None:
+        changed = [plan for plan in fleet.plans if plan.changed]
+        vms = words.counted(len({one.task.vm for plan in changed for one in plan.tasks if one.steps}), "VM")
+        about = f"{vms} on {words.counted(len(changed), 'host')}"
+        asking.confirm(settings, f"{verb} {about}?", why=f"{verb} of {about} needs confirmation", hint=asking.SEE_FIRST)
+
+    kept = plan_files.read(plan_file)
+    return Consent(check=settings.check, show=show, ask=ask, kept=kept, given=settings.yes)

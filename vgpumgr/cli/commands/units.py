@@ -1,0 +1,57 @@
+"""units."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.text import output, units_text
+
+if TYPE_CHECKING:
+    from vgpumgr.cli.settings import Settings
+
+_COLUMNS = ("board", "framebuffer", "unit", *units_text.MEASURES, "before", "hosts")
+
+
+@click.command()
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@click.option(
+    "--offline", is_flag=True, help="Only the boards for which the inventory has a unit. No host is contacted."
+)
+@common_options
+def units(settings: Settings, *, hosts: tuple[str, ...], offline: bool) -> int:
+    """What 1 fGPU, 0.1 GPU and 4G of memory are on each board, and the type that an empty GPU gives for it.
+
+    \b
+      vgpumgr units
+      vgpumgr units --offline
+
+    UNIT is the site's own (vgpumgr_fgpu_per_gpu). Changing it changes no vGPU: those that were asked for in another unit are
+    listed with both.
+    """
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report
+    from vgpumgr.controller.results import Fleet
+    from vgpumgr.core.report import units as readings
+    from vgpumgr.documents import units as documents
+
+    context = build_context(settings)
+    found = readings.on_paper(context.inventory.chosen(hosts), context.catalogue)
+    fleet: Fleet[readings.Units] = Fleet(views=(), errors=())
+    if not offline:
+        fleet = report.look_over(context, hosts, readings.of_host)
+        found = readings.together(fleet.views, found)
+    if not found.boards and settings.for_people:
+        if offline or fleet.views:
+            output.echo("no board" if not offline else "the inventory has no unit: vgpumgr_fgpu_per_gpu is not set")
+    else:
+        rows = [(units_text.row if settings.for_people else documents.row)(board) for board in found.boards]
+        columns = _COLUMNS if settings.for_people else documents.COLUMNS
+        output.print_rows(settings, documents.document(fleet, found), rows, columns=columns, name="board")
+    if settings.for_people:
+        for one in found.earlier:
+            output.echo(units_text.both_readings(one))
+    return output.print_errors(settings, [error for _, error in fleet.errors])

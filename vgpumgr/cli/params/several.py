@@ -1,0 +1,92 @@
+"""Several VMs on one command line: names, ranges such as vm[01:20], or a file of VMs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from vgpumgr import errors
+from vgpumgr.cli.params import candidates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from vgpumgr.core.inventory import Finding, VmDeclaration
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+STDIN = "-"
+_OPTIONS = (
+    click.argument("vms", nargs=-1, metavar="[VM]...", shell_complete=candidates.vms),
+    click.option(
+        "-f",
+        "--file",
+        type=click.Path(dir_okay=False, allow_dash=True),
+        metavar="FILE",
+        help="The VMs and slots that FILE names, as vgpumgr_vms does in an inventory; - is stdin.",
+    ),
+    click.option(
+        "--partial",
+        is_flag=True,
+        help="Of several VMs, serve those that can be, and name the others (exit 5). Without it: all or none.",
+    ),
+)
+
+
+def options(command: Command) -> Command:
+    """Add them; the command gets `vms`, `file` and `partial`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def only_one(vms: Sequence[str], file: str | None) -> str | None:
+    """The VM, if one is named, and not by a range or a file: then what the command prints is about one VM.
+
+    Raises UsageError if no VM is named at all, or a file as well.
+    """
+    if file is not None:
+        if vms:
+            raise errors.UsageError("-f and names of VMs cannot be combined", hint="the file names the VMs")
+        return None
+    if not vms:
+        raise errors.UsageError(
+            "no VM is named", hint="name one, several, a range such as 'vm[01:20]', or a file with -f"
+        )
+    return vms[0] if len(vms) == 1 and not _may_have_range(vms[0]) else None
+
+
+def names_of(vms: Sequence[str]) -> tuple[str, ...]:
+    """The VMs that the arguments stand for, in the order of their names. Raises BadName, UsageError if one is named twice."""
+    from collections import Counter
+
+    from vgpumgr import names
+    from vgpumgr.core.inventory import ranges
+
+    found = [name for text in vms for name in (ranges.names(text) if ranges.has_range(text) else (text,))]
+    twice = [name for name, times in Counter(found).items() if times > 1]
+    if twice:
+        raise errors.UsageError(f"named twice: {', '.join(twice[:20])}", hint="name each VM once")
+    return tuple(sorted(map(names.parse_vm_name, found), key=names.slot_order))
+
+
+def read_file(file: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]]:
+    """The VMs in the file. Raises UsageError, or InventoryError with every problem."""
+    from vgpumgr.inventory_files import vms_file
+
+    return vms_file.load_vms(file)
+
+
+def guard_alone(others: Mapping[str, object]) -> None:
+    """Raises UsageError if the command line has -f and says what the file says itself; `others`: those options, as given."""
+    context = click.get_current_context()
+    for key, value in others.items():
+        if value and context.get_parameter_source(key) is ParameterSource.COMMANDLINE:
+            option = "--all" if key == "every" else f"--{key.replace('_', '-')}"
+            raise errors.UsageError(f"{option} and -f cannot be combined", hint="the file says that for each slot")
+
+
+def _may_have_range(text: str) -> bool:
+    return "[" in text and ":" in text

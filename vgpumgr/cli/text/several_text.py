@@ -1,0 +1,80 @@
+"""What a command about several VMs prints: its errors, each kind once with the VMs that it stopped, and its last line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.cli.text import words
+from vgpumgr.errors import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from vgpumgr.controller.requests import RequestsResult, SlotResult
+
+PARTIAL = "--partial"
+
+
+def errors_of(result: RequestsResult) -> Iterator[errors.VgpumgrError]:
+    """An error for each kind, with what it has to say of each VM; what held back the others comes with how not to."""
+    vms = len({slot.vm for slot in result.slots})
+    kinds: dict[type[errors.VgpumgrError], list[SlotResult]] = {}
+    for slot in result.failed:
+        if slot.error is not None and not isinstance(slot.error, errors.HeldBack):
+            kinds.setdefault(type(slot.error), []).append(slot)
+    for slots in kinds.values():
+        yield _one_of_kind(slots, f"of {words.counted(vms, 'VM')}")
+
+
+def _one_of_kind(slots: Sequence[SlotResult], of_all: str) -> errors.VgpumgrError:
+    found: dict[str, errors.VgpumgrError] = {}
+    stopped: dict[str, list[str]] = {}
+    for slot in slots:
+        if slot.error is not None:
+            found.setdefault(str(slot.error), slot.error)
+            stopped.setdefault(str(slot.error), []).append(slot.vm)
+    if len(found) == 1:
+        (only,) = found.values()
+        if len(slots) == 1:
+            return only
+        return errors.VgpumgrError(
+            only.message, details=[*only.details, f"not served: {_joined(slot.vm for slot in slots)}"], hint=only.hint
+        )
+    hints = {error.hint for error in found.values()}
+    details = []
+    for text, error in found.items():
+        vms = stopped[text]
+        named = "" if all(vm in error.message for vm in vms) else f" ({_joined(vms)})"
+        hint = f"; {error.hint}" if len(hints) > 1 and error.hint else ""
+        details.append(f"{error.message}{named}{hint}")
+    return errors.VgpumgrError(
+        f"{len({slot.vm for slot in slots})} {of_all} cannot be served",
+        details=[*details, *dict.fromkeys(line for error in found.values() for line in error.details)],
+        hint=hints.pop() if len(hints) == 1 else None,
+    )
+
+
+def _joined(vms: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(vms))
+
+
+def closing(result: RequestsResult, elapsed_s: float, *, verb: str, check: bool, undo: str | None) -> str:
+    """The last line: the state now, and the next command."""
+    slots = result.slots
+    vms = words.counted(len({slot.vm for slot in slots}), "VM")
+    held_back = sum(isinstance(slot.error, errors.HeldBack) for slot in slots)
+    if result.is_held_back:
+        rest = f" {held_back} of {len(slots)} could be served: {PARTIAL} does that." if held_back else ""
+        return f"nothing was changed.{rest}"
+    if check and result.changed:
+        return "would change; nothing was written (--check)."
+    if all(slot.outcome == Outcome.UNCHANGED for slot in slots):
+        have = "have" if len({slot.vm for slot in slots}) > 1 else "has"
+        nothing = f"already {have} what was requested" if verb == "attach" else f"{have} no vGPU of ours there"
+        return f"{vms} {nothing}. Nothing to do."
+    count = Counter(slot.outcome for slot in slots)
+    parts = [f"{number} {outcome.replace('_', ' ')}" for outcome, number in sorted(count.items())]
+    hosts = words.counted(len({slot.host for slot in slots if slot.host is not None}), "host")
+    return f"{vms} on {hosts} in {elapsed_s:.1f} s: {', '.join(parts)}." + (f" Undo: {undo}" if undo else "")

@@ -1,0 +1,43 @@
+"""The lines of vGPUs that are moved out and back while a setting of their GPU changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.plan import step as steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.model.vgpu import VgpuSpec
+
+
+def move_line(step: steps.Step, plan: Sequence[steps.Step], *, maybe: bool = False) -> str:
+    """One step of a plan; `maybe`: it is taken only if the driver refuses because of this vGPU."""
+    match step:
+        case steps.EvacuateVgpu() if maybe:
+            return (
+                f"? vGPU    {_vgpu(step.vgpu)}      removed for a moment and re-created, only if the driver requires it"
+            )
+        case steps.EvacuateVgpu():
+            return f"< vGPU    {_vgpu(step.vgpu)}      removed for a moment"
+        case steps.CreateVgpu(expect=steps.SAME):
+            return f"= vGPU    {_vgpu(step.vgpu)}      created by a run that did not finish"
+        case steps.CreateVgpu():
+            evacuated = any(isinstance(other, steps.EvacuateVgpu) and other.vgpu.key == step.vgpu.key for other in plan)
+            return f"> vGPU    {_vgpu(step.vgpu)}{place_of(step.vgpu)}      re-created{'' if evacuated else ', it was gone'}"
+        case _:
+            return step.verb
+
+
+def place_of(vgpu: VgpuSpec) -> str:
+    """Where it lies in its GPU, in mixed-size mode; continues a line about it."""
+    return "" if vgpu.placement_id is None else f", {place_text(vgpu.placement_id)}"
+
+
+def place_text(place: int | None) -> str:
+    return "no placement id" if place is None else f"placement id {place}"
+
+
+def _vgpu(vgpu: VgpuSpec) -> str:
+    return f"{vgpu.vm_name} {vgpu.slot}: {vgpu.type_name} on {vgpu.parent}"

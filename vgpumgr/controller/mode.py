@@ -1,0 +1,85 @@
+"""mode show and set: whether the GPUs of the hosts take vGPUs of one size or of several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.controller.engine.change import Change, carry_out
+from vgpumgr.controller.hosts.fan_out import read_fleet
+from vgpumgr.controller.hosts.session import open_session
+from vgpumgr.controller.results import ModeHost, ModeResult
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.plan.mode import ModePlan
+from vgpumgr.core.reconcile import tasks
+from vgpumgr.core.report import modes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.results import Consent, Fleet, Planned
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.snapshot import Gpu, SizeMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeOptions:
+    """`on` is the host's inventory name; `gpu_id` the PCI address or UUID of a GPU there."""
+
+    on: str
+    gpu_id: str
+    mode: SizeMode
+
+
+def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
+    """Read hosts (all if none is named) in bounded parallel, without libvirt. Raises UnknownHost."""
+
+    def read(declaration: HostDeclaration) -> tuple[ModeHost, None]:
+        with open_session(context, declaration) as session:
+            facts = session.link.observe(wait_s=context.lock_wait_s).snapshot
+        return ModeHost(host=declaration.name, rows=modes.rows(facts, declaration.gpus)), None
+
+    return read_fleet(context.inventory.chosen(hosts), read, context.reading)
+
+
+def set_mode(context: Context, options: ModeOptions, consent: Consent[Planned[ModePlan]]) -> ModeResult:
+    """Set one GPU's mode. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    declaration = context.inventory.host(options.on)
+    with open_session(context, declaration) as session:
+        changed = carry_out(
+            Change(
+                session=session,
+                consent=consent,
+                task=tasks.SetGpuMode(gpu_id=options.gpu_id, mode=options.mode),
+                makes=ModePlan,
+                asks=True,
+                name=options.gpu_id,
+            )
+        )
+    gpu = changed.view.snapshot.gpu_by_uuid(changed.planned.plan.gpu_uuid)
+    assert gpu is not None  # the plan found it there
+    return ModeResult(
+        planned=changed.planned,
+        outcome=changed.outcome,
+        findings=changed.findings + about_declaration(declaration, gpu, options.mode),
+        row=modes.row_of(changed.view.snapshot, gpu, declaration.gpus),
+    )
+
+
+def about_declaration(declaration: HostDeclaration, gpu: Gpu, mode: SizeMode) -> tuple[Finding, ...]:
+    """A mode that is not declared does not outlast a boot; one that is declared otherwise does not outlast a reconcile."""
+    declared = modes.declared_for(gpu, declaration.gpus)
+    if declared == mode:
+        return ()
+    if declared is not None:
+        text = f"the inventory declares {declared} for GPU {gpu.pci}, and the next reconcile will restore that"
+    elif mode == "mixed-size":
+        text = (
+            f"the mode of GPU {gpu.pci} lasts until the host's next boot, and reconcile restores it only for vGPUs that were made "
+            f"in it; to keep it in any case, declare it: "
+            f'vgpumgr_gpus: {{"{gpu.pci}": {{mode: {mode}}}}}'
+        )
+    else:
+        return ()
+    return (Finding(kind="declared", host=declaration.name, text=f"{declaration.name}: {text}"),)

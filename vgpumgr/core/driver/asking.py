@@ -1,0 +1,169 @@
+"""What goes with a wish: the conditions on which a vGPU may serve it, what it was granted, and the site's own unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+
+from vgpumgr.core.driver import profiles, scheduler
+from vgpumgr.errors import BadName, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.driver.scheduler import Policy
+
+Word = TypeVar("Word", bound=str)
+Way = Literal["mig", "time-sliced"]
+MIG: Final = "mig"
+TIME_SLICED: Final = "time-sliced"
+WAYS: tuple[Way, ...] = (MIG, TIME_SLICED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What a vGPU must meet besides the wish. None: anything.
+
+    `max_waste_pct`: how much of it may exceed what was asked, in percent; `compute`: the policy of its GPU's scheduler; `only`:
+    how the GPU is divided. `prefer` says the same as a preference; no GPU is divided by MIG yet, so it decides nothing.
+    """
+
+    max_waste_pct: int | None = None
+    compute: Policy | None = None
+    only: Way | None = None
+    prefer: Way | None = None
+
+
+NO_CONDITIONS: Final = Conditions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What a wish came to on the GPU that serves it; it stays as it is when the inventory's unit changes.
+
+    `asked_mib` is rounded up. `guest_mib`: what the guest sees at least. `waste_pct`: how much of the vGPU exceeds the wish.
+    """
+
+    asked_mib: int
+    framebuffer_mib: int
+    guest_mib: int
+    waste_pct: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FgpuMemory:
+    """One fGPU is so much memory of a board."""
+
+    mib: int
+
+
+FgpuUnit: TypeAlias = int | FgpuMemory
+"""What one board makes of the site's unit: so many on a GPU, or so much memory each."""
+
+FgpuUnits: TypeAlias = "Mapping[str, FgpuUnit]"
+
+
+def describe(wish: Wish, conditions: Conditions) -> str:
+    """All that was asked, as options: `--gpu 0.2 --max-waste 30`."""
+    return " ".join((*profiles.options(wish), *options(conditions)))
+
+
+def options(conditions: Conditions) -> tuple[str, ...]:
+    """The conditions as words of a command line."""
+    return tuple(
+        word for key, value in attributes(conditions).items() for word in (f"--{key.replace('_', '-')}", value)
+    )
+
+
+def attributes(conditions: Conditions) -> dict[str, str]:
+    """The conditions under the names used in a claim; those that were not given are left out."""
+    found = {
+        "max_waste": conditions.max_waste_pct,
+        "compute": conditions.compute,
+        "only": conditions.only,
+        "prefer": conditions.prefer,
+    }
+    return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def split(asked: Mapping[str, str]) -> tuple[Conditions, dict[str, str]]:
+    """A claim's attributes: the conditions among them, and the rest. Raises BadName."""
+    known = attributes(Conditions(max_waste_pct=0, compute=scheduler.BEST_EFFORT, only=MIG, prefer=MIG))
+    waste, compute, only, prefer = (asked.get(key) for key in known)
+    conditions = Conditions(
+        max_waste_pct=None if waste is None else parse_percent(waste),
+        compute=next((one for one in scheduler.POLICIES if one == compute), None),
+        only=next((one for one in WAYS if one == only), None),
+        prefer=next((one for one in WAYS if one == prefer), None),
+    )
+    read = attributes(conditions)
+    return conditions, {key: value for key, value in asked.items() if key not in read}
+
+
+def parse_percent(text: str) -> int:
+    """A whole number of percent: `10` or `10%`. Raises BadName."""
+    number = text.removesuffix("%").strip()
+    if not (number.isascii() and number.isdecimal() and len(number) <= 3 and int(number) <= 100):
+        raise BadName(f"not a percentage from 0 to 100: {text[:40]!r}", hint="for example 10")
+    return int(number)
+
+
+WAYS_TO_ASK = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu")
+AMOUNTS = ("gpu_memory", "gpu", "fgpu")
+OF_AMOUNTS = ("series", "usable", "max_waste")
+"""What goes with an amount only."""
+
+
+def read(given: Mapping[str, str | bool | None], *, about: str, spelt: Callable[[str], str]) -> tuple[Wish, Conditions]:
+    """What was asked by options, whosever they are. Raises UsageError and BadName; `spelt`: a key as the person writes it."""
+    asked = {key: str(value) for key, value in given.items() if value is not None and value is not False}
+    ways = [key for key in WAYS_TO_ASK if key in asked]
+    if len(ways) != 1:
+        how = f"{' and '.join(map(spelt, ways))} cannot be combined" if ways else "nothing is asked for"
+        raise UsageError(f"{about}: {how}", hint=f"give exactly one of {', '.join(map(spelt, WAYS_TO_ASK))}")
+    (key,) = ways
+    alone = [other for other in OF_AMOUNTS if other in asked and key not in AMOUNTS]
+    if alone:
+        raise UsageError(
+            f"{spelt(alone[0])} cannot be combined with {spelt(key)}",
+            hint=f"it can be combined with {', '.join(map(spelt, AMOUNTS))}",
+        )
+    if "only" in asked and "prefer" in asked:
+        raise UsageError(f"{spelt('only')} and {spelt('prefer')} cannot be combined", hint="give one of them")
+    waste = asked.get("max_waste")
+    conditions = Conditions(
+        max_waste_pct=None if waste is None else parse_percent(waste),
+        compute=_choice(asked, "compute", scheduler.POLICIES, spelt),
+        only=_choice(asked, "only", WAYS, spelt),
+        prefer=_choice(asked, "prefer", WAYS, spelt),
+    )
+    series = _choice(asked, "series", profiles.SERIES, spelt)
+    try:
+        return _wish(key, asked[key], series, usable="usable" in asked), conditions
+    except BadName as error:
+        colon = ":" if key == "profile" else ""
+        raise BadName(f"{spelt(key)}{colon} {error.message}", hint=error.hint) from error
+
+
+def _wish(key: str, text: str, series: str | None, *, usable: bool) -> Wish:
+    match key:
+        case "profile":
+            return profiles.ByProfile(profile=profiles.parse_profile(text))
+        case "mig_profile":
+            return profiles.ByMigProfile(mig_profile=profiles.parse_mig_profile(text))
+        case "gpu_memory":
+            return profiles.ByMemory(mib=profiles.parse_memory(text), series=series, usable=usable)
+        case "gpu":
+            return profiles.ByShare(gpu=profiles.parse_share(text, limit=1), series=series, usable=usable)
+        case _:
+            return profiles.ByFgpu(fgpu=profiles.parse_share(text), series=series, usable=usable)
+
+
+def _choice(asked: Mapping[str, str], key: str, valid: tuple[Word, ...], spelt: Callable[[str], str]) -> Word | None:
+    if key not in asked:
+        return None
+    for word in valid:
+        if word == asked[key]:
+            return word
+    raise UsageError(f"{spelt(key)} is {asked[key][:40]!r}", hint=f"one of {', '.join(valid)}")

@@ -1,0 +1,77 @@
+"""A board's types without a host: NVIDIA's list, and what geometry computes from it. For planning on paper; a host decides for itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import geometry
+from vgpumgr.errors import UnknownProfile
+from vgpumgr.names import nearest
+
+if TYPE_CHECKING:
+    from vgpumgr.core.driver.catalogue import Catalogue, CatalogueType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownType:
+    """One type of one board. The maxima are those of one GPU with nothing else on it; `max_mixed` is 0 without mixed-size mode.
+
+    Placement ids are ascending. Maxima and ids are None where nobody says them and nothing can be computed: those of
+    MIG-backed types are a GPU instance's own.
+    """
+
+    name: str
+    board: str
+    profile: str
+    series: str
+    framebuffer_mib: int
+    max: int | None
+    max_mixed: int | None
+    placements_equal: tuple[int, ...] | None
+    placements_mixed: tuple[int, ...] | None
+    mig_profile: str | None
+
+
+def known_types(catalogue: Catalogue, board: str | None) -> tuple[KnownType, ...]:
+    """The types of a board (its code or its name in the list), or of all boards. Raises UnknownProfile for a board not listed."""
+    rows = [row for row in catalogue.types if board is None or board.lower() in (row.board.lower(), _name(row).lower())]
+    if not rows:
+        like = nearest(board or "", {word for row in catalogue.types for word in (row.board, _name(row))})
+        raise UnknownProfile(
+            f"no board {board!r} in NVIDIA's list of vGPU types",
+            hint=(f"did you mean {like}? " if like else "") + "`vgpumgr profiles --offline -o csv` has every board",
+        )
+    regions: dict[str, int] = {}
+    for row in rows:
+        if row.name.slices is None:
+            regions[row.board] = max(row.name.size_gb, regions.get(row.board, 0))
+    found = [_known(catalogue, row, regions.get(row.board, 0)) for row in rows]
+    return tuple(
+        sorted(found, key=lambda kind: (kind.board, kind.mig_profile is not None, kind.framebuffer_mib, kind.name))
+    )
+
+
+def _name(row: CatalogueType) -> str:
+    """The board's name without what the list says of it in brackets."""
+    return row.board_name.partition(" (")[0]
+
+
+def _known(catalogue: Catalogue, row: CatalogueType, region_gib: int) -> KnownType:
+    listed = catalogue.maximum(row.board, row.name)
+    time_sliced = row.name.slices is None
+    found = geometry.of_type(row.board, region_gib, row.name.size_gb, listed) if time_sliced else None
+    # A 512 MB type has no ids, but that its board has no mixed-size mode is known.
+    mixed = found.mixed if found else () if time_sliced and not geometry.has_mixed_size(row.board) else None
+    return KnownType(
+        name=row.name.text,
+        board=row.board,
+        profile=row.name.short,
+        series=row.name.series,
+        framebuffer_mib=row.framebuffer_mib or row.name.nominal_mib,
+        max=found.maximum if found else listed,
+        max_mixed=None if mixed is None else len(mixed),
+        placements_equal=found.equal if found else None,
+        placements_mixed=mixed,
+        mig_profile=row.mig_profile,
+    )

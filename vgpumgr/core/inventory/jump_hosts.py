@@ -1,0 +1,60 @@
+"""What ssh takes after -J or ProxyJump, as OpenSSH reads it: `[user@]host[:port]` or `ssh://…`, separated by commas; `none`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from vgpumgr.core.model.endpoint import JumpHost
+
+_HOP = re.compile(r"(?:(?P<user>.*)@)?(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]]*))(?::(?P<port>.*))?", re.DOTALL)
+_USER = re.compile(r"[A-Za-z0-9_.@\\][A-Za-z0-9_.@\\-]{0,255}\$?")
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,253}[A-Za-z0-9_.])?")
+_V6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9_.-]+)?")
+_PORT = re.compile(r"[0-9]{1,5}")
+
+
+class Wrong(ValueError):
+    """Not a chain of jump hosts; the text says why."""
+
+
+class Hop(NamedTuple):
+    """One jump host as it is written. `user` None: none was named."""
+
+    address: str
+    port: int
+    user: str | None
+
+    def of(self, user: str) -> JumpHost:
+        """The jump host; that is the user if none was named."""
+        return JumpHost(address=self.address, port=self.port, user=self.user or user)
+
+
+def parse(text: str) -> tuple[Hop, ...]:
+    """The chain, the first to be visited first; empty for `none`. Raises Wrong."""
+    if text.lower() == "none":
+        return ()
+    if "%" in re.sub(r"\[[^\]]*\]", "", text):
+        raise Wrong("% tokens are not expanded")
+    return tuple(map(_hop, text.split(",")))
+
+
+def _hop(text: str) -> Hop:
+    if not text:
+        raise Wrong("a jump host is empty")
+    rest = text.removeprefix("ssh://").removesuffix("/") if text.startswith("ssh://") else text
+    if rest.rpartition("@")[2].count(":") > 1 and "[" not in rest:
+        raise Wrong(f"{text!r} has several colons: an IPv6 address is written in brackets")
+    found = _HOP.fullmatch(rest)
+    if found is None:
+        raise Wrong(f"{text!r} is not [user@]host[:port]")
+    user, v6, host, port = found.group("user", "v6", "host", "port")
+    if user is not None and not _USER.fullmatch(user):
+        raise Wrong(f"{text!r}: {user!r} is not a user's name")
+    if v6 is not None and not _V6.fullmatch(v6):
+        raise Wrong(f"{text!r}: {v6!r} is not an IPv6 address")
+    if v6 is None and not _HOST.fullmatch(host):
+        raise Wrong(f"{text!r}: {host!r} is not a host's name or address")
+    if port is not None and not (_PORT.fullmatch(port) and 1 <= int(port) <= 65535):
+        raise Wrong(f"{text!r}: {port!r} is not a port")
+    return Hop(v6 or host, int(port or 22), user)

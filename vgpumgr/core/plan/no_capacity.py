@@ -1,0 +1,105 @@
+"""The error where no GPU can take what was asked: every GPU with its reason, and what would fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.driver.asking import NO_CONDITIONS
+from vgpumgr.core.model.claims import INVENTORY
+from vgpumgr.core.plan import placement, resolve
+from vgpumgr.core.plan.no_place import AnotherGpu, AnotherMode, AnotherPolicy, Cause, Without
+from vgpumgr.names import DEFAULT_SLOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.no_place import WayOut
+    from vgpumgr.core.plan.resolve import Ask
+    from vgpumgr.core.plan.targets import AttachRequest
+
+
+def error(
+    view: HostView,
+    domain: Domain,
+    request: AttachRequest,
+    ask: Ask,
+    verdict: placement.NoPlace,
+    *,
+    ways: Callable[[], tuple[WayOut, ...]],
+) -> errors.NoCapacity | errors.UsageError:
+    """The error for the user: every GPU with its reason, what would fit, and what would have to change for the wish to fit."""
+    width = max((len(board) for _, board, _ in verdict.reasons), default=0)
+    lines = [f"{pci}  {board:<{width}}  {reason}" for pci, board, reason in verdict.reasons]
+    host = view.snapshot.host
+    if verdict.unknown_profile and verdict.reasons and isinstance(ask.wish, profiles.ByProfile):
+        profile = ask.wish.profile
+        nearest = placement.nearest_profile(view.snapshot, profile)
+        hint = f"did you mean {nearest}? " if nearest else ""
+        return errors.ProfileNotHere(
+            f"no GPU of {host} has {profile.text}, requested for {domain.name}",
+            details=lines,
+            hint=f"{hint}`vgpumgr profiles {host}` lists the profiles that it has",
+        )
+    if not verdict.reasons:
+        return errors.NoCapacity(f"{host} has no NVIDIA GPU for {domain.name}", hint=f"vgpumgr discover {host}")
+    if all(refusal.cause is Cause.NO_UNIT for _, _, refusal in verdict.reasons):
+        boards = sorted({board for _, board, _ in verdict.reasons})
+        return errors.UsageError(
+            f"the inventory does not say what one fGPU is on {host}, requested for {domain.name}",
+            details=lines,
+            hint=f"for example vgpumgr_fgpu_per_gpu: {{{boards[0]}: 2}}; or ask with --gpu or --gpu-memory",
+        )
+    if all(refusal.cause is Cause.NEEDS_MIG for _, _, refusal in verdict.reasons):
+        return errors.NoCapacity(
+            f"no GPU of {host} is in MIG mode, as {asking.describe(ask.wish, ask.conditions)} asks for {domain.name}",
+            details=lines,
+            hint="MIG mode is not supported yet: ask for an amount (--gpu-memory, --gpu), or for a profile such as 4Q",
+        )
+    fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits, either. "
+    would = [_way(host, domain, request, way) for way in ways()]
+    instead = f"It would fit {'; or '.join(would)}. " if would else ""
+    return errors.NoCapacity(
+        f"no GPU of {host} can take {_what(ask)} for {domain.name}",
+        details=lines,
+        hint=f"{fits}{instead}`vgpumgr profiles --fits`",
+    )
+
+
+def _way(host: str, domain: Domain, request: AttachRequest, way: WayOut) -> str:
+    """What would have to change, with the command."""
+    pci, exact = way.placed.gpu.pci, isinstance(request.wish, profiles.ByProfile)
+    granted = "" if exact else f", as {way.placed.type.short}"
+    match way:
+        case AnotherGpu() if request.origin == INVENTORY:
+            return f"on {pci}{granted} (in the inventory, gpu_id: {pci!r})"
+        case AnotherGpu():
+            options = (*request.options, "--gpu-id", pci)
+            slot = None if request.slot == DEFAULT_SLOT else request.slot
+            return f"on {pci}{granted}: `{command('attach', domain.name, slot=slot, options=options)}`"
+        case AnotherMode():
+            return f"on {pci} in {way.mode} mode{granted}: `vgpumgr mode set {way.mode} --on {host} --gpu-id {pci}`"
+        case AnotherPolicy():
+            set_it = f"vgpumgr scheduler set --on {host} --gpu-id {pci} --policy {way.policy}"
+            return f"on {pci} with the scheduler {way.policy}{granted}: `{set_it}`"
+        case Without():
+            whose = " and ".join(f"{one.vm} ({one.type_name})" for one in way.vgpus)
+            commands = " and ".join(
+                f"`{command('detach', one.vm, slot=None if one.alone else one.slot)}`" for one in way.vgpus
+            )
+            return f"on {pci} without the vGPU of {whose}{granted}: {commands}"
+
+
+def _what(ask: Ask) -> str:
+    """A wish as what no GPU can take: a 4 GiB vGPU; the size of a profile is by its name."""
+    match ask.wish:
+        case profiles.ByProfile(profile=profile) if ask.conditions == NO_CONDITIONS:
+            mib = profiles.parse_type_name(f"any-{profile.short}").nominal_mib
+            an = "an" if str(mib // 1024).startswith("8") or mib // 1024 in (11, 18) else "a"
+            return f"{an} {resolve.memory(mib)} vGPU"
+        case _:
+            return f"what {asking.describe(ask.wish, ask.conditions)} asks"

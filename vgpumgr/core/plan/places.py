@@ -1,0 +1,101 @@
+"""Placement ids of a GPU in mixed-size mode: what the driver offers and where it put what, held against what was expected.
+
+The driver's list decides (it is read before each create); a difference to what geometry computes is told. It has two causes: the
+driver has lost a vGPU, which then lies where nothing is seen, or it has another rule than core/driver/geometry.py. A vGPU of ours
+that lies elsewhere than its entry says is told of as well, and stays where it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import geometry
+from vgpumgr.core.model.snapshot import MIXED_SIZE
+from vgpumgr.core.model.view import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.driver.geometry import Geometry
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+
+KIND: Final = "placements"
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A type for which the driver offers other ids than are computed."""
+
+    type_name: str
+    offered: tuple[int, ...]
+    computed: tuple[int, ...]
+
+
+def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
+    """One for each GPU in mixed-size mode that offers other ids than are computed, and for each vGPU of ours that lies elsewhere."""
+    found: list[Finding] = []
+    for gpu in facts.gpus:
+        different = tuple(differences(gpu))
+        if different:
+            shown = "; ".join(
+                f"{one.type_name} at {_ids(one.offered)}, not at {_ids(one.computed)}" for one in different[:_SHOWN]
+            )
+            more = f", and {len(different) - _SHOWN} more types" if len(different) > _SHOWN else ""
+            text = (
+                f"{facts.host}: GPU {gpu.pci} offers other placement ids than are computed for board {gpu.board}: {shown}{more}; the "
+                "driver's own list counts. Either the driver has lost a vGPU there (a reboot brings the place back), or it has "
+                "a rule that vgpumgr does not know: please report it"
+            )
+            found.append(Finding(kind=KIND, host=facts.host, text=text))
+    return (*found, *_elsewhere(facts))
+
+
+def _elsewhere(facts: HostSnapshot) -> Iterator[Finding]:
+    for entry in facts.ledger or ():
+        ours = entry.vgpu
+        gpu, vgpu = facts.gpu_by_uuid(ours.gpu_uuid), facts.vgpu_of(ours)
+        found = gpu.placement_of(vgpu) if gpu is not None and vgpu is not None else None
+        if gpu is None or None in (found, ours.placement_id) or found == ours.placement_id:
+            continue
+        text = (
+            f"{ours.vm_name} slot {ours.slot}: {ours.type_name} on {ours.parent} lies at placement id {found} of GPU {gpu.pci}, not "
+            f"at {ours.placement_id} as vgpumgr chose: what the driver shows counts. To move it, "
+            f"`{command('detach', ours.vm_name, slot=ours.slot)}`, then attach again"
+        )
+        yield Finding(kind=KIND, host=facts.host, vm=ours.vm_name, slot=ours.slot, text=text)
+
+
+def differences(gpu: Gpu) -> Iterator[Difference]:
+    """Types whose offered and computed ids differ; none where anything that this takes is unknown."""
+    if gpu.mode != MIXED_SIZE or not gpu.places or gpu.types is None:
+        return
+    taken: list[tuple[int, int]] = []
+    for vgpu in gpu.vgpus:
+        known = geometry_of(gpu, gpu.type_of(vgpu.type_id))
+        if vgpu.placement_id is None or known is None:
+            return
+        taken.append((vgpu.placement_id, known.size))
+    for vgpu_type in gpu.types.values():
+        known = geometry_of(gpu, vgpu_type)
+        if known is None:
+            continue
+        offer = gpu.places.get(vgpu_type.id)
+        offered = offer.creatable if offer else ()
+        computed = geometry.creatable(known.mixed, known.size, taken)
+        if offered != computed:
+            yield Difference(type_name=vgpu_type.type_name, offered=offered, computed=computed)
+
+
+def geometry_of(gpu: Gpu, vgpu_type: VgpuType | None) -> Geometry | None:
+    """What is computed of a time-sliced type on this GPU; None for other types, and where its board or sizes are unknown."""
+    sizes = [one.parsed.size_gb for one in (gpu.types or {}).values() if one.parsed and one.parsed.slices is None]
+    if vgpu_type is None or vgpu_type.parsed is None or vgpu_type.parsed.slices is not None or gpu.board is None:
+        return None
+    return geometry.of_type(gpu.board, max(sizes), vgpu_type.parsed.size_gb, vgpu_type.max)
+
+
+def _ids(ids: tuple[int, ...]) -> str:
+    return " ".join(map(str, ids)) or "none"

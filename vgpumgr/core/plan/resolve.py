@@ -1,0 +1,274 @@
+"""A wish, in whatever way it is asked, as types of one GPU: those that serve it, the closest first.
+
+Memory is a type's nominal size. A share of a GPU is served by a type that is that share of the board's framebuffer, or of which
+no more fit on the board than the share says: a quarter of 141 GB is served by 35 GB. fGPUs are a share or an amount of memory, as the
+inventory says for the board. With `usable`, what the guest is sure to see must be as much.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS, Conditions, FgpuMemory, Grant
+from vgpumgr.core.driver.framebuffer import guest_at_least_mib
+from vgpumgr.core.plan.no_place import Cause, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.core.driver.asking import FgpuUnit, FgpuUnits
+    from vgpumgr.core.driver.profiles import Amount, Profile, Wish
+    from vgpumgr.core.model.snapshot import Gpu, VgpuType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A wish with all that says what it means. `before`: what it was granted already, which stands for fGPUs whatever the unit is now."""
+
+    wish: Wish
+    conditions: Conditions
+    units: FgpuUnits
+    before: Grant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A type that serves a wish. `grant` None: its size is unknown.
+
+    `waste`: the part of it that exceeds the wish, of what the guest sees if that was asked for; `excess`: the same of its size,
+    by which GPUs are compared.
+    """
+
+    type: VgpuType
+    waste: Fraction = Fraction(0)
+    excess: Fraction = Fraction(0)
+    grant: Grant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Amount:
+    """What a wish for an amount means on one GPU: MiB, and if it is a share of the GPU, that share."""
+
+    mib: Fraction
+    share: Fraction | None = None
+
+
+def choices(gpu: Gpu, ask: Ask) -> tuple[Choice, ...] | Refusal:
+    """The types of a GPU that serve a wish, the closest first; or why none does. What is on the GPU now plays no part."""
+    match ask.wish:
+        case profiles.ByProfile(profile=profile):
+            return _of_profile(gpu, profile)
+        case profiles.ByMigProfile():
+            return Refusal(Cause.NEEDS_MIG, "is not in MIG mode, which is not supported yet")
+        case profiles.ByOther() as other:
+            return Refusal(Cause.NO_SUCH_TYPE, f"serves no {profiles.describe(other)}")
+        case amount:
+            return _of_amount(gpu, amount, ask)
+
+
+def unmet(gpu: Gpu, conditions: Conditions) -> Refusal | None:
+    """Why nothing on a GPU meets the conditions, whatever its type; None if something can."""
+    if conditions.only == MIG:
+        return Refusal(Cause.NEEDS_MIG, "is not in MIG mode, which is not supported yet")
+    if conditions.compute is None:
+        return None
+    policy = gpu.scheduler.policy if gpu.scheduler else None
+    if policy == conditions.compute:
+        return None
+    found = "cannot be read" if policy is None else f"is {policy}"
+    return Refusal(Cause.OTHER_POLICY, f"its scheduler {found}, not {conditions.compute}")
+
+
+def too_much_waste(choice: Choice, conditions: Conditions) -> Refusal | None:
+    """Why a type exceeds the wish by more than the conditions allow; None if it does not."""
+    if conditions.max_waste_pct is None or choice.waste * 100 <= conditions.max_waste_pct:
+        return None
+    return Refusal(
+        Cause.WASTE, f"{choice.type.short} would waste {percent(choice.waste)} (at most {conditions.max_waste_pct} %)"
+    )
+
+
+def grant_of(gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -> Grant | None:
+    """What a type of a GPU is to a wish; None if that cannot be said: its size or the wish's unit is unknown."""
+    if not isinstance(ask.wish, profiles.ByMemory | profiles.ByShare | profiles.ByFgpu):
+        return _grant(gpu, vgpu_type, None)
+    asked = _asked(gpu, ask.wish, ask)
+    return None if isinstance(asked, Refusal) else _choice(gpu, vgpu_type, asked, usable=ask.wish.usable).grant
+
+
+def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
+    """The GPU's type that a profile names. A short profile matches any board; of equal names the lowest id wins."""
+    for vgpu_type in (gpu.types or {}).values():
+        if (
+            vgpu_type.parsed is not None
+            and vgpu_type.parsed.short == profile.short
+            and profile.board in (None, vgpu_type.parsed.board, vgpu_type.board)
+        ):
+            return vgpu_type
+    return None
+
+
+def wanted(gpu: Gpu, ask: Ask) -> tuple[str, Fraction]:
+    """The series and size in MiB that a wish is about on a GPU, to find what is near it; 0 if that cannot be said."""
+    match ask.wish:
+        case profiles.ByProfile(profile=profile):
+            name = profiles.parse_type_name(f"any-{profile.short}")
+            return name.series, Fraction(name.nominal_mib)
+        case profiles.ByMemory() | profiles.ByShare() | profiles.ByFgpu() as amount:
+            asked = _asked(gpu, amount, ask)
+            return amount.series or profiles.DEFAULT_SERIES, Fraction(0) if isinstance(asked, Refusal) else asked.mib
+        case _:
+            return profiles.DEFAULT_SERIES, Fraction(0)
+
+
+def asked_mib(gpu: Gpu, wish: Amount, units: FgpuUnits) -> int | None:
+    """What an amount is on a GPU by these units, rounded up; None if that cannot be said."""
+    asked = _asked(gpu, wish, Ask(wish=wish, conditions=NO_CONDITIONS, units=units))
+    return None if isinstance(asked, Refusal) else math.ceil(asked.mib)
+
+
+def board_mib(gpu: Gpu) -> int | None:
+    """A board's framebuffer as its types divide it: the largest of them; None if no size is known."""
+    return max((_size(vgpu_type) for vgpu_type in _time_sliced(gpu)), default=None)
+
+
+def unit_of(gpu: Gpu, units: FgpuUnits) -> FgpuUnit | None:
+    """What one fGPU is on a board, declared by its code or by its name; None if the inventory does not say."""
+    names = (gpu.board or "", gpu.name or "", (gpu.name or "").removeprefix("NVIDIA "))
+    return next((units[name] for name in names if name in units), None)
+
+
+def percent(waste: Fraction | float) -> str:
+    return f"{round(float(waste) * 100, 1):g} %"
+
+
+def _of_profile(gpu: Gpu, profile: Profile) -> tuple[Choice, ...] | Refusal:
+    vgpu_type = find_type(gpu, profile)
+    if vgpu_type is None:
+        name = profile.short if profile.board in (None, gpu.board) else profile.text
+        return Refusal(Cause.NO_SUCH_TYPE, f"has no {name}")
+    return (Choice(type=vgpu_type, grant=_grant(gpu, vgpu_type, None)),)
+
+
+def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal:
+    asked = _asked(gpu, wish, ask)
+    if isinstance(asked, Refusal):
+        return asked
+    series = wish.series or profiles.DEFAULT_SERIES
+    types = [one for one in _time_sliced(gpu) if one.parsed is not None and one.parsed.series == series]
+    if not types:
+        others = sorted({one.parsed.series for one in _time_sliced(gpu) if one.parsed is not None})
+        return Refusal(Cause.NO_SUCH_TYPE, f"has no type of series {series} (it has {', '.join(others) or 'none'})")
+    found = [
+        _choice(gpu, one, asked, usable=wish.usable) for one in types if _is_enough(gpu, one, asked, usable=wish.usable)
+    ]
+    if not found:
+        largest = max(types, key=_size)
+        sees = f", of which a guest sees {_guest(gpu, largest)} MiB" if wish.usable else ""
+        return Refusal(
+            Cause.NO_SUCH_TYPE,
+            f"has no {series} type of {memory(asked.mib)} or more: its largest is {largest.short}{sees}",
+        )
+    return tuple(sorted(found, key=_closest))
+
+
+def _closest(choice: Choice) -> tuple[int, bool, int]:
+    """Old types of series B come twice with one size; the plain name goes first."""
+    plain = choice.type.parsed is not None and not choice.type.parsed.suffix
+    return _size(choice.type), not plain, choice.type.id
+
+
+def _asked(gpu: Gpu, wish: Amount, ask: Ask) -> _Amount | Refusal:
+    """What the wish means on this GPU."""
+    match wish:
+        case profiles.ByMemory(mib=mib):
+            return _Amount(mib=Fraction(mib))
+        case profiles.ByShare(gpu=share):
+            return _share(gpu, Fraction(share))
+        case profiles.ByFgpu(fgpu=fgpu):
+            if ask.before is not None:
+                return _Amount(mib=Fraction(min(ask.before.asked_mib, ask.before.framebuffer_mib)))
+            unit = unit_of(gpu, ask.units)
+            if unit is None:
+                return Refusal(
+                    Cause.NO_UNIT, f"what one fGPU is on {gpu.board or 'this board'} is not in the inventory"
+                )
+            if isinstance(unit, FgpuMemory):
+                return _Amount(mib=Fraction(fgpu) * unit.mib)
+            return _share(gpu, Fraction(fgpu) / unit)
+
+
+def _share(gpu: Gpu, share: Fraction) -> _Amount | Refusal:
+    board = board_mib(gpu)
+    if board is None:
+        return Refusal(Cause.NO_TYPES, "the sizes of its vGPU types cannot be read")
+    if share > 1:
+        return Refusal(Cause.NO_SUCH_TYPE, f"is less than {memory(share * board)}: a vGPU is of one GPU")
+    return _Amount(mib=share * board, share=share)
+
+
+def _is_enough(gpu: Gpu, vgpu_type: VgpuType, asked: _Amount, *, usable: bool) -> bool:
+    if usable:
+        return _guest(gpu, vgpu_type) >= asked.mib
+    size, board = _size(vgpu_type), board_mib(gpu)
+    if size >= asked.mib:
+        return True
+    return asked.share is not None and board is not None and asked.share * (board // size) <= 1
+
+
+def _choice(gpu: Gpu, vgpu_type: VgpuType, asked: _Amount, *, usable: bool) -> Choice:
+    size = _size(vgpu_type)
+    waste = _beyond(asked.mib, _guest(gpu, vgpu_type) if usable else size)
+    grant = _grant(gpu, vgpu_type, asked, waste)
+    return Choice(type=vgpu_type, waste=waste, excess=_beyond(asked.mib, size), grant=grant)
+
+
+def _beyond(asked_mib: Fraction, mib: int) -> Fraction:
+    """The part of an amount that exceeds what was asked."""
+    return max(Fraction(0), 1 - asked_mib / mib) if mib else Fraction(0)
+
+
+def _grant(gpu: Gpu, vgpu_type: VgpuType, asked: _Amount | None, waste: Fraction = Fraction(0)) -> Grant | None:
+    """`asked` None: exactly this type."""
+    size = vgpu_type.size_mib
+    if size is None:
+        return None
+    return Grant(
+        asked_mib=size if asked is None else math.ceil(asked.mib),
+        framebuffer_mib=size,
+        guest_mib=_guest(gpu, vgpu_type),
+        waste_pct=round(float(waste) * 100, 2),
+    )
+
+
+def _time_sliced(gpu: Gpu) -> Iterable[VgpuType]:
+    return (
+        one
+        for one in (gpu.types or {}).values()
+        if one.parsed is not None and one.parsed.slices is None and one.size_mib
+    )
+
+
+def _size(vgpu_type: VgpuType) -> int:
+    """By its name or as the host states it, whichever is more: a 94C has 96246 MiB, and is what 94 GiB ask for."""
+    nominal = vgpu_type.parsed.nominal_mib if vgpu_type.parsed else 0
+    return max(nominal, vgpu_type.size_mib or 0)
+
+
+def guest_mib(gpu: Gpu, vgpu_type: VgpuType) -> int | None:
+    """What a guest sees of a type at least; None if its size is unknown."""
+    return None if vgpu_type.size_mib is None else _guest(gpu, vgpu_type)
+
+
+def _guest(gpu: Gpu, vgpu_type: VgpuType) -> int:
+    board = vgpu_type.board or gpu.board
+    return guest_at_least_mib(vgpu_type.size_mib or 0, maximum=vgpu_type.max, board=board)
+
+
+def memory(mib: Fraction | int) -> str:
+    """9.6 GiB, 512 MiB."""
+    return f"{round(float(mib) / 1024, 2):g} GiB" if mib >= 1024 else f"{round(float(mib), 1):g} MiB"

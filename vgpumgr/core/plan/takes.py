@@ -1,0 +1,130 @@
+"""Whether a GPU, or one function of it, takes one more vGPU of a type now; or why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from vgpumgr.core.model import snapshot as observed
+from vgpumgr.core.plan import blocked_write, lost
+from vgpumgr.core.plan.no_place import Cause, Refusal
+from vgpumgr.core.plan.room import Room, room_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent, VgpuType
+    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.names import PciAddress
+
+Barred: TypeAlias = "Callable[[PciAddress], str | None]"
+"""Why a PCI function must not be used, whatever is on it now, in words; None if it may."""
+
+
+def none_barred(_pci: PciAddress) -> None:
+    """Every function may be used."""
+
+
+def may_create(
+    snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuType, barred: Barred = none_barred
+) -> Refusal | None:
+    """Why this parent cannot take the type now; None if it can."""
+    room = room_of(snapshot, gpu)
+    return of_type(snapshot, room, vgpu_type) or of_parent(snapshot, room, parent, vgpu_type, barred)
+
+
+def of_type(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType) -> Refusal | None:
+    """Why none of a GPU's functions takes the type now."""
+    problem = unfit(snapshot, room.gpu)
+    if problem:
+        return problem
+    if (
+        vgpu_type.parsed is not None and vgpu_type.parsed.slices is not None
+    ):  # NVML and mdev directories list them in any mode
+        return Refusal(Cause.NEEDS_MIG, f"{vgpu_type.short} needs MIG mode, which is not supported yet")
+    return room.refusal(snapshot, vgpu_type)
+
+
+def of_parent(
+    snapshot: HostSnapshot, room: Room, parent: Parent, vgpu_type: VgpuType, barred: Barred
+) -> Refusal | None:
+    """Why this parent alone does not take the type now."""
+    if parent.vf_index is not None:
+        taken = room.taken(snapshot, parent)
+        if taken is not None:
+            return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({taken.type_name}, {taken.owner})")
+        why = barred(parent.pci)
+        if why is not None:
+            return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({why})")
+    if parent.creatable is None:
+        return Refusal(Cause.UNREADABLE, f"the types that {parent.pci} offers could not be read")
+    reserved = len(room.awaited) if parent.vf_index is None else 0
+    if parent.creatable.get(vgpu_type.id, 0) <= reserved:
+        text = f"the driver offers no {vgpu_type.type_name} on {parent.pci} now (likely another size, or full)"
+        return Refusal(Cause.NOT_OFFERED, text)
+    return None
+
+
+def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal | None:
+    """Why an entry's missing vGPU cannot be re-created at its place now; None if it can.
+
+    Its place is reserved for it, so only existing hardware can be in the way.
+    """
+    problem = unfit(snapshot, gpu)
+    if problem:
+        return problem
+    parent = gpu.parent_at(ours.vf_index)
+    if parent is None:
+        text = f"has no virtual function {ours.vf_index} now, the place of {ours.type_name}"
+        return Refusal(Cause.NO_FUNCTION, text)
+    vgpu_type = (gpu.types or {}).get(ours.type_id)
+    if vgpu_type is None:
+        return Refusal(Cause.NO_SUCH_TYPE, f"has no type {ours.type_id} ({ours.type_name}) any more")
+    room = Room.of(gpu, awaited=())
+    return of_type(snapshot, room, vgpu_type) or of_parent(snapshot, room, parent, vgpu_type, none_barred)
+
+
+def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
+    """Why nothing can be created on a GPU, whatever the request; None if something can."""
+    if gpu.framework is None:
+        return Refusal(Cause.NO_VGPUS, f"offers no vGPUs: {gpu.problem}")
+    if gpu.uuid is None:
+        return Refusal(Cause.NO_GPU_UUID, "its GPU UUID cannot be read, so nothing is written to it")
+    if gpu.mode not in (observed.EQUAL_SIZE, observed.MIXED_SIZE, None):
+        return Refusal(Cause.OTHER_MODE, f"is in {gpu.mode} mode, which is not supported yet")
+    if not gpu.types:
+        return Refusal(Cause.NO_TYPES, "its vGPU types cannot be read")
+    why = blocked_write.why_not(snapshot, gpu)
+    return None if why is None else Refusal(Cause.BLOCKED_WRITE, why)
+
+
+def free_parent(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: Barred) -> Parent | Refusal:
+    """The function of a GPU that takes a type now, or why none does."""
+    problem = of_type(snapshot, room, vgpu_type)
+    if problem is not None:
+        return problem
+    lost_here = lost.lost_parents(snapshot, room.gpu)
+
+    def why_not(pci: PciAddress) -> str | None:
+        return barred(pci) or ("lost by the driver" if pci in lost_here else None)
+
+    # A taken VF is not the reason if another one is free: then the refusal of the free one is.
+    verdict: Refusal | None = None
+    for parent in _in_turn(snapshot, room.gpu):
+        refusal = of_parent(snapshot, room, parent, vgpu_type, why_not)
+        if refusal is None:
+            return parent
+        if not refusal.of_this_place_alone:
+            verdict = refusal
+    if verdict is not None:
+        return verdict
+    parents = room.gpu.parents
+    reserved = next((f"; {parent.pci} {why}" for parent in parents if (why := why_not(parent.pci)) is not None), "")
+    return Refusal(Cause.ALL_TAKEN, f"every virtual function is taken ({len(parents)}{reserved})")
+
+
+def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
+    """The GPU's parents, starting after the newest entry's."""
+    last = snapshot.entries.newest_vf(gpu.uuid)
+    after = [at for at, parent in enumerate(gpu.parents) if parent.vf_index is not None and parent.vf_index > last]
+    start = after[0] if after else 0
+    return (*gpu.parents[start:], *gpu.parents[:start])

@@ -1,0 +1,149 @@
+"""Where no GPU can take a wish: what would have to change on the host, so that one can.
+
+Each way is tried on what the host would be after its command (core/plan/simulate.py), with the plans of those commands and
+their guards. So nothing is offered that would be refused, or that would not help.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from vgpumgr.core.driver.scheduler import SchedulerWish
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIXED_SIZE
+from vgpumgr.core.plan import detach, mode, room, simulate
+from vgpumgr.core.plan import scheduler as scheduler_plan
+from vgpumgr.core.plan.no_place import AnotherGpu, AnotherMode, AnotherPolicy, Cause, InTheWay, Without
+from vgpumgr.core.plan.placement import Placed
+from vgpumgr.errors import VgpumgrError
+from vgpumgr.names import GpuUuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from vgpumgr.core.model.snapshot import Gpu, SizeMode
+    from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.no_place import WayOut
+    from vgpumgr.core.plan.placement import NoPlace
+    from vgpumgr.core.plan.targets import AttachRequest
+    from vgpumgr.names import Slot, VmUuid
+
+MOST_VGPUS: Final = 4
+"""A way that takes more vGPUs away is none."""
+
+_IN_THE_WAY = frozenset({Cause.OTHER_SIZE, Cause.FULL, Cause.ALL_TAKEN, Cause.NOT_OFFERED})
+
+
+Tried: TypeAlias = "Callable[[HostView, tuple[str, ...] | None], Placed | NoPlace]"
+"""The same wish on a host as it would be then, on any GPU or on these."""
+
+
+def find(view: HostView, request: AttachRequest, verdict: NoPlace, tried: Tried) -> tuple[WayOut, ...]:
+    """At most one way of each kind: the first GPU, in the order of `verdict`, and of vGPUs as few as possible."""
+    found: list[WayOut] = []
+    if request.gpus is not None and (placed := _granted(tried, view, None)) is not None:
+        found.append(AnotherGpu(placed=placed))
+    causes = {pci: refusal.cause for pci, _, refusal in verdict.reasons if refusal.cause in _IN_THE_WAY}
+    crowded = [gpu for gpu in view.snapshot.gpus if gpu.pci in causes and gpu.uuid is not None]
+    # What fills a GPU in equal-size mode leaves no room in mixed-size mode, which takes no more of any size.
+    other = [gpu for gpu in crowded if gpu.mode == MIXED_SIZE or causes[gpu.pci] is not Cause.FULL]
+    modes = (_other_mode(view, gpu, tried) for gpu in other)
+    found += [way for way in modes if way is not None][:1]
+    unlike = {pci for pci, _, refusal in verdict.reasons if refusal.cause is Cause.OTHER_POLICY}
+    policies = (_other_policy(view, gpu, request, tried) for gpu in view.snapshot.gpus if gpu.pci in unlike)
+    found += [way for way in policies if way is not None][:1]
+    fewer = [_without(view, gpu, _groups(view, gpu, causes[gpu.pci], request), request, tried) for gpu in crowded]
+    return (*found, *sorted((way for way in fewer if way is not None), key=lambda way: len(way.vgpus))[:1])
+
+
+def _granted(tried: Tried, view: HostView, gpus: tuple[str, ...] | None) -> Placed | None:
+    verdict = tried(view, gpus)
+    return verdict if isinstance(verdict, Placed) else None
+
+
+def _other_mode(view: HostView, gpu: Gpu, tried: Tried) -> AnotherMode | None:
+    if gpu.mode not in (EQUAL_SIZE, MIXED_SIZE):
+        return None
+    other: SizeMode = EQUAL_SIZE if gpu.mode == MIXED_SIZE else MIXED_SIZE
+    try:
+        plan = mode.plan_mode(view, mode.ModeRequest(gpu_uuid=GpuUuid(str(gpu.uuid)), mode=other))
+        placed = _granted(tried, simulate.apply(view, plan.steps), (str(gpu.uuid),))
+    except (VgpumgrError, simulate.ImpossibleStepError):
+        return None
+    return None if placed is None else AnotherMode(gpu=gpu.pci, mode=other, placed=placed)
+
+
+def _other_policy(view: HostView, gpu: Gpu, request: AttachRequest, tried: Tried) -> AnotherPolicy | None:
+    policy = request.conditions.compute
+    assert policy is not None  # it is what no GPU has
+    wanted = scheduler_plan.SchedulerRequest(gpu_uuid=GpuUuid(str(gpu.uuid)), wish=SchedulerWish(policy=policy))
+    try:
+        plan = scheduler_plan.plan_scheduler(view, wanted)
+        placed = _granted(tried, simulate.apply(view, plan.steps), (str(gpu.uuid),))
+    except (VgpumgrError, simulate.ImpossibleStepError):
+        return None
+    return None if placed is None else AnotherPolicy(gpu=gpu.pci, policy=policy, placed=placed)
+
+
+def _without(
+    view: HostView, gpu: Gpu, groups: Iterable[Sequence[LedgerEntry]], request: AttachRequest, tried: Tried
+) -> Without | None:
+    """The first of these groups of a GPU's vGPUs without which it can take the wish."""
+    for group in groups:
+        now = view
+        try:
+            for entry in group:
+                leave = detach.DetachRequest(vm=entry.vgpu.vm, slots=(entry.vgpu.slot,), by=request.by, at=request.at)
+                now = simulate.apply(now, detach.plan_detach(now, leave).steps)
+            placed = _granted(tried, now, (str(gpu.uuid),))
+        except (VgpumgrError, simulate.ImpossibleStepError):
+            continue
+        if placed is not None:
+            return Without(vgpus=tuple(_in_the_way(view, entry) for entry in group), placed=placed)
+    return None
+
+
+def _groups(view: HostView, gpu: Gpu, cause: Cause, request: AttachRequest) -> Iterator[Sequence[LedgerEntry]]:
+    """Groups of vGPUs to try without, the smallest first.
+
+    Neighbours where each has its place; else all where another size is in the way, or any one where only room is missing.
+    """
+    at = {vgpu.device: vgpu.placement_id or 0 for vgpu in gpu.vgpus}
+    on_gpu = (entry for entries in view.snapshot.entries.on(gpu.uuid).values() for entry in entries)
+    ours = [entry for entry in on_gpu if _may_go(view, entry, request)]
+    ours.sort(key=lambda entry: (at.get(entry.vgpu.device, 0), entry.vgpu.vm_name, entry.vgpu.slot))
+    if gpu.mode == MIXED_SIZE:
+        lengths: Iterable[int] = range(1, min(MOST_VGPUS, len(ours)) + 1)
+    elif cause is Cause.OTHER_SIZE:
+        whole = len(ours) == room.count_allocated(view.snapshot, gpu) and len(ours) <= MOST_VGPUS
+        lengths = (len(ours),) if whole else ()
+    else:
+        lengths = (1,)
+    for length in lengths:
+        for first in range(len(ours) - length + 1):
+            yield ours[first : first + length]
+
+
+def _may_go(view: HostView, entry: LedgerEntry, request: AttachRequest) -> bool:
+    """Whether a person can be told to detach it: not what is declared, which comes back, nor what is only planned."""
+    domain = view.domain(entry.vgpu.vm)
+    claim = domain.claim(entry.vgpu.slot) if domain is not None else None
+    if claim is None or entry.vgpu.vm == request.vm or (entry.vgpu.vm, entry.vgpu.slot) in view.planned:
+        return False
+    return claim.origin == claims.ATTACH
+
+
+def _in_the_way(view: HostView, entry: LedgerEntry) -> InTheWay:
+    return InTheWay(
+        vm=view.vm_name(entry.vgpu.vm),
+        slot=entry.vgpu.slot,
+        type_name=entry.vgpu.type_name,
+        alone=_slots(view, entry.vgpu.vm) == {entry.vgpu.slot},
+    )
+
+
+def _slots(view: HostView, vm: VmUuid) -> set[Slot]:
+    domain = view.domain(vm)
+    claimed = domain.claims.claims if domain is not None and domain.claims is not None else ()
+    return {claim.slot for claim in claimed} | {entry.vgpu.slot for entry in view.entries(vm)}

@@ -1,0 +1,69 @@
+"""Many slots of one host, requested by one command and planned together, before anything is changed.
+
+Spread may give the first two small vGPUs a GPU each, and then an equal-size GPU is missing for a large one. So if there is no
+place for all in the requested order, others are tried: one of each kind first, so that each kind has its GPU.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.reconcile import host_plan
+from vgpumgr.core.reconcile.host_plan import HostPlan
+from vgpumgr.core.reconcile.tasks import AttachSlot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.core.reconcile.tasks import Author, DetachSlot
+
+
+def plan_together(
+    view: HostView, declared: HostDeclaration, todo: Sequence[AttachSlot | DetachSlot], author: Author
+) -> tuple[HostPlan, HostView]:
+    """The plan of all tasks, and the host's state after them; its tasks are in the order in which they are to be done.
+
+    A refusal is its task's own. Of the orders tried, the first that refuses none, or else the fewest, counts.
+    """
+    best: tuple[PlannedTask, ...] = ()
+    after = view
+    for order in _orders(todo):
+        planned, left = host_plan.plan_tasks(view, declared, order, author)
+        if not best or _refused(planned) < _refused(best):
+            best, after = planned, left
+        if not any(_has_no_place(one) for one in planned):
+            break
+    vms = {task.uuid for task in todo}
+    return HostPlan(
+        host=view.snapshot.host,
+        tasks=best,
+        findings=tuple(dict.fromkeys(found for one in best if one.plan for found in one.plan.findings)),
+        fingerprint=plans.digest(*plans.of_host(view), [one for one in view.domains if one.uuid in vms]),
+        ours=len(view.snapshot.ledger or ()),
+    ), after
+
+
+def _refused(planned: Sequence[PlannedTask]) -> int:
+    return sum(one.refused is not None for one in planned)
+
+
+def _has_no_place(planned: PlannedTask) -> bool:
+    return isinstance(planned.refused, errors.NoCapacity) and not isinstance(planned.refused, errors.ProfileNotHere)
+
+
+def _orders(todo: Sequence[AttachSlot | DetachSlot]) -> Iterator[Sequence[AttachSlot | DetachSlot]]:
+    """As requested; then one of each kind, and of what is left the rare kinds before the frequent ones, or the reverse."""
+    yield todo
+    kinds: dict[object, list[AttachSlot | DetachSlot]] = {}
+    for task in todo:
+        asked = (task.wish, task.conditions, task.gpu_id) if isinstance(task, AttachSlot) else None
+        kinds.setdefault(asked, []).append(task)
+    if len(kinds) > 1:
+        rare_first = sorted(kinds.values(), key=len)
+        for kinds_in_order in (rare_first, rare_first[::-1]):
+            yield [*(kind[0] for kind in kinds_in_order), *(task for kind in kinds_in_order for task in kind[1:])]

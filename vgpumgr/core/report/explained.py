@@ -1,0 +1,183 @@
+"""A wish held against every GPU: what each would give and in which order, or why not; and what each mechanism has for it.
+
+The resolver's own answers: an attach takes the first of its VM's host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import profiles, scheduler
+from vgpumgr.core.driver.asking import NO_CONDITIONS
+from vgpumgr.core.driver.mechanisms import MECHANISMS
+from vgpumgr.core.model.snapshot import MIXED_SIZE
+from vgpumgr.core.plan import placement, resolve, room, sharing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from fractions import Fraction
+
+    from vgpumgr.core.driver.asking import Conditions, Grant
+    from vgpumgr.core.driver.mechanisms import Key, Mechanism
+    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.driver.scheduler import Policy
+    from vgpumgr.core.model.snapshot import Gpu, Mode
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.takes import Barred
+    from vgpumgr.names import HostName, PciAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A wish with its conditions. `gpu_id`: only this GPU, by address or UUID."""
+
+    wish: Wish
+    conditions: Conditions
+    gpu_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """A closer type that a GPU cannot take now."""
+
+    type_name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuAnswer:
+    """What one GPU has for the wish. `rank` 1 is what an attach on this host would take; None: this GPU cannot, as `why` says.
+
+    `allocated`: the part of the GPU that is allocated, None if it is unknown.
+    """
+
+    host: HostName
+    gpu: PciAddress
+    board: str
+    mode: Mode | None
+    scheduler: Policy | None
+    allocated: Fraction | None
+    rank: int | None
+    type_name: str | None
+    grant: Grant | None
+    why: str
+    passed: tuple[Passed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Where a mechanism has what was asked for."""
+
+    host: HostName
+    gpu: PciAddress
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAnswer:
+    """One host: its GPUs, the best first, and the first fit of each mechanism. `ways`: the mechanisms that any GPU there is set to."""
+
+    host: HostName
+    gpus: tuple[GpuAnswer, ...]
+    fits: tuple[tuple[Key, Fit], ...]
+    ways: frozenset[Key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A mechanism, and where it has what was asked for: on each host once. `why_not`: why nowhere."""
+
+    mechanism: Mechanism
+    fits: tuple[Fit, ...]
+    why_not: str | None
+
+
+def of_host(view: HostView, asked: Asked) -> HostAnswer:
+    """What each GPU of a host has for the wish."""
+    gpus = [gpu for gpu in view.snapshot.gpus if asked.gpu_id in (None, gpu.pci, gpu.uuid)]
+    barred = sharing.barred_functions(view)
+    ask = resolve.Ask(wish=asked.wish, conditions=asked.conditions, units=view.fgpu_per_gpu)
+    found = placement.consider(view.snapshot, ask, among=gpus, barred=barred)
+    answers = [_able(view, found, at) for at in range(len(found.candidates))]
+    answers += [_answer(view, gpu, why=refusal.text) for gpu, refusal in found.refused]
+    fits = {mechanism.key: _fit(view, ask, mechanism.key, gpus, barred) for mechanism in MECHANISMS}
+    return HostAnswer(
+        host=view.snapshot.host,
+        gpus=tuple(answers),
+        fits=tuple((key, fit) for key, fit in fits.items() if fit is not None),
+        ways=frozenset(key for gpu in gpus if gpu.framework is not None for key in fits if _is_set_to(gpu, key)),
+    )
+
+
+def compare(hosts: Iterable[HostAnswer]) -> tuple[Compared, ...]:
+    """Every mechanism, with where it has what was asked for."""
+    hosts = tuple(hosts)
+    return tuple(_compared(mechanism, hosts) for mechanism in MECHANISMS)
+
+
+def _compared(mechanism: Mechanism, hosts: Sequence[HostAnswer]) -> Compared:
+    fits = tuple(fit for host in hosts for key, fit in host.fits if key == mechanism.key)
+    return Compared(mechanism=mechanism, fits=fits, why_not=None if fits else _why_not(mechanism.key, hosts))
+
+
+def _why_not(key: Key, hosts: Sequence[HostAnswer]) -> str:
+    if key == "mig":
+        return "not supported yet"
+    if not hosts:
+        return "no host was read"
+    if any(key in host.ways for host in hosts):
+        return "no GPU can take it"
+    return "no GPU has this mode" if key == MIXED_SIZE else "no GPU has this policy"
+
+
+def _able(view: HostView, found: placement.Considered, at: int) -> GpuAnswer:
+    one = found.candidates[at]
+    why = placement.why_behind(found.candidates[0], one) if at else placement.why_first(view.snapshot, found)
+    return replace(
+        _answer(view, one.gpu, why=why),
+        rank=at + 1,
+        type_name=one.choice.type.type_name,
+        grant=one.choice.grant,
+        passed=tuple(Passed(type_name=kind.type_name, why=refusal.text) for kind, refusal in one.passed),
+    )
+
+
+def _answer(view: HostView, gpu: Gpu, *, why: str) -> GpuAnswer:
+    return GpuAnswer(
+        host=view.snapshot.host,
+        gpu=gpu.pci,
+        board=gpu.board or gpu.name or "?",
+        mode=gpu.mode,
+        scheduler=gpu.scheduler.policy if gpu.scheduler else None,
+        allocated=room.known_share(view.snapshot, gpu),
+        rank=None,
+        type_name=None,
+        grant=None,
+        why=why,
+    )
+
+
+def _fit(view: HostView, ask: resolve.Ask, key: Key, gpus: Sequence[Gpu], barred: Barred) -> Fit | None:
+    """The place that a mechanism has for the wish. Its own policy or mode counts, not what the wish says of them."""
+    if key == "mig":
+        return None
+    among = [gpu for gpu in gpus if _is_set_to(gpu, key)]
+    if key == "whole-gpu":
+        # Of a board that is enough for the wish; how much of it is waste is not the question.
+        among = [gpu for gpu in among if isinstance(resolve.choices(gpu, ask), tuple)]
+        whole = profiles.ByShare(gpu="1", series=profiles.series_of(ask.wish))
+        ask = replace(ask, wish=whole, conditions=NO_CONDITIONS)
+    ask = replace(ask, conditions=replace(ask.conditions, only=None, prefer=None, compute=None))
+    found = placement.consider(view.snapshot, ask, among=among, barred=barred)
+    if not found.candidates:
+        return None
+    best = found.candidates[0]
+    return Fit(host=view.snapshot.host, gpu=best.gpu.pci, type_name=best.choice.type.type_name)
+
+
+def _is_set_to(gpu: Gpu, key: Key) -> bool:
+    """Whether a GPU is divided by a mechanism, as far as its settings go."""
+    if key in scheduler.POLICIES:
+        return gpu.mode != MIXED_SIZE and gpu.scheduler is not None and gpu.scheduler.policy == key
+    return gpu.mode == MIXED_SIZE if key == MIXED_SIZE else key == "whole-gpu"

@@ -1,0 +1,46 @@
+"""Changes of a domain's persistent definition, by two of libvirt's calls only: its metadata, and one device in or out.
+
+A document that was dumped is never defined again: that would lose passwords, and what others changed in the meantime.
+"""
+
+from typing import Callable, Dict
+
+from ..protocol import ATTACH_DEVICE, DETACH_DEVICE, LIBVIRT_REFUSED, SET_METADATA, DefinitionStep, MetadataStep
+from ..refusal import Refusal
+from .binding import NO_DOMAIN_METADATA, Connection, Domain, LibvirtError
+from .client import Client, Turn, Unavailable
+
+
+def change(client: Client, step: DefinitionStep, wait_s: float) -> None:
+    """Make that change. Raises Refusal, which says whether it may have been made all the same, or may be later."""
+
+    def call(connection: Connection, turn: Turn) -> None:
+        # Apart from the change, this mostly detects a libvirtd that is gone by now.
+        domain = connection.lookup(step["vm_uuid"])
+        try:
+            turn.begin()
+            _CHANGES[step["verb"]](domain, step)
+        finally:
+            domain.free()
+
+    try:
+        client.begin(call, wait_s)()
+    except Unavailable as error:
+        raise Refusal(
+            LIBVIRT_REFUSED, error.message, why=error.kind, code=error.code, verb=step["verb"], begun=error.begun
+        ) from error
+
+
+def _set_metadata(domain: Domain, step: MetadataStep) -> None:
+    try:
+        domain.set_metadata(step["xml"], key=step["key"], uri=step["uri"])
+    except LibvirtError as error:
+        if step["xml"] is not None or error.code != NO_DOMAIN_METADATA:
+            raise
+
+
+_CHANGES: "Dict[str, Callable[..., None]]" = {
+    SET_METADATA: _set_metadata,
+    ATTACH_DEVICE: lambda domain, step: domain.attach_device(step["xml"]),
+    DETACH_DEVICE: lambda domain, step: domain.detach_device(step["xml"]),
+}

@@ -1,0 +1,163 @@
+"""What libvirt knows about the host's domains: names, documents, and what could come back. It interprets no document."""
+
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
+
+from ..protocol import DomainFact, LibvirtFact, LibvirtFailure, LibvirtQuery, LibvirtRefusal, NameFact, SavedFact
+from .binding import (
+    LIST_ACTIVE,
+    LIST_HAS_SNAPSHOT,
+    LIST_MANAGED_SAVE,
+    LIST_TRANSIENT,
+    NO_DOMAIN,
+    XML_INACTIVE,
+    Connection,
+    Domain,
+    LibvirtError,
+)
+from .client import Client, Unavailable
+
+
+def failed(kind: LibvirtRefusal, message: str, code: int = 0) -> LibvirtFact:
+    """The fact that nothing could be read, and why."""
+    failure: LibvirtFailure = {"kind": kind, "message": message, "code": code}
+    return {"version": None, "names": None, "domains": None, "saved": None, "failure": failure}
+
+
+def begin_reading(client: Client, query: LibvirtQuery) -> Callable[[], LibvirtFact]:
+    """Start to read what is asked for. The result is a function that waits for the answer, as long as the query says."""
+    finish = client.begin(lambda connection, _turn: _answer(connection, query), query["wait_s"])
+
+    def wait() -> LibvirtFact:
+        try:
+            return finish()
+        except Unavailable as error:
+            return failed(error.kind, error.message, error.code)
+
+    return wait
+
+
+def _answer(connection: Connection, query: LibvirtQuery) -> LibvirtFact:
+    everything = _listed(connection, 0)
+    try:
+        return {
+            "version": connection.version(),
+            "names": [_name(domain) for domain in everything.values()] if query["names"] else None,
+            "domains": _domains(connection, everything, query["only"]) if query["domains"] else None,
+            "saved": _saved_states(connection, everything) if query["saved"] else None,
+            "failure": None,
+        }
+    finally:
+        for domain in everything.values():
+            domain.free()
+
+
+def _name(domain: Domain) -> NameFact:
+    return {"name": domain.name, "uuid": domain.uuid}
+
+
+class _Document(NamedTuple):
+    """A domain's XML, or why it could not be read; neither if the domain no longer exists."""
+
+    xml: Optional[str] = None
+    unreadable: Optional[str] = None
+
+    @property
+    def gone(self) -> bool:
+        return self.xml is None and self.unreadable is None
+
+
+_NOT_READ = _Document()
+
+
+def _domains(connection: Connection, everything: Dict[str, Domain], only: Optional[List[str]]) -> List[DomainFact]:
+    """Every domain, or those of them, without those that disappeared while they were read."""
+    domains = {uuid: domain for uuid, domain in everything.items() if only is None or uuid in only}
+    if not domains:
+        return []
+    transient, kept = _uuids(connection, LIST_TRANSIENT), _uuids(connection, LIST_MANAGED_SAVE)
+    inactive = _documents(connection, (one for one in domains.values() if one.uuid not in transient), XML_INACTIVE)
+    # Only now: a VM that was started in the meantime was started from the definition just read.
+    active = _uuids(connection, LIST_ACTIVE)
+    live = _documents(connection, (one for one in domains.values() if one.uuid in active), 0)
+    return [
+        {
+            "name": domain.name,
+            "uuid": uuid,
+            "active": uuid in live,
+            "persistent": uuid in inactive,
+            "managed_save": uuid in kept,
+            "inactive_xml": inactive.get(uuid, _NOT_READ).xml,
+            "live_xml": live.get(uuid, _NOT_READ).xml,
+            "unreadable": inactive.get(uuid, _NOT_READ).unreadable or live.get(uuid, _NOT_READ).unreadable,
+        }
+        for uuid, domain in domains.items()
+        if not any(uuid in read and read[uuid].gone for read in (inactive, live))
+    ]
+
+
+def _saved_states(connection: Connection, everything: Dict[str, Domain]) -> List[SavedFact]:
+    """The managed-save image and snapshots of every domain that has any."""
+    kept, snapshotted = _uuids(connection, LIST_MANAGED_SAVE), _uuids(connection, LIST_HAS_SNAPSHOT)
+    read = (
+        _saved(connection, domain, kept=uuid in kept)
+        for uuid, domain in everything.items()
+        if uuid in kept or uuid in snapshotted
+    )
+    return [one for one in read if one is not None]
+
+
+def _saved(connection: Connection, domain: Domain, *, kept: bool) -> Optional[SavedFact]:
+    found: SavedFact = {
+        "uuid": domain.uuid,
+        "image_xml": None,
+        "snapshots": [],
+        "image_unreadable": None,
+        "snapshots_unreadable": None,
+    }
+    if kept:
+        try:
+            found["image_xml"] = domain.image_xml()
+        except LibvirtError as error:
+            if error.code == NO_DOMAIN:
+                return None
+            found["image_unreadable"] = _reason(connection, error)
+    try:
+        found["snapshots"] = [{"name": name, "xml": xml} for name, xml in domain.snapshots()]
+    except LibvirtError as error:
+        if error.code == NO_DOMAIN:
+            return None
+        found["snapshots_unreadable"] = _reason(connection, error)
+    return found
+
+
+def _listed(connection: Connection, flags: int) -> Dict[str, Domain]:
+    """The domains that the flags select, ordered by name. The caller frees them."""
+    found = sorted(connection.domains(flags), key=lambda one: (one.name, one.uuid))
+    return {one.uuid: one for one in found}
+
+
+def _uuids(connection: Connection, flags: int) -> "frozenset[str]":
+    found = connection.domains(flags)
+    for domain in found:
+        domain.free()
+    return frozenset(domain.uuid for domain in found)
+
+
+def _documents(connection: Connection, domains: Iterable[Domain], flags: int) -> Dict[str, _Document]:
+    return {domain.uuid: _document(connection, domain, flags) for domain in domains}
+
+
+def _document(connection: Connection, domain: Domain, flags: int) -> _Document:
+    try:
+        return _Document(xml=domain.xml(flags))
+    except LibvirtError as error:
+        if error.code == NO_DOMAIN:
+            return _Document()
+        return _Document(unreadable=_reason(connection, error))
+
+
+def _reason(connection: Connection, error: LibvirtError) -> str:
+    """Why a document could not be read. Raises the error if the connection itself is lost."""
+    if not connection.alive:
+        raise error
+    return error.message

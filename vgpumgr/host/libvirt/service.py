@@ -1,0 +1,23 @@
+"""The host's libvirt, as the rest of this program uses it."""
+
+from typing import Callable, Optional
+
+from ..protocol import DefinitionStep, LibvirtFact, LibvirtQuery
+from .client import Client
+from .definitions import change
+from .domains import begin_reading
+
+
+class Libvirt:
+    """One connection to it, for reading and for changes."""
+
+    def __init__(self, client: Optional[Client] = None) -> None:
+        self._client = client or Client()
+
+    def begin_reading(self, query: LibvirtQuery) -> Callable[[], LibvirtFact]:
+        """Start to read; the result is a function that waits for the answer."""
+        return begin_reading(self._client, query)
+
+    def change(self, step: DefinitionStep, wait_s: float) -> None:
+        """Change a domain's definition. Raises Refusal(LibvirtRefused)."""
+        change(self._client, step, wait_s)

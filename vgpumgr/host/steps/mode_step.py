@@ -1,0 +1,43 @@
+"""The step set_mode: mixed-size mode on or off, on a GPU that nothing uses.
+
+The driver takes it on a GPU without vGPUs only, idle ones included (device_ctrl.c of the open modules, 595).
+"""
+
+from typing import Any, Callable
+
+from ..facts.gpu_use import GpuUse
+from ..facts.scheduler import NvmlFailed, ask, opened
+from ..files import Root
+from ..protocol import EQUAL_SIZE, MIXED_SIZE, NVML_REFUSED, ModeStep
+from ..refusal import Refusal
+from .hardware import changed
+from .setting_gpu import gpu_of
+
+_GET = "nvmlDeviceGetVgpuHeterogeneousMode"
+_SET = "nvmlDeviceSetVgpuHeterogeneousMode"
+
+
+def set_mode(root: Root, load_nvml: Callable[[], Any], step: ModeStep, at: Callable[[str], None]) -> None:
+    """Set it. The caller holds the host's exclusive lock. Raises Refusal."""
+    gpu, snapshot = gpu_of(root, load_nvml, step)
+    if gpu["mode"] == step["mode"]:
+        return
+    if gpu["mode"] != step["expect"]:
+        raise changed("{} mode".format(step["expect"]), "{} mode".format(gpu["mode"] or "an unknown"))
+    use = GpuUse(root, gpu, snapshot)
+    use.refuse_running(snapshot)
+    at("looked")
+    try:
+        with opened(load_nvml) as nvml:
+            handle = ask(nvml, "nvmlDeviceGetHandleByPciBusId", step["gpu"])
+            use.refuse_open()
+            ask(nvml, _SET, handle, int(step["mode"] == MIXED_SIZE))
+            at("set")
+            found = MIXED_SIZE if ask(nvml, _GET, handle) else EQUAL_SIZE
+            at("read-back")
+    except NvmlFailed as failed:
+        message = "{}: {} (NVML {})".format(failed.function, failed.text, failed.code)
+        raise Refusal(NVML_REFUSED, message, function=failed.function, code=failed.code) from failed
+    if found != step["mode"]:
+        message = "{}: accepted, but without effect: {} mode".format(_SET, found)
+        raise Refusal(NVML_REFUSED, message, function=_SET, code=0)

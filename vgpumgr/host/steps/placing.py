@@ -1,0 +1,29 @@
+"""Where a vGPU lies in its GPU's framebuffer, in mixed-size mode: nvidia/placement_id.
+
+A new vGPU lies at the first place that is free for its type. Writing another id moves it there: the driver takes the new place
+before it leaves the old one (kernel_vgpu_mgr.c, 595.45.04: kvgpumgrSetPlacementId). A driver that lacks the file or refuses the id
+decides itself where the vGPU lies, which is no failure.
+"""
+
+from typing import Optional
+
+from ..protocol import Step, VgpuFact
+
+FILE = "placement_id"
+
+
+def elsewhere(step: Step, found: Optional[VgpuFact]) -> bool:
+    """Whether a vGPU lies elsewhere than the step says; a step of another mode does not say it."""
+    return found is not None and step["placement_id"] is not None and found["placement_id"] != step["placement_id"]
+
+
+def place_text(step: Step) -> bytes:
+    return "{}\n".format(step["placement_id"]).encode("ascii")
+
+
+def where_it_lies(step: Step, found: VgpuFact, why: str) -> str:
+    """The note on a vGPU that does not lie where the step says."""
+    place = "an unknown place" if found["placement_id"] is None else "placement id {}".format(found["placement_id"])
+    return "{} of {} slot {} lies at {}, not at {}: {}".format(
+        step["type_name"], step["vm_name"], step["slot"], place, step["placement_id"], why
+    )

@@ -1,0 +1,70 @@
+"""Reads a file of VMs for one command, or stdin, as an inventory's files are read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.inventory import Location, Value
+from vgpumgr.core.inventory.report import Report
+from vgpumgr.core.inventory.vms_file import read_vms_file
+from vgpumgr.errors import InventoryError, UsageError
+from vgpumgr.inventory_files.reader import MAX_BYTES, read_yaml
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory import Finding, VmDeclaration
+
+STDIN = "-"
+
+
+def load_vms(path: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]]:
+    """The VMs in the file, sorted by name, and what is worth knowing. Raises UsageError, or InventoryError with every problem."""
+    file = "<stdin>" if path == STDIN else path
+    report = Report()
+    content = _content(_text(path, file), file, report)
+    vms = {} if content is None else read_vms_file(content, report)
+    problems = report.problems()
+    if problems:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise InventoryError(
+            f"{count} in {file}; nothing was changed",
+            hint="correct the lines above; docs/inventory.md has every key of vgpumgr_vms",
+            details=[str(problem) for problem in problems],
+        )
+    return tuple(vms.values()), report.findings()
+
+
+def _text(path: str, file: str) -> str:
+    try:
+        if path == STDIN:
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(path).open("rb") as stream:
+                data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"-f: {file} cannot be read: {error.strerror}", hint="name a file of VMs, or - for stdin"
+        ) from error
+    if len(data) > MAX_BYTES:
+        raise UsageError(
+            f"-f: {file} is larger than {MAX_BYTES // 1024 // 1024} MiB", hint="split it into several files"
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"-f: {file}:{line}: not UTF-8 text", hint="save it as UTF-8") from error
+
+
+def _content(text: str, file: str, report: Report) -> Value | None:
+    """What the YAML says; None if it is none, which is reported."""
+    if text.startswith("$ANSIBLE_VAULT;"):
+        raise UsageError(
+            f"-f: {file} is encrypted with ansible-vault, which is not decrypted here", hint="write it in plain text"
+        )
+    content, problems = read_yaml(text, file)
+    report.extend(problems, ())
+    if content is None and not problems:  # nothing at all, or only comments
+        return Value(where=Location(file=file, line=1), data=None)
+    return content

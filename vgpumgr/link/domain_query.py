@@ -1,0 +1,25 @@
+"""What to read of a host's libvirt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from vgpumgr.names import VmUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainQuery:
+    """What to read of libvirt. `only`: of which domains the documents are read; None: of all. `saved`: see LibvirtDump."""
+
+    only: Collection[VmUuid] | None = None
+    domains: bool = True
+    saved: bool = False
+
+
+NO_DOMAINS = DomainQuery(domains=False)  # libvirt's version alone
+DOMAINS = DomainQuery()
+DOMAINS_AND_SAVED = DomainQuery(saved=True)

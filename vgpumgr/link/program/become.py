@@ -1,0 +1,88 @@
+"""What sudo says where it does not run the host program, and what to do about it. Pure.
+
+The words are those of sudo 1.9 in English (plugins/sudoers, src/sudo.c), which the command asks for by LC_ALL=C.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from vgpumgr.errors import BecomeFailed
+from vgpumgr.link.program.host_text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.model.endpoint import Endpoint
+
+_NO_PROGRAM: Final = 127
+_MISSING: Final = re.compile(r"not found|No such file")
+_LINE = "`visudo -f /etc/sudoers.d/vgpumgr` there, with the line: {user} ALL=(root) NOPASSWD: ALL"
+
+
+class _Case(NamedTuple):
+    """What is said, what that means, and what to do; `{user}` is the login's name."""
+
+    says: re.Pattern[str]
+    what: str
+    hint: str
+
+
+_CASES: Final = (
+    _Case(
+        re.compile(r"syntax error|no valid sudoers sources|unable to (open|stat|initialize) .*sudoers|sudoers.* is (world|group) writable"),
+        "the sudoers files there cannot be read",
+        "on that host as root: visudo -c",
+    ),
+    _Case(
+        re.compile(r"a password is required|a terminal is required to (read the password|authenticate)"),
+        "sudo wants a password of {user}, and none is ever sent",
+        _LINE,
+    ),
+    _Case(
+        re.compile(r"must have a tty"),
+        "sudo wants a terminal of {user} (requiretty)",
+        "`visudo -f /etc/sudoers.d/vgpumgr` there, with the line: Defaults:{user} !requiretty",
+    ),
+    _Case(
+        re.compile(r"not in the sudoers file|may not run sudo|not allowed to (run sudo|execute)|permission denied for user"),
+        "sudo does not let {user} run the host program as root",
+        _LINE,
+    ),
+    _Case(
+        re.compile(r"no new privileges|effective uid is not 0|must be owned by uid 0 and have the setuid bit"),
+        "sudo cannot make anybody root there",
+        "on that host: ls -l $(command -v sudo); it belongs to root and is setuid, and its file system is not mounted nosuid",
+    ),
+    _Case(
+        re.compile(r"account validation failure|account (has )?expired|PAM account management error"),
+        "PAM does not let {user} become root",
+        "on that host: chage -l {user}, and the account lines of /etc/pam.d/sudo",
+    ),
+)  # fmt: skip
+
+
+def failure(endpoint: Endpoint, status: int | None, said: Sequence[str]) -> BecomeFailed | None:
+    """The error for a program that ended before its greeting if it was sudo that ended; otherwise None."""
+    lines = [line for line in said if "sudo" in line]
+    for case in _CASES:
+        if any(case.says.search(line) for line in lines):
+            return _failed(endpoint, case.what, case.hint, lines)
+    if status == _NO_PROGRAM and any(_MISSING.search(line) for line in lines):
+        return _failed(endpoint, "there is no sudo", "install it there, or log in as root (ansible_user: root)", lines)
+    if lines and lines[-1].startswith("sudo: "):
+        why = clean(lines[-1].removeprefix("sudo: "))
+        return _failed(endpoint, f"sudo refuses: {why}", "as {user} on that host: sudo -n -l", lines[:-1])
+    return None
+
+
+def _failed(endpoint: Endpoint, what: str, hint: str, lines: Sequence[str]) -> BecomeFailed:
+    user = endpoint.user
+    return BecomeFailed(
+        endpoint.host,
+        "become",
+        what.replace("{user}", user),
+        hint=hint.replace("{user}", user),
+        details=[clean(line) for line in lines],
+    )

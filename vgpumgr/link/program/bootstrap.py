@@ -1,0 +1,57 @@
+"""How the host program gets to the host and starts there, without a file: the fixed command, and the package that it reads.
+
+The command is one constant: no text from a user or a host is ever part of a shell string. The program's zip (package.py)
+goes over stdin into a memfd, from which Python imports it; /proc/self/fd/N on sys.path works as well as a file.
+
+Any login shell will do: the command has only single-quoted text without quotes, newlines, backslashes and exclamation
+marks, which sh, csh and fish read alike. Python is /usr/bin/python3 (the distribution's), then platform-python (RHEL),
+then PATH's; if one is too old, it exits with TOO_OLD and the next is tried.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+from vgpumgr.link.program.package import Packages, read_or_make
+
+TOO_OLD = 86
+_CUT_SHORT = 87
+
+_MAKING = threading.Lock()  # twenty hosts ask at once, and functools.cache lets each of them begin
+
+LOADER = (
+    "import os,sys,zlib;"
+    f"sys.version_info<(3,9) and sys.exit({TOO_OLD});"
+    # Unbuffered, byte for byte: the input after the zip belongs to the program.
+    f"r=lambda n:os.read(0,n) or sys.exit({_CUT_SHORT});"
+    'n=int(b"".join(iter(lambda:r(1),bytes([10]))));'
+    'd=bytearray();exec("while len(d)<n:d+=r(n-len(d))");'
+    'f=os.memfd_create("vgpumgr");os.write(f,zlib.decompress(d));'
+    'sys.path.insert(0,"/proc/self/fd/%d"%f);'
+    "from vgpumgr_host.program import main;main()"
+)
+_SCRIPT = (
+    "for p in /usr/bin/python3 /usr/libexec/platform-python python3; do "
+    'command -v "$p" >/dev/null 2>&1 || continue; '
+    # Isolated, and without the host's site-packages, which run code of their own: the standard library is all that is used.
+    '"$p" -I -S -c "$0"; s=$?; '
+    f"[ $s -eq {TOO_OLD} ] || exit $s; "
+    f'done; echo "no Python 3.9 or newer on this host" >&2; exit {TOO_OLD}'
+)
+
+SERVE = f"/bin/sh -c '{_SCRIPT}' '{LOADER}'"
+# In English, since its refusals are told apart by their words; `env`, because csh knows no VARIABLE=value before a command.
+SERVE_BY_SUDO = f"env LC_ALL=C sudo -n -- {SERVE}"
+
+
+def package(*, far: bool) -> bytes:
+    """The loader's input: a length line and that many bytes, the same for every host that is far, or near."""
+    with _MAKING:
+        packages = _packages()
+    return packages.far if far else packages.near
+
+
+@functools.cache
+def _packages() -> Packages:
+    return Packages(*(b"%d\n%b" % (len(data), data) for data in read_or_make()))

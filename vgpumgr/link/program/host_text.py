@@ -1,0 +1,29 @@
+"""A host's own words in our messages, and what they say of its disk."""
+
+from __future__ import annotations
+
+_TEXT_LIMIT = 600
+
+
+def clean(value: object) -> str:
+    """A host's text for a message: one line, without control characters, limited in length."""
+    if value is None:
+        return ""
+    text = " ".join(str(value).split())
+    return "".join(one if one.isprintable() else "?" for one in text)[:_TEXT_LIMIT]
+
+
+def disk_hint(errno_name: str, path: str) -> str:
+    """What to do on a host where a file cannot be written, by the errno's name."""
+    match errno_name:
+        case "ENOSPC" | "EDQUOT":
+            return f"free some space there first: `df -h {path}` and `df -i {path}` show how much is left"
+        case "EROFS":
+            return (
+                f"it is mounted read-only there (see `findmnt -T {path}`); the kernel does that by itself after a "
+                "disk error (`dmesg`)"
+            )
+        case "EACCES" | "EPERM":
+            return "something there stops even root: an immutable file (`lsattr -d`), SELinux or AppArmor (`dmesg`)"
+        case _:
+            return f"check the disk there: `findmnt -T {path}` and `dmesg`"

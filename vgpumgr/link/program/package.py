@@ -1,0 +1,128 @@
+"""The host program as it is sent: one compressed zip of its modules, each as source and compiled by this Python.
+
+zipimport looks for NAME.pyc before NAME.py, and goes on to the source where the compiled module is for another Python (its
+magic number; CPython 3.9 to 3.13). So a host with the controller's Python compiles nothing, which is most of what starting
+costs. Everything that is compiled is our own source, and nothing that a host has sent ever gets here. A far host is sent the
+sources alone, a third of the size: on a new connection each doubling of what may be under way costs a round trip.
+
+Making it takes a quarter of a second. So it is kept where Python keeps its own compiled files (__pycache__), and made again when
+a source or this Python changes. A controller that cannot write there, or that was told not to (PYTHONDONTWRITEBYTECODE), sends
+the sources alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import io
+import subprocess
+import sys
+import tempfile
+import tokenize
+import zipfile
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from vgpumgr import resources
+
+_MAKE_S = 60.0
+_BEGINS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_SIZE_BYTES = 8
+
+
+class Packages(NamedTuple):
+    """The compressed zips for a host that is near, and for one that is far."""
+
+    near: bytes
+    far: bytes
+
+
+def read_or_make() -> Packages:
+    """The packages that were kept; if there are none, new ones, which are kept; if they cannot be kept, the plain sources."""
+    sources = resources.host_sources()
+    # The name says for which Python it is, the beginning whether it is whole and of these sources.
+    kept = Path(importlib.util.cache_from_source(str(Path(__file__).with_name("vgpumgr_host.py")))).with_suffix(".zip")
+    with contextlib.suppress(OSError):
+        whole = kept.read_bytes()
+        if whole[:_DIGEST_BYTES] == _digest(sources, data := whole[_DIGEST_BYTES:]):
+            size = int.from_bytes(data[:_SIZE_BYTES])
+            return Packages(data[_SIZE_BYTES : _SIZE_BYTES + size], data[_SIZE_BYTES + size :])
+    if sys.dont_write_bytecode or not sys.executable:
+        return _plain(sources)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        # In that folder, as a rename must not cross file systems, and as nothing need be made that cannot be kept.
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            made = make(sources, Path(folder))
+            data = len(made.near).to_bytes(_SIZE_BYTES) + made.near + made.far
+            new = Path(folder) / kept.name
+            new.write_bytes(_digest(sources, data) + data)
+            new.rename(kept)
+    except (OSError, subprocess.SubprocessError):
+        return _plain(sources)
+    return made
+
+
+def _plain(sources: dict[str, bytes]) -> Packages:
+    data = pack(sources, level=6)
+    return Packages(data, data)
+
+
+def make(sources: dict[str, bytes], folder: Path) -> Packages:
+    """By way of files in `folder`. Raises OSError, SubprocessError."""
+    sent = {name: without_comments(source) for name, source in sources.items()}
+    for name, source in sent.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(source)
+    # Another Python does it, since only at its start can it be told to leave out the columns of each instruction, a third
+    # of the size. Lines stay, for tracebacks; the files' hashes are not checked (PEP 552), so that no date matters.
+    options = ("-q", "-b", "-o", "2", "--invalidation-mode", "unchecked-hash", "-s", str(folder))
+    command = [sys.executable, "-I", "-X", "no_debug_ranges", "-m", "compileall", *options, str(folder)]
+    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=_MAKE_S)
+    compiled = {f"{name}c": (folder / f"{name}c").read_bytes() for name in sent}
+    return Packages(near=pack({**sent, **compiled}, level=9), far=pack(sent, level=9))
+
+
+def pack(files: dict[str, bytes], *, level: int) -> bytes:
+    """A zip of these files, compressed as a whole: they have much in common. The same files give the same bytes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(name), data)  # an explicit ZipInfo has a fixed date
+    return zlib.compress(out.getvalue(), level)
+
+
+def without_comments(source: bytes) -> bytes:
+    """The module without comments and docstrings, each line where it was, indented by one blank for four."""
+    text = source.decode()
+    lines = text.split("\n")
+    before = tokenize.NEWLINE
+    within: set[int] = set()  # the lines that begin inside a string
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        (row, column), (last, end) = token.start, token.end
+        if token.type == tokenize.COMMENT:
+            lines[row - 1] = lines[row - 1][:column].rstrip()
+        elif token.type == tokenize.STRING and before in _BEGINS and not lines[last - 1][end:].strip():
+            lines[row - 1 : last] = [lines[row - 1][:column] + "0", *[""] * (last - row)]  # a statement still
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            before = token.type
+        if token.string:
+            within.update(range(row, last))
+    return "\n".join(line if at in within else _indented(line) for at, line in enumerate(lines)).encode()
+
+
+def _indented(line: str) -> str:
+    code = line.lstrip(" ")
+    return " " * ((len(line) - len(code)) // 4) + code
+
+
+def _digest(sources: dict[str, bytes], data: bytes) -> bytes:
+    """It stands for the data, the sources that it was made of, and what made it: this module and this Python."""
+    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for part in (Path(__file__).read_bytes(), *(each for pair in sorted(sources.items()) for each in pair), data):
+        raw = part.encode() if isinstance(part, str) else part
+        digest.update(b"%d " % len(raw) + raw)
+    return digest.digest()

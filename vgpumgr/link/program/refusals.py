@@ -1,0 +1,187 @@
+"""Turns the host program's answers other than `ok` into our errors. Pure; the quoted texts are the host's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vgpumgr.core.driver import refusals
+from vgpumgr.core.model.view import CANNOT_TELL
+from vgpumgr.errors import (
+    BlockedWrite,
+    Busy,
+    HostDeadline,
+    InUse,
+    LeaseLost,
+    LedgerBroken,
+    LedgerUnwritable,
+    NvmlRefused,
+    ProgramFailed,
+    StalePlan,
+    StillEnding,
+    SysfsRefused,
+)
+from vgpumgr.host import protocol
+from vgpumgr.link.program import libvirt_refusals
+from vgpumgr.link.program.host_text import clean, disk_hint
+
+if TYPE_CHECKING:
+    from vgpumgr.errors import VgpumgrError
+    from vgpumgr.names import HostName
+
+_MOST_LINES = 20
+_CHANGES = {
+    protocol.SET_METADATA: "write the claim",
+    protocol.ATTACH_DEVICE: "attach the device",
+    protocol.DETACH_DEVICE: "detach the device",
+}
+_UNKNOWN_CODE = 999  # NVML_ERROR_UNKNOWN
+_AGAIN = "run the same command again: it reads the host again and continues from there"
+
+
+def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
+    """The error for one `err` object of the protocol."""
+    kind, said = err["kind"], clean(err.get("message"))
+    path, errno_name = clean(err.get("path")), clean(err.get("errno"))
+    match kind:
+        case protocol.LOCKED:
+            owner, mode = clean(err.get("owner")), clean(err.get("mode"))
+            if mode and not owner:
+                return Busy(
+                    host,
+                    f"locked by an unknown process; the lock file {protocol.LOCK_PATH} has mode {mode} there, "
+                    "so any user of that host can hold the lock",
+                    hint=f"on that host: chmod 700 {protocol.LOCK_PATH}, and `fuser -v {protocol.LOCK_PATH}` as root",
+                )
+            return Busy(host, f"locked by {owner or 'another run'}", hint="try again when it has finished")
+        case protocol.NOT_LOCKED:
+            return LeaseLost(host, f"the host's lock is no longer ours: {said or 'not locked'}", hint=_AGAIN)
+        case protocol.CHANGED:
+            return StalePlan(
+                said or "the host changed since it was observed", host=host, hint=_AGAIN, details=_found(err)
+            )
+        case protocol.IN_USE:
+            held = _lines(err.get("holders"))
+            return InUse(
+                said or "the vGPU is in use", host=host, details=held, hint=_let_go(held, clean(err.get("vm")))
+            )
+        case protocol.NOT_YET:
+            return StillEnding(
+                said or "the vGPU may still be held",
+                host=host,
+                details=_lines(err.get("waits_for")),
+                hint="nothing was written; once that has ended, run the same command again",
+            )
+        case protocol.BLOCKED_WRITE:
+            return BlockedWrite(
+                said or "an earlier write to this GPU has not returned",
+                host=host,
+                hint=f"`vgpumgr discover {host}` shows what holds it, and what to do",
+            )
+        case protocol.SYSFS_REFUSED:
+            likely = refusals.explain(path, errno_name, host)
+            return SysfsRefused(
+                host,
+                said or f"{path}: {errno_name}",
+                path=path,
+                errno_name=errno_name,
+                details=[f"likely: {cause}" for cause in likely.causes],
+                hint=likely.hint,
+            )
+        case protocol.NVML_REFUSED:
+            return _nvml_refused(host, said, err)
+        case protocol.LIBVIRT_REFUSED:
+            return _libvirt_refused(host, said, err)
+        case protocol.DEADLINE:
+            return HostDeadline(
+                host,
+                "program",
+                said or f"{path}: the write did not return in time",
+                hint=f"`vgpumgr discover {host}` shows what it waits for, and what to do",
+            )
+        case protocol.LEDGER_BROKEN:
+            return LedgerBroken(
+                host,
+                said or f"the ledger {path or protocol.LEDGER_PATH} cannot be read",
+                hint=f"nothing on this host is changed until {path or protocol.LEDGER_PATH} is repaired or restored",
+            )
+        case protocol.LEDGER_UNWRITABLE:
+            return unwritable(host, path or protocol.LEDGER_PATH, errno_name, said, written=err.get("written") is True)
+        case protocol.NOT_ROOT:
+            return ProgramFailed(
+                host,
+                said or "the host program does not run as root",
+                hint="ansible_user: root, or ansible_become: true",
+            )
+        case _:
+            return ProgramFailed(
+                host, f"the host program answered {clean(kind)}: {said}", hint="this is a bug: report it"
+            )
+
+
+def _let_go(held: tuple[str, ...], vm: str) -> str:
+    """What to do about the holders of a vGPU: shut down the VM, but only if every line names it and nothing else.
+
+    A line that begins with `cannot tell` names nothing that could be shut down.
+    """
+    if held and all(line.startswith(CANNOT_TELL) for line in held):
+        return "fix that first: a vGPU whose use cannot be determined counts as in use"
+    named = bool(vm) and all(line.endswith(f"({vm})") or line == f"{vm} runs on it" for line in held)
+    first = f"shut {vm} down first" if named and held else "stop the process that holds it first"
+    return f"{first}; nothing in use is ever removed"
+
+
+def unwritable(
+    host: HostName, path: str, errno_name: str, said: str = "", *, written: bool = False
+) -> LedgerUnwritable:
+    """The error for a ledger that cannot be written. `said`: the host program's own words, which name errno and path."""
+    return LedgerUnwritable(
+        host,
+        (said or f"cannot write to {path}, which holds the ledger: {errno_name}")
+        + ("" if written else "; this step changed nothing there"),
+        path=path,
+        errno_name=errno_name,
+        written=written,
+        hint=disk_hint(errno_name, path),
+    )
+
+
+def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused:
+    function, code = clean(err.get("function")), err.get("code")
+    if type(code) is not int:
+        code = _UNKNOWN_CODE
+    likely = refusals.explain_nvml(code, host, function)
+    return NvmlRefused(
+        host,
+        said or f"{function}: NVML {code}",
+        function=function,
+        code=code,
+        details=[f"likely: {cause}" for cause in likely.causes],
+        hint=likely.hint,
+    )
+
+
+def _libvirt_refused(host: HostName, said: str, err: dict[str, Any]) -> VgpumgrError:
+    code = err.get("code")
+    return libvirt_refusals.translate(
+        host,
+        clean(err.get("why")),
+        said,
+        code=code if type(code) is int else 0,
+        what=_CHANGES.get(clean(err.get("verb")), "change the definition"),
+        begun=err.get("begun") is not False,
+    )
+
+
+def _found(err: dict[str, Any]) -> tuple[str, ...]:
+    """What was expected and what was found, unless the message has it already."""
+    said = clean(err.get("message"))
+    texts = {key: clean(err[key]) for key in ("expected", "found") if err.get(key) is not None}
+    return () if all(text in said for text in texts.values()) else tuple(f"{key}: {texts[key]}" for key in texts)
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    """A host's list for a message, limited in length as well."""
+    if not isinstance(value, list):
+        return ()
+    more = (f"and {len(value) - _MOST_LINES} more",) if len(value) > _MOST_LINES else ()
+    return (*(clean(line) for line in value[:_MOST_LINES]), *more)

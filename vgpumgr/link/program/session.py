@@ -1,0 +1,392 @@
+"""The host program's session: typed requests, one at a time, each with a deadline; and the lease on the host's lock.
+
+The lock belongs to the program and dies with it, and only the program changes anything on its host: a controller that has
+lost the lock has nobody left who would. A thread pings while nothing else is sent, so that a slow controller keeps it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
+
+from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
+from vgpumgr.host import protocol
+from vgpumgr.host.protocol import (
+    AnyStep,
+    Hello,
+    LibvirtFact,
+    LibvirtQuery,
+    Locked,
+    Observed,
+    SampleReport,
+    SchedulerFact,
+)
+from vgpumgr.link import moments
+from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
+from vgpumgr.link.program import bootstrap, wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.link.deadlines import Deadlines
+    from vgpumgr.link.ssh.client import SshConnection
+    from vgpumgr.names import HostName
+
+STAGE = "program"
+PING_EVERY_S = 8.0  # a fifth of protocol.LEASE_S: four pings may be lost
+PING_S = 10.0
+_GRACE_S = 2.0  # a request ends by its own deadline; after this much longer it is stuck below us (a stopped peer, a full socket)
+_STOPPED_S = 5.0  # none of our threads is this late unless all of them were stopped
+# What may be sent before the greeting was read: it changes nothing, or nothing that outlives the program (its lock).
+_EARLY = frozenset({"observe", "sample", "libvirt", "lock"})
+_AGAIN = "run the same command again: it reads the host again and continues from there"
+
+
+T = TypeVar("T")
+_STDERR_LINES = 12
+_SETTLE_S = 0.3
+
+
+class ExecuteResult(TypedDict):
+    """The result of a step: a remark if there is one, and for set_scheduler the scheduler as read back."""
+
+    note: str | None
+    scheduler: SchedulerFact | None
+
+
+class ByteStream(Protocol):
+    """What a session needs from a running command; ssh.RemoteCommand is one."""
+
+    def send(self, data: bytes, deadline: Deadline) -> None: ...
+    def receive(self, deadline: Deadline | None = None) -> bytes: ...
+    def stderr(self) -> str: ...
+    def exit_status(self, timeout_s: float) -> int | None: ...
+
+
+class Program:
+    """A host program that was sent. Safe to use from several threads: requests wait for one another.
+
+    Its greeting is read with the first answer, so that a request which changes nothing can be sent behind the program itself.
+    """
+
+    def __init__(
+        self,
+        host: HostName,
+        stream: ByteStream,
+        *,
+        request_s: float,
+        is_connected: Callable[[], bool],
+        broken_at: Callable[[], str | None] = lambda: None,
+        find_silent: Callable[[], str | None] = lambda: None,
+        not_started: Callable[[int | None, Sequence[str]], HostError | None] = lambda _status, _said: None,
+    ) -> None:
+        self.host = host
+        self._not_started = not_started
+        self.requests = 0
+        self._hello: Hello | None = None
+        self._starting = Deadline(0)
+        self._stream = stream
+        self._request_s = request_s
+        self._is_connected = is_connected
+        self._broken_at = broken_at
+        self._find_silent = find_silent
+        self._lines = wire.Lines()
+        self._turn = threading.Lock()
+        self._last_id = 0
+        self._sent_at = now()
+        self._locked = False
+        self._lost: str | None = None
+        self._broken: HostError | None = None
+        self._stop_pinging = threading.Event()
+
+    @classmethod
+    def start(cls, connection: SshConnection, deadlines: Deadlines) -> Self:
+        """Run the host program over that connection, from memory. Its first answer says whether it came up."""
+        deadline = Deadline(deadlines.program)
+        endpoint = connection.endpoint
+        command = bootstrap.SERVE_BY_SUDO if endpoint.become else bootstrap.SERVE
+        stream = connection.run(command, stage=STAGE, timeout_s=deadlines.program)
+        program = cls(
+            endpoint.host,
+            stream,
+            request_s=deadlines.program,
+            is_connected=lambda: connection.alive,
+            broken_at=lambda: connection.wire.broken_at,
+            find_silent=connection.wire.find_silent,
+            not_started=functools.partial(_why_not_root, endpoint),
+        )
+        program.send(bootstrap.package(far=connection.is_far), deadline)
+        return program
+
+    def send(self, package: bytes, deadline: Deadline) -> None:
+        """Send the program, which has until that deadline to greet."""
+        moments.tell(self.host, "start", STAGE)
+        self._starting = deadline
+
+        def sending() -> None:
+            # A program that ended before it had read everything has printed the reason.
+            with contextlib.suppress(ConnectionError):
+                self._stream.send(package, deadline)
+
+        self._bounded(sending, deadline)
+
+    @property
+    def hello(self) -> Hello:
+        """Its greeting, which is waited for if no answer has come."""
+        with self._turn:
+            if self._hello is None:
+                self._bounded(lambda: self._greet(self._starting), self._starting)
+            assert self._hello is not None
+            return self._hello
+
+    def observe(self, *, wait_s: float, libvirt: LibvirtQuery | None = None) -> Observed:
+        """The host's facts, read under the shared lock, and meanwhile what is asked of libvirt."""
+        ok = self._request("observe", {"wait_s": wait_s, "libvirt": libvirt}, wait_s + self._longest(libvirt))
+        return self._checked(ok, Observed, "snapshot")
+
+    def libvirt(self, libvirt: LibvirtQuery) -> LibvirtFact:
+        """What is asked of libvirt, without the host's lock."""
+        ok = self._request("libvirt", {"libvirt": libvirt}, self._longest(libvirt))
+        return self._checked(ok, LibvirtFact, "libvirt")
+
+    def sample(self, *, since: Mapping[str, int], wait_s: float) -> SampleReport:
+        """Which vGPUs run and what they used since those times (us, by GPU), read under the shared lock."""
+        ok = self._request("sample", {"wait_s": wait_s, "since": dict(since)}, wait_s + self._request_s)
+        return self._checked(ok, SampleReport, "sample")
+
+    def lock(self, *, by: str, wait_s: float, libvirt: LibvirtQuery | None = None) -> Locked:
+        """Take the host's exclusive lock and read the facts under it. Busy names its holder. Kept until `unlock` or close."""
+        fields = {"by": by, "wait_s": wait_s, "libvirt": libvirt}
+        ok = self._request("lock", fields, wait_s + self._longest(libvirt))
+        self._locked = True
+        self._stop_pinging = threading.Event()
+        threading.Thread(target=self._keep_alive, args=(self._stop_pinging,), name="vgpumgr-ping", daemon=True).start()
+        return self._checked(ok, Locked, "snapshot")
+
+    def execute(self, step: AnyStep, *, deadline_s: float) -> ExecuteResult:
+        """Carry out one step under the lock. The host program gives up at `deadline_s` and reports what may still happen."""
+        ok = self._request("execute", {"step": step, "deadline_s": deadline_s}, deadline_s + self._request_s)
+        return self._checked(ok, ExecuteResult, "result")
+
+    def unlock(self, gpus: Sequence[str], libvirt: LibvirtQuery | None = None) -> Observed:
+        """The final facts of these GPUs (UUIDs), read under the lock, which is then released."""
+        ok = self._request("unlock", {"gpu_uuids": list(gpus), "libvirt": libvirt}, self._longest(libvirt))
+        self._stop()
+        return self._checked(ok, Observed, "snapshot")
+
+    def ping(self, timeout_s: float = PING_S) -> None:
+        """Check that the program answers."""
+        self._request("ping", {}, timeout_s)
+
+    def close(self) -> None:
+        """Stop pinging. The program itself ends with its connection, and the lock with it."""
+        self._stop()
+
+    def _longest(self, libvirt: LibvirtQuery | None) -> float:
+        """Seconds that a request with this query may take."""
+        return self._request_s + (0.0 if libvirt is None else libvirt["wait_s"])
+
+    def _request(self, verb: str, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        if verb == "ping":
+            return self._ask(verb, fields, timeout_s)
+        self.requests += 1
+        moments.tell(self.host, "send", verb)
+        ok = self._ask(verb, fields, timeout_s)
+        moments.tell(self.host, "answered", verb)
+        return ok
+
+    def _ask(self, verb: str, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        deadline = Deadline(timeout_s + (self._starting.remaining() if self._hello is None else 0.0))
+
+        def exchange() -> dict[str, Any]:
+            # It runs in a separate thread: after a Ctrl-C here it still reads its answer, and the next request finds a clean stream.
+            if not self._turn.acquire(timeout=deadline.remaining()):
+                raise TimeoutError
+            try:
+                return self._exchange(verb, fields, deadline)
+            finally:
+                self._turn.release()
+
+        return self._bounded(exchange, deadline, changes=verb == "execute")
+
+    def _bounded(self, call: Callable[[], T], deadline: Deadline, *, changes: bool = False) -> T:
+        """The call's value, with its errors translated. `changes`: it requests a change that may happen late."""
+        running = Bounded(call, name="request")
+        try:
+            return running.result(deadline.seconds + _GRACE_S)
+        except TimeoutError as error:
+            late = self._late(deadline, changes=changes)
+            if not running.done:
+                self._broken = late
+            raise late from error
+        except wire.WireError as error:
+            self._broken = ProgramFailed(self.host, f"the host program is not understood: {error}")
+            raise self._broken from error
+
+    def _greet(self, deadline: Deadline) -> None:
+        while self._hello is None:
+            self._hello = wire.read_greeting(self._lines)
+            if self._hello is None:
+                self._read(deadline)
+        moments.tell(self.host, "started", STAGE)
+
+    def _exchange(self, verb: str, fields: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
+        """Send one request and read its answer, one caller at a time."""
+        self._raise_if_lost()
+        if self._broken is not None:
+            raise self._broken
+        if self._hello is None and verb not in _EARLY:
+            self._greet(deadline)
+        self._last_id += 1
+        silent_s, self._sent_at = now() - self._sent_at, now()
+        try:
+            self._stream.send(wire.render_request(self._last_id, verb, fields), deadline)
+        except ConnectionError as error:
+            if self._hello is None:
+                self._greet(deadline)  # what came in its place says more
+            raise self._ended(silent_s) from error
+        if verb != "ping":
+            moments.tell(self.host, "sent", verb)
+        if self._hello is None:
+            self._greet(deadline)
+        while True:
+            line = self._lines.take()
+            if line is None:
+                self._read(deadline, silent_s)
+                continue
+            number, ok, err = wire.parse_answer(line)
+            if 0 < number < self._last_id:
+                continue  # the late answer to a request that had been given up
+            if number != self._last_id:
+                raise wire.WireError(f"an answer to request {number}, which was never sent: {wire.show(line)}")
+            if ok is None:
+                from vgpumgr.link.program import refusals  # the rules behind their hints are needed only now
+
+                raise refusals.translate(self.host, err)
+            return ok
+
+    def _read(self, deadline: Deadline, silent_s: float = 0.0) -> None:
+        chunk = self._stream.receive(deadline)
+        if not chunk:
+            raise self._ended(silent_s)
+        self._lines.feed(chunk)
+
+    def _ended(self, silent_s: float) -> HostError:
+        """The error that explains why output ended. `silent_s`: for how long nothing had been sent before this request."""
+        status = self._stream.exit_status(1.0)
+        # A lost connection closes its channels a moment before it is recognised as lost.
+        settling = Deadline(_SETTLE_S if status is None else 0)
+        while self._is_connected() and not settling.expired:
+            time.sleep(0.01)
+        if self._locked and (silent_s > protocol.LEASE_S or status == protocol.EXIT_LEASE):
+            heard_s = max(silent_s, protocol.LEASE_S)
+            self._lost = _no_longer_ours(f"the host program heard nothing for {heard_s:.0f} s and released the lock")
+            self._broken = LeaseLost(self.host, self._lost, hint=_AGAIN)
+        elif not self._is_connected():
+            via = self._broken_at()
+            hint = "is the host still up?" if via is None else f"is {via} still up?"
+            self._broken = Unreachable(self.host, STAGE, "the connection was lost", via=via, hint=hint)
+        else:
+            self._broken = self._failed(status)
+        return self._broken
+
+    def _failed(self, status: int | None) -> HostError:
+        said = self._stream.stderr().splitlines()[-_STDERR_LINES:]
+        why = self._not_started(status, said) if self._hello is None else None
+        if why is not None:
+            return why
+        pending = self._lines.pending
+        if pending:
+            said.append(wire.noise(pending))
+        if status == bootstrap.TOO_OLD:
+            return ProgramFailed(
+                self.host,
+                "no Python 3.9 or newer on this host",
+                hint="install it there: apt-get install python3, or dnf install python3.9 (RHEL 8)",
+                details=[
+                    line for line in said if not line.startswith("no Python")
+                ],  # the host's own text for the same error
+            )
+        how = "was killed, or its exit status is unknown" if status is None else f"ended with exit status {status}"
+        return ProgramFailed(
+            self.host,
+            f"the host program {how}" + (f": {said[-1]}" if said else ""),
+            hint="the host's journal may show why (out of memory?)",
+            details=said,
+        )
+
+    def _late(self, deadline: Deadline, *, changes: bool) -> HostError:
+        pending = self._lines.pending
+        stopped_s = deadline.overdue_s - _GRACE_S
+        if stopped_s > _STOPPED_S:
+            own = f"this controller was itself stopped or asleep for some {stopped_s:.0f} s"
+            if self._locked:
+                return LeaseLost(self.host, f"the host's lock may no longer be ours: {own}", hint=_AGAIN)
+            return HostDeadline(self.host, STAGE, own, hint=_AGAIN)
+        may_happen = "; the change may still happen, so check before you repeat it" if changes else ""
+        silent = self._find_silent()
+        return HostDeadline(
+            self.host,
+            STAGE,
+            f"no answer within {humanize(deadline.seconds)}",
+            via=silent,
+            hint=f"{'the host' if silent is None else silent} hangs or is overloaded{may_happen}; a larger --timeout waits longer",
+            details=[wire.noise(pending)] if pending and self._hello is None else (),
+        )
+
+    def _checked(self, ok: dict[str, Any], shape: type[T], what: str) -> T:
+        try:
+            checked: T = wire.read(ok, shape, what)
+        except wire.WireError as error:
+            raise ProgramFailed(
+                self.host, f"the host program's answer has the wrong shape: {error}", hint="this is a bug: report it"
+            ) from error
+        return checked
+
+    def _raise_if_lost(self) -> None:
+        if self._lost is not None:
+            raise LeaseLost(self.host, self._lost, hint=_AGAIN)
+
+    def _stop(self) -> None:
+        self._locked = False
+        self._stop_pinging.set()
+
+    def _keep_alive(self, stop: threading.Event) -> None:
+        while not stop.wait(max(0.05, self._sent_at + PING_EVERY_S - now())):
+            with self._turn:
+                if stop.is_set() or now() - self._sent_at < PING_EVERY_S:
+                    continue
+                try:
+                    self._exchange("ping", {}, Deadline(PING_S))
+                except (HostError, wire.WireError, TimeoutError) as error:
+                    if not stop.is_set():
+                        self._lost = _why_lost(error)
+                    return
+
+
+def _why_not_root(endpoint: Endpoint, status: int | None, said: Sequence[str]) -> HostError | None:
+    """The refusal of sudo, if it was sudo that ended."""
+    if not endpoint.become:
+        return None
+    from vgpumgr.link.program import become  # its rules are needed only now
+
+    return become.failure(endpoint, status, said)
+
+
+def _why_lost(error: Exception) -> str:
+    """What is to be said of a lock after a ping that failed."""
+    match error:
+        case LeaseLost():
+            return error.what
+        case HostError():
+            return _no_longer_ours(error.what)
+        case _:
+            return _no_longer_ours(str(error) or f"no answer within {humanize(PING_S)}")
+
+
+def _no_longer_ours(why: str) -> str:
+    return f"the host's lock is no longer ours: {why}"

@@ -1,0 +1,394 @@
+"""One SSH connection: handshake, host key, login, and commands on it. Only this file imports paramiko.
+
+Importing paramiko costs 0.1 s, so the first call that connects does it, while the host's answer is on its way. We use its
+Transport directly: SSHClient would load known_hosts its own way, try agents and other keys, and hide the stage at which it
+failed. The lists of algorithms are our own, because paramiko still has CBC, 3DES and MD5 at the end of its lists.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import shlex
+import sys
+import threading
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from vgpumgr.errors import AuthenticationFailed, HostDeadline, ProgramFailed, Unreachable
+from vgpumgr.link.deadlines import bounded, humanize, now
+from vgpumgr.link.ssh import dial, host_key, tunnel, wire
+from vgpumgr.link.ssh.keys import find_key_file
+from vgpumgr.link.ssh.known_hosts import compute_fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import paramiko
+
+    from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.link.deadlines import Deadline, Deadlines
+    from vgpumgr.link.ssh.known_hosts import Known
+    from vgpumgr.link.ssh.wire import Wire
+    from vgpumgr.names import HostName
+
+# GCM first: 5 % less CPU per host than CTR with a MAC.
+CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
+MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com", "hmac-sha2-256", "hmac-sha2-512")
+# The finite-field groups take 5 to 15 times the CPU and come last, for hosts that allow nothing else.
+KEX = (
+    "mlkem768x25519-sha256",
+    "curve25519-sha256@libssh.org",
+    "ecdh-sha2-nistp256",
+    "ecdh-sha2-nistp384",
+    "ecdh-sha2-nistp521",
+    "diffie-hellman-group14-sha256",
+    "diffie-hellman-group-exchange-sha256",
+    "diffie-hellman-group16-sha512",
+)
+_STDERR_BYTES = 8192
+_SLICE_S = 0.5  # how often a wait for stdout checks stderr, which shares the channel's window
+
+
+class RemoteCommand:
+    """A command that runs on the host: bytes in, bytes out, the tail of its stderr, its exit status."""
+
+    def __init__(self, host: HostName, channel: paramiko.Channel) -> None:
+        self._host = host
+        self._channel = channel
+        self._stderr = bytearray()
+        self._stderr_lock = threading.Lock()
+        channel.settimeout(_SLICE_S)
+
+    def send(self, data: bytes, deadline: Deadline | None = None) -> None:
+        """Send all of it. ConnectionError if the command no longer reads, TimeoutError at the deadline if there is one.
+
+        ProgramFailed if the server refused to run the command.
+
+        Channel.sendall is no option: it spins forever once our end of the channel has been shut down.
+        """
+        while data:
+            try:
+                sent = self._channel.send(data[:65536])
+            except TimeoutError:
+                if deadline is not None and deadline.expired:
+                    raise
+                continue
+            except (OSError, EOFError):
+                sent = 0
+            if sent == 0:
+                if self._is_refused():
+                    raise _refused(self._host)
+                raise ConnectionError("the command's input is closed")
+            data = data[sent:]
+
+    def receive(self, deadline: Deadline | None = None) -> bytes:
+        """Some bytes; b"" at the end of the output. TimeoutError at the deadline; None waits without limit.
+
+        Raises ProgramFailed if the server refused to run the command.
+        """
+        while True:
+            self._drain_stderr()
+            try:
+                received = bytes(self._channel.recv(65536))
+            except TimeoutError:
+                if deadline is not None and deadline.expired:
+                    raise
+                continue
+            except (OSError, EOFError):
+                received = b""
+            if not received and self._is_refused():
+                raise _refused(self._host)
+            return received
+
+    def stderr(self) -> str:
+        """The tail of its stderr so far."""
+        self._drain_stderr()
+        with self._stderr_lock:
+            return bytes(self._stderr).decode(errors="replace").strip()
+
+    def exit_status(self, timeout_s: float) -> int | None:
+        """Its exit status, or None if none came in that time or ever will (killed by a signal, connection lost)."""
+        if not self._channel.status_event.wait(timeout_s):
+            return None
+        return None if self._channel.exit_status == -1 else int(self._channel.exit_status)
+
+    def _is_refused(self) -> bool:
+        """Whether the server closed the channel without a word that it runs the command. See SshConnection.run."""
+        channel, transport = self._channel, self._channel.transport
+        connected = transport is not None and transport.is_active()
+        return connected and channel.closed and not getattr(channel, "event_ready", True)
+
+    def _drain_stderr(self) -> None:
+        with self._stderr_lock:
+            while self._channel.recv_stderr_ready():
+                self._stderr += self._channel.recv_stderr(65536)
+                del self._stderr[:-_STDERR_BYTES]
+
+
+class SshConnection:
+    """An authenticated connection. `close` ends it and all its commands, and never blocks."""
+
+    def __init__(self, endpoint: Endpoint, carrier: Wire, transport: paramiko.Transport) -> None:
+        self.endpoint = endpoint
+        self.wire = carrier
+        self._transport = transport
+        self.pulse = tunnel.Pulse(lambda: transport.global_request("keepalive@openssh.com"))
+
+    @property
+    def alive(self) -> bool:
+        return bool(self._transport.is_active())
+
+    @property
+    def is_far(self) -> bool:
+        return self.wire.is_far
+
+    def run(self, command: str, *, stage: str, timeout_s: float) -> RemoteCommand:
+        """Start a command. Only fixed strings are ever passed: no text from a user or a host is quoted here.
+
+        What the server says to it is not awaited: the command's input goes right behind it, one exchange sooner. A paramiko
+        whose exec_command waits in another way than by this method simply waits.
+        """
+        from paramiko import ChannelException, SSHException
+
+        def start() -> paramiko.Channel:
+            channel = self._transport.open_session(timeout=timeout_s)
+            channel._wait_for_event = lambda: None  # type: ignore[attr-defined]  # noqa: SLF001 -- see the docstring
+            channel.exec_command(command)
+            return channel
+
+        host = self.endpoint.host
+        try:
+            return RemoteCommand(host, bounded(start, timeout_s, name="exec"))
+        except TimeoutError as error:
+            raise HostDeadline(host, stage, f"no command could be started within {humanize(timeout_s)}") from error
+        except ChannelException as error:
+            raise Unreachable(
+                host,
+                stage,
+                f"the SSH server opens no further session: {error.text}",
+                hint="MaxSessions in its sshd_config is too small: 1 is enough, and 10 are usual",
+            ) from error
+        except (SSHException, EOFError, OSError) as error:
+            if not self.alive:
+                raise Unreachable(host, stage, "the connection was lost", via=self.wire.broken_at) from error
+            raise _refused(host) from error
+
+    def open_tunnel(self, address: str, port: int, timeout_s: float) -> paramiko.Channel:
+        """A channel that this machine connects to there. Raises TimeoutError, TunnelRefused, ConnectionError."""
+        from paramiko import SSHException
+
+        refusals = tunnel.refusals_of(self._transport)
+
+        def start() -> paramiko.Channel:
+            refusals.begin()
+            try:
+                there, here = (address, port), ("127.0.0.1", 0)
+                return self._transport.open_channel("direct-tcpip", there, here, timeout=timeout_s)
+            except (SSHException, EOFError, OSError) as error:
+                if not self.alive:
+                    raise ConnectionError("the connection was lost") from error
+                if (refusal := refusals.take()) is not None:
+                    raise refusal from error
+                raise TimeoutError from error  # of which paramiko has no kind of its own
+
+        return bounded(start, timeout_s, name="tunnel")
+
+    def close(self) -> None:
+        # The wire first: otherwise a write blocked by a stopped peer would hold what Transport.close needs.
+        self.wire.shut()
+        self._transport.close()
+        self.wire.close()
+
+
+def _refused(host: HostName) -> ProgramFailed:
+    return ProgramFailed(
+        host,
+        "the SSH server refused to run a command",
+        hint="the key or the account is restricted (ForceCommand, internal-sftp, a forced command?)",
+    )
+
+
+def open_connection(
+    endpoint: Endpoint, deadlines: Deadlines, connect: Callable[[Endpoint, Deadlines], Wire] = dial.dial
+) -> SshConnection:
+    """Connect by what `connect` gives, check the host's key, log in. Each failure is an Unreachable that names its stage."""
+    importing = threading.Thread(target=_import_paramiko, name="vgpumgr-paramiko", daemon=True)
+    importing.start()
+    carrier = connect(endpoint, deadlines)
+    try:
+        importing.join()
+        return _handshake(endpoint, carrier, deadlines)
+    except BaseException:
+        carrier.shut()
+        carrier.close()
+        raise
+
+
+def _handshake(endpoint: Endpoint, carrier: Wire, deadlines: Deadlines) -> SshConnection:
+    import paramiko
+
+    _quieten()
+    known = host_key.load_known_hosts(endpoint.known_hosts).find(endpoint.address, endpoint.port)
+    transport = paramiko.Transport(carrier)  # type: ignore[arg-type]  # it needs no more than a Wire has
+    transport.local_version = wire.VERSION  # which has been sent; it is a part of what both sides sign
+    try:
+        options = transport.get_security_options()
+        options.ciphers = CIPHERS
+        options.digests = MACS
+        options.kex = [name for name in KEX if name in options.kex]  # mlkem only if cryptography has it
+        options.key_types = host_key.usable_types(known)
+        transport.banner_timeout = transport.handshake_timeout = deadlines.banner + deadlines.kex
+        _exchange_keys(endpoint, transport, known, deadlines.kex)
+        offered = transport.get_remote_server_key()
+        host_key.check(endpoint, known, key_type=offered.get_name(), blob=offered.asbytes())
+        _log_in(endpoint, transport, deadlines.auth)
+    except BaseException:
+        carrier.shut()
+        transport.close()
+        raise
+    return SshConnection(endpoint, carrier, transport)
+
+
+def _exchange_keys(endpoint: Endpoint, transport: paramiko.Transport, known: Known, timeout_s: float) -> None:
+    from paramiko.ssh_exception import IncompatiblePeer
+
+    done = threading.Event()
+    transport.start_client(event=done)
+    if not done.wait(timeout_s):
+        raise HostDeadline(
+            endpoint.host,
+            "kex",
+            f"the key exchange did not end within {humanize(timeout_s)}",
+            hint="is the host overloaded?",
+        )
+    if transport.is_active():
+        return
+    error = transport.get_exception()
+    if isinstance(error, IncompatiblePeer):
+        if "host key" in str(error) and known.keys:
+            raise host_key.refuse_other_kind(endpoint, known) from error
+        raise Unreachable(
+            endpoint.host,
+            "kex",
+            f"no algorithm in common with {transport.remote_version}: {error}",
+            hint=f"let sshd offer one of {', '.join(KEX[1:3])}; {', '.join(CIPHERS[:2])}; {host_key.HOST_KEYS[0]}",
+        ) from error
+    why = str(error) if error is not None and str(error) else "the connection was closed"
+    raise Unreachable(endpoint.host, "kex", why, hint="see the host's sshd log") from error
+
+
+def _log_in(endpoint: Endpoint, transport: paramiko.Transport, timeout_s: float) -> None:
+    from paramiko import AuthenticationException, BadAuthenticationType
+
+    path = find_key_file(endpoint)
+    key = _load_key(endpoint, path)
+    done = threading.Event()
+    started = now()
+    transport.auth_publickey(endpoint.user, key, event=done)
+    if not done.wait(timeout_s):
+        raise HostDeadline(
+            endpoint.host,
+            "auth",
+            f"no answer to the login as {endpoint.user} within {humanize(timeout_s)}",
+            hint="PAM or AuthorizedKeysCommand hangs there?",
+        )
+    if transport.is_authenticated():
+        return
+    error = transport.get_exception()
+    way = f"-o ProxyJump={shlex.quote(','.join(map(str, endpoint.jumps)))} " if endpoint.jumps else ""
+    shown = f"{path} ({key.get_name()} {compute_fingerprint(key.asbytes())})"
+    if isinstance(error, BadAuthenticationType):
+        raise AuthenticationFailed(
+            endpoint.host,
+            "auth",
+            f"{endpoint.user} cannot log in with a key there; sshd allows {', '.join(error.allowed_types)}",
+            hint="PubkeyAuthentication yes, and PermitRootLogin prohibit-password for root, in sshd_config",
+        ) from error
+    if isinstance(error, AuthenticationException) or (error is None and transport.is_active()):
+        raise AuthenticationFailed(
+            endpoint.host,
+            "auth",
+            f"the host does not take {shown} for {endpoint.user}",
+            hint=f"ssh-copy-id -f -i {shlex.quote(str(path))}.pub -p {endpoint.port} {way}"
+            f"{shlex.quote(endpoint.user + '@' + endpoint.address)}; for root also PermitRootLogin in sshd_config",
+        ) from error
+    raise Unreachable(
+        endpoint.host,
+        "auth",
+        f"the connection was closed after {now() - started:.1f} s: {error or 'end of file'}",
+        hint="see the host's sshd log",
+    ) from error
+
+
+def _load_key(endpoint: Endpoint, path: Path) -> paramiko.PKey:
+    found = path.stat()
+    try:
+        return _parse_key(str(path), found.st_mtime_ns, found.st_size, found.st_ino)
+    except _Unusable as error:
+        raise AuthenticationFailed(endpoint.host, "auth", f"key file {path} {error}", hint=error.hint) from error
+
+
+class _Unusable(Exception):
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@functools.lru_cache(maxsize=16)
+def _parse_key(path: str, _mtime_ns: int, _size: int, _inode: int) -> paramiko.PKey:
+    """The key in that file; read once per state of the file, because a nightly run has thousands of hosts and one key."""
+    import paramiko
+
+    own = "create a separate key for vgpumgr: ssh-keygen -t ed25519 -N ''"
+    try:
+        return paramiko.PKey.from_path(path)
+    except (paramiko.PasswordRequiredException, TypeError) as error:
+        raise _Unusable("is encrypted, and agents and passphrases are not used", own) from error
+    # UnknownKeyType is a plain Exception, and cryptography adds its own kinds.
+    except Exception as error:
+        raise _Unusable(f"is not a usable private key: {error}", own) from error
+
+
+_importing = threading.Lock()
+
+
+def _import_paramiko() -> None:
+    """Import paramiko without two modules that would take as long again, and that nothing we use needs.
+
+    invoke serves only `Match exec` in an ssh_config, and we read none; paramiko.config does without it where it is missing,
+    and None in sys.modules is how an import system says so. importlib.metadata, which brings the package email along, is
+    asked only for paramiko's own version, to be a part of the line that it sends first; that line is ours (wire.VERSION).
+    """
+    with _importing:
+        if "paramiko" in sys.modules:
+            return
+        instead: dict[str, ModuleType | None] = {
+            "invoke": None,
+            "importlib.metadata": _NoVersions("importlib.metadata"),
+        }
+        instead = {name: module for name, module in instead.items() if name not in sys.modules}
+        sys.modules.update(instead)  # type: ignore[arg-type]  # the import system allows None
+        try:
+            import paramiko  # noqa: F401 -- for the functions below, which import it again
+        finally:
+            for name in instead:
+                del sys.modules[name]
+
+
+class _NoVersions(ModuleType):
+    """What paramiko asks of importlib.metadata, for as long as it is imported; and tabulate, which another thread may import then."""
+
+    PackageNotFoundError = ModuleNotFoundError
+
+    @staticmethod
+    def version(_name: str) -> str:
+        return "unknown"
+
+
+def _quieten() -> None:
+    """Paramiko logs every failed handshake as an error, which Python would print without a handler. Our errors are better."""
+    logger = logging.getLogger("paramiko")
+    if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+        logger.addHandler(logging.NullHandler())

@@ -1,0 +1,111 @@
+"""What carries one SSH connection: a TCP socket here; through a jump host, a channel of its connection (tunnel.py).
+
+Our version line has been sent on it when it is handed to paramiko, which sends the same line first: that one is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import sys
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+VERSION = "SSH-2.0-vgpumgr"
+LINE = f"{VERSION}\r\n".encode("ascii")
+PEEK_BYTES = 1024  # RFC 4253 4.2 allows lines before the version, but a kilobyte of them is not an SSH server
+_QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux only
+_MIN_RTT = slice(148, 152)  # of the kernel's struct tcp_info: tcpi_min_rtt, in microseconds
+_FAR_US = 30_000
+
+
+class Peeked(NamedTuple):
+    """What has arrived so far and will be read again, and whether nothing more comes."""
+
+    seen: bytes
+    closed: bool
+
+
+class Wire(Protocol):
+    """A socket as far as paramiko needs one (the first four), and what we ask of it."""
+
+    def recv(self, bufsize: int, /) -> bytes: ...
+    def send(self, data: bytes, /) -> int: ...
+    def settimeout(self, value: float | None, /) -> None: ...
+    def close(self) -> None: ...
+
+    def peek(self, timeout_s: float) -> Peeked | None:
+        """Look at what has arrived, once there is something. None: nothing did. Raises OSError."""
+
+    def shut(self) -> None:
+        """End it in both directions: whoever reads or writes on it is woken. Never blocks for long."""
+
+    @property
+    def is_far(self) -> bool:
+        """Whether a round trip costs more than starting the host program from its sources. Where it is not known, no."""
+
+    @property
+    def broken_at(self) -> str | None:
+        """The jump host whose loss has ended it."""
+
+    def find_silent(self) -> str | None:
+        """The jump host that no longer answers. To be asked when something took too long; takes a second or two."""
+
+
+class SshSocket(socket.socket):
+    """A socket on which VERSION has been sent.
+
+    What arrives is acknowledged at once. sshd leaves Nagle's algorithm on where there is no terminal: the second of two small
+    packets waits for our acknowledgement of the first, which the kernel would delay by 40 ms. So did the first channel of each
+    connection, behind the server's list of host keys. The kernel forgets the option (tcp(7)), so it is set each time.
+    """
+
+    _at_start = True
+    broken_at: str | None = None
+
+    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        received = super().recv(bufsize, flags)
+        if _QUICKACK is not None:
+            self.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+        return received
+
+    def send(self, data: ReadableBuffer, flags: int = 0, /) -> int:
+        if not self._at_start:
+            return super().send(data, flags)
+        self._at_start = False
+        return instead_of_version(data)
+
+    def peek(self, timeout_s: float) -> Peeked | None:
+        poll = select.poll()
+        poll.register(self, select.POLLIN | select.POLLRDHUP)
+        events = poll.poll(timeout_s * 1000)
+        if not events:
+            return None
+        seen = self.recv(PEEK_BYTES, socket.MSG_PEEK)
+        ended = select.POLLRDHUP | select.POLLHUP | select.POLLERR
+        return Peeked(seen, closed=bool(events[0][1] & ended) or not seen)
+
+    def find_silent(self) -> str | None:
+        return None
+
+    def shut(self) -> None:
+        with contextlib.suppress(OSError):
+            self.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def is_far(self) -> bool:
+        try:
+            told = self.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _MIN_RTT.stop)
+        except OSError:
+            return False
+        return len(told) == _MIN_RTT.stop and int.from_bytes(told[_MIN_RTT], sys.byteorder) > _FAR_US
+
+
+def instead_of_version(data: ReadableBuffer) -> int:
+    """The length of paramiko's first line, which is not sent again."""
+    if bytes(data) != LINE:
+        raise ConnectionError(f"not the version line: {bytes(data)[:120]!r}")
+    return len(LINE)

@@ -1,0 +1,290 @@
+"""Facts → HostReading: the host program's answer to `sample`, each running vGPU joined to its slot and VM.
+
+They are joined by the mdev's UUID, else by the VF, else by VM and type if only one candidate is left. A vGPU that the
+ledger does not name is foreign, but shown. A ledger entry that nothing runs on is a vGPU of a VM that is off.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeVar
+
+from vgpumgr.core.model.vgpu import FOREIGN, OURS, LedgerEntry, Mdev, Vf, Whose
+from vgpumgr.core.usage.readings import (
+    OFF,
+    RUNNING,
+    UNKNOWN,
+    GpuReading,
+    HostReading,
+    Load,
+    State,
+    VgpuReading,
+    entitled_share,
+)
+from vgpumgr.link.values.snapshot_facts import maybe, parse_entry, parse_type, parse_unknown, rows
+from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from vgpumgr.core.model.snapshot import VgpuType
+    from vgpumgr.host import protocol
+    from vgpumgr.names import HostName, Slot
+
+Number = TypeVar("Number", int, Fraction)
+
+_MIB = 1024 * 1024
+_NOT_AVAILABLE = frozenset({2**32 - 1, 2**64 - 1})  # NVML_VALUE_NOT_AVAILABLE, -1, as it appears in unsigned numbers
+_YEAR_US = 366 * 86400 * 1_000_000
+_PERCENT_ROUNDED = (
+    110  # rounded parts may add up to a little more than the whole; anything beyond that was not measured
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Instance:
+    """A running vGPU as NVML identifies it."""
+
+    number: int
+    vm_uuid: VmUuid | None
+    vm_name: str | None
+    uuid: MdevUuid | None
+    vf: PciAddress | None
+    vf_index: int | None
+    type_id: int | None
+    framebuffer_used_bytes: int | None
+    at_us: int | None
+    load: Load | None
+
+    @property
+    def is_unplaced(self) -> bool:
+        """Whether neither mdev nor VF is known: the VM has several VFs of this GPU open, or hides which ones."""
+        return self.uuid is None and self.vf_index is None
+
+    def is_at(self, entry: LedgerEntry) -> bool:
+        """Whether this is the device that the entry names."""
+        match entry.vgpu.device:
+            case Mdev(uuid):
+                return self.uuid == uuid
+            case Vf():
+                return self.uuid is None and self.vf_index is not None and self.vf_index == entry.vgpu.vf_index
+
+
+def parse(host: HostName, facts: protocol.SampleReport) -> HostReading:
+    """Build the reading from the host program's answer."""
+    ledger = rows(facts["ledger"], parse_entry)
+    return HostReading(
+        host=host,
+        boot=facts["boot"],
+        now_us=facts["now_us"],
+        driver=facts["driver"],
+        gpus=tuple(_gpu(row, ledger, facts["now_us"]) for row in facts["gpus"]),
+        unknown=parse_unknown(facts["unknown"]),
+    )
+
+
+def _gpu(row: protocol.GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_us: int) -> GpuReading:
+    uuid = maybe(row["uuid"], GpuUuid)
+    vgpu_types = {vgpu_type.id: vgpu_type for vgpu_type in map(parse_type, row["types"])}
+    return GpuReading(
+        pci=PciAddress(row["pci"]),
+        uuid=uuid,
+        name=row["name"],
+        framebuffer_size_bytes=_reported(row["framebuffer_bytes"]),
+        framebuffer_used_bytes=_reported(row["framebuffer_used_bytes"]),
+        sm=_reported_percent(row["sm"]),
+        memory=_reported_percent(row["memory"]),
+        policy=row["policy"],
+        vgpus=_vgpus(
+            rows(row["vgpus"], lambda item: _instance(item, now_us)),
+            None if ledger is None else [entry for entry in ledger if uuid is not None and entry.vgpu.gpu_uuid == uuid],
+            vgpu_types,
+            row["policy"],
+        ),
+        reported=row["vgpus"] is not None,
+        listed=ledger is not None,
+        made=row["made"],
+    )
+
+
+def _instance(row: protocol.VgpuSampleFact, now_us: int) -> _Instance:
+    at_us = row["at_us"]
+    if at_us is not None and abs(at_us - now_us) > _YEAR_US:  # cannot be a sample's time, whatever the host's clock is
+        at_us = None
+    load = Load(
+        sm=_reported_percent(row["sm"]),
+        memory=_reported_percent(row["memory"]),
+        encoder=_reported_percent(row["encoder"]),
+        decoder=_reported_percent(row["decoder"]),
+    )
+    return _Instance(
+        number=row["instance"],
+        vm_uuid=maybe(row["vm_uuid"], VmUuid),
+        vm_name=row["vm_name"],
+        uuid=maybe(row["uuid"], MdevUuid),
+        vf=maybe(row["vf"], PciAddress),
+        vf_index=row["vf_index"],
+        type_id=row["type_id"],
+        framebuffer_used_bytes=_reported(row["framebuffer_used_bytes"]),
+        at_us=at_us,
+        load=None if at_us is None else load,
+    )
+
+
+def _reported(number: int | None) -> int | None:
+    """A number from NVML; None also if it stands for a missing value, which is not 100 percent."""
+    return None if number is None or number < 0 or number in _NOT_AVAILABLE else number
+
+
+def _reported_percent(value: int | None) -> int | None:
+    """A share of the GPU, 0 to 100; None if it cannot be one."""
+    number = _reported(value)
+    return None if number is None or number > _PERCENT_ROUNDED else min(100, number)
+
+
+def _vgpus(
+    instances: Sequence[_Instance] | None,
+    entries: Sequence[LedgerEntry] | None,
+    vgpu_types: Mapping[int, VgpuType],
+    policy: str | None,
+) -> tuple[VgpuReading, ...]:
+    """The vGPUs of one GPU that run, and those in the ledger that nothing runs on."""
+    joined = _join(instances or (), entries or ())
+    left = [entry for entry in entries or () if entry not in joined.values()]
+    running = len(instances or ())
+    found: list[VgpuReading] = []
+    unclear: set[VmUuid | None] = set()
+    for instance in instances or ():
+        entry = joined.get(instance.number)
+        origin: Whose | None = None if entries is None else OURS if entry else FOREIGN
+        if entry is None and instance.is_unplaced and any(other.vgpu.vm == instance.vm_uuid for other in left):
+            unclear.add(instance.vm_uuid)
+            origin = OURS
+        vgpu_type = vgpu_types.get(instance.type_id) if instance.type_id is not None else None
+        share = entitled_share(vgpu_type, policy, running, runs=True)
+        found.append(_running(instance, entry, origin=origin, vgpu_type=vgpu_type, share=share))
+    state: State = UNKNOWN if instances is None else OFF
+    for entry in sorted(left, key=lambda entry: entry.vgpu.generation, reverse=True):
+        if entry.vgpu.vm not in unclear:
+            found.append(_idle(entry, state, vgpu_types.get(entry.vgpu.type_id), policy))
+    return tuple(sorted(_unified(found), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
+
+
+def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
+    """The ledger entry of each instance that has one. If another VM uses the device, that is not the owner's use."""
+    found: dict[int, LedgerEntry] = {}
+    for instance in instances:
+        for entry in entries:
+            if instance.vm_uuid in (None, entry.vgpu.vm) and instance.is_at(entry):
+                found[instance.number] = entry
+    unplaced = [row for row in instances if row.is_unplaced and row.number not in found]
+    left = [entry for entry in entries if entry not in found.values()]
+    mine = Counter((row.vm_uuid, row.type_id) for row in unplaced)
+    theirs: Counter[tuple[VmUuid | None, int | None]] = Counter((entry.vgpu.vm, entry.vgpu.type_id) for entry in left)
+    for instance in unplaced:
+        what = (instance.vm_uuid, instance.type_id)
+        if what[0] is not None and mine[what] == theirs[what] == 1:
+            found[instance.number] = next(entry for entry in left if (entry.vgpu.vm, entry.vgpu.type_id) == what)
+    return found
+
+
+def _running(
+    instance: _Instance,
+    entry: LedgerEntry | None,
+    *,
+    origin: Whose | None,
+    vgpu_type: VgpuType | None,
+    share: Fraction | None,
+) -> VgpuReading:
+    return VgpuReading(
+        vm=instance.vm_name or (entry.vgpu.vm_name if entry else None),
+        vm_uuid=instance.vm_uuid or (entry.vgpu.vm if entry else None),
+        slot=entry.vgpu.slot if entry else None,
+        uuid=instance.uuid,
+        vf=instance.vf or (entry.vgpu.parent if entry and entry.vgpu.vf_index is not None else None),
+        type_id=instance.type_id,
+        type_name=vgpu_type.type_name if vgpu_type else None,
+        origin=origin,
+        state=RUNNING,
+        entitled=share,
+        framebuffer_size_bytes=_size(vgpu_type),
+        framebuffer_used_bytes=instance.framebuffer_used_bytes,
+        instances=(instance.number,),
+        at_us=instance.at_us,
+        load=instance.load,
+    )
+
+
+def _idle(entry: LedgerEntry, state: State, vgpu_type: VgpuType | None, policy: str | None) -> VgpuReading:
+    return VgpuReading(
+        vm=entry.vgpu.vm_name,
+        vm_uuid=entry.vgpu.vm,
+        slot=entry.vgpu.slot,
+        uuid=entry.vgpu.uuid,
+        vf=entry.vgpu.parent if entry.vgpu.vf_index is not None else None,
+        type_id=entry.vgpu.type_id,
+        type_name=entry.vgpu.type_name,
+        origin=OURS,
+        state=state,
+        entitled=entitled_share(vgpu_type, policy, 0, runs=False),
+        framebuffer_size_bytes=_size(vgpu_type),
+        framebuffer_used_bytes=None,
+    )
+
+
+def _size(vgpu_type: VgpuType | None) -> int | None:
+    return None if vgpu_type is None or vgpu_type.size_mib is None else vgpu_type.size_mib * _MIB
+
+
+def _unified(rows: Iterable[VgpuReading]) -> list[VgpuReading]:
+    """One row for each VM and slot: running ones first, and several that run without a slot are added up."""
+    groups: dict[tuple[str | None, Slot | None], list[VgpuReading]] = {}
+    for row in rows:
+        groups.setdefault((row.vm_uuid or row.vm, row.slot), []).append(row)
+    found = []
+    for group in groups.values():
+        running = [row for row in group if row.state == RUNNING]
+        found.append(_sum(running) if len(running) > 1 else (running or group)[0])
+    return found
+
+
+def _sum(rows: Sequence[VgpuReading]) -> VgpuReading:
+    first = rows[0]
+    loads = [row.load for row in rows if row.load is not None]
+    same_type = len({row.type_id for row in rows}) == 1
+    return replace(
+        first,
+        uuid=None,
+        vf=None,
+        type_id=first.type_id if same_type else None,
+        type_name=first.type_name if same_type else None,
+        entitled=_total([row.entitled for row in rows]),
+        framebuffer_size_bytes=_total([row.framebuffer_size_bytes for row in rows]),
+        framebuffer_used_bytes=_total([row.framebuffer_used_bytes for row in rows]),
+        instances=tuple(number for row in rows for number in row.instances),
+        at_us=max((row.at_us for row in rows if row.at_us is not None), default=None),
+        load=_sum_loads(loads) if len(loads) == len(rows) else None,
+    )
+
+
+def _sum_loads(loads: Sequence[Load]) -> Load:
+    return Load(
+        sm=_percent([load.sm for load in loads]),
+        memory=_percent([load.memory for load in loads]),
+        encoder=_percent([load.encoder for load in loads]),
+        decoder=_percent([load.decoder for load in loads]),
+    )
+
+
+def _percent(parts: Sequence[int | None]) -> int | None:
+    """A sum, bounded by the whole, since rounded parts may add up to a little more."""
+    total = _total(parts)
+    return None if total is None else min(100, total)
+
+
+def _total(parts: Sequence[Number | None]) -> Number | None:
+    """The sum, unknown if any part is."""
+    known = [part for part in parts if part is not None]
+    return sum(known[1:], known[0]) if known and len(known) == len(parts) else None

@@ -1,0 +1,83 @@
+"""A plan's step → the step in the host program's protocol."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, cast
+
+from vgpumgr.core.plan import step as steps
+
+if TYPE_CHECKING:
+    from vgpumgr.host import protocol
+
+
+def wire_step(step: steps.HostStep) -> protocol.AnyStep:
+    match step:
+        case steps.SetScheduler():
+            return _scheduler(step)
+        case steps.SetMode():
+            return {
+                "verb": step.verb,
+                "gpu_uuid": step.gpu_uuid,
+                "gpu": step.gpu,
+                "mode": step.mode,
+                "expect": step.before,
+            }
+        case steps.WriteModprobe():
+            return _modprobe(step)
+        case _:
+            return _vgpu(step)
+
+
+def _vgpu(step: steps.VgpuStep) -> protocol.Step:
+    vgpu = step.vgpu
+    return {
+        "verb": steps.CreateVgpu.verb if isinstance(step, steps.EnterVgpu) else step.verb,
+        "vm_uuid": vgpu.vm,
+        "vm_name": vgpu.vm_name,
+        "slot": vgpu.slot,
+        "generation": vgpu.generation,
+        "gpu_uuid": vgpu.gpu_uuid,
+        "gpu": vgpu.gpu,
+        "vf_index": vgpu.vf_index,
+        "parent": vgpu.parent,
+        "uuid": vgpu.uuid,
+        "type_id": vgpu.type_id,
+        "type_name": vgpu.type_name,
+        "placement_id": vgpu.placement_id,
+        "expect": _expect(step),
+        "runs": False if isinstance(step, steps.EnterVgpu) else step.runs,
+        "listed": step.listed if isinstance(step, steps.DestroyVgpu | steps.EvacuateVgpu) else False,
+    }
+
+
+def _expect(step: steps.VgpuStep) -> protocol.Expect:
+    match step:
+        case steps.EnterVgpu():
+            return steps.SAME
+        case steps.EvacuateVgpu():
+            return steps.PRESENT
+        case _:
+            return step.expect
+
+
+def _scheduler(step: steps.SetScheduler) -> protocol.SchedulerStep:
+    return {
+        "verb": step.verb,
+        "gpu_uuid": step.gpu_uuid,
+        "gpu": step.gpu,
+        "api": step.api,
+        "setting": cast("protocol.SchedulerSetting", asdict(step.setting)),
+        "expect": dict(step.expect),
+    }
+
+
+def _modprobe(step: steps.WriteModprobe) -> protocol.ModprobeStep:
+    from vgpumgr import templates
+
+    return {
+        "verb": step.verb,
+        "path": step.path,
+        "text": templates.render_conf(step.text),
+        "expect": templates.render_conf(step.before),
+    }
