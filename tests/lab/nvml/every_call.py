@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.host.facts import nvml_binding
@@ -60,11 +61,12 @@ def main(root: Root, gpus: list[str]) -> None:
     }
     with opened(lambda: nvml):
         for pci in gpus[1:]:  # an empty GPU
+            handle = ask(nvml, "nvmlDeviceGetHandleByPciBusId", pci)
+            with suppress(NvmlFailed):  # its number is noted
+                ask(nvml, "nvmlDeviceSetVgpuHeterogeneousMode", handle, 1)
             for api in (1, 2):
-                try:
-                    set_engine(nvml, ask(nvml, "nvmlDeviceGetHandleByPciBusId", pci), "graphics", setting, api=api)
-                except NvmlFailed:
-                    continue  # its number is noted
+                with suppress(NvmlFailed):
+                    set_engine(nvml, handle, "graphics", setting, api=api)
     print(json.dumps(nvml.calls))  # noqa: T201 -- the answer
 
 
