@@ -10,7 +10,7 @@ from vgpumgr.controller.hosts.locate import find_vm
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostFacts, HostVgpus, VmReport
 from vgpumgr.core.model import domain_xml
-from vgpumgr.core.plan import detach, plan
+from vgpumgr.core.plan import detach, plan, restart
 from vgpumgr.core.report import findings, listing
 from vgpumgr.link.domain_query import NO_DOMAINS
 
@@ -61,6 +61,11 @@ def look_over(
 
 def _vgpus(view: HostView) -> HostVgpus:
     return HostVgpus(host=view.snapshot.host, rows=listing.rows(view), findings=findings.of_host(view))
+
+
+def waiting_for_restart(context: Context, hosts: Sequence[str]) -> Fleet[tuple[restart.Waiting, ...]]:
+    """The VMs of hosts whose next start changes which vGPUs they have."""
+    return look_over(context, hosts, restart.waiting)
 
 
 def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFacts]:

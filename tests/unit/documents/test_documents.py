@@ -18,10 +18,11 @@ from vgpumgr.controller.results import (
     VmReport,
 )
 from vgpumgr.core.driver import asking, catalogue, known_types
+from vgpumgr.core.plan import restart
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import explained, findings, listing, schedulers
 from vgpumgr.core.report import units as readings
-from vgpumgr.documents import change, common, discover, error, explain, scheduler, show, slot, types, units
+from vgpumgr.documents import change, common, discover, error, explain, restarts, scheduler, show, slot, types, units
 from vgpumgr.documents import list as vgpus
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
         Fleet(views=(SchedulerHost(host=view.snapshot.host, rows=shared, findings=odd),), errors=())
     )
     yield types.document(known_types.known_types(catalogue.parse(resources.catalogue_text()), "A100"))
+    ran = builders.attached(builders.running(view, "vm02"), "vm02")
+    yield restarts.document(Fleet(views=(ran,), errors=()), restart.waiting(ran))
     asked = explained.Asked(wish=builders.wish("4Q"), conditions=asking.NO_CONDITIONS)
     answer = explained.of_host(view, asked)
     yield explain.document(Fleet(views=(answer,), errors=()), "--profile 4Q", explained.compare([answer]))

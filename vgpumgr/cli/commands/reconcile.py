@@ -14,6 +14,8 @@ from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import fleet_text, output
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.reconcile import ReconcileOptions
     from vgpumgr.controller.results import Consent, FleetPlan, ReconcileResult
@@ -68,6 +70,12 @@ def plan(
 @_CONFIRM
 @plan_files.out_option
 @plan_files.plan_option
+@click.option(
+    "--restart-window",
+    is_flag=True,
+    help="Only print the VMs that wait for a restart: those that run without a vGPU that they were given, or with one "
+    "that they no longer have. Changes nothing.",
+)
 @common_options
 def reconcile(
     settings: Settings,
@@ -77,6 +85,7 @@ def reconcile(
     confirm_destroys: int | None,
     out: str | None,
     plan_file: str | None,
+    restart_window: bool,
 ) -> int:
     """Reconcile every host with the inventory and earlier attaches. Prompts before anything is removed.
 
@@ -85,14 +94,32 @@ def reconcile(
       vgpumgr reconcile --limit kvm01,kvm02
       vgpumgr reconcile --plan tonight.json
       vgpumgr reconcile --yes --quiet        (nightly; prints nothing when all is as wanted)
+      vgpumgr reconcile --restart-window     (which VMs to shut down and start in the next window)
 
-    A host that does not answer is skipped entirely and reported (exit 4); the others are reconciled.
+    A host that does not answer is skipped entirely and reported (exit 4); the others are reconciled. A VM that runs is never
+    touched: what it was given or lost is in its definition, and so in the VM from its next start on.
     """
+    if restart_window:
+        return _restart_window(
+            settings, limit, others={"--confirm-destroys": confirm_destroys, "--out": out, "--plan": plan_file}
+        )
     plan_files.guard_out(settings, out)
     kept = plan_files.read(plan_file)
     if kept is not None and limit:
         raise errors.UsageError("--plan and --limit cannot be combined", hint="the plan already names its hosts")
     return _run(settings, _options(kept.hosts if kept else limit, deadline, confirm_destroys), out=out, kept=kept)
+
+
+def _restart_window(settings: Settings, limit: tuple[str, ...], *, others: Mapping[str, object]) -> int:
+    from vgpumgr.cli.commands import restart_window
+
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        raise errors.UsageError(
+            f"--restart-window and {given[0]} cannot be combined",
+            hint="--restart-window only prints; --limit chooses its hosts",
+        )
+    return restart_window.show(settings, _names(limit))
 
 
 def _options(limit: tuple[str, ...], deadline: int, confirm_destroys: int | None) -> ReconcileOptions:

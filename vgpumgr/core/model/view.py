@@ -47,6 +47,7 @@ FindingKind = Literal[
     "nvml-silent",
     "other-site",
     "pending",
+    "pending-restart",
     "placements",
     "reverted",
     "saved-image",
@@ -69,7 +70,9 @@ FindingKind = Literal[
 SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", "leftover", "reverted", "unentered"})
 """Findings that the task of their slot resolves."""
 
-STANDING: frozenset[FindingKind] = frozenset({"will-not-start", "not-implemented", "granted", "placements"})
+STANDING: frozenset[FindingKind] = frozenset(
+    {"will-not-start", "not-implemented", "granted", "placements", "pending-restart"}
+)
 """Findings that hold for as long as the host is unchanged: they are no news every night."""
 
 

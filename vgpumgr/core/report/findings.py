@@ -13,7 +13,7 @@ from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.snapshot import MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.model.view import SERVED, Finding, FindingKind
-from vgpumgr.core.plan import attach, blocked_write, detach, lost, mode, ownership, places, plan, sharing
+from vgpumgr.core.plan import attach, blocked_write, detach, lost, mode, ownership, places, plan, restart, sharing
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.errors import Unexpected, VgpumgrError
 
@@ -110,6 +110,8 @@ def _domain_findings(
         found += _claim_findings(view, domain, claim, served=(domain.name, claim.slot) in served)
     for entry in view.entries(domain.uuid):
         found += _entry_findings(view, domain, entry)
+    # What a plan mends in the definition is pending in another way by then.
+    found += [one for one in restart.findings(view, domain) if (one.vm, one.slot) not in served]
     return found
 
 

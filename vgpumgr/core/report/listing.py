@@ -10,7 +10,7 @@ from vgpumgr.core.driver.profiles import ByProfile
 from vgpumgr.core.model import claims
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import FOREIGN, MADE, OURS, Whose
-from vgpumgr.core.plan import ownership, resolve
+from vgpumgr.core.plan import ownership, resolve, restart
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.report import findings
 from vgpumgr.errors import VgpumgrError
@@ -38,7 +38,7 @@ class VgpuRow:
     `waste_pct` say what that came to, `guest_mib` what the guest sees at least.
 
     pending (claimed, not yet served) · made (the vGPU exists, but the VM's definition does not have it yet, or no longer
-    correctly) · bound · in_use · pending_restart (runs without it until the next start) · gone (ours, no hardware) · lost (a
+    correctly) · bound · in_use · pending_restart (the next start changes what the VM has of it) · gone (ours, no hardware) · lost (a
     ledger entry that no claim names: none has its slot, or the slot's has a later generation) · foreign · unknown.
     """
 
@@ -175,12 +175,13 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
     if vgpu is None or vgpu.type_id != entry.vgpu.type_id:
         return "gone"
     if views.holder_name(view, vgpu) is not None:
-        return "in_use"
+        # It may run with what its definition no longer has.
+        return "pending_restart" if restart.changes_of(view, domain, vgpu.device) else "in_use"
     if ownership.is_of_earlier_boot(view.snapshot, entry):
         return "unknown"
     if view.snapshot.handles is None or view.snapshot.why_silent(entry.vgpu.gpu) is not None:
         return "unknown"  # no holder is known, but only half of the evidence could be read
-    if domain.active or findings.lacks_in_image(view, domain, claim):
+    if restart.changes_of(view, domain, vgpu.device) or findings.lacks_in_image(view, domain, claim):
         return "pending_restart"
     return "made" if _is_defined_wrongly(view, domain, claim) else "bound"
 

@@ -1,0 +1,38 @@
+"""What `reconcile --restart-window` prints: the VMs that wait for a restart. It only reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.text import output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.core.plan.restart import Waiting
+
+_COLUMNS = ("vm", "host", "at_next_start")
+
+
+def show(settings: Settings, limit: Sequence[str]) -> int:
+    """Read the hosts of a limit, and print their VMs. Returns the exit code."""
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report
+    from vgpumgr.controller.reconcile import choose_hosts
+    from vgpumgr.documents import restarts as documents
+
+    context = build_context(settings)
+    fleet = report.waiting_for_restart(context, [host.name for host in choose_hosts(context.inventory, limit)])
+    found = [row for rows in fleet.views for row in rows]
+    if found or not settings.for_people:
+        document = documents.document(fleet, found)
+        output.print_rows(settings, document, [_row(row) for row in found], columns=_COLUMNS, name="vm")
+    elif fleet.views and not settings.quiet:
+        output.echo("no VM waits for a restart")
+    return output.print_errors(settings, [error for _, error in fleet.errors])
+
+
+def _row(row: Waiting) -> dict[str, object]:
+    says = ", ".join(f"{change.does} {change.slot} ({change.type_name})" for change in row.slots)
+    return {"vm": row.vm, "host": row.host, "at_next_start": says}
