@@ -30,6 +30,7 @@ def document(found: Inventory) -> dict[str, object]:
 def _host(host: HostDeclaration) -> dict[str, object]:
     return {
         "name": host.name,
+        "connection": "local" if host.endpoint.is_local else "ssh",
         **common.pick(host.endpoint, "address", "port", "user", "become", "key_file", "known_hosts"),
         "jumps": [common.pick(jump, "address", "port", "user") for jump in host.endpoint.jumps],
         **common.pick(host, "site", "policy", "even_if_it_will_not_start"),

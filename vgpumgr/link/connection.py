@@ -1,4 +1,4 @@
-"""A host over SSH: one connection, which carries the host program."""
+"""A host: one connection, which carries the host program. It is over SSH, unless the host is the controller itself."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from vgpumgr.link.ssh.jumps import open_connection
 if TYPE_CHECKING:
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.link.local import ThisMachine
     from vgpumgr.link.ssh.client import SshConnection
 
 
@@ -19,7 +20,12 @@ class HostLink(Host):
     """An open link."""
 
     def __init__(
-        self, connection: SshConnection, program: Program, *, catalogue: Catalogue | None, deadlines: Deadlines
+        self,
+        connection: SshConnection | ThisMachine,
+        program: Program,
+        *,
+        catalogue: Catalogue | None,
+        deadlines: Deadlines,
     ) -> None:
         super().__init__(program, catalogue, libvirt_s=deadlines.libvirt)
         self._connection = connection
@@ -36,10 +42,16 @@ class HostLink(Host):
 def connect(endpoint: Endpoint, *, deadlines: Deadlines | None = None, catalogue: Catalogue | None = None) -> HostLink:
     """Connect and start the host program."""
     limits = deadlines or Deadlines()
-    connection = open_connection(endpoint, limits)
+    connection = _local(endpoint) if endpoint.is_local else open_connection(endpoint, limits)
     try:
         program = Program.start(connection, limits)
     except BaseException:
         connection.close()
         raise
     return HostLink(connection, program, catalogue=catalogue, deadlines=limits)
+
+
+def _local(endpoint: Endpoint) -> ThisMachine:
+    from vgpumgr.link.local import ThisMachine  # few sites have one
+
+    return ThisMachine(endpoint)

@@ -32,6 +32,7 @@ _SECRETS = (
 _NOT_SUDO_S = ("ansible_become_exe", "ansible_become_flags")
 _KEY_CHECKS = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
 _CONNECTIONS = ("ssh", "smart", "paramiko", "ansible.builtin.ssh", "paramiko_ssh")
+_LOCAL = ("local", "ansible.builtin.local")
 
 VARIABLES = frozenset(
     {*_HOST, *_PORT, *_USER, *_KEY, *_ARGS, *_SECRETS, *_KEY_CHECKS, *_BECOME, *_NOT_SUDO_S, "ansible_connection"}
@@ -59,10 +60,13 @@ class Connections:
     environ: Mapping[str, str]
     report: Report
     _arguments: dict[int, _Arguments] = field(default_factory=dict)
+    _local: HostName | None = None  # the host that is the controller
 
     def endpoint(self, host: HostName, variables: Table) -> Endpoint | None:
         """The endpoint, or None after a problem was reported."""
         self._check_unsupported(variables)
+        if self._is_local(host, variables):
+            return self._this_machine(host, variables)
         address: str | None = host
         port: int | None = 22
         user: str | None = "root"
@@ -93,6 +97,45 @@ class Connections:
             jumps=tuple(hop.of(user) for hop in jumps),
         )
 
+    def _is_local(self, host: HostName, variables: Table) -> bool:
+        member = variables.get("ansible_connection")
+        if member is None:
+            return False
+        kind = reading.read_text(member.value, "ansible_connection", self.report, example="ssh")
+        if kind is not None and kind not in (*_CONNECTIONS, *_LOCAL):
+            self.report.problem(
+                member.where,
+                f"ansible_connection is {kind!r}: a hypervisor is reached by ssh, or is the controller itself (local)",
+                "keep other machines out of the group hypervisors (docs/inventory.md)",
+            )
+        if kind not in _LOCAL:
+            return False
+        if self._local is not None:
+            self.report.problem(
+                member.where,
+                f"ansible_connection is {kind} for {host}, and for {self._local}: only one host can be the controller itself",
+                "set it for that host alone",
+            )
+        self._local = self._local or host
+        return True
+
+    def _this_machine(self, host: HostName, variables: Table) -> Endpoint | None:
+        """What is said of users, addresses, keys and ways there does not matter, as in Ansible."""
+        become = self._wants_sudo(variables)
+        if become is None:
+            return None
+        known_hosts = posixpath.join(self.home, ".ssh/known_hosts")
+        return Endpoint(
+            host=host,
+            address=host,
+            port=22,
+            user="root",
+            become=become,
+            key_file=None,
+            known_hosts=known_hosts,
+            is_local=True,
+        )
+
     def _address(self, value: Value) -> str | None:
         text = reading.read_text(value, "the host's address", self.report, example="192.0.2.1")
         if text is not None and (text.startswith("-") or any(character.isspace() for character in text)):
@@ -109,6 +152,19 @@ class Connections:
 
     def _becomes(self, user: str, variables: Table) -> bool | None:
         """Whether sudo makes the user root. None after a problem: the host program needs root."""
+        wanted = self._wants_sudo(variables)
+        if user != "root" and wanted is False:
+            where = (_last_member(variables, _USER) or next(iter(variables.values()))).where
+            self.report.problem(
+                where,
+                f"logs in as {user!r} without ansible_become, and the host program needs root",
+                "write ansible_become: true, if sudo lets the user without a password; or ansible_user: root",
+            )
+            return None
+        return None if wanted is None else user != "root"
+
+    def _wants_sudo(self, variables: Table) -> bool | None:
+        """What ansible_become says. None after a problem."""
         declared = {name: variables[name] for name in _BECOME if name in variables}
         wanted, sound = False, True
         if (member := declared.get("ansible_become")) is not None and member.value.data is not None:
@@ -123,15 +179,7 @@ class Connections:
                 if text is not None and text not in valid:
                     self.report.problem(member.where, f"{name} is {text!r}: {why}", f"write {name}: {valid[0]}")
                 sound = sound and text in valid
-        if user != "root" and not wanted and sound:
-            where = (_last_member(variables, _USER) or next(iter(variables.values()))).where
-            self.report.problem(
-                where,
-                f"logs in as {user!r} without ansible_become, and the host program needs root",
-                "write ansible_become: true, if sudo lets the user without a password; or ansible_user: root",
-            )
-            return None
-        return user != "root" if sound else None
+        return wanted if sound else None
 
     def _path(self, text: str, value: Value, what: str) -> str | None:
         path = posixpath.join(self.home, text[2:]) if text.startswith("~/") else text
@@ -142,14 +190,6 @@ class Connections:
         return path
 
     def _check_unsupported(self, variables: Table) -> None:
-        if (member := variables.get("ansible_connection")) is not None:
-            kind = reading.read_text(member.value, "ansible_connection", self.report, example="ssh")
-            if kind is not None and kind not in _CONNECTIONS:
-                self.report.problem(
-                    member.where,
-                    f"ansible_connection is {kind!r}: a hypervisor is reached only by ssh",
-                    "keep other machines out of the group hypervisors (docs/inventory.md)",
-                )
         for name in _SECRETS:
             if name in variables:
                 why = (

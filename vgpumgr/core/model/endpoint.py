@@ -35,6 +35,7 @@ class Endpoint:
     """Everything the link needs. `key_file` None means that no key was named; `known_hosts` is a file's path.
 
     `become`: the user is not root, and the host program runs by `sudo`. `jumps`: the way there, the nearest to us first.
+    `is_local`: it is the controller's own machine, and only `become` counts: whether sudo may make the controller's user root.
     """
 
     host: HostName
@@ -45,3 +46,4 @@ class Endpoint:
     key_file: str | None
     known_hosts: str
     jumps: tuple[JumpHost, ...] = ()
+    is_local: bool = False

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.deadlines import Deadlines
-    from vgpumgr.link.ssh.client import SshConnection
     from vgpumgr.names import HostName
 
 STAGE = "program"
@@ -59,12 +58,27 @@ class ExecuteResult(TypedDict):
 
 
 class ByteStream(Protocol):
-    """What a session needs from a running command; ssh.RemoteCommand is one."""
+    """What a session needs from a running command; ssh.client.RemoteCommand is one."""
 
     def send(self, data: bytes, deadline: Deadline) -> None: ...
     def receive(self, deadline: Deadline | None = None) -> bytes: ...
     def stderr(self) -> str: ...
     def exit_status(self, timeout_s: float) -> int | None: ...
+
+
+class Connection(Protocol):
+    """What brings the program to its host: ssh.client.SshConnection, or local.ThisMachine."""
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def is_far(self) -> bool: ...
+    @property
+    def broken_at(self) -> str | None: ...
+    def find_silent(self) -> str | None: ...
+    def run(self, command: str, *, stage: str, timeout_s: float) -> ByteStream: ...
 
 
 class Program:
@@ -104,7 +118,7 @@ class Program:
         self._stop_pinging = threading.Event()
 
     @classmethod
-    def start(cls, connection: SshConnection, deadlines: Deadlines) -> Self:
+    def start(cls, connection: Connection, deadlines: Deadlines) -> Self:
         """Run the host program over that connection, from memory. Its first answer says whether it came up."""
         deadline = Deadline(deadlines.program)
         endpoint = connection.endpoint
@@ -115,8 +129,8 @@ class Program:
             stream,
             request_s=deadlines.program,
             is_connected=lambda: connection.alive,
-            broken_at=lambda: connection.wire.broken_at,
-            find_silent=connection.wire.find_silent,
+            broken_at=lambda: connection.broken_at,
+            find_silent=connection.find_silent,
             not_started=functools.partial(_why_not_root, endpoint),
         )
         program.send(bootstrap.package(far=connection.is_far), deadline)

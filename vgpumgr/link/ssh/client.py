@@ -144,6 +144,13 @@ class SshConnection:
     def is_far(self) -> bool:
         return self.wire.is_far
 
+    @property
+    def broken_at(self) -> str | None:
+        return self.wire.broken_at
+
+    def find_silent(self) -> str | None:
+        return self.wire.find_silent()
+
     def run(self, command: str, *, stage: str, timeout_s: float) -> RemoteCommand:
         """Start a command. Only fixed strings are ever passed: no text from a user or a host is quoted here.
 

@@ -1,0 +1,142 @@
+"""The controller is the hypervisor: vgpumgr runs on a host of the lab, as root and as a user with sudo, without any SSH."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from vgpumgr.lab import fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+HOST, VM = "kvm01", "vm1"
+SPEC = """
+hosts:
+  kvm01: {driver: 570, boards: [{board: A40, vfs: 2}], vms: ["vm[1:2]"]}
+"""
+ROOT = Path(__file__).parents[2]
+INVENTORY = "/opt/inventory"
+MAIN = "import sys; from vgpumgr.cli.main import main; sys.exit(main())"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A host with this checkout and its Python on it."""
+
+    lab: Lab
+
+    def run(self, *arguments: str, user: str = "root") -> subprocess.CompletedProcess[str]:
+        """`vgpumgr ARGUMENTS` there, for that user."""
+        pid = self.lab.control(HOST, "status")["first_process"]
+        enter = ["nsenter", "--target", str(pid), "--pid", "--mount", "--root", "--wd"]
+        login = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
+        variables = {"HOME": f"/home/{user}", "VGPUMGR_INVENTORY": INVENTORY, "VGPUMGR_STORE": f"/tmp/{user}/store"}
+        environment = ["env", *(f"{name}={value}" for name, value in variables.items())]
+        return subprocess.run(
+            [*enter, *login, *environment, sys.executable, "-c", MAIN, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def must(self, *arguments: str, user: str = "root") -> Any:
+        done = self.run(*arguments, "-o", "json", user=user)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def declare(self, variables: str) -> None:
+        text = f"hypervisors: {{hosts: {{{HOST}: {{{variables}}}}}}}"
+        self.lab.must(
+            HOST,
+            f"mkdir -p {INVENTORY} && install -d -o ops /tmp/ops && install -d /tmp/root && cat > {INVENTORY}/hosts.yml",
+            text=text,
+        )
+
+
+@pytest.fixture(scope="module")
+def machine(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    spec = tmp_path_factory.mktemp("spec") / "one.yml"
+    spec.write_text(SPEC, encoding="utf-8")
+    lab = lab_factory(str(spec), shared=False)
+    record = fleet.read(lab.layout).host(HOST)
+    root = lab.layout.host(HOST) / "disk/root"
+    shown = {str(Path(path).resolve()) for path in (sys.base_prefix, sys.prefix, ROOT)}
+    # What is mounted in the supervisor's namespace is there from the next boot on.
+    script = 'for path; do mkdir -p "$0$path" && mount --rbind "$path" "$0$path" || exit; done; chmod 711 "$0/root"'
+    subprocess.run(
+        ["nsenter", "--target", str(record.pid), "--mount", "sh", "-c", script, str(root), *sorted(shown)], check=True
+    )
+    lab.control(HOST, "reboot")
+    yield Machine(lab=lab)
+    lab.down()
+
+
+@pytest.mark.parametrize("user", ["root", "ops"])
+def test_everything_works_without_ssh(machine: Machine, user: str) -> None:
+    machine.declare("ansible_connection: local, ansible_become: true")
+    machine.lab.control(HOST, "fault", name="ssh-refused")
+    try:
+        attached = machine.must("attach", VM, "--profile", "4Q", user=user)
+        assert attached["result"] is not None
+        assert [row["vm"] for row in machine.must("list", user=user)["vgpus"]] == [VM]
+        machine.must("reconcile", "--yes", user=user)
+        machine.must("collect", user=user)
+        machine.must("detach", VM, "--yes", user=user)
+        assert machine.must("list", user=user)["vgpus"] == []
+    finally:
+        machine.lab.control(HOST, "clear")
+
+
+def test_a_user_without_become_is_refused_and_what_sudo_refuses_is_told(machine: Machine) -> None:
+    machine.declare("ansible_connection: local")
+    done = machine.run("list", user="ops")
+    assert done.returncode == 4
+    assert "kvm01: become: this controller runs as ops, and the host program needs root" in done.stderr
+    machine.declare("ansible_connection: local, ansible_become: true")
+    machine.lab.must(HOST, "echo '# nobody' > /etc/sudoers.d/ops")
+    try:
+        done = machine.run("list", user="ops")
+    finally:
+        machine.lab.must(HOST, "echo 'ops ALL=(ALL:ALL) NOPASSWD: ALL' > /etc/sudoers.d/ops")
+    assert done.returncode == 4
+    assert "kvm01: become: sudo wants a password of ops" in done.stderr
+
+
+def test_a_host_that_is_reached_twice_has_one_lock(machine: Machine) -> None:
+    """Over SSH and without it the lock is the same: while one has it, the other says who."""
+    machine.declare("ansible_connection: local")
+    pid = machine.lab.control(HOST, "status")["first_process"]
+    holding = [
+        "nsenter",
+        "--target",
+        str(pid),
+        "--pid",
+        "--mount",
+        "--root",
+        "--wd",
+        "flock",
+        "/root",
+        "sh",
+        "-c",
+        "echo held; cat",
+    ]
+    with subprocess.Popen(holding, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        done = machine.run("--timeout", "1", "attach", VM, "--profile", "4Q")
+        holder.communicate()
+    assert done.returncode == 6, done.stderr
+    assert "kvm01: locked by an unknown process" in done.stderr
