@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Vf:
 Device = Mdev | Vf
 
 
+@lru_cache(maxsize=4096)  # planning a host asks for the same few dozen a thousand times
 def device_of(uuid: MdevUuid | None, parent: PciAddress) -> Device:
     """The identity of a vGPU on this PCI function that has this UUID, or none."""
     return Vf(parent) if uuid is None else Mdev(uuid)

@@ -87,6 +87,9 @@ class Finding:
     text: str
 
 
+_NO_SAVED_STATES = SavedStatesByVm()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostView:
     """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
@@ -119,7 +122,7 @@ class HostView:
     @property
     def states(self) -> SavedStatesByVm:
         """The saved states, to be found by what they name; none if they were not read."""
-        return self.saved if isinstance(self.saved, SavedStatesByVm) else SavedStatesByVm(self.saved or {})
+        return self.saved if isinstance(self.saved, SavedStatesByVm) else _NO_SAVED_STATES
 
     def domain(self, uuid: VmUuid) -> Domain | None:
         return self.vms.find(uuid)

@@ -11,12 +11,12 @@ import hashlib
 import json
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
-from vgpumgr.core.model.snapshot import Gpu, Parent
+from vgpumgr.core.model.snapshot import Gpu
 from vgpumgr.core.plan import step as plan_steps
 
 if TYPE_CHECKING:
@@ -149,14 +149,16 @@ def digest(*seen: object) -> str:
 
 _OF_GPU = attrgetter(*(one.name for one in fields(Gpu) if one.name not in {"types", "parents"}))
 _OF_TYPE = attrgetter("id", "name", "framebuffer_mib", "max")  # what a type is called says all the rest of it
-_OF_PARENT = attrgetter(*(one.name for one in fields(Parent) if one.name != "creatable"))
+_ALIKE = attrgetter("creatable", "vfio_dev")
+_PCI, _INDEX = attrgetter("pci"), attrgetter("vf_index")
 
 
 def _of_gpu(gpu: Gpu) -> object:
-    """A GPU in full. Its VFs mostly offer the same types: what neighbours offer is written once."""
-    types = None if gpu.types is None else [*map(_OF_TYPE, gpu.types.values())]
-    parents = [(offer, *map(_OF_PARENT, alike)) for offer, alike in groupby(gpu.parents, attrgetter("creatable"))]
-    return _OF_GPU(gpu), types, parents
+    """A GPU in full. Neighbouring VFs mostly offer the same types, which are written once, and flat lists are quicker to encode than rows."""
+    types = None if gpu.types is None else [*chain.from_iterable(map(_OF_TYPE, gpu.types.values()))]
+    rows = [(alike, [*rows]) for alike, rows in groupby(gpu.parents, _ALIKE)]
+    parents = [(*alike, [*map(_PCI, rows)], [*map(_INDEX, rows)]) for alike, rows in rows]
+    return _OF_GPU(gpu), types, parents, gpu.vgpus
 
 
 @cache

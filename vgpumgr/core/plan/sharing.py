@@ -187,8 +187,11 @@ def findings_of(view: HostView, vm: VmUuid) -> tuple[Finding, ...]:
 
 def _is_shared(view: HostView, device: Device) -> bool:
     """Whether several VMs name it, or one whose vGPU it is not."""
-    vms = {*view.vms.uuids_naming(device), *view.states.naming(device)}
-    return len(vms) > 1 or (bool(vms) and _owner(view, device) not in (None, *vms))
+    in_definitions, in_saved = view.vms.uuids_naming(device), view.states.naming(device)
+    if not in_definitions and not in_saved:
+        return False
+    vms = {*in_definitions, *in_saved}
+    return len(vms) > 1 or _owner(view, device) not in (None, *vms)
 
 
 def _known(view: HostView) -> set[Device]:
