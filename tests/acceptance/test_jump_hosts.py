@@ -93,10 +93,12 @@ def test_a_jump_host_that_dies_in_the_middle_leaves_every_host_unreached_with_th
         with ThreadPoolExecutor(1) as thread:
             running = thread.submit(lab.run, "list")
             wait_for(lambda: logins(lab) > before, 20)
-            for pid in descendants(first_process(lab)):
+            killed = descendants(first_process(lab))
+            for pid in killed:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             died = time.monotonic()
+            wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in killed), 10)
             done = running.result(60)
         took_s = time.monotonic() - died
     finally:

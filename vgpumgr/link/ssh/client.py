@@ -178,9 +178,10 @@ class SshConnection:
                 hint="MaxSessions in its sshd_config is too small: 1 is enough, and 10 are usual",
             ) from error
         except (SSHException, EOFError, OSError) as error:
-            if not self.alive:
-                raise Unreachable(host, stage, "the connection was lost", via=self.wire.broken_at) from error
-            raise _refused(host) from error
+            # Whoever writes on a lost connection finds out before the thread that reads on it does.
+            if isinstance(error, SSHException) and self.alive:
+                raise _refused(host) from error
+            raise Unreachable(host, stage, "the connection was lost", via=self.broken_at) from error
 
     def open_tunnel(self, address: str, port: int, timeout_s: float) -> paramiko.Channel:
         """A channel that this machine connects to there. Raises TimeoutError, TunnelRefused, ConnectionError."""
@@ -193,12 +194,14 @@ class SshConnection:
             try:
                 there, here = (address, port), ("127.0.0.1", 0)
                 return self._transport.open_channel("direct-tcpip", there, here, timeout=timeout_s)
-            except (SSHException, EOFError, OSError) as error:
-                if not self.alive:
-                    raise ConnectionError("the connection was lost") from error
+            except SSHException as error:
                 if (refusal := refusals.take()) is not None:
                     raise refusal from error
-                raise TimeoutError from error  # of which paramiko has no kind of its own
+                if self.alive and "Timeout" in str(error):
+                    raise TimeoutError from error  # of which paramiko has no kind of its own
+                raise ConnectionError("the connection was lost") from error
+            except (EOFError, OSError) as error:
+                raise ConnectionError("the connection was lost") from error
 
         return bounded(start, timeout_s, name="tunnel")
 

@@ -44,7 +44,10 @@ class Tunnel:
         self._read_ahead = b""
         self._at_start = True
         channel.settimeout(timeout_s)
-        channel.sendall(LINE)
+        try:
+            channel.sendall(LINE)
+        except EOFError as error:  # paramiko's word for a connection that ends while it writes
+            raise ConnectionError("the connection was lost") from error
 
     def recv(self, bufsize: int, /) -> bytes:
         if self._read_ahead:

@@ -11,8 +11,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import paramiko
 import pytest
 
 from tests.unit.link.conftest import Sshd, free_port, make_key, wait_for
@@ -20,7 +21,7 @@ from vgpumgr import errors
 from vgpumgr.core.model.endpoint import Endpoint, JumpHost
 from vgpumgr.link import connection
 from vgpumgr.link.deadlines import Deadline, Deadlines
-from vgpumgr.link.ssh import jumps
+from vgpumgr.link.ssh import client, jumps, tunnel
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -367,3 +368,61 @@ def test_a_jump_host_that_hangs_holds_nobody_beyond_the_deadline(
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
+
+
+class LosingTransport:
+    """paramiko's, of a connection that is being lost: `error` is what opening a channel raises, `alive` whether it is noticed."""
+
+    def __init__(self, error: BaseException, *, alive: bool) -> None:
+        self._handler_table = {92: lambda _message: None}
+        self._next_channel = lambda: 1
+        self._error = error
+        self._alive = alive
+
+    def is_active(self) -> bool:
+        return self._alive
+
+    def open_channel(self, *_arguments: object, **_named: object) -> None:
+        raise self._error
+
+    def open_session(self, **_named: object) -> None:
+        raise self._error
+
+
+class Silent:
+    """A wire of which nothing is known."""
+
+    broken_at = None
+
+
+LOSSES = [
+    (EOFError(), True),  # whoever writes finds out first
+    (EOFError(), False),
+    (OSError("Socket is closed"), True),
+    (paramiko.SSHException("Unable to open channel."), False),
+]
+
+
+@pytest.mark.parametrize(("error", "alive"), LOSSES)
+def test_a_connection_that_is_lost_meanwhile_is_lost_and_neither_late_nor_refusing(
+    error: BaseException, alive: bool
+) -> None:
+    transport: Any = LosingTransport(error, alive=alive)
+    wire: Any = Silent()
+    lost = client.SshConnection(JUMP, wire, transport)
+    with pytest.raises(ConnectionError):
+        lost.open_tunnel("192.0.2.2", 22, 5)
+    with pytest.raises(errors.Unreachable, match="program: the connection was lost"):
+        lost.run("true", stage="program", timeout_s=5)
+
+
+def test_a_tunnel_whose_jump_host_is_lost_before_its_first_byte_is_a_lost_connection() -> None:
+    class Lost:
+        def settimeout(self, _timeout: float) -> None: ...
+
+        def sendall(self, _data: bytes) -> None:
+            raise EOFError
+
+    channel, carrier = cast("Any", Lost()), cast("Any", Fake())
+    with pytest.raises(ConnectionError):
+        tunnel.Tunnel(channel, carrier, "jump01", timeout_s=1, ended=lambda: None)
