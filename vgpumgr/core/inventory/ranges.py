@@ -17,6 +17,7 @@ MAX_NAMES = 100_000  # in one pattern; a typo such as [1:1000000000] must not ex
 
 _PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]{1,9})")
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
+_OPEN = re.compile(r"\[[^\[\]]*:|:[^\[\]]*\]")  # a range with one bracket only
 _HINT = "write a range as [01:10], [a:c] or [0:9:3]"
 
 
@@ -28,7 +29,9 @@ def expand(pattern: str) -> tuple[list[HostName], int | None]:
 
 
 def has_range(text: str) -> bool:
-    """Whether the text stands for several names. `vm[1]` is a name: a VM may be called so."""
+    """Whether the text stands for several names. `vm[1]` is a name: a VM may be called so. Raises BadName where a bracket is missing."""
+    if _OPEN.search(_RANGE.sub("", text)):
+        raise BadName(f"not a range: {text}", hint=_HINT)
     return any(":" in inside for inside in _RANGE.findall(text))
 
 

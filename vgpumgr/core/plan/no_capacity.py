@@ -63,8 +63,9 @@ def error(
     fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits, either. "
     would = [_way(host, domain, request, way) for way in ways()]
     instead = f"It would fit {'; or '.join(would)}. " if would else ""
+    none = f"no GPU of {host} can" if request.gpus is None else f"the GPU of {host} that was asked for cannot"
     return errors.NoCapacity(
-        f"no GPU of {host} can take {_what(ask)} for {domain.name}",
+        f"{none} take {_what(ask)} for {domain.name}",
         details=lines,
         hint=f"{fits}{instead}`vgpumgr profiles --fits`",
     )

@@ -38,7 +38,7 @@ def test_a_vm_named_twice_is_refused(arguments: tuple[str, ...]) -> None:
         several.names_of(arguments)
 
 
-@pytest.mark.parametrize("text", ["vm[5:1]", "vm[01:100]", "vm[1:999999999999]", "vm[a:2]"])
+@pytest.mark.parametrize("text", ["vm[01:03", "vm01:03]", "vm[5:1]", "vm[01:100]", "vm[1:999999999999]", "vm[a:2]"])
 def test_a_range_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(BadName):
         several.names_of((text,))

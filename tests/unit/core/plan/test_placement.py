@@ -157,7 +157,7 @@ def test_a_profile_that_another_gpu_of_the_host_has_is_here_although_the_chosen_
     with pytest.raises(errors.NoCapacity) as caught:
         builders.plan_attach(builders.host(t4, a40), "vm01", "6Q", gpus=(t4.uuid or "",))
     assert not isinstance(caught.value, errors.ProfileNotHere)
-    assert caught.value.message == "no GPU of kvm01 can take a 6 GiB vGPU for vm01"
+    assert caught.value.message == "the GPU of kvm01 that was asked for cannot take a 6 GiB vGPU for vm01"
 
 
 def test_a_host_without_gpus_says_so() -> None:
