@@ -14,7 +14,7 @@
     │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys · PlanOutdated ·
     │       HeldBack
     ├── HostError(host)                                   4   unreached
-    │   ├── Unreachable(stage) · HostKeyRefused · AuthenticationFailed · BecomeFailed · HostDeadline
+    │   ├── Unreachable(stage) · SshConfigRefused · HostKeyRefused · AuthenticationFailed · BecomeFailed · HostDeadline
     │   ├── ProgramFailed · LedgerBroken
     │   ├── SysfsRefused(path, errno)                     1   failed
     │   ├── NvmlRefused(function, code)                   1   failed
@@ -244,7 +244,7 @@ class HostError(VgpumgrError):
 
 
 class Unreachable(HostError):
-    """`stage` is where it failed: dns, tcp, banner, kex, auth, become, program or libvirt.
+    """`stage` is where it failed: config, dns, tcp, banner, kex, auth, become, program or libvirt.
 
     `may_happen`: the request may have been carried out, or may be later; False only if it was certainly never sent.
     `via`: the jump host at which it failed; None if it was the host itself.
@@ -272,6 +272,13 @@ class Unreachable(HostError):
     def seen_from(self, host: str, via: str) -> Self:
         """The same failure of a jump host, as one of the hosts behind it has to tell it."""
         return type(self)(host, self.stage, self._message, via=self.via or via, hint=self.hint, details=self.details)
+
+
+class SshConfigRefused(Unreachable):
+    """The user's ssh_config cannot be read, or says something that is not honoured."""
+
+    transient = False
+    may_happen = False
 
 
 class HostKeyRefused(Unreachable):

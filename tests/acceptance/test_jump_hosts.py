@@ -68,6 +68,37 @@ def test_lab_ssh_reaches_hosts_and_the_jump_host(lab: Lab) -> None:
     assert [lab.must(name, "hostname").strip() for name in ("kvm01", JUMP)] == ["kvm01", JUMP]
 
 
+def test_an_inventory_of_names_is_enough_where_the_users_ssh_config_says_the_rest(lab: Lab, tmp_path: Path) -> None:
+    """Addresses, ports, users, key, known_hosts and the way there come from a file that ssh itself reads."""
+    record = fleet.read(lab.layout)
+    (tmp_path / "key").symlink_to(lab.layout.key)
+    (tmp_path / "known").symlink_to(lab.layout.known_hosts)
+    config = tmp_path / "config"
+    ports = "".join(f"Host {name}\n  Port {record.host(name).port}\n" for name in (*HOSTS, JUMP))
+    config.write_text(
+        f"{ports}Host kvm* {JUMP}\n  HostName 127.0.0.1\n  UserKnownHostsFile {tmp_path}/known\n"
+        f"  IdentityFile {tmp_path}/key\nHost kvm*\n  User ops\n  ProxyJump root@{JUMP}\n",
+        encoding="utf-8",
+    )
+    hosts = ", ".join(f"{name}: " for name in HOSTS)
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(
+        f"all: {{hosts: {{{hosts}}}, vars: {{ansible_become: true, ansible_ssh_common_args: -F {config}}}}}",
+        encoding="utf-8",
+    )
+    before = logins(lab)
+    done = lab.run("-i", str(inventory), "discover", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert sorted(host["name"] for host in json.loads(done.stdout)["hosts"]) == HOSTS
+    assert logins(lab) == before + 1
+    config.write_text(f"{config.read_text(encoding='utf-8')}Host {JUMP}\n  ProxyCommand nc %h %p\n", encoding="utf-8")
+    done = lab.run("-i", str(inventory), "discover")
+    assert done.returncode == 4
+    told = failures(done)
+    assert len(told) == len(HOSTS)
+    assert all(f"via {JUMP}: config: ssh_config says ProxyCommand nc %h %p" in line for line in told), done.stderr
+
+
 def test_a_wrong_key_of_the_jump_host_is_refused_and_nobody_logs_in(lab: Lab) -> None:
     known = lab.layout.known_hosts
     right = known.read_text(encoding="ascii")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.link.deadlines import Deadlines
 from vgpumgr.link.host import Host
 from vgpumgr.link.program.session import Program
+from vgpumgr.link.ssh import config_files
 from vgpumgr.link.ssh.jumps import open_connection
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class HostLink(Host):
 def connect(endpoint: Endpoint, *, deadlines: Deadlines | None = None, catalogue: Catalogue | None = None) -> HostLink:
     """Connect and start the host program."""
     limits = deadlines or Deadlines()
-    connection = _local(endpoint) if endpoint.is_local else open_connection(endpoint, limits)
+    connection = _local(endpoint) if endpoint.is_local else open_connection(_resolved(endpoint, limits), limits)
     try:
         program = Program.start(connection, limits)
     except BaseException:
@@ -55,3 +56,12 @@ def _local(endpoint: Endpoint) -> ThisMachine:
     from vgpumgr.link.local import ThisMachine  # few sites have one
 
     return ThisMachine(endpoint)
+
+
+def _resolved(endpoint: Endpoint, limits: Deadlines) -> Endpoint:
+    """With what the user's own ssh_config says of it, if there is one that says anything."""
+    if config_files.find(endpoint.ssh_config).said is None:
+        return endpoint
+    from vgpumgr.link.ssh import config  # few sites have one
+
+    return config.resolve(endpoint, limits)

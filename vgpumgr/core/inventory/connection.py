@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.core.inventory import jump_hosts, reading
-from vgpumgr.core.model.endpoint import Endpoint
+from vgpumgr.core.model.endpoint import NO_CONFIG, USUAL_CONFIG, Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from vgpumgr.core.inventory.located import Member, Table, Value
     from vgpumgr.core.inventory.report import Report
+    from vgpumgr.core.model.endpoint import Setting
     from vgpumgr.names import HostName
 
 # Each setting's names, weakest first: if Ansible finds several, the last one wins (its ssh plugin's list of variables).
@@ -50,6 +51,7 @@ class _Arguments(NamedTuple):
 
     known_hosts: str | None = None
     jumps: tuple[jump_hosts.Hop, ...] | None = None
+    ssh_config: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,8 +84,9 @@ class Connections:
             key_file = self._path(text, value, "the key file") if text is not None else None
         become = None if user is None else self._becomes(user, variables)
         arguments = [self._from_arguments(name, variables[name].value) for name in _ARGS if name in variables]
-        files = (one.known_hosts for one in arguments if one.known_hosts is not None)
-        jumps = next((one.jumps for one in arguments if one.jumps is not None), ())
+        known_hosts = next((one.known_hosts for one in arguments if one.known_hosts is not None), None)
+        jumps = next((one.jumps for one in arguments if one.jumps is not None), None)
+        configs = [one.ssh_config for one in arguments if one.ssh_config is not None]
         if address is None or port is None or user is None or become is None:
             return None
         return Endpoint(
@@ -93,8 +96,11 @@ class Connections:
             user=user,
             become=become,
             key_file=key_file,
-            known_hosts=next(files, posixpath.join(self.home, ".ssh/known_hosts")),
-            jumps=tuple(hop.of(user) for hop in jumps),
+            known_hosts=known_hosts or posixpath.join(self.home, ".ssh/known_hosts"),
+            jumps=tuple(hop.of(user) for hop in jumps or ()),
+            may_become=become or bool(self._wants_sudo(variables)),
+            ssh_config=configs[-1] if configs else USUAL_CONFIG,  # of several -F, ssh takes the last
+            unsaid=_unsaid(variables, known_hosts=known_hosts, jumps=jumps),
         )
 
     def _is_local(self, host: HostName, variables: Table) -> bool:
@@ -227,8 +233,12 @@ class Connections:
             return _Arguments()
         known_hosts: str | None = None
         jumps: tuple[jump_hosts.Hop, ...] | None = None
+        ssh_config: str | None = None
         for option, quoted in _options(words):
             argument = quoted.strip('"')
+            if option == "-F":
+                ssh_config = NO_CONFIG if argument == NO_CONFIG else self._path(argument, value, "the file after -F")
+                continue
             match option.lower():
                 case "userknownhostsfile":
                     known_hosts = known_hosts or self._known_hosts_file(quoted, value)
@@ -248,7 +258,7 @@ class Connections:
                     pass
                 case _:
                     self.report.finding(value.where, f"{name}: {option} is ignored")
-        return _Arguments(known_hosts, jumps)
+        return _Arguments(known_hosts, jumps, ssh_config)
 
     def _jump_hosts(self, argument: str, name: str, value: Value) -> tuple[jump_hosts.Hop, ...]:
         try:
@@ -281,6 +291,20 @@ class Connections:
             self.report.problem(value.where, f"{what} {argument!r}: {thing}", "write the path itself")
             return None
         return self._path(text.replace("\0", "%"), value, what)
+
+
+def _unsaid(
+    variables: Table, *, known_hosts: str | None, jumps: tuple[jump_hosts.Hop, ...] | None
+) -> frozenset[Setting]:
+    """What the inventory leaves to the user's ssh_config."""
+    said: dict[Setting, bool] = {
+        "port": _last(variables, _PORT) is not None,
+        "user": _last(variables, _USER) is not None,
+        "key_file": _last(variables, _KEY) is not None,
+        "known_hosts": known_hosts is not None,
+        "jumps": jumps is not None,
+    }
+    return frozenset(name for name, is_said in said.items() if not is_said)
 
 
 def _last(variables: Table, names: tuple[str, ...]) -> Value | None:

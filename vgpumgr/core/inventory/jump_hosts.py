@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.core.model.endpoint import JumpHost
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.endpoint import Setting
 
 _HOP = re.compile(r"(?:(?P<user>.*)@)?(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]]*))(?::(?P<port>.*))?", re.DOTALL)
 _USER = re.compile(r"[A-Za-z0-9_.@\\][A-Za-z0-9_.@\\-]{0,255}\$?")
@@ -19,15 +22,20 @@ class Wrong(ValueError):
 
 
 class Hop(NamedTuple):
-    """One jump host as it is written. `user` None: none was named."""
+    """One jump host as it is written. None: none was named."""
 
     address: str
-    port: int
+    port: int | None
     user: str | None
 
     def of(self, user: str) -> JumpHost:
         """The jump host; that is the user if none was named."""
-        return JumpHost(address=self.address, port=self.port, user=self.user or user)
+        unsaid: set[Setting] = {"key_file", "known_hosts"}
+        if self.port is None:
+            unsaid.add("port")
+        if self.user is None:
+            unsaid.add("user")
+        return JumpHost(address=self.address, port=self.port or 22, user=self.user or user, unsaid=frozenset(unsaid))
 
 
 def parse(text: str) -> tuple[Hop, ...]:
@@ -57,4 +65,4 @@ def _hop(text: str) -> Hop:
         raise Wrong(f"{text!r}: {host!r} is not a host's name or address")
     if port is not None and not (_PORT.fullmatch(port) and 1 <= int(port) <= 65535):
         raise Wrong(f"{text!r}: {port!r} is not a port")
-    return Hop(v6 or host, int(port or 22), user)
+    return Hop(v6 or host, int(port) if port else None, user)

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from vgpumgr.names import HostName
 
 _SSH_PORT = 22
+USUAL_CONFIG: Final = ""  # ~/.ssh/config and /etc/ssh/ssh_config
+NO_CONFIG: Final = "none"  # ssh's own word, as after -F
+Setting = Literal["port", "user", "key_file", "known_hosts", "jumps"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JumpHost:
-    """A machine on the way to a host. The host's own key file and known_hosts hold for it, too."""
+    """A machine on the way to a host. The host's own key file and known_hosts hold for it too, unless it has its own.
+
+    `unsaid`: the settings that are only assumed, and of which an ssh_config may say something else. `host_keys`: as in Endpoint.
+    """
 
     address: str
     port: int
     user: str
+    key_file: str | None = None
+    certificate: str | None = None
+    known_hosts: str | None = None
+    host_keys: tuple[str, ...] = ()
+    unsaid: frozenset[Setting] = frozenset()
 
     @property
     def name(self) -> str:
@@ -34,7 +45,9 @@ class JumpHost:
 class Endpoint:
     """Everything the link needs. `key_file` None means that no key was named; `known_hosts` is a file's path.
 
-    `become`: the user is not root, and the host program runs by `sudo`. `jumps`: the way there, the nearest to us first.
+    `become`: the user is not root, and the host program runs by `sudo`. `may_become`: it may, if an ssh_config names such a user. `jumps`: the way there, the nearest to us first.
+    `certificate`: the user's, for that key. `host_keys`: the kinds of host key that an ssh_config allows; empty: all of ours.
+    `ssh_config`: the user's own file, USUAL_CONFIG or NO_CONFIG, and `unsaid` what it may say: what the inventory only assumes.
     `is_local`: it is the controller's own machine, and only `become` counts: whether sudo may make the controller's user root.
     """
 
@@ -46,4 +59,9 @@ class Endpoint:
     key_file: str | None
     known_hosts: str
     jumps: tuple[JumpHost, ...] = ()
+    certificate: str | None = None
+    host_keys: tuple[str, ...] = ()
+    may_become: bool = False
+    ssh_config: str = NO_CONFIG
+    unsaid: frozenset[Setting] = frozenset()
     is_local: bool = False

@@ -248,7 +248,7 @@ def _handshake(endpoint: Endpoint, carrier: Wire, deadlines: Deadlines) -> SshCo
         options.ciphers = CIPHERS
         options.digests = MACS
         options.kex = [name for name in KEX if name in options.kex]  # mlkem only if cryptography has it
-        options.key_types = host_key.usable_types(known)
+        options.key_types = host_key.usable_types(endpoint, known)
         transport.banner_timeout = transport.handshake_timeout = deadlines.banner + deadlines.kex
         _exchange_keys(endpoint, transport, known, deadlines.kex)
         offered = transport.get_remote_server_key()

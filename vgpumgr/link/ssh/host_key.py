@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vgpumgr.errors import HostKeyRefused
+from vgpumgr.errors import HostKeyRefused, SshConfigRefused
 from vgpumgr.link.ssh.known_hosts import KnownHosts, compute_fingerprint, render_name
 
 if TYPE_CHECKING:
@@ -29,11 +29,21 @@ HOST_KEYS = (
 )
 
 
-def usable_types(known: Known) -> tuple[str, ...]:
-    """Only kinds of key that the file has for this host; otherwise a host with several could offer one not in the file."""
+def usable_types(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
+    """Only kinds of key that the file has for this host; otherwise a host with several could offer one not in the file.
+
+    Raises SshConfigRefused if the user's ssh_config allows none of ours.
+    """
+    allowed = tuple(name for name in HOST_KEYS if name in endpoint.host_keys) if endpoint.host_keys else HOST_KEYS
+    if not allowed:
+        said = ",".join(endpoint.host_keys)
+        hint = f"allow one of {', '.join(HOST_KEYS)}"
+        raise SshConfigRefused(
+            endpoint.host, "config", f"HostKeyAlgorithms {said}: none of them is supported", hint=hint
+        )
     have = {key.type for key in known.keys}
-    found = tuple(name for name in HOST_KEYS if name in have or (name.startswith("rsa-") and "ssh-rsa" in have))
-    return found or HOST_KEYS
+    found = tuple(name for name in allowed if name in have or (name.startswith("rsa-") and "ssh-rsa" in have))
+    return found or allowed
 
 
 def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes) -> None:

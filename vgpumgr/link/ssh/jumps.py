@@ -179,8 +179,10 @@ def _tunnel_to(endpoint: Endpoint, deadlines: Deadlines) -> Tunnel:
         address=last.address,
         port=last.port,
         user=last.user,
-        key_file=endpoint.key_file,
-        known_hosts=endpoint.known_hosts,
+        key_file=last.key_file or endpoint.key_file,
+        certificate=last.certificate if last.key_file else endpoint.certificate,
+        known_hosts=last.known_hosts or endpoint.known_hosts,
+        host_keys=last.host_keys,
         jumps=tuple(before),
     )
     try:

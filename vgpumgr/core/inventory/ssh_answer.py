@@ -1,0 +1,143 @@
+"""What `ssh -G HOST` says, as far as it counts here: its output read, and put into an endpoint. Pure.
+
+The settings of the inventory win. What ssh would obey and we do not is refused by name, never dropped: it may be all that
+keeps a connection from going to the wrong machine.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.inventory import jump_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from vgpumgr.core.model.endpoint import Endpoint, JumpHost
+
+UNSAID = "/vgpumgr/unsaid"  # stands for what no file says, where ssh would print a default of its own
+_TOKEN = re.compile(r"%(.)")
+
+
+class NotHonoured(ValueError):
+    """Something that ssh would do and we do not; the text says what, `hint` what to do."""
+
+    def __init__(self, text: str, hint: str) -> None:
+        super().__init__(text)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The allow-list. None and empty: no file says so."""
+
+    address: str
+    port: int
+    user: str
+    key_files: tuple[str, ...] = ()
+    certificate: str | None = None
+    known_hosts: str | None = None
+    jumps: tuple[jump_hosts.Hop, ...] = ()
+    host_keys: tuple[str, ...] = ()
+
+
+def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], str]) -> Answer:
+    """Read the output. `tokens`: what %d, %l and %u are. Raises NotHonoured, and ValueError where it is no such output."""
+    said: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        keyword, _, value = line.partition(" ")
+        said.setdefault(keyword, []).append(value)
+
+    def one(keyword: str, default: str = "") -> str:
+        return said.get(keyword, [default])[0]
+
+    if (command := one("proxycommand", "none")) != "none":
+        raise NotHonoured(
+            f"ProxyCommand {command}", "no command is run to reach a host: name the jump hosts, ProxyJump jump01"
+        )
+    if alias := one("hostkeyalias"):
+        raise NotHonoured(f"HostKeyAlias {alias}", "put the host's key under its own name into known_hosts")
+    address, user, port = one("hostname"), one("user"), int(one("port"))
+    if not address or not user:
+        raise ValueError("neither hostname nor user")
+    known = {**tokens, "h": address, "p": str(port), "r": user, "%": "%"}
+
+    def expand(path: str) -> str:
+        unknown = [token for token in _TOKEN.findall(path) if token not in known]
+        if unknown or "${" in path:
+            raise NotHonoured(
+                f"the path {path}: %{unknown[0]}" if unknown else f"the path {path}", "write the path itself"
+            )
+        return expand_home(_TOKEN.sub(lambda found: known[found[1]], path))
+
+    hosts_file = one("userknownhostsfile", UNSAID)
+    if " " in hosts_file:
+        raise NotHonoured(f"UserKnownHostsFile {hosts_file}", "name one file, without blanks in its path")
+    if hosts_file in ("none", "/dev/null"):
+        raise NotHonoured(
+            f"UserKnownHostsFile {hosts_file}", "host keys are always checked: name a file with the hosts' keys"
+        )
+    return Answer(
+        address=address,
+        port=port,
+        user=user,
+        key_files=tuple(expand(path) for path in said.get("identityfile", ()) if path not in (UNSAID, "none")),
+        certificate=next((expand(path) for path in said.get("certificatefile", ()) if path != "none"), None),
+        known_hosts=None if hosts_file == UNSAID else hosts_file,
+        jumps=_parse_jumps(one("proxyjump", "none")),
+        host_keys=tuple(one("hostkeyalgorithms").split(",")) if one("hostkeyalgorithms") else (),
+    )
+
+
+def _parse_jumps(text: str) -> tuple[jump_hosts.Hop, ...]:
+    try:
+        return jump_hosts.parse(text)
+    except jump_hosts.Wrong as wrong:
+        raise NotHonoured(f"ProxyJump {text}: {wrong}", "write user@jump01:22, several with commas") from wrong
+
+
+def apply(endpoint: Endpoint, answer: Answer, *, is_there: Callable[[str], bool]) -> Endpoint:
+    """The endpoint with what the inventory leaves open. Its jump hosts are as they are written: each has an answer of its own."""
+    unsaid = endpoint.unsaid
+    user = answer.user if "user" in unsaid else endpoint.user
+    if user != "root" and not (endpoint.become or endpoint.may_become):
+        raise NotHonoured(
+            f"User {user}, who is not root,",
+            "ansible_become: true, if sudo lets the user without a password; or ansible_user: root",
+        )
+    jumps = tuple(hop.of(user) for hop in answer.jumps) if "jumps" in unsaid else endpoint.jumps
+    return replace(
+        endpoint,
+        address=answer.address,
+        port=answer.port if "port" in unsaid else endpoint.port,
+        user=user,
+        become=user != "root",
+        key_file=_key_file(answer, is_there) or endpoint.key_file if "key_file" in unsaid else endpoint.key_file,
+        certificate=answer.certificate,
+        known_hosts=answer.known_hosts or endpoint.known_hosts if "known_hosts" in unsaid else endpoint.known_hosts,
+        host_keys=answer.host_keys,
+        jumps=tuple(replace(jump, user=user) if "user" in jump.unsaid else jump for jump in jumps),
+        unsaid=frozenset(),
+    )
+
+
+def apply_to_jump(jump: JumpHost, answer: Answer, *, is_there: Callable[[str], bool]) -> JumpHost:
+    """The same of a jump host. Where no file says so either, its key, user and known_hosts are the host's."""
+    return replace(
+        jump,
+        address=answer.address,
+        port=answer.port if "port" in jump.unsaid else jump.port,
+        user=answer.user if "user" in jump.unsaid else jump.user,
+        key_file=_key_file(answer, is_there),
+        certificate=answer.certificate,
+        known_hosts=answer.known_hosts,
+        host_keys=answer.host_keys,
+        unsaid=frozenset(),
+    )
+
+
+def _key_file(answer: Answer, is_there: Callable[[str], bool]) -> str | None:
+    """The first that exists: exactly one key is ever offered. The first of all if none does, to be named."""
+    return next(filter(is_there, answer.key_files), answer.key_files[0] if answer.key_files else None)

@@ -1,0 +1,189 @@
+"""Asks ssh itself what the user's ssh_config says of a host: `ssh -G`, which connects to nothing.
+
+It runs in the host's own thread and within its deadline, and only where the files say something that counts (config_files.py).
+The files are handed over by a file of ours that includes them and ends with what holds where they say nothing: ssh would
+print its own defaults, which cannot be told from settings. As with ssh, `Match exec` in those files runs its command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pwd
+import re
+import signal
+import socket
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.inventory import ssh_answer
+from vgpumgr.core.model.endpoint import NO_CONFIG, USUAL_CONFIG
+from vgpumgr.errors import HostDeadline, SshConfigRefused
+from vgpumgr.link.deadlines import humanize
+from vgpumgr.link.ssh import config_files
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory.ssh_answer import Answer
+    from vgpumgr.core.model.endpoint import Endpoint, JumpHost
+    from vgpumgr.link.deadlines import Deadlines
+    from vgpumgr.link.ssh.config_files import Found
+
+STAGE = "config"
+_NAME = re.compile(
+    r"[A-Za-z0-9_][A-Za-z0-9_.:-]*"
+)  # of others ssh knows nothing; in `Match exec` they would reach a shell
+_MOST_JUMPS = 8
+_SAID_BYTES = 300
+
+
+def resolve(endpoint: Endpoint, deadlines: Deadlines) -> Endpoint:
+    """The endpoint with what the files say of it and of its jump hosts. Raises SshConfigRefused, HostDeadline."""
+    found = config_files.find(endpoint.ssh_config)
+    if found.said is None:
+        return endpoint
+    own = config_files.own_file(endpoint.ssh_config)
+    if endpoint.ssh_config != USUAL_CONFIG and not _is_there(own):
+        raise SshConfigRefused(endpoint.host, STAGE, f"no file {own}", hint="-F in ansible_ssh_common_args names it")
+    asking = _Asking(endpoint, found, deadlines.dns)
+    resolved = asking.of_host()
+    return replace(resolved, jumps=asking.of_jumps(resolved), ssh_config=NO_CONFIG)
+
+
+class _Asking:
+    def __init__(self, endpoint: Endpoint, found: Found, timeout_s: float) -> None:
+        self._endpoint = endpoint
+        self._found = found
+        self._timeout_s = timeout_s
+
+    def of_host(self) -> Endpoint:
+        one = self._endpoint
+        answer = self._ask(one.address, one.user, one.port, one.unsaid, via=None)
+        if answer is None:
+            return one
+        try:
+            return ssh_answer.apply(one, answer, is_there=_is_there)
+        except ssh_answer.NotHonoured as error:
+            raise self._not_honoured(error, one.address, None) from error
+
+    def of_jumps(self, endpoint: Endpoint) -> tuple[JumpHost, ...]:
+        """Those of the chain; the first one's own jump hosts come before it, as `ssh -J` finds them."""
+        chain = list(endpoint.jumps)
+        done: list[JumpHost] = []
+        while chain:
+            jump = chain.pop()
+            answer = self._ask(jump.address, jump.user, jump.port, jump.unsaid, via=jump.name)
+            if answer is None:
+                done.insert(0, jump)
+                continue
+            done.insert(0, ssh_answer.apply_to_jump(jump, answer, is_there=_is_there))
+            if not chain:
+                chain = [hop.of(done[0].user) for hop in answer.jumps]
+            if len(done) + len(chain) > _MOST_JUMPS:
+                text = f"more than {_MOST_JUMPS} jump hosts, one behind another"
+                raise self._refused(text, f"a jump host must not be its own: ssh -G {jump.address} | grep proxyjump")
+        return tuple(done)
+
+    def _ask(self, name: str, user: str, port: int, unsaid: frozenset[str], *, via: str | None) -> Answer | None:
+        if not _NAME.fullmatch(name):
+            return None
+        if self._found.relative is not None:
+            text = f"{self._found.relative} includes a file by a relative path"
+            raise self._refused(text, "write the whole path there, beginning with /etc/ssh/", via)
+        options = [] if "user" in unsaid else ["-l", user]
+        options += [] if "port" in unsaid else ["-p", str(port)]
+        try:
+            output = _run((*options, "--", name), self._endpoint.ssh_config, user, self._timeout_s, self._found)
+        except FileNotFoundError as error:
+            text = f"there is no program ssh on this controller, which alone understands {self._found.said}"
+            hint = "apt-get install openssh-client; or -F none in ansible_ssh_common_args: no ssh_config is then read"
+            raise self._refused(text, hint, via) from error
+        except subprocess.TimeoutExpired as error:
+            raise HostDeadline(
+                self._endpoint.host,
+                STAGE,
+                f"`ssh -G {name}` did not end within {humanize(self._timeout_s)}",
+                via=via,
+                hint="a command of `Match exec`, or CanonicalizeHostname, hangs?",
+            ) from error
+        except (_Failed, OSError) as error:
+            raise self._refused(f"`ssh -G {name}` fails: {error}", f"ssh -G {name}", via) from error
+        try:
+            return ssh_answer.parse(output, _tokens(name), _expand_home)
+        except ssh_answer.NotHonoured as error:
+            raise self._not_honoured(error, name, via) from error
+        except ValueError as error:
+            raise self._refused(f"`ssh -G {name}` is not understood: {error}", f"ssh -G {name}", via) from error
+
+    def _not_honoured(self, error: ssh_answer.NotHonoured, name: str, via: str | None) -> SshConfigRefused:
+        where = config_files.own_file(self._endpoint.ssh_config)
+        hint = f"{error.hint} (`ssh -G {name}` reads {where}; -F in ansible_ssh_common_args names another file)"
+        return self._refused(f"ssh_config says {error} for {name}, which is not honoured", hint, via)
+
+    def _refused(self, text: str, hint: str, via: str | None = None) -> SshConfigRefused:
+        return SshConfigRefused(self._endpoint.host, STAGE, text, via=via, hint=hint)
+
+
+class _Failed(Exception):
+    """ssh ended with an error; the text is its last line."""
+
+
+@functools.lru_cache(maxsize=4096)
+def _run(arguments: tuple[str, ...], chosen: str, user: str, timeout_s: float, _state: Found) -> str:
+    """The output of ssh for one host: asked for once per state of the files."""
+    ours = os.memfd_create("ssh_config")
+    try:
+        os.write(ours, _config(chosen, user).encode())
+        process = subprocess.Popen(
+            ["ssh", "-G", "-F", "/proc/self/fd/0", *arguments],  # it closes all others, and may read this one twice
+            stdin=ours,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # no terminal: it asks nobody, and a Ctrl-C is ours
+        )
+    finally:
+        os.close(ours)
+    with process:
+        try:
+            output, said = process.communicate(timeout=timeout_s)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what `Match exec` runs
+            raise
+    if process.returncode != 0:
+        lines = said.decode(errors="replace").strip().splitlines()
+        raise _Failed((lines[-1] if lines else f"exit status {process.returncode}")[:_SAID_BYTES])
+    return output.decode(errors="replace")
+
+
+def _config(chosen: str, user: str) -> str:
+    files = [config_files.own_file(chosen), *([config_files.SYSTEM] if chosen == USUAL_CONFIG else [])]
+    escaped = user.replace("\\", "\\\\")
+    lines = [
+        *(f'Include "{file}"' for file in files),
+        f'User "{escaped}"',
+        f"IdentityFile {ssh_answer.UNSAID}",
+        f"UserKnownHostsFile {ssh_answer.UNSAID}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tokens(name: str) -> dict[str, str]:
+    local = pwd.getpwuid(os.getuid()).pw_name
+    return {
+        "d": config_files.home(),
+        "i": str(os.getuid()),
+        "k": name,
+        "l": socket.gethostname(),
+        "n": name,
+        "u": local,
+    }
+
+
+def _expand_home(path: str) -> str:
+    return os.path.join(config_files.home(), path[2:]) if path.startswith("~/") else path  # noqa: PTH118 -- text
+
+
+def _is_there(path: str) -> bool:
+    return os.path.exists(path)  # noqa: PTH110 -- text

@@ -1,0 +1,145 @@
+"""The user's own ssh_config: which files there are, and whether any of them says something that counts here.
+
+Only then is ssh asked (config.py), which takes 9 ms for each host: most sites have none, or only what every distribution has in /etc/ssh.
+These files are not interpreted here. A keyword that counts is enough, whichever hosts it is for.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pwd
+import re
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from vgpumgr.core.model.endpoint import NO_CONFIG, USUAL_CONFIG
+
+SYSTEM = "/etc/ssh/ssh_config"
+_DEPTH = 16  # as in ssh
+_LINE = re.compile(r"^[ \t]*([A-Za-z]+)[ \t]*[ \t=]([^\r\n]*)", re.MULTILINE)
+# HostKeyAlgorithms is not among them: distributions set it for every host (crypto policies), and ours are no weaker.
+_COUNTS = frozenset({
+    "canonicalizehostname", "certificatefile", "hostkeyalias", "hostname", "identityfile", "port", "proxycommand", "proxyjump",
+    "user", "userknownhostsfile",
+})  # fmt: skip
+_TAKES_PART = ("include", *_COUNTS)
+
+
+class Stamp(NamedTuple):
+    """One state of a file or folder."""
+
+    path: str
+    mtime_ns: int
+    size: int
+    inode: int
+
+
+class Found(NamedTuple):
+    """`said`: where the first keyword that counts stands, FILE:LINE; None if there is none. `stamps`: what was looked at.
+
+    `relative`: where the system's file includes one by a relative path, which cannot be handed on; None if it does not.
+    """
+
+    said: str | None
+    stamps: tuple[Stamp, ...]
+    relative: str | None = None
+
+
+def home() -> str:
+    """As ssh takes it: the account's, whatever $HOME is."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return "/"
+
+
+def own_file(chosen: str) -> str:
+    """The user's file: the chosen one, or the usual."""
+    return str(Path(home(), ".ssh/config")) if chosen == USUAL_CONFIG else chosen
+
+
+def find(chosen: str) -> Found:
+    """What the files say that are read if `chosen` is (Endpoint.ssh_config). It is looked at again once a file has changed."""
+    if chosen == NO_CONFIG:
+        return Found(None, ())
+    with _LOOKING:
+        known = _look(chosen)
+        if any(_stamp(stamp.path) != stamp for stamp in known.stamps):
+            _look.cache_clear()
+            known = _look(chosen)
+        return known
+
+
+_LOOKING = threading.Lock()
+
+
+@functools.lru_cache(maxsize=8)
+def _look(chosen: str) -> Found:
+    looking = _Looking()
+    own = Path(own_file(chosen))
+    looking.at(own, is_system=False)
+    if chosen == USUAL_CONFIG:
+        looking.at(Path(SYSTEM), is_system=True)
+    elif not own.exists():
+        looking.said = chosen  # which is to be told
+    return Found(looking.said, tuple(looking.stamps), looking.relative)
+
+
+class _Looking:
+    def __init__(self) -> None:
+        self.said: str | None = None
+        self.relative: str | None = None
+        self.stamps: list[Stamp] = []
+
+    def at(self, file: Path, *, is_system: bool, depth: int = 0) -> None:
+        self.stamps.append(_stamp(str(file)))
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return
+        except OSError:
+            self.said = self.said or str(file)  # ssh will say why
+            return
+        for line in _LINE.finditer(text):
+            keyword = line[1].lower()
+            where = f"{file}:{text.count(chr(10), 0, line.start()) + 1}" if keyword in _TAKES_PART else ""
+            if keyword in _COUNTS:
+                self.said = self.said or where
+            elif keyword == "include" and depth < _DEPTH:
+                for pattern in _words(line[2]):
+                    self._include(pattern, where, is_system=is_system, depth=depth + 1)
+
+    def _include(self, pattern: str, where: str, *, is_system: bool, depth: int) -> None:
+        if "$" in pattern or "%" in pattern:
+            self.said = self.said or where
+            return
+        if pattern.startswith("~/"):
+            pattern = str(Path(home(), pattern[2:]))
+        elif not pattern.startswith("/"):
+            if is_system:
+                self.relative = self.relative or where
+                pattern = f"/etc/ssh/{pattern}"
+            else:
+                pattern = str(Path(home(), ".ssh", pattern))
+        if not any(character in pattern for character in "*?["):
+            self.at(Path(pattern), is_system=is_system, depth=depth)
+            return
+        import glob  # such a line is rare outside /etc/ssh
+
+        self.stamps.append(_stamp(str(Path(pattern).parent)))
+        for name in sorted(glob.glob(pattern)):  # noqa: PTH207 -- the pattern is absolute
+            self.at(Path(name), is_system=is_system, depth=depth)
+
+
+def _words(text: str) -> list[str]:
+    return [quoted or plain for quoted, plain in re.findall(r'"([^"]*)"|([^\s"#]+)', text)]
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        found = os.stat(path)  # noqa: PTH116 -- a night asks it for each host
+    except OSError:
+        return Stamp(path, 0, 0, 0)
+    return Stamp(path, found.st_mtime_ns, found.st_size, found.st_ino)
