@@ -11,8 +11,8 @@
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
-    │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · Unsure · TooManyDestroys · PlanOutdated ·
-    │       HeldBack
+    │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · WillNotStart · Unsure · TooManyDestroys ·
+    │       PlanOutdated · HeldBack
     ├── HostError(host)                                   4   unreached
     │   ├── Unreachable(stage) · SshConfigRefused · HostKeyRefused · AuthenticationFailed · BecomeFailed · HostDeadline
     │   ├── ProgramFailed · LedgerBroken
@@ -214,6 +214,10 @@ class SavedImage(RefusedPlan):
 
 class NamedInSnapshot(RefusedPlan):
     """A snapshot of the VM names the device."""
+
+
+class WillNotStart(RefusedPlan):
+    """The VM could not start with the vGPU that it would get."""
 
 
 class Unsure(RefusedPlan):

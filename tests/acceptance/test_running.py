@@ -75,3 +75,24 @@ def test_the_restart_window_is_for_reading_only(running: Lab) -> None:
     for option in (["--confirm-destroys", "1"], ["--out", "file.json"]):
         ran = vgpumgr(running, "reconcile", "--restart-window", *option, code=2)
         assert f"--restart-window and {option[0]} cannot be combined" in ran.err
+
+
+def test_a_vm_that_could_not_start_gets_nothing(vf_lab: Lab) -> None:
+    """5 before anything is made, with what to do; whoever wants it gets it, and the finding stays."""
+    other = "vm04"
+    vf_lab.must(HOST, "mv /dev/vfio/vfio /dev/vfio-away")
+    try:
+        before = vf_lab.revisions()
+        said = vgpumgr(vf_lab, "attach", other, "--profile", "4Q", "-o", "json", code=5).error
+        assert (said["error"], vf_lab.revisions()) == ("WillNotStart", before)
+        assert "it has no /dev/vfio/vfio" in said["message"]
+        assert "modprobe vfio-pci" in said["hint"]
+        forced = vgpumgr(
+            vf_lab, "attach", other, "--profile", "4Q", "--even-if-it-will-not-start", "-o", "json"
+        ).document
+        assert [one["kind"] for one in forced["findings"]] == ["will-not-start"]
+        assert len(vgpumgr(vf_lab, "show", other).warnings) == 1
+    finally:
+        vf_lab.must(HOST, "mv /dev/vfio-away /dev/vfio/vfio")
+    assert vgpumgr(vf_lab, "show", other).warnings == []
+    vgpumgr(vf_lab, "detach", other, "--yes")

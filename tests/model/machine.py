@@ -89,9 +89,10 @@ class Machine:
         self.owners: dict[Place, tuple[str, str]]  # of orphans: VM and slot
         self.sick: bool  # whether every write below /sys is answered EIO
         self.places_refused: bool  # whether a vGPU was not moved because of that
-        for folder in ("root", "etc/modprobe.d", "var/lib", "proc/sys/kernel/random", "sys"):
+        for folder in ("root", "dev/vfio", "etc/modprobe.d", "var/lib", "proc/sys/kernel/random", "sys"):
             (root / folder).mkdir(parents=True)
         (root / "etc/machine-id").write_text(f"{uuid_module.uuid5(uuid_module.NAMESPACE_DNS, name).hex}\n")
+        (root / "dev/vfio/vfio").touch()
         (root / "proc/sys/kernel/hostname").write_text(f"{name}\n")
         (root / "proc/sys/kernel/osrelease").write_text("6.1.0\n")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.plan.attach import version_text
+from vgpumgr.core.plan.preflight import version_text
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:

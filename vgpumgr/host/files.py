@@ -110,6 +110,15 @@ def optional_names(path: str, dir_fd: Optional[int] = None) -> Optional[Set[str]
         return None
 
 
+def is_there(path: str, dir_fd: Optional[int] = None) -> bool:
+    """Whether there is a file, link or directory of that name. Raises OSError if that cannot be told."""
+    try:
+        os.lstat(path, dir_fd=dir_fd)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def write_whole(descriptor: int, data: bytes) -> None:
     """Write all of it, in as many writes as needed."""
     rest = memoryview(data)

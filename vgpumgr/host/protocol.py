@@ -137,13 +137,15 @@ class ParentFact(TypedDict):
     """A PCI function on which vGPUs are created: the PF (mdev-pf, vf_index null, many vGPUs) or a VF (at most one).
 
     `vfio_dev`: whether the VF of a vendor-vfio GPU has its vfio-dev directory, by which libvirt knows that it can leave it
-    bound to nvidia (libvirt 9.7, virpci.c; Linux 6.1 and newer have it). Null: not read, or the GPU's vGPUs are mdevs.
+    bound to nvidia (libvirt 9.7, virpci.c; Linux 6.1 and newer have it). `iommu_group`: whether that VF has an IOMMU group, by which
+    it is assigned to a VM. Null, both: not read, or the GPU's vGPUs are mdevs.
     `creatable`: what it would take now, as the position in the GPU's `offers`.
     """
 
     pci: str
     vf_index: Optional[int]
     vfio_dev: Optional[bool]
+    iommu_group: Optional[bool]
     creatable: Optional[int]
     vgpus: List[VgpuFact]
 
@@ -347,7 +349,7 @@ class Snapshot(TypedDict):
     `silent`: the GPUs (PCI address) for which just NVML does not report what runs there, and why; everything there is in use.
     `ledger` and `blocked_writes` come from one file, and are null together. `ledger_file`: whether it exists, readable or not; if not,
     `ledger` is empty, because we never created anything there or because the file was lost. `freed` is from that file, too:
-    the newest of what was freed; empty if `ledger` is null.
+    the newest of what was freed; empty if `ledger` is null. `vfio`: whether there is /dev/vfio/vfio, which VFIO's users open first.
     """
 
     protocol: int
@@ -366,6 +368,7 @@ class Snapshot(TypedDict):
     blocked_writes: Optional[List[BlockedWriteFact]]
     modprobe: Optional[List[ModprobeFact]]
     module: Optional[ModuleFact]
+    vfio: Optional[bool]
     unknown: List[UnknownFact]
 
 

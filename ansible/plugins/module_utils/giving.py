@@ -36,9 +36,9 @@ def _wanted(task, entry):
     from vgpumgr.core.reconcile.tasks import Replace
 
     # Ansible's own string type carries its origin, which libvirt must not see.
-    slot, state, host, gpu, replace, keep = (
+    slot, state, host, gpu, replace, keep, even_if = (
         task[key] if entry[key] is None else entry[key]
-        for key in ("slot", "state", "host", "gpu_id", "replace", "keep_snapshots")
+        for key in ("slot", "state", "host", "gpu_id", "replace", "keep_snapshots", "even_if_it_will_not_start")
     )
     name = names.parse_vm_name(str(entry["name"]))
     wish, conditions = _asked(name, task, entry) if state == "present" else (None, NO_CONDITIONS)
@@ -51,6 +51,7 @@ def _wanted(task, entry):
         gpu_id=None if gpu is None else str(gpu),
         replace=Replace(str(replace)),
         keep_snapshots=keep,
+        even_if_it_will_not_start=even_if,
     )
 
 

@@ -32,6 +32,7 @@ VGPU = {
         "gpu_id": {"type": "str"},
         "replace": {"type": "str", "choices": _REPLACE, "default": "if-other"},
         "keep_snapshots": {"type": "bool", "default": False},
+        "even_if_it_will_not_start": {"type": "bool", "default": False},
         "vms": {
             "type": "list",
             "elements": "dict",
@@ -44,6 +45,7 @@ VGPU = {
                 "gpu_id": {"type": "str"},
                 "replace": {"type": "str", "choices": _REPLACE},
                 "keep_snapshots": {"type": "bool"},
+                "even_if_it_will_not_start": {"type": "bool"},
             },
         },
         "inventory": _INVENTORY,

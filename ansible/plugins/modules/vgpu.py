@@ -104,6 +104,12 @@ options:
     description: Free the slot even if snapshots of the VM name the device. Reverting to them fails afterwards.
     type: bool
     default: false
+  even_if_it_will_not_start:
+    description:
+      - Attach the vGPU even if the VM cannot start with it on this hypervisor as it is. Without it such a VM fails, and nothing is created.
+      - The inventory's C(vgpumgr_even_if_it_will_not_start) does the same for all VMs of a hypervisor.
+    type: bool
+    default: false
   vms:
     description:
       - Many VMs at once. Entries that free a slot come first, since that makes room; the others keep their order.
@@ -171,6 +177,9 @@ options:
         choices: [never, if-other, always]
       keep_snapshots:
         description: As O(keep_snapshots).
+        type: bool
+      even_if_it_will_not_start:
+        description: As O(even_if_it_will_not_start).
         type: bool
 seealso:
   - module: vgpumgr.kvm.vgpu_info

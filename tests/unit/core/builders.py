@@ -508,6 +508,7 @@ def facts_of(facts: HostSnapshot) -> protocol.Observed:
         "blocked_writes": _rows(facts.blocked_writes, boot=facts.boot, start=0),
         "modprobe": _rows(facts.modprobe),
         "module": _row(facts.module),
+        "vfio": facts.vfio,
         "unknown": _rows(facts.unknown),
     }
     wire.check(said, protocol.Snapshot, "facts")
@@ -584,6 +585,7 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
                 "pci": parent.pci,
                 "vf_index": parent.vf_index,
                 "vfio_dev": parent.vfio_dev,
+                "iommu_group": parent.iommu_group,
                 "creatable": None if parent.creatable is None else position,
                 "vgpus": [
                     {

@@ -49,6 +49,7 @@ class FakeHost:
         host.put("/proc/sys/kernel/random/boot_id", BOOT)
         host.put("/proc/sys/kernel/hostname", "kvm01")
         host.put("/proc/sys/kernel/osrelease", "6.1.0")
+        host.put("/dev/vfio/vfio", "")
         host.put("/sys/module/nvidia/version", "570.133.10")
         host.put("/proc/driver/nvidia/params", 'EnableMSI: 1\nRegistryDwords: ""\nRegistryDwordsPerDevice: ""')
         for folder in (

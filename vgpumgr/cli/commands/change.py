@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @click.option(
     "--even-if-it-will-not-start",
     is_flag=True,
-    help="Attach even if the host's libvirt (before 9.7) or kernel (before 6.1) cannot start a VM with it.",
+    help="Attach even if the VM cannot start with it on this host as it is (its libvirt, kernel, IOMMU, VFIO, or the VM's memtune).",
 )
 @plan_files.out_option
 @plan_files.plan_option

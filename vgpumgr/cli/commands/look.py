@@ -282,7 +282,7 @@ def _gpu_row(view: HostFacts, gpu: Gpu) -> dict[str, object]:
 
 
 def _version(number: int | None) -> str | None:
-    from vgpumgr.core.plan.attach import version_text
+    from vgpumgr.core.plan.preflight import version_text
 
     return None if number is None else version_text(number)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import names
 from vgpumgr.core.model import claims as claim_values
+from vgpumgr.core.model.guest import Guest, read_guest
 from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.errors import BadName
 from vgpumgr.names import MdevUuid, PciAddress, Slot
@@ -50,7 +51,7 @@ class Domain:
     """One domain as read. `claims` None: it has none; `problem` and `claim_problem`: why a document, or the claim, is unreadable.
 
     `inactive` is empty for a transient domain; `live` is None for one that is shut off. `other_aliases` are user-defined
-    aliases of devices that are not host devices.
+    aliases of devices that are not host devices. `guest` is by the inactive definition; None if there is none.
     """
 
     name: VmName
@@ -65,6 +66,7 @@ class Domain:
     claim_problem: str | None = None
     claim_namespace: str = claim_values.NAMESPACE
     other_aliases: frozenset[str] = frozenset()
+    guest: Guest | None = None
 
     def claim(self, slot: Slot) -> claim_values.Claim | None:
         return self.claims.claim(slot) if self.claims else None
@@ -105,6 +107,7 @@ def read_domain(documents: DomainDump) -> Domain:
     inactive: tuple[Hostdev, ...] = ()
     live: tuple[Hostdev, ...] | None = None
     other_aliases: frozenset[str] = frozenset()
+    guest: Guest | None = None
     try:
         if documents.live_xml is not None:
             live = read_hostdevs(_parse(documents.live_xml)[0])
@@ -112,6 +115,7 @@ def read_domain(documents: DomainDump) -> Domain:
             tree, claim_problem = _parse(documents.inactive_xml)
             inactive = read_hostdevs(tree)
             other_aliases = _other_aliases(tree)
+            guest = read_guest(tree)
             try:
                 claim_document = claim_values.read(tree)
             except claim_values.UnreadableClaim as error:
@@ -131,6 +135,7 @@ def read_domain(documents: DomainDump) -> Domain:
         claim_problem=claim_problem,
         claim_namespace=claim_namespace,
         other_aliases=other_aliases,
+        guest=guest,
     )
 
 

@@ -80,7 +80,7 @@ class Vgpu:
 class Parent:
     """The PF (vf_index None, many vGPUs) or a VF (at most one). `creatable`: type id → how many; None = unknown.
 
-    `vfio_dev` False: libvirt would refuse to start a VM with this VF. None: unknown, or the GPU's vGPUs are mdevs.
+    `vfio_dev` or `iommu_group` False: libvirt would refuse to start a VM with this VF. None: unknown, or the GPU's vGPUs are mdevs.
     """
 
     pci: PciAddress
@@ -88,6 +88,7 @@ class Parent:
     creatable: Mapping[int, int] | None
     vgpus: tuple[Vgpu, ...]
     vfio_dev: bool | None = None
+    iommu_group: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +263,7 @@ class HostSnapshot:
     `qemus` is None if `handles` is, and `blocked_writes` if `ledger` is: then nothing is written there. `ledger_file`: whether the file
     exists; if not, `ledger` is empty, because nothing was ever created there or because the file was lost (ownership.py decides
     which). `freed` is from that file, too: the newest 500 that were removed.
+    `vfio`: whether the host has /dev/vfio/vfio, without which no VM starts with a vGPU.
     `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` is what it was loaded with.
     """
 
@@ -281,6 +283,7 @@ class HostSnapshot:
     modprobe: tuple[ModprobeFile, ...] | None
     module: LoadedModule | None
     unknown: tuple[Unknown, ...]
+    vfio: bool | None = None
 
     def __post_init__(self) -> None:
         if self.ledger is not None:

@@ -40,6 +40,7 @@ FindingKind = Literal[
     "lost",
     "lost-by-driver",
     "managed",
+    "may-not-start",
     "modprobe",
     "moved",
     "not-implemented",
@@ -71,7 +72,7 @@ SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", 
 """Findings that the task of their slot resolves."""
 
 STANDING: frozenset[FindingKind] = frozenset(
-    {"will-not-start", "not-implemented", "granted", "placements", "pending-restart"}
+    {"will-not-start", "may-not-start", "not-implemented", "granted", "placements", "pending-restart"}
 )
 """Findings that hold for as long as the host is unchanged: they are no news every night."""
 

@@ -13,8 +13,6 @@ from vgpumgr import errors
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, domain_xml
-from vgpumgr.core.model.snapshot import VENDOR_VFIO
-from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import (
     blocked_write,
@@ -22,6 +20,7 @@ from vgpumgr.core.plan import (
     ending,
     ownership,
     placement,
+    preflight,
     resolve,
     restart,
     saved_states,
@@ -37,14 +36,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Grant
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Parent
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.names import Slot
 
-# libvirt 9.7 starts a VM whose VF stays bound to nvidia if the VF has a vfio-dev directory (virpci.c); 9.0 refuses (tried)
-VFIO_UNMANAGED_SINCE = 9_007_000
 EVEN_IF = "--even-if-it-will-not-start"
 
 
@@ -163,47 +159,31 @@ def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[plan_step
 
 def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
     """Findings about an attached slot, reported by the attach and each time the slot is shown."""
-    if not isinstance(target.device, Vf):
-        return ()
+    found: list[Finding] = []
     gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
-    why = _why_no_start(view, gpu.parent_at(target.vf_index) if gpu else None)
-    if why is None:
-        return ()
-    text = f"{domain.name} will not start on {why}"
-    return (Finding(kind="will-not-start", host=view.snapshot.host, vm=domain.name, slot=slot, text=text),)
-
-
-def _why_no_start(view: HostView, parent: Parent | None) -> str | None:
-    """Why libvirt refuses to start a VM with a virtual function bound to nvidia; completes `will not start on …`."""
-    if view.libvirt_version < VFIO_UNMANAGED_SINCE:
-        return (
-            f"libvirt {version_text(view.libvirt_version)}, needs 9.7 or newer: "
-            "older ones refuse a virtual function that stays bound to nvidia"
-        )
-    if parent is not None and parent.vfio_dev is False:
-        return (
-            f"this kernel: {parent.pci} has no vfio-dev directory, by which libvirt knows that a virtual function may "
-            "stay bound to nvidia (Linux 6.1 and newer make it)"
-        )
-    return None
+    host = view.snapshot.host
+    if gpu is not None:
+        for obstacle in preflight.obstacles(view, domain, gpu, gpu.parent_at(target.vf_index)):
+            text = f"{domain.name} will not start {obstacle.why}"
+            found.append(Finding(kind="will-not-start", host=host, vm=domain.name, slot=slot, text=text))
+    if not found:
+        doubts = preflight.doubts(domain, slot, target.type_name)
+        found = [Finding(kind="may-not-start", host=host, vm=domain.name, slot=slot, text=text) for text in doubts]
+    return tuple(found)
 
 
 def _guard_start(view: HostView, domain: Domain, request: targets.AttachRequest, placed: placement.Placed) -> None:
     """Refuse to create a vGPU that the VM could not start with, unless the user asked for that explicitly."""
-    if placed.gpu.framework != VENDOR_VFIO or request.even_if_it_will_not_start or view.even_if_it_will_not_start:
+    if request.even_if_it_will_not_start or view.even_if_it_will_not_start:
         return
-    why = _why_no_start(view, placed.parent)
-    if why is not None:
-        raise errors.RefusedPlan(
-            f"{domain.name} would not start on {why}; nothing was created",
-            hint=f"upgrade {view.snapshot.host} to libvirt 9.7 and Linux 6.1 or newer; {EVEN_IF} attaches anyway "
-            "(in an inventory: vgpumgr_even_if_it_will_not_start: true)",
+    found = tuple(preflight.obstacles(view, domain, placed.gpu, placed.parent))
+    if found:
+        first, *others = found
+        raise errors.WillNotStart(
+            f"{domain.name} would not start {first.why}; nothing was created",
+            details=[f"nor would it {other.why}: {other.fix}" for other in others],
+            hint=f"{first.fix}; {EVEN_IF} attaches anyway (in an inventory: vgpumgr_even_if_it_will_not_start: true)",
         )
-
-
-def version_text(number: int) -> str:
-    """9000000 → 9.0.0, as libvirt counts."""
-    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
 
 def _guard_attach(view: HostView, domain: Domain) -> None:

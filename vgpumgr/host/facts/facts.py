@@ -16,7 +16,7 @@ from . import gpu, mdev, pci
 from .boot import boot_id, read_line
 from .module import read_modprobe, read_module
 from .nvml import GpuQuery, NvmlGpu, NvmlReport, read_nvml
-from .vfio import Unreadable, Users, look
+from .vfio import Unreadable, Users, has_vfio, look
 
 
 class _Seen(NamedTuple):
@@ -66,6 +66,7 @@ def observe(
         "blocked_writes": None if found is None else blocked_write_facts(find_holding(found.blocked_writes, boot)),
         "modprobe": read_modprobe(root, unknown),
         "module": read_module(root, unknown),
+        "vfio": has_vfio(root, unknown),
         "unknown": unknown.rows,
     }
 

@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from ..files import Root, Unknowns, directory, names_in, optional_names, read, why
+from ..files import Root, Unknowns, directory, is_there, names_in, optional_names, read, why
 from ..protocol import (
     MDEV_PF,
     MDEV_VF,
@@ -148,7 +148,16 @@ def read_mdev_offer(
             if known is None:
                 unknown.add("vgpus[{}].type_name".format(each.uuid), "its parent lists no such type")
             vgpus.append(mdev.read_vgpu(root, each, known["name"] if known else None, unknown))
-        parents.append({"pci": pci, "vf_index": index, "vfio_dev": None, "creatable": creatable, "vgpus": vgpus})
+        parents.append(
+            {
+                "pci": pci,
+                "vf_index": index,
+                "vfio_dev": None,
+                "iommu_group": None,
+                "creatable": creatable,
+                "vgpus": vgpus,
+            }
+        )
     return Offer(framework=framework, types=catalogue.types, offers=offers, parents=parents)
 
 
@@ -168,11 +177,19 @@ def read_vendor_offer(root: Root, card: Card, unknown: Unknowns) -> Offer:
     """The GPU's types, as far as its VFs list them, and its VFs; `name_vgpus` adds the names of vGPUs."""
     offer = Offer(framework=VENDOR_VFIO, types={}, offers=[], parents=[])
     for index, pci in card.vfs.items():
-        parent: ParentFact = {"pci": pci, "vf_index": index, "vfio_dev": None, "creatable": None, "vgpus": []}
+        parent: ParentFact = {
+            "pci": pci,
+            "vf_index": index,
+            "vfio_dev": None,
+            "iommu_group": None,
+            "creatable": None,
+            "vgpus": [],
+        }
         offer.parents.append(parent)
         try:
             with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
                 parent["vfio_dev"] = optional_names("vfio-dev", function) is not None
+                parent["iommu_group"] = is_there("iommu_group", function)
                 _read_vendor_function(function, parent, offer, unknown)
         except OSError as error:
             unknown.failed("parents[{}]".format(pci), error)

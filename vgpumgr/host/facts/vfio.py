@@ -13,7 +13,7 @@ import stat
 from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-from ..files import Root, directory, link_name, names_in, optional_names, read_all
+from ..files import Root, Unknowns, directory, is_there, link_name, names_in, optional_names, read_all
 from ..protocol import HandleFact, QemuFact
 from ..refusal import reason
 from .processes import Process, live_processes
@@ -51,6 +51,15 @@ def device_paths(device: int) -> List[str]:
     names = optional_names("vfio-dev", device) or ()
     paths.extend("{}devices/{}".format(_PREFIX, name) for name in sorted(names))
     return paths
+
+
+def has_vfio(root: Root, unknown: Unknowns) -> Optional[bool]:
+    """Whether there is VFIO's container; null (and noted) if that cannot be told."""
+    try:
+        return is_there(root.path(_CONTAINER))
+    except OSError as error:
+        unknown.failed("vfio", error)
+        return None
 
 
 def is_plugin(path: str) -> bool:

@@ -63,6 +63,7 @@ def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None 
         blocked_writes=rows(facts["blocked_writes"], lambda row: _filled(BlockedWrite, row, vfio=tuple(row["vfio"]))),
         modprobe=rows(facts["modprobe"], lambda row: _filled(ModprobeFile, row)),
         module=maybe(facts["module"], lambda row: _filled(LoadedModule, row)),
+        vfio=facts["vfio"],
         unknown=parse_unknown(facts["unknown"]),
     )
 
@@ -154,6 +155,7 @@ def _parent(row: protocol.ParentFact, offers: Sequence[Mapping[int, int]]) -> Pa
         pci=pci,
         vf_index=vf_index,
         vfio_dev=row["vfio_dev"],
+        iommu_group=row["iommu_group"],
         creatable=offers[offer] if offer is not None and 0 <= offer < len(offers) else None,
         vgpus=tuple(sorted((_vgpu(pci, vf_index, vgpu) for vgpu in row["vgpus"]), key=lambda vgpu: vgpu.uuid or "")),
     )

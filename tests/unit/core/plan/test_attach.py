@@ -13,7 +13,7 @@ from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.domain_xml import Hostdev
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName, Gpu, Unknown
 from vgpumgr.core.model.vgpu import Vf
-from vgpumgr.core.plan import attach, simulate
+from vgpumgr.core.plan import simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.link.values import snapshot_facts
 from vgpumgr.names import DEFAULT_SLOT, PciAddress
@@ -562,41 +562,6 @@ def test_a_host_that_lost_its_machine_id_keeps_what_it_has() -> None:
 
 
 @pytest.mark.parametrize(("version", "shown"), [(9_000_000, "9.0.0"), (9_006_012, "9.6.12")])
-def test_a_vf_on_an_old_libvirt_is_refused_before_anything_is_made(version: int, shown: str) -> None:
-    view = replace(builders.host_of(VENDOR_VFIO), libvirt_version=version)
-    error = refused(view, errors.RefusedPlan)
-    assert error.message == (
-        f"vm01 would not start on libvirt {shown}, needs 9.7 or newer: "
-        "older ones refuse a virtual function that stays bound to nvidia; nothing was created"
-    )
-    assert error.hint == (
-        "upgrade kvm01 to libvirt 9.7 and Linux 6.1 or newer; --even-if-it-will-not-start attaches anyway "
-        "(in an inventory: vgpumgr_even_if_it_will_not_start: true)"
-    )
-
-
-@pytest.mark.parametrize("where", ["option", "inventory"])
-def test_whoever_wants_it_gets_what_will_not_start_with_a_finding(where: str) -> None:
-    view = replace(builders.host_of(VENDOR_VFIO), libvirt_version=9_000_000)
-    request = replace(builders.ask(), even_if_it_will_not_start=where == "option")
-    view = replace(view, even_if_it_will_not_start=where == "inventory")
-    plan = attach.plan_attach(view, request)
-    assert plan.changed
-    assert [finding.kind for finding in plan.findings] == ["will-not-start"]
-
-
-def test_a_kernel_without_vfio_dev_is_refused_too_and_names_the_function() -> None:
-    def without(gpu: Gpu) -> Gpu:
-        return replace(gpu, parents=tuple(replace(parent, vfio_dev=False) for parent in gpu.parents))
-
-    view = builders.change_gpus(builders.host_of(VENDOR_VFIO), without)
-    error = refused(view, errors.RefusedPlan)
-    assert error.message.startswith("vm01 would not start on this kernel: 0000:41:00.4 has no vfio-dev directory")
-    mdev = builders.change_gpus(builders.host_of(MDEV_VF), without)
-    assert builders.plan_attach(mdev).findings == ()
-
-
-@pytest.mark.parametrize(("version", "shown"), [(9_000_000, "9.0.0"), (9_006_012, "9.6.12")])
 def test_what_is_attached_on_an_old_libvirt_is_a_finding(version: int, shown: str) -> None:
     view = replace(builders.attached(builders.host_of(VENDOR_VFIO)), libvirt_version=version)
     for plan in (builders.plan_attach(view), builders.plan_attach(builders.rebooted(view))):
@@ -611,11 +576,6 @@ def test_what_is_attached_on_an_old_libvirt_is_a_finding(version: int, shown: st
 def test_a_new_libvirt_or_an_mdev_is_no_finding() -> None:
     assert builders.plan_attach(replace(builders.host_of(VENDOR_VFIO), libvirt_version=9_007_000)).findings == ()
     assert builders.plan_attach(replace(builders.host_of(MDEV_VF), libvirt_version=9_000_000)).findings == ()
-
-
-@pytest.mark.parametrize(("number", "text"), [(9_000_000, "9.0.0"), (10_000_000, "10.0.0"), (9_007_003, "9.7.3")])
-def test_a_libvirt_version_is_written_with_dots(number: int, text: str) -> None:
-    assert attach.version_text(number) == text
 
 
 def test_after_a_driver_upgrade_without_the_type_the_refusal_names_it() -> None:

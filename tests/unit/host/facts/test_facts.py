@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import typing
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,25 @@ def test_an_empty_gpu_offers_each_of_its_types_on_each_parent(tmp_path: Path, fr
     for parent in gpu["parents"]:
         assert parent["creatable"] == 0
         assert parent["vfio_dev"] is (True if framework == VENDOR else None)
+        assert parent["iommu_group"] is (True if framework == VENDOR else None)
         assert parent["vgpus"] == []
+
+
+def test_what_a_start_needs_is_told_where_it_is_missing(tmp_path: Path) -> None:
+    """VFIO's container, and a VF's IOMMU group and vfio-dev directory."""
+    host = FakeHost.build(tmp_path, VENDOR)
+    assert observe(host)["vfio"] is True
+    host.path("/dev/vfio/vfio").unlink()
+    host.path("/sys/bus/pci/devices/0000:41:00.4/iommu_group").unlink()
+    shutil.rmtree(host.path("/sys/bus/pci/devices/0000:41:00.5/vfio-dev"))
+    found = observe(host)
+    (gpu,) = found["gpus"]
+    assert found["vfio"] is False
+    assert [(parent["iommu_group"], parent["vfio_dev"]) for parent in gpu["parents"]] == [
+        (False, True),
+        (True, False),
+        (True, True),
+    ]
 
 
 def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
@@ -218,7 +237,7 @@ def test_handles_carry_the_vm_of_their_command_line(tmp_path: Path) -> None:
 def test_a_descriptor_counts_by_what_it_is_and_never_by_its_name(tmp_path: Path) -> None:
     host = FakeHost.build(tmp_path)
     own = host.node("/run/qemu/vm01.dev/vfio/77")  # QEMU's own /dev has the same node
-    host.path("/dev/vfio").mkdir(parents=True)
+    host.path("/dev/vfio").mkdir(parents=True, exist_ok=True)
     os.link(own, host.path("/dev/vfio/77"))
     host.add_process(41, "/run/qemu/vm01.dev/vfio/77")
     host.add_process(42, "/tmp/nobody/dev/vfio/77", command=("sleep",), name="sleep")

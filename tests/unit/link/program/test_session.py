@@ -48,6 +48,7 @@ SNAPSHOT: dict[str, Any] = {
     "blocked_writes": [],
     "modprobe": [],
     "module": None,
+    "vfio": True,
     "unknown": [],
 }
 LOCKED = {**SNAPSHOT, "unwritable": None}

@@ -129,6 +129,7 @@ def make_snapshot() -> dict[str, Any]:
         "blocked_writes": None,
         "modprobe": None,
         "module": None,
+        "vfio": True,
         "unknown": [{"gpu": None, "what": "a", "why": "b"}],
     }
 

@@ -1,0 +1,47 @@
+"""What a VM's definition says of its memory and firmware, as far as a start with a vGPU depends on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
+
+_UNITS = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 1000**2, "M": 1024**2, "MiB": 1024**2}
+_UNITS |= {"GB": 1000**3, "G": 1024**3, "GiB": 1024**3, "TB": 1000**4, "T": 1024**4, "TiB": 1024**4}
+_UNLIMITED_KIB = 9007199254740988  # libvirt's VIR_DOMAIN_MEMORY_PARAM_UNLIMITED (libvirt-domain.h) and above: no limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guest:
+    """`memory_kib` includes DIMMs, as libvirt's <memory> does. None: not said, or not understood.
+
+    `hard_limit_kib`: of <memtune>; None where there is no limit. `efi`: the VM boots by UEFI and not by SeaBIOS.
+    """
+
+    memory_kib: int | None
+    hard_limit_kib: int | None
+    efi: bool
+
+
+def read_guest(tree: ET.Element) -> Guest:
+    """Read a domain's document. Never raises."""
+    limit = _kib(tree.find("memtune/hard_limit"))
+    loader = tree.find("os/loader")
+    os_element = tree.find("os")
+    efi = os_element is not None and os_element.get("firmware") == "efi"
+    return Guest(
+        memory_kib=_kib(tree.find("memory")),
+        hard_limit_kib=None if limit is None or limit >= _UNLIMITED_KIB else limit,
+        efi=efi or (loader is not None and loader.get("type") == "pflash"),
+    )
+
+
+def _kib(element: ET.Element | None) -> int | None:
+    """An amount of memory; libvirt itself always writes KiB."""
+    if element is None:
+        return None
+    unit = _UNITS.get(element.get("unit", "KiB"))
+    text = (element.text or "").strip()
+    return int(text) * unit // 1024 if unit is not None and text.isascii() and text.isdigit() else None
