@@ -252,7 +252,8 @@ def _handshake(endpoint: Endpoint, carrier: Wire, deadlines: Deadlines) -> SshCo
         transport.banner_timeout = transport.handshake_timeout = deadlines.banner + deadlines.kex
         _exchange_keys(endpoint, transport, known, deadlines.kex)
         offered = transport.get_remote_server_key()
-        host_key.check(endpoint, known, key_type=offered.get_name(), blob=offered.asbytes())
+        signed = None if offered.public_blob is None else offered.public_blob.key_blob
+        host_key.check(endpoint, known, key_type=offered.get_name(), blob=offered.asbytes(), certificate=signed)
         _log_in(endpoint, transport, deadlines.auth)
     except BaseException:
         carrier.shut()

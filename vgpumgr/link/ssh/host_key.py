@@ -9,14 +9,14 @@ import functools
 import shlex
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from vgpumgr.errors import HostKeyRefused, SshConfigRefused
 from vgpumgr.link.ssh.known_hosts import KnownHosts, compute_fingerprint, render_name
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.link.ssh.known_hosts import Known
+    from vgpumgr.link.ssh.known_hosts import Known, KnownKey
 
 # The kinds of key that we accept, best first: Ed25519 is the cheapest to verify; RSA only with SHA-2.
 HOST_KEYS = (
@@ -27,65 +27,99 @@ HOST_KEYS = (
     "rsa-sha2-512",
     "rsa-sha2-256",
 )
+CERTIFICATES = tuple(f"{name}-cert-v01@openssh.com" for name in HOST_KEYS)
 
 
 def usable_types(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
     """Only kinds of key that the file has for this host; otherwise a host with several could offer one not in the file.
 
-    Raises SshConfigRefused if the user's ssh_config allows none of ours.
+    Certificates come first, where the file has an authority for it. Raises SshConfigRefused if the user's ssh_config allows none of ours.
     """
-    allowed = tuple(name for name in HOST_KEYS if name in endpoint.host_keys) if endpoint.host_keys else HOST_KEYS
+    kinds = (*CERTIFICATES, *HOST_KEYS) if known.authorities else HOST_KEYS
+    allowed = tuple(name for name in kinds if name in endpoint.host_keys) if endpoint.host_keys else kinds
     if not allowed:
         said = ",".join(endpoint.host_keys)
-        hint = f"allow one of {', '.join(HOST_KEYS)}"
+        hint = f"allow one of {', '.join(kinds)}"
         raise SshConfigRefused(
             endpoint.host, "config", f"HostKeyAlgorithms {said}: none of them is supported", hint=hint
         )
+    if not known.keys:
+        return allowed
     have = {key.type for key in known.keys}
-    found = tuple(name for name in allowed if name in have or (name.startswith("rsa-") and "ssh-rsa" in have))
-    return found or allowed
+    return (
+        tuple(
+            name
+            for name in allowed
+            if name in have or name in CERTIFICATES or (name.startswith("rsa-") and "ssh-rsa" in have)
+        )
+        or allowed
+    )
 
 
-def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes) -> None:
-    """Return if the file has this very key for the host; HostKeyRefused if it is revoked, unknown or different."""
-    file = endpoint.known_hosts
+def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes, certificate: bytes | None = None) -> None:
+    """Return if the file has this very key for the host, or if an authority of the file vouches for it by a certificate.
+
+    HostKeyRefused if it is revoked, unknown or different, or if the certificate does not hold.
+    """
     shown = f"{key_type} {compute_fingerprint(blob)}"
-    for revoked in known.revoked:
-        if revoked.blob == blob:
-            raise _refused(
-                endpoint,
-                f"the host's key {shown} is marked @revoked in {file}:{revoked.line}",
-                hint="this key is known to be stolen: give the host new keys, and do not connect before that",
-            )
+    _refuse_revoked(endpoint, known, f"the host's key {shown}", blob)
     if any(one.blob == blob for one in known.keys):
         return
+    if certificate is not None:
+        from vgpumgr.link.ssh import host_certificate  # few sites have them
+
+        _refuse_revoked(endpoint, known, *host_certificate.authority(endpoint, certificate))
+        host_certificate.check(endpoint, known, key=blob, certificate=certificate)
+        return
+    _refuse_unknown(endpoint, known, key_type, shown)
+
+
+def _refuse_revoked(endpoint: Endpoint, known: Known, what: str, blob: bytes) -> None:
+    for revoked in known.revoked:
+        if revoked.blob == blob:
+            raise refused(
+                endpoint,
+                f"{what} is marked @revoked in {endpoint.known_hosts}:{revoked.line}",
+                hint="this key is known to be stolen: give the host new keys, and do not connect before that",
+            )
+
+
+def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, shown: str) -> NoReturn:
+    file = endpoint.known_hosts
     name = render_name(endpoint.address, endpoint.port)
     add = f"{_scan(endpoint)} >> {shlex.quote(file)}"
+    if not known.keys and known.authorities:
+        raise refused(
+            endpoint,
+            f"the host offers no certificate, only {shown}, and {file} has only @cert-authority for {name}",
+            hint="HostCertificate in its sshd_config names one, and its HostKey the key that was signed; then restart sshd there",
+            details=known_lines(endpoint, known.authorities),
+        )
     if not known.keys:
-        raise _refused(
+        raise refused(
             endpoint,
             f"{file} has no key of {name}; the host offers {shown}",
             hint=f"compare the fingerprint on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
             details=known.remarks,
         )
-    raise _refused(
+    raise refused(
         endpoint,
         f"the host's key has CHANGED: it offers {shown}",
         hint=f"this may be a man-in-the-middle attack. If the host was reinstalled: {_forget(endpoint)}, compare the fingerprint "
         f"on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
-        details=_known_lines(endpoint, known),
+        details=known_lines(endpoint, known.keys),
     )
 
 
 def refuse_other_kind(endpoint: Endpoint, known: Known) -> HostKeyRefused:
     """The refusal of a host that offers none of the kinds of key that the file has for it."""
     name = render_name(endpoint.address, endpoint.port)
-    return _refused(
+    return refused(
         endpoint,
         f"the host's key has CHANGED: it has none of the kinds that {endpoint.known_hosts} knows for {name}",
         hint=f"this may be a man-in-the-middle attack. If the host was reinstalled: {_forget(endpoint)}, compare what "
         f"`{_scan(endpoint)}` shows with the host's console, then add it to {endpoint.known_hosts}",
-        details=_known_lines(endpoint, known),
+        details=known_lines(endpoint, known.keys),
     )
 
 
@@ -109,12 +143,14 @@ def _parse_file(path: str, _mtime_ns: int, _size: int, _inode: int) -> KnownHost
     return KnownHosts(Path(path).read_text(encoding="utf-8", errors="replace"))
 
 
-def _refused(endpoint: Endpoint, message: str, *, hint: str, details: tuple[str, ...] = ()) -> HostKeyRefused:
+def refused(endpoint: Endpoint, message: str, *, hint: str, details: tuple[str, ...] = ()) -> HostKeyRefused:
+    """Every refusal of a host's key or certificate."""
     return HostKeyRefused(endpoint.host, "kex", message, hint=hint, details=details)
 
 
-def _known_lines(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
-    return tuple(f"{endpoint.known_hosts}:{one.line} has {one.type} {one.fingerprint}" for one in known.keys)
+def known_lines(endpoint: Endpoint, keys: tuple[KnownKey, ...]) -> tuple[str, ...]:
+    """Where these keys stand."""
+    return tuple(f"{endpoint.known_hosts}:{one.line} has {one.type} {one.fingerprint}" for one in keys)
 
 
 def _scan(endpoint: Endpoint) -> str:

@@ -3,8 +3,7 @@
 paramiko's HostKeys.load compares each line with all before it (10,000 lines: 16 s of CPU for each connection), and one
 @cert-authority line makes it fail for every host. This index reads only a line's names until a host is looked up:
 10,000 lines in a few milliseconds. The rules are OpenSSH's (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT), and `ssh-keygen -F`
-is the tests' oracle: comma lists, * and ?, negation, `[host]:port`, hashed names, @revoked. Host certificates are not
-supported: @cert-authority lines are skipped, with a remark.
+is the tests' oracle: comma lists, * and ?, negation, `[host]:port`, hashed names, @revoked, @cert-authority.
 """
 
 from __future__ import annotations
@@ -43,9 +42,10 @@ class KnownKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Everything that the file has about one host. `remarks` are lines that were skipped, and why."""
+    """Everything that the file has about one host. `authorities` may sign its key. `remarks` are lines that were skipped, and why."""
 
     keys: tuple[KnownKey, ...] = ()
+    authorities: tuple[KnownKey, ...] = ()
     revoked: tuple[KnownKey, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -135,24 +135,19 @@ def compute_fingerprint(blob: bytes) -> str:
 
 
 def _read(lines: list[_Line]) -> Known:
-    keys: list[KnownKey] = []
-    revoked: list[KnownKey] = []
+    found: dict[str | None, list[KnownKey]] = {None: [], _AUTHORITY: [], _REVOKED: []}
     remarks: list[str] = []
     for line in lines:
-        if line.marker == _AUTHORITY:
-            remarks.append(f"line {line.number}: @cert-authority is skipped: host certificates are not supported")
-            continue
-        if line.marker not in (None, _REVOKED):
+        if line.marker not in found:
             remarks.append(f"line {line.number}: unknown marker {line.marker}")
             continue
         key = _parse_key(line)
         if key is None:
             remarks.append(f"line {line.number}: not a key")
-        elif line.marker == _REVOKED:
-            revoked.append(key)
         else:
-            keys.append(key)
-    return Known(keys=tuple(keys), revoked=tuple(revoked), remarks=tuple(remarks))
+            found[line.marker].append(key)
+    keys, authorities, revoked = (tuple(found[marker]) for marker in (None, _AUTHORITY, _REVOKED))
+    return Known(keys=keys, authorities=authorities, revoked=revoked, remarks=tuple(remarks))
 
 
 def _parse_key(line: _Line) -> KnownKey | None:

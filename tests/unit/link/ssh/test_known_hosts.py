@@ -75,11 +75,11 @@ def test_a_revoked_key_is_kept_apart_from_those_to_be_trusted() -> None:
     assert [(key.blob, key.line) for key in known.revoked] == [(make_blob(2), 2)]
 
 
-def test_a_certificate_authority_is_passed_over_with_a_remark() -> None:
+def test_a_certificate_authority_is_no_key_of_the_host() -> None:
     known = KnownHosts(render_line("*", 1, "@cert-authority") + render_line("kvm01", 2)).find("kvm01")
-    assert [key.line for key in known.keys] == [2]
-    assert "line 1" in known.remarks[0]
-    assert "certificate" in known.remarks[0]
+    assert [(key.line, key.blob) for key in known.keys] == [(2, make_blob(2))]
+    assert [(key.line, key.blob) for key in known.authorities] == [(1, make_blob(1))]
+    assert known.remarks == ()
 
 
 @pytest.mark.parametrize("rest", ["", "ssh-ed25519", "ssh-ed25519 !!!", "ssh-rsa AAAA", "1024 35 1234567"])

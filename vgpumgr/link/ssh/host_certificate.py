@@ -1,0 +1,87 @@
+"""Does the certificate that a host has offered hold? Each reason why not is a refusal of its own, with what to do.
+
+As in OpenSSH, except that a certificate which names no host at all is refused too: it would be any host's.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import TYPE_CHECKING
+
+from vgpumgr.link.ssh import certificate as certificates
+from vgpumgr.link.ssh import host_key
+from vgpumgr.link.ssh.known_hosts import compute_fingerprint, render_name
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.link.ssh.certificate import Certificate
+    from vgpumgr.link.ssh.known_hosts import Known
+
+_SHOWN = 100
+
+
+def authority(endpoint: Endpoint, certificate: bytes) -> tuple[str, bytes]:
+    """In words, and as a key: who has signed it, by its own account. HostKeyRefused if it is no certificate."""
+    key = _read(endpoint, certificate).authority
+    return f"the authority of the host's certificate, {compute_fingerprint(key)},", key
+
+
+def check(endpoint: Endpoint, known: Known, *, key: bytes, certificate: bytes) -> None:
+    """Return if it vouches for that key of this host. HostKeyRefused otherwise."""
+    found = _read(endpoint, certificate)
+    for what, hint, details in _reasons(endpoint, known, found, key):
+        text = f"the host's certificate {_short(found.key_id)!r} {what}"
+        raise host_key.refused(endpoint, text, hint=hint, details=details)
+
+
+def _reasons(
+    endpoint: Endpoint, known: Known, found: Certificate, key: bytes
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Why it does not hold, the weightiest first: what is so, what to do, details."""
+    name = endpoint.address.lower()
+    sign = (
+        f"ssh-keygen -s CA -h -I {shlex.quote(name)} -n {shlex.quote(name)} -V +52w /etc/ssh/ssh_host_ed25519_key.pub"
+    )
+    anew = f"sign the host's key again: {sign}, and restart sshd there"
+    fingerprint = compute_fingerprint(found.authority)
+    reasons: list[tuple[str, str, tuple[str, ...]]] = []
+    if all(one.blob != found.authority for one in known.authorities):
+        line = f"@cert-authority {render_name(name, endpoint.port)} KEY"
+        hint = f"compare it with the CA that you expect (ssh-keygen -lf CA.pub); if it is yours, add its key to known_hosts: {line}"
+        details = host_key.known_lines(endpoint, known.authorities)
+        reasons.append(
+            (f"is signed by {fingerprint}, which {endpoint.known_hosts} does not trust for it", hint, details)
+        )
+    if found.key != key or not found.is_signed():
+        hint = f"it is damaged or forged, or made by an algorithm that is not supported ({_short(found.signature)}); {anew}"
+        reasons.append((f"has no valid signature of {fingerprint}", hint, ()))
+    if found.kind != certificates.HOST:
+        reasons.append(("is one of a user, not of a host", f"it was signed without -h; {anew}", ()))
+    if not found.principals:
+        reasons.append(("names no host, and so would be valid for any", anew, ()))
+    elif name not in found.principals:
+        names = _short(", ".join(map(ascii, found.principals)))
+        hint = f"write one of its names into ansible_host (or HostName), or {anew}"
+        reasons.append((f"is for {names}, not for {name}", hint, ()))
+    now = time.time()
+    if now < found.valid_after:
+        hint = f"is this controller's clock right? Otherwise {anew}"
+        reasons.append((f"is not valid before {found.valid_from}", hint, ()))
+    if now >= found.valid_before:
+        reasons.append((f"has expired: it was valid until {found.valid_until}", anew, ()))
+    if found.critical:
+        reasons.append(("has critical options, which none of a host may have", anew, ()))
+    return reasons
+
+
+def _read(endpoint: Endpoint, certificate: bytes) -> Certificate:
+    try:
+        return certificates.parse(certificate)
+    except certificates.Malformed as error:
+        text = f"the host's certificate cannot be read: {error}"
+        raise host_key.refused(endpoint, text, hint="see HostCertificate in its sshd_config") from error
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
