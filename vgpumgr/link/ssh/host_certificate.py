@@ -43,7 +43,7 @@ def _reasons(
     sign = (
         f"ssh-keygen -s CA -h -I {shlex.quote(name)} -n {shlex.quote(name)} -V +52w /etc/ssh/ssh_host_ed25519_key.pub"
     )
-    anew = f"sign the host's key again: {sign}, and restart sshd there"
+    again = f"sign the host's key again: {sign}, and restart sshd there"
     fingerprint = compute_fingerprint(found.authority)
     reasons: list[tuple[str, str, tuple[str, ...]]] = []
     if all(one.blob != found.authority for one in known.authorities):
@@ -54,24 +54,24 @@ def _reasons(
             (f"is signed by {fingerprint}, which {endpoint.known_hosts} does not trust for it", hint, details)
         )
     if found.key != key or not found.is_signed():
-        hint = f"it is damaged or forged, or made by an algorithm that is not supported ({_short(found.signature)}); {anew}"
+        hint = f"it is damaged or forged, or made by an algorithm that is not supported ({_short(found.signature)}); {again}"
         reasons.append((f"has no valid signature of {fingerprint}", hint, ()))
     if found.kind != certificates.HOST:
-        reasons.append(("is one of a user, not of a host", f"it was signed without -h; {anew}", ()))
+        reasons.append(("is one of a user, not of a host", f"it was signed without -h; {again}", ()))
     if not found.principals:
-        reasons.append(("names no host, and so would be valid for any", anew, ()))
+        reasons.append(("names no host, and so would be valid for any", again, ()))
     elif name not in found.principals:
         names = _short(", ".join(map(ascii, found.principals)))
-        hint = f"write one of its names into ansible_host (or HostName), or {anew}"
+        hint = f"write one of its names into ansible_host (or HostName), or {again}"
         reasons.append((f"is for {names}, not for {name}", hint, ()))
     now = time.time()
     if now < found.valid_after:
-        hint = f"is this controller's clock right? Otherwise {anew}"
+        hint = f"is this controller's clock right? Otherwise {again}"
         reasons.append((f"is not valid before {found.valid_from}", hint, ()))
     if now >= found.valid_before:
-        reasons.append((f"has expired: it was valid until {found.valid_until}", anew, ()))
+        reasons.append((f"has expired: it was valid until {found.valid_until}", again, ()))
     if found.critical:
-        reasons.append(("has critical options, which none of a host may have", anew, ()))
+        reasons.append(("has critical options, which none of a host may have", again, ()))
     return reasons
 
 
