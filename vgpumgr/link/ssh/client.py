@@ -7,28 +7,30 @@ failed. The lists of algorithms are our own, because paramiko still has CBC, 3DE
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import shlex
 import sys
 import threading
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vgpumgr.errors import AuthenticationFailed, HostDeadline, ProgramFailed, Unreachable
 from vgpumgr.link.deadlines import bounded, humanize, now
 from vgpumgr.link.ssh import dial, host_key, tunnel, wire
-from vgpumgr.link.ssh.keys import find_key_file
+from vgpumgr.link.ssh.keys import OWN, certificate_file, choose
 from vgpumgr.link.ssh.known_hosts import compute_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import paramiko
 
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.deadlines import Deadline, Deadlines
+    from vgpumgr.link.ssh.keys import Chosen
     from vgpumgr.link.ssh.known_hosts import Known
     from vgpumgr.link.ssh.wire import Wire
     from vgpumgr.names import HostName
@@ -291,25 +293,50 @@ def _exchange_keys(endpoint: Endpoint, transport: paramiko.Transport, known: Kno
 
 
 def _log_in(endpoint: Endpoint, transport: paramiko.Transport, timeout_s: float) -> None:
+    chosen = choose(endpoint, timeout_s)
+    try:
+        _offer(endpoint, transport, chosen, timeout_s)
+    finally:
+        if chosen.agent_key is not None:
+            chosen.agent_key.close()
+
+
+def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, timeout_s: float) -> None:
+    """Log in with that key, and its certificate if it has one. Nothing else is tried."""
     from paramiko import AuthenticationException, BadAuthenticationType
 
-    path = find_key_file(endpoint)
-    key = _load_key(endpoint, path)
+    path = chosen.path
+    key: Any = chosen.agent_key or _load_key(endpoint, path)
+    shown = f"{path} ({key.get_name()} {compute_fingerprint(key.asbytes())})"
+    certificate = None
+    if (file := certificate_file(endpoint, path)) is not None:
+        from vgpumgr.link.ssh import user_certificate  # few sites have them
+
+        certificate = user_certificate.find(endpoint, path, file, key.asbytes())
+        if certificate.certificate is not None:
+            key = copy.copy(key)
+            key.public_blob = user_certificate.Offered.of(certificate.certificate)
     done = threading.Event()
     started = now()
     transport.auth_publickey(endpoint.user, key, event=done)
     if not done.wait(timeout_s):
+        hint = "PAM or AuthorizedKeysCommand hangs there?"
+        if chosen.agent_key is not None:
+            hint = f"does the agent wait for a confirmation, or the key to be touched? --timeout gives it longer; or {hint}"
         raise HostDeadline(
-            endpoint.host,
-            "auth",
-            f"no answer to the login as {endpoint.user} within {humanize(timeout_s)}",
-            hint="PAM or AuthorizedKeysCommand hangs there?",
+            endpoint.host, "auth", f"no answer to the login as {endpoint.user} within {humanize(timeout_s)}", hint=hint
         )
     if transport.is_authenticated():
         return
     error = transport.get_exception()
     way = f"-o ProxyJump={shlex.quote(','.join(map(str, endpoint.jumps)))} " if endpoint.jumps else ""
-    shown = f"{path} ({key.get_name()} {compute_fingerprint(key.asbytes())})"
+    if chosen.agent_key is not None and chosen.agent_key.failed is not None:
+        raise AuthenticationFailed(
+            endpoint.host,
+            "auth",
+            f"{chosen.agent_key.failed}: {shown}",
+            hint="was it confirmed, or touched? ssh-add -l lists what the agent has",
+        ) from error
     if isinstance(error, BadAuthenticationType):
         raise AuthenticationFailed(
             endpoint.host,
@@ -318,12 +345,13 @@ def _log_in(endpoint: Endpoint, transport: paramiko.Transport, timeout_s: float)
             hint="PubkeyAuthentication yes, and PermitRootLogin prohibit-password for root, in sshd_config",
         ) from error
     if isinstance(error, AuthenticationException) or (error is None and transport.is_active()):
+        with_it = "" if certificate is None else certificate.shown
+        remark = "" if certificate is None or not certificate.remark else f", and {certificate.remark}"
         raise AuthenticationFailed(
             endpoint.host,
             "auth",
-            f"the host does not take {shown} for {endpoint.user}",
-            hint=f"ssh-copy-id -f -i {shlex.quote(str(path))}.pub -p {endpoint.port} {way}"
-            f"{shlex.quote(endpoint.user + '@' + endpoint.address)}; for root also PermitRootLogin in sshd_config",
+            f"the host does not take {shown}{with_it} for {endpoint.user}{remark}",
+            hint=_what_to_do(endpoint, path, way, with_certificate=bool(with_it)),
         ) from error
     raise Unreachable(
         endpoint.host,
@@ -331,6 +359,19 @@ def _log_in(endpoint: Endpoint, transport: paramiko.Transport, timeout_s: float)
         f"the connection was closed after {now() - started:.1f} s: {error or 'end of file'}",
         hint="see the host's sshd log",
     ) from error
+
+
+def _what_to_do(endpoint: Endpoint, path: Path, way: str, *, with_certificate: bool) -> str:
+    if with_certificate:
+        return (
+            f"TrustedUserCAKeys in its sshd_config has to name the authority, and the certificate {endpoint.user} or what "
+            "AuthorizedPrincipals has there; for root also PermitRootLogin"
+        )
+    public = str(path).removesuffix(".pub")
+    return (
+        f"ssh-copy-id -f -i {shlex.quote(public)}.pub -p {endpoint.port} {way}"
+        f"{shlex.quote(endpoint.user + '@' + endpoint.address)}; for root also PermitRootLogin in sshd_config"
+    )
 
 
 def _load_key(endpoint: Endpoint, path: Path) -> paramiko.PKey:
@@ -352,14 +393,15 @@ def _parse_key(path: str, _mtime_ns: int, _size: int, _inode: int) -> paramiko.P
     """The key in that file; read once per state of the file, because a nightly run has thousands of hosts and one key."""
     import paramiko
 
-    own = "create a separate key for vgpumgr: ssh-keygen -t ed25519 -N ''"
     try:
-        return paramiko.PKey.from_path(path)
+        with Path(path).open("rb") as file:
+            # By another name, since paramiko would load the certificate beside it, and fail if that is broken.
+            return paramiko.PKey.from_path(f"/proc/self/fd/{file.fileno()}")
     except (paramiko.PasswordRequiredException, TypeError) as error:
-        raise _Unusable("is encrypted, and agents and passphrases are not used", own) from error
+        raise _Unusable("is encrypted, and no passphrase is asked for", OWN) from error
     # UnknownKeyType is a plain Exception, and cryptography adds its own kinds.
     except Exception as error:
-        raise _Unusable(f"is not a usable private key: {error}", own) from error
+        raise _Unusable(f"is not a usable private key: {error}", OWN) from error
 
 
 _importing = threading.Lock()

@@ -178,11 +178,14 @@ def spoil(sshd: Sshd, how: str) -> Path:
         ("open", "open to others (mode 0644)", "chmod 600"),
         ("encrypted", "is encrypted", "ssh-keygen"),
         ("garbage", "is not a usable private key", "ssh-keygen"),
-        ("public", "is not a usable private key", "ssh-keygen"),
+        ("public", "is a public key, and no agent runs", "ssh-add"),
         ("folder", "Is a directory", "ls -l"),
     ],
 )
-def test_a_key_file_that_cannot_be_used_is_named_with_the_fix(sshd: Sshd, how: str, said: str, fix: str) -> None:
+def test_a_key_file_that_cannot_be_used_is_named_with_the_fix(
+    sshd: Sshd, how: str, said: str, fix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     sshd.endpoint = replace(sshd.endpoint, key_file=str(spoil(sshd, how)))
     error = refuse(sshd, errors.AuthenticationFailed)
     assert said in error.message

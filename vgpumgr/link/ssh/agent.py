@@ -1,0 +1,162 @@
+"""An ssh-agent: which keys it has, and signatures by one of them (draft-ietf-sshm-ssh-agent). Every wait has a limit.
+
+It may ask its user each time, or want a FIDO key to be touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_LIST, _LISTED = 11, 12
+_SIGN, _SIGNED = 13, 14
+_RSA_FLAGS = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
+_MOST_BYTES = 1 << 20
+_MOST_KEYS = 1000
+
+
+class AgentFailed(Exception):
+    """The agent cannot be used; the text says why."""
+
+
+class AgentRefused(AgentFailed):
+    """It would not sign: its user said no, the key was not touched, or the agent is locked."""
+
+
+class PublicKey(NamedTuple):
+    """A key that the agent has, as it goes over the wire."""
+
+    blob: bytes
+    comment: str
+
+
+class Agent:
+    """A connection to the agent of this session (SSH_AUTH_SOCK). A context manager."""
+
+    def __init__(self, timeout_s: float) -> None:
+        path = os.environ.get("SSH_AUTH_SOCK")
+        if not path:
+            raise AgentFailed("no agent runs (SSH_AUTH_SOCK is not set)")
+        self._timeout_s = timeout_s
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.connect(path)
+        except OSError as error:
+            self._socket.close()
+            raise AgentFailed(f"the agent cannot be reached: {path}: {error.strerror or 'timed out'}") from error
+
+    def list_keys(self) -> list[PublicKey]:
+        """Every key it has. Raises AgentFailed."""
+        kind, body = self._ask(bytes([_LIST]))
+        if kind != _LISTED:
+            raise AgentFailed("the agent does not list its keys")
+        fields = _Fields(body)
+        return [
+            PublicKey(fields.string(), fields.string().decode(errors="replace"))
+            for _ in range(min(fields.number(), _MOST_KEYS))
+        ]
+
+    def sign(self, blob: bytes, data: bytes, algorithm: str | None) -> bytes:
+        """A signature by that key. Raises AgentRefused, AgentFailed."""
+        flags = next((flag for name, flag in _RSA_FLAGS.items() if (algorithm or "").startswith(name)), 0)
+        kind, body = self._ask(bytes([_SIGN]) + _string(blob) + _string(data) + struct.pack(">I", flags))
+        if kind != _SIGNED:
+            raise AgentRefused("the agent does not sign with it")
+        return _Fields(body).string()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, request: bytes) -> tuple[int, bytes]:
+        try:
+            self._socket.sendall(_string(request))
+            size = int.from_bytes(self._receive(4), "big")
+            if not 0 < size <= _MOST_BYTES:
+                raise AgentFailed("what answers at SSH_AUTH_SOCK is no agent")
+            answer = self._receive(size)
+        except TimeoutError as error:
+            raise AgentRefused(f"the agent does not answer within {self._timeout_s:g} s") from error
+        except OSError as error:
+            raise AgentFailed(f"the connection to the agent is lost: {error}") from error
+        return answer[0], answer[1:]
+
+    def _receive(self, size: int) -> bytes:
+        received = b""
+        while len(received) < size:
+            more = self._socket.recv(size - len(received))
+            if not more:
+                raise AgentFailed("the agent has closed the connection")
+            received += more
+        return received
+
+
+class AgentKey:
+    """One key of the agent, as far as paramiko needs one to log in."""
+
+    public_blob: object = None
+
+    def __init__(self, agent: Agent, blob: bytes) -> None:
+        self._agent = agent
+        self._blob = blob
+        self._failures: list[AgentFailed] = []  # which copies of it share
+
+    @property
+    def failed(self) -> AgentFailed | None:
+        """Why it has not signed."""
+        return self._failures[0] if self._failures else None
+
+    def get_name(self) -> str:
+        """Its kind, as ssh-ed25519."""
+        return _Fields(self._blob).string().decode(errors="replace")
+
+    def asbytes(self) -> bytes:
+        """The public key."""
+        return self._blob
+
+    def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:
+        """Called by paramiko, in a thread of its own."""
+        try:
+            return self._agent.sign(self._blob, data, algorithm)
+        except AgentFailed as error:
+            self._failures.append(error)
+            raise
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._agent.close()
+
+
+class _Fields:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def number(self) -> int:
+        return int.from_bytes(self._take(4), "big")
+
+    def string(self) -> bytes:
+        return self._take(self.number())
+
+    def _take(self, size: int) -> bytes:
+        if len(self._data) < size:
+            raise AgentFailed("the agent's answer is cut short")
+        taken, self._data = self._data[:size], self._data[size:]
+        return taken
+
+
+def _string(data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + data
