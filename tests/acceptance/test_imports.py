@@ -88,6 +88,7 @@ TABLE_OF_COMMANDS = {
     "lab up": case("lab up", set(), code=2),  # it is up already; what starts hosts is processes of their own
     "lab down": case("lab down --dir nowhere", set()),
     "lab status": case("lab status", TABLE),
+    "lab start": case("lab start vm30", set(), before=OFF),
     "lab hold": case("lab hold vm30", set(), before=OFF),
     "lab load": case("lab load vm30 --sm 5", set(), before=(*OFF, "lab hold vm30")),
     "lab stop": case("lab stop vm30", set()),

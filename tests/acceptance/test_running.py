@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pytest
 
-from tests.acceptance import domains
+from tests.acceptance import domains, truth
 from tests.acceptance.command import vgpumgr, vgpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.lab_fixtures import Lab
 
 pytestmark = pytest.mark.lab
@@ -20,12 +19,10 @@ HOST, VM = "kvm01", "vm03"
 
 
 @pytest.fixture
-def running(vf_lab: Lab) -> Iterator[Lab]:
+def running(vf_lab: Lab) -> Lab:
     """The lab while the VM runs, without a vGPU."""
     vf_lab.must(HOST, f"virsh start {VM}")
-    yield vf_lab
-    vf_lab.ssh(HOST, f"virsh destroy {VM}")
-    vgpumgr(vf_lab, "detach", VM, "--yes")
+    return vf_lab
 
 
 def test_what_a_running_vm_is_given_waits_for_its_restart(running: Lab) -> None:
@@ -66,15 +63,10 @@ def test_what_a_running_vm_is_given_waits_for_its_restart(running: Lab) -> None:
     assert [one["state"] for one in vgpus(running, HOST) if one["vm"] == VM] == ["bound"]
 
 
-def test_the_restart_window_is_for_reading_only(running: Lab) -> None:
-    """It changes nothing, also where something is to do, and takes no option of a change."""
-    vgpumgr(running, "attach", VM, "--profile", "4Q")
-    before = running.revisions()
-    vgpumgr(running, "reconcile", "--restart-window", "--yes")
-    assert running.revisions() == before
-    for option in (["--confirm-destroys", "1"], ["--out", "file.json"]):
-        ran = vgpumgr(running, "reconcile", "--restart-window", *option, code=2)
-        assert f"--restart-window and {option[0]} cannot be combined" in ran.err
+@pytest.mark.parametrize("option", [("--confirm-destroys", "1"), ("--out", "file.json")], ids=lambda option: option[0])
+def test_the_restart_window_takes_no_option_of_a_change(vf_lab: Lab, option: tuple[str, str]) -> None:
+    ran = vgpumgr(vf_lab, "reconcile", "--restart-window", *option, code=2)
+    assert f"--restart-window and {option[0]} cannot be combined" in ran.err
 
 
 def test_a_vm_that_could_not_start_gets_nothing(vf_lab: Lab) -> None:
@@ -95,4 +87,53 @@ def test_a_vm_that_could_not_start_gets_nothing(vf_lab: Lab) -> None:
     finally:
         vf_lab.must(HOST, "mv /dev/vfio-away /dev/vfio/vfio")
     assert vgpumgr(vf_lab, "show", other).warnings == []
-    vgpumgr(vf_lab, "detach", other, "--yes")
+
+
+def started(lab: Lab, vm: str) -> dict[str, Any]:
+    """A VM that runs with its vGPU, under libvirt: its row."""
+    vgpumgr(lab, "attach", vm, "--profile", "4Q")
+    vgpumgr(lab, "lab", "start", vm)
+    return row_of(lab, vm)
+
+
+def row_of(lab: Lab, vm: str) -> dict[str, Any]:
+    (row,) = [one for one in vgpus(lab, HOST) if one["vm"] == vm]
+    return row
+
+
+def test_a_guest_that_runs_with_its_mdev_keeps_it_until_all_of_it_has_ended(vf_lab: Lab) -> None:
+    """list names the holder; detach is refused and changes nothing, on the host and in the definition. After its stop there are
+    4 s in which only nvidia-vgpu-mgr has the vGPU: detach waits, nothing is written before its end, and nothing is lost.
+    """
+    vm = "vm05"
+    row = started(vf_lab, vm)
+    assert (row["state"], row["holder"]) == ("in_use", vm)
+    assert row["uuid"] in vf_lab.must(HOST, f"virsh dumpxml {vm}")
+    before, kept = vf_lab.revisions(), truth.kept(vf_lab, HOST)
+    said = vgpumgr(vf_lab, "detach", vm, "--yes", "-o", "json", code=5).error
+    assert said["error"] == "InUse"
+    assert f"VM {vm} is running with it" in said["details"]
+    assert any(line.startswith(f"VM {vm} holds /dev/vfio/") for line in said["details"])
+    assert (vf_lab.revisions(), truth.kept(vf_lab, HOST)) == (before, kept)
+
+    vf_lab.control(HOST, "fault", name="slow-plugin:4")
+    vgpumgr(vf_lab, "lab", "stop", vm)
+    assert vf_lab.must(HOST, "pgrep -c nvidia-vgpu-mgr").strip() == "1"
+    vgpumgr(vf_lab, "detach", vm, "--yes")
+    assert [one for one in vgpus(vf_lab, HOST) if one["vm"] == vm] == []
+    assert vf_lab.control(HOST, "status")["lost"] == []
+    vf_lab.control(HOST, "clear")
+
+
+def test_what_the_definition_of_a_guest_loses_waits_for_its_restart(vf_lab: Lab) -> None:
+    """Somebody takes the hostdev out of the inactive definition: list and the restart window say so, until the VM is off."""
+    vm = "vm07"
+    row = started(vf_lab, vm)
+    device = ElementTree.tostring(domains.hostdevs(domains.dump(vf_lab, HOST, vm))["ua-vgpu0"], encoding="unicode")
+    vf_lab.must(HOST, f"cat > /tmp/device.xml && virsh detach-device {vm} /tmp/device.xml --config", text=device)
+    now = row_of(vf_lab, vm)
+    assert (now["state"], now["holder"]) == ("pending_restart", vm)
+    (waits,) = vgpumgr(vf_lab, "reconcile", "--restart-window", "-o", "json").document["vms"]
+    assert [(one["does"], one["device"]) for one in waits["slots"]] == [("loses", row["uuid"])]
+    vgpumgr(vf_lab, "lab", "stop", vm)
+    assert vgpumgr(vf_lab, "reconcile", "--restart-window", "-o", "json").document["vms"] == []

@@ -76,7 +76,7 @@ WITHOUT = {
     "completion",
     "export textfile",
     "export prometheus",
-    *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "hold", "load", "stop", "fault")),
+    *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "start", "hold", "load", "stop", "fault")),
 }
 
 

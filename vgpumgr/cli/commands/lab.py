@@ -144,6 +144,22 @@ def reboot(layout: Layout, host: str) -> None:
 @lab.command()
 @folder_option
 @click.argument("vm")
+def start(layout: Layout, vm: str) -> None:
+    """Start VM under libvirt: QEMU runs it without KVM, and its mdevs are in use as on a real host. `lab stop` ends it.
+
+    libvirt refuses a VM with a virtual function where it is older than 9.7, as on a real host; `lab hold` is for those.
+    """
+    from vgpumgr.lab import fleet
+
+    host = fleet.find_vm_host(layout, vm)
+    answer = _ask(layout, host.name, "start", vm=vm)
+    has = f"with {', '.join(answer['devices'])}" if answer["devices"] else "without a vGPU"
+    click.echo(f"{vm} on {host.name} runs {has}", err=True)
+
+
+@lab.command()
+@folder_option
+@click.argument("vm")
 def hold(layout: Layout, vm: str) -> None:
     """Hold VM's vGPUs as if it ran: a process of its name has /dev/vfio open, and NVML lists it."""
     from vgpumgr.lab import fleet

@@ -6,6 +6,7 @@ op        fields                    ok
 status                              HostStatus as an object
 vms                                 {"vms": [names]}
 reboot                              {}          returns when the host answers again
+start     vm                        {"devices": […]}; libvirt runs it with its vGPUs
 hold      vm, and optional unseen   {"pid": n or null, "devices": […]}; unseen: only the driver knows of it and no process has
                                     it open, as at the moment when a VM opens a device that is being written to
 load      vm, and optional device,  {"loads": [LoadRecord of each selected vGPU]}; fields not given are 0

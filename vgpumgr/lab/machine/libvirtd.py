@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
+from vgpumgr.lab.machine import emulator
 from vgpumgr.lab.machine.machine import wait_until
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ log_outputs = "3:file:/var/log/libvirt/libvirtd.log"
 
 
 def install(root: HostRoot) -> None:
+    root.write(emulator.PATH, emulator.PROGRAM, mode=0o755)
     root.write("etc/libvirt/qemu.conf", _QEMU_CONF, mode=0o600)
     root.write("etc/libvirt/libvirtd.conf", _LIBVIRTD_CONF)
     for folder in ("var/log/libvirt/qemu", "var/lib/libvirt/qemu", "var/cache/libvirt/qemu"):
@@ -78,6 +80,20 @@ def inactive_xml(machine: Machine, name: str) -> str | None:
 
 def vm_names(machine: Machine) -> list[str]:
     return machine.must([*_VIRSH, "list", "--all", "--name"]).split()
+
+
+def start_guest(machine: Machine, root: HostRoot, document: str) -> None:
+    """Start a VM, with its vGPUs, from its definition; that one stays as it is (virDomainCreateXML of a defined domain)."""
+    name = "run/lab-start.xml"
+    root.write(name, emulator.prepared(document), mode=0o600)
+    try:
+        machine.must([*_VIRSH, "create", f"/{name}"])
+    finally:
+        machine.run(["rm", "-f", f"/{name}"])
+
+
+def runs(machine: Machine, name: str) -> bool:
+    return machine.run([*_VIRSH, "domid", "--", name]).stdout.strip().isdigit()
 
 
 def destroy(machine: Machine, name: str) -> bool:

@@ -25,6 +25,7 @@ from vgpumgr.lab.spec import host_state
 from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from vgpumgr.lab.driver.model import Gpu, Vgpu
@@ -123,6 +124,8 @@ class Supervisor:
                 return self._reboot()
             case "vms":
                 return {"vms": [] if self._spec.is_jump else libvirtd.vm_names(self._machine)}
+            case "start":
+                return self._start(str(request["vm"]))
             case "hold":
                 return self._hold(str(request["vm"]), unseen=bool(request.get("unseen")))
             case "load":
@@ -184,35 +187,59 @@ class Supervisor:
 
     def _hold(self, name: str, *, unseen: bool) -> dict[str, Any]:
         guest = self._guest(name)
-        found = {device: vgpu for device in guest.devices if (vgpu := self._driver.find(device)) is not None}
-        lost = [device for device in guest.devices if device not in found]
-        if lost:
-            raise LabError(f"{name} cannot start: its definition names {', '.join(lost)}, which does not exist")
+        found = self._vgpus(guest)
         if not found:
             raise UsageError(f"{name} has no vGPU that it could hold", hint=f"vgpumgr attach {name} --profile …")
         nodes = [node for gpu, vgpu in found.values() for node in vfio_nodes(gpu, vgpu)]
+        with self._taking(guest, found, "hold its vGPU"):
+            pid = None if unseen else holder.start(self._machine, guest, nodes)
+            if not unseen:
+                plugin.start(self._machine, [vgpu.number for _, vgpu in found.values()])
+        return {"pid": pid, "devices": list(found), "nodes": [f"/dev/vfio/{node}" for node in nodes]}
+
+    def _start(self, name: str) -> dict[str, Any]:
+        guest = self._guest(name)
+        if libvirtd.runs(self._machine, name) or holder.is_running(self._machine, guest.uuid):
+            raise LabError(f"{name} already runs", hint=f"vgpumgr lab stop {name}")
+        found = self._vgpus(guest)
+        document = libvirtd.inactive_xml(self._machine, name)
+        assert document is not None
+        with self._taking(guest, found, "start"):
+            libvirtd.start_guest(self._machine, self._root, document)
+            plugin.start(self._machine, [vgpu.number for _, vgpu in found.values()])
+        return {"devices": list(found)}
+
+    def _vgpus(self, guest: holder.Guest) -> dict[str, tuple[Gpu, Vgpu]]:
+        """The vGPUs that its definition names, by device."""
+        found = {device: vgpu for device in guest.devices if (vgpu := self._driver.find(device)) is not None}
+        lost = [device for device in guest.devices if device not in found]
+        if lost:
+            raise LabError(f"{guest.name} cannot start: its definition names {', '.join(lost)}, which does not exist")
+        return found
+
+    @contextlib.contextmanager
+    def _taking(self, guest: holder.Guest, found: Iterable[str], what: str) -> Iterator[None]:
+        """The driver gives the guest these vGPUs, and takes them back if what follows fails."""
         try:
             for device in found:
                 self._driver.hold(device, guest.uuid, guest.name)
             self._sync_nodes()
-            pid = None if unseen else holder.start(self._machine, guest, nodes)
-            if not unseen:
-                plugin.start(self._machine, [vgpu.number for _, vgpu in found.values()])
+            yield
         except (OSError, LabError) as error:
-            if not holder.is_running(self._machine, guest.uuid):
+            if not holder.is_running(self._machine, guest.uuid) and not libvirtd.runs(self._machine, guest.name):
                 self._driver.release(guest.uuid)
             if isinstance(error, LabError):
                 raise
-            raise LabError(f"{name} cannot hold its vGPU: {error.strerror}") from error
-        return {"pid": pid, "devices": list(found), "nodes": [f"/dev/vfio/{node}" for node in nodes]}
+            raise LabError(f"{guest.name} cannot {what}: {error.strerror}") from error
 
     def _release(self, name: str) -> dict[str, Any]:
         guest = self._guest(name)
         with self._driver.reading() as state:
             faults = frozenset(state.faults)
             held = [vgpu for gpu in state.gpus for vgpu in gpu.vgpus if vgpu.holder_uuid == guest.uuid]
-        ended = holder.is_running(self._machine, guest.uuid) and not any(vgpu.exiting for vgpu in held)
+        has_holder = holder.is_running(self._machine, guest.uuid)
         destroyed = libvirtd.destroy(self._machine, name)
+        ended = (has_holder or (destroyed and bool(held))) and not any(vgpu.exiting for vgpu in held)
         if ended:
             self._lingering.stop(
                 guest.uuid,
@@ -220,7 +247,8 @@ class Supervisor:
                 exit_s=lingering.seconds(faults, lingering.SLOW_EXIT),
                 plugin_s=lingering.seconds(faults, lingering.SLOW_PLUGIN),
             )
-        elif not any(vgpu.exiting for vgpu in held):
+        elif not any(vgpu.exiting for vgpu in held):  # a guest that ended without `lab stop`, perhaps
+            plugin.stop(self._machine, [vgpu.number for vgpu in held])
             self._driver.release(guest.uuid)
         return {"ended": ended or destroyed}
 
