@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from vgpumgr.errors import AmbiguousVm, LabError, UnknownVm, UsageError, VgpumgrError
 from vgpumgr.lab import client, requirements
+from vgpumgr.lab.authorities import public_half
 from vgpumgr.lab.inventory import write_inventory
 from vgpumgr.lab.layout import HostRecord, LabRecord, Layout, is_running, start_time
 from vgpumgr.lab.machine import control, sshd
+from vgpumgr.lab.machine.logins import OPS
 from vgpumgr.lab.machine.machine import wait_until
 from vgpumgr.lab.nvml.build import build as build_nvml
 from vgpumgr.lab.spec_reader import load_spec
@@ -72,6 +74,8 @@ def up(layout: Layout, spec: str, *, tell: Callable[[str], None] = lambda _: Non
         starting: list[_Starting] = []
         try:
             sshd.make_key(layout.key)
+            if fleet.certificates:
+                _make_authorities(layout)
             library = build_nvml(_cache_folder())
             for host in fleet.machines:
                 starting.append(_start(layout, spec, host.name, library))
@@ -214,6 +218,13 @@ def _start(layout: Layout, spec: str, name: str, library: Path) -> _Starting:
     return _Starting(name=name, pipe=reading)
 
 
+def _make_authorities(layout: Layout) -> None:
+    authorities = layout.authorities
+    for key in (authorities.hosts, authorities.users):
+        sshd.make_key(key)
+    authorities.sign_user(layout.key.with_suffix(".pub"), "root", OPS)
+
+
 def _await_pids(layout: Layout, spec: str, starting: list[_Starting]) -> LabRecord:
     """Read each supervisor's first line, its pid; from here on `down` finds them."""
     hosts = []
@@ -280,7 +291,12 @@ def _log_end(layout: Layout, name: str) -> list[str]:
 
 
 def _write_known_hosts(layout: Layout, record: LabRecord, host_keys: dict[str, str]) -> None:
-    lines = [f"[{sshd.ADDRESS}]:{host.port} {' '.join(host_keys[host.name].split()[:2])}\n" for host in record.hosts]
+    if (authorities := layout.authorities).are_there:
+        host_keys = dict.fromkeys(host_keys, public_half(authorities.hosts))
+    marker = "@cert-authority " if authorities.are_there else ""
+    lines = [
+        f"{marker}[{sshd.ADDRESS}]:{host.port} {' '.join(host_keys[host.name].split()[:2])}\n" for host in record.hosts
+    ]
     layout.known_hosts.write_text("".join(lines), encoding="ascii")
     layout.known_hosts.chmod(0o600)
 

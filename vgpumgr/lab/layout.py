@@ -4,6 +4,7 @@ D/                     0700
   lab.json             the record: hosts, the pid and start time of each supervisor, ports
   key, key.pub         the lab's own key pair; the only way in
   known_hosts          the hosts' keys
+  key-cert.pub, ca_hosts, ca_users   where the spec has `certificates: true`: the key's certificate, and what signs (with .pub)
   inventory/           what VGPUMGR_INVENTORY names
   store.db             what VGPUMGR_STORE names (made by the program, not by the lab)
   build/               the mock driver library
@@ -19,9 +20,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vgpumgr.errors import LabError, UnknownHost
+from vgpumgr.lab.authorities import Authorities
 from vgpumgr.names import nearest
 
-OURS = ("lab.json", "key", "key.pub", "known_hosts", "store.db", "store.db-wal", "store.db-shm")
+_AUTHORITIES = ("ca_hosts", "ca_users")
+OURS = (
+    *("lab.json", "key", "key.pub", "key-cert.pub", "known_hosts", "store.db", "store.db-wal", "store.db-shm"),
+    *_AUTHORITIES,
+    *(f"{name}.pub" for name in _AUTHORITIES),
+)
 OUR_FOLDERS = ("inventory", "hosts")
 
 
@@ -68,6 +75,11 @@ class Layout:
     @property
     def known_hosts(self) -> Path:
         return self.folder / "known_hosts"
+
+    @property
+    def authorities(self) -> Authorities:
+        hosts, users = (self.folder / name for name in _AUTHORITIES)
+        return Authorities(hosts=hosts, users=users)
 
     @property
     def inventory(self) -> Path:

@@ -55,12 +55,13 @@ class HostSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSpec:
-    """A lab. `jumps` are its jump hosts, which the inventory does not manage. `declared` is what its inventory declares: host → VM → slot → wish."""
+    """A lab. `jumps` are its jump hosts, which the inventory does not manage. `certificates`: instead of keys, for hosts and users. `declared` is what its inventory declares: host → VM → slot → wish."""
 
     name: str
     hosts: tuple[HostSpec, ...]
     declared: Mapping[str, Mapping[str, Slots]] = field(default_factory=dict)
     jumps: tuple[HostSpec, ...] = ()
+    certificates: bool = False
 
     @property
     def machines(self) -> tuple[HostSpec, ...]:

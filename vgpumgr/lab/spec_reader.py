@@ -81,7 +81,7 @@ def read_file(path: str) -> FleetSpec:
 
 def fleet(name: str, data: Any, where: str) -> FleetSpec:
     """A spec from data. `where` names the source in errors."""
-    top = _mapping(data, where, ("hosts", "declared", "jumps"))
+    top = _mapping(data, where, ("hosts", "declared", "jumps", "certificates"))
     jumps = _jumps(name, top.get("jumps", []), f"{where}: jumps")
     hosts = []
     for host_name, host in _mapping(top.get("hosts") or {}, f"{where}: hosts", None).items():
@@ -93,7 +93,8 @@ def fleet(name: str, data: Any, where: str) -> FleetSpec:
         raise LabError(f"{where}: no hosts", hint="write `hosts: {kvm01: {boards: [A40]}}`")
     _unique((vm.name for host in hosts for vm in host.vms), f"{where}: vms")
     declared = _declared(top.get("declared"), hosts, f"{where}: declared")
-    return FleetSpec(name=name, hosts=tuple(hosts), declared=declared, jumps=jumps)
+    certificates = _flag(top.get("certificates", False), f"{where}: certificates")
+    return FleetSpec(name=name, hosts=tuple(hosts), declared=declared, jumps=jumps, certificates=certificates)
 
 
 def _jumps(fleet_name: str, names: Any, where: str) -> tuple[HostSpec, ...]:

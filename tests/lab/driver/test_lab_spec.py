@@ -98,6 +98,15 @@ def test_types_carry_the_driver_s_prefix_and_public_ids() -> None:
         assert all(parse_type_name(name).slices is None for name in kinds)
 
 
+def test_a_spec_may_have_certificates(tmp_path: Path) -> None:
+    file = tmp_path / "certified.yml"
+    file.write_text("certificates: true\nhosts: {a: {boards: [A40]}}")
+    assert load_spec(str(file)).certificates
+    file.write_text("certificates: perhaps\nhosts: {a: {boards: [A40]}}")
+    with pytest.raises(LabError, match="certificates"):
+        load_spec(str(file))
+
+
 def test_a_spec_may_have_jump_hosts(tmp_path: Path) -> None:
     file = tmp_path / "far.yml"
     file.write_text("jumps: [j1, j2]\nhosts: {a: {boards: [A40], via: j1}, b: {boards: [A40], via: [j1, j2]}}")

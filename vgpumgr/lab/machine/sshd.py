@@ -8,16 +8,19 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from vgpumgr.errors import LabError
+from vgpumgr.lab.authorities import public_half
 from vgpumgr.lab.machine.machine import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from vgpumgr.lab.authorities import Authorities
     from vgpumgr.lab.machine.machine import Machine
     from vgpumgr.lab.machine.root import HostRoot
 
 ADDRESS = "127.0.0.1"
 CONFIG = "/etc/ssh/sshd_config"
+_USERS_AUTHORITY = "/etc/ssh/ca_users.pub"
 HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
 _PID_FILE = "/run/sshd.pid"
 _PROGRAM = "/usr/sbin/sshd"
@@ -62,10 +65,16 @@ def reserve_port() -> socket.socket:
     return reserved
 
 
-def install(root: HostRoot, *, port: int) -> str:
+def install(root: HostRoot, *, port: int, name: str, authorities: Authorities | None = None) -> str:
     """Configure sshd on a host's fresh disk, with a new host key; return its public half."""
-    root.write(CONFIG.lstrip("/"), config_text(port))
-    return make_key(root.path / HOST_KEY)
+    public = make_key(root.path / HOST_KEY)
+    config = config_text(port)
+    if authorities is not None:
+        certificate = authorities.sign_host((root.path / HOST_KEY).with_suffix(".pub"), name, ADDRESS)
+        root.write(_USERS_AUTHORITY.lstrip("/"), f"{public_half(authorities.users)}\n")
+        config += f"HostCertificate /etc/ssh/{certificate.name}\nTrustedUserCAKeys {_USERS_AUTHORITY}\n"
+    root.write(CONFIG.lstrip("/"), config)
+    return public
 
 
 def make_key(file: Path) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from vgpumgr.lab.authorities import Authorities
     from vgpumgr.lab.driver.model import Gpu, Vgpu
     from vgpumgr.lab.spec import HostSpec
 
@@ -73,7 +74,7 @@ class Supervisor:
 
     # the host's life
 
-    def build(self, *, library: Path, authorized_key: str) -> str:
+    def build(self, *, library: Path, authorized_key: str, authorities: Authorities | None = None) -> str:
         """Install the host on its fresh disk and create its first vGPUs; return the public host key."""
         namespace.set_host_name(self._spec.name)
         self._root.build(name=self._spec.name, machine_id=self._spec.machine_id)
@@ -84,7 +85,7 @@ class Supervisor:
             libvirtd.install(self._root)
         self._authorized_key = authorized_key
         logins.install(self._root, authorized_key)
-        public = sshd.install(self._root, port=self.port)
+        public = sshd.install(self._root, port=self.port, name=self._spec.name, authorities=authorities)
         self._driver.make_foreign()
         start_thread("nodes", self._follow_driver)
         return public

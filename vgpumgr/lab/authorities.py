@@ -1,0 +1,55 @@
+"""A lab's certificates: an authority for hosts and one for users, where the spec asks for them.
+
+Then known_hosts has the first alone, and hosts let nobody in but with a certificate of the second.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.errors import LabError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authorities:
+    """The private keys of both."""
+
+    hosts: Path
+    users: Path
+
+    @property
+    def are_there(self) -> bool:
+        """Whether this lab has them."""
+        return self.hosts.exists()
+
+    def sign_host(self, public: Path, *names: str) -> Path:
+        """KEY-cert.pub beside KEY.pub: a host of these names and addresses."""
+        return _sign(self.hosts, public, names, "-h")
+
+    def sign_user(self, public: Path, *users: str) -> Path:
+        """KEY-cert.pub beside KEY.pub: it may log in as these users."""
+        return _sign(self.users, public, users)
+
+
+def public_half(key: Path) -> str:
+    """The line in KEY.pub."""
+    return key.with_suffix(".pub").read_text(encoding="ascii").strip()
+
+
+def _sign(authority: Path, public: Path, principals: tuple[str, ...], *options: str) -> Path:
+    names = ",".join(principals)
+    done = subprocess.run(
+        ["ssh-keygen", "-q", "-s", str(authority), "-I", principals[0], "-n", names, *options, str(public)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LabError(f"ssh-keygen ended with {done.returncode}", details=done.stderr.splitlines())
+    return public.with_name(f"{public.stem}-cert.pub")
