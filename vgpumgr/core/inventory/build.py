@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.inventory import asks, connection, gpus, reading
+from vgpumgr.core.inventory import asks, connection, gpus, reading, templates
 from vgpumgr.core.inventory.groups import HYPERVISORS, build_tree
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.inventory.model import DEFAULT_POLICY, POLICIES, HostDeclaration, Inventory, Placement
@@ -65,6 +66,7 @@ def build_inventory(sources: Sources, *, home: str, environ: Mapping[str, str]) 
     precedence = Precedence(tree=tree, group_files=group_files, host_files=host_files, wanted=_wanted)
     declared = _Declared(report=report)
     for name, member in precedence.definitions():
+        report.example = functools.partial(_find_example, name, member, ours, precedence)
         declared.read(name, member)
     _check_read(ours, precedence, report)
     hosts = _build_hosts(ours, precedence, declared, connection.Connections(home=home, environ=environ, report=report))
@@ -78,6 +80,20 @@ def build_inventory(sources: Sources, *, home: str, environ: Mapping[str, str]) 
             details=[str(problem) for problem in problems],
         )
     return Inventory(root=sources.root, hosts=hosts, findings=report.findings())
+
+
+def _find_example(
+    name: str, member: Member, ours: Mapping[HostName, Host], precedence: Precedence
+) -> templates.Host | None:
+    """The first host for which that definition counts."""
+    for host in ours.values():
+        if precedence.variables(host).get(name) is member:
+            return _example(host, precedence)
+    return None
+
+
+def _example(host: Host, precedence: Precedence) -> templates.Host:
+    return templates.Host(name=host.name, variable=functools.partial(precedence.find, host))
 
 
 def _wanted(name: str) -> bool:
@@ -185,6 +201,7 @@ def _build_hosts(
     hosts = {}
     sources = {id(member.value): part for part, member in precedence.parts("vgpumgr_vms")}
     for name, found in ours.items():
+        declared.report.example = functools.partial(_example, found, precedence)
         host = _build_host(found, precedence.variables(found), declared, connections, sources)
         if host is not None:
             hosts[name] = host

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from vgpumgr.core.inventory.groups import Host, Tree
-    from vgpumgr.core.inventory.located import Member, SourceFile, Table
+    from vgpumgr.core.inventory.located import Member, SourceFile, Table, Value
     from vgpumgr.core.inventory.report import Report
 
 
@@ -70,6 +70,14 @@ class Precedence:
             found.update((name, member) for name, member in layer.items() if self.wanted(name))
         return found
 
+    def find(self, host: Host, name: str) -> Value | None:
+        """Any variable of this host, of ours or not. Slow: for messages."""
+        found: Value | None = None
+        for layer in (*self._layers(frozenset(host.groups)), host.variables, self.host_files.get(host.name, {})):
+            if name in layer:
+                found = layer[name].value
+        return found
+
     def definitions(self) -> Iterator[tuple[str, Member]]:
         """Every definition of a wanted variable, whether it wins anywhere or not."""
         for _, layer in self._parts():
@@ -88,10 +96,13 @@ class Precedence:
         yield from ((f"host_vars/{name}", table) for name, table in self.host_files.items())
 
     def _of_groups(self, direct: frozenset[str]) -> dict[str, Member]:
+        layers = self._layers(direct)
+        return {name: member for layer in layers for name, member in layer.items() if self.wanted(name)}
+
+    def _layers(self, direct: frozenset[str]) -> list[Table]:
         groups = sorted(
             (self.tree.groups[name] for name in self.tree.above(direct) if name != ALL),
             key=lambda group: (group.depth, group.priority, group.name),
         )
         layers: list[Table] = [self.tree.groups[ALL].variables, *(group.variables for group in groups)]
-        layers += [self.group_files.get(name, {}) for name in (ALL, *(group.name for group in groups))]
-        return {name: member for layer in layers for name, member in layer.items() if self.wanted(name)}
+        return [*layers, *(self.group_files.get(name, {}) for name in (ALL, *(group.name for group in groups)))]

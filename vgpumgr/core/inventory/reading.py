@@ -24,7 +24,7 @@ def read_table(value: Value, what: str, report: Report, *, example: str, none_al
 
     A value that is entirely commented out must not look like a declaration of nothing, which is written {}.
     """
-    if not _known(value, what, report):
+    if not _known(value, what, f"a mapping, for example {example}", report):
         return None
     if value.data is None:
         report.problem(
@@ -47,7 +47,7 @@ def _is_plain(data: object) -> bool:
 
 def _is_name(key: Value, what: str, report: Report) -> bool:
     if key.opaque is not None or (isinstance(key.data, str) and ("{{" in key.data or "{%" in key.data)):
-        return key.opaque != NOT_TEXT and _known(key, f"a name in {what}", report)
+        return key.opaque != NOT_TEXT and _known(key, f"a name in {what}", "the name", report)
     if not isinstance(key.data, str):
         meaning = f"the number {key.data}" if isinstance(key.data, float) else found(key)
         report.problem(
@@ -68,7 +68,7 @@ def check_keys(table: Table, valid: Collection[str], what: str, report: Report) 
 
 def read_text(value: Value, what: str, report: Report, *, example: str) -> str | None:
     """A string that is not empty."""
-    if not _known(value, what, report):
+    if not _known(value, what, f"a string, for example {example}", report):
         return None
     if not isinstance(value.data, str):
         report.problem(value.where, f"{what} must be a string, found {found(value)}", f"for example {example}")
@@ -81,7 +81,7 @@ def read_text(value: Value, what: str, report: Report, *, example: str) -> str |
 
 def read_spelling(value: Value, what: str, report: Report, *, example: str) -> str | None:
     """A string or a number, as it was spelt."""
-    if not _known(value, what, report):
+    if not _known(value, what, f"a number or a string, for example {example}", report):
         return None
     if isinstance(value.data, bool) or not isinstance(value.data, str | int | float):
         report.problem(
@@ -93,7 +93,7 @@ def read_spelling(value: Value, what: str, report: Report, *, example: str) -> s
 
 def read_choice(value: Value, what: str, valid: Collection[Word], report: Report) -> Word | None:
     """One of a few words."""
-    if not _known(value, what, report):
+    if not _known(value, what, " or ".join(valid), report):
         return None
     for word in valid:
         if value.data == word:
@@ -108,7 +108,7 @@ def read_choice(value: Value, what: str, valid: Collection[Word], report: Report
 
 def read_whole(value: Value, what: str, report: Report, *, low: int, high: int) -> int | None:
     """A whole number within a range, or a string of digits (Ansible takes both)."""
-    if not _known(value, what, report):
+    if not _known(value, what, f"a whole number from {low} to {high}", report):
         return None
     data = value.data
     if isinstance(data, str) and data.isascii() and data.isdigit() and len(data) < 10:
@@ -121,7 +121,7 @@ def read_whole(value: Value, what: str, report: Report, *, low: int, high: int) 
 
 def read_switch(value: Value, what: str, report: Report) -> bool | None:
     """True or false, in YAML's spellings or as one of the strings that Ansible takes."""
-    if not _known(value, what, report):
+    if not _known(value, what, "true or false", report):
         return None
     if isinstance(value.data, bool):
         return value.data
@@ -155,8 +155,8 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def _known(value: Value, what: str, report: Report) -> bool:
-    """Whether the value can be known without running Ansible."""
+def _known(value: Value, what: str, kind: str, report: Report) -> bool:
+    """Whether the value can be known without running Ansible. `kind`: what it is to be."""
     if value.opaque == "!vault":
         report.problem(
             value.where,
@@ -168,10 +168,7 @@ def _known(value: Value, what: str, report: Report) -> bool:
         report.problem(value.where, f"{what} has the unknown YAML tag {value.opaque}", "remove the tag")
         return False
     if isinstance(value.data, str) and "{" in value.data and ("{{" in value.data or "{%" in value.data):
-        report.problem(
-            value.where,
-            f"{what} is a Jinja template, which is not evaluated here: {found(value)}",
-            "write the value itself",
-        )
+        text = f"{what} is a Jinja template, which is not evaluated here: {found(value)}"
+        report.template(value.where, text, value.data, kind)
         return False
     return True

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.inventory import templates
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from vgpumgr.core.inventory.located import Location
+    from vgpumgr.core.inventory.templates import Host
+
+
+_LITERALS_AT_MOST = 20  # finding an example among thousands of hosts is slow, and the first few show how
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +44,23 @@ class Finding:
 class Report:
     """The collector of both. A line that a thousand hosts share through a group is reported once."""
 
+    example: Callable[[], Host | None] = lambda: None  # a host that has what is being read now
     _problems: dict[Problem, None] = field(default_factory=dict)
+    _templates: set[tuple[Location, str]] = field(default_factory=set)
     _findings: dict[Finding, None] = field(default_factory=dict)
 
     def problem(self, where: Location, text: str, hint: str | None = None) -> None:
         self._problems[Problem(where=where, text=text, hint=hint)] = None
+
+    def template(self, where: Location, text: str, value: str, kind: str) -> None:
+        """A problem: that value is a template. `kind`: what is to be written instead."""
+        if (where, text) in self._templates:  # another host would have another literal
+            return
+        self._templates.add((where, text))
+        host = self.example() if len(self._templates) <= _LITERALS_AT_MOST else None
+        literal = None if host is None else templates.literal(value, host)
+        hint = f"for {host.name} that is {literal!r}" if host is not None and literal is not None else kind
+        self.problem(where, text, f"write the value itself: {hint}")
 
     def finding(self, where: Location, text: str) -> None:
         self._findings[Finding(where=where, text=text)] = None
