@@ -232,6 +232,14 @@ class PlanOutdated(RefusedPlan):
     """What a kept plan was based on has changed, or planning again gives another plan."""
 
 
+class NotAllowed(RefusedPlan):
+    """The login is confined to what is installed on its host, and may not change that."""
+
+
+class NotInstalled(RefusedPlan):
+    """What `host install` leaves on a host is not there, is of another version, or was altered."""
+
+
 class HeldBack(RefusedPlan):
     """Nothing is wrong with this VM, but others of the same command cannot be served, and it serves all or none."""
 

@@ -48,6 +48,10 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "profiles": (("profiles", HOST, "--fits"), "profiles", 0),
     "profiles --offline": (("profiles", "--offline", "--board", "A40"), "types", 0),
     "units": (("units",), "units", 0),
+    "host install": (("host", "install", HOST), "host", 0),
+    "host status": (("host", "status", HOST), "host", 0),
+    "host check": (("host", "check", HOST), "host", 0),
+    "host uninstall": (("host", "uninstall", HOST), "host", 0),
     "explain": (("explain", "--gpu-memory", "5G"), "explain", 0),
     "explain --compare": (("explain", "--gpu", "0.25", *ON, "--compare"), "explain", 0),
     "render": (("render", VM, *ON), "render", 0),
@@ -77,6 +81,8 @@ WITHOUT = {
     "export textfile",
     "export prometheus",
     *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "start", "hold", "load", "stop", "fault")),
+    "host sudoers",
+    *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "hold", "load", "stop", "fault")),
 }
 
 

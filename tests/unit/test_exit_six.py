@@ -53,6 +53,8 @@ KINDS = {
     protocol.DEADLINE: 4,
     protocol.LEDGER_BROKEN: 4,
     protocol.NOT_ROOT: 4,
+    protocol.PINNED_HERE: 5,
+    protocol.UNWRITABLE: 4,
     protocol.BAD_REQUEST: 4,
     protocol.INTERNAL: 4,
 }

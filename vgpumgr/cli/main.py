@@ -51,6 +51,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "usage": ("commands.usage", "usage", "What every VM used, next to its guaranteed share."),
     },
     "Set-up": {
+        "host": ("commands.host", "host", "Logins that can run nothing else: what is installed for them."),
         "inventory": ("commands.inventory", "inventory", "Check the inventory."),
         "completion": ("params.completion", "completion", "Shell completion for bash, zsh or fish."),
         "install": ("commands.nightly", "install", "Install the nightly reconcile or the collector on this machine."),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.inventory import Finding as InventoryFinding
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.installation import Installation
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan.kept import KeptPlan
@@ -137,6 +138,14 @@ class HostVgpus:
     host: HostName
     rows: tuple[VgpuRow, ...]
     findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostInstallation:
+    """What is installed on a host, after what the command did there."""
+
+    installation: Installation
+    outcome: Success
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

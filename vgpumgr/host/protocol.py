@@ -13,6 +13,10 @@ its stdin and each answer one JSON line on its stdout, in order. A request is {"
     ping                                      {}
     unlock    gpu_uuids (a list), libvirt     Observed, of these GPUs only; then the lock is released
     libvirt   libvirt                         LibvirtFact
+    installed                                 Installed
+    install   dispatcher (text), programs     Installed, afterwards
+              (base64), pinned
+    uninstall                                 Installed, afterwards
 
 `libvirt` is a LibvirtQuery or null: what is to be read of it, at the same time. What is changed in libvirt are steps of `execute`.
 
@@ -32,6 +36,9 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
 LEDGER_VERSION = 3
 LOCK_PATH = "/root"
+
+# dispatcher.py, which stands alone, has the same
+DISPATCHER_SAYS = "vgpumgr dispatcher: "
 
 # frameworks (how the driver offers vGPUs)
 FrameworkName = Literal["mdev-pf", "mdev-vf", "vendor-vfio"]
@@ -74,6 +81,8 @@ LEDGER_UNWRITABLE = (
     "LedgerUnwritable"  # path, errno; written: whether the step's own write to the hardware was done before
 )
 NOT_ROOT = "NotRoot"
+PINNED_HERE = "Pinned"
+UNWRITABLE = "Unwritable"  # path, errno: a file of the installation
 BAD_REQUEST = "BadRequest"
 INTERNAL = "Internal"
 LIBVIRT_REFUSED = (
@@ -475,6 +484,34 @@ class Locked(Observed):
     """
 
     unwritable: Optional[UnwritableFact]
+
+
+class InstalledProgramFact(TypedDict):
+    """A host program below /opt/vgpumgr. `sha256` is its name; `intact`: also the hash of what it holds."""
+
+    sha256: str
+    intact: bool
+
+
+class InstallationFact(TypedDict):
+    """What `host install` left here. `dispatcher`: the SHA-256 of its text below the first line, null if there is none.
+
+    `by_dispatcher`: that was how this program was started; `user`: who called sudo, null for root's own login. `problems`:
+    what was altered, or can be by others than root.
+    """
+
+    by_dispatcher: bool
+    user: Optional[str]
+    dispatcher: Optional[str]
+    pinned: bool
+    programs: List[InstalledProgramFact]
+    problems: List[str]
+
+
+class Installed(TypedDict):
+    """The answer to `installed`, `install` and `uninstall`."""
+
+    installation: InstallationFact
 
 
 class VgpuSampleFact(TypedDict):

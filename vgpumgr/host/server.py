@@ -5,17 +5,19 @@ import os
 import time
 from typing import Any, Callable, Collection, Dict, Optional, Union
 
+from . import installation
+from .dispatcher import FOLDER
 from .facts.facts import observe
 from .facts.nvml import load_binding
 from .facts.sample import sample
 from .fields import refuse
-from .files import Root
+from .files import Root, why
 from .ledger.ledger import find_unwritable
 from .ledger.lock import HostLock, pause
 from .ledger.writer import write_file
 from .libvirt.service import Libvirt
-from .protocol import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT, LibvirtQuery
-from .refusal import PeerGone, Refusal
+from .protocol import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT, UNWRITABLE, LibvirtQuery
+from .refusal import PeerGone, Refusal, errno_name
 from .steps.executor import Executor, at_nothing
 from .steps.guard import RemovalGuard
 
@@ -56,6 +58,13 @@ class Server:
             "ping": lambda _request: {},
             "unlock": self._unlock,
             "libvirt": self._read_libvirt,
+            "installed": lambda _request: {"installation": installation.look(self._root)},
+            "install": lambda request: {
+                "installation": self._installing(lambda: installation.install(self._root, request))
+            },
+            "uninstall": lambda _request: {
+                "installation": self._installing(lambda: installation.uninstall(self._root))
+            },
         }
 
     @property
@@ -137,6 +146,13 @@ class Server:
             return self._look(query, frozenset(gpus))
         finally:
             self._lock.give_back()
+
+    def _installing(self, change: Callable[[], Any]) -> Any:
+        try:
+            return change()
+        except OSError as error:
+            number = errno_name(error.errno or 0)
+            raise Refusal(UNWRITABLE, why(error), path=FOLDER, errno=number) from error
 
     def _must_be_locked(self) -> None:
         if not self.locked:

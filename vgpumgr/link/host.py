@@ -5,6 +5,7 @@ execute   one step of a plan                      unlock    some GPUs' facts; th
 domains   libvirt's domains; names, only those    sample    GPU usage by vGPU
 
 set_metadata, attach_device, detach_device          change a VM's definition, under the lock
+installed, install, uninstall                       what `host install` leaves there (docs/logins.md)
 
 The first three and unlock read libvirt's domains at the same time, if they are told which. What turns answers into core's values
 is imported with the first answer: that takes as long as a login.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.driver.scheduler import SchedulerState
     from vgpumgr.core.model.domain_dumps import LibvirtDump
+    from vgpumgr.core.model.installation import Installation
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.plan.step import HostStep
     from vgpumgr.core.usage.readings import HostReading
@@ -138,6 +140,21 @@ class Host(abc.ABC):
 
         return sampling_facts.parse(self.host, self.program.sample(since=since, wait_s=wait_s))
 
+    def installed(self) -> Installation:
+        """What `host install` left there."""
+        return self._installation(self.program.installed())
+
+    def install(self, *, pinned: bool) -> Installation:
+        """Put the dispatcher and our host program there; what is there afterwards. Raises NotAllowed where versions are pinned."""
+        from vgpumgr.link.program import bootstrap
+
+        ours = bootstrap.installable()
+        return self._installation(self.program.install(ours.dispatcher, ours.programs, pinned=pinned))
+
+    def uninstall(self) -> Installation:
+        """Remove all that `install` left; what is there afterwards. Raises as it does."""
+        return self._installation(self.program.uninstall())
+
     def ping(self, timeout_s: float = PING_S) -> None:
         """Check that the host answers. Raises LeaseLost if its lock was ours and no longer is."""
         self.program.ping(timeout_s)
@@ -160,6 +177,12 @@ class Host(abc.ABC):
 
     def _define(self, step: protocol.DefinitionStep) -> None:
         self.program.execute(step, deadline_s=self._libvirt_s)
+
+    def _installation(self, fact: protocol.InstallationFact) -> Installation:
+        from vgpumgr.link.program import bootstrap
+        from vgpumgr.link.values import installation_facts
+
+        return installation_facts.parse(self.host, fact, bootstrap.installable())
 
     def _query(self, query: DomainQuery | None) -> protocol.LibvirtQuery | None:
         return None if query is None else libvirt_facts.render_query(query, wait_s=self._libvirt_s)

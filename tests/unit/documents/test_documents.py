@@ -13,16 +13,31 @@ from vgpumgr.controller.results import (
     ChangeResult,
     Fleet,
     HostFacts,
+    HostInstallation,
     Planned,
     SchedulerHost,
     VmReport,
 )
 from vgpumgr.core.driver import asking, catalogue, known_types
+from vgpumgr.core.model.installation import Installation, Login, State
 from vgpumgr.core.plan import restart
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import explained, findings, listing, schedulers
 from vgpumgr.core.report import units as readings
-from vgpumgr.documents import change, common, discover, error, explain, restarts, scheduler, show, slot, types, units
+from vgpumgr.documents import (
+    change,
+    common,
+    discover,
+    error,
+    explain,
+    host,
+    restarts,
+    scheduler,
+    show,
+    slot,
+    types,
+    units,
+)
 from vgpumgr.documents import list as vgpus
 
 if TYPE_CHECKING:
@@ -60,6 +75,17 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     board = readings.of_host(view)
     yield units.document(Fleet(views=(board,), errors=()), readings.together([board], board))
     yield units.row(board.boards[0])
+    installed = Installation(
+        host=view.snapshot.host,
+        login=Login.SUDO,
+        user="ops",
+        state=State.BROKEN,
+        pinned=False,
+        programs=("0f",),
+        problems=("x",),
+    )
+    there = HostInstallation(installation=installed, outcome=errors.Outcome.DONE)
+    yield host.document(Fleet(views=(there,), errors=()))
     yield from map(steps.record, plan.steps)
     yield error.document(errors.NoCapacity("full", hint="more", details=("a", "b")))
     yield common.reached([("kvm01", errors.HostError("kvm01", "gone"))], any_read=True)

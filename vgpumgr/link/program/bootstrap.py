@@ -11,8 +11,11 @@ then PATH's; if one is too old, it exits with TOO_OLD and the next is tried.
 from __future__ import annotations
 
 import functools
+import hashlib
 import threading
+from typing import NamedTuple
 
+from vgpumgr import resources
 from vgpumgr.link.program.package import Packages, read_or_make
 
 TOO_OLD = 86
@@ -43,6 +46,32 @@ _SCRIPT = (
 SERVE = f"/bin/sh -c '{_SCRIPT}' '{LOADER}'"
 # In English, since its refusals are told apart by their words; `env`, because csh knows no VARIABLE=value before a command.
 SERVE_BY_SUDO = f"env LC_ALL=C sudo -n -- {SERVE}"
+
+
+class Installable(NamedTuple):
+    """What `host install` puts on a host: the dispatcher's text, and the program as near and far hosts are sent it.
+
+    Hashes are SHA-256, in hexadecimal digits.
+    """
+
+    dispatcher: str
+    programs: tuple[bytes, ...]
+    dispatcher_hash: str
+    program_hashes: frozenset[str]
+
+
+def installable() -> Installable:
+    """What this controller would install."""
+    text = resources.host_sources()["vgpumgr_host/dispatcher.py"].decode()
+    with _MAKING:
+        lines = _packages()
+    programs = tuple(dict.fromkeys(line.partition(b"\n")[2] for line in (lines.near, lines.far)))
+    return Installable(
+        dispatcher=text,
+        programs=programs,
+        dispatcher_hash=hashlib.sha256(text.encode()).hexdigest(),
+        program_hashes=frozenset(hashlib.sha256(program).hexdigest() for program in programs),
+    )
 
 
 def package(*, far: bool) -> bytes:

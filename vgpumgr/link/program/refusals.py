@@ -14,6 +14,7 @@ from vgpumgr.errors import (
     LeaseLost,
     LedgerBroken,
     LedgerUnwritable,
+    NotAllowed,
     NvmlRefused,
     ProgramFailed,
     StalePlan,
@@ -113,9 +114,18 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 hint="ansible_user: root, or ansible_become: true",
             )
         case _:
-            return ProgramFailed(
-                host, f"the host program answered {clean(kind)}: {said}", hint="this is a bug: report it"
-            )
+            return _rare(host, clean(kind), said, path, errno_name)
+
+
+def _rare(host: HostName, kind: str, said: str, path: str, errno_name: str) -> VgpumgrError:
+    """What installing on a host raises, and what no host program says."""
+    match kind:
+        case protocol.PINNED_HERE:
+            return NotAllowed(f"{host}: {said}", hint="use a login of that host that may do everything")
+        case protocol.UNWRITABLE:
+            return ProgramFailed(host, f"nothing can be installed there: {said}", hint=disk_hint(errno_name, path))
+        case _:
+            return ProgramFailed(host, f"the host program answered {kind}: {said}", hint="this is a bug: report it")
 
 
 def _let_go(held: tuple[str, ...], vm: str) -> str:

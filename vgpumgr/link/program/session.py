@@ -6,6 +6,7 @@ lost the lock has nobody left who would. A thread pings while nothing else is se
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import threading
@@ -17,6 +18,8 @@ from vgpumgr.host import protocol
 from vgpumgr.host.protocol import (
     AnyStep,
     Hello,
+    InstallationFact,
+    Installed,
     LibvirtFact,
     LibvirtQuery,
     Locked,
@@ -191,6 +194,25 @@ class Program:
         ok = self._request("unlock", {"gpu_uuids": list(gpus), "libvirt": libvirt}, self._longest(libvirt))
         self._stop()
         return self._checked(ok, Observed, "snapshot")
+
+    def installed(self) -> InstallationFact:
+        """What `host install` left there."""
+        return self._checked(self._request("installed", {}, self._request_s), Installed, "installation")["installation"]
+
+    def install(self, dispatcher: str, programs: Sequence[bytes], *, pinned: bool) -> InstallationFact:
+        """Put that there; what is there afterwards."""
+        fields = {
+            "dispatcher": dispatcher,
+            "programs": [base64.b64encode(program).decode() for program in programs],
+            "pinned": pinned,
+        }
+        return self._checked(self._request("install", fields, self._request_s), Installed, "installation")[
+            "installation"
+        ]
+
+    def uninstall(self) -> InstallationFact:
+        """Remove it; what is there afterwards."""
+        return self._checked(self._request("uninstall", {}, self._request_s), Installed, "installation")["installation"]
 
     def ping(self, timeout_s: float = PING_S) -> None:
         """Check that the program answers."""
@@ -383,12 +405,12 @@ class Program:
 
 
 def _why_not_root(endpoint: Endpoint, status: int | None, said: Sequence[str]) -> HostError | None:
-    """The refusal of sudo, if it was sudo that ended."""
+    """The refusal of the dispatcher or of sudo, if it was one of them that ended."""
     if not endpoint.become:
         return None
-    from vgpumgr.link.program import become  # its rules are needed only now
+    from vgpumgr.link.program import become, dispatched  # their rules are needed only now
 
-    return become.failure(endpoint, status, said)
+    return dispatched.failure(endpoint, said) or become.failure(endpoint, status, said)
 
 
 def _why_lost(error: Exception) -> str:

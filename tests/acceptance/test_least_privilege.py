@@ -1,0 +1,219 @@
+"""A login that can run nothing but vgpumgr's dispatcher, behind a jump host: enough for every command, and for nothing else."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance import inventories
+from tests.acceptance.command import vgpumgr, vgpus
+from vgpumgr.lab import client, fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+HOST, VM, GPU = "kvm01", "vm1", "0000:41:00.0"
+SPEC = """
+jumps: [jump01]
+hosts:
+  kvm01: {driver: 570, boards: [{board: A40, vfs: 2}], vms: ["vm[1:2]"], via: jump01}
+"""
+SUDOERS, KEYS = "/etc/sudoers.d/ops", "/home/ops/.ssh/authorized_keys"
+PROGRAMS = "/opt/vgpumgr/programs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A lab whose hosts are logged in to as ops; `key` is the public key of that login, `everything` its lines at first."""
+
+    lab: Lab
+    inventory: Path
+    key: Path
+    everything: dict[str, str]
+
+    def run(self, *arguments: str) -> Any:
+        return self.lab.run("-i", str(self.inventory), *arguments)
+
+    def write(self, lines: dict[str, str]) -> None:
+        for file, text in lines.items():
+            self.lab.must(HOST, f"cat > {file}", text=text)
+
+    def confine(self) -> None:
+        """Write what `host sudoers` says, as its comments say it."""
+        said = vgpumgr(self, "host", "sudoers", HOST, "--key", str(self.key)).out.splitlines()
+        assert len(said) == 4
+        self.write({SUDOERS: "\n".join(said) + "\n", KEYS: said[3].removeprefix("# ") + "\n"})
+
+    def free(self) -> None:
+        self.write(self.everything)
+
+    def files(self) -> str:
+        """What there is where an installation could leave anything."""
+        folders = "/opt /etc/sudoers.d /etc/systemd/system /home /root /usr/local"
+        return self.lab.must(HOST, f"find {folders} -printf '%p %m %u %g %s\\n' | sort")
+
+    def ssh(self, *command: str, options: tuple[str, ...] = (), text: str = "") -> subprocess.CompletedProcess[str]:
+        argv = client.ssh_command(self.lab.layout, fleet.read(self.lab.layout).host(HOST), command)
+        argv = [word.replace("root@", "ops@", 1) if word.startswith("root@") else word for word in argv]
+        return subprocess.run(
+            [argv[0], *options, *argv[1:]], input=text, capture_output=True, text=True, check=False, timeout=30
+        )
+
+
+@pytest.fixture(scope="module")
+def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("least")
+    (folder / "spec.yml").write_text(SPEC, encoding="utf-8")
+    lab = lab_factory(str(folder / "spec.yml"), shared=False)
+    inventory = inventories.copy(lab, folder)
+    hosts = inventory / "hosts.yml"
+    said = hosts.read_text(encoding="utf-8")
+    assert "ansible_user: root" in said
+    hosts.write_text(
+        said.replace("ansible_user: root", "ansible_user: ops\n    ansible_become: true"), encoding="utf-8"
+    )
+    key = folder / "login.pub"
+    everything = {file: lab.must(HOST, f"cat {file}") for file in (SUDOERS, KEYS)}
+    key.write_text(everything[KEYS], encoding="ascii")
+    yield Site(lab=lab, inventory=inventory, key=key, everything=everything)
+    lab.down()
+
+
+@pytest.fixture
+def confined(site: Site) -> Iterator[Site]:
+    vgpumgr(site, "host", "install", HOST)
+    site.confine()
+    yield site
+    site.free()
+    vgpumgr(site, "host", "uninstall", HOST)
+
+
+def status(site: Site) -> dict[str, Any]:
+    (row,) = vgpumgr(site, "host", "status", "-o", "json").document["hosts"]
+    assert isinstance(row, dict)
+    return row
+
+
+def test_what_is_installed_is_told_installed_once_and_removed_without_a_trace(site: Site) -> None:
+    before = site.files()
+    assert status(site)["state"] == "absent"
+    would = vgpumgr(site, "host", "install", HOST, "--check", "-o", "json", code=3)
+    assert json.loads(would.out)["hosts"][0]["outcome"] == "would_change"
+    assert site.files() == before
+    vgpumgr(site, "host", "check", code=5)
+    assert "done" in vgpumgr(site, "host", "install", HOST).out
+    assert "unchanged" in vgpumgr(site, "host", "install", HOST).out
+    vgpumgr(site, "host", "check")
+    row = status(site)
+    assert (row["login"], row["user"], row["state"], row["pinned"]) == ("sudo", "ops", "installed", False)
+    assert "done" in vgpumgr(site, "host", "uninstall", HOST).out
+    assert "unchanged" in vgpumgr(site, "host", "uninstall", HOST).out
+    assert site.files() == before
+
+
+def test_the_confined_login_is_enough_for_every_command(confined: Site) -> None:
+    assert status(confined)["login"] == "dispatcher"
+    before = confined.files()
+    vgpumgr(confined, "attach", VM, "--profile", "4Q")
+    assert [row["vm"] for row in vgpus(confined)] == [VM]
+    vgpumgr(confined, "reconcile", "--yes")
+    vgpumgr(confined, "discover")
+    vgpumgr(confined, "collect")
+    vgpumgr(confined, "detach", VM, "--yes")
+    assert vgpus(confined) == []
+    assert confined.files() == before
+    vgpumgr(confined, "scheduler", "set", "--on", HOST, "--gpu-id", GPU, "--policy", "equal-share", "--yes")
+
+
+def test_the_confined_login_runs_no_other_command(confined: Site) -> None:
+    for command in ("id", "", "virt-ssh-helper qemu:///session", "sudo -n sh", "scp -f /etc/shadow"):
+        ran = confined.ssh(command, text="id\nexit\n")
+        assert ran.returncode == 126, command
+        assert ran.stdout == "", command
+        assert "vgpumgr dispatcher: runs nothing else" in ran.stderr
+
+
+def test_the_confined_login_transfers_no_file_and_forwards_no_port(confined: Site) -> None:
+    sftp = confined.ssh("sftp", options=("-s",), text="\0\0\0\5\1\0\0\0\3")
+    assert sftp.returncode == 126
+    assert sftp.stdout == ""
+    forwarded = confined.ssh(options=("-W", "127.0.0.1:22"))
+    assert forwarded.returncode == 255
+    assert "stdio forwarding failed" in forwarded.stderr
+    listening = confined.ssh(options=("-N", "-R", "0:127.0.0.1:9", "-o", "ExitOnForwardFailure=yes"))
+    assert listening.returncode == 255
+    assert "remote port forwarding failed" in listening.stderr
+
+
+def test_an_altered_program_is_refused_and_named_and_installed_anew(confined: Site) -> None:
+    confined.lab.must(HOST, f"for each in {PROGRAMS}/*; do echo >> $each; done")
+    error = vgpumgr(confined, "discover", "-o", "json", code=4).error
+    assert f"the dispatcher there refuses: altered: {PROGRAMS}/" in error["message"]
+    assert "vgpumgr host install kvm01" in error["hint"]
+    confined.free()
+    row = status(confined)
+    assert row["state"] == "broken"
+    assert all("altered" in problem for problem in row["problems"])
+    assert "is not what its name says" in vgpumgr(confined, "host", "check", code=5).err
+    vgpumgr(confined, "host", "install", HOST)
+    confined.confine()
+    vgpumgr(confined, "discover")
+
+
+def test_a_program_that_others_than_root_can_write_is_refused(confined: Site) -> None:
+    confined.lab.must(HOST, f"chmod g+w {PROGRAMS}")
+    error = vgpumgr(confined, "discover", "-o", "json", code=4).error
+    assert f"not root's: {PROGRAMS} can be changed by others" in error["message"]
+    confined.lab.must(HOST, f"chmod g-w {PROGRAMS}")
+    vgpumgr(confined, "discover")
+
+
+def test_another_version_installs_itself_unless_versions_are_pinned(confined: Site) -> None:
+    confined.lab.must(HOST, f"rm {PROGRAMS}/*")
+    vgpumgr(confined, "discover")
+    assert status(confined)["state"] == "outdated"  # what far hosts are sent is not there yet
+    confined.free()
+    vgpumgr(confined, "host", "install", "--pinned", HOST)
+    assert status(confined)["pinned"]
+    confined.confine()
+    vgpumgr(confined, "discover")
+    refused = vgpumgr(confined, "host", "uninstall", HOST, code=5)
+    assert "this login runs nothing but the dispatcher" in refused.err
+    confined.lab.must(HOST, f"rm {PROGRAMS}/*")
+    error = vgpumgr(confined, "discover", "-o", "json", code=4).error
+    assert "the dispatcher there refuses: pinned: the program" in error["message"]
+    assert "vgpumgr host install --pinned kvm01" in error["hint"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--user", "Mr ALL=(ALL)"), "not the name of a user"),
+        (("--user", "root"), "root needs no line in sudoers"),
+        (("--key", "/nowhere/id.pub"), "cannot read /nowhere/id.pub: No such file or directory"),
+    ],
+)
+def test_lines_that_would_be_wrong_are_not_printed(site: Site, arguments: tuple[str, ...], says: str) -> None:
+    ran = vgpumgr(site, "host", "sudoers", HOST, *arguments, code=2)
+    assert says in ran.err
+    assert ran.out == ""
+
+
+def test_a_private_key_is_never_printed(site: Site, tmp_path: Path) -> None:
+    private = tmp_path / "id"
+    private.write_text(
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n", encoding="ascii"
+    )
+    ran = vgpumgr(site, "host", "sudoers", HOST, "--key", shlex.quote(str(private)), code=2)
+    assert "AAAA" not in ran.out + ran.err
+    assert "--key names the file that ends in .pub" in ran.err

@@ -1,0 +1,50 @@
+"""What is installed on a host, beside what this controller would install."""
+
+from __future__ import annotations
+
+import pytest
+
+from vgpumgr.core.model.installation import Login, State
+from vgpumgr.host.protocol import InstallationFact
+from vgpumgr.link.program.bootstrap import installable
+from vgpumgr.link.values.installation_facts import parse
+from vgpumgr.names import HostName
+
+OURS = installable()
+
+
+def fact(
+    *, dispatcher: str | None = OURS.dispatcher_hash, programs: frozenset[str] = OURS.program_hashes, problem: str = ""
+) -> InstallationFact:
+    return {
+        "by_dispatcher": False,
+        "user": "ops\x1b[2J",
+        "dispatcher": dispatcher,
+        "pinned": True,
+        "programs": [{"sha256": name, "intact": True} for name in sorted(programs)],
+        "problems": [problem] if problem else [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "state"),
+    [
+        (fact(), State.INSTALLED),
+        (fact(programs=OURS.program_hashes | {"0f"}), State.INSTALLED),
+        (fact(programs=frozenset({"0f"})), State.OUTDATED),
+        (fact(dispatcher="0f"), State.OUTDATED),
+        (fact(dispatcher=None), State.OUTDATED),
+        (fact(dispatcher=None, programs=frozenset()), State.ABSENT),
+        (fact(problem="altered"), State.BROKEN),
+    ],
+)
+def test_the_state_is_that_of_everything_that_is_installed(there: InstallationFact, state: State) -> None:
+    assert parse(HostName("kvm01"), there, OURS).state is state
+
+
+def test_the_login_is_told_and_what_the_host_said_is_cleaned() -> None:
+    assert parse(HostName("kvm01"), fact(), OURS).login is Login.SUDO
+    assert "\x1b" not in parse(HostName("kvm01"), fact(), OURS).user
+    assert parse(HostName("kvm01"), {**fact(), "by_dispatcher": True}, OURS).login is Login.DISPATCHER
+    root = parse(HostName("kvm01"), {**fact(), "user": None}, OURS)
+    assert (root.login, root.user) == (Login.ROOT, "root")

@@ -1,0 +1,164 @@
+"""host install, status, check, sudoers, uninstall."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params.options import common_options, root_options
+from vgpumgr.cli.text import output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.results import Fleet, HostInstallation
+    from vgpumgr.errors import VgpumgrError
+
+_COLUMNS = ("host", "login", "user", "state", "pinned", "outcome")
+_STATUS_COLUMNS = ("host", "login", "user", "state", "pinned", "problems")
+_NAMED = click.argument("hosts", nargs=-1, required=True, metavar="HOST...", shell_complete=candidates.hosts)
+_ANY = click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+
+
+@click.group()
+@root_options
+def host() -> None:
+    """Logins that can run nothing but vgpumgr: what is installed on hosts for them (docs/logins.md)."""
+
+
+@host.command("install")
+@_NAMED
+@click.option(
+    "--pinned",
+    is_flag=True,
+    help="Let the login run only the version that is installed now; without it, a controller of another version installs its own.",
+)
+@common_options
+def install_command(settings: Settings, *, hosts: tuple[str, ...], pinned: bool) -> int:
+    """Install the dispatcher and the host program in /opt/vgpumgr, owned by root.
+
+    \b
+      vgpumgr host install kvm01
+      vgpumgr host sudoers kvm01 --user vgpumgr --key ~/.ssh/vgpumgr.pub
+
+    Needs a login that may do everything: root's, or that of a user whom sudo lets. It is needed only for logins that may run
+    nothing else; all others run vgpumgr's host program from memory.
+    """
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import installing
+
+    return _print(settings, installing.install(build_context(settings), hosts, pinned=pinned, check=settings.check))
+
+
+@host.command("uninstall")
+@_NAMED
+@common_options
+def uninstall_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
+    """Remove all that `host install` left on hosts. The lines in sudoers and authorized_keys are yours to remove."""
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import installing
+
+    return _print(settings, installing.uninstall(build_context(settings), hosts, check=settings.check))
+
+
+@host.command("status")
+@_ANY
+@common_options
+def status_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
+    """How hosts are logged in to, and what is installed there.
+
+    STATE is absent, installed, outdated (of another version than this vgpumgr), or broken (altered, or open to others than root).
+    """
+    return _print(settings, _look(settings, hosts), columns=_STATUS_COLUMNS)
+
+
+@host.command("check")
+@_ANY
+@common_options
+def check_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
+    """As status, but a host on which this version is not installed, or is broken, is an error (exit 5)."""
+    from vgpumgr.core.model.installation import State
+    from vgpumgr.errors import NotInstalled
+
+    fleet = _look(settings, hosts)
+    found = [one.installation for one in fleet.views if one.installation.state is not State.INSTALLED]
+    faults = [
+        NotInstalled(
+            f"{one.host}: {one.state}",
+            hint=f"`vgpumgr host install {one.host}` by a login that may do everything",
+            details=one.problems,
+        )
+        for one in found
+    ]
+    return _print(settings, fleet, columns=_STATUS_COLUMNS, faults=faults)
+
+
+@host.command("sudoers")
+@click.argument("name", metavar="HOST", shell_complete=candidates.hosts)
+@click.option("--user", metavar="NAME", help="The login's user (default: the one that the inventory has for the host).")
+@click.option(
+    "--key", metavar="FILE", type=click.Path(), help="The login's public key, for its line in authorized_keys."
+)
+@common_options
+def sudoers_command(settings: Settings, *, name: str, user: str | None, key: str | None) -> int:
+    """Print the line for sudoers, and as a comment the one for authorized_keys. Contacts no host.
+
+    \b
+      vgpumgr host sudoers kvm01 --user vgpumgr --key ~/.ssh/vgpumgr.pub
+    """
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.core.model import login_lines
+
+    endpoint = build_context(settings).inventory.host(name).endpoint
+    for line in login_lines.render(user or endpoint.user, None if key is None else _read_key(key)):
+        output.echo(line)
+    return 0
+
+
+def _read_key(file: str) -> str:
+    """The text of a public key. Raises UsageError."""
+    from pathlib import Path
+
+    from vgpumgr.errors import UsageError
+
+    try:
+        return Path(file).expanduser().read_text(encoding="ascii")
+    except UnicodeDecodeError:
+        raise UsageError(f"{file} is not a public key", hint="--key names the file that ends in .pub") from None
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {file}: {error.strerror}", hint="--key names a public key, such as ~/.ssh/id_ed25519.pub"
+        ) from error
+
+
+def _look(settings: Settings, hosts: tuple[str, ...]) -> Fleet[HostInstallation]:
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import installing
+
+    return installing.look(build_context(settings), hosts)
+
+
+def _print(
+    settings: Settings,
+    fleet: Fleet[HostInstallation],
+    *,
+    columns: tuple[str, ...] = _COLUMNS,
+    faults: Sequence[VgpumgrError] = (),
+) -> int:
+    from vgpumgr.documents import host as documents
+    from vgpumgr.errors import Outcome
+
+    rows = [documents.row(one) for one in fleet.views]
+    if settings.for_people:
+        rows = [
+            {**row, "problems": "; ".join(one.installation.problems) or "-"}
+            for row, one in zip(rows, fleet.views, strict=True)
+        ]
+    document = documents.document(fleet)
+    output.print_rows(settings, document, rows, columns=columns, name="host")
+    would = any(one.outcome is Outcome.WOULD_CHANGE for one in fleet.views)
+    errors = [*(error for _, error in fleet.errors), *faults]
+    return output.worst_exit([3 if would else 0, output.print_errors(settings, errors)])

@@ -1,0 +1,67 @@
+"""host install, status, uninstall: the dispatcher on hosts whose logins can run nothing else (docs/logins.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.controller.hosts.fan_out import read_fleet
+from vgpumgr.controller.hosts.session import open_session
+from vgpumgr.controller.results import HostInstallation
+from vgpumgr.core.model.installation import State
+from vgpumgr.errors import Outcome, Success
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.results import Fleet
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.installation import Installation
+    from vgpumgr.link.host import Host
+
+
+def look(context: Context, hosts: Sequence[str]) -> Fleet[HostInstallation]:
+    """What is installed on hosts, all if none is named. Raises UnknownHost."""
+    return _each(context, hosts, lambda _found: False, lambda link: link.installed(), check=True)
+
+
+def install(context: Context, hosts: Sequence[str], *, pinned: bool, check: bool) -> Fleet[HostInstallation]:
+    """Install this version where it is not, or is damaged. Raises UnknownHost."""
+    return _each(
+        context,
+        hosts,
+        lambda found: found.state is not State.INSTALLED or found.pinned != pinned,
+        lambda link: link.install(pinned=pinned),
+        check=check,
+    )
+
+
+def uninstall(context: Context, hosts: Sequence[str], *, check: bool) -> Fleet[HostInstallation]:
+    """Remove all of it. Raises UnknownHost."""
+    return _each(
+        context, hosts, lambda found: found.state is not State.ABSENT, lambda link: link.uninstall(), check=check
+    )
+
+
+def _each(
+    context: Context,
+    hosts: Sequence[str],
+    needs: Callable[[Installation], bool],
+    change: Callable[[Host], Installation],
+    *,
+    check: bool,
+) -> Fleet[HostInstallation]:
+    """Look at each host, and change those that need it."""
+
+    def do(declaration: HostDeclaration) -> tuple[HostInstallation, None]:
+        outcome: Success = Outcome.UNCHANGED
+        with open_session(context, declaration) as session:
+            found = session.link.installed()
+            if needs(found):
+                outcome = Outcome.WOULD_CHANGE if check else Outcome.DONE
+                found = found if check else change(session.link)
+        return HostInstallation(installation=found, outcome=outcome), None
+
+    declarations = context.inventory.chosen(hosts)
+    context.say_reading(declarations)
+    return read_fleet(declarations, do, context.reading)

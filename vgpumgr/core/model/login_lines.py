@@ -1,0 +1,45 @@
+"""The lines that let a user log in for vgpumgr's host program and for nothing else. Pure.
+
+sudoers(5): a command with "" takes no arguments. sshd(8), AUTHORIZED_KEYS FILE FORMAT: `restrict` turns off forwarding, terminals and
+what later versions add; `command` is run whatever the client asks for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from vgpumgr.core.model.installation import DISPATCHER
+from vgpumgr.errors import BadName, UsageError
+
+_USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_KEY: Final = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\n]*)?")
+
+
+def render(user: str, key: str | None) -> tuple[str, ...]:
+    """The line for sudoers, and as comments where it goes, and the line for authorized_keys. `key`: the text of a public key.
+
+    Raises BadName, UsageError.
+    """
+    if not _USER.fullmatch(user):
+        raise BadName(
+            f"not the name of a user: {user!r}", hint="write --user NAME, in lower-case letters, digits, _ and -"
+        )
+    if user == "root":
+        raise UsageError(
+            "root needs no line in sudoers",
+            hint="name the login's user with --user, or as ansible_user in the inventory",
+        )
+    return (
+        "# /etc/sudoers.d/vgpumgr (visudo -f writes it):",
+        f'{user} ALL=(root) NOPASSWD: {DISPATCHER} ""',
+        f"# authorized_keys of {user}, without the leading `# `:",
+        f'# restrict,command="sudo -n {DISPATCHER}" {"KEY" if key is None else _one_line(key)}',
+    )
+
+
+def _one_line(key: str) -> str:
+    line = key.strip()
+    if not _KEY.fullmatch(line):
+        raise UsageError("that is not one public key of OpenSSH", hint="--key names the file that ends in .pub")
+    return line

@@ -1,0 +1,27 @@
+"""host-1.json: what is installed on each host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.documents import common
+
+if TYPE_CHECKING:
+    from vgpumgr.controller.results import Fleet, HostInstallation
+
+SCHEMA = "vgpumgr.host/1"
+
+
+def document(fleet: Fleet[HostInstallation]) -> dict[str, object]:
+    outcomes = {error.outcome for _, error in fleet.errors} | {one.outcome for one in fleet.views}
+    return {
+        "schema": SCHEMA,
+        **common.reached(fleet.errors, any_read=False),
+        "outcomes": common.plain(sorted(outcomes)),
+        "hosts": [row(one) for one in fleet.views],
+    }
+
+
+def row(one: HostInstallation) -> dict[str, object]:
+    found = common.pick(one.installation, "host", "login", "user", "state", "pinned", "programs", "problems")
+    return {**found, "outcome": str(one.outcome)}

@@ -1,0 +1,137 @@
+"""What a forced command runs as root: the host program, and nothing else. `vgpumgr host install` puts this file on a host.
+
+It stands alone (standard library only) and is read as text, so that an administrator can read what was installed. It takes
+what the shell of any other login takes: a line with a length, then that many bytes, which are the compressed program. The name of an
+installed program is the SHA-256 of these bytes. One that is not installed yet is an update; where versions are pinned, it is
+refused. What runs is always the file, and only after its contents were found to be what its name says.
+
+Python 3.9: this file runs on the hypervisor.
+"""
+
+import hashlib
+import importlib
+import os
+import stat
+import sys
+import zlib
+from typing import List, NoReturn
+
+FOLDER = "/opt/vgpumgr"
+PROGRAMS = FOLDER + "/programs"
+DISPATCHER = FOLDER + "/dispatcher"
+PIN = FOLDER + "/pinned"
+BY_DISPATCHER = "VGPUMGR_BY_DISPATCHER"  # set for the program, which tells how it was started
+KEPT = 8  # programs; several controllers may be of different versions
+SAYS = "vgpumgr dispatcher: "
+REFUSED = 126
+
+# What begins the line of a refusal.
+NOTHING_ELSE = "runs nothing else"
+PINNED = "pinned"
+ALTERED = "altered"
+NOT_ROOTS = "not root's"
+
+_MOST_DIGITS = 8
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+class Refused(Exception):
+    """Why nothing was run."""
+
+
+def main() -> NoReturn:
+    try:
+        program = find_program(read_input())
+    except (Refused, OSError) as error:
+        sys.stderr.write("{}{}\n".format(SAYS, error))
+        sys.exit(REFUSED)
+    run(program)
+
+
+def read_input() -> bytes:
+    """The program as it was sent. Raises Refused if it is something else. What comes behind it is not read."""
+    digits = b""
+    while not digits.endswith(b"\n"):
+        byte = os.read(0, 1)
+        digits += byte
+        if not byte or len(digits) > _MOST_DIGITS + 1 or not (byte.isdigit() or (byte == b"\n" and len(digits) > 1)):
+            raise Refused("{}: this login is for vgpumgr's host program".format(NOTHING_ELSE))
+    rest = int(digits)
+    if rest > _MOST_BYTES:
+        raise Refused("{}: {} bytes are no program of vgpumgr's".format(NOTHING_ELSE, rest))
+    pieces: List[bytes] = []
+    while rest:
+        piece = os.read(0, min(rest, 65536))
+        if not piece:
+            raise Refused("{}: the program was cut short".format(NOTHING_ELSE))
+        pieces.append(piece)
+        rest -= len(piece)
+    return b"".join(pieces)
+
+
+def find_program(sent: bytes, top: str = "") -> bytes:
+    """The installed program with the hash of what was sent, which is installed first if it may be. Raises Refused, OSError."""
+    name = hashlib.sha256(sent).hexdigest()
+    path = "{}{}/{}".format(top, PROGRAMS, name)
+    check_owner(PROGRAMS, top)
+    if not os.path.lexists(path):
+        if os.path.lexists(top + PIN):
+            raise Refused("{}: the program {} is not installed here".format(PINNED, name[:12]))
+        write(path, sent, 0o644)
+        prune(top)
+    check_owner("{}/{}".format(PROGRAMS, name), top, is_file=True)
+    with open(path, "rb") as file:
+        installed = file.read()
+    if hashlib.sha256(installed).hexdigest() != name:
+        raise Refused("{}: {}/{} is not what its name says".format(ALTERED, PROGRAMS, name))
+    return installed
+
+
+def check_owner(path: str, top: str = "", *, is_file: bool = False) -> None:
+    """Whether only root can change the path, and each folder above it. Raises Refused, OSError."""
+    parts = path.split("/")
+    for end in range(1, len(parts) + 1):
+        at = "/".join(parts[:end]) or "/"
+        found = os.lstat(top + at)
+        is_kind = stat.S_ISREG if is_file and end == len(parts) else stat.S_ISDIR
+        if found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not is_kind(found.st_mode):
+            raise Refused("{}: {} can be changed by others".format(NOT_ROOTS, at))
+
+
+def write(path: str, content: bytes, mode: int) -> None:
+    """Write a file that is there as a whole or not at all. Raises OSError."""
+    new = "{}.{}.new".format(path, os.getpid())
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.rename(new, path)
+    except BaseException:
+        os.unlink(new)
+        raise
+
+
+def prune(top: str = "") -> None:
+    """Leave the newest programs. Raises OSError."""
+    folder = top + PROGRAMS
+    found = sorted((entry.stat(follow_symlinks=False).st_mtime, entry.name) for entry in os.scandir(folder))
+    for _, name in found[: -KEPT or None]:
+        os.unlink("{}/{}".format(folder, name))
+
+
+def run(program: bytes) -> NoReturn:
+    """Import it from memory, and never come back."""
+    descriptor = os.memfd_create("vgpumgr")
+    with open(descriptor, "wb", closefd=False) as memory:
+        memory.write(zlib.decompress(program))
+    sys.path.insert(0, "/proc/self/fd/{}".format(descriptor))
+    os.environ[BY_DISPATCHER] = "1"
+    importlib.import_module("vgpumgr_host.program").main()
+    sys.exit(1)  # main never returns
+
+
+if __name__ == "__main__":
+    main()

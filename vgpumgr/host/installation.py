@@ -1,0 +1,117 @@
+"""What `vgpumgr host install` leaves on a host: a dispatcher and the programs that it runs, all in one folder of root's."""
+
+import base64
+import hashlib
+import os
+import shutil
+import sys
+from typing import Any, Dict, List, Optional
+
+from . import dispatcher
+from .dispatcher import BY_DISPATCHER, DISPATCHER, FOLDER, PIN, PROGRAMS, Refused
+from .fields import refuse
+from .files import Root, names_in, why
+from .protocol import BAD_REQUEST, PINNED_HERE, InstallationFact, InstalledProgramFact
+from .refusal import Refusal
+
+_FOLDER_MODE = 0o755
+_SHEBANG = "#!{} -IS\n"
+
+
+def look(root: Root) -> InstallationFact:
+    """What is there. Whatever is wrong with it is in `problems`."""
+    problems: List[str] = []
+    text = _read(root.path(DISPATCHER), problems)
+    if text is not None:
+        _check(DISPATCHER, root, problems)
+    return {
+        "by_dispatcher": BY_DISPATCHER in os.environ,
+        "user": os.environ.get("SUDO_USER"),
+        "dispatcher": None if text is None else hashlib.sha256(text.partition(b"\n")[2]).hexdigest(),
+        "pinned": os.path.lexists(root.path(PIN)),
+        "programs": _programs(root, problems),
+        "problems": problems,
+    }
+
+
+def install(root: Root, request: Dict[str, Any]) -> InstallationFact:
+    """Write the dispatcher and these programs, whatever was there before. Raises Refusal, OSError."""
+    _refuse_pinned(root)
+    text, programs, pinned = request.get("dispatcher"), request.get("programs"), request.get("pinned")
+    if not isinstance(text, str) or not isinstance(pinned, bool) or not isinstance(programs, list) or not programs:
+        refuse("dispatcher, programs and pinned must be text, a list and true or false")
+    contents = {hashlib.sha256(content).hexdigest(): content for content in map(_decoded, programs)}
+    for folder in (FOLDER, PROGRAMS):
+        os.makedirs(root.path(folder), exist_ok=True)
+        os.chown(root.path(folder), 0, 0)
+        os.chmod(root.path(folder), _FOLDER_MODE)
+    for name, content in contents.items():
+        dispatcher.write(root.path("{}/{}".format(PROGRAMS, name)), content, 0o644)
+    if pinned:
+        for name in names_in(root.path(PROGRAMS)):
+            if name not in contents:
+                os.unlink(root.path("{}/{}".format(PROGRAMS, name)))
+        dispatcher.write(root.path(PIN), b"", 0o644)
+    elif os.path.lexists(root.path(PIN)):
+        os.unlink(root.path(PIN))
+    dispatcher.prune(root.top)
+    # The interpreter is the one that runs this: the host's own, which is new enough.
+    script = (_SHEBANG.format(sys.executable) + text).encode()
+    dispatcher.write(root.path(DISPATCHER), script, 0o755)
+    return look(root)
+
+
+def uninstall(root: Root) -> InstallationFact:
+    """Remove all of it. Raises Refusal, OSError."""
+    _refuse_pinned(root)
+    if os.path.lexists(root.path(FOLDER)):
+        shutil.rmtree(root.path(FOLDER))
+    return look(root)
+
+
+def _refuse_pinned(root: Root) -> None:
+    """Where versions are pinned, a login that may run nothing but the dispatcher cannot change that."""
+    if BY_DISPATCHER in os.environ and os.path.lexists(root.path(PIN)):
+        raise Refusal(PINNED_HERE, "the installed versions are pinned, and this login runs nothing but the dispatcher")
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):  # binascii.Error is one
+        raise Refusal(BAD_REQUEST, "a program must be base64") from None
+
+
+def _programs(root: Root, problems: List[str]) -> List[InstalledProgramFact]:
+    found: List[InstalledProgramFact] = []
+    folder = root.path(PROGRAMS)
+    names = sorted(names_in(folder)) if os.path.lexists(folder) else []
+    for name in names:
+        path = "{}/{}".format(PROGRAMS, name)
+        content = _read(root.path(path), problems)
+        if content is not None:
+            intact = hashlib.sha256(content).hexdigest() == name
+            found.append({"sha256": name, "intact": intact})
+            if not intact:
+                problems.append("{} is not what its name says: it was altered".format(path))
+            _check(path, root, problems)
+    return found
+
+
+def _check(path: str, root: Root, problems: List[str]) -> None:
+    """Note a file that others than root can change."""
+    try:
+        dispatcher.check_owner(path, root.top, is_file=True)
+    except (Refused, OSError) as error:
+        problems.append(str(error))
+
+
+def _read(path: str, problems: List[str]) -> Optional[bytes]:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problems.append(why(error))
+        return None
