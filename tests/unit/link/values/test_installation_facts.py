@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from vgpumgr.core.model.installation import Login, State
-from vgpumgr.host.protocol import InstallationFact
 from vgpumgr.link.program.bootstrap import installable
 from vgpumgr.link.values.installation_facts import parse
 from vgpumgr.names import HostName
+
+if TYPE_CHECKING:
+    from vgpumgr.host.protocol import InstallationFact
 
 OURS = installable()
 
