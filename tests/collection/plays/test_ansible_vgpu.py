@@ -201,6 +201,22 @@ def test_what_is_in_use_is_refused_with_the_guards_words_and_the_others_are_serv
         plays.lab.run("lab", "stop", "vm01")
 
 
+@pytest.mark.usefixtures("_clean")
+def test_a_vm_that_could_not_start_fails_unless_its_task_or_entry_asks_for_it(plays: Plays) -> None:
+    plays.lab.must("kvm01", "mv /dev/vfio/vfio /dev/vfio-away")
+    try:
+        own = {"name": "vm02", "even_if_it_will_not_start": True}
+        ran = plays.play(vgpu(vms=[{"name": "vm01"}, own, {"name": "vm31"}], profile="4C"))
+        assert (ran.code, [row["outcome"] for row in ran.rows]) == (2, ["refused", "done", "done"])
+        assert ran.rows[0]["error"] == "WillNotStart"
+        assert "it has no /dev/vfio/vfio" in ran.rows[0]["msg"]
+        assert "hint: load VFIO on kvm01" in ran.rows[0]["msg"]
+        asked = plays.play(vgpu(name="vm01", profile="4C", even_if_it_will_not_start=True))
+        assert (asked.code, asked.changed) == (0, 1), asked.out
+    finally:
+        plays.lab.must("kvm01", "mv /dev/vfio-away /dev/vfio/vfio")
+
+
 def test_what_an_entry_leaves_out_is_the_tasks_and_a_group_has_defaults(plays: Plays) -> None:
     (play,) = vgpu(vms=[{"name": "vm01"}, {"name": "vm02", "profile": "8Q"}], profile="4Q", slot="vgpu3")
     ran = plays.play([{**play, "module_defaults": {"group/vgpumgr.kvm.vgpumgr": {"inventory": "/nowhere"}}}], "--check")
