@@ -9,17 +9,14 @@ TCP's own handshake is not among them, since a proxy accepts at once; nor is its
 
 from __future__ import annotations
 
-import queue
 import re
-import socket
 import statistics
 import sys
-import threading
-import time
 from typing import TYPE_CHECKING
 
 from benchmarks import lab, measured
 from benchmarks.measured import Row
+from tests.slow_line import Line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,64 +30,6 @@ COMMANDS = (
 )
 AIMS = {"list": 9, "attach": 15, "detach": 17}  # of the whole command, without TCP's own
 SLOW_AIMS = {"attach": 4.0}  # seconds
-
-
-class Line:
-    """A slow line to one port of this machine, for one connection after the other. `exchanges`: of the last one."""
-
-    def __init__(self, port: int, delay_s: float) -> None:
-        self.exchanges = 0
-        self._port = port
-        self._delay_s = delay_s
-        self._came_last: str | None = None
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            ours, _ = self._listener.accept()
-            theirs = socket.create_connection(("127.0.0.1", self._port))
-            self.exchanges, self._came_last = 0, None
-            for end in (ours, theirs):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._carry(ours, theirs, "up")
-            self._carry(theirs, ours, "down")
-
-    def _carry(self, source: socket.socket, target: socket.socket, way: str) -> None:
-        pieces: queue.Queue[tuple[float, bytes]] = queue.Queue()
-
-        def read() -> None:
-            while True:
-                piece = _received(source)
-                pieces.put((time.monotonic() + self._delay_s / 2, piece))
-                if not piece:
-                    return
-
-        def write() -> None:
-            while True:
-                due, piece = pieces.get()
-                time.sleep(max(0.0, due - time.monotonic()))
-                if way == "up" and self._came_last == "down":
-                    self.exchanges += 1
-                self._came_last = way
-                try:
-                    if not piece:
-                        target.shutdown(socket.SHUT_WR)
-                        return
-                    target.sendall(piece)
-                except OSError:
-                    return
-
-        for work in (read, write):
-            threading.Thread(target=work, daemon=True).start()
-
-
-def _received(source: socket.socket) -> bytes:
-    try:
-        return source.recv(1 << 20)
-    except OSError:
-        return b""
 
 
 def redirect(inventory: Path, port: int) -> int:

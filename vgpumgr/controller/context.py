@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from vgpumgr.store.journal import Journal
 
 
+class Slow(NamedTuple):
+    """A host that has run for that many seconds. `stage`: at what it is waited for (link/stages.py)."""
+
+    host: HostName
+    seconds: float
+    stage: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the reading of several hosts is: `ended` of the `hosts` were read or failed. `slow`: those that have run for
-    long, with the seconds, the longest first.
-    """
+    """How far the reading of hosts is: `ended` of the `hosts` were read or failed. `slow`: those that have run for long, the longest first."""
 
     ended: int
     hosts: int
-    slow: tuple[tuple[HostName, float], ...] = ()
+    slow: tuple[Slow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,7 +141,8 @@ def free_port() -> int:
 
 
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
-    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "test", "-f", str(path)], check=True)
+    bits = ("-b", "2048") if kind == "rsa" else ()  # more take seconds to find
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, *bits, "-N", passphrase, "-C", "test", "-f", str(path)], check=True)
     return path
 
 

@@ -11,11 +11,25 @@ from typing import TYPE_CHECKING
 from vgpumgr.cli.text.words import counted, one_line
 
 if TYPE_CHECKING:
-    from vgpumgr.controller.context import Progress
+    from vgpumgr.controller.context import Progress, Slow
 
 _AFTER_S = 1.0  # what is done sooner shows none
 _EVERY_S = 0.1
 _COLUMNS = 80  # of a terminal that does not tell
+# What a person calls the stages of link/stages.py.
+_STAGES = {
+    "dns": "name look-up",
+    "tcp": "connection",
+    "banner": "sshd",
+    "kex": "key exchange",
+    "auth": "login",
+    "program": "host program",
+    "lock": "lock and facts",
+    "observe": "facts",
+    "sample": "usage",
+    "execute": "change",
+    "unlock": "last look",
+}
 _WIPE = "\r\x1b[K"
 
 
@@ -59,15 +73,26 @@ def is_possible() -> bool:
 
 
 def text(progress: Progress, width: int) -> str:
-    """`12 of 20 hosts read; slow: kvm05 (9 s), kvm11 (6 s) and 1 more`, with as many names as fit into the width."""
+    """`12 of 20 hosts read; slow: kvm05 (login, 9 s), kvm11 (connection, 6 s) and 1 more`, with as many names as fit into the width."""
+    if progress.hosts == 1 and progress.slow:
+        return _alone(progress.slow[0])[: max(width, 0)]
     said = f"{progress.ended} of {counted(progress.hosts, 'host')} read"
-    names = [f"{one_line(host)} ({seconds:.0f} s)" for host, seconds in progress.slow]
+    names = [f"{one_line(one.host)} ({_where(one)})" for one in progress.slow]
     for count in range(len(names), 0, -1):
         more = f" and {len(names) - count} more" if count < len(names) else ""
         line = f"{said}; slow: {', '.join(names[:count])}{more}"
         if len(line) <= width:
             return line
     return (f"{said}; {len(names)} slow" if names else said)[: max(width, 0)]
+
+
+def _alone(one: Slow) -> str:
+    where = "" if one.stage is None else f" {_STAGES.get(one.stage, one.stage)}"
+    return f"waiting for {one_line(one.host)}:{where} ({one.seconds:.0f} s)"
+
+
+def _where(one: Slow) -> str:
+    return f"{one.seconds:.0f} s" if one.stage is None else f"{_STAGES.get(one.stage, one.stage)}, {one.seconds:.0f} s"
 
 
 def _columns() -> int:

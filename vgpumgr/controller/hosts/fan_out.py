@@ -6,6 +6,7 @@ abandoned: it delays neither the other hosts nor the end of the program.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vgpumgr import errors
-from vgpumgr.controller.context import Progress
+from vgpumgr.controller.context import Progress, Slow
 from vgpumgr.controller.results import Fleet, View
+from vgpumgr.link import stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.names import HostName
@@ -28,6 +30,7 @@ MAX_WORKERS = 32  # more threads do not hide more latency: the interpreter lock 
 STAGE = "run"  # the stage in the errors.HostDeadline of an abandoned host
 SLOW_S = 5.0  # a host that runs for longer is named in the progress
 _TELL_EVERY_S = 10.0
+_WATCH_S = 0.5
 logger = logging.getLogger(__name__)
 
 
@@ -95,6 +98,26 @@ def read_fleet(
     )
 
 
+@contextlib.contextmanager
+def watched(host: HostName, progress: Callable[[Progress], None]) -> Iterator[None]:
+    """The same for a single host, whose work is done by the caller: about twice a second `progress` is told where it is."""
+    over = threading.Event()
+    began = time.monotonic()
+
+    def watch() -> None:
+        while not over.wait(_WATCH_S):
+            progress(Progress(ended=0, hosts=1, slow=(Slow(host, time.monotonic() - began, stages.of(host)),)))
+
+    watcher = threading.Thread(target=watch, name=f"watch-{host}", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        progress(Progress(ended=1, hosts=1))
+
+
 class _Pool(Generic[Result]):
     """The running hosts. `_turn` guards everything; each change is notified on it.
 
@@ -158,7 +181,7 @@ class _Pool(Generic[Result]):
     def _progress(self) -> Progress:
         moment = time.monotonic()
         seconds = {name: moment - since for name, since in self._running.items()}
-        slow = tuple((name, taken) for name, taken in seconds.items() if taken > SLOW_S)
+        slow = tuple(Slow(name, taken, stages.of(name)) for name, taken in seconds.items() if taken > SLOW_S)
         return Progress(ended=len(self._outcomes), hosts=len(self._hosts), slow=slow)
 
     def _start(self, host: HostDeclaration) -> None:

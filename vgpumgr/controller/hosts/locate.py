@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr import errors, names
-from vgpumgr.controller.hosts.fan_out import Outcome, fan_out
+from vgpumgr.controller.hosts.fan_out import Outcome, Watch, fan_out, watched
 from vgpumgr.controller.hosts.session import Session, open_session
 from vgpumgr.core.commands import command
 
@@ -78,10 +78,12 @@ def find_vm(
 
     if len(hosts) == 1:
         context.progress(f"reading {hosts[0].name} …")
-        answers: tuple[Answer, ...] = (_read(hosts[0], reach(hosts[0]), ahead),)
+        with watched(hosts[0].name, context.reading):
+            answers: tuple[Answer, ...] = (_read(hosts[0], reach(hosts[0]), ahead),)
     else:
         context.progress(f"looking for {vm} on {len(hosts)} hosts …")
-        outcomes = fan_out(hosts, lambda host: ask(host, reach(host), (vm,)))
+        watch: Watch[Answer] = Watch(progress=context.reading)
+        outcomes = fan_out(hosts, lambda host: ask(host, reach(host), (vm,)), watch=watch)
         answers = tuple(map(answer_of, hosts, outcomes))
     left_open = [answer.session for answer in answers if answer.session is not None]
     kept: Session | None = None

@@ -27,7 +27,7 @@ from vgpumgr.host.protocol import (
     SampleReport,
     SchedulerFact,
 )
-from vgpumgr.link import moments
+from vgpumgr.link import moments, stages
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 from vgpumgr.link.program import bootstrap, wire
 
@@ -142,6 +142,7 @@ class Program:
     def send(self, package: bytes, deadline: Deadline) -> None:
         """Send the program, which has until that deadline to greet."""
         moments.tell(self.host, "start", STAGE)
+        stages.enter(self.host, STAGE)
         self._starting = deadline
 
         def sending() -> None:
@@ -220,6 +221,7 @@ class Program:
 
     def close(self) -> None:
         """Stop pinging. The program itself ends with its connection, and the lock with it."""
+        stages.leave(self.host)
         self._stop()
 
     def _longest(self, libvirt: LibvirtQuery | None) -> float:
@@ -230,6 +232,7 @@ class Program:
         if verb == "ping":
             return self._ask(verb, fields, timeout_s)
         self.requests += 1
+        stages.enter(self.host, verb)
         moments.tell(self.host, "send", verb)
         ok = self._ask(verb, fields, timeout_s)
         moments.tell(self.host, "answered", verb)

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.errors import AuthenticationFailed, HostDeadline, ProgramFailed, Unreachable
+from vgpumgr.link import stages
 from vgpumgr.link.deadlines import bounded, humanize, now
 from vgpumgr.link.ssh import dial, host_key, tunnel, wire
 from vgpumgr.link.ssh.keys import OWN, certificate_file, choose
@@ -252,10 +253,12 @@ def _handshake(endpoint: Endpoint, carrier: Wire, deadlines: Deadlines) -> SshCo
         options.kex = [name for name in KEX if name in options.kex]  # mlkem only if cryptography has it
         options.key_types = host_key.usable_types(endpoint, known)
         transport.banner_timeout = transport.handshake_timeout = deadlines.banner + deadlines.kex
+        stages.enter(endpoint.host, "kex")
         _exchange_keys(endpoint, transport, known, deadlines.kex)
         offered = transport.get_remote_server_key()
         signed = None if offered.public_blob is None else offered.public_blob.key_blob
         host_key.check(endpoint, known, key_type=offered.get_name(), blob=offered.asbytes(), certificate=signed)
+        stages.enter(endpoint.host, "auth")
         _log_in(endpoint, transport, deadlines.auth)
     except BaseException:
         carrier.shut()

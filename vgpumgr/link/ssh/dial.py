@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.errors import HostDeadline, Unreachable
+from vgpumgr.link import stages
 from vgpumgr.link.deadlines import Deadline, bounded, humanize
 from vgpumgr.link.ssh.wire import LINE, PEEK_BYTES, SshSocket
 
@@ -36,7 +37,9 @@ class _Address(NamedTuple):
 
 def dial(endpoint: Endpoint, deadlines: Deadlines) -> SshSocket:
     """A connected socket whose peer has sent its SSH version line, too (still unread). Raises Unreachable."""
+    stages.enter(endpoint.host, "dns")
     addresses = _resolve(endpoint, deadlines.dns)
+    stages.enter(endpoint.host, "tcp")
     connected = _connect_first(endpoint, addresses, deadlines.tcp)
     try:
         await_banner(endpoint, connected, deadlines.banner)
@@ -129,6 +132,7 @@ def _reason(error: OSError) -> str:
 
 def await_banner(endpoint: Endpoint, wire: Wire, timeout_s: float) -> None:
     """Return once the version line has arrived. This only peeks: paramiko reads it."""
+    stages.enter(endpoint.host, "banner")
     deadline = Deadline(timeout_s)
     seen = b""
     while not deadline.expired:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.errors import AuthenticationFailed, HostDeadline, HostKeyRefused, Unreachable
+from vgpumgr.link import stages
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize
 from vgpumgr.link.ssh import client, dial
 from vgpumgr.link.ssh.tunnel import Tunnel, TunnelRefused
@@ -186,7 +187,9 @@ def _tunnel_to(endpoint: Endpoint, deadlines: Deadlines) -> Tunnel:
         jumps=tuple(before),
     )
     try:
+        stages.enter(endpoint.host, f"via {last.name}")
         carrier, give_back = _JUMPS.borrow(jump, deadlines)
+        stages.enter(endpoint.host, "tcp")
     except Unreachable as error:
         raise error.seen_from(endpoint.host, last.name) from error
     try:

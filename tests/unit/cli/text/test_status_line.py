@@ -10,10 +10,10 @@ from vgpumgr.cli import wiring
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.text import output, status_line
 from vgpumgr.cli.text.status_line import StatusLine
-from vgpumgr.controller.context import Progress
+from vgpumgr.controller.context import Progress, Slow
 from vgpumgr.names import HostName
 
-SLOW = ((HostName("kvm05"), 9.4), (HostName("kvm11"), 6.0), (HostName("kvm12"), 5.1))
+SLOW = (Slow(HostName("kvm05"), 9.4), Slow(HostName("kvm11"), 6.0), Slow(HostName("kvm12"), 5.1))
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,16 @@ SLOW = ((HostName("kvm05"), 9.4), (HostName("kvm11"), 6.0), (HostName("kvm12"), 
 )
 def test_it_names_as_many_slow_hosts_as_fit(width: int, said: str) -> None:
     assert status_line.text(Progress(ended=12, hosts=20, slow=SLOW), width) == said
+
+
+def test_it_says_at_what_a_host_is_waited_for() -> None:
+    one = Slow(HostName("kvm07"), 6.2, "auth")
+    assert (
+        status_line.text(Progress(ended=1, hosts=2, slow=(one,)), 79) == "1 of 2 hosts read; slow: kvm07 (login, 6 s)"
+    )
+    assert status_line.text(Progress(ended=0, hosts=1, slow=(one,)), 79) == "waiting for kvm07: login (6 s)"
+    behind = Slow(HostName("kvm07"), 6.2, "via jump01")
+    assert status_line.text(Progress(ended=0, hosts=1, slow=(behind,)), 79) == "waiting for kvm07: via jump01 (6 s)"
 
 
 def test_it_comes_late_and_goes_when_all_have_ended_or_something_else_is_printed(

@@ -121,7 +121,7 @@ def test_the_caller_sees_each_host_end_as_it_does_and_which_are_slow(monkeypatch
     outcomes = fan_out(hosts(3), work, watch=Watch(ended=end, progress=progress))
     assert [outcome.host for outcome in outcomes] == ["kvm01", "kvm02", "kvm03"]
     assert (sorted(ended[:2]), ended[2:], threads) == (["kvm02", "kvm03"], ["kvm01"], {threading.get_ident()})
-    assert [name for name, seconds in next(now.slow for now in seen if now.slow) if seconds > 0.2] == ["kvm01"]
+    assert [one.host for one in next(now.slow for now in seen if now.slow) if one.seconds > 0.2] == ["kvm01"]
     assert seen[-1] == Progress(ended=3, hosts=3)
     assert [now.ended for now in seen] == sorted(now.ended for now in seen)
 

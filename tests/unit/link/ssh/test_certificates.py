@@ -55,8 +55,7 @@ def refuse(sshd: Sshd) -> errors.HostKeyRefused:
     return caught.value
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
-@pytest.mark.parametrize("authority", ["ed25519", "ecdsa", "rsa"])
+@pytest.mark.parametrize(("kind", "authority"), [("ed25519", "rsa"), ("ecdsa", "ed25519"), ("rsa", "ecdsa")])
 def test_a_certificate_of_each_kind_is_enough(new_sshd: Sshd, kind: str, authority: str) -> None:
     make_key(new_sshd.folder / "ca", authority)
     key = new_sshd.folder / f"host_{kind}"

@@ -25,7 +25,7 @@ SPEC = """
 hosts:
   kvm01: {driver: 570, boards: [{board: A40, vfs: 2}], vms: ["vm[1:2]"]}
 """
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 INVENTORY = "/opt/inventory"
 MAIN = "import sys; from vgpumgr.cli.main import main; sys.exit(main())"
 
