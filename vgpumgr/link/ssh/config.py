@@ -25,6 +25,8 @@ from vgpumgr.link.deadlines import humanize
 from vgpumgr.link.ssh import config_files
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vgpumgr.core.inventory.ssh_answer import Answer
     from vgpumgr.core.model.endpoint import Endpoint, JumpHost
     from vgpumgr.link.deadlines import Deadlines
@@ -59,7 +61,9 @@ class _Asking:
 
     def of_host(self) -> Endpoint:
         one = self._endpoint
-        answer = self._ask(one.address, one.user, one.port, one.unsaid, via=None)
+        answer = self._ask(
+            one.address, one.user, one.port, one.unsaid, way=None if "jumps" in one.unsaid else _way(one.jumps)
+        )
         if answer is None:
             return one
         try:
@@ -73,7 +77,10 @@ class _Asking:
         done: list[JumpHost] = []
         while chain:
             jump = chain.pop()
-            answer = self._ask(jump.address, jump.user, jump.port, jump.unsaid, via=jump.name)
+            # `ssh -J a,b` reaches b through a, whatever the files say of the way to b.
+            answer = self._ask(
+                jump.address, jump.user, jump.port, jump.unsaid, way=_way(chain) if chain else None, via=jump.name
+            )
             if answer is None:
                 done.insert(0, jump)
                 continue
@@ -85,7 +92,9 @@ class _Asking:
                 raise self._refused(text, f"a jump host must not be its own: ssh -G {jump.address} | grep proxyjump")
         return tuple(done)
 
-    def _ask(self, name: str, user: str, port: int, unsaid: frozenset[str], *, via: str | None) -> Answer | None:
+    def _ask(
+        self, name: str, user: str, port: int, unsaid: frozenset[str], *, way: str | None, via: str | None = None
+    ) -> Answer | None:
         if not _NAME.fullmatch(name):
             return None
         if self._found.relative is not None:
@@ -93,6 +102,7 @@ class _Asking:
             raise self._refused(text, "write the whole path there, beginning with /etc/ssh/", via)
         options = [] if "user" in unsaid else ["-l", user]
         options += [] if "port" in unsaid else ["-p", str(port)]
+        options += [] if way is None else ["-o", f"ProxyJump={way}"]
         try:
             output = _run((*options, "--", name), self._endpoint.ssh_config, user, self._timeout_s, self._found)
         except FileNotFoundError as error:
@@ -123,6 +133,11 @@ class _Asking:
 
     def _refused(self, text: str, hint: str, via: str | None = None) -> SshConfigRefused:
         return SshConfigRefused(self._endpoint.host, STAGE, text, via=via, hint=hint)
+
+
+def _way(chain: Sequence[JumpHost]) -> str:
+    """What ssh is told of a way that is known, so that what the files say of it does not count: of jump hosts only that there are some."""
+    return "vgpumgr-knows" if chain else "none"
 
 
 class _Failed(Exception):

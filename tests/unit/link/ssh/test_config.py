@@ -131,6 +131,18 @@ def test_jump_hosts_have_settings_of_their_own(home: Home) -> None:
     assert [jump.known_hosts for jump in found.jumps] == ["/k/known", None, None]
 
 
+def test_a_way_that_is_known_needs_none_of_the_files(home: Home) -> None:
+    """As with ssh -J: neither ProxyCommand nor ProxyJump of a machine that is reached by a chain counts."""
+    home.write("Host gate\n  ProxyJump outer\nHost kvm01 inner\n  ProxyCommand nc %h %p\n")
+    chain = tuple(JumpHost(address=name, port=22, user="root") for name in ("gate", "inner"))
+    found = home.resolve(endpoint=replace(home.endpoint, jumps=chain, unsaid=ALL - {"jumps"}))
+    assert [jump.address for jump in found.jumps] == ["outer", "gate", "inner"]
+    with pytest.raises(SshConfigRefused, match="ProxyCommand"):  # -J none leaves that to ssh
+        home.resolve(endpoint=replace(home.endpoint, unsaid=ALL - {"jumps"}))
+    home.write("ProxyJump gate\n")
+    assert home.resolve(endpoint=replace(home.endpoint, unsaid=ALL - {"jumps"})).jumps == ()
+
+
 def test_it_is_asked_once_for_each_machine_until_a_file_changes(home: Home) -> None:
     home.write("Host kvm01 kvm02\n  ProxyJump gate\n  Port 3\n")
     for name in ("kvm01", "kvm02", "kvm01"):
