@@ -1,4 +1,4 @@
-"""A login that can run nothing but vgpumgr's dispatcher, behind a jump host: enough for every command, and for nothing else."""
+"""A login that can run nothing but vgpumgr's dispatcher, behind a jump host; every host shows a certificate. It is enough for every command, and for nothing else."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.lab
 
 HOST, VM, GPU = "kvm01", "vm1", "0000:41:00.0"
 SPEC = """
+certificates: [hosts]
 jumps: [jump01]
 hosts:
   kvm01: {driver: 570, boards: [{board: A40, vfs: 2}], vms: ["vm[1:2]"], via: jump01}

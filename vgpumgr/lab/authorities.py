@@ -1,4 +1,4 @@
-"""A lab's certificates: an authority for hosts and one for users, where the spec asks for them.
+"""A lab's certificates: an authority for hosts, for users, or for both, where the spec asks for them.
 
 Then known_hosts has the first alone, and hosts let nobody in but with a certificate of the second.
 """
@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authorities:
-    """The private keys of both."""
+    """The private keys of both; a lab has those that exist."""
 
     hosts: Path
     users: Path
 
     @property
-    def are_there(self) -> bool:
-        """Whether this lab has them."""
+    def for_hosts(self) -> bool:
         return self.hosts.exists()
+
+    @property
+    def for_users(self) -> bool:
+        return self.users.exists()
 
     def sign_host(self, public: Path, *names: str) -> Path:
         """KEY-cert.pub beside KEY.pub: a host of these names and addresses."""

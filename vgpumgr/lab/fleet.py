@@ -30,7 +30,7 @@ from vgpumgr.lab.spec_reader import load_spec
 from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 # setsid forks and ends at once; unshare becomes the supervisor.
 _DETACHED = ("setsid", "--fork", "unshare", "--mount", "--uts", "--ipc", "--propagation", "private")
@@ -74,8 +74,7 @@ def up(layout: Layout, spec: str, *, tell: Callable[[str], None] = lambda _: Non
         starting: list[_Starting] = []
         try:
             sshd.make_key(layout.key)
-            if fleet.certificates:
-                _make_authorities(layout)
+            _make_authorities(layout, fleet.certificates)
             library = build_nvml(_cache_folder())
             for host in fleet.machines:
                 starting.append(_start(layout, spec, host.name, library))
@@ -218,11 +217,13 @@ def _start(layout: Layout, spec: str, name: str, library: Path) -> _Starting:
     return _Starting(name=name, pipe=reading)
 
 
-def _make_authorities(layout: Layout) -> None:
+def _make_authorities(layout: Layout, certified: Collection[str]) -> None:
     authorities = layout.authorities
-    for key in (authorities.hosts, authorities.users):
-        sshd.make_key(key)
-    authorities.sign_user(layout.key.with_suffix(".pub"), "root", OPS)
+    if "hosts" in certified:
+        sshd.make_key(authorities.hosts)
+    if "users" in certified:
+        sshd.make_key(authorities.users)
+        authorities.sign_user(layout.key.with_suffix(".pub"), "root", OPS)
 
 
 def _await_pids(layout: Layout, spec: str, starting: list[_Starting]) -> LabRecord:
@@ -291,9 +292,9 @@ def _log_end(layout: Layout, name: str) -> list[str]:
 
 
 def _write_known_hosts(layout: Layout, record: LabRecord, host_keys: dict[str, str]) -> None:
-    if (authorities := layout.authorities).are_there:
+    if (authorities := layout.authorities).for_hosts:
         host_keys = dict.fromkeys(host_keys, public_half(authorities.hosts))
-    marker = "@cert-authority " if authorities.are_there else ""
+    marker = "@cert-authority " if authorities.for_hosts else ""
     lines = [
         f"{marker}[{sshd.ADDRESS}]:{host.port} {' '.join(host_keys[host.name].split()[:2])}\n" for host in record.hosts
     ]

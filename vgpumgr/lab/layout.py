@@ -4,7 +4,7 @@ D/                     0700
   lab.json             the record: hosts, the pid and start time of each supervisor, ports
   key, key.pub         the lab's own key pair; the only way in
   known_hosts          the hosts' keys
-  key-cert.pub, ca_hosts, ca_users   where the spec has `certificates: true`: the key's certificate, and what signs (with .pub)
+  key-cert.pub, ca_hosts, ca_users   where the spec has `certificates`: the key's certificate, and what signs (with .pub)
   inventory/           what VGPUMGR_INVENTORY names
   store.db             what VGPUMGR_STORE names (made by the program, not by the lab)
   build/               the mock driver library

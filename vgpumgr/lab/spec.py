@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.lab.driver.model import BoardSpec
 
+CERTIFIED = ("hosts", "users")
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
 
 # Branch → a full version of it, as the driver prints it. 16 = R535, 17 = R550, 18 = R570, 19 = R580, 20 = R595.
@@ -55,13 +56,13 @@ class HostSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSpec:
-    """A lab. `jumps` are its jump hosts, which the inventory does not manage. `certificates`: instead of keys, for hosts and users. `declared` is what its inventory declares: host → VM → slot → wish."""
+    """A lab. `jumps` are its jump hosts, which the inventory does not manage. `certificates`: for whom there are some instead of keys, of CERTIFIED. `declared` is what its inventory declares: host → VM → slot → wish."""
 
     name: str
     hosts: tuple[HostSpec, ...]
     declared: Mapping[str, Mapping[str, Slots]] = field(default_factory=dict)
     jumps: tuple[HostSpec, ...] = ()
-    certificates: bool = False
+    certificates: tuple[str, ...] = ()
 
     @property
     def machines(self) -> tuple[HostSpec, ...]:

@@ -31,7 +31,7 @@ from vgpumgr.errors import BadName, LabError
 from vgpumgr.lab import builtin_specs
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver.model import ForeignSpec, VmSpec
-from vgpumgr.lab.spec import DRIVERS, FRAMEWORKS, FleetSpec, GpuSpec, HostSpec, lab_uuid
+from vgpumgr.lab.spec import CERTIFIED, DRIVERS, FRAMEWORKS, FleetSpec, GpuSpec, HostSpec, lab_uuid
 from vgpumgr.names import parse_host_name, parse_pci_address, parse_slot, parse_uuid, parse_vm_name
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def fleet(name: str, data: Any, where: str) -> FleetSpec:
         raise LabError(f"{where}: no hosts", hint="write `hosts: {kvm01: {boards: [A40]}}`")
     _unique((vm.name for host in hosts for vm in host.vms), f"{where}: vms")
     declared = _declared(top.get("declared"), hosts, f"{where}: declared")
-    certificates = _flag(top.get("certificates", False), f"{where}: certificates")
+    certificates = _certified(top.get("certificates", []), f"{where}: certificates")
     return FleetSpec(name=name, hosts=tuple(hosts), declared=declared, jumps=jumps, certificates=certificates)
 
 
@@ -108,6 +108,13 @@ def _jumps(fleet_name: str, names: Any, where: str) -> tuple[HostSpec, ...]:
         )
         for name in _list(names, where)
     )
+
+
+def _certified(kinds: Any, where: str) -> tuple[str, ...]:
+    for kind in _list(kinds, where):
+        if kind not in CERTIFIED:
+            raise LabError(f"{where}: no certificates for {kind!r}", hint=f"certificates: [{', '.join(CERTIFIED)}]")
+    return tuple(kinds)
 
 
 def _via(host: Any, jumps: tuple[HostSpec, ...], where: str) -> tuple[str, ...]:

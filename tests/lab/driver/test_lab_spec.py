@@ -100,10 +100,10 @@ def test_types_carry_the_driver_s_prefix_and_public_ids() -> None:
 
 def test_a_spec_may_have_certificates(tmp_path: Path) -> None:
     file = tmp_path / "certified.yml"
-    file.write_text("certificates: true\nhosts: {a: {boards: [A40]}}")
-    assert load_spec(str(file)).certificates
-    file.write_text("certificates: perhaps\nhosts: {a: {boards: [A40]}}")
-    with pytest.raises(LabError, match="certificates"):
+    file.write_text("certificates: [hosts]\nhosts: {a: {boards: [A40]}}")
+    assert load_spec(str(file)).certificates == ("hosts",)
+    file.write_text("certificates: [ghosts]\nhosts: {a: {boards: [A40]}}")
+    with pytest.raises(LabError, match="certificates: no certificates for 'ghosts'"):
         load_spec(str(file))
 
 

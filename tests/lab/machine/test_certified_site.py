@@ -22,7 +22,7 @@ pytestmark = pytest.mark.lab
 
 HOST, JUMP, VM = "kvm01", "jump01", "vm1"
 SPEC = """
-certificates: true
+certificates: [hosts, users]
 jumps: [jump01]
 hosts:
   kvm01: {driver: 570, boards: [{board: A40, vfs: 2}], vms: [vm1], via: jump01}

@@ -36,8 +36,8 @@ def main(lab: str, spec: str, name: str, library: str, ready: int) -> int:
         try:
             _say(pipe, {"pid": os.getpid()})
             supervisor = Supervisor(load_spec(spec).host(name), folder, sys.stderr.buffer)
-            authorities = layout.authorities if layout.authorities.are_there else None
-            authorized = layout.key.with_suffix(".pub").read_text(encoding="ascii") if authorities is None else ""
+            authorities = layout.authorities
+            authorized = "" if authorities.for_users else layout.key.with_suffix(".pub").read_text(encoding="ascii")
             host_key = supervisor.build(library=Path(library), authorized_key=authorized, authorities=authorities)
             supervisor.boot()
             supervisor.define_vms()

@@ -65,14 +65,16 @@ def reserve_port() -> socket.socket:
     return reserved
 
 
-def install(root: HostRoot, *, port: int, name: str, authorities: Authorities | None = None) -> str:
+def install(root: HostRoot, *, port: int, name: str, authorities: Authorities) -> str:
     """Configure sshd on a host's fresh disk, with a new host key; return its public half."""
     public = make_key(root.path / HOST_KEY)
     config = config_text(port)
-    if authorities is not None:
+    if authorities.for_hosts:
         certificate = authorities.sign_host((root.path / HOST_KEY).with_suffix(".pub"), name, ADDRESS)
+        config += f"HostCertificate /etc/ssh/{certificate.name}\n"
+    if authorities.for_users:
         root.write(_USERS_AUTHORITY.lstrip("/"), f"{public_half(authorities.users)}\n")
-        config += f"HostCertificate /etc/ssh/{certificate.name}\nTrustedUserCAKeys {_USERS_AUTHORITY}\n"
+        config += f"TrustedUserCAKeys {_USERS_AUTHORITY}\n"
     root.write(CONFIG.lstrip("/"), config)
     return public
 

@@ -74,7 +74,7 @@ class Supervisor:
 
     # the host's life
 
-    def build(self, *, library: Path, authorized_key: str, authorities: Authorities | None = None) -> str:
+    def build(self, *, library: Path, authorized_key: str, authorities: Authorities) -> str:
         """Install the host on its fresh disk and create its first vGPUs; return the public host key."""
         namespace.set_host_name(self._spec.name)
         self._root.build(name=self._spec.name, machine_id=self._spec.machine_id)
