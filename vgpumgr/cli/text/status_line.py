@@ -18,6 +18,7 @@ _EVERY_S = 0.1
 _COLUMNS = 80  # of a terminal that does not tell
 # What a person calls the stages of link/stages.py.
 _STAGES = {
+    "config": "ssh_config",
     "dns": "name look-up",
     "tcp": "connection",
     "banner": "sshd",

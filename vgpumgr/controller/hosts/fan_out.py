@@ -224,7 +224,10 @@ class _Pool(Generic[Result]):
         if self._host_timeout is None or moment - self._told < _TELL_EVERY_S:
             return
         self._told = moment
-        running = [f"{name} ({moment - since:.0f} s)" for name, since in self._running.items()]
+        running = [
+            f"{name} ({', '.join(filter(None, (stages.of(name), f'{moment - since:.0f} s')))})"
+            for name, since in self._running.items()
+        ]
         if running:
             self._host_timeout.tell(f"still running: {', '.join(running)}")
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.inventory import ssh_answer
 from vgpumgr.core.model.endpoint import NO_CONFIG, USUAL_CONFIG
 from vgpumgr.errors import HostDeadline, SshConfigRefused
+from vgpumgr.link import stages
 from vgpumgr.link.deadlines import humanize
 from vgpumgr.link.ssh import config_files
 
@@ -48,6 +49,7 @@ def resolve(endpoint: Endpoint, deadlines: Deadlines) -> Endpoint:
     own = config_files.own_file(endpoint.ssh_config)
     if endpoint.ssh_config != USUAL_CONFIG and not _is_there(own):
         raise SshConfigRefused(endpoint.host, STAGE, f"no file {own}", hint="-F in ansible_ssh_common_args names it")
+    stages.enter(endpoint.host, STAGE)
     asking = _Asking(endpoint, found, deadlines.dns)
     resolved = asking.of_host()
     return replace(resolved, jumps=asking.of_jumps(resolved), ssh_config=NO_CONFIG)

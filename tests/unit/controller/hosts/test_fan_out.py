@@ -14,6 +14,7 @@ from vgpumgr import errors
 from vgpumgr.controller.context import Progress
 from vgpumgr.controller.hosts import fan_out as fan_out_module
 from vgpumgr.controller.hosts.fan_out import MAX_WORKERS, STAGE, HostTimeout, Outcome, Watch, fan_out
+from vgpumgr.link import stages
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -136,3 +137,24 @@ def test_an_abandoned_host_ends_once() -> None:
     fan_out(hosts(2), work, host_timeout, Watch(ended=ended.append))
     assert sorted(outcome.host for outcome in ended) == ["kvm01", "kvm02"]
     assert {type(outcome.error) for outcome in ended} == {errors.HostDeadline}
+
+
+def test_a_run_that_takes_long_says_which_hosts_are_still_running_and_at_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fan_out_module, "_TELL_EVERY_S", 0.0)
+    told: list[str] = []
+    seen = threading.Event()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if "auth" in text:
+            seen.set()
+
+    def work(host: HostDeclaration) -> None:
+        stages.enter(host.name, "auth")
+        try:
+            assert seen.wait(20)
+        finally:
+            stages.leave(host.name)
+
+    fan_out(hosts(1), work, HostTimeout(seconds=60, abort=lambda _: None, tell=tell))
+    assert any(text.startswith("still running: kvm01 (auth, ") for text in told)
