@@ -14,7 +14,7 @@
     │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · WillNotStart · Unsure · TooManyDestroys ·
     │       PlanOutdated · HeldBack
     ├── HostError(host)                                   4   unreached
-    │   ├── Unreachable(stage) · SshConfigRefused · HostKeyRefused · AuthenticationFailed · BecomeFailed · HostDeadline
+    │   ├── Unreachable(stage) · SshConfigRefused · HostKeyRefused · AuthenticationFailed · BecomeFailed · NotStarted · HostDeadline
     │   ├── ProgramFailed · LedgerBroken
     │   ├── SysfsRefused(path, errno)                     1   failed
     │   ├── NvmlRefused(function, code)                   1   failed
@@ -305,6 +305,13 @@ class AuthenticationFailed(Unreachable):
 
 class BecomeFailed(Unreachable):
     """The login works, but sudo does not run the host program as root."""
+
+    transient = False
+    may_happen = False
+
+
+class NotStarted(Unreachable):
+    """The login works, but something else answers it than the host program, or nothing there can run that."""
 
     transient = False
     may_happen = False

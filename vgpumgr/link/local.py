@@ -121,6 +121,7 @@ class ThisMachine:
 
     is_far = False
     broken_at: str | None = None
+    forced_by: str | None = None
 
     def __init__(self, endpoint: Endpoint) -> None:
         uid = os.geteuid()

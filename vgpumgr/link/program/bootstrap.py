@@ -19,7 +19,7 @@ from vgpumgr import resources
 from vgpumgr.link.program.package import Packages, read_or_make
 
 TOO_OLD = 86
-_CUT_SHORT = 87
+CUT_SHORT = 87  # what it reads is not, or not all of, what was sent
 
 _MAKING = threading.Lock()  # twenty hosts ask at once, and functools.cache lets each of them begin
 
@@ -27,10 +27,12 @@ LOADER = (
     "import os,sys,zlib;"
     f"sys.version_info<(3,9) and sys.exit({TOO_OLD});"
     # Unbuffered, byte for byte: the input after the zip belongs to the program.
-    f"r=lambda n:os.read(0,n) or sys.exit({_CUT_SHORT});"
-    'n=int(b"".join(iter(lambda:r(1),bytes([10]))));'
+    f"e=lambda:sys.exit({CUT_SHORT});"
+    "r=lambda n:os.read(0,n) or e();"
+    'n=b"".join(iter(lambda:r(1),bytes([10])));n=int(n) if n.isdigit() else e();'
     'd=bytearray();exec("while len(d)<n:d+=r(n-len(d))");'
-    'f=os.memfd_create("vgpumgr");os.write(f,zlib.decompress(d));'
+    "z=zlib.decompressobj();d=z.decompress(d);z.eof or e();"
+    'f=os.memfd_create("vgpumgr");os.write(f,d);'
     'sys.path.insert(0,"/proc/self/fd/%d"%f);'
     "from vgpumgr_host.program import main;main()"
 )

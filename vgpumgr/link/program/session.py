@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import functools
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.deadlines import Deadlines
+    from vgpumgr.link.program.unstarted import Instead
     from vgpumgr.names import HostName
 
 STAGE = "program"
@@ -80,6 +80,8 @@ class Connection(Protocol):
     def is_far(self) -> bool: ...
     @property
     def broken_at(self) -> str | None: ...
+    @property
+    def forced_by(self) -> str | None: ...
     def find_silent(self) -> str | None: ...
     def run(self, command: str, *, stage: str, timeout_s: float) -> ByteStream: ...
 
@@ -92,17 +94,18 @@ class Program:
 
     def __init__(
         self,
-        host: HostName,
+        endpoint: Endpoint,
         stream: ByteStream,
         *,
         request_s: float,
         is_connected: Callable[[], bool],
         broken_at: Callable[[], str | None] = lambda: None,
         find_silent: Callable[[], str | None] = lambda: None,
-        not_started: Callable[[int | None, Sequence[str]], HostError | None] = lambda _status, _said: None,
+        forced_by: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self.host = host
-        self._not_started = not_started
+        self.host = endpoint.host
+        self._endpoint = endpoint
+        self._forced_by = forced_by
         self.requests = 0
         self._hello: Hello | None = None
         self._starting = Deadline(0)
@@ -112,6 +115,7 @@ class Program:
         self._broken_at = broken_at
         self._find_silent = find_silent
         self._lines = wire.Lines()
+        self._greeting = wire.Greeting(self._lines)
         self._turn = threading.Lock()
         self._last_id = 0
         self._sent_at = now()
@@ -128,13 +132,13 @@ class Program:
         command = bootstrap.SERVE_BY_SUDO if endpoint.become else bootstrap.SERVE
         stream = connection.run(command, stage=STAGE, timeout_s=deadlines.program)
         program = cls(
-            endpoint.host,
+            endpoint,
             stream,
             request_s=deadlines.program,
             is_connected=lambda: connection.alive,
             broken_at=lambda: connection.broken_at,
             find_silent=connection.find_silent,
-            not_started=functools.partial(_why_not_root, endpoint),
+            forced_by=lambda: connection.forced_by,
         )
         program.send(bootstrap.package(far=connection.is_far), deadline)
         return program
@@ -157,7 +161,7 @@ class Program:
         """Its greeting, which is waited for if no answer has come."""
         with self._turn:
             if self._hello is None:
-                self._bounded(lambda: self._greet(self._starting), self._starting)
+                self._bounded(self._greet, self._starting)
             assert self._hello is not None
             return self._hello
 
@@ -266,11 +270,21 @@ class Program:
             self._broken = ProgramFailed(self.host, f"the host program is not understood: {error}")
             raise self._broken from error
 
-    def _greet(self, deadline: Deadline) -> None:
-        while self._hello is None:
-            self._hello = wire.read_greeting(self._lines)
-            if self._hello is None:
+    def _greet(self) -> None:
+        """Wait for the greeting. Where something else is printed, half of the time is enough for it."""
+        deadline = self._starting
+        while (hello := self._greeting.read()) is None:
+            if self._greeting.is_drowned:
+                self._broken = self._not_started(None)
+                raise self._broken
+            if self._greeting.noise and deadline is self._starting:
+                deadline = Deadline(min(deadline.remaining(), deadline.seconds / 2))
+            try:
                 self._read(deadline)
+            except TimeoutError as error:
+                self._broken = self._late(deadline, changes=False)
+                raise self._broken from error
+        self._hello = hello
         moments.tell(self.host, "started", STAGE)
 
     def _exchange(self, verb: str, fields: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
@@ -279,19 +293,19 @@ class Program:
         if self._broken is not None:
             raise self._broken
         if self._hello is None and verb not in _EARLY:
-            self._greet(deadline)
+            self._greet()
         self._last_id += 1
         silent_s, self._sent_at = now() - self._sent_at, now()
         try:
             self._stream.send(wire.render_request(self._last_id, verb, fields), deadline)
         except ConnectionError as error:
             if self._hello is None:
-                self._greet(deadline)  # what came in its place says more
+                self._greet()  # what came in its place says more
             raise self._ended(silent_s) from error
         if verb != "ping":
             moments.tell(self.host, "sent", verb)
         if self._hello is None:
-            self._greet(deadline)
+            self._greet()
         while True:
             line = self._lines.take()
             if line is None:
@@ -330,26 +344,22 @@ class Program:
             hint = "is the host still up?" if via is None else f"is {via} still up?"
             self._broken = Unreachable(self.host, STAGE, "the connection was lost", via=via, hint=hint)
         else:
-            self._broken = self._failed(status)
+            self._broken = self._failed(status) if self._hello is not None else self._not_started(status)
         return self._broken
+
+    def _not_started(self, status: int | None) -> HostError:
+        from vgpumgr.link.program import unstarted  # its rules are needed only now
+
+        return unstarted.failure(self._endpoint, self._instead(status)) or self._failed(status)
+
+    def _instead(self, status: int | None) -> Instead:
+        from vgpumgr.link.program.unstarted import Instead
+
+        said = tuple(self._stream.stderr().splitlines())
+        return Instead(printed=self._greeting.noise, said=said, status=status, forced_by=self._forced_by())
 
     def _failed(self, status: int | None) -> HostError:
         said = self._stream.stderr().splitlines()[-_STDERR_LINES:]
-        why = self._not_started(status, said) if self._hello is None else None
-        if why is not None:
-            return why
-        pending = self._lines.pending
-        if pending:
-            said.append(wire.noise(pending))
-        if status == bootstrap.TOO_OLD:
-            return ProgramFailed(
-                self.host,
-                "no Python 3.9 or newer on this host",
-                hint="install it there: apt-get install python3, or dnf install python3.9 (RHEL 8)",
-                details=[
-                    line for line in said if not line.startswith("no Python")
-                ],  # the host's own text for the same error
-            )
         how = "was killed, or its exit status is unknown" if status is None else f"ended with exit status {status}"
         return ProgramFailed(
             self.host,
@@ -359,7 +369,6 @@ class Program:
         )
 
     def _late(self, deadline: Deadline, *, changes: bool) -> HostError:
-        pending = self._lines.pending
         stopped_s = deadline.overdue_s - _GRACE_S
         if stopped_s > _STOPPED_S:
             own = f"this controller was itself stopped or asleep for some {stopped_s:.0f} s"
@@ -368,13 +377,16 @@ class Program:
             return HostDeadline(self.host, STAGE, own, hint=_AGAIN)
         may_happen = "; the change may still happen, so check before you repeat it" if changes else ""
         silent = self._find_silent()
+        if silent is None and self._hello is None:
+            from vgpumgr.link.program import unstarted
+
+            return unstarted.late(self._endpoint, self._instead(None), deadline.seconds)
         return HostDeadline(
             self.host,
             STAGE,
             f"no answer within {humanize(deadline.seconds)}",
             via=silent,
             hint=f"{'the host' if silent is None else silent} hangs or is overloaded{may_happen}; a larger --timeout waits longer",
-            details=[wire.noise(pending)] if pending and self._hello is None else (),
         )
 
     def _checked(self, ok: dict[str, Any], shape: type[T], what: str) -> T:
@@ -405,15 +417,6 @@ class Program:
                     if not stop.is_set():
                         self._lost = _why_lost(error)
                     return
-
-
-def _why_not_root(endpoint: Endpoint, status: int | None, said: Sequence[str]) -> HostError | None:
-    """The refusal of the dispatcher or of sudo, if it was one of them that ended."""
-    if not endpoint.become:
-        return None
-    from vgpumgr.link.program import become, dispatched  # their rules are needed only now
-
-    return dispatched.failure(endpoint, said) or become.failure(endpoint, status, said)
 
 
 def _why_lost(error: Exception) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SHOWN_BYTES = 160
+_MOST_NOISE = 64 * 1024
+_MAGIC = protocol.MAGIC.encode()
 
 
 class WireError(Exception):
@@ -55,22 +57,41 @@ class Lines:
 
     @property
     def pending(self) -> bytes:
-        """The beginning of the incomplete line."""
-        return bytes(self._buffer[:_SHOWN_BYTES])
+        """The incomplete line."""
+        return bytes(self._buffer)
 
 
-def read_greeting(lines: Lines) -> protocol.Hello | None:
-    """The greeting; None while it is incomplete. WireError as soon as the input can no longer become one."""
-    magic = protocol.MAGIC.encode()
-    pending = lines.pending
-    if not pending.startswith(magic[: len(pending)]) and (b"\n" in pending or len(pending) >= _SHOWN_BYTES):
-        raise WireError(noise(pending))
-    line = lines.take()
-    if line is None:
+class Greeting:
+    """The host program's greeting, behind whatever the login prints before it (~/.bashrc, a message of the day)."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._skipped = bytearray()
+
+    @property
+    def noise(self) -> bytes:
+        """What came so far and is no greeting."""
+        pending = self._lines.pending
+        return bytes(self._skipped) + (b"" if _MAGIC.startswith(pending[: len(_MAGIC)]) else pending)
+
+    @property
+    def is_drowned(self) -> bool:
+        """Whether more came before it than any login prints."""
+        return len(self.noise) > _MOST_NOISE
+
+    def read(self) -> protocol.Hello | None:
+        """None while it is incomplete. WireError if it is not of this version, or malformed."""
+        while not self.is_drowned and (line := self._lines.take()) is not None:
+            # Noise may end without a newline, as the title of a terminal's window does.
+            before, magic, rest = line.partition(_MAGIC)
+            self._skipped += before if magic else line + b"\n"
+            if magic:
+                return _read_hello(rest)
         return None
-    if not line.startswith(magic):
-        raise WireError(noise(line))
-    hello = _load(line[len(magic) :])
+
+
+def _read_hello(text: bytes) -> protocol.Hello:
+    hello = _load(text)
     # The version first: the greeting of another version may have another shape.
     if hello.get("protocol") != protocol.PROTOCOL:
         raise WireError(
@@ -78,11 +99,6 @@ def read_greeting(lines: Lines) -> protocol.Hello | None:
             "from the controller, so the installation mixes two versions; install vgpumgr again"
         )
     return check(hello, protocol.Hello, "greeting")  # type: ignore[no-any-return]
-
-
-def noise(first: bytes) -> str:
-    """The message about bytes that came before the greeting."""
-    return f"the first bytes were {show(first)}: does a login script (~/.bashrc, /etc/profile.d) print text?"
 
 
 def show(data: bytes) -> str:

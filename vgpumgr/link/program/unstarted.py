@@ -1,0 +1,201 @@
+"""What came in place of the host program's greeting: why, and what to do about it. Pure.
+
+A login is more than a command: sshd may run another one (ForceCommand, command= in authorized_keys), and hands every one to the
+user's shell, which may be none, read a login script first, or have no Python to run. Nothing of that is an error of SSH.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from vgpumgr.errors import HostDeadline, NotStarted
+from vgpumgr.link.deadlines import humanize
+from vgpumgr.link.program import bootstrap
+from vgpumgr.link.program.host_text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.errors import HostError
+
+_STAGE: Final = "program"
+_MOST_LINES: Final = 6
+_SIGNALS: Final = range(129, 193)  # a shell's word for them
+_OFF: Final = 254  # where sshd itself reads /etc/nologin
+_TRACEBACK: Final = "Traceback (most recent call last)"
+
+
+class Instead(NamedTuple):
+    """What came in place of the greeting.
+
+    `printed` is its output, `said` its stderr. `status` None: it has not ended, or was killed. `forced_by` is the place of a
+    command that sshd runs for our key in place of ours, if sshd has said so.
+    """
+
+    printed: bytes
+    said: Sequence[str]
+    status: int | None
+    forced_by: str | None
+
+
+class _Trouble(NamedTuple):
+    """What is wrong, and what to do; `{user}` is the login's name."""
+
+    what: str
+    hint: str
+
+
+_SHELL: Final = "`usermod -s /bin/sh {user}` there, or name another user in the inventory (ansible_user)"
+_BY_WORDS: Final = (
+    (
+        re.compile(r"[Tt]his account is currently not available"),
+        _Trouble("the login shell of {user} is nologin, which runs nothing", _SHELL),
+    ),
+    (
+        re.compile(r": restricted"),
+        _Trouble("the login shell of {user} is a restricted one, which does not run the host program", _SHELL),
+    ),
+    (
+        re.compile(r"Password change required but no TTY"),
+        _Trouble(
+            "the password of {user} has expired, and sshd runs nothing before it is changed",
+            "there: `passwd {user}`; for a user that logs in by key alone: `chage -d $(date +%F) -M -1 {user}`",
+        ),
+    ),
+)
+_BY_STATUS: Final = {
+    bootstrap.TOO_OLD: _Trouble(
+        "no Python 3.9 or newer on this host",
+        "install it there: apt-get install python3, or dnf install python3.9 (RHEL 8)",
+    ),
+    bootstrap.CUT_SHORT: _Trouble(
+        "what {user} runs at login reads the input that is meant for the host program",
+        "a `read`, a menu or `cat` in ~/.bashrc there? Let it do so on a terminal only: [ -t 0 ] && …",
+    ),
+    _OFF: _Trouble(
+        "nobody but root may log in now",
+        "the host is being started or shut down; if it is not: rm /etc/nologin there",
+    ),
+}
+_ANOTHER: Final = "something else than the host program answers the login"
+_OWN_KEY: Final = "give vgpumgr a key of its own, whose line in that file has no command="
+_CAUSES: Final = (
+    "a ForceCommand in its sshd_config (as root there: sshd -T -C user={user} | grep -i forcecommand)",
+    "the login shell (getent passwd {user}: /bin/false?), or a login script that ends or replaces it (~/.bashrc: exit, exec)",
+)
+
+
+def failure(endpoint: Endpoint, instead: Instead) -> HostError | None:
+    """The error for a login that ended, or printed without end, before the greeting. None: the program itself ended."""
+    if endpoint.become:
+        from vgpumgr.link.program import become
+
+        refused = become.failure(endpoint, instead.status, instead.said)
+        if refused is not None:
+            return refused
+    texts = _texts(instead)
+    found = _recognise(instead, texts)
+    if found is not None:
+        return _not_started(endpoint, found.what, found.hint, texts)
+    if endpoint.is_local or _is_own(instead):
+        return None
+    ended = "" if instead.status is None else f" and ended with exit status {instead.status}"
+    if instead.forced_by is not None:
+        return _not_started(endpoint, f"{_forced(instead.forced_by)}, which printed {_how_much(texts)}{ended}", _OWN_KEY, texts)
+    what = f"{_ANOTHER} of {{user}}: it printed {_how_much(texts)}{ended}"
+    return _not_started(endpoint, what, _see(endpoint), texts, causes=_CAUSES)
+
+
+def late(endpoint: Endpoint, instead: Instead, seconds: float) -> HostDeadline:
+    """The error for a login that has not ended, and not greeted within that time either."""
+    texts, within = _texts(instead), humanize(seconds)
+    causes: Sequence[str] = ()
+    if instead.forced_by is not None:
+        what, hint = f"{_forced(instead.forced_by)}, and no greeting came within {within}", _OWN_KEY
+    elif instead.printed:
+        what, hint = f"{_ANOTHER} of {{user}}: text of its own, and no greeting within {within}", _see(endpoint)
+        causes = _CAUSES
+    else:
+        what, hint = f"no answer within {within}", f"{_waiting(endpoint)}; a larger --timeout waits longer"
+    return HostDeadline(
+        endpoint.host,
+        _STAGE,
+        _named(what, endpoint),
+        hint=hint,
+        details=_details(endpoint, causes, texts),
+    )
+
+
+def _recognise(instead: Instead, texts: Sequence[str]) -> _Trouble | None:
+    for says, trouble in _BY_WORDS:
+        if any(says.search(text) for text in texts):
+            return trouble
+    return None if instead.status is None else _BY_STATUS.get(instead.status)
+
+
+def _forced(place: str) -> str:
+    return f"{clean(place)} forces a command upon our key"
+
+
+def _how_much(texts: Sequence[str]) -> str:
+    return "text of its own" if texts else "nothing"
+
+
+def _waiting(endpoint: Endpoint) -> str:
+    """What may keep it so long."""
+    if endpoint.is_local:
+        return "this machine is overloaded" + (", or sudo waits" if endpoint.become else "")
+    what = "a forced command, a login script or sudo" if endpoint.become else "a forced command or a login script"
+    return f"the host hangs or is overloaded, or {what} waits there ({_try(endpoint)} does so, too)"
+
+
+def _see(endpoint: Endpoint) -> str:
+    return f"it is right once {_try(endpoint)} prints nothing and ends with 0"
+
+
+def _try(endpoint: Endpoint) -> str:
+    """A command that shows what the login does."""
+    way = f" -J {shlex.quote(','.join(map(str, endpoint.jumps)))}" if endpoint.jumps else ""
+    key = f" -i {shlex.quote(endpoint.key_file)}" if endpoint.key_file else ""
+    return f"`ssh{way}{key} -p {endpoint.port} {shlex.quote(f'{endpoint.user}@{endpoint.address}')} true`"
+
+
+def _is_own(instead: Instead) -> bool:
+    """Whether it was our program that ended: killed, or by an exception of Python's."""
+    if instead.printed:
+        return False
+    return instead.status is None or instead.status in _SIGNALS or any(_TRACEBACK in line for line in instead.said)
+
+
+def _texts(instead: Instead) -> list[str]:
+    """Its lines, cleaned."""
+    lines = [*instead.printed.decode(errors="replace").splitlines(), *instead.said]
+    return [text for text in map(clean, lines) if text]
+
+
+def _not_started(
+    endpoint: Endpoint, what: str, hint: str, texts: Sequence[str] = (), *, causes: Sequence[str] = ()
+) -> NotStarted:
+    return NotStarted(
+        endpoint.host,
+        _STAGE,
+        _named(what, endpoint),
+        hint=_named(hint, endpoint),
+        details=_details(endpoint, causes, [text for text in texts if text not in what]),
+    )
+
+
+def _details(endpoint: Endpoint, causes: Sequence[str], texts: Sequence[str]) -> list[str]:
+    more = [f"and {len(texts) - _MOST_LINES} more lines"] if len(texts) > _MOST_LINES else []
+    return [
+        *(f"likely: {_named(cause, endpoint)}" for cause in causes),
+        *(f"it says: {text}" for text in texts[:_MOST_LINES]),
+        *more,
+    ]
+
+
+def _named(text: str, endpoint: Endpoint) -> str:
+    return text.replace("{user}", endpoint.user)
