@@ -14,6 +14,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.errors import ProgramFailed
 from vgpumgr.host.files import Root
 from vgpumgr.host.program import greeting
@@ -157,7 +158,8 @@ class Link(Host):
         self, machine: Machine, trouble: Trouble | None, told: list[bytes], catalogue: Catalogue | None
     ) -> None:
         self._stream = stream = Stream(machine, trouble, told)
-        program = Program(machine.libvirt.host, stream, request_s=20, is_connected=lambda: stream.connected)
+        endpoint = Endpoint(host=machine.libvirt.host, address="", port=22, user="root", key_file=None, known_hosts="")
+        program = Program(endpoint, stream, request_s=20, is_connected=lambda: stream.connected)
         program.send(b"", Deadline(20))
         super().__init__(program, catalogue, libvirt_s=40)
 

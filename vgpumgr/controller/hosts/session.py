@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import VmUuid
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
+_DROPPED = frozenset({"banner"})  # by an sshd that has too many logins under way, which are over in a moment
 _JITTER_S = (0.3, 1.0)  # many hosts behind one gateway must not reconnect all at once
 SILENT_WAIT_S = 2.0  # after this time the user is told which run a busy host waits for
 
@@ -138,19 +139,27 @@ def _with_read_again(
 
 
 def open_session(context: Context, declaration: HostDeclaration) -> Session:
-    """Connect to a declared host. Raises HostError with the stage that failed."""
-    return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))
+    """Connect to a declared host. Raises HostError with the stage that failed.
+
+    It connects once more after a moment if sshd dropped the connection. A login is never tried again.
+    """
+    return _open_session(context, declaration, again=_DROPPED)
 
 
 def open_session_patiently(context: Context, declaration: HostDeclaration) -> Session:
-    """As open_session, but retries once after a moment if the connection was refused (an sshd that is restarting or full).
+    """As open_session, but also if the connection was refused (an sshd that is restarting)."""
+    return _open_session(context, declaration, again=_CONNECTING)
+
+
+def _open_session(context: Context, declaration: HostDeclaration, *, again: Collection[str]) -> Session:
+    """Open it, once more if it failed at one of these stages.
 
     A stage that ran into its deadline is not retried, since it has had its time, nor is a problem that the user has to fix.
     """
     try:
-        return open_session(context, declaration)
+        return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))
     except errors.Unreachable as error:
-        if isinstance(error, errors.HostDeadline) or not error.transient or error.stage not in _CONNECTING:
+        if isinstance(error, errors.HostDeadline) or not error.transient or error.stage not in again:
             raise
-        time.sleep(random.uniform(*_JITTER_S))  # noqa: S311 -- the delay is no secret
-    return open_session(context, declaration)
+    time.sleep(random.uniform(*_JITTER_S))  # noqa: S311 -- the delay is no secret
+    return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))

@@ -1,6 +1,7 @@
 """What sudo says where it does not run the host program, and what to do about it. Pure.
 
-The words are those of sudo 1.9 in English (plugins/sudoers, src/sudo.c), which the command asks for by LC_ALL=C.
+The words are those of sudo 1.9 in English (plugins/sudoers, src/sudo.c), which the command asks for by LC_ALL=C, and of sudo-rs
+(src/common/error.rs, src/pam/error.rs).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from vgpumgr.errors import BecomeFailed
-from vgpumgr.link.program.host_text import clean
+from vgpumgr.link.host_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 _NO_PROGRAM: Final = 127
 _MISSING: Final = re.compile(r"not found|No such file")
+_SAYS: Final = re.compile(r"sudo|^Sorry, user ")
+_QUOTED: Final = re.compile(r"(execute|run) '?(/\S+) .*('?)(?= as | on )")  # our own command, all of it
 _LINE = "`visudo -f /etc/sudoers.d/vgpumgr` there, with the line: {user} ALL=(root) NOPASSWD: ALL"
+_LAST = "; of several rules the last one holds (`sudo -n -l` as {user})"
 
 
 class _Case(NamedTuple):
@@ -36,36 +40,45 @@ _CASES: Final = (
         "on that host as root: visudo -c",
     ),
     _Case(
-        re.compile(r"a password is required|a terminal is required to (read the password|authenticate)"),
-        "sudo wants a password of {user}, and none is ever sent",
-        _LINE,
+        re.compile(
+            r"account validation failure|account (has )?expired|(Account or p|P)assword (is )?expired|PAM (account management )?error",
+            re.IGNORECASE,
+        ),
+        "PAM does not let {user} become root",
+        "on that host: chage -l {user}, and the account lines of /etc/pam.d/sudo",
     ),
     _Case(
-        re.compile(r"must have a tty"),
+        re.compile(
+            r"a password is required|a terminal is required to (read the password|authenticate)|"
+            r"[Ii]nteract(ive authentication|ion) is required|Authentication required"
+        ),
+        "sudo wants a password of {user}, and none is ever sent",
+        _LINE + _LAST,
+    ),
+    _Case(
+        re.compile(r"must have a tty|A terminal is required"),
         "sudo wants a terminal of {user} (requiretty)",
         "`visudo -f /etc/sudoers.d/vgpumgr` there, with the line: Defaults:{user} !requiretty",
     ),
     _Case(
-        re.compile(r"not in the sudoers file|may not run sudo|not allowed to (run sudo|execute)|permission denied for user"),
+        re.compile(
+            r"not in the sudoers file|user \S+ may not run |not allowed to (run sudo|execute)|permission denied for user|"
+            r"I'm afraid I can't do that"
+        ),
         "sudo does not let {user} run the host program as root",
-        _LINE,
+        _LINE + _LAST,
     ),
     _Case(
         re.compile(r"no new privileges|effective uid is not 0|must be owned by uid 0 and have the setuid bit"),
         "sudo cannot make anybody root there",
         "on that host: ls -l $(command -v sudo); it belongs to root and is setuid, and its file system is not mounted nosuid",
     ),
-    _Case(
-        re.compile(r"account validation failure|account (has )?expired|PAM account management error"),
-        "PAM does not let {user} become root",
-        "on that host: chage -l {user}, and the account lines of /etc/pam.d/sudo",
-    ),
 )  # fmt: skip
 
 
 def failure(endpoint: Endpoint, status: int | None, said: Sequence[str]) -> BecomeFailed | None:
     """The error for a program that ended before its greeting if it was sudo that ended; otherwise None."""
-    lines = [line for line in said if "sudo" in line]
+    lines = [_QUOTED.sub(r"\1 '\2 …'", line) for line in said if _SAYS.search(line)]
     for case in _CASES:
         if any(case.says.search(line) for line in lines):
             return _failed(endpoint, case.what, case.hint, lines)

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from vgpumgr.errors import HostDeadline, HypervisorError, Unreachable
-from vgpumgr.link.program.host_text import disk_hint
+from vgpumgr.link.host_text import disk_hint
 
 if TYPE_CHECKING:
     from vgpumgr.errors import HostError

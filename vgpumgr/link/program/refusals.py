@@ -22,8 +22,8 @@ from vgpumgr.errors import (
     SysfsRefused,
 )
 from vgpumgr.host import protocol
+from vgpumgr.link.host_text import clean, disk_hint
 from vgpumgr.link.program import libvirt_refusals
-from vgpumgr.link.program.host_text import clean, disk_hint
 
 if TYPE_CHECKING:
     from vgpumgr.errors import VgpumgrError

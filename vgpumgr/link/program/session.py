@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.deadlines import Deadlines
     from vgpumgr.link.program.unstarted import Instead
-    from vgpumgr.names import HostName
 
 STAGE = "program"
 PING_EVERY_S = 8.0  # a fifth of protocol.LEASE_S: four pings may be lost

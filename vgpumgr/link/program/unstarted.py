@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from vgpumgr.errors import HostDeadline, NotStarted
 from vgpumgr.link.deadlines import humanize
+from vgpumgr.link.host_text import clean, lines, quote
 from vgpumgr.link.program import bootstrap
-from vgpumgr.link.program.host_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from vgpumgr.errors import HostError
 
 _STAGE: Final = "program"
-_MOST_LINES: Final = 6
 _SIGNALS: Final = range(129, 193)  # a shell's word for them
 _OFF: Final = 254  # where sshd itself reads /etc/nologin
 _TRACEBACK: Final = "Traceback (most recent call last)"
@@ -53,10 +52,6 @@ _BY_WORDS: Final = (
     (
         re.compile(r"[Tt]his account is currently not available"),
         _Trouble("the login shell of {user} is nologin, which runs nothing", _SHELL),
-    ),
-    (
-        re.compile(r": restricted"),
-        _Trouble("the login shell of {user} is a restricted one, which does not run the host program", _SHELL),
     ),
     (
         re.compile(r"Password change required but no TTY"),
@@ -102,10 +97,10 @@ def failure(endpoint: Endpoint, instead: Instead) -> HostError | None:
         return _not_started(endpoint, found.what, found.hint, texts)
     if endpoint.is_local or _is_own(instead):
         return None
-    ended = "" if instead.status is None else f" and ended with exit status {instead.status}"
     if instead.forced_by is not None:
-        return _not_started(endpoint, f"{_forced(instead.forced_by)}, which printed {_how_much(texts)}{ended}", _OWN_KEY, texts)
-    what = f"{_ANOTHER} of {{user}}: it printed {_how_much(texts)}{ended}"
+        what = f"{_forced(instead.forced_by)}, which printed {_how_much(instead)}"
+        return _not_started(endpoint, what, _OWN_KEY, texts)
+    what = f"{_ANOTHER} of {{user}}: it printed {_how_much(instead)}"
     return _not_started(endpoint, what, _see(endpoint), texts, causes=_CAUSES)
 
 
@@ -140,8 +135,11 @@ def _forced(place: str) -> str:
     return f"{clean(place)} forces a command upon our key"
 
 
-def _how_much(texts: Sequence[str]) -> str:
-    return "text of its own" if texts else "nothing"
+def _how_much(instead: Instead) -> str:
+    if instead.status is None:
+        return "text without end"
+    printed = "text of its own" if instead.printed or instead.said else "nothing"
+    return f"{printed} and ended with exit status {instead.status}"
 
 
 def _waiting(endpoint: Endpoint) -> str:
@@ -149,7 +147,7 @@ def _waiting(endpoint: Endpoint) -> str:
     if endpoint.is_local:
         return "this machine is overloaded" + (", or sudo waits" if endpoint.become else "")
     what = "a forced command, a login script or sudo" if endpoint.become else "a forced command or a login script"
-    return f"the host hangs or is overloaded, or {what} waits there ({_try(endpoint)} does so, too)"
+    return f"the host hangs or is overloaded, or {what} waits there: {_try(endpoint)} shows it"
 
 
 def _see(endpoint: Endpoint) -> str:
@@ -171,9 +169,7 @@ def _is_own(instead: Instead) -> bool:
 
 
 def _texts(instead: Instead) -> list[str]:
-    """Its lines, cleaned."""
-    lines = [*instead.printed.decode(errors="replace").splitlines(), *instead.said]
-    return [text for text in map(clean, lines) if text]
+    return [*lines(instead.printed), *lines("\n".join(instead.said))]
 
 
 def _not_started(
@@ -189,12 +185,7 @@ def _not_started(
 
 
 def _details(endpoint: Endpoint, causes: Sequence[str], texts: Sequence[str]) -> list[str]:
-    more = [f"and {len(texts) - _MOST_LINES} more lines"] if len(texts) > _MOST_LINES else []
-    return [
-        *(f"likely: {_named(cause, endpoint)}" for cause in causes),
-        *(f"it says: {text}" for text in texts[:_MOST_LINES]),
-        *more,
-    ]
+    return [*(f"likely: {_named(cause, endpoint)}" for cause in causes), *quote(texts)]
 
 
 def _named(text: str, endpoint: Endpoint) -> str:

@@ -10,19 +10,20 @@ from __future__ import annotations
 import copy
 import functools
 import logging
-import shlex
 import sys
 import threading
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from vgpumgr.errors import AuthenticationFailed, HostDeadline, ProgramFailed, Unreachable
+from vgpumgr.errors import AuthenticationFailed, HostDeadline, NotStarted, Unreachable
 from vgpumgr.link import stages
 from vgpumgr.link.deadlines import bounded, humanize, now
-from vgpumgr.link.ssh import dial, host_key, tunnel, wire
+from vgpumgr.link.ssh import dial, host_key, login_refusals, tunnel, wire
 from vgpumgr.link.ssh.keys import OWN, certificate_file, choose
 from vgpumgr.link.ssh.known_hosts import compute_fingerprint
+from vgpumgr.link.ssh.login_refusals import KeyOffered
+from vgpumgr.link.ssh.remarks import Remarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,7 @@ class RemoteCommand:
     def send(self, data: bytes, deadline: Deadline | None = None) -> None:
         """Send all of it. ConnectionError if the command no longer reads, TimeoutError at the deadline if there is one.
 
-        ProgramFailed if the server refused to run the command.
+        NotStarted if the server refused to run the command.
 
         Channel.sendall is no option: it spins forever once our end of the channel has been shut down.
         """
@@ -89,7 +90,7 @@ class RemoteCommand:
     def receive(self, deadline: Deadline | None = None) -> bytes:
         """Some bytes; b"" at the end of the output. TimeoutError at the deadline; None waits without limit.
 
-        Raises ProgramFailed if the server refused to run the command.
+        Raises NotStarted if the server refused to run the command.
         """
         while True:
             self._drain_stderr()
@@ -133,10 +134,13 @@ class RemoteCommand:
 class SshConnection:
     """An authenticated connection. `close` ends it and all its commands, and never blocks."""
 
-    def __init__(self, endpoint: Endpoint, carrier: Wire, transport: paramiko.Transport) -> None:
+    def __init__(
+        self, endpoint: Endpoint, carrier: Wire, transport: paramiko.Transport, remarks: Remarks | None = None
+    ) -> None:
         self.endpoint = endpoint
         self.wire = carrier
         self._transport = transport
+        self._remarks = remarks or Remarks(transport)
         self.pulse = tunnel.Pulse(lambda: transport.global_request("keepalive@openssh.com"))
 
     @property
@@ -150,6 +154,11 @@ class SshConnection:
     @property
     def broken_at(self) -> str | None:
         return self.wire.broken_at
+
+    @property
+    def forced_by(self) -> str | None:
+        """The file and line there that force a command upon our key, if the server has told so."""
+        return self._remarks.forced_by
 
     def find_silent(self) -> str | None:
         return self.wire.find_silent()
@@ -178,7 +187,8 @@ class SshConnection:
                 host,
                 stage,
                 f"the SSH server opens no further session: {error.text}",
-                hint="MaxSessions in its sshd_config is too small: 1 is enough, and 10 are usual",
+                hint=f"MaxSessions 0 for {self.endpoint.user} in its sshd_config (a login for jumps only?): 1 is enough, and 10 are "
+                f"usual; as root there: sshd -T -C user={self.endpoint.user} | grep -i maxsessions",
             ) from error
         except (SSHException, EOFError, OSError) as error:
             # Whoever writes on a lost connection finds out before the thread that reads on it does.
@@ -215,9 +225,10 @@ class SshConnection:
         self.wire.close()
 
 
-def _refused(host: HostName) -> ProgramFailed:
-    return ProgramFailed(
+def _refused(host: HostName) -> NotStarted:
+    return NotStarted(
         host,
+        "program",
         "the SSH server refused to run a command",
         hint="the key or the account is restricted (ForceCommand, internal-sftp, a forced command?)",
     )
@@ -245,6 +256,7 @@ def _handshake(endpoint: Endpoint, carrier: Wire, deadlines: Deadlines) -> SshCo
     _quieten()
     known = host_key.load_known_hosts(endpoint.known_hosts).find(endpoint.address, endpoint.port)
     transport = paramiko.Transport(carrier)  # type: ignore[arg-type]  # it needs no more than a Wire has
+    remarks = Remarks(transport)
     transport.local_version = wire.VERSION  # which has been sent; it is a part of what both sides sign
     try:
         options = transport.get_security_options()
@@ -264,7 +276,7 @@ def _handshake(endpoint: Endpoint, carrier: Wire, deadlines: Deadlines) -> SshCo
         carrier.shut()
         transport.close()
         raise
-    return SshConnection(endpoint, carrier, transport)
+    return SshConnection(endpoint, carrier, transport, remarks)
 
 
 def _exchange_keys(endpoint: Endpoint, transport: paramiko.Transport, known: Known, timeout_s: float) -> None:
@@ -307,6 +319,7 @@ def _log_in(endpoint: Endpoint, transport: paramiko.Transport, timeout_s: float)
 def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, timeout_s: float) -> None:
     """Log in with that key, and its certificate if it has one. Nothing else is tried."""
     from paramiko import AuthenticationException, BadAuthenticationType
+    from paramiko.ssh_exception import PartialAuthentication
 
     path = chosen.path
     key: Any = chosen.agent_key or _load_key(endpoint, path)
@@ -332,7 +345,6 @@ def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, ti
     if transport.is_authenticated():
         return
     error = transport.get_exception()
-    way = f"-o ProxyJump={shlex.quote(','.join(map(str, endpoint.jumps)))} " if endpoint.jumps else ""
     if chosen.agent_key is not None and chosen.agent_key.failed is not None:
         raise AuthenticationFailed(
             endpoint.host,
@@ -340,41 +352,23 @@ def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, ti
             f"{chosen.agent_key.failed}: {shown}",
             hint="was it confirmed, or touched? ssh-add -l lists what the agent has",
         ) from error
+    offered = KeyOffered(path, shown)
+    if certificate is not None:
+        offered = offered._replace(certificate=certificate.shown, remark=certificate.remark or "")
+    if isinstance(error, PartialAuthentication):
+        raise login_refusals.more_wanted(endpoint, offered, error.allowed_types) from error
     if isinstance(error, BadAuthenticationType):
-        raise AuthenticationFailed(
-            endpoint.host,
-            "auth",
-            f"{endpoint.user} cannot log in with a key there; sshd allows {', '.join(error.allowed_types)}",
-            hint="PubkeyAuthentication yes, and PermitRootLogin prohibit-password for root, in sshd_config",
-        ) from error
+        raise login_refusals.no_keys(endpoint, error.allowed_types) from error
     if isinstance(error, AuthenticationException) or (error is None and transport.is_active()):
-        with_it = "" if certificate is None else certificate.shown
-        remark = "" if certificate is None or not certificate.remark else f", and {certificate.remark}"
-        raise AuthenticationFailed(
-            endpoint.host,
-            "auth",
-            f"the host does not take {shown}{with_it} for {endpoint.user}{remark}",
-            hint=_what_to_do(endpoint, path, way, with_certificate=bool(with_it)),
-        ) from error
-    raise Unreachable(
-        endpoint.host,
-        "auth",
-        f"the connection was closed after {now() - started:.1f} s: {error or 'end of file'}",
-        hint="see the host's sshd log",
-    ) from error
+        raise login_refusals.not_taken(endpoint, offered) from error
+    why = f"the connection was closed after {now() - started:.1f} s ({str(error or '') or 'end of file'})"
+    raise login_refusals.closed(endpoint, why, _banner(transport)) from error
 
 
-def _what_to_do(endpoint: Endpoint, path: Path, way: str, *, with_certificate: bool) -> str:
-    if with_certificate:
-        return (
-            f"TrustedUserCAKeys in its sshd_config has to name the authority, and the certificate {endpoint.user} or what "
-            "AuthorizedPrincipals has there; for root also PermitRootLogin"
-        )
-    public = str(path).removesuffix(".pub")
-    return (
-        f"ssh-copy-id -f -i {shlex.quote(public)}.pub -p {endpoint.port} {way}"
-        f"{shlex.quote(endpoint.user + '@' + endpoint.address)}; for root also PermitRootLogin in sshd_config"
-    )
+def _banner(transport: paramiko.Transport) -> bytes:
+    """The last text for a person; also where the connection has ended."""
+    said = getattr(transport.auth_handler, "banner", None)
+    return said if isinstance(said, bytes) else b""
 
 
 def _load_key(endpoint: Endpoint, path: Path) -> paramiko.PKey:

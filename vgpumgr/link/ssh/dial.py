@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vgpumgr.errors import HostDeadline, Unreachable
 from vgpumgr.link import stages
 from vgpumgr.link.deadlines import Deadline, bounded, humanize
+from vgpumgr.link.host_text import clean
 from vgpumgr.link.ssh.wire import LINE, PEEK_BYTES, SshSocket
 
 if TYPE_CHECKING:
@@ -24,7 +25,15 @@ if TYPE_CHECKING:
     from vgpumgr.link.deadlines import Deadlines
     from vgpumgr.link.ssh.wire import Wire
 
-_DROPPED = "dropped before the banner: MaxStartups, or this address is blocked? see the host's sshd log"
+_DROPPED = (
+    "dropped before the banner: MaxStartups, or is this address blocked (a firewall, fail2ban)? See the host's sshd log"
+)
+# What OpenSSH says before it drops a connection: until 9.7 for MaxStartups, then for both.
+_FULL = "MaxStartups in its sshd_config is how many may be about to log in at once: raise it, or find out who else connects there"
+_SAID_AT_DROP = {
+    b"Exceeded MaxStartups": _FULL,
+    b"Not allowed at this time": f"{_FULL}; or this address is blocked for a while after logins that failed (PerSourcePenalties)",
+}
 
 
 class _Address(NamedTuple):
@@ -163,6 +172,9 @@ def _not_ssh(endpoint: Endpoint, seen: bytes, *, closed: bool) -> Unreachable:
     if not seen:
         return Unreachable(endpoint.host, "banner", "the connection was closed", hint=_DROPPED)
     if closed:
+        hint = _SAID_AT_DROP.get(seen.strip())
+        if hint is not None:
+            return Unreachable(endpoint.host, "banner", f"sshd drops the connection: {clean(seen.decode())}", hint=hint)
         return Unreachable(endpoint.host, "banner", f"the connection was closed after {seen[:120]!r}", hint=_DROPPED)
     return Unreachable(
         endpoint.host,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.domain_dumps import DomainDump, LibvirtDump, SavedDump
+from vgpumgr.link.host_text import clean
 from vgpumgr.link.program import libvirt_refusals
-from vgpumgr.link.program.host_text import clean
 from vgpumgr.names import VmName, VmUuid
 
 if TYPE_CHECKING:

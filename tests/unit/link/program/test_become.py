@@ -1,4 +1,4 @@
-"""What sudo says becomes an error of stage `become`, with what to do about it. The texts are those of sudo 1.9.13 and 1.9.16."""
+"""What sudo says becomes an error of stage `become`, with what to do about it. The texts are those of sudo 1.9.13 and 1.9.16, and of sudo-rs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPS = Endpoint(
         (1, "Sorry, user ops may not run sudo on kvm01.", "sudo does not let ops", "NOPASSWD"),
         (
             1,
-            "Sorry, user ops is not allowed to execute '/bin/sh' as root on kvm01. sudo",
+            "Sorry, user ops is not allowed to execute '/bin/sh -c true' as root on kvm01.",
             "sudo does not let ops",
             "NOPASSWD",
         ),
@@ -52,6 +52,10 @@ OPS = Endpoint(
             "the sudoers files",
             "visudo",
         ),
+        (1, "sudo: interactive authentication is required", "sudo wants a password of ops", "NOPASSWD"),
+        (1, "sudo: I'm sorry ops. I'm afraid I can't do that", "sudo does not let ops", "NOPASSWD"),
+        (1, "sudo: Account validation failure, is your account locked?", "PAM does not let ops", "chage -l ops"),
+        (1, "sudo: Account or password is expired, reset your password and try again", "PAM does not let ops", "chage"),
         (127, "env: 'sudo': No such file or directory", "there is no sudo", "install it"),
         (127, "env: sudo: command not found", "there is no sudo", "install it"),
         (

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpumgr import errors
+from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.host import protocol
 from vgpumgr.link import deadlines
 from vgpumgr.link.deadlines import Deadline
@@ -53,6 +54,9 @@ SNAPSHOT: dict[str, Any] = {
 }
 LOCKED = {**SNAPSHOT, "unwritable": None}
 END = b""
+KVM01 = Endpoint(
+    host=HostName("kvm01"), address="kvm01", port=22, user="root", key_file=None, known_hosts="/known_hosts"
+)
 STEP: Step = {
     "verb": "create_vgpu",
     "vm_uuid": "6a1f",
@@ -170,7 +174,7 @@ def refuse(kind: str, **fields: object) -> Answer:
 
 
 def start(script: Script, *, request_s: float = 5.0, connected: bool = True) -> Program:
-    program = Program(HostName("kvm01"), script, request_s=request_s, is_connected=lambda: connected)
+    program = Program(KVM01, script, request_s=request_s, is_connected=lambda: connected)
     program.send(b"0\n", Deadline(request_s))
     return program
 
@@ -393,14 +397,40 @@ def test_a_controller_that_was_stopped_itself_does_not_blame_the_host(
     assert "overloaded" not in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_a_host_that_prints_at_login_is_told_apart() -> None:
-    with pytest.raises(errors.ProgramFailed, match=r"the first bytes were 'Welcome!.*a login script"):
-        start(Script(greeting=b"Welcome!\n" + GREETING)).observe(wait_s=0)
+@pytest.mark.parametrize("noise", [b"Welcome!\nMind the gap.\n", b"\x1b]0;kvm01\x07", b"\xff\xfe\n", b"V" * 60_000])
+def test_what_a_login_prints_before_the_greeting_is_no_harm(noise: bytes) -> None:
+    program = start(Script(greeting=noise + GREETING))
+    assert program.observe(wait_s=0) == SNAPSHOT
+    assert program.hello == HELLO
+
+
+@pytest.mark.parametrize("noise", [b"floods\n" * 20_000, b"x" * 70_000])
+def test_a_login_that_prints_without_end_is_not_waited_for(noise: bytes) -> None:
+    program = start(Script(greeting=noise), request_s=60)
+    for _ in range(2):
+        with pytest.raises(errors.NotStarted, match="text without end"):
+            program.observe(wait_s=0)
+
+
+def test_behind_another_text_the_greeting_has_half_of_the_time() -> None:
+    script = Script(greeting=b"Menu: 1) backup\n")
+    started = time.monotonic()
+    with pytest.raises(errors.HostDeadline, match=r"text of its own, and no greeting within 0\.5 s") as caught:
+        start(script, request_s=1).observe(wait_s=60)
+    assert time.monotonic() - started < 10
+    assert "it says: Menu: 1) backup" in caught.value.details
+
+
+def test_the_greeting_is_waited_for_no_longer_than_the_start_may_take_whatever_the_request_may() -> None:
+    started = time.monotonic()
+    with pytest.raises(errors.HostDeadline, match=r"no answer within 0\.5 s"):
+        start(Script(greeting=GREETING[:20]), request_s=0.5).lock(by="me", wait_s=60)
+    assert time.monotonic() - started < 10
 
 
 def test_a_program_that_ends_says_why_with_the_end_of_its_stderr() -> None:
     script = Script(greeting=END, status=1)
-    script.said_to_stderr = "Traceback\nImportError: no module named x"
+    script.said_to_stderr = "Traceback (most recent call last):\nImportError: no module named x"
     with pytest.raises(errors.ProgramFailed, match="exit status 1: ImportError") as caught:
         start(script).observe(wait_s=0)
     assert caught.value.details[-1] == "ImportError: no module named x"
@@ -409,7 +439,7 @@ def test_a_program_that_ends_says_why_with_the_end_of_its_stderr() -> None:
 def test_a_host_without_python_is_told_once_what_to_install() -> None:
     script = Script(greeting=END, status=bootstrap.TOO_OLD)
     script.said_to_stderr = "no Python 3.9 or newer on this host\n"
-    with pytest.raises(errors.ProgramFailed, match=r"no Python 3\.9") as caught:
+    with pytest.raises(errors.NotStarted, match=r"no Python 3\.9") as caught:
         start(script).observe(wait_s=0)
     assert "install" in str(caught.value.hint)
     assert caught.value.details == ()

@@ -47,17 +47,30 @@ def test_a_line_over_the_limit_is_refused_whether_it_ends_or_not(end: bytes) -> 
 
 def test_a_greeting_is_read_from_any_pieces() -> None:
     lines = wire.Lines()
+    greeting = wire.Greeting(lines)
     for position in range(len(GREETING) - 1):
         lines.feed(GREETING[position : position + 1])
-        assert wire.read_greeting(lines) is None
+        assert (greeting.read(), greeting.noise) == (None, b"")
     lines.feed(b"\n")
-    assert wire.read_greeting(lines) == HELLO
+    assert greeting.read() == HELLO
 
 
-@pytest.mark.parametrize("motd", [b"Welcome to kvm01!\n", b"\n", b"VGPUMGR!\n", b"x" * 200])
-def test_noise_before_the_greeting_is_shown_and_explained(motd: bytes) -> None:
-    with pytest.raises(wire.WireError, match=r"the first bytes were .* a login script"):
-        wire.read_greeting(make_lines(motd, GREETING))
+@given(st.binary(max_size=300).filter(lambda noise: protocol.MAGIC.encode() not in noise), st.data())
+def test_noise_before_the_greeting_is_kept_and_skipped_however_it_is_cut(noise: bytes, data: st.DataObject) -> None:
+    lines = wire.Lines()
+    greeting = wire.Greeting(lines)
+    stream, found = noise + GREETING, None
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        lines.feed(stream[:size])
+        stream = stream[size:]
+        found = found or greeting.read()
+    assert (found, greeting.noise) == (HELLO, noise)
+
+
+def test_no_greeting_is_looked_for_behind_more_noise_than_a_login_prints() -> None:
+    greeting = wire.Greeting(make_lines(b"x" * 65_537, GREETING))
+    assert (greeting.read(), greeting.is_drowned) == (None, True)
 
 
 def test_another_protocol_version_is_named() -> None:
@@ -65,13 +78,13 @@ def test_another_protocol_version_is_named() -> None:
     with pytest.raises(
         wire.WireError, match=rf"protocol 1, but this vgpumgr speaks {protocol.PROTOCOL}: .*install vgpumgr again"
     ):
-        wire.read_greeting(make_lines(text))
+        wire.Greeting(make_lines(text)).read()
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_make_the_greeting_fail_in_another_way(noise: bytes) -> None:
     with contextlib.suppress(wire.WireError):
-        assert wire.read_greeting(make_lines(noise)) is None
+        assert wire.Greeting(make_lines(noise)).read() is None
 
 
 JSON = st.recursive(

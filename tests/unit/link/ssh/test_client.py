@@ -221,11 +221,12 @@ def test_a_host_that_refuses_further_sessions_says_so(new_sshd: Sshd) -> None:
 def test_a_restricted_account_is_told_apart_from_a_broken_host(new_sshd: Sshd) -> None:
     new_sshd.start("ForceCommand=echo This account is restricted.")
     with (
-        pytest.raises(errors.ProgramFailed, match=r"This account is restricted\.") as caught,
+        pytest.raises(errors.NotStarted, match="text of its own and ended with exit status 0") as caught,
         connection.connect(new_sshd.endpoint) as link,
     ):
         link.observe(wait_s=1)
-    assert "login script" in str(caught.value)
+    assert "it says: This account is restricted." in caught.value.details
+    assert "ForceCommand" in caught.value.details[0]
 
 
 def test_the_host_program_runs_from_memory_and_leaves_no_file(sshd: Sshd) -> None:
@@ -348,10 +349,10 @@ def test_a_server_that_refuses_to_run_a_command_says_so_with_its_first_answer(
     link = ssh_client.SshConnection(nobody(22), wire.SshSocket(fileno=os.dup(ours.fileno())), client)
     try:
         command = link.run("true", stage="program", timeout_s=5)
-        with pytest.raises(errors.ProgramFailed, match="refused to run a command") as caught:
+        with pytest.raises(errors.NotStarted, match="refused to run a command") as caught:
             command.receive(Deadline(5))
         assert "restricted" in str(caught.value.hint)
-        with pytest.raises(errors.ProgramFailed, match="refused to run a command"):
+        with pytest.raises(errors.NotStarted, match="refused to run a command"):
             Program.start(link, Deadlines()).observe(wait_s=1)
     finally:
         link.close()

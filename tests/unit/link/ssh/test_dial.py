@@ -109,15 +109,24 @@ def test_a_server_that_resets_is_asked_about_maxstartups(
     assert "MaxStartups" in str(error.hint)
 
 
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        (b"Exceeded MaxStartups\r\n", "MaxStartups in its sshd_config"),
+        (b"Not allowed at this time\r\n", "PerSourcePenalties"),
+        (b"Go away\r\n", "fail2ban"),
+    ],
+)
 def test_what_a_server_says_before_it_closes_is_shown(
-    serve: Serve, nobody: Callable[[int], Endpoint], quick: Deadlines
+    serve: Serve, nobody: Callable[[int], Endpoint], quick: Deadlines, text: bytes, fix: str
 ) -> None:
     def talk(one: socket.socket) -> None:
-        one.sendall(b"Exceeded MaxStartups\r\n")
+        one.sendall(text)
         one.shutdown(socket.SHUT_RDWR)
 
     error = dial_expecting(errors.Unreachable, nobody(serve(talk)), quick)
-    assert "Exceeded MaxStartups" in error.message
+    assert text.decode().strip() in error.message
+    assert fix in str(error.hint)
 
 
 @pytest.mark.parametrize("text", [b"220 mail ESMTP\r\n", b"x" * 5000, b"SS"])

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _TEXT_LIMIT = 600
+_MOST_LINES = 6
 
 
 def clean(value: object) -> str:
@@ -11,6 +17,18 @@ def clean(value: object) -> str:
         return ""
     text = " ".join(str(value).split())
     return "".join(one if one.isprintable() else "?" for one in text)[:_TEXT_LIMIT]
+
+
+def lines(text: bytes | str) -> list[str]:
+    """A host's text as lines for a message; empty ones are left out."""
+    decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
+    return [line for line in map(clean, decoded.splitlines()) if line]
+
+
+def quote(said: Sequence[str]) -> list[str]:
+    """The first of such lines, as details of an error."""
+    more = [f"and {len(said) - _MOST_LINES} more lines"] if len(said) > _MOST_LINES else []
+    return [f"it says: {line}" for line in said[:_MOST_LINES]] + more
 
 
 def disk_hint(errno_name: str, path: str) -> str:

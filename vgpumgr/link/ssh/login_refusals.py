@@ -1,0 +1,125 @@
+"""Why a server does not let us in, as far as it says so, and where to look. Pure.
+
+It says little: an unknown key, a locked account and a home that others may write to are all the same refusal. The reason stands
+in its log.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from vgpumgr.errors import AuthenticationFailed, Unreachable
+from vgpumgr.link.host_text import clean, lines, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from vgpumgr.core.model.endpoint import Endpoint
+
+_STAGE: Final = "auth"
+_LOG: Final = "its sshd log has the reason: journalctl -u ssh -u sshd"
+_EXPIRED: Final = re.compile(r"account (has )?expired", re.IGNORECASE)
+# pam_nologin shows the file /run/nologin, which systemd writes.
+_OFF: Final = re.compile(r"not permitted to log in|going down|booting up", re.IGNORECASE)
+
+
+class KeyOffered(NamedTuple):
+    """`shown`: file, kind and fingerprint. `certificate`: the text about it, if there is one. `remark`: what is odd about that."""
+
+    file: Path
+    shown: str
+    certificate: str = ""
+    remark: str = ""
+
+
+def not_taken(endpoint: Endpoint, key: KeyOffered) -> AuthenticationFailed:
+    """Sshd's plain no."""
+    user = endpoint.user
+    remark = f", and {key.remark}" if key.remark else ""
+    file = f"~{user}/.ssh/authorized_keys"
+    no_trust = (
+        f"others may write to that file, or to a folder above it, so that sshd does not trust it (namei -l {file})"
+    )
+    causes = [
+        no_trust.replace("that file", file) if key.certificate else f"it is not in {file}, or {no_trust}",
+        "PermitRootLogin no in its sshd_config; prohibit-password lets keys in"
+        if user == "root"
+        else f"{user} is locked, expired or without a valid shell (passwd -S {user}; chage -l {user}; getent passwd {user}), or kept "
+        "out by AllowUsers, AllowGroups, DenyUsers or DenyGroups in its sshd_config",
+    ]
+    return AuthenticationFailed(
+        endpoint.host,
+        _STAGE,
+        f"the host does not take {key.shown}{key.certificate} for {user}{remark}",
+        hint=f"{_what_to_do(endpoint, key)}; {_LOG}",
+        details=[f"likely: {cause}" for cause in causes],
+    )
+
+
+def no_keys(endpoint: Endpoint, allowed: Sequence[str]) -> AuthenticationFailed:
+    """Sshd does not take keys of that user at all."""
+    return AuthenticationFailed(
+        endpoint.host,
+        _STAGE,
+        f"{endpoint.user} cannot log in with a key there; sshd allows {_methods(allowed)}",
+        hint="PubkeyAuthentication yes, and PermitRootLogin prohibit-password for root, in sshd_config",
+    )
+
+
+def more_wanted(endpoint: Endpoint, key: KeyOffered, allowed: Sequence[str]) -> AuthenticationFailed:
+    """Sshd takes the key, and wants something else besides."""
+    return AuthenticationFailed(
+        endpoint.host,
+        _STAGE,
+        f"sshd takes {key.shown} for {endpoint.user}, but also wants {_methods(allowed)}, and none is ever sent",
+        hint=f"AuthenticationMethods publickey for {endpoint.user} in its sshd_config (Match User {endpoint.user})",
+    )
+
+
+def closed(endpoint: Endpoint, why: str, banner: bytes) -> Unreachable:
+    """Sshd ended the connection in the middle of the login. PAM's reason, if it gives one, comes as a banner."""
+    user = endpoint.user
+    texts = lines(banner)
+    said = quote(texts)
+    if any(_EXPIRED.search(text) for text in texts):
+        return AuthenticationFailed(
+            endpoint.host,
+            _STAGE,
+            f"the account {user} has expired there",
+            hint=f"there: chage -l {user} shows when; chage -E -1 {user} lets it in",
+            details=said,
+        )
+    if any(_OFF.search(text) for text in texts):
+        return Unreachable(
+            endpoint.host,
+            _STAGE,
+            "nobody but root may log in now",
+            hint="the host is being started or shut down; if it is not: rm /run/nologin /etc/nologin there",
+            details=said,
+        )
+    return Unreachable(
+        endpoint.host,
+        _STAGE,
+        f"{why}: PAM does not let {user} in, or sshd failed",
+        hint=f"{_LOG}; also chage -l {user}, and the account lines of /etc/pam.d/sshd",
+        details=said,
+    )
+
+
+def _what_to_do(endpoint: Endpoint, key: KeyOffered) -> str:
+    if key.certificate:
+        return (
+            f"TrustedUserCAKeys in its sshd_config has to name the authority, and the certificate {endpoint.user} or what "
+            "AuthorizedPrincipals has there"
+        )
+    public = shlex.quote(f"{str(key.file).removesuffix('.pub')}.pub")
+    way = f"-o ProxyJump={shlex.quote(','.join(map(str, endpoint.jumps)))} " if endpoint.jumps else ""
+    there = shlex.quote(f"{endpoint.user}@{endpoint.address}")
+    return f"ssh-copy-id -f -i {public} -p {endpoint.port} {way}{there}"
+
+
+def _methods(allowed: Sequence[str]) -> str:
+    return clean(", ".join(allowed)) or "nothing"
