@@ -21,8 +21,11 @@ _NO_PROGRAM: Final = 127
 _MISSING: Final = re.compile(r"not found|No such file")
 _SAYS: Final = re.compile(r"sudo|^Sorry, user ")
 _QUOTED: Final = re.compile(r"(execute|run) '?(/\S+) .*('?)(?= as | on )")  # our own command, all of it
-_LINE = "`visudo -f /etc/sudoers.d/vgpumgr` there, with the line: {user} ALL=(root) NOPASSWD: ALL"
-_LAST = "; of several rules the last one holds (`sudo -n -l` as {user})"
+_RULE: Final = (
+    "`visudo -f /etc/sudoers.d/vgpumgr` there, with the line: {user} ALL=(root) NOPASSWD: ALL; of several rules the last one "
+    "holds (`sudo -n -l` as {user})"
+)
+_DISPATCHED: Final = "`vgpumgr host sudoers {host} --user {user} --key KEY.pub` prints the line for its sudoers, and the one for authorized_keys"
 
 
 class _Case(NamedTuple):
@@ -53,7 +56,7 @@ _CASES: Final = (
             r"[Ii]nteract(ive authentication|ion) is required|Authentication required"
         ),
         "sudo wants a password of {user}, and none is ever sent",
-        _LINE + _LAST,
+        _RULE,
     ),
     _Case(
         re.compile(r"must have a tty|A terminal is required"),
@@ -66,7 +69,7 @@ _CASES: Final = (
             r"I'm afraid I can't do that"
         ),
         "sudo does not let {user} run the host program as root",
-        _LINE + _LAST,
+        _RULE,
     ),
     _Case(
         re.compile(r"no new privileges|effective uid is not 0|must be owned by uid 0 and have the setuid bit"),
@@ -76,12 +79,17 @@ _CASES: Final = (
 )  # fmt: skip
 
 
-def failure(endpoint: Endpoint, status: int | None, said: Sequence[str]) -> BecomeFailed | None:
-    """The error for a program that ended before its greeting if it was sudo that ended; otherwise None."""
+def failure(
+    endpoint: Endpoint, status: int | None, said: Sequence[str], *, is_forced: bool = False
+) -> BecomeFailed | None:
+    """The error for a program that ended before its greeting if it was sudo that ended; otherwise None.
+
+    `is_forced`: the key can run one command only, which may be the dispatcher of `host install`.
+    """
     lines = [_QUOTED.sub(r"\1 '\2 …'", line) for line in said if _SAYS.search(line)]
     for case in _CASES:
         if any(case.says.search(line) for line in lines):
-            return _failed(endpoint, case.what, case.hint, lines)
+            return _failed(endpoint, case.what, _DISPATCHED if is_forced and case.hint == _RULE else case.hint, lines)
     if status == _NO_PROGRAM and any(_MISSING.search(line) for line in lines):
         return _failed(endpoint, "there is no sudo", "install it there, or log in as root (ansible_user: root)", lines)
     if lines and lines[-1].startswith("sudo: "):
@@ -96,6 +104,6 @@ def _failed(endpoint: Endpoint, what: str, hint: str, lines: Sequence[str]) -> B
         endpoint.host,
         "become",
         what.replace("{user}", user),
-        hint=hint.replace("{user}", user),
+        hint=hint.replace("{user}", user).replace("{host}", endpoint.host),
         details=[clean(line) for line in lines],
     )

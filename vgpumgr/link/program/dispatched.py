@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from vgpumgr.errors import ProgramFailed
 from vgpumgr.host import protocol
-from vgpumgr.link.program.host_text import clean
+from vgpumgr.link.host_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

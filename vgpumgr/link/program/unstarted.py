@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from vgpumgr.errors import HostDeadline, NotStarted
 from vgpumgr.link.deadlines import humanize
 from vgpumgr.link.host_text import clean, lines, quote
-from vgpumgr.link.program import bootstrap
+from vgpumgr.link.program import become, bootstrap, dispatched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,9 @@ _BY_STATUS: Final = {
     ),
 }
 _ANOTHER: Final = "something else than the host program answers the login"
-_OWN_KEY: Final = "give vgpumgr a key of its own, whose line in that file has no command="
+_OWN_KEY: Final = (
+    "give vgpumgr a key of its own, whose line in that file has no command= but the dispatcher's (docs/logins.md)"
+)
 _CAUSES: Final = (
     "a ForceCommand in its sshd_config (as root there: sshd -T -C user={user} | grep -i forcecommand)",
     "the login shell (getent passwd {user}: /bin/false?), or a login script that ends or replaces it (~/.bashrc: exit, exec)",
@@ -85,12 +87,11 @@ _CAUSES: Final = (
 
 def failure(endpoint: Endpoint, instead: Instead) -> HostError | None:
     """The error for a login that ended, or printed without end, before the greeting. None: the program itself ended."""
-    if endpoint.become:
-        from vgpumgr.link.program import become
-
-        refused = become.failure(endpoint, instead.status, instead.said)
-        if refused is not None:
-            return refused
+    refused: HostError | None = dispatched.failure(endpoint, instead.said)
+    if refused is None and endpoint.become:
+        refused = become.failure(endpoint, instead.status, instead.said, is_forced=instead.forced_by is not None)
+    if refused is not None:
+        return refused
     texts = _texts(instead)
     found = _recognise(instead, texts)
     if found is not None:

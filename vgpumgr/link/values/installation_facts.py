@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.installation import Installation, Login, State
-from vgpumgr.link.program.host_text import clean
+from vgpumgr.link.host_text import clean
 
 if TYPE_CHECKING:
     from vgpumgr.host import protocol

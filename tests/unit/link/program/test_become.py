@@ -74,6 +74,12 @@ def test_a_refusal_of_sudo_says_what_to_do(status: int, said: str, what: str, hi
     assert hint in (error.hint or "")
 
 
+def test_a_key_that_runs_the_dispatcher_alone_is_told_the_lines_for_it() -> None:
+    error = failure(OPS, 1, ["sudo: a password is required"], is_forced=True)
+    assert error is not None
+    assert "`vgpumgr host sudoers kvm01 --user ops --key KEY.pub`" in (error.hint or "")
+
+
 @pytest.mark.parametrize(
     ("status", "said"),
     [

@@ -76,3 +76,12 @@ def test_without_a_python_that_is_new_enough_the_status_says_so() -> None:
     done = subprocess.run(["/bin/sh", "-c", script, "loader"], capture_output=True, timeout=10, check=False)
     assert done.returncode == bootstrap.TOO_OLD
     assert b"no Python 3.9 or newer" in done.stderr
+
+
+@pytest.mark.parametrize("eaten", [1, 3])
+def test_input_that_something_else_has_read_from_is_told_by_the_status(eaten: int) -> None:
+    """A `read` in a login script takes the first line or the first bytes of it; Python says nothing of that."""
+    package = bootstrap.package(far=False)
+    for left in (package.partition(b"\n")[2], package[eaten:]):
+        done = start(left)
+        assert (done.returncode, done.stdout, done.stderr) == (bootstrap.CUT_SHORT, b"", b"")

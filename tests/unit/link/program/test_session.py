@@ -424,7 +424,7 @@ def test_behind_another_text_the_greeting_has_half_of_the_time() -> None:
 def test_the_greeting_is_waited_for_no_longer_than_the_start_may_take_whatever_the_request_may() -> None:
     started = time.monotonic()
     with pytest.raises(errors.HostDeadline, match=r"no answer within 0\.5 s"):
-        start(Script(greeting=GREETING[:20]), request_s=0.5).lock(by="me", wait_s=60)
+        start(Script(lambda _request: None, greeting=GREETING[:20]), request_s=0.5).lock(by="me", wait_s=60)
     assert time.monotonic() - started < 10
 
 
