@@ -313,7 +313,7 @@ def test_a_login_that_hangs_ends_at_its_deadline_with_what_may_hang(
 
 
 def test_people_read_the_fix_last(site: Site) -> None:
-    lines = vgpumgr(site, "list", "forced", code=4).err.splitlines()
+    lines = vgpumgr(site, "list", "forced", "--quiet", code=4).err.splitlines()
     assert lines[0].startswith("error: forced: program: /home/forced/.ssh/authorized_keys:1 ")
     assert lines[1:] == [
         "  it says: Backups only.",
