@@ -6,5 +6,5 @@ jumps         through jump hosts, whose connections are shared   wire, tunnel   
 host_key      is this the host we know?                          known_hosts        the files, as an index
 keys          which private key                                  key_files, agent   what a file has, and what an agent does
 certificate   a certificate as it is                             host_certificate, user_certificate   whether it holds
-login_refusals  why a server does not let us in (pure)        remarks            what it tells of a login beside that
+remarks       what a server tells of a login beside that        login_refusals     why it does not let us in
 """
