@@ -30,7 +30,7 @@ hosts:
   kvm01: {driver: 570, boards: [{board: A40, vfs: 2}], vms: ["vm[1:2]"], via: jump01}
 """
 SUDOERS, KEYS = "/etc/sudoers.d/ops", "/home/ops/.ssh/authorized_keys"
-PROGRAMS = "/opt/vgpumgr/programs"
+PROGRAMS, DISPATCHER = "/opt/vgpumgr/programs", "/opt/vgpumgr/dispatcher"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,11 +171,12 @@ def test_an_altered_program_is_refused_and_named_and_installed_anew(confined: Si
     vgpumgr(confined, "discover")
 
 
-def test_a_program_that_others_than_root_can_write_is_refused(confined: Site) -> None:
-    confined.lab.must(HOST, f"chmod g+w {PROGRAMS}")
+@pytest.mark.parametrize("place", [PROGRAMS, DISPATCHER])
+def test_what_others_than_root_can_write_is_refused(confined: Site, place: str) -> None:
+    confined.lab.must(HOST, f"chmod g+w {place}")
     error = vgpumgr(confined, "discover", "-o", "json", code=4).error
-    assert f"not root's: {PROGRAMS} can be changed by others" in error["message"]
-    confined.lab.must(HOST, f"chmod g-w {PROGRAMS}")
+    assert f"not root's: {place} can be changed by others" in error["message"]
+    confined.lab.must(HOST, f"chmod g-w {place}")
     vgpumgr(confined, "discover")
 
 

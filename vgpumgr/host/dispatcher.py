@@ -41,7 +41,9 @@ class Refused(Exception):
 
 def main() -> NoReturn:
     try:
-        program = find_program(read_input())
+        sent = read_input()
+        check_owner(DISPATCHER, is_file=True)
+        program = find_program(sent)
     except (Refused, OSError) as error:
         sys.stderr.write("{}{}\n".format(SAYS, error))
         sys.exit(REFUSED)

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import sys
+from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
 from . import dispatcher
@@ -62,10 +63,18 @@ def install(root: Root, request: Dict[str, Any]) -> InstallationFact:
 
 
 def uninstall(root: Root) -> InstallationFact:
-    """Remove all of it. Raises Refusal, OSError."""
+    """Remove what install wrote, and the folder once it is empty. Raises Refusal, OSError.
+
+    Nothing else: on a host that is the controller too, vgpumgr itself may be installed in that folder.
+    """
     _refuse_pinned(root)
-    if os.path.lexists(root.path(FOLDER)):
-        shutil.rmtree(root.path(FOLDER))
+    for file in (DISPATCHER, PIN):  # the dispatcher first: it runs nothing from then on
+        with suppress(FileNotFoundError):
+            os.unlink(root.path(file))
+    if os.path.lexists(root.path(PROGRAMS)):
+        shutil.rmtree(root.path(PROGRAMS))
+    if os.path.lexists(root.path(FOLDER)) and not names_in(root.path(FOLDER)):
+        os.rmdir(root.path(FOLDER))
     return look(root)
 
 

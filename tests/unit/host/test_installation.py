@@ -43,6 +43,19 @@ def test_what_was_installed_is_told_and_removed_without_a_trace(root: Root) -> N
     assert installation.uninstall(root) == gone
 
 
+def test_what_others_have_put_there_stays(root: Root) -> None:
+    """The controller's own installation, on a host that is the controller."""
+    own = Path(root.path(f"{dispatcher.FOLDER}/bin/vgpumgr"))
+    own.parent.mkdir(parents=True)
+    own.write_text("#!/bin/sh\n", encoding="ascii")
+    before = sorted(Path(root.path("/opt")).rglob("*"))
+    installation.install(root, request(b"near", pinned=True))
+    gone = installation.uninstall(root)
+    assert (gone["dispatcher"], gone["programs"], gone["pinned"]) == (None, [], False)
+    assert sorted(Path(root.path("/opt")).rglob("*")) == before
+    assert own.read_text(encoding="ascii") == "#!/bin/sh\n"
+
+
 def test_pinning_leaves_only_what_is_pinned_and_can_be_taken_back(root: Root) -> None:
     installation.install(root, request(b"old"))
     there = installation.install(root, request(b"new", pinned=True))
