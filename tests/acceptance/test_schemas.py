@@ -82,7 +82,6 @@ WITHOUT = {
     "export prometheus",
     *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "start", "hold", "load", "stop", "fault")),
     "host sudoers",
-    *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "hold", "load", "stop", "fault")),
 }
 
 

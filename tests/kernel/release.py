@@ -15,6 +15,7 @@ _PACKAGES = (
         "qemu-system-x86",
         "qemu-utils",
         "mdevctl",
+        "sudo",
     ),
     # what builds the kernel module; taken out of the disk again
     *("linux-headers-amd64", "gcc", "make"),
