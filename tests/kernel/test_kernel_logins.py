@@ -28,7 +28,7 @@ pytestmark = pytest.mark.kernel
 CASE = cases.VF
 _SET_UP = r"""
 set -eu
-id ops >/dev/null 2>&1 || useradd --create-home --shell /bin/bash ops
+id ops >/dev/null 2>&1 || useradd --create-home --shell /bin/bash --password '*' ops
 install -d -m 700 -o ops -g ops ~ops/.ssh
 install -m 600 -o ops -g ops ~root/.ssh/authorized_keys ~ops/.ssh/authorized_keys
 printf '%s\n' 'ops ALL=(ALL:ALL) NOPASSWD: ALL' >/etc/sudoers.d/ops
@@ -126,7 +126,7 @@ def test_a_key_that_runs_nothing_else_does_everything_through_a_jump_host(login:
     behind_itself(login, tmp_path)
     vgpumgr(login, "host", "install", HOST)
     lines = vgpumgr(login, "host", "sudoers", HOST, "--key", str(key)).out.splitlines()
-    login.vm.must("cat >/etc/sudoers.d/ops && visudo -c -q", text="\n".join(lines) + "\n")
+    login.vm.must("cat >/etc/sudoers.d/ops && visudo -c -q -f /etc/sudoers.d/ops", text="\n".join(lines) + "\n")
     login.vm.must("cat > ~ops/.ssh/authorized_keys", text=lines[-1].removeprefix("# ") + "\n")
     vgpumgr(login, "host", "check")
     does_everything(login)
