@@ -30,7 +30,7 @@ hosts:
   kvm01: {driver: 570, boards: [{board: A40, vfs: 2}], vms: ["vm[1:2]"], via: jump01}
 """
 SUDOERS, KEYS = "/etc/sudoers.d/ops", "/home/ops/.ssh/authorized_keys"
-PROGRAMS, DISPATCHER = "/opt/vgpumgr/programs", "/opt/vgpumgr/dispatcher"
+PROGRAMS, DISPATCHER = "/opt/vgpumgr-host/programs", "/opt/vgpumgr-host/dispatcher"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ printf '%s\n' 'ops ALL=(ALL:ALL) NOPASSWD: ALL' >/etc/sudoers.d/ops
 """
 _CLEAN_UP = r"""
 set -eu
-rm -rf /etc/sudoers.d/ops /etc/ssh/sshd_config.d/certificate.conf /etc/ssh/host-cert.pub /opt/vgpumgr
+rm -rf /etc/sudoers.d/ops /etc/ssh/sshd_config.d/certificate.conf /etc/ssh/host-cert.pub /opt/vgpumgr-host
 userdel --remove --force ops 2>/dev/null
 systemctl reload ssh
 """
@@ -135,7 +135,7 @@ def test_a_key_that_runs_nothing_else_does_everything_through_a_jump_host(login:
     refused = subprocess.run(alone, capture_output=True, text=True, check=False, timeout=60)
     assert (refused.returncode, refused.stdout) == (126, "")
     assert "vgpumgr dispatcher: runs nothing else" in refused.stderr
-    login.vm.must("for each in /opt/vgpumgr/programs/*; do echo >>$each; done")
+    login.vm.must("for each in /opt/vgpumgr-host/programs/*; do echo >>$each; done")
     assert "altered" in vgpumgr(login, "discover", "-o", "json", code=4).error["message"]
     login.vm.must("bash -s", text=_SET_UP)
     vgpumgr(login, "host", "uninstall", HOST)

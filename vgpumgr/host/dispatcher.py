@@ -3,7 +3,7 @@
 It stands alone (standard library only) and is read as text, so that an administrator can read what was installed. It takes
 what the shell of any other login takes: a line with a length, then that many bytes, which are the compressed program. The name of an
 installed program is the SHA-256 of these bytes. One that is not installed yet is an update; where versions are pinned, it is
-refused. What runs is always the file, and only after its contents were found to be what its name says.
+refused. An installed program runs only after its contents were found to be what its name says.
 
 Python 3.9: this file runs on the hypervisor.
 """
@@ -13,15 +13,18 @@ import importlib
 import os
 import stat
 import sys
+import time
 import zlib
+from contextlib import suppress
 from typing import List, NoReturn
 
-FOLDER = "/opt/vgpumgr"
+FOLDER = "/opt/vgpumgr-host"
 PROGRAMS = FOLDER + "/programs"
 DISPATCHER = FOLDER + "/dispatcher"
 PIN = FOLDER + "/pinned"
 BY_DISPATCHER = "VGPUMGR_BY_DISPATCHER"  # set for the program, which tells how it was started
 KEPT = 8  # programs; several controllers may be of different versions
+UNFINISHED = ".new-"  # begins the name of a file that is being written
 SAYS = "vgpumgr dispatcher: "
 REFUSED = 126
 
@@ -31,6 +34,7 @@ PINNED = "pinned"
 ALTERED = "altered"
 NOT_ROOTS = "not root's"
 
+_LONG_S = 3600.0  # no writer takes that long
 _MOST_DIGITS = 8
 _MOST_BYTES = 16 * 1024 * 1024
 
@@ -79,7 +83,14 @@ def find_program(sent: bytes, top: str = "") -> bytes:
     if not os.path.lexists(path):
         if os.path.lexists(top + PIN):
             raise Refused("{}: the program {} is not installed here".format(PINNED, name[:12]))
-        write(path, sent, 0o644)
+        try:
+            zlib.decompress(sent)
+        except zlib.error:
+            raise Refused("{}: what was sent is no program of vgpumgr's".format(NOTHING_ELSE)) from None
+        try:
+            write(path, sent, 0o644)
+        except OSError:
+            return sent  # a disk that is full or read-only: the next start tries it again
         prune(top)
     check_owner("{}/{}".format(PROGRAMS, name), top, is_file=True)
     with open(path, "rb") as file:
@@ -102,7 +113,10 @@ def check_owner(path: str, top: str = "", *, is_file: bool = False) -> None:
 
 def write(path: str, content: bytes, mode: int) -> None:
     """Write a file that is there as a whole or not at all. Raises OSError."""
-    new = "{}.{}.new".format(path, os.getpid())
+    folder, name = os.path.split(path)
+    new = "{}/{}{}.{}".format(folder, UNFINISHED, os.getpid(), name)
+    with suppress(FileNotFoundError):
+        os.unlink(new)  # of a process with this number that was killed
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "wb") as file:
@@ -117,11 +131,14 @@ def write(path: str, content: bytes, mode: int) -> None:
 
 
 def prune(top: str = "") -> None:
-    """Leave the newest programs. Raises OSError."""
+    """Leave the newest programs, and no file whose writer was killed. Raises OSError."""
     folder = top + PROGRAMS
     found = sorted((entry.stat(follow_symlinks=False).st_mtime, entry.name) for entry in os.scandir(folder))
-    for _, name in found[: -KEPT or None]:
-        os.unlink("{}/{}".format(folder, name))
+    whole = [name for _, name in found if not name.startswith(UNFINISHED)]
+    old = [name for at, name in found if name.startswith(UNFINISHED) and at < time.time() - _LONG_S]
+    for name in whole[:-KEPT] + old:
+        with suppress(FileNotFoundError):  # somebody else was quicker
+            os.unlink("{}/{}".format(folder, name))
 
 
 def run(program: bytes) -> NoReturn:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
 from . import dispatcher
-from .dispatcher import BY_DISPATCHER, DISPATCHER, FOLDER, PIN, PROGRAMS, Refused
+from .dispatcher import BY_DISPATCHER, DISPATCHER, FOLDER, PIN, PROGRAMS, UNFINISHED, Refused
 from .fields import refuse
 from .files import Root, names_in, why
 from .protocol import BAD_REQUEST, PINNED_HERE, InstallationFact, InstalledProgramFact
@@ -63,10 +63,7 @@ def install(root: Root, request: Dict[str, Any]) -> InstallationFact:
 
 
 def uninstall(root: Root) -> InstallationFact:
-    """Remove what install wrote, and the folder once it is empty. Raises Refusal, OSError.
-
-    Nothing else: on a host that is the controller too, vgpumgr itself may be installed in that folder.
-    """
+    """Remove what install wrote and nothing else, and the folder once it is empty. Raises Refusal, OSError."""
     _refuse_pinned(root)
     for file in (DISPATCHER, PIN):  # the dispatcher first: it runs nothing from then on
         with suppress(FileNotFoundError):
@@ -94,7 +91,9 @@ def _decoded(text: Any) -> bytes:
 def _programs(root: Root, problems: List[str]) -> List[InstalledProgramFact]:
     found: List[InstalledProgramFact] = []
     folder = root.path(PROGRAMS)
-    names = sorted(names_in(folder)) if os.path.lexists(folder) else []
+    names = (
+        sorted(name for name in names_in(folder) if not name.startswith(UNFINISHED)) if os.path.lexists(folder) else []
+    )
     for name in names:
         path = "{}/{}".format(PROGRAMS, name)
         content = _read(root.path(path), problems)

@@ -487,7 +487,7 @@ class Locked(Observed):
 
 
 class InstalledProgramFact(TypedDict):
-    """A host program below /opt/vgpumgr. `sha256` is its name; `intact`: also the hash of what it holds."""
+    """A host program below /opt/vgpumgr-host. `sha256` is its name; `intact`: also the hash of what it holds."""
 
     sha256: str
     intact: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from vgpumgr.core.model import installation as core
-from vgpumgr.host import dispatcher, protocol
+from vgpumgr.host import dispatcher, installation, protocol
+from vgpumgr.host.files import Root
 from vgpumgr.link.program import dispatched
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files of root's")
@@ -23,7 +25,7 @@ NAME = hashlib.sha256(PROGRAM).hexdigest()
 @pytest.fixture
 def top(tmp_path: Path) -> str:
     """A host's root, with an empty installation."""
-    (tmp_path / "opt/vgpumgr/programs").mkdir(parents=True)
+    (tmp_path / "opt/vgpumgr-host/programs").mkdir(parents=True)
     return str(tmp_path)
 
 
@@ -77,7 +79,9 @@ def test_one_that_was_altered_is_refused(top: str) -> None:
 
 
 @needs_root
-@pytest.mark.parametrize("path", ["opt", "opt/vgpumgr", "opt/vgpumgr/programs", f"opt/vgpumgr/programs/{NAME}"])
+@pytest.mark.parametrize(
+    "path", ["opt", "opt/vgpumgr-host", "opt/vgpumgr-host/programs", f"opt/vgpumgr-host/programs/{NAME}"]
+)
 @pytest.mark.parametrize("spoil", [lambda file: file.chmod(0o775), lambda file: os.chown(file, 1000, 0)])
 def test_what_others_can_change_is_refused(top: str, path: str, spoil: object) -> None:
     dispatcher.find_program(PROGRAM, top)
@@ -94,6 +98,37 @@ def test_a_link_to_a_program_is_none(top: str, tmp_path: Path) -> None:
     Path(top + dispatcher.PROGRAMS, NAME).symlink_to(elsewhere)
     with pytest.raises(dispatcher.Refused, match=r"^not root's: "):
         dispatcher.find_program(PROGRAM, top)
+
+
+@needs_root
+def test_what_is_no_program_is_not_installed(top: str) -> None:
+    with pytest.raises(dispatcher.Refused, match=r"^runs nothing else: "):
+        dispatcher.find_program(b"no zlib", top)
+    assert installed(top) == set()
+
+
+@needs_root
+def test_a_disk_that_takes_no_file_keeps_nobody_out(top: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(dispatcher, "write", full)
+    assert dispatcher.find_program(PROGRAM, top) == PROGRAM
+    assert installed(top) == set()
+
+
+@needs_root
+def test_a_write_that_was_killed_leaves_nothing_for_long(top: str) -> None:
+    left = Path(top + dispatcher.PROGRAMS, f"{dispatcher.UNFINISHED}{os.getpid()}.{NAME}")
+    left.write_bytes(b"half")
+    assert dispatcher.find_program(PROGRAM, top) == PROGRAM
+    assert installed(top) == {NAME}
+    other = left.with_name(f"{dispatcher.UNFINISHED}1.{NAME}")
+    other.write_bytes(b"half")
+    assert [one["sha256"] for one in installation.look(Root(top))["programs"]] == [NAME]
+    os.utime(other, (0, 0))
+    dispatcher.prune(top)
+    assert installed(top) == {NAME}
 
 
 @needs_root

@@ -83,6 +83,6 @@ def test_threads_and_files_have_a_bound_and_a_host_that_was_read_leaves_nothing(
     assert (
         MAX_WORKERS / 2 < peaks.files - files <= FILES_OF_A_HOST * MAX_WORKERS + 4
     )  # and the look itself, known_hosts
-    assert max(kept) <= MAX_WORKERS
+    assert max(kept) <= 2 * MAX_WORKERS  # of HOSTS: a transport that is still ending keeps its connection for a moment
     wait_for(lambda: threading.active_count() <= threads, 10)
     assert (open_files(), links()) == (files, 0)

@@ -38,7 +38,7 @@ def host() -> None:
 )
 @common_options
 def install_command(settings: Settings, *, hosts: tuple[str, ...], pinned: bool) -> int:
-    """Install the dispatcher and the host program in /opt/vgpumgr, owned by root.
+    """Install the dispatcher and the host program in /opt/vgpumgr-host, owned by root.
 
     \b
       vgpumgr host install kvm01

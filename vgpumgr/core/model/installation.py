@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName
 
 
-DISPATCHER: Final = "/opt/vgpumgr/dispatcher"
+DISPATCHER: Final = "/opt/vgpumgr-host/dispatcher"
 """What a login that can run nothing else runs, as root (host/dispatcher.py)."""
 
 

@@ -1,7 +1,7 @@
 """The lines that let a user log in for vgpumgr's host program and for nothing else. Pure.
 
 sudoers(5): a command with "" takes no arguments. sshd(8), AUTHORIZED_KEYS FILE FORMAT: `restrict` turns off forwarding, terminals and
-what later versions add; `command` is run whatever the client asks for.
+what later versions add; `command` is run whatever the client asks for. In English, because sudo's refusals are told apart by their words.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def render(user: str, key: str | None) -> tuple[str, ...]:
         "# /etc/sudoers.d/vgpumgr (visudo -f writes it):",
         f'{user} ALL=(root) NOPASSWD: {DISPATCHER} ""',
         f"# authorized_keys of {user}, without the leading `# `:",
-        f'# restrict,command="sudo -n {DISPATCHER}" {"KEY" if key is None else _one_line(key)}',
+        f'# restrict,command="env LC_ALL=C sudo -n {DISPATCHER}" {"KEY" if key is None else _one_line(key)}',
     )
 
 

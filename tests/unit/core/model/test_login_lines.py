@@ -15,9 +15,9 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMtwc41OPBM/lUSddMfgxHDq7VFr2sKqZUzWN
 def test_the_lines_are_what_sudo_and_sshd_take() -> None:
     assert login_lines.render("vgpumgr", f"{KEY}\n") == (
         "# /etc/sudoers.d/vgpumgr (visudo -f writes it):",
-        'vgpumgr ALL=(root) NOPASSWD: /opt/vgpumgr/dispatcher ""',
+        'vgpumgr ALL=(root) NOPASSWD: /opt/vgpumgr-host/dispatcher ""',
         "# authorized_keys of vgpumgr, without the leading `# `:",
-        f'# restrict,command="sudo -n /opt/vgpumgr/dispatcher" {KEY}',
+        f'# restrict,command="env LC_ALL=C sudo -n /opt/vgpumgr-host/dispatcher" {KEY}',
     )
     assert login_lines.render("vgpumgr", None)[-1].endswith('dispatcher" KEY')
 
@@ -28,7 +28,7 @@ def test_a_name_is_printed_only_if_it_is_one_word_of_sudoers(user: str) -> None:
         lines = login_lines.render(user, None)
     except (BadName, UsageError):
         return
-    assert lines[1].split() == [user, "ALL=(root)", "NOPASSWD:", "/opt/vgpumgr/dispatcher", '""']
+    assert lines[1].split() == [user, "ALL=(root)", "NOPASSWD:", "/opt/vgpumgr-host/dispatcher", '""']
     assert user.isascii()
     assert "%" not in user
 
