@@ -75,6 +75,7 @@ def test_threads_and_files_have_a_bound_and_a_host_that_was_read_leaves_nothing(
 
     assert fan_out(hosts[:1], work)[0].value  # what the first connection imports and keeps for all
     wait_for(lambda: threading.active_count() < 10, 10)
+    assert links() == 0
     threads, files = threading.active_count(), open_files()
     with Peaks() as peaks:
         outcomes = fan_out(hosts, work, watch=Watch(ended=ended))
@@ -85,4 +86,5 @@ def test_threads_and_files_have_a_bound_and_a_host_that_was_read_leaves_nothing(
     )  # and the look itself, known_hosts
     assert max(kept) <= 2 * MAX_WORKERS  # of HOSTS: a transport that is still ending keeps its connection for a moment
     wait_for(lambda: threading.active_count() <= threads, 10)
-    assert (open_files(), links()) == (files, 0)
+    assert links() == 0
+    assert open_files() <= files  # fewer where what another test left was collected meanwhile
