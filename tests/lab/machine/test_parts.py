@@ -63,10 +63,10 @@ def test_an_unknown_host_is_answered_with_the_names_there_are() -> None:
 
 @given(st.text(alphabet="ab c%\"'$", min_size=1).filter(lambda text: '"' not in text))
 def test_the_common_arguments_survive_the_shells_rules(name: str) -> None:
-    """shlex gives two words back, whatever the directory's name; a blank is quoted once more, for ssh itself."""
+    """shlex gives each word back, whatever the directory's name; a blank is quoted once more, for ssh itself."""
     layout = Layout(folder=_Absolute(name))  # type: ignore[arg-type]
-    option, value = shlex.split(client.common_arguments(layout))
-    assert option == "-o"
+    *before, value = shlex.split(client.common_arguments(layout))
+    assert before == ["-F", "none", "-o"]
     path = f"/{name}/known_hosts".replace("%", "%%")
     assert value in {f"UserKnownHostsFile={path}", f'UserKnownHostsFile="{path}"'}
 
