@@ -1,31 +1,95 @@
-"""What `vgpumgr --help` costs beside `python -c "import click"`: medians of nine, run in turn.
+"""What starting costs: each command's --help, --version and `inventory check` of two hosts, beside `python -c "import click"`.
 
     .venv/bin/python -m benchmarks.start_cost
 
-Not a test, because a loaded machine would fail it; tests/unit/cli/test_startup.py holds what makes it so: the imports.
+Medians of nine, run in turn. And what an attach imports: a process imports, one after the other, what a real attach in the lab had
+imported at its end, and tells its CPU. Not a test, because a loaded machine would fail it; tests/unit/cli/test_startup.py and
+tests/acceptance/test_imports.py hold what makes it so: the imports.
 """
 
 from __future__ import annotations
 
+import json
+import statistics
+import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
-from benchmarks.measured import PROGRAM, Row, in_turn, report, spent
+from benchmarks import lab
+from benchmarks.measured import PROGRAM, ROUNDS, Row, environment, in_turn, report, spent
+from vgpumgr.cli.main import families
 
 CLICK = 'python -c "import click"'
-LIMIT = 1.5
+INVENTORY = Path(__file__).resolve().parents[1] / "inventory"
+HELP, IMPORTS_MS = 1.5, 350
+ATTACH = ("attach", "vm01", "--profile", "4Q", "--on", "kvm01")
+
+_TELL = """
+import json, sys
+from vgpumgr.cli import main
+code = main.run(sys.argv[1:])
+print(json.dumps([name for name, module in sys.modules.items() if module is not None]), file=sys.stderr)
+sys.exit(code)
+"""
+# Before a module is imported by its name, all that are above it are, as in the program itself.
+_IMPORT = """
+import contextlib, importlib, json, sys, time
+names = json.load(sys.stdin)
+sys.modules["invoke"] = None
+began = time.process_time()
+for name in names:
+    with contextlib.suppress(ImportError):
+        importlib.import_module(name)
+print(time.process_time() - began)
+"""
 
 
 def main() -> int:
-    """Measure; exit 1 where it is over the limit."""
-    commands = {CLICK: [sys.executable, "-c", "import click"], "vgpumgr --help": [PROGRAM, "--help"]}
+    """Measure; exit 1 where an aim is missed."""
+    names = [name for family in families().values() for name in family]
+    commands = {
+        CLICK: [sys.executable, "-c", "import click"],
+        "vgpumgr --help": [PROGRAM, "--help"],
+        **{f"vgpumgr {name} --help": [PROGRAM, name, "--help"] for name in names},
+        "vgpumgr --version": [PROGRAM, "--version"],
+        "vgpumgr inventory check": [PROGRAM, "inventory", "check", "-i", str(INVENTORY)],
+    }
     costs = in_turn({name: partial(spent, command) for name, command in commands.items()})
     peer = costs.pop(CLICK)
     rows = [
-        Row(f"{name}, {CLICK}", cost.wall * 1000, "ms", peer.wall * 1000, most_ratio=LIMIT)
+        Row(
+            f"{name}, {CLICK}",
+            cost.wall * 1e3,
+            "ms",
+            peer.wall * 1e3,
+            most_ratio=HELP if name == "vgpumgr --help" else None,
+        )
         for name, cost in costs.items()
     ]
-    return report(rows)
+    return report([*rows, Row("imports of an attach: CPU", imports_of_an_attach() * 1e3, "ms", most=IMPORTS_MS)])
+
+
+def imports_of_an_attach() -> float:
+    """The median of several processes, in seconds of CPU."""
+    with lab.up("mdev-vf") as running:
+        argv = [sys.executable, "-c", _TELL, *ATTACH]
+        told = subprocess.run(argv, env=running.environment, capture_output=True, text=True, check=True).stderr
+    names = told.splitlines()[-1]
+    assert len(json.loads(names)) > 300, "the attach ended too early"
+    return statistics.median(
+        float(
+            subprocess.run(
+                [sys.executable, "-c", _IMPORT],
+                env=environment(),
+                input=names,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+        for _ in range(ROUNDS)
+    )
 
 
 if __name__ == "__main__":

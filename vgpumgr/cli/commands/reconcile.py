@@ -11,7 +11,7 @@ import click
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, candidates, plan_files
 from vgpumgr.cli.params.options import common_options
-from vgpumgr.cli.text import fleet_text, output
+from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,6 +152,7 @@ def _names(limit: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _consent(settings: Settings, kept: KeptPlan | None) -> Consent[FleetPlan]:
+    from vgpumgr.cli.text import fleet_text  # not for --help: it brings the plans along
     from vgpumgr.controller.results import Consent
 
     def show(fleet: FleetPlan) -> None:
@@ -181,6 +182,7 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
 
 
 def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
+    from vgpumgr.cli.text import fleet_text
     from vgpumgr.core.model.view import STANDING
 
     quiet = settings.quiet and not result.problems and not result.fleet.changed
