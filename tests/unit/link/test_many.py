@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -34,9 +35,18 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def links() -> int:
-    gc.collect()
-    return sum(isinstance(one, SshConnection) for one in gc.get_objects())
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> weakref.WeakSet[SshConnection]:
+    """Every connection that is still there. gc.get_objects would also hold tuples that other threads are about to fill."""
+    there: weakref.WeakSet[SshConnection] = weakref.WeakSet()
+    begin = SshConnection.__init__
+
+    def noted(self: SshConnection, *arguments: Any, **named: Any) -> None:
+        there.add(self)
+        begin(self, *arguments, **named)
+
+    monkeypatch.setattr(SshConnection, "__init__", noted)
+    return there
 
 
 class Peaks:
@@ -61,9 +71,15 @@ class Peaks:
             self.files = max(self.files, open_files())
 
 
-def test_threads_and_files_have_a_bound_and_a_host_that_was_read_leaves_nothing(sshd: Sshd) -> None:
+def test_threads_and_files_have_a_bound_and_a_host_that_was_read_leaves_nothing(
+    sshd: Sshd, made: weakref.WeakSet[SshConnection]
+) -> None:
     hosts = tuple(replace(declares(), name=HostName(f"kvm{number:03}")) for number in range(HOSTS))
     kept: list[int] = []
+
+    def links() -> int:
+        gc.collect()
+        return len(made)
 
     def work(host: HostDeclaration) -> str:
         with connect(replace(sshd.endpoint, host=host.name)) as link:
