@@ -26,7 +26,7 @@ VARIABLES = {
 def find(name: str) -> Value | None:
     if name == "secret":
         return Value(WHERE, "x", "x", "!vault")
-    return Value(WHERE, VARIABLES[name], str(VARIABLES[name])) if name in VARIABLES else None  # type: ignore[arg-type]
+    return Value(WHERE, VARIABLES[name], str(VARIABLES[name])) if name in VARIABLES else None  # type: ignore[arg-type]  # plain scalars
 
 
 HOST = templates.Host(name="kvm01.example.net", variable=find)

@@ -48,7 +48,7 @@ def vfio(view: HostView, *, there: bool | None) -> HostView:
 
 def guest(view: HostView, **said: int | bool | None) -> HostView:
     facts = {"memory_kib": 4 * GIB, "hard_limit_kib": None, "efi": True, **said}
-    return builders.change_domain(view, "vm01", lambda found: replace(found, guest=Guest(**facts)))  # type: ignore[arg-type]
+    return builders.change_domain(view, "vm01", lambda found: replace(found, guest=Guest(**facts)))  # type: ignore[arg-type]  # each has its field's type
 
 
 ALL: tuple[FrameworkName, ...] = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
