@@ -66,7 +66,7 @@ def test_the_common_arguments_survive_the_shells_rules(name: str) -> None:
     """shlex gives each word back, whatever the directory's name; a blank is quoted once more, for ssh itself."""
     layout = Layout(folder=_Absolute(name))  # type: ignore[arg-type]
     *before, value = shlex.split(client.common_arguments(layout))
-    assert before == ["-F", "none", "-o"]
+    assert before == ["-F", "none", "-o", "GlobalKnownHostsFile=/dev/null", "-o"]
     path = f"/{name}/known_hosts".replace("%", "%%")
     assert value in {f"UserKnownHostsFile={path}", f'UserKnownHostsFile="{path}"'}
 

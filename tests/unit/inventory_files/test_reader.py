@@ -168,6 +168,23 @@ def test_known_hosts_is_the_person_s_own_by_default(tmp_path: Path) -> None:
     assert declared(tmp_path).host("kvm01").endpoint.known_hosts == f"{tmp_path}/.ssh/known_hosts"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "site", "agent"),
+    [
+        ("", "/etc/ssh/ssh_known_hosts", "SSH_AUTH_SOCK"),
+        ("-o GlobalKnownHostsFile=~/site -o 'IdentityAgent=~/an agent'", "{home}/site", "{home}/an agent"),
+        ("-o GlobalKnownHostsFile=none -o IdentityAgent=none -o KnownHostsCommand=none", "/dev/null", "none"),
+        ("-o GlobalKnownHostsFile=/dev/null -o 'IdentityAgent $WORK'", "/dev/null", "$WORK"),
+    ],
+)
+def test_the_site_s_host_keys_and_the_agent_may_be_named(tmp_path: Path, arguments: str, site: str, agent: str) -> None:
+    """As ssh takes them, with its own defaults; what is named, no ssh_config changes."""
+    text = f'all: {{hosts: {{kvm01: {{ansible_ssh_common_args: "{arguments}"}}}}}}'
+    found = declared(tmp_path, text).host("kvm01").endpoint
+    assert (found.site_known_hosts, found.agent) == (site.format(home=tmp_path), agent.format(home=tmp_path))
+    assert ({"site_known_hosts", "agent"} <= found.unsaid) is not bool(arguments)
+
+
 def test_an_unknown_host_names_the_nearest_one(tmp_path: Path) -> None:
     """A typing slip gets the right name back."""
     found = declared(tmp_path)

@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.core.inventory import jump_hosts, reading
-from vgpumgr.core.model.endpoint import NO_CONFIG, USUAL_CONFIG, Endpoint
+from vgpumgr.core.model.endpoint import (
+    NO_AGENT,
+    NO_CONFIG,
+    NO_FILE,
+    SITE_KNOWN_HOSTS,
+    USUAL_AGENT,
+    USUAL_CONFIG,
+    Endpoint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,9 +48,11 @@ VARIABLES = frozenset(
 )
 
 _OPTION = re.compile(r"\s*([A-Za-z]+)\s*(?:=|\s)\s*(.*?)\s*")
+_VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SUDO = ("sudo", "ansible.builtin.sudo")
 _LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.@\\-]{0,255}\$?")  # a domain's user may be DOMAIN\name or name@domain
+_KEYS_HINT = "no command is run for a host's key: put it into known_hosts"
 _COMMAND_HINT = "no command is run to reach a host: name the jump hosts, -o ProxyJump=jump01"
 
 
@@ -50,6 +60,8 @@ class _Arguments(NamedTuple):
     """What ssh arguments say; None: nothing. No jump hosts at all is something, too."""
 
     known_hosts: str | None = None
+    site_known_hosts: str | None = None
+    agent: str | None = None
     jumps: tuple[jump_hosts.Hop, ...] | None = None
     ssh_config: str | None = None
 
@@ -85,6 +97,8 @@ class Connections:
         become = None if user is None else self._becomes(user, variables)
         arguments = [self._from_arguments(name, variables[name].value) for name in _ARGS if name in variables]
         known_hosts = next((one.known_hosts for one in arguments if one.known_hosts is not None), None)
+        site_known_hosts = next((one.site_known_hosts for one in arguments if one.site_known_hosts is not None), None)
+        agent = next((one.agent for one in arguments if one.agent is not None), None)
         jumps = next((one.jumps for one in arguments if one.jumps is not None), None)
         configs = [one.ssh_config for one in arguments if one.ssh_config is not None]
         if address is None or port is None or user is None or become is None:
@@ -97,10 +111,14 @@ class Connections:
             become=become,
             key_file=key_file,
             known_hosts=known_hosts or posixpath.join(self.home, ".ssh/known_hosts"),
+            site_known_hosts=site_known_hosts or SITE_KNOWN_HOSTS,
+            agent=agent or USUAL_AGENT,
             jumps=tuple(hop.of(user) for hop in jumps or ()),
             may_become=become or bool(self._wants_sudo(variables)),
             ssh_config=configs[-1] if configs else USUAL_CONFIG,  # of several -F, ssh takes the last
-            unsaid=_unsaid(variables, known_hosts=known_hosts, jumps=jumps),
+            unsaid=_unsaid(
+                variables, known_hosts=known_hosts, site_known_hosts=site_known_hosts, agent=agent, jumps=jumps
+            ),
         )
 
     def _is_local(self, host: HostName, variables: Table) -> bool:
@@ -232,6 +250,8 @@ class Connections:
             self.report.problem(value.where, f"{name} cannot be split into words: {error}", "check its quotes")
             return _Arguments()
         known_hosts: str | None = None
+        site_known_hosts: str | None = None
+        agent: str | None = None
         jumps: tuple[jump_hosts.Hop, ...] | None = None
         ssh_config: str | None = None
         for option, quoted in _options(words):
@@ -241,13 +261,20 @@ class Connections:
                 continue
             match option.lower():
                 case "userknownhostsfile":
-                    known_hosts = known_hosts or self._known_hosts_file(quoted, value)
+                    known_hosts = known_hosts or self._known_hosts_file(option, quoted, value)
+                case "globalknownhostsfile" if argument in NO_FILE:
+                    site_known_hosts = site_known_hosts or "/dev/null"
+                case "globalknownhostsfile":
+                    site_known_hosts = site_known_hosts or self._known_hosts_file(option, quoted, value)
+                case "identityagent":
+                    agent = agent or self._agent(argument, value)
                 case "proxyjump":
                     chain = self._jump_hosts(argument, name, value)
                     jumps = chain if jumps is None else jumps
-                case "proxycommand":
+                case "proxycommand" | "knownhostscommand":
                     if argument.lower() != "none":
-                        self.report.problem(value.where, f"{name} has {option}, which is not honoured", _COMMAND_HINT)
+                        hint = _KEYS_HINT if option.lower() == "knownhostscommand" else _COMMAND_HINT
+                        self.report.problem(value.where, f"{name} has {option}, which is not honoured", hint)
                 case "stricthostkeychecking" if argument.lower() in {"no", "off", "false"}:
                     self.report.problem(
                         value.where,
@@ -258,7 +285,7 @@ class Connections:
                     pass
                 case _:
                     self.report.finding(value.where, f"{name}: {option} is ignored")
-        return _Arguments(known_hosts, jumps, ssh_config)
+        return _Arguments(known_hosts, site_known_hosts, agent, jumps, ssh_config)
 
     def _jump_hosts(self, argument: str, name: str, value: Value) -> tuple[jump_hosts.Hop, ...]:
         try:
@@ -269,13 +296,17 @@ class Connections:
             )
             return ()
 
-    def _known_hosts_file(self, argument: str, value: Value) -> str | None:
-        what = "UserKnownHostsFile"
+    def _agent(self, argument: str, value: Value) -> str | None:
+        if argument in (NO_AGENT, USUAL_AGENT) or _VARIABLE.fullmatch(argument):
+            return argument
+        return self._path(argument, value, "IdentityAgent")
+
+    def _known_hosts_file(self, what: str, argument: str, value: Value) -> str | None:
         try:
             files = shlex.split(argument)  # ssh's own quotes, inside the shell's
         except ValueError:
             files = []
-        if files in (["/dev/null"], ["none"]):
+        if len(files) == 1 and files[0] in NO_FILE:
             self.report.problem(
                 value.where, f"{what} {argument} turns off host key checking", "name a file with the hosts' keys"
             )
@@ -294,7 +325,12 @@ class Connections:
 
 
 def _unsaid(
-    variables: Table, *, known_hosts: str | None, jumps: tuple[jump_hosts.Hop, ...] | None
+    variables: Table,
+    *,
+    known_hosts: str | None,
+    site_known_hosts: str | None,
+    agent: str | None,
+    jumps: tuple[jump_hosts.Hop, ...] | None,
 ) -> frozenset[Setting]:
     """What the inventory leaves to the user's ssh_config."""
     said: dict[Setting, bool] = {
@@ -302,6 +338,8 @@ def _unsaid(
         "user": _last(variables, _USER) is not None,
         "key_file": _last(variables, _KEY) is not None,
         "known_hosts": known_hosts is not None,
+        "site_known_hosts": site_known_hosts is not None,
+        "agent": agent is not None,
         "jumps": jumps is not None,
     }
     return frozenset(name for name, is_said in said.items() if not is_said)

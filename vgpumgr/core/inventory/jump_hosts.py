@@ -30,7 +30,7 @@ class Hop(NamedTuple):
 
     def of(self, user: str) -> JumpHost:
         """The jump host; that is the user if none was named."""
-        unsaid: set[Setting] = {"key_file", "known_hosts"}
+        unsaid: set[Setting] = {"key_file", "known_hosts", "site_known_hosts", "agent"}
         if self.port is None:
             unsaid.add("port")
         if self.user is None:

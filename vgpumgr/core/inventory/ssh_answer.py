@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.inventory import jump_hosts
+from vgpumgr.core.model.endpoint import NO_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,6 +40,8 @@ class Answer:
     key_files: tuple[str, ...] = ()
     certificate: str | None = None
     known_hosts: str | None = None
+    site_known_hosts: str | None = None
+    agent: str | None = None
     jumps: tuple[jump_hosts.Hop, ...] = ()
     host_keys: tuple[str, ...] = ()
 
@@ -59,6 +62,11 @@ def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], s
         )
     if alias := one("hostkeyalias"):
         raise NotHonoured(f"HostKeyAlias {alias}", "put the host's key under its own name into known_hosts")
+    if (command := one("knownhostscommand", "none")) != "none":
+        raise NotHonoured(
+            f"KnownHostsCommand {command}",
+            "no command is run for a host's key: put it into known_hosts, and say KnownHostsCommand none for this host in ~/.ssh/config",
+        )
     address, user, port = one("hostname"), one("user"), int(one("port"))
     if not address or not user:
         raise ValueError("neither hostname nor user")
@@ -75,10 +83,14 @@ def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], s
     hosts_file = one("userknownhostsfile", UNSAID)
     if " " in hosts_file:
         raise NotHonoured(f"UserKnownHostsFile {hosts_file}", "name one file, without blanks in its path")
-    if hosts_file in ("none", "/dev/null"):
+    if hosts_file in NO_FILE:
         raise NotHonoured(
             f"UserKnownHostsFile {hosts_file}", "host keys are always checked: name a file with the hosts' keys"
         )
+    site_hosts = one("globalknownhostsfile", UNSAID)
+    if " " in site_hosts:
+        raise NotHonoured(f"GlobalKnownHostsFile {site_hosts}", "name one file, without blanks in its path")
+    agent = one("identityagent")
     return Answer(
         address=address,
         port=port,
@@ -86,6 +98,8 @@ def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], s
         key_files=tuple(expand(path) for path in said.get("identityfile", ()) if path not in (UNSAID, "none")),
         certificate=next((expand(path) for path in said.get("certificatefile", ()) if path != "none"), None),
         known_hosts=None if hosts_file == UNSAID else hosts_file,
+        site_known_hosts=None if site_hosts == UNSAID else "/dev/null" if site_hosts in NO_FILE else site_hosts,
+        agent=expand(agent) if agent.startswith(("/", "~", "%", "${")) else agent or None,
         jumps=_parse_jumps(one("proxyjump", "none")),
         host_keys=tuple(one("hostkeyalgorithms").split(",")) if one("hostkeyalgorithms") else (),
     )
@@ -117,6 +131,10 @@ def apply(endpoint: Endpoint, answer: Answer, *, is_there: Callable[[str], bool]
         key_file=_key_file(answer, is_there) or endpoint.key_file if "key_file" in unsaid else endpoint.key_file,
         certificate=answer.certificate,
         known_hosts=answer.known_hosts or endpoint.known_hosts if "known_hosts" in unsaid else endpoint.known_hosts,
+        site_known_hosts=answer.site_known_hosts or endpoint.site_known_hosts
+        if "site_known_hosts" in unsaid
+        else endpoint.site_known_hosts,
+        agent=answer.agent or endpoint.agent if "agent" in unsaid else endpoint.agent,
         host_keys=answer.host_keys,
         jumps=tuple(replace(jump, user=user) if "user" in jump.unsaid else jump for jump in jumps),
         unsaid=frozenset(),
@@ -124,7 +142,7 @@ def apply(endpoint: Endpoint, answer: Answer, *, is_there: Callable[[str], bool]
 
 
 def apply_to_jump(jump: JumpHost, answer: Answer, *, is_there: Callable[[str], bool]) -> JumpHost:
-    """The same of a jump host. Where no file says so either, its key, user and known_hosts are the host's."""
+    """The same of a jump host. Where no file says so either, its key, agent, user and known_hosts are the host's."""
     return replace(
         jump,
         address=answer.address,
@@ -133,6 +151,8 @@ def apply_to_jump(jump: JumpHost, answer: Answer, *, is_there: Callable[[str], b
         key_file=_key_file(answer, is_there),
         certificate=answer.certificate,
         known_hosts=answer.known_hosts,
+        site_known_hosts=answer.site_known_hosts,
+        agent=answer.agent,
         host_keys=answer.host_keys,
         unsaid=frozenset(),
     )

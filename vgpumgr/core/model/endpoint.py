@@ -11,12 +11,16 @@ if TYPE_CHECKING:
 _SSH_PORT = 22
 USUAL_CONFIG: Final = ""  # ~/.ssh/config and /etc/ssh/ssh_config
 NO_CONFIG: Final = "none"  # ssh's own word, as after -F
-Setting = Literal["port", "user", "key_file", "known_hosts", "jumps"]
+SITE_KNOWN_HOSTS: Final = "/etc/ssh/ssh_known_hosts"
+NO_FILE: Final = ("none", "/dev/null")  # either, where ssh takes the path of a known_hosts file
+USUAL_AGENT: Final = "SSH_AUTH_SOCK"  # the variable that names the agent's socket: ssh's own word, too
+NO_AGENT: Final = "none"
+Setting = Literal["port", "user", "key_file", "known_hosts", "site_known_hosts", "agent", "jumps"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JumpHost:
-    """A machine on the way to a host. The host's own key file and known_hosts hold for it too, unless it has its own.
+    """A machine on the way to a host. The host's own key file, agent and known_hosts hold for it too, unless it has its own.
 
     `unsaid`: the settings that are only assumed, and of which an ssh_config may say something else. `host_keys`: as in Endpoint.
     """
@@ -27,6 +31,8 @@ class JumpHost:
     key_file: str | None = None
     certificate: str | None = None
     known_hosts: str | None = None
+    site_known_hosts: str | None = None
+    agent: str | None = None
     host_keys: tuple[str, ...] = ()
     unsaid: frozenset[Setting] = frozenset()
 
@@ -44,6 +50,7 @@ class JumpHost:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """Everything the link needs. `key_file` None means that no key was named; `known_hosts` is a file's path.
+    `site_known_hosts`: that of the second file of host keys, which holds as well. `agent`: the socket of the ssh-agent, `$NAME` for a variable that has it, USUAL_AGENT or NO_AGENT.
 
     `become`: the user is not root, and the host program runs by `sudo`. `may_become`: it may, if an ssh_config names such a user. `jumps`: the way there, the nearest to us first.
     `certificate`: the user's, for that key. `host_keys`: the kinds of host key that an ssh_config allows; empty: all of ours.
@@ -58,6 +65,8 @@ class Endpoint:
     become: bool = False
     key_file: str | None
     known_hosts: str
+    site_known_hosts: str = SITE_KNOWN_HOSTS
+    agent: str = USUAL_AGENT
     jumps: tuple[JumpHost, ...] = ()
     certificate: str | None = None
     host_keys: tuple[str, ...] = ()

@@ -11,6 +11,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from vgpumgr.core.model.endpoint import NO_AGENT, USUAL_AGENT
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -37,12 +39,11 @@ class PublicKey(NamedTuple):
 
 
 class Agent:
-    """A connection to the agent of this session (SSH_AUTH_SOCK). A context manager."""
+    """A connection to that agent (Endpoint.agent), usually the one of this session. A context manager."""
 
-    def __init__(self, timeout_s: float) -> None:
-        path = os.environ.get("SSH_AUTH_SOCK")
-        if not path:
-            raise AgentFailed("no agent runs (SSH_AUTH_SOCK is not set)")
+    def __init__(self, said: str, timeout_s: float) -> None:
+        path = _find(said)
+        self._said = said
         self._timeout_s = timeout_s
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
@@ -87,7 +88,7 @@ class Agent:
             self._socket.sendall(_string(request))
             size = int.from_bytes(self._receive(4), "big")
             if not 0 < size <= _MOST_BYTES:
-                raise AgentFailed("what answers at SSH_AUTH_SOCK is no agent")
+                raise AgentFailed(f"what answers at {self._said} is no agent")
             answer = self._receive(size)
         except TimeoutError as error:
             raise AgentRefused(f"the agent does not answer within {self._timeout_s:g} s") from error
@@ -103,6 +104,18 @@ class Agent:
                 raise AgentFailed("the agent has closed the connection")
             received += more
         return received
+
+
+def _find(said: str) -> str:
+    """The socket's path. As in OpenSSH: a name of a variable, or a path."""
+    if said == NO_AGENT:
+        raise AgentFailed("no agent is asked (IdentityAgent none)")
+    if said != USUAL_AGENT and not said.startswith("$"):
+        return said
+    name = said.removeprefix("$")
+    if not (path := os.environ.get(name)):
+        raise AgentFailed(f"no agent runs ({name} is not set)")
+    return path
 
 
 class AgentKey:

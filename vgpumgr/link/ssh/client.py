@@ -254,7 +254,7 @@ def _handshake(endpoint: Endpoint, carrier: Wire, deadlines: Deadlines) -> SshCo
     import paramiko
 
     _quieten()
-    known = host_key.load_known_hosts(endpoint.known_hosts).find(endpoint.address, endpoint.port)
+    known = host_key.find_known(endpoint)
     transport = paramiko.Transport(carrier)  # type: ignore[arg-type]  # it needs no more than a Wire has
     remarks = Remarks(transport)
     transport.local_version = wire.VERSION  # which has been sent; it is a part of what both sides sign

@@ -182,6 +182,7 @@ def _config(chosen: str, user: str) -> str:
         f'User "{escaped}"',
         f"IdentityFile {ssh_answer.UNSAID}",
         f"UserKnownHostsFile {ssh_answer.UNSAID}",
+        f"GlobalKnownHostsFile {ssh_answer.UNSAID}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -21,8 +21,8 @@ _DEPTH = 16  # as in ssh
 _LINE = re.compile(r"^[ \t]*([A-Za-z]+)[ \t]*[ \t=]([^\r\n]*)", re.MULTILINE)
 # HostKeyAlgorithms is not among them: distributions set it for every host (crypto policies), and ours are no weaker.
 _COUNTS = frozenset({
-    "canonicalizehostname", "certificatefile", "hostkeyalias", "hostname", "identityfile", "port", "proxycommand", "proxyjump",
-    "user", "userknownhostsfile",
+    "canonicalizehostname", "certificatefile", "globalknownhostsfile", "hostkeyalias", "hostname", "identityagent", "identityfile",
+    "knownhostscommand", "port", "proxycommand", "proxyjump", "user", "userknownhostsfile",
 })  # fmt: skip
 _TAKES_PART = ("include", *_COUNTS)
 

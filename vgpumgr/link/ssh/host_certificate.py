@@ -49,9 +49,13 @@ def _reasons(
     if all(one.blob != found.authority for one in known.authorities):
         line = f"@cert-authority {render_name(name, endpoint.port)} KEY"
         hint = f"compare it with the CA that you expect (ssh-keygen -lf CA.pub); if it is yours, add its key to known_hosts: {line}"
-        details = host_key.known_lines(endpoint, known.authorities)
+        details = host_key.known_lines(known.authorities)
         reasons.append(
-            (f"is signed by {fingerprint}, which {endpoint.known_hosts} does not trust for it", hint, details)
+            (
+                f"is signed by {fingerprint}, which {endpoint.known_hosts} does not trust for it{host_key.nor(endpoint, 'does')}",
+                hint,
+                details,
+            )
         )
     if found.key != key or not found.is_signed():
         hint = f"it is damaged or forged, or made by an algorithm that is not supported ({_short(found.signature)}); {again}"

@@ -1,4 +1,4 @@
-"""Is this the host that known_hosts knows? Decides only from key blobs, and words the refusals.
+"""Is this the host that the known_hosts files know? Decides only from key blobs, and words the refusals.
 
 An unknown key is never added automatically: the message has the fingerprint, how to compare it, and the command to run.
 """
@@ -31,9 +31,9 @@ CERTIFICATES = tuple(f"{name}-cert-v01@openssh.com" for name in HOST_KEYS)
 
 
 def usable_types(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
-    """Only kinds of key that the file has for this host; otherwise a host with several could offer one not in the file.
+    """Only kinds of key that are known of this host; otherwise a host with several could offer one that is not.
 
-    Certificates come first, where the file has an authority for it. Raises SshConfigRefused if the user's ssh_config allows none of ours.
+    Certificates come first, where an authority is known for it. Raises SshConfigRefused if the user's ssh_config allows none of ours.
     """
     kinds = (*CERTIFICATES, *HOST_KEYS) if known.authorities else HOST_KEYS
     allowed = tuple(name for name in kinds if name in endpoint.host_keys) if endpoint.host_keys else kinds
@@ -57,7 +57,7 @@ def usable_types(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
 
 
 def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes, certificate: bytes | None = None) -> None:
-    """Return if the file has this very key for the host, or if an authority of the file vouches for it by a certificate.
+    """Return if this very key is known of the host, or if a known authority vouches for it by a certificate.
 
     HostKeyRefused if it is revoked, unknown or different, or if the certificate does not hold.
     """
@@ -79,7 +79,7 @@ def _refuse_revoked(endpoint: Endpoint, known: Known, what: str, blob: bytes) ->
         if revoked.blob == blob:
             raise refused(
                 endpoint,
-                f"{what} is marked @revoked in {endpoint.known_hosts}:{revoked.line}",
+                f"{what} is marked @revoked in {revoked.where}",
                 hint="this key is known to be stolen: give the host new keys, and do not connect before that",
             )
 
@@ -91,23 +91,23 @@ def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, shown: str)
     if not known.keys and known.authorities:
         raise refused(
             endpoint,
-            f"the host offers no certificate, only {shown}, and {file} has only @cert-authority for {name}",
+            f"the host offers no certificate, only {shown}, and {_files(known.authorities)} has only @cert-authority for {name}",
             hint="HostCertificate in its sshd_config names one, and its HostKey the key that was signed; then restart sshd there",
-            details=known_lines(endpoint, known.authorities),
+            details=known_lines(known.authorities),
         )
     if not known.keys:
         raise refused(
             endpoint,
-            f"{file} has no key of {name}; the host offers {shown}",
+            f"{file} has no key of {name}{nor(endpoint, 'has')}; the host offers {shown}",
             hint=f"compare the fingerprint on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
             details=known.remarks,
         )
     raise refused(
         endpoint,
         f"the host's key has CHANGED: it offers {shown}",
-        hint=f"this may be a man-in-the-middle attack. If the host was reinstalled: {_forget(endpoint)}, compare the fingerprint "
+        hint=f"this may be a man-in-the-middle attack. If the host was reinstalled: {_forget(endpoint, known.keys)}, compare the fingerprint "
         f"on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
-        details=known_lines(endpoint, known.keys),
+        details=known_lines(known.keys),
     )
 
 
@@ -116,11 +116,17 @@ def refuse_other_kind(endpoint: Endpoint, known: Known) -> HostKeyRefused:
     name = render_name(endpoint.address, endpoint.port)
     return refused(
         endpoint,
-        f"the host's key has CHANGED: it has none of the kinds that {endpoint.known_hosts} knows for {name}",
-        hint=f"this may be a man-in-the-middle attack. If the host was reinstalled: {_forget(endpoint)}, compare what "
+        f"the host's key has CHANGED: it has none of the kinds that {_files(known.keys)} knows for {name}",
+        hint=f"this may be a man-in-the-middle attack. If the host was reinstalled: {_forget(endpoint, known.keys)}, compare what "
         f"`{_scan(endpoint)}` shows with the host's console, then add it to {endpoint.known_hosts}",
-        details=known_lines(endpoint, known.keys),
+        details=known_lines(known.keys),
     )
+
+
+def find_known(endpoint: Endpoint) -> Known:
+    """What the user's file says of that host, and the site's, which OpenSSH reads as well."""
+    own, site = load_known_hosts(endpoint.known_hosts), load_known_hosts(endpoint.site_known_hosts)
+    return own.find(endpoint.address, endpoint.port) + site.find(endpoint.address, endpoint.port)
 
 
 def load_known_hosts(path: str) -> KnownHosts:
@@ -131,16 +137,16 @@ def load_known_hosts(path: str) -> KnownHosts:
         with _PARSING:
             return _parse_file(str(file), found.st_mtime_ns, found.st_size, found.st_ino)
     except OSError:
-        return KnownHosts("")
+        return KnownHosts("", str(file))
 
 
 _PARSING = threading.Lock()  # hundreds of hosts ask at once, and lru_cache lets each of them begin
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=8)
 def _parse_file(path: str, _mtime_ns: int, _size: int, _inode: int) -> KnownHosts:
     """The index, built once per state of the file: ten thousand hosts share it."""
-    return KnownHosts(Path(path).read_text(encoding="utf-8", errors="replace"))
+    return KnownHosts(Path(path).read_text(encoding="utf-8", errors="replace"), path)
 
 
 def refused(endpoint: Endpoint, message: str, *, hint: str, details: tuple[str, ...] = ()) -> HostKeyRefused:
@@ -148,9 +154,18 @@ def refused(endpoint: Endpoint, message: str, *, hint: str, details: tuple[str, 
     return HostKeyRefused(endpoint.host, "kex", message, hint=hint, details=details)
 
 
-def known_lines(endpoint: Endpoint, keys: tuple[KnownKey, ...]) -> tuple[str, ...]:
+def known_lines(keys: tuple[KnownKey, ...]) -> tuple[str, ...]:
     """Where these keys stand."""
-    return tuple(f"{endpoint.known_hosts}:{one.line} has {one.type} {one.fingerprint}" for one in keys)
+    return tuple(f"{one.where} has {one.type} {one.fingerprint}" for one in keys)
+
+
+def nor(endpoint: Endpoint, verb: str) -> str:
+    """What is not so of the user's file is not so of the site's either, if there is one."""
+    return f", nor {verb} {endpoint.site_known_hosts}" if Path(endpoint.site_known_hosts).is_file() else ""
+
+
+def _files(keys: tuple[KnownKey, ...]) -> str:
+    return " or ".join(dict.fromkeys(one.file for one in keys))
 
 
 def _scan(endpoint: Endpoint) -> str:
@@ -162,9 +177,9 @@ def _scan(endpoint: Endpoint) -> str:
     return f"ssh {way}-p {last.port} {shlex.quote(f'{last.user}@{last.address}')} {scan}"
 
 
-def _forget(endpoint: Endpoint) -> str:
-    name = render_name(endpoint.address, endpoint.port)
-    return f"ssh-keygen -R {shlex.quote(name)} -f {shlex.quote(endpoint.known_hosts)}"
+def _forget(endpoint: Endpoint, keys: tuple[KnownKey, ...]) -> str:
+    name = shlex.quote(render_name(endpoint.address, endpoint.port))
+    return "; ".join(dict.fromkeys(f"ssh-keygen -R {name} -f {shlex.quote(one.file)}" for one in keys))
 
 
 def _key_file(key_type: str) -> str:

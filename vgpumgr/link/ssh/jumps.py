@@ -183,6 +183,8 @@ def _tunnel_to(endpoint: Endpoint, deadlines: Deadlines) -> Tunnel:
         key_file=last.key_file or endpoint.key_file,
         certificate=last.certificate if last.key_file else endpoint.certificate,
         known_hosts=last.known_hosts or endpoint.known_hosts,
+        site_known_hosts=last.site_known_hosts or endpoint.site_known_hosts,
+        agent=last.agent or endpoint.agent,
         host_keys=last.host_keys,
         jumps=tuple(before),
     )

@@ -103,7 +103,7 @@ def _from_agent(endpoint: Endpoint, path: Path, public: bytes | None, why: str, 
             endpoint, f"{why}, and without {path}.pub it cannot be told which of the agent's keys it is", hint
         )
     try:
-        agent, keys = _open(timeout_s)
+        agent, keys = _open(endpoint, timeout_s)
     except agents.AgentFailed as error:
         raise _failed(endpoint, f"{why}, and {error}", add) from error
     if all(one.blob != public for one in keys):
@@ -119,7 +119,7 @@ def _only_one(endpoint: Endpoint, timeout_s: float) -> Chosen:
     none = f"no key is named, and none of {', '.join(DEFAULT_KEYS)} is there"
     name = "name one in the inventory: ansible_ssh_private_key_file"
     try:
-        agent, keys = _open(timeout_s)
+        agent, keys = _open(endpoint, timeout_s)
     except agents.AgentFailed as error:
         raise _failed(endpoint, none, name) from error
     plain = [one for one in keys if b"-cert-v0" not in one.blob[:60]]
@@ -132,10 +132,10 @@ def _only_one(endpoint: Endpoint, timeout_s: float) -> Chosen:
     return Chosen(Path(plain[0].comment or "the agent's key"), agents.AgentKey(agent, plain[0].blob))
 
 
-def _open(timeout_s: float) -> tuple[Agent, list[PublicKey]]:
+def _open(endpoint: Endpoint, timeout_s: float) -> tuple[Agent, list[PublicKey]]:
     from vgpumgr.link.ssh import agent as agents
 
-    agent = agents.Agent(timeout_s)
+    agent = agents.Agent(endpoint.agent, timeout_s)
     try:
         return agent, agent.list_keys()
     except BaseException:

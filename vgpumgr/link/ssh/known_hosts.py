@@ -29,8 +29,9 @@ _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKey:
-    """One key that the file has for a host. `line` counts from 1; `blob` is the key as it goes over the wire."""
+    """One key that a file has for a host. `line` counts from 1; `blob` is the key as it goes over the wire."""
 
+    file: str
     line: int
     type: str
     blob: bytes
@@ -39,15 +40,29 @@ class KnownKey:
     def fingerprint(self) -> str:
         return compute_fingerprint(self.blob)
 
+    @property
+    def where(self) -> str:
+        """FILE:LINE."""
+        return f"{self.file}:{self.line}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Everything that the file has about one host. `authorities` may sign its key. `remarks` are lines that were skipped, and why."""
+    """Everything that a file, or several, have about one host. `authorities` may sign its key. `remarks` are lines that were skipped, and why."""
 
     keys: tuple[KnownKey, ...] = ()
     authorities: tuple[KnownKey, ...] = ()
     revoked: tuple[KnownKey, ...] = ()
     remarks: tuple[str, ...] = ()
+
+    def __add__(self, other: Known) -> Known:
+        """As OpenSSH takes several files: what any of them says holds."""
+        return Known(
+            keys=self.keys + other.keys,
+            authorities=self.authorities + other.authorities,
+            revoked=self.revoked + other.revoked,
+            remarks=self.remarks + other.remarks,
+        )
 
 
 class _Line(NamedTuple):
@@ -65,7 +80,8 @@ class _Patterns(NamedTuple):
 class KnownHosts:
     """The index. It is built once per file (see host_key.py) and queried once per host."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, file: str) -> None:
+        self._file = file  # only its name, for messages
         # Only \n ends a line for OpenSSH; splitlines() would also split at form feeds and the like.
         self._raw = text.split("\n")
         self._plain: dict[str, list[int]] = {}
@@ -121,7 +137,7 @@ class KnownHosts:
                 and not any(one.fullmatch(name) for one in pattern.negated)
             ),
         }
-        return _read([_line(number, self._raw[number - 1]) for number in sorted(numbers)])
+        return _read(self._file, [_line(number, self._raw[number - 1]) for number in sorted(numbers)])
 
 
 def render_name(host: str, port: int) -> str:
@@ -134,23 +150,23 @@ def compute_fingerprint(blob: bytes) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
-def _read(lines: list[_Line]) -> Known:
+def _read(file: str, lines: list[_Line]) -> Known:
     found: dict[str | None, list[KnownKey]] = {None: [], _AUTHORITY: [], _REVOKED: []}
     remarks: list[str] = []
     for line in lines:
         if line.marker not in found:
-            remarks.append(f"line {line.number}: unknown marker {line.marker}")
+            remarks.append(f"{file}:{line.number}: unknown marker {line.marker}")
             continue
-        key = _parse_key(line)
+        key = _parse_key(file, line)
         if key is None:
-            remarks.append(f"line {line.number}: not a key")
+            remarks.append(f"{file}:{line.number}: not a key")
         else:
             found[line.marker].append(key)
     keys, authorities, revoked = (tuple(found[marker]) for marker in (None, _AUTHORITY, _REVOKED))
     return Known(keys=keys, authorities=authorities, revoked=revoked, remarks=tuple(remarks))
 
 
-def _parse_key(line: _Line) -> KnownKey | None:
+def _parse_key(file: str, line: _Line) -> KnownKey | None:
     """The key of a line; None if type and blob do not agree (OpenSSH also skips such a line)."""
     key_type, rest = _split(line.rest)
     encoded, _ = _split(rest)
@@ -161,7 +177,7 @@ def _parse_key(line: _Line) -> KnownKey | None:
     length = int.from_bytes(blob[:4], "big")
     if len(blob) <= 4 + length or blob[4 : 4 + length] != key_type.encode():
         return None
-    return KnownKey(line=line.number, type=key_type, blob=blob)
+    return KnownKey(file=file, line=line.number, type=key_type, blob=blob)
 
 
 def _parse_patterns(names: str, number: int) -> _Patterns:

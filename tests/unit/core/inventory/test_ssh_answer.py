@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,10 @@ from vgpumgr.core.model.endpoint import Endpoint, JumpHost, Setting
 from vgpumgr.names import HostName
 
 PLAIN = (
-    "host kvm01\nuser root\nhostname kvm01\nport 22\nidentityfile /vgpumgr/unsaid\nuserknownhostsfile /vgpumgr/unsaid\n"
+    "host kvm01\nuser root\nhostname kvm01\nport 22\nidentityfile /vgpumgr/unsaid\n"
+    "userknownhostsfile /vgpumgr/unsaid\nglobalknownhostsfile /vgpumgr/unsaid\n"
 )
-ALL: frozenset[Setting] = frozenset({"port", "user", "key_file", "known_hosts", "jumps"})
+ALL: frozenset[Setting] = frozenset(get_args(Setting))
 INVENTORY = Endpoint(
     host=HostName("kvm01"),
     address="kvm01",
@@ -34,6 +36,8 @@ OTHER = Answer(
     key_files=("/k/absent", "/k/a", "/k/b"),
     certificate="/k/a-cert.pub",
     known_hosts="/k/known_hosts",
+    site_known_hosts="/k/site",
+    agent="/k/agent",
     jumps=(jump_hosts.Hop("jump01", None, None),),
     host_keys=("ssh-ed25519",),
 )
@@ -62,7 +66,7 @@ def test_each_setting_of_the_allow_list_is_read() -> None:
     answer = parse(
         "user ops\nhostname 10.0.0.5\nport 2222\nidentityfile ~/.ssh/a_%h\nidentityfile %d/%n-%r b\n"
         "certificatefile ~/.ssh/a-cert.pub\nuserknownhostsfile /k/known_hosts\nproxyjump jump01,ann@jump02:2222\n"
-        "hostkeyalgorithms ssh-ed25519,rsa-sha2-512"
+        "hostkeyalgorithms ssh-ed25519,rsa-sha2-512\nglobalknownhostsfile /k/site\nidentityagent ~/an agent\nknownhostscommand none"
     )
     assert answer == Answer(
         address="10.0.0.5",
@@ -73,7 +77,19 @@ def test_each_setting_of_the_allow_list_is_read() -> None:
         known_hosts="/k/known_hosts",
         jumps=(jump_hosts.Hop("jump01", None, None), jump_hosts.Hop("jump02", 2222, "ann")),
         host_keys=("ssh-ed25519", "rsa-sha2-512"),
+        site_known_hosts="/k/site",
+        agent="/home/anna/an agent",
     )
+
+
+@pytest.mark.parametrize("said", ["none", "SSH_AUTH_SOCK", "$WORK_AGENT"])
+def test_an_agent_that_is_no_path_is_kept_as_it_is_said(said: str) -> None:
+    assert parse(f"identityagent {said}").agent == said
+
+
+@pytest.mark.parametrize("said", ["none", "/dev/null"])
+def test_a_site_may_do_without_the_second_file_of_host_keys(said: str) -> None:
+    assert parse(f"globalknownhostsfile {said}").site_known_hosts == "/dev/null"
 
 
 @pytest.mark.parametrize(
@@ -81,6 +97,9 @@ def test_each_setting_of_the_allow_list_is_read() -> None:
     [
         ("proxycommand nc %h %p", "ProxyCommand nc %h %p", "ProxyJump"),
         ("hostkeyalias other", "HostKeyAlias other", "known_hosts"),
+        ("knownhostscommand /bin/keys %H", "KnownHostsCommand /bin/keys %H", "KnownHostsCommand none"),
+        ("globalknownhostsfile /a /b", "GlobalKnownHostsFile /a /b", "one file"),
+        ("identityagent ${DIR}/agent", "the path ${DIR}/agent", "the path itself"),
         ("userknownhostsfile /a /b", "UserKnownHostsFile /a /b", "one file"),
         ("userknownhostsfile /dev/null", "UserKnownHostsFile /dev/null", "always checked"),
         ("proxyjump a:b:c", "ProxyJump a:b:c", "user@jump01:22"),
@@ -100,6 +119,7 @@ def test_what_the_inventory_leaves_open_is_taken() -> None:
     assert (settled.address, settled.port, settled.user, settled.become) == ("10.0.0.5", 2222, "ops", True)
     assert (settled.key_file, settled.certificate) == ("/k/a", "/k/a-cert.pub")  # the first key that exists
     assert (settled.known_hosts, settled.host_keys) == ("/k/known_hosts", ("ssh-ed25519",))
+    assert (settled.site_known_hosts, settled.agent) == ("/k/site", "/k/agent")
     assert [(jump.address, jump.user) for jump in settled.jumps] == [("jump01", "ops")]
 
 
@@ -111,6 +131,8 @@ def test_the_inventorys_own_settings_win(said: set[Setting]) -> None:
         user="anna",
         key_file="/mine",
         known_hosts="/mine",
+        site_known_hosts="/mine",
+        agent="/mine",
         jumps=(JumpHost(address="mine", port=7, user="mine"),),
         unsaid=ALL - said,
     )

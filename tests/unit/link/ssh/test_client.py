@@ -137,6 +137,42 @@ def test_a_revoked_key_is_refused_though_another_line_trusts_it(sshd: Sshd) -> N
     assert "@revoked" in refuse(sshd, errors.HostKeyRefused).message
 
 
+@pytest.fixture
+def site(sshd: Sshd) -> Sshd:
+    """An sshd whose site keeps a second file of host keys, `site` in its folder."""
+    sshd.endpoint = replace(sshd.endpoint, site_known_hosts=str(sshd.folder / "site"))
+    return sshd
+
+
+def test_a_key_that_only_the_sites_file_has_is_enough(site: Sshd) -> None:
+    site.known_hosts.rename(site.folder / "site")
+    ssh_client.open_connection(site.endpoint, Deadlines()).close()
+
+
+def test_what_one_file_revokes_the_other_cannot_trust(site: Sshd) -> None:
+    (site.folder / "site").write_text(f"# keys\n@revoked * {(site.folder / 'host_ed25519.pub').read_text()}")
+    assert f"@revoked in {site.folder}/site:2" in refuse(site, errors.HostKeyRefused).message
+
+
+def test_a_host_that_neither_file_knows_is_said_to_be_in_neither(site: Sshd) -> None:
+    (site.folder / "site").write_text("")
+    site.known_hosts.write_text("")
+    assert f"{site.known_hosts} has no key of [127.0.0.1]:{site.port}, nor has {site.folder}/site; the host offers" in (
+        refuse(site, errors.HostKeyRefused).message
+    )
+
+
+def test_a_changed_key_is_to_be_forgotten_in_each_file_that_has_the_old_one(site: Sshd) -> None:
+    make_key(site.folder / "other")
+    site.trust("other")
+    (site.folder / "site").write_text(site.known_hosts.read_text())
+    error = refuse(site, errors.HostKeyRefused)
+    fix = str(error.hint).partition("reinstalled: ")[2].partition(", compare")[0]
+    subprocess.run(["/bin/sh", "-c", fix], check=True, capture_output=True)
+    assert [line.partition(" ")[0] for line in error.details] == [f"{site.known_hosts}:1", f"{site.folder}/site:1"]
+    assert "CHANGED" not in refuse(site, errors.HostKeyRefused).message
+
+
 def test_a_key_that_the_host_does_not_take_is_named_with_its_user(sshd: Sshd) -> None:
     sshd.endpoint = replace(sshd.endpoint, key_file=str(make_key(sshd.folder / "stranger")))
     error = refuse(sshd, errors.AuthenticationFailed)

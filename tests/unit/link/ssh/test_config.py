@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
@@ -21,7 +21,7 @@ from vgpumgr.names import HostName
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ALL: frozenset[Setting] = frozenset({"port", "user", "key_file", "known_hosts", "jumps"})
+ALL: frozenset[Setting] = frozenset(get_args(Setting))
 ENDPOINT = Endpoint(
     host=HostName("kvm01"),
     address="kvm01",
@@ -131,6 +131,19 @@ def test_jump_hosts_have_settings_of_their_own(home: Home) -> None:
     assert [jump.known_hosts for jump in found.jumps] == ["/k/known", None, None]
 
 
+def test_the_sites_host_keys_and_the_agent_are_those_that_ssh_would_take(home: Home) -> None:
+    assert home.resolve("Port 3\n").site_known_hosts == "/etc/ssh/ssh_known_hosts"  # by ssh's own account two files
+    found = home.resolve(
+        'Host kvm01\n  IdentityAgent "~/an agent"\n  ProxyJump gate\n  KnownHostsCommand none\n'
+        "Host gate\n  IdentityAgent none\n  GlobalKnownHostsFile /k/gate\n"
+        "Host kvm* gate\n  GlobalKnownHostsFile /k/site\nHost kvm*\n  KnownHostsCommand /bin/keys %H\n  IdentityAgent $WORK\n"
+    )
+    assert found.agent.endswith("/an agent")
+    assert found.site_known_hosts == "/k/site"
+    assert [(jump.agent, jump.site_known_hosts) for jump in found.jumps] == [("none", "/k/gate")]
+    assert home.resolve("IdentityAgent $WORK\n").agent == "$WORK"
+
+
 def test_a_way_that_is_known_needs_none_of_the_files(home: Home) -> None:
     """As with ssh -J: neither ProxyCommand nor ProxyJump of a machine that is reached by a chain counts."""
     home.write("Host gate\n  ProxyJump outer\nHost kvm01 inner\n  ProxyCommand nc %h %p\n")
@@ -174,6 +187,11 @@ REFUSED = {
         "Host gate\n  ProxyCommand nc x\nHost kvm01\n  ProxyJump gate",
         "via gate: config: ssh_config says ProxyCommand nc x for gate",
         "ProxyJump jump01",
+    ),
+    "a command for host keys": (
+        "KnownHostsCommand /bin/keys %H",
+        "ssh_config says KnownHostsCommand /bin/keys %H for kvm01",
+        "KnownHostsCommand none",
     ),
     "an alias for the key": ("HostKeyAlias x", "HostKeyAlias x", "under its own name"),
     "a word that ssh does not know": ("Port 22\nNonsense yes", "`ssh -G kvm01` fails", "ssh -G kvm01"),

@@ -189,6 +189,24 @@ def test_an_agent_gives_the_one_key_that_was_named(sshd: Sshd, locked: Path, age
     assert attempts(sshd) == 3
 
 
+def test_the_agent_is_the_one_that_was_named(
+    sshd: Sshd, locked: Path, agent: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As IdentityAgent names it: a socket, a variable that has its path, none."""
+    agent(locked)
+    socket_path = os.environ["SSH_AUTH_SOCK"]
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/nowhere/agent")
+    monkeypatch.setenv("WORK", socket_path)
+    for said in (socket_path, "$WORK"):
+        log_in(sshd, key_file=str(locked), agent=said)
+    for said, why in (
+        ("SSH_AUTH_SOCK", "the agent cannot be reached: /nowhere/agent"),
+        ("$NOTHING", "no agent runs (NOTHING is not set)"),
+        ("none", "no agent is asked (IdentityAgent none)"),
+    ):
+        assert why in refuse(sshd, key_file=str(locked), agent=said).message
+
+
 @pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
 def test_an_agents_key_of_another_kind_with_a_certificate(by_certificate: Sshd, agent: Add, kind: str) -> None:
     key = make_key(by_certificate.folder / "locked", kind, passphrase="secret")

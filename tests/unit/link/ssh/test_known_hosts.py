@@ -65,18 +65,18 @@ def hash_name(name: str, salt: bytes = b"s" * 20) -> str:
     ],
 )
 def test_a_line_names_a_host_as_openssh_reads_it(names: str, host: str, port: int, found: bool) -> None:
-    known = KnownHosts(render_line(names)).find(host, port)
+    known = KnownHosts(render_line(names), "file").find(host, port)
     assert [key.blob for key in known.keys] == ([make_blob()] if found else [])
 
 
 def test_a_revoked_key_is_kept_apart_from_those_to_be_trusted() -> None:
-    known = KnownHosts(render_line("kvm01", 1) + render_line("*", 2, "@revoked")).find("kvm01")
+    known = KnownHosts(render_line("kvm01", 1) + render_line("*", 2, "@revoked"), "file").find("kvm01")
     assert [key.blob for key in known.keys] == [make_blob(1)]
     assert [(key.blob, key.line) for key in known.revoked] == [(make_blob(2), 2)]
 
 
 def test_a_certificate_authority_is_no_key_of_the_host() -> None:
-    known = KnownHosts(render_line("*", 1, "@cert-authority") + render_line("kvm01", 2)).find("kvm01")
+    known = KnownHosts(render_line("*", 1, "@cert-authority") + render_line("kvm01", 2), "file").find("kvm01")
     assert [(key.line, key.blob) for key in known.keys] == [(2, make_blob(2))]
     assert [(key.line, key.blob) for key in known.authorities] == [(1, make_blob(1))]
     assert known.remarks == ()
@@ -84,26 +84,26 @@ def test_a_certificate_authority_is_no_key_of_the_host() -> None:
 
 @pytest.mark.parametrize("rest", ["", "ssh-ed25519", "ssh-ed25519 !!!", "ssh-rsa AAAA", "1024 35 1234567"])
 def test_a_line_without_a_whole_key_is_passed_over_with_a_remark(rest: str) -> None:
-    known = KnownHosts(f"kvm01 {rest}\n").find("kvm01")
+    known = KnownHosts(f"kvm01 {rest}\n", "file").find("kvm01")
     assert known.keys == ()
-    assert known.remarks == ("line 1: not a key",)
+    assert known.remarks == ("file:1: not a key",)
 
 
 def test_a_type_that_is_not_the_keys_own_is_not_believed() -> None:
     encoded = base64.b64encode(make_blob()).decode()
-    assert KnownHosts(f"kvm01 ssh-rsa {encoded}\n").find("kvm01").keys == ()
+    assert KnownHosts(f"kvm01 ssh-rsa {encoded}\n", "file").find("kvm01").keys == ()
 
 
 @given(st.text(max_size=400), st.text(max_size=30), st.integers(1, 65535))
 def test_no_text_at_all_makes_it_fail(text: str, host: str, port: int) -> None:
-    KnownHosts(text).find(host, port)
+    KnownHosts(text, "file").find(host, port)
 
 
 def test_ten_thousand_lines_are_indexed_in_milliseconds() -> None:
     """paramiko's own loader takes 16 s for these."""
     text = "".join(render_line(f"kvm{number},10.0.{number // 250}.{number % 250}", number) for number in range(10_000))
     started = time.process_time()
-    index = KnownHosts(text)
+    index = KnownHosts(text, "file")
     loaded = time.process_time()
     assert index.find("kvm9999").keys[0].line == 10_000
     found = time.process_time()
@@ -117,10 +117,10 @@ def test_hosts_that_ask_at_once_share_one_reading_of_the_file(tmp_path: Path, mo
     read: list[str] = []
 
     class Counted(KnownHosts):
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, file: str) -> None:
             read.append(text)
             time.sleep(0.05)
-            super().__init__(text)
+            super().__init__(text, file)
 
     monkeypatch.setattr(host_key, "KnownHosts", Counted)
     with ThreadPoolExecutor(20) as pool:
@@ -147,7 +147,7 @@ def test_it_finds_the_lines_that_ssh_keygen_finds(
     text = "".join(render_line(names, seed, marker) for seed, (marker, names) in enumerate(lines))
     file = tmp_path_factory.getbasetemp() / "oracle_known_hosts"
     file.write_text(text)
-    known = KnownHosts(text).find(host)
+    known = KnownHosts(text, "file").find(host)
     assert sorted(key.line for key in known.keys + known.revoked) == oracle(file, host)
 
 
