@@ -1,4 +1,4 @@
-"""Hosts behind a jump host: one connection to it, every machine's key checked, and what its end comes to."""
+"""Twenty hosts behind one jump host: one connection to it, every machine's key checked, and what its end comes to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-HOSTS = [f"kvm{number:02}" for number in range(1, 7)]
+HOSTS = [f"kvm{number:02}" for number in range(1, 21)]
 JUMP = "jump01"
 SPEC = {
     "jumps": [JUMP],
