@@ -236,6 +236,27 @@ def test_a_chain_of_two_is_two_connections_and_each_key_is_checked(behind: Behin
 
 
 @pytest.mark.lab
+def test_what_the_host_is_reached_with_holds_for_its_jump_host_unless_that_has_its_own(
+    behind: Behind, open_connection: Open
+) -> None:
+    """The file of the site's host keys, and the agent, which is asked here as no key is private."""
+    jump, _, endpoint = behind
+    jump.start("LogLevel=VERBOSE")
+    site = jump.known_hosts.rename(jump.folder / "site")
+    shared = replace(endpoint(), site_known_hosts=str(site))
+    open_connection(shared, Deadlines()).close()
+    shared = replace(shared, key_file=f"{shared.key_file}.pub", agent="/nowhere/agent")
+    with pytest.raises(errors.AuthenticationFailed, match=r"via .*: auth: .*: /nowhere/agent"):
+        open_connection(shared, Deadlines())
+    own = replace(via(jump), site_known_hosts="/dev/null", agent="none")
+    with pytest.raises(errors.HostKeyRefused, match=r"kvm01: via .*: kex: .* has no key of"):
+        open_connection(replace(shared, jumps=(own,)), Deadlines())
+    own = replace(own, site_known_hosts=None)
+    with pytest.raises(errors.AuthenticationFailed, match=r"via .*: auth: .*IdentityAgent none"):
+        open_connection(replace(shared, jumps=(own,)), Deadlines())
+
+
+@pytest.mark.lab
 def test_a_wrong_key_of_the_jump_host_is_refused_before_anything_is_sent_to_it(
     behind: Behind, open_connection: Open
 ) -> None:
