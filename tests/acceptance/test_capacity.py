@@ -45,6 +45,7 @@ class Filled:
     checked: dict[str, Ran]
     touched: dict[str, list[str]]
     rows: list[dict[str, Any]]
+    fitting: tuple[dict[str, Any], ...]
     hardware: dict[str, tuple[str, int]]
     ledger: list[dict[str, Any]]
     documents: dict[str, str]
@@ -64,6 +65,8 @@ def filled(vf_lab: Lab) -> Filled:
     checked: dict[str, Ran] = {}
     touched: dict[str, list[str]] = {}
     gpus: dict[str, str] = {}
+    still_fits = ("capacity", "4Q", "8Q", "--on", HOST, "-o", "json")
+    before = vgpumgr(vf_lab, *still_fits).document
     for several, these in itertools.groupby(WANT, key=lambda vm: vm not in CHECKED):
         if several:
             for slot in _bring(vf_lab, list(these)):
@@ -72,9 +75,9 @@ def filled(vf_lab: Lab) -> Filled:
             continue
         for vm in these:
             attach = ("attach", vm, "--profile", "4Q", "--on", HOST)
-            before = truth.trace(vf_lab, HOST)
+            was = truth.trace(vf_lab, HOST)
             checked[vm] = vgpumgr(vf_lab, *attach, "--check", "-o", "json", code=CHECKED[vm])
-            touched[vm] = truth.differing(before, truth.trace(vf_lab, HOST))
+            touched[vm] = truth.differing(was, truth.trace(vf_lab, HOST))
             attached[vm] = vgpumgr(vf_lab, *attach, "-o", "json", code=0 if vm in FIT else 5)
             if vm in FIT:
                 gpus[vm] = attached[vm].document["result"]["vgpus"][0]["gpu"]
@@ -85,6 +88,7 @@ def filled(vf_lab: Lab) -> Filled:
         checked=checked,
         touched=touched,
         rows=vgpus(vf_lab, HOST),
+        fitting=(before, vgpumgr(vf_lab, *still_fits).document),
         hardware=truth.hardware(vf_lab, HOST),
         ledger=truth.ledger(vf_lab, HOST),
         documents=dict(zip(WANT, documents.split("</domain>\n\n"), strict=False)),
@@ -98,6 +102,19 @@ def _bring(lab: Lab, vms: list[str]) -> tuple[SlotResult, ...]:
     )
     requests = [SlotRequest(vm=vm, wish=ByProfile(profile=parse_profile("4Q")), on=HOST) for vm in vms]
     return apply_requests(context, requests, check=False).slots
+
+
+def test_capacity_says_before_how_many_fit_and_after_why_none_does(filled: Filled) -> None:
+    """As many as were then attached; and the reason is the one that the refused attach gives for that GPU."""
+    before, after = filled.fitting
+    assert before["totals"] == [
+        {"requested": "4Q", "fits_now": len(FIT), "at_least": False},
+        {"requested": "8Q", "fits_now": 12, "at_least": False},
+    ]
+    assert [(row["gpu"], row["fits_now"]) for row in after["gpus"]] == [(gpu, 0) for gpu in (*GPUS, *GPUS)]
+    refused = filled.attached[OVER[0]].error["details"]
+    assert [row["why"] for row in after["gpus"][:2]] == [line.partition("A40  ")[2] for line in refused]
+    assert {row["why"].partition(" (")[0] for row in after["gpus"][2:]} == {"holds 4Q"}
 
 
 def test_each_card_takes_twelve(filled: Filled) -> None:

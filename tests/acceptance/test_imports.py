@@ -65,6 +65,7 @@ TABLE_OF_COMMANDS = {
     "show": case("show vm02", HOST | TABLE, before=(ATTACH,)),
     "render": case("render vm02", HOST | TEMPLATE, before=(ATTACH,)),
     "discover": case("discover", HOST | TABLE),
+    "capacity": case("capacity", HOST | TABLE),
     "profiles": case("profiles", HOST | TABLE),
     "host install": case("host install kvm02 --check", HOST | TABLE, code=3),
     "host uninstall": case("host uninstall kvm02", HOST | TABLE),

@@ -45,6 +45,8 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "list": (("list", HOST), "list", 0),
     "show": (("show", VM, *ON), "show", 0),
     "discover": (("discover",), "discover", 0),
+    "capacity": (("capacity",), "capacity", 0),
+    "capacity PROFILE": (("capacity", "4Q", "--compute", "best-effort"), "capacity", 0),
     "profiles": (("profiles", HOST, "--fits"), "profiles", 0),
     "profiles --offline": (("profiles", "--offline", "--board", "A40"), "types", 0),
     "units": (("units",), "units", 0),
@@ -124,7 +126,7 @@ def test_every_command_is_tried_here_or_has_no_object() -> None:
         " ".join(
             word
             for word in name.split()
-            if word not in ("--check", "--offline", "--compare", "--restart-window", "again")
+            if word not in ("--check", "--offline", "--compare", "--restart-window", "again", "PROFILE")
         )
         for name in RUNS
     }

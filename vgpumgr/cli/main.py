@@ -39,6 +39,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "show": ("commands.look", "show", "One VM: what was requested, what it has, any findings."),
     },
     "Look": {
+        "capacity": ("commands.capacity", "capacity", "What still fits: every profile by board, or one on each GPU."),
         "collect": ("commands.collect", "collect", "Record what every VM uses: once, or continuously."),
         "discover": ("commands.look", "discover", "The hosts' GPUs: board, framework, free capacity."),
         "explain": ("commands.explain", "explain", "Which type on which GPU would serve a wish, and why."),

@@ -22,9 +22,11 @@ from vgpumgr.core.driver import asking, catalogue, known_types
 from vgpumgr.core.model.installation import Installation, Login, State
 from vgpumgr.core.plan import restart
 from vgpumgr.core.plan import step as steps
+from vgpumgr.core.report import capacity as fitting
 from vgpumgr.core.report import explained, findings, listing, schedulers
 from vgpumgr.core.report import units as readings
 from vgpumgr.documents import (
+    capacity,
     change,
     common,
     discover,
@@ -39,6 +41,7 @@ from vgpumgr.documents import (
     units,
 )
 from vgpumgr.documents import list as vgpus
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +75,14 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     asked = explained.Asked(wish=builders.wish("4Q"), conditions=asking.NO_CONDITIONS)
     answer = explained.of_host(view, asked)
     yield explain.document(Fleet(views=(answer,), errors=()), "--profile 4Q", explained.compare([answer]))
+    question = fitting.Question(wish=builders.wish("4Q"), conditions=asking.NO_CONDITIONS)
+    unread = (HostName("kvm02"), errors.HostError("kvm02", "gone"))
+    of_host = fitting.of_host(view, [question], catalogue.parse(resources.catalogue_text()))
+    yield capacity.answers(
+        Fleet(views=(of_host,), errors=(unread,)), fitting.answers([of_host], [unread], [question]), ()
+    )
+    every = fitting.overview(view)
+    yield capacity.overview(Fleet(views=(every,), errors=()), every, fitting.totals(every, unread=True), ())
     board = readings.of_host(view)
     yield units.document(Fleet(views=(board,), errors=()), readings.together([board], board))
     yield units.row(board.boards[0])

@@ -13,7 +13,7 @@ from vgpumgr.cli.text import output
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.cli.text.growing_table import GrowingTable
@@ -31,6 +31,8 @@ _VGPU_WIDE = (
 _GPU = ("host", "gpu", "board", "framework", "mode", "numa", "vgpus", "allocated")
 _TYPE = ("name", "board", "framebuffer_mib", "series", "max", "max_mixed", "mig_profile")
 _TYPE_WIDE = (*_TYPE, "placements_equal", "placements_mixed")
+_PROFILE = ("profile", "framebuffer", "per_gpu", "fits_now")
+_PROFILE_WIDE = ("profile", "type_name", "host", "gpu", "framebuffer_mib", "max", "fits_now")
 _GPU_WIDE = (*_GPU, "uuid", "pci_id", "driver", "libvirt")
 
 
@@ -151,7 +153,10 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 def profiles_command(
     settings: Settings, *, hosts: tuple[str, ...], fits: bool, offline: bool, board: str | None
 ) -> int:
-    """The profiles of each GPU: size, how many a GPU takes, and how many fit now.
+    """The profiles that the hosts have: size, how many a GPU takes, and how many fit now on all of them.
+
+    One line for each profile; -o wide has one for each profile of each GPU, and so have csv and json, also for what needs MIG
+    mode. `vgpumgr capacity` says where and why not.
 
     With --offline: every type that NVIDIA lists, how many of it an empty GPU takes in each mode, and at which placement ids. The
     host's own lists decide when a vGPU is made.
@@ -162,19 +167,28 @@ def profiles_command(
         raise UsageError("--board needs --offline", hint="without it, name hosts: their GPUs' profiles are shown")
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
+    from vgpumgr.core.report import capacity
     from vgpumgr.documents import profiles as documents
 
-    fleet = report.look_over(
-        build_context(settings), hosts, lambda view: (view.snapshot.host, _profile_rows(view, fits=fits))
-    )
-    rows = [row for _, found in fleet.views for row in found]
-    columns = ("profile", "type_name", "host", "gpu", "framebuffer_mib", "max", "fits_now")
-    if not rows and settings.for_people:
-        _say_none([host for host, _ in fleet.views], "nothing fits now on" if fits else "no vGPU type could be read on")
-    else:
-        document = documents.document(fleet, rows)
-        output.print_rows(settings, document, rows, columns=columns, name="type_name")
-    return _finish(settings, fleet, ())
+    context = build_context(settings)
+    _not_profiles(hosts, context.inventory.hosts)
+    if settings.output != "table":
+        fleet = report.look_over(context, hosts, lambda view: _profile_rows(view, fits=fits))
+        rows = [row for found in fleet.views for row in found]
+        output.print_rows(settings, documents.document(fleet, rows), rows, columns=_PROFILE_WIDE, name="type_name")
+        return _finish(settings, fleet, ())
+    from vgpumgr.cli.text import capacity_text
+
+    overviews = report.look_over(context, hosts, capacity.overview)
+    found = capacity.together(overviews.views)
+    lines = capacity_text.profiles(found, capacity.totals(found, unread=bool(overviews.errors)), fits=fits)
+    if lines:
+        output.print_table(lines, _PROFILE)
+    elif overviews.views:
+        output.echo("nothing fits now" if fits else "no vGPU type could be read")
+    for one in found.closed:
+        output.progress(settings, capacity_text.closed(one), host=one.host)
+    return _finish(settings, overviews, ())
 
 
 @click.command()
@@ -202,20 +216,35 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> 
 
 
 def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:
-    from vgpumgr.core.plan import fits as fitting
-    from vgpumgr.core.plan import sharing
+    from vgpumgr.core.plan import how_many, sharing
     from vgpumgr.documents import profiles as documents
 
+    barred = sharing.barred_functions(view)
     rows: list[dict[str, object]] = []
     for gpu in view.snapshot.gpus:
-        left = {fit.type.id: fit.left for fit in fitting.fits(view.snapshot, gpu, sharing.barred_functions(view))}
-        for vgpu_type in sorted(
-            (gpu.types or {}).values(), key=lambda vgpu_type: (vgpu_type.size_mib or 0, vgpu_type.short)
-        ):
-            if fits and vgpu_type.id not in left:
-                continue
-            rows.append(documents.row(view.snapshot.host, gpu, vgpu_type, left.get(vgpu_type.id, 0)))
+        left = how_many.of_types(view, gpu, barred)
+        kinds = sorted((gpu.types or {}).values(), key=lambda kind: (kind.size_mib or 0, kind.short))
+        rows += [
+            documents.row(view.snapshot.host, gpu, kind, left[kind.id])
+            for kind in kinds
+            if left[kind.id] != 0 or not fits
+        ]
     return rows
+
+
+def _not_profiles(texts: Iterable[str], hosts: Container[str]) -> None:
+    """Refuse a profile where a host is meant, with the command that takes one."""
+    from vgpumgr.core.driver import profiles
+    from vgpumgr.errors import BadName
+
+    for text in texts:
+        if text in hosts:
+            continue
+        try:
+            profiles.parse_profile(text)
+        except BadName:
+            continue
+        raise UsageError(f"{text} is a profile, not a host", hint=f"`vgpumgr capacity {text}` says where it fits")
 
 
 def _known_types(settings: Settings, board: str | None, *, asked_of_hosts: bool) -> int:

@@ -49,12 +49,19 @@ def options(command: Command) -> Command:
     return command
 
 
-def read(vm: str, asked: Mapping[str, str | bool | None]) -> tuple[Wish, Conditions]:
-    """What was asked for a VM. Raises click.UsageError and BadName."""
+def spelt(key: str) -> str:
+    """A key of `read` as the option that it comes from."""
+    return f"--{key.replace('_', '-')}"
+
+
+def read(
+    vm: str, asked: Mapping[str, str | bool | None], spelt: Callable[[str], str] = spelt
+) -> tuple[Wish, Conditions]:
+    """What was asked for a VM. Raises click.UsageError and BadName. `spelt`: a key as the user wrote it."""
     from vgpumgr.core.driver import asking
     from vgpumgr.errors import UsageError
 
     try:
-        return asking.read(asked, about=vm, spelt=lambda key: f"--{key.replace('_', '-')}")
+        return asking.read(asked, about=vm, spelt=spelt)
     except UsageError as error:
         raise click.UsageError(f"{error.message}; {error.hint}") from error

@@ -220,6 +220,16 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def width() -> int | None:
+    """The columns of the terminal on stdout; None if nothing limits a line."""
+    if not is_terminal(sys.stdout):
+        return None
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except OSError:  # a terminal without a size
+        return None
+
+
 def _colour(settings: Settings) -> bool:
     if settings.color != "auto":
         return settings.color == "always"

@@ -11,7 +11,8 @@ from vgpumgr.core.plan import free_places, takes
 from vgpumgr.core.plan.room import room_of
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent, VgpuType
+    from vgpumgr.core.plan.room import Room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +29,27 @@ def fits(snapshot: HostSnapshot, gpu: Gpu, barred: takes.Barred = takes.none_bar
     found: list[Fit] = []
     room = room_of(snapshot, gpu)
     for vgpu_type in (gpu.types or {}).values():
-        if takes.of_type(snapshot, room, vgpu_type) is not None:
-            continue
-        open_parents = [
-            parent for parent in gpu.parents if takes.of_parent(snapshot, room, parent, vgpu_type, barred) is None
-        ]
-        if open_parents:
-            offered = sum((parent.creatable or {}).get(vgpu_type.id, 0) for parent in open_parents)
-            if gpu.mode == observed.MIXED_SIZE:
-                left = min(offered, free_places.count(room.free or {}, vgpu_type.id))
-            else:
-                left = admission.left(offered, vgpu_type.max, room.count)
+        left = left_of(snapshot, room, vgpu_type, barred)
+        if left:
             found.append(Fit(gpu=gpu, type=vgpu_type, left=None if snapshot.ledger is None else left))
     return tuple(found)
+
+
+def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: takes.Barred) -> int:
+    """How many more of a type a GPU takes now, if nothing else comes between. The ledger must be readable."""
+    if takes.of_type(snapshot, room, vgpu_type) is not None:
+        return 0
+    gpu = room.gpu
+    offered = sum(
+        _offered(parent, vgpu_type, room)
+        for parent in gpu.parents
+        if takes.of_parent(snapshot, room, parent, vgpu_type, barred) is None
+    )
+    if gpu.mode == observed.MIXED_SIZE:
+        return min(offered, free_places.count(room.free or {}, vgpu_type.id))
+    return admission.left(offered, vgpu_type.max, room.count)
+
+
+def _offered(parent: Parent, vgpu_type: VgpuType, room: Room) -> int:
+    """Of what a physical function offers, what is awaited is not to be had; a virtual function offers one, or is taken."""
+    return (parent.creatable or {}).get(vgpu_type.id, 0) - (len(room.awaited) if parent.vf_index is None else 0)

@@ -67,7 +67,7 @@ def error(
     return errors.NoCapacity(
         f"{none} take {_what(ask)} for {domain.name}",
         details=lines,
-        hint=f"{fits}{instead}`vgpumgr profiles --fits`",
+        hint=f"{fits}{instead}`vgpumgr capacity`",
     )
 
 

@@ -40,11 +40,17 @@ class Obstacle:
 
 def obstacles(view: HostView, domain: Domain, gpu: Gpu, parent: Parent | None) -> Iterator[Obstacle]:
     """Why libvirt or VFIO refuse to start the VM with a vGPU on that function."""
+    yield from of_every_vm(view, gpu, parent)
+    if gpu.framework == VENDOR_VFIO:
+        yield from _locked_memory(domain)
+
+
+def of_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> Iterator[Obstacle]:
+    """Those of them that no VM of the host gets round."""
     on_vf = gpu.framework == VENDOR_VFIO
     yield from _host(view, gpu, on_vf=on_vf)
     if on_vf:
         yield from _function(view, parent)
-        yield from _locked_memory(domain)
 
 
 def _host(view: HostView, gpu: Gpu, *, on_vf: bool) -> Iterator[Obstacle]:

@@ -332,7 +332,7 @@ def test_a_place_that_is_said_to_fit_takes_the_type(view: HostView, profile: str
 @LAW
 @given(story(), PROFILE)
 def test_so_many_fit_as_are_counted(view: HostView, profile: str) -> None:
-    """`profiles --fits`, in both modes: so many slots can have that type on that GPU, and not one more."""
+    """What core/plan/fits.py counts, in both modes: so many slots can have that type on that GPU, and not one more."""
     for gpu in view.snapshot.gpus:
         left = {fit.type.short: fit.left for fit in fits.fits(view.snapshot, gpu)}.get(profile, 0)
         now, made = view, 0

@@ -108,7 +108,7 @@ def test_a_full_host_is_refused_as_the_design_shows_it() -> None:
         "  0000:41:00.0  A40  holds 8Q (vm40): equal-size mode takes only 8 GiB types until it is empty\n"
         "  0000:81:00.0  A40  full: 12 of 12 (vm01 vm02 … vm12)\n"
         "hint: fits now: A40-8Q on 0000:41:00.0 (5 left). It would fit on 0000:41:00.0 in mixed-size mode: "
-        "`vgpumgr mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0`. `vgpumgr profiles --fits`"
+        "`vgpumgr mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0`. `vgpumgr capacity`"
     )
 
 
@@ -172,7 +172,7 @@ def test_a_gpu_that_offers_nothing_says_what_the_host_says_of_it_and_nothing_els
         builders.plan_attach(off)
     assert not isinstance(caught.value, errors.ProfileNotHere)
     assert caught.value.details[0].startswith("0000:41:00.0  NVIDIA A40  offers no vGPUs")
-    assert caught.value.hint == "nothing else fits, either. `vgpumgr profiles --fits`"
+    assert caught.value.hint == "nothing else fits, either. `vgpumgr capacity`"
 
 
 def no_uuid(gpu: Gpu) -> Gpu:

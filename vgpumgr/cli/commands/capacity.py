@@ -1,0 +1,149 @@
+"""capacity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr.cli.params import candidates, wishes
+from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.text import output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.context import Context
+    from vgpumgr.core.model.snapshot import HostSnapshot
+    from vgpumgr.core.model.view import Finding
+    from vgpumgr.core.report.capacity import Question
+    from vgpumgr.errors import VgpumgrError
+
+
+@click.command()
+@click.argument("profiles", nargs=-1, metavar="[PROFILE]...", shell_complete=candidates.profiles)
+@wishes.options
+@click.option(
+    "--on", "hosts", metavar="HOST", multiple=True, shell_complete=candidates.hosts, help="Only this host; repeatable."
+)
+@common_options
+def capacity(
+    settings: Settings, *, profiles: tuple[str, ...], hosts: tuple[str, ...], **asked: str | bool | None
+) -> int:
+    """What still fits: every profile by board, or for a profile or wish each GPU with how many more, and if none, why.
+
+    \b
+      vgpumgr capacity
+      vgpumgr capacity 8Q A40-4C
+      vgpumgr capacity --gpu 0.25 --on kvm01
+
+    The numbers are the planner's: so many attaches, one after the other, would be granted. Each profile is counted for itself: what
+    one takes, another lacks. A host that is not read counts as unknown, and its sums are lower bounds. Read-only.
+    """
+    from vgpumgr.cli.wiring import build_context
+
+    context = build_context(settings)
+    if profiles or any(asked[way] is not None for way in _ways()):
+        return _answer(settings, context, hosts, _questions(context, profiles, asked))
+    if any(value not in (None, False) for value in asked.values()):
+        raise click.UsageError("conditions need a wish; give a PROFILE, --gpu-memory, --gpu or --fgpu")
+    return _overview(settings, context, hosts)
+
+
+def _ways() -> Sequence[str]:
+    from vgpumgr.core.driver import asking
+
+    return asking.WAYS_TO_ASK
+
+
+def _questions(context: Context, profiles: Sequence[str], asked: Mapping[str, str | bool | None]) -> list[Question]:
+    """Each profile as a wish of its own, or the one wish of the options."""
+    from vgpumgr import errors
+    from vgpumgr.core.report.capacity import Question
+
+    ways = [way for way in _ways() if asked[way] is not None]
+    if profiles and ways:
+        raise click.UsageError(f"PROFILE cannot be combined with {wishes.spelt(ways[0])}")
+    host = next((text for text in profiles if text in context.inventory.hosts), None)
+    if host is not None:
+        raise errors.UsageError(f"{host} is a host, not a profile", hint=f"vgpumgr capacity --on {host}")
+    found = [wishes.read("capacity", {**asked, "profile": text}, _spelt) for text in dict.fromkeys(profiles)]
+    found += [] if profiles else [wishes.read("capacity", asked)]
+    return [Question(wish=wish, conditions=conditions) for wish, conditions in found]
+
+
+def _spelt(key: str) -> str:
+    return "PROFILE" if key == "profile" else wishes.spelt(key)
+
+
+def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int:
+    from vgpumgr.cli.text import capacity_text
+    from vgpumgr.controller import report
+    from vgpumgr.core.report import capacity as core
+    from vgpumgr.documents import capacity as documents
+
+    fleet = report.look_over(context, hosts, lambda view: (core.overview(view), _findings(view.snapshot)))
+    found = core.together(overview for overview, _ in fleet.views)
+    totals = core.totals(found, unread=bool(fleet.errors))
+    findings = [finding for _, some in fleet.views for finding in some]
+    if not settings.for_people:
+        rows = [documents.profile_row(row) for row in found.rows]
+        shown = [row for row in rows if row["fits_now"]] if settings.output == "name" else rows
+        document = documents.overview(fleet, found, totals, findings)
+        output.print_rows(settings, document, shown, columns=documents.PROFILES, name="profile")
+    elif found.rows:
+        tables = capacity_text.pivot(found, totals, width=output.width(), one_by_one=settings.output == "wide")
+        for number, (lines, columns) in enumerate(tables):
+            if number:
+                output.echo()
+            output.print_table(lines, columns)
+        output.progress(settings, capacity_text.FOOT)
+    elif fleet.views:
+        output.echo("no vGPU type could be read")
+    if settings.for_people:
+        for one in found.closed:
+            output.echo(capacity_text.closed(one))
+    return _finish(settings, [error for _, error in fleet.errors], findings)
+
+
+def _answer(settings: Settings, context: Context, hosts: Sequence[str], questions: Sequence[Question]) -> int:
+    from vgpumgr.cli.text import capacity_text
+    from vgpumgr.controller import report
+    from vgpumgr.core.report import capacity as core
+    from vgpumgr.documents import capacity as documents
+
+    fleet = report.look_over(
+        context, hosts, lambda view: (core.of_host(view, questions, context.catalogue), _findings(view.snapshot))
+    )
+    read = [host for host, _ in fleet.views]
+    found = core.answers(read, fleet.errors, questions)
+    unknown = [error for one in found if (error := core.unknown_profile(one, read, context.catalogue)) is not None]
+    known = [one for one in found if core.unknown_profile(one, read, context.catalogue) is None]
+    findings = [finding for _, some in fleet.views for finding in some]
+    if settings.for_people:
+        for number, answer in enumerate(known if read else ()):
+            if number:
+                output.echo()
+            if answer.rows:
+                output.print_table(capacity_text.answers(answer.rows, width=output.width()), capacity_text.ANSWER)
+            output.echo(capacity_text.total(answer))
+    else:
+        rows = [documents.gpu_row(row) for one in known for row in one.rows]
+        shown = [row for row in rows if row["fits_now"]] if settings.output == "name" else rows
+        output.print_rows(
+            settings, documents.answers(fleet, known, findings), shown, columns=documents.GPUS, name="host"
+        )
+    return _finish(settings, [*unknown, *(error for _, error in fleet.errors)], findings)
+
+
+def _findings(facts: HostSnapshot) -> list[Finding]:
+    """What makes a GPU take less than it should."""
+    from vgpumgr.core.plan import blocked_write, lost, places
+
+    return [*blocked_write.findings(facts), *lost.findings(facts), *places.findings(facts)]
+
+
+def _finish(settings: Settings, errors: Sequence[VgpumgrError], findings: Iterable[Finding]) -> int:
+    output.print_findings(settings, findings)
+    return output.print_errors(settings, errors)

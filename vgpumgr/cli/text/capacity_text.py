@@ -1,0 +1,147 @@
+"""Capacity for people: profiles by board, GPUs with their reasons, and sums that say when they are lower bounds."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.cli.text.grants import gib
+from vgpumgr.cli.text.words import counted, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from vgpumgr.core.report.capacity import Answer, BoardRow, ClosedGpu, GpuRow, Left, Overview
+
+FOOT: Final = (
+    "each profile for itself: how many more fit now (on an empty GPU of the board); -: the board has no such profile"
+)
+_GAP: Final = 2
+_NARROWEST: Final = 16
+
+
+def profiles(found: Overview, totals: Mapping[str, Left], *, fits: bool) -> list[dict[str, object]]:
+    """A line for each profile; with `fits` only those of which at least one may fit."""
+    return [
+        {
+            "profile": profile,
+            "framebuffer": _framebuffer(rows),
+            "per_gpu": ", ".join(f"{row.board} {'?' if row.max is None else row.max}" for row in rows),
+            "fits_now": left(totals[profile]),
+        }
+        for profile, rows in _by_profile(found.rows).items()
+        if totals[profile].fits_now != 0 or not fits
+    ]
+
+
+def pivot(
+    found: Overview, totals: Mapping[str, Left], *, width: int | None, one_by_one: bool
+) -> Iterator[tuple[list[dict[str, object]], list[str]]]:
+    """Tables of profiles by board, each with its columns: as many as it takes for no line to be longer than `width`.
+
+    Profiles of one size with the same numbers share a line, unless `one_by_one`.
+    """
+    gpus: dict[str, int] = {}
+    for row in found.rows:
+        gpus[row.board] = max(gpus.get(row.board, 0), row.gpus)
+    heads = {board: f"{count} {board}" for board, count in sorted(gpus.items())}
+    lines: dict[tuple[object, ...], dict[str, object]] = {}
+    for profile, rows in _by_profile(found.rows).items():
+        line: dict[str, object] = {"framebuffer": _framebuffer(rows), **dict.fromkeys(heads.values(), "-")}
+        line |= {heads[row.board]: f"{_short(row.left)} ({'?' if row.max is None else row.max})" for row in rows}
+        line["total"] = left(totals[profile])
+        key = (profile,) if one_by_one else tuple(line.values())
+        there = lines.setdefault(key, {"profile": "", **line})
+        there["profile"] = f"{there['profile']} {profile}".strip()
+    table = list(lines.values())
+    first = ["profile", "framebuffer"] if one_by_one else ["profile"]
+    for columns in _blocks(table, first, [*heads.values(), "total"], width):
+        yield table, columns
+
+
+def answers(rows: Iterable[GpuRow], *, width: int | None) -> list[dict[str, object]]:
+    """A line for each GPU, or several where its reason is longer than what is left of the terminal's width."""
+    lines = [_answer(row) for row in rows]
+    if width is None:
+        return lines
+    taken = sum(
+        max(len(name), *(len(one_line(str(line[name] or "?"))) for line in lines)) + _GAP for name in ANSWER[:-1]
+    )
+    return [part for line in lines for part in _folded(line, max(width - taken, _NARROWEST))]
+
+
+ANSWER: Final = ("host", "gpu", "board", "type", "fits", "why")
+
+
+def _answer(row: GpuRow) -> dict[str, object]:
+    """A dash for what is known to be absent."""
+    types = ", then ".join(one.type_name for one in row.granted)
+    return {
+        "host": row.host,
+        "gpu": row.gpu,
+        "board": row.board,
+        "type": types or ("-" if row.fits_now == 0 else None),
+        "fits": row.fits_now,
+        "why": row.why or "-",
+    }
+
+
+def _folded(line: dict[str, object], width: int) -> Iterator[dict[str, object]]:
+    first, *rest = textwrap.wrap(one_line(str(line["why"])), width, break_on_hyphens=False)
+    yield {**line, "why": first}
+    for part in rest:
+        yield {**dict.fromkeys(line, ""), "why": part}
+
+
+def total(answer: Answer) -> str:
+    """`8Q: 11 more fit, on 2 of 5 GPUs that have it`."""
+    asked = answer.question.text
+    gpus = [row for row in answer.rows if row.gpu is not None]
+    if not answer.rows:
+        return f"{asked}: no GPU of these hosts could ever take it"
+    able = sum(bool(row.fits_now) for row in gpus)
+    return f"{asked}: {left(answer.left) or '?'} more fit, on {able} of {counted(len(gpus), 'GPU')} that could take it"
+
+
+def closed(one: ClosedGpu) -> str:
+    return f"{one.host} {one.gpu} {one.board}: {one.why}"
+
+
+def left(one: Left) -> str | None:
+    """`3`, `at least 3`; None where nothing is known."""
+    return None if one.fits_now is None else f"{'at least ' if one.at_least else ''}{one.fits_now}"
+
+
+def _short(one: Left) -> str:
+    return "?" if one.fits_now is None else f"{one.fits_now}{'+' if one.at_least else ''}"
+
+
+def _by_profile(rows: Iterable[BoardRow]) -> dict[str, list[BoardRow]]:
+    found: dict[str, list[BoardRow]] = {}
+    for row in rows:
+        found.setdefault(row.profile, []).append(row)
+    return found
+
+
+def _framebuffer(rows: Sequence[BoardRow]) -> str | None:
+    sizes = [row.framebuffer_mib for row in rows if row.framebuffer_mib is not None]
+    return gib(min(sizes)) if sizes else None
+
+
+def _blocks(
+    table: Sequence[Mapping[str, object]], first: list[str], rest: list[str], width: int | None
+) -> Iterator[list[str]]:
+    """The columns in groups that are not wider than the terminal; each begins with `first`."""
+    if width is None:
+        yield [*first, *rest]
+        return
+    sizes = {name: max(len(name), *(len(str(line[name] or "?")) for line in table)) + _GAP for name in (*first, *rest)}
+    start = sum(sizes[name] for name in first)
+    block, used = [*first], start
+    for name in rest:
+        if used + sizes[name] - _GAP > width and len(block) > len(first):
+            yield block
+            block, used = [*first], start
+        block.append(name)
+        used += sizes[name]
+    yield block

@@ -1,0 +1,279 @@
+"""What still fits: how many more of every profile, or how often a wish would be granted, on each GPU and on all hosts together.
+
+Each number stands alone: what one profile takes, another one lacks. A host or GPU that could not be read has no number, and a sum
+over it is a lower bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.plan import how_many, resolve, sharing
+from vgpumgr.core.plan.no_place import Cause
+from vgpumgr.errors import UnknownProfile
+from vgpumgr.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from vgpumgr.core.driver.asking import Conditions
+    from vgpumgr.core.driver.catalogue import Catalogue
+    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.model.snapshot import Gpu, Mode
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.how_many import Granted
+    from vgpumgr.core.plan.takes import Barred
+    from vgpumgr.errors import VgpumgrError
+    from vgpumgr.names import HostName, PciAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """How many more fit. `at_least`: something could not be read, so there may be more. `fits_now` None: nothing is known."""
+
+    fits_now: int | None
+    at_least: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardRow:
+    """A profile on all GPUs of a board, `gpus` of them. `max`: how many an empty one takes in equal-size mode; None: unknown."""
+
+    profile: str
+    board: str
+    type_name: str
+    framebuffer_mib: int | None
+    max: int | None
+    gpus: int
+    left: Left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedGpu:
+    """A GPU that takes no vGPU of any type now. `is_unknown`: whether it could is not known."""
+
+    host: HostName
+    gpu: PciAddress
+    board: str
+    why: str
+    is_unknown: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Of one host, or of all together. MIG-backed types are left out: no GPU in MIG mode is supported yet."""
+
+    rows: tuple[BoardRow, ...]
+    closed: tuple[ClosedGpu, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A wish with its conditions."""
+
+    wish: Wish
+    conditions: Conditions
+
+    @property
+    def text(self) -> str:
+        """`8Q`, `--gpu 0.25`."""
+        return asking.describe(self.wish, self.conditions).removeprefix("--profile ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRow:
+    """One question on one GPU; for a host that was not read, on all of it: then `gpu` and what belongs to it are None.
+
+    `type_name`: what the next attach there would get. `why`: why none fits, or why that is unknown.
+    """
+
+    question: Question
+    host: HostName
+    gpu: PciAddress | None
+    board: str | None
+    mode: Mode | None
+    type_name: str | None
+    fits_now: int | None
+    granted: tuple[Granted, ...]
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAnswers:
+    """One host. `profiles`: the names of its types, short and in full."""
+
+    host: HostName
+    rows: tuple[GpuRow, ...]
+    profiles: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One question on all hosts."""
+
+    question: Question
+    rows: tuple[GpuRow, ...]
+    left: Left
+
+
+def overview(view: HostView) -> Overview:
+    """Every profile of a host's GPUs."""
+    barred = sharing.barred_functions(view)
+    rows = [row for gpu in view.snapshot.gpus for row in _of_gpu(view, gpu, barred)]
+    closed = tuple(
+        ClosedGpu(
+            host=view.snapshot.host, gpu=gpu.pci, board=_board(gpu), why=shut.why or "", is_unknown=shut.count is None
+        )
+        for gpu in view.snapshot.gpus
+        if (shut := how_many.closed(view, gpu)) is not None
+    )
+    return together([Overview(rows=tuple(rows), closed=closed)])
+
+
+def together(parts: Iterable[Overview]) -> Overview:
+    """All GPUs by profile and board, the smallest profile first."""
+    parts = tuple(parts)
+    found: dict[tuple[str, str], BoardRow] = {}
+    for row in (row for part in parts for row in part.rows):
+        there = found.get((row.profile, row.board))
+        found[row.profile, row.board] = row if there is None else _added(there, row)
+    rows = sorted(found.values(), key=lambda row: (row.framebuffer_mib or 0, row.profile, row.board))
+    closed = sorted((one for part in parts for one in part.closed), key=lambda one: (one.host, one.gpu))
+    return Overview(rows=tuple(rows), closed=tuple(closed))
+
+
+def total(parts: Iterable[Left], *, more: bool) -> Left:
+    """The sum. `more`: beside these there is something that could not be read."""
+    parts = tuple(parts)
+    known = sum(part.fits_now or 0 for part in parts)
+    at_least = more or any(part.at_least for part in parts)
+    return Left(fits_now=None if at_least and not known else known, at_least=at_least)
+
+
+def totals(found: Overview, *, unread: bool) -> dict[str, Left]:
+    """Each profile on all boards. `unread`: there are hosts that could not be read."""
+    more = unread or any(one.is_unknown for one in found.closed)
+    by_profile: dict[str, list[Left]] = {}
+    for row in found.rows:
+        by_profile.setdefault(row.profile, []).append(row.left)
+    return {profile: total(parts, more=more) for profile, parts in by_profile.items()}
+
+
+def of_host(view: HostView, questions: Sequence[Question], catalogue: Catalogue) -> HostAnswers:
+    """Each question on every GPU of a host that could ever serve it."""
+    barred = sharing.barred_functions(view)
+    kinds = [kind for gpu in view.snapshot.gpus for kind in (gpu.types or {}).values()]
+    return HostAnswers(
+        host=view.snapshot.host,
+        rows=tuple(row for question in questions for row in _answers(view, question, barred, catalogue)),
+        profiles=frozenset(name for kind in kinds for name in (kind.short, kind.type_name)),
+    )
+
+
+def answers(
+    hosts: Iterable[HostAnswers], unread: Iterable[tuple[HostName, VgpumgrError]], questions: Iterable[Question]
+) -> tuple[Answer, ...]:
+    """Each question on all hosts; of those in `unread` that are not among `hosts`, nothing is known."""
+    hosts = tuple(hosts)
+    read = {host.host for host in hosts}
+    missing = [(name, error.what) for name, error in unread if name not in read]
+    found: list[Answer] = []
+    for question in questions:
+        rows = [row for host in hosts for row in host.rows if row.question == question]
+        rows += [_unread_row(question, name, why) for name, why in missing]
+        left = total([Left(fits_now=row.fits_now, at_least=row.fits_now is None) for row in rows], more=False)
+        rows.sort(key=lambda row: (row.host, row.gpu or ""))
+        found.append(Answer(question=question, rows=tuple(rows), left=left))
+    return tuple(found)
+
+
+def unknown_profile(answer: Answer, hosts: Sequence[HostAnswers], catalogue: Catalogue) -> UnknownProfile | None:
+    """The error for a profile that no host has: every host was read, and NVIDIA lists none of that name with its board."""
+    wish = answer.question.wish
+    if answer.rows or not isinstance(wish, profiles.ByProfile) or catalogue.names_board_type(wish.profile):
+        return None
+    known = {name for host in hosts for name in host.profiles}
+    near = nearest(wish.profile.text, known)
+    return UnknownProfile(
+        f"no GPU of {f'these {len(hosts)} hosts' if len(hosts) > 1 else 'this host'} has a profile {wish.profile.text!r}",
+        hint=f"did you mean {near}? `vgpumgr profiles` lists them"
+        if near
+        else "`vgpumgr profiles` lists what there is",
+    )
+
+
+def _unread_row(question: Question, host: HostName, why: str) -> GpuRow:
+    return GpuRow(
+        question=question,
+        host=host,
+        gpu=None,
+        board=None,
+        mode=None,
+        type_name=None,
+        fits_now=None,
+        granted=(),
+        why=f"not read: {why}",
+    )
+
+
+def _answers(view: HostView, question: Question, barred: Barred, catalogue: Catalogue) -> Iterator[GpuRow]:
+    ask = resolve.Ask(wish=question.wish, conditions=question.conditions, units=view.fgpu_per_gpu)
+    for gpu in sorted(view.snapshot.gpus, key=lambda gpu: gpu.pci):
+        found = how_many.how_many(view, gpu, ask, barred)
+        if found.cause is Cause.NO_SUCH_TYPE or (not gpu.types and _is_another_board(gpu, question.wish, catalogue)):
+            continue
+        yield GpuRow(
+            question=question,
+            host=view.snapshot.host,
+            gpu=gpu.pci,
+            board=_board(gpu),
+            mode=gpu.mode,
+            type_name=found.granted[0].type_name if found.granted else None,
+            fits_now=found.count,
+            granted=found.granted,
+            why=found.why,
+        )
+
+
+def _is_another_board(gpu: Gpu, wish: Wish, catalogue: Catalogue) -> bool:
+    """Whether a GPU that shows no types is of a board that NVIDIA lists, and lists without the profile."""
+    if not isinstance(wish, profiles.ByProfile) or gpu.name is None:
+        return False
+    name = gpu.name.removeprefix("NVIDIA ")
+    known = [row for row in catalogue.types if row.board_name.removeprefix("NVIDIA ") == name]
+    asked = wish.profile
+    return bool(known) and not any(
+        row.name.short == asked.short and asked.board in (None, row.board, row.name.board) for row in known
+    )
+
+
+def _of_gpu(view: HostView, gpu: Gpu, barred: Barred) -> Iterator[BoardRow]:
+    left = how_many.of_types(view, gpu, barred)
+    for kind in (gpu.types or {}).values():
+        if kind.parsed is None or kind.parsed.slices is not None:
+            continue
+        count = left[kind.id]
+        yield BoardRow(
+            profile=kind.short,
+            board=_board(gpu),
+            type_name=kind.type_name,
+            framebuffer_mib=kind.size_mib,
+            max=kind.max,
+            gpus=1,
+            left=Left(fits_now=count, at_least=count is None),
+        )
+
+
+def _added(one: BoardRow, other: BoardRow) -> BoardRow:
+    return replace(
+        one,
+        max=max((most for most in (one.max, other.max) if most is not None), default=None),
+        gpus=one.gpus + other.gpus,
+        left=total((one.left, other.left), more=False),
+    )
+
+
+def _board(gpu: Gpu) -> str:
+    return gpu.board or gpu.name or "?"
