@@ -25,6 +25,11 @@ _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
 _GPU = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _SLOT = re.compile(r"[A-Za-z0-9_-]{1,16}")
 _VM = re.compile(r"[^/\x00-\x1f\x7f]+")
+_NUMBER = re.compile(r"(\d+)", re.ASCII)
+_SEPARATOR = re.compile(r"[-_. ]")
+_BETWEEN_NUMBERS = re.compile(r"(?<=\d)[-_. ](?=\d)", re.ASCII)  # without it 1-5C would be 15C
+_A_WORD_OF_IT = 3  # as far away as three slips
+_LONGEST = 18  # digits of a number that are compared
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 
 
@@ -88,13 +93,67 @@ def compute_mdev_uuid(vm: VmUuid, slot: Slot, generation: int) -> MdevUuid:
     return MdevUuid(str(uuid_module.uuid5(uuid_module.UUID(vm), f"vgpumgr:{slot}:{generation}")))
 
 
-def nearest(wrong: str, valid: Iterable[str]) -> str | None:
-    """The valid name most similar to the wrong one, or None if none is similar."""
-    import difflib  # noqa: PLC0415 -- only a mistake needs it
+def nearest(wrong: str, valid: Iterable[str], *, typos: bool = True) -> str | None:
+    """The valid name that the wrong one is most likely meant to be; None if there is none that is really near.
 
-    folded = {name.lower(): name for name in sorted(valid, reverse=True)}
-    found = difflib.get_close_matches(wrong.lower(), sorted(folded), n=1, cutoff=0.6)
-    return folded[found[0]] if found else None
+    Near are: the same in another case or with other separators (4q, kvm-01), the first part of a longer host name (kvm01 of
+    kvm01.example.net), and with `typos` one slip in a word of three to five letters, two in a longer one, and a word of a
+    name without numbers (slice of time_slice). Numbers must be the same, zeros in front aside: vm1 is not vm31, and
+    A100-1-5C is not A100-5C. Types of vGPUs are compared without `typos`: one letter makes another product.
+    """
+    words, numbers = _pieces(wrong)
+    best: tuple[int, str] | None = None
+    for name in valid:
+        if name.lower().partition(".")[0] == wrong.lower():
+            slips: int | None = 0
+        else:
+            slips = _slips(words, numbers, *_pieces(name))
+        if (
+            slips is None
+            and not numbers
+            and len(wrong) > 3
+            and wrong.lower().lstrip("-") in _SEPARATOR.split(name.lower())
+        ):
+            slips = _A_WORD_OF_IT
+        if slips is not None and (slips == 0 or typos) and (best is None or (slips, name) < best):
+            best = slips, name
+    return None if best is None else best[1]
+
+
+def _pieces(name: str) -> tuple[list[str], list[int]]:
+    """The words of a name, without case and separators, and its numbers; a word stands before, between or after numbers."""
+    parts = _NUMBER.split(_SEPARATOR.sub("", _BETWEEN_NUMBERS.sub("|", name.lower())))
+    return parts[::2], [int(digits[:_LONGEST]) for digits in parts[1::2]]
+
+
+def _slips(words: list[str], numbers: list[int], others: list[str], other_numbers: list[int]) -> int | None:
+    """How many slips of the hand lie between two names; None if there are too many for that."""
+    if numbers != other_numbers:
+        return None
+    total = 0
+    for one, other in zip(words, others, strict=True):
+        if one != other:
+            allowed = 0 if max(len(one), len(other)) < 3 else 1 if min(len(one), len(other)) < 6 else 2
+            if abs(len(one) - len(other)) > allowed:
+                return None
+            total += _distance(one, other)
+            if total > allowed:
+                return None
+    return total
+
+
+def _distance(one: str, other: str) -> int:
+    """Letters that were added, left out, exchanged, or swapped with their neighbour."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        before, last, row = row, before, [i]
+        for j, wanted in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
 
 
 def slot_order(slot: str) -> tuple[str, int, str]:

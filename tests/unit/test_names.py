@@ -134,10 +134,50 @@ def test_slots_are_ordered_by_their_number() -> None:
     assert sorted(slots, key=names.slot_order) == ["7", "b", "vgpu", "vgpu02", "vgpu2", "vgpu10"]
 
 
-def test_the_nearest_name_ignores_case_and_is_none_where_nothing_is_alike() -> None:
-    assert names.nearest("a40-4q", ["A40-4Q", "A40-8C", "L40S-4Q"]) == "A40-4Q"
-    assert names.nearest("zzz", ["A40-4Q"]) is None
-    assert names.nearest("4Q", []) is None
+@pytest.mark.parametrize(
+    ("wrong", "valid", "near"),
+    [
+        ("a40-4q", ["A40-4Q", "A40-8C", "L40S-4Q"], "A40-4Q"),  # another case
+        ("4q", ["4Q", "4C"], "4Q"),
+        ("kvm1", ["kvm01", "kvm10"], "kvm01"),  # zeros in front
+        ("kvm_01", ["kvm-01"], "kvm-01"),  # another separator
+        ("kvm01", ["kvm01.example.net", "kvm02.example.net"], "kvm01.example.net"),
+        ("kmv01", ["kvm01", "kvm02"], "kvm01"),  # two letters swapped
+        ("wbserver01", ["webserver01"], "webserver01"),
+        ("profil", ["gpu", "profile"], "profile"),
+        ("slice", ["time_slice", "policy"], "time_slice"),
+        ("--memory", ["--gpu-memory", "--gpu"], "--gpu-memory"),
+        ("vm1", ["vm31"], None),  # another number is another VM
+        ("vm10", ["vm01"], None),
+        ("kvm9", ["kvm02"], None),
+        ("A100-1-5C", ["A100-5C", "A100-15C"], None),
+        ("1-5", ["15"], None),
+        ("idle", ["quiet"], None),
+        ("gpu", ["output"], None),
+        ("gpu_memory", ["gpu_id"], None),
+        ("explain", ["plan"], None),
+        ("db", ["dx"], None),  # too short for a slip
+        ("zzz", ["A40-4Q"], None),
+        ("4Q", [], None),
+        ("", ["a"], None),
+        ("٣", ["3"], None),  # an Arabic digit is no number here
+        ("9" * 5000, ["9"], None),
+    ],
+)
+def test_a_near_miss_is_near(wrong: str, valid: list[str], near: str | None) -> None:
+    assert names.nearest(wrong, valid) == near
+
+
+@pytest.mark.parametrize(("wrong", "near"), [("rtx6000-4q", "RTX6000-4Q"), ("RTXB6000-4Q", None), ("A41-4Q", None)])
+def test_a_type_is_never_taken_for_another_product(wrong: str, near: str | None) -> None:
+    assert names.nearest(wrong, ["A40-4Q", "RTX6000-4Q", "RTXA6000-4Q"], typos=False) == near
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_nearness_has_no_direction_and_no_name_is_far_from_itself(one: str, other: str) -> None:
+    assert names.nearest(one, [one]) == one
+    slips = names._slips(*names._pieces(one), *names._pieces(other))
+    assert slips == names._slips(*names._pieces(other), *names._pieces(one))
 
 
 def test_every_catalogue_name_is_a_profile_in_all_three_spellings() -> None:
@@ -184,7 +224,16 @@ def test_a_catalogue_row_outside_the_grammar_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  ", "4", "Q", "4q", "A40", "A40-4Z", "NVIDIA 4Q", "4Q NVIDIA", "A40-4Q-", "\uff14Q", "A40-\u0664Q"]
+    ("text", "like"), [("4q", "4Q"), ("NVIDIA 4Q", "4Q"), ("A40-4q", "A40-4Q"), ("RTX6000-Ada-4q", "RTX6000-Ada-4Q")]
+)
+def test_a_profile_in_the_wrong_case_is_told_the_right_one(text: str, like: str) -> None:
+    with pytest.raises(BadName, match="not a profile") as caught:
+        profiles.parse_profile(text)
+    assert caught.value.hint == f"did you mean {like}?"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "  ", "4", "Q", "A40", "A40-4Z", "4Q NVIDIA", "A40-4Q-", "\uff14Q", "A40-\u0664Q"]
 )
 def test_what_is_no_profile_is_refused_with_the_grammar(text: str) -> None:
     with pytest.raises(BadName, match="not a profile") as caught:

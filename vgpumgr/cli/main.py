@@ -181,7 +181,8 @@ def run(argv: list[str]) -> int:
             return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
-    except click.ClickException as error:
+    except click.ClickException as found:
+        error = _with_near_miss(found)
         settings = _settings(context, argv)
         if "json" in (settings.output, settings.log_format):
             output.print_error(settings, errors.UsageError(error.format_message(), hint="vgpumgr --help"))
@@ -212,6 +213,25 @@ def run(argv: list[str]) -> int:
         return _bug(context, argv, error)
     finally:
         output.STATUS.wipe()
+
+
+def _with_near_miss(error: click.ClickException) -> click.ClickException:
+    """The same error, with our own notion of what was meant: click's is too generous (`--idle`: "did you mean --quiet?")."""
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        wrong, what = error.option_name, "option"
+        valid = [
+            name for parameter in error.ctx.command.params for name in (*parameter.opts, *parameter.secondary_opts)
+        ]
+    elif (
+        isinstance(error, click.NoSuchCommand) and error.ctx is not None and isinstance(error.ctx.command, click.Group)
+    ):
+        wrong, what, valid = error.command_name, "command", error.ctx.command.list_commands(error.ctx)
+    else:
+        return error
+    from vgpumgr.names import nearest
+
+    near = nearest(wrong, [name for name in valid if not name.startswith("-") or name.startswith("--")])
+    return click.UsageError(f"no {what} {wrong}" + (f"; did you mean {near}?" if near else ""), ctx=error.ctx)
 
 
 def _bug(context: click.Context | None, argv: list[str], error: Exception) -> int:

@@ -237,7 +237,7 @@ def test_what_an_entry_leaves_out_is_the_tasks_and_a_group_has_defaults(plays: P
         ({"name": "vm01", "profile": "4Q", "vms": []}, "mutually exclusive"),
         ({"profile": "4Q"}, "one of the following is required: name, vms"),
         ({"name": "vm01", "profile": "4Q", "host": "kvm03"}, "no host 'kvm03' in the inventory"),
-        ({"name": "vm099", "profile": "4Q"}, "did you mean vm09?"),
+        ({"name": "vm009", "profile": "4Q"}, "did you mean vm09?"),
         ({"vms": [{"name": "vm01"}, {"name": "vm01"}], "profile": "4Q"}, "named twice"),
     ],
 )
@@ -249,6 +249,6 @@ def test_what_makes_no_sense_is_said_in_words(plays: Plays, options: dict[str, A
 
 
 def test_a_vm_that_nobody_has_has_nothing_to_free(plays: Plays) -> None:
-    ran = plays.play(vgpu(name="vm099", state="absent"))
+    ran = plays.play(vgpu(name="vm009", state="absent"))
     assert (ran.code, ran.changed) == (0, 0)
     assert "did you mean vm09?" in ran.out

@@ -154,7 +154,7 @@ declared: {gpu-b: {vm02: {vgpu0: {profile: 4Q}}}}
         ("a: b: c", "site.yaml:1: not YAML", "line"),
         ("[]", "not a mapping", "hosts"),
         ("hosts: {}", "no hosts", "boards"),
-        ("hosts: {a: {boards: [A41]}}", "hosts.a.boards[0]: no board 'A41'", "did you mean A40?"),
+        ("hosts: {a: {boards: [A41]}}", "hosts.a.boards[0]: no board 'A41'", "A40"),
         ("hosts: {a: {boards: []}}", "hosts.a: no boards", "A40"),
         ("hosts: {a: {board: [A40]}}", "unknown key 'board'", "boards"),
         ("hosts: {a: {boards: [A40], driver: 12}}", "hosts.a.driver: not a driver version", "570"),

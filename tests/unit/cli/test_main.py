@@ -6,11 +6,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from vgpumgr.cli import main
 from vgpumgr.controller import environment
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Sequence
 
 
 def test_an_unexpected_exception_is_one_readable_error(
@@ -39,3 +41,21 @@ def test_a_full_disk_under_stdout_is_told_in_a_line() -> None:
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("error: the output cannot be written")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["usage", "--idle"], "no option --idle"),  # and not --quiet
+        (["attach", "vm01", "--profil", "4Q"], "no option --profil; did you mean --profile?"),
+        (["attach", "vm01", "--memory", "4G"], "no option --memory; did you mean --gpu-memory?"),
+        (["scheduler", "shwo"], "no command shwo; did you mean show?"),
+        (["expalin"], "no command 'expalin'; did you mean explain?"),
+        (["frobnicate"], "no command 'frobnicate'; see vgpumgr --help"),
+    ],
+)
+def test_a_mistyped_word_is_told_what_is_near_and_nothing_else(
+    words: Sequence[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(list(words)) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"Error: {told}"

@@ -37,7 +37,7 @@ def known_types(catalogue: Catalogue, board: str | None) -> tuple[KnownType, ...
     """The types of a board (its code or its name in the list), or of all boards. Raises UnknownProfile for a board not listed."""
     rows = [row for row in catalogue.types if board is None or board.lower() in (row.board.lower(), _name(row).lower())]
     if not rows:
-        like = nearest(board or "", {word for row in catalogue.types for word in (row.board, _name(row))})
+        like = nearest(board or "", {word for row in catalogue.types for word in (row.board, _name(row))}, typos=False)
         raise UnknownProfile(
             f"no board {board!r} in NVIDIA's list of vGPU types",
             hint=(f"did you mean {like}? " if like else "") + "`vgpumgr profiles --offline -o csv` has every board",

@@ -105,12 +105,21 @@ def parse_profile(text: str) -> Profile:
     if short is not None and len(words) == 1:
         return Profile(board=None, short=short[0], text=last)
     if _TYPE.fullmatch(last) is None:
+        like = _in_capitals(last)
         raise BadName(
             f"not a profile: {text!r}",
-            hint="write it as 4Q, A40-4Q or 'NVIDIA A40-4Q'; `vgpumgr profiles` lists what the hosts have",
+            hint=f"did you mean {like}?"
+            if like
+            else "write it as 4Q, A40-4Q or 'NVIDIA A40-4Q'; `vgpumgr profiles` lists what the hosts have",
         )
     name = parse_type_name(last)
     return Profile(board=name.board, short=name.short, text=" ".join(words))
+
+
+def _in_capitals(text: str) -> str | None:
+    """The same with the series in capitals, or all of it, if that is a profile: 4q is 4Q."""
+    spellings = (text[:-1] + text[-1:].upper(), text.upper())
+    return next((one for one in spellings if _SHORT.fullmatch(one) or _TYPE.fullmatch(one)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

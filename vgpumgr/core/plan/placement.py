@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.driver.profiles import ByProfile
+from vgpumgr.core.driver.profiles import ByProfile, last_word
 from vgpumgr.core.model import snapshot as observed
 from vgpumgr.core.plan import fits, free_places, resolve, room, takes
 from vgpumgr.core.plan.no_place import Cause, Refusal
@@ -228,8 +228,8 @@ def _distance(vgpu_type: VgpuType, series: str, mib: Fraction) -> tuple[bool, bo
 
 
 def nearest_profile(snapshot: HostSnapshot, profile: Profile) -> str | None:
-    """The profile of this host that is most similar to one it does not have."""
+    """The profile of this host that is the same but for its spelling; never another product."""
     vgpu_types = [vgpu_type for gpu in snapshot.gpus for vgpu_type in (gpu.types or {}).values()]
     if profile.board is None:
-        return nearest(profile.short, {vgpu_type.short for vgpu_type in vgpu_types})
-    return nearest(profile.text, {vgpu_type.type_name for vgpu_type in vgpu_types})
+        return nearest(profile.short, {vgpu_type.short for vgpu_type in vgpu_types}, typos=False)
+    return nearest(last_word(profile.text), {vgpu_type.type_name for vgpu_type in vgpu_types}, typos=False)

@@ -116,7 +116,7 @@ def board(name: str, where: str) -> BoardSpec:
     for spec in _boards().values():
         if name.lower() in (spec.code.lower(), spec.name.lower()):
             return spec
-    like = nearest(name, _boards())
+    like = nearest(name, _boards(), typos=False)
     raise LabError(
         f"{where}: no board {name!r}",
         hint=(f"did you mean {like}? " if like else "") + "write one of: " + " ".join(board_codes()),

@@ -136,7 +136,7 @@ def test_bars_stand_on_one_scale_and_a_gap_is_blank() -> None:
     [
         (("vm1",), "UnknownName", "did you mean vm01?"),
         (("no-such",), "UnknownName", "`vgpumgr usage` lists all of them"),
-        (("--on", "kvm0"), "UnknownHost", "did you mean kvm0"),
+        (("--on", "kvm0"), "UnknownHost", "`vgpumgr usage` lists all of them"),
         (("--since", "500d"), "UsageError", None),
         (("--since", "soon"), "UsageError", "vgpumgr --help"),
     ],
