@@ -10,9 +10,10 @@ FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`inventory` None: search the usual places. `timeout` is in seconds; None: each stage has its own."""
+    """`inventory` None: search the usual places. `group` None: what the environment or the inventory says. `timeout` is in seconds; None: each stage has its own."""
 
     inventory: str | None = None
+    group: str | None = None
     output: str = "table"
     check: bool = False
     diff: bool = False

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def build_context(settings: Settings) -> Context:
     """Everything a use case needs. No host is contacted yet. Raises InventoryError."""
-    inventory = environment.load_inventory(settings.inventory)
+    inventory = environment.load_inventory(settings.inventory, settings.group)
     collect_seldom()
     return environment.make_context(
         inventory,

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Progress
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.inventory import Inventory
+    from vgpumgr.core.inventory.whose import GroupChoice
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.host import Host
 
+GROUP_VARIABLE = "VGPUMGR_GROUP"
 LOCK_WAIT_S = 60.0
 _FILES = 65536  # enough for 10,000 hosts; a higher limit only costs programs that close every possible descriptor
 
@@ -78,13 +80,26 @@ def raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def load_inventory(named: str | None) -> Inventory:
-    """Find and load the inventory. Raises InventoryError with every problem at once."""
+def load_inventory(named: str | None, group: str | None = None) -> Inventory:
+    """Find and load the inventory. `group`: whose hosts are hypervisors; None: what the environment or the files say.
+
+    Raises InventoryError with every problem at once, and UnknownName for a group that does not exist.
+    """
     from vgpumgr.inventory_files import (
         reader,  # imports YAML and more, which a command that only needs the store does without
     )
 
-    return reader.load(inventory_path(named), home=Path.home(), environ=os.environ)
+    return reader.load(inventory_path(named), home=Path.home(), environ=os.environ, group=group_choice(group))
+
+
+def group_choice(named: str | None) -> GroupChoice | None:
+    """The group of the hypervisors as it is named outside the inventory, if it is."""
+    from vgpumgr.core.inventory.whose import GroupChoice
+
+    if named:
+        return GroupChoice(name=named, by="--group")
+    said = os.environ.get(GROUP_VARIABLE)
+    return GroupChoice(name=said, by=GROUP_VARIABLE) if said else None
 
 
 def inventory_path(named: str | None) -> Path:

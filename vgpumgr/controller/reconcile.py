@@ -5,7 +5,6 @@ Every host is planned again inside its lock. Removals in that plan which the use
 
 from __future__ import annotations
 
-import fnmatch
 import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.hosts.fan_out import HostTimeout
     from vgpumgr.controller.results import Consent, TaskResult
-    from vgpumgr.core.inventory import HostDeclaration, Inventory
+    from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.names import HostName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileOptions:
-    """`limit`: names or shell patterns of hosts, all if empty. `confirm_destroys`: the number of removals the user expects."""
+    """`limit`: patterns of hosts, all if empty. `confirm_destroys`: the number of removals the user expects."""
 
     limit: tuple[str, ...] = ()
     confirm_destroys: int | None = None
@@ -49,7 +48,7 @@ def reconcile(context: Context, options: ReconcileOptions, consent: Consent[Flee
     An error of one host or VM is in the result, never raised. So is the guard that refused all changes, since unreachable
     hosts must be reported next to it.
     """
-    hosts = choose_hosts(context.inventory, options.limit)
+    hosts = context.inventory.chosen(options.limit)
     with nullcontext() if consent.check or context.store is None else only_one(context.store, context.by):
         return _reconcile(context, hosts, options, consent)
 
@@ -71,22 +70,6 @@ def _reconcile(
         consent.ask(fleet)
     done = workers.apply(fleet, hosts, binds=consent.kept is not None)
     return ReconcileResult(fleet=fleet, hosts=done, guard=None, check=False, findings=journaling.findings(context))
-
-
-def choose_hosts(inventory: Inventory, limit: Sequence[str]) -> tuple[HostDeclaration, ...]:
-    """The hosts that a limit names, in the inventory's order. Raises UnknownHost, InventoryError if there are no hosts."""
-    if not inventory.hosts:
-        raise errors.InventoryError(
-            f"the inventory {inventory.root} has no hosts", hint="docs/inventory.md has a small example"
-        )
-    if not limit:
-        return tuple(inventory.hosts.values())
-    for pattern in limit:
-        if not fnmatch.filter(inventory.hosts, pattern):
-            inventory.host(pattern)  # raises UnknownHost, with the nearest name
-    return tuple(
-        host for name, host in inventory.hosts.items() if any(fnmatch.fnmatchcase(name, pattern) for pattern in limit)
-    )
 
 
 def _guard(fleet: FleetPlan, options: ReconcileOptions) -> errors.TooManyDestroys | None:

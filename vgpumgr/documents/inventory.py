@@ -20,6 +20,7 @@ def document(found: Inventory) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "root": found.root,
+        "whose": {**common.pick(found.whose, "by", "group", "named_by"), "left_out": list(found.whose.left_out)},
         "hosts": [_host(host) for host in found.hosts.values()],
         "findings": [
             {"where": str(finding.where) if finding.where else None, "text": finding.text} for finding in found.findings

@@ -32,6 +32,8 @@ from vgpumgr.inventory_files.values import CannotGoOnError, Plain, ValueBuilder
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from vgpumgr.core.inventory.whose import GroupChoice
+
 __all__ = ["find_inventory", "load", "read_yaml"]
 
 MAX_BYTES = 8 * 1024 * 1024  # 10,000 hosts with their VMs are about 3 MB
@@ -45,13 +47,13 @@ _MERGE = "tag:yaml.org,2002:merge"
 _LONGEST_NUMBER = 64
 
 
-def load(path: Path, *, home: Path, environ: Mapping[str, str]) -> Inventory:
-    """The inventory at `path`. Raises InventoryError with all problems at once."""
+def load(path: Path, *, home: Path, environ: Mapping[str, str], group: GroupChoice | None = None) -> Inventory:
+    """The inventory at `path`. Raises InventoryError with all problems at once. `group`: as for build_inventory."""
     # This creates no cycles, and with hundreds of thousands of young objects the collector costs more than the parser.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return build_inventory(_read_sources(path), home=str(home), environ=environ)
+        return build_inventory(_read_sources(path), home=str(home), environ=environ, group=group)
     finally:
         if collecting:
             gc.enable()

@@ -112,7 +112,7 @@ def test_a_limit_that_names_no_host_is_not_taken_for_all_of_them(
     """As `--limit "$HOSTS"` with nothing in it. One that is spelt with blanks is read."""
     (tmp_path / "hosts.yml").write_text("hypervisors: {hosts: {kvm01: {}}}\n", encoding="utf-8")
     assert run(["plan", "-i", str(tmp_path), "--limit", limit]) == 2
-    assert "--limit names no host" in capsys.readouterr().err
+    assert "no host is named" in capsys.readouterr().err
     assert run(["plan", "-i", str(tmp_path), "--limit", "kvm09, kvm01"]) == 2
     assert "no host 'kvm09'" in capsys.readouterr().err
 

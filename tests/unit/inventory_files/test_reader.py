@@ -202,7 +202,7 @@ def test_precedence_is_ansible_s(tmp_path: Path) -> None:
     The ports were compared with ansible-inventory of ansible-core 2.19.
     """
     text = """
-all: {vars: {ansible_port: 1}, hosts: {h1: }}
+all: {vars: {ansible_port: 1, vgpumgr_group: all}, hosts: {h1: }}
 parent:
   vars: {ansible_port: 2}
   hosts: {h2: }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli.params import asking, candidates, plan_files, several, wishes
+from vgpumgr.cli.params import asking, candidates, choosing, plan_files, several, wishes
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.names import DEFAULT_SLOT
 
@@ -43,12 +43,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Replace the slot's vGPU: creates the new one before removing the old one. Asks first.",
 )
-@click.option(
-    "--on",
-    metavar="HOST",
-    shell_complete=candidates.hosts,
-    help="Where to look for the VM. A vGPU is only ever made on its VM's own host.",
-)
+@choosing.on("Where to look for the VM. A vGPU is only ever made on its VM's own host.")
 @click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Use only this GPU of the host.")
 @click.option(
     "--even-if-it-will-not-start",
@@ -152,7 +147,7 @@ def attach(
     help="Which of the VM's vGPUs; not needed if it has only one.",
 )
 @click.option("--all", "every", is_flag=True, help="All of the VM's vGPUs.")
-@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
+@choosing.on("Where to look for the VM.")
 @click.option("--keep-snapshots", is_flag=True, help="Detach even if snapshots name the device; they become unusable.")
 @plan_files.out_option
 @plan_files.plan_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params import choosing
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.params.sizes import Bytes
@@ -30,7 +30,7 @@ _COLUMNS = ("host", "running", "measured", "seconds", "error")
 
 
 @click.command()
-@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@choosing.hosts()
 @click.option(
     "--every",
     type=Duration(),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates, wishes
+from vgpumgr.cli.params import candidates, choosing, wishes
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
 
@@ -26,9 +26,7 @@ _COMPARED = (
 
 @click.command()
 @wishes.options
-@click.option(
-    "--on", metavar="HOST", shell_complete=candidates.hosts, help="Only this host's GPUs (default: all hosts)."
-)
+@choosing.on("Only these hosts' GPUs (default: all hosts).")
 @click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Only this GPU.")
 @click.option("--compare", is_flag=True, help="Also compare the ways to divide a GPU, with what fits now.")
 @common_options

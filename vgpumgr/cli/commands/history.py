@@ -135,7 +135,7 @@ def _must_be_known(settings: Settings, name: str, uuid: str | None) -> None:
     journal = known(environment.store_path())
     valid = {*journal.vms, *journal.hosts, *journal.uuids}
     try:
-        for host in environment.load_inventory(settings.inventory).hosts.values():
+        for host in environment.load_inventory(settings.inventory, settings.group).hosts.values():
             valid |= {host.name, *host.vms}
     except errors.InventoryError:
         pass  # history can be read without any inventory

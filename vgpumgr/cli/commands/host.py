@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params import candidates, choosing
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.text import output
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("host", "login", "user", "state", "pinned", "outcome")
 _STATUS_COLUMNS = ("host", "login", "user", "state", "pinned", "problems")
-_NAMED = click.argument("hosts", nargs=-1, required=True, metavar="HOST...", shell_complete=candidates.hosts)
-_ANY = click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+_NAMED = choosing.hosts(required=True)
+_ANY = choosing.hosts()
 
 
 @click.group()

@@ -32,7 +32,7 @@ def check(settings: Settings) -> int:
     """
     from vgpumgr.controller import environment
 
-    found = environment.load_inventory(settings.inventory)
+    found = environment.load_inventory(settings.inventory, settings.group)
     if not settings.for_people:
         from vgpumgr.documents import inventory as documents
 
@@ -43,8 +43,17 @@ def check(settings: Settings) -> int:
         output.print_table([_row(host) for host in found.hosts.values()], _COLUMNS)
     for finding in found.findings:
         output.echo(str(finding))
+    output.echo(hypervisors(found))
     output.echo(summary(found))
     return 0
+
+
+def hypervisors(found: Inventory) -> str:
+    """One line: which of the inventory's hosts are ours, and which are not."""
+    from vgpumgr.core.inventory.whose import listed
+
+    left_out = found.whose.left_out
+    return f"hypervisors: {found.whose}" + (f"; left out: {listed(left_out)}" if left_out else "")
 
 
 def summary(found: Inventory) -> str:

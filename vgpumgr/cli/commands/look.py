@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params import candidates, choosing
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
 from vgpumgr.errors import UsageError
@@ -37,7 +37,7 @@ _GPU_WIDE = (*_GPU, "uuid", "pci_id", "driver", "libvirt")
 
 
 @click.command("list")
-@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@choosing.hosts()
 @common_options
 def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """Every vGPU on the hosts (the whole inventory, or those named): ours, and foreign ones, which are never changed.
@@ -78,7 +78,7 @@ def _growing(settings: Settings, hosts: Sequence[HostDeclaration]) -> GrowingTab
 
 @click.command()
 @click.argument("vm", shell_complete=candidates.vms)
-@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
+@choosing.on("Where to look for the VM.")
 @common_options
 def show(settings: Settings, *, vm: str, on: str | None) -> int:
     """One VM: what was requested, what it has, and any findings."""
@@ -111,7 +111,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
 
 
 @click.command()
-@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@choosing.hosts()
 @common_options
 def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
@@ -141,7 +141,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
 
 @click.command("profiles")
-@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@choosing.hosts()
 @click.option("--fits", is_flag=True, help="Only what fits now.")
 @click.option(
     "--offline", is_flag=True, help="NVIDIA's list of types, with computed placement ids. No host is contacted."
@@ -194,7 +194,7 @@ def profiles_command(
 @click.command()
 @click.argument("vm", shell_complete=candidates.vms)
 @click.option("--slot", metavar="NAME", shell_complete=candidates.slots, help="Only this slot.")
-@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Where to look for the VM.")
+@choosing.on("Where to look for the VM.")
 @common_options
 def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> int:
     """The hostdev XML of VM's claims, exactly as it is passed to libvirt. Read-only."""

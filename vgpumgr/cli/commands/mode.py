@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import asking, candidates
+from vgpumgr.cli.params import asking, candidates, choosing
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.text import change_result, mode_text, output
 
@@ -26,7 +26,7 @@ def mode() -> None:
 
 
 @mode.command("show")
-@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@choosing.hosts()
 @common_options
 def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The mode of every GPU, and whether it matches the inventory: STATE is ok, drift, or undeclared."""

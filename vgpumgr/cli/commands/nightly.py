@@ -136,11 +136,13 @@ def _words(settings: Settings, *command: str) -> tuple[str, ...]:
     from vgpumgr.store.place import VARIABLE
 
     store = os.environ.get(VARIABLE)
+    group = environment.group_choice(settings.group)
     return (
         *(("/usr/bin/env", f"{VARIABLE}={Path(store).expanduser().absolute()}") if store else ()),
         *_program(),
         *command,
         *("--inventory", str(environment.inventory_path(settings.inventory).absolute())),
+        *(("--group", group.name) if group is not None else ()),
         *(("--log-format", settings.log_format) if settings.log_format != "text" else ()),
         *(("--timeout", str(settings.timeout)) if settings.timeout is not None else ()),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli.params import asking, candidates, plan_files
+from vgpumgr.cli.params import asking, choosing, plan_files
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
 
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import Consent, FleetPlan, ReconcileResult
     from vgpumgr.core.plan.kept import KeptPlan
 
-_LIMIT = click.option(
-    "--limit",
-    multiple=True,
-    metavar="HOSTS",
-    shell_complete=candidates.host_list,
-    help="Only these hosts: names or patterns, separated by commas.",
-)
+_LIMIT = choosing.limit("Only these hosts: Ansible's word for the arguments.")
 _DEADLINE = click.option(
     "--deadline",
     type=click.IntRange(1, 86400),  # a float could be `nan`, which nothing is later than
@@ -45,26 +39,34 @@ _CONFIRM = click.option(
 
 
 @click.command()
+@choosing.hosts()
 @_LIMIT
 @_DEADLINE
 @_CONFIRM
 @plan_files.out_option
 @common_options
 def plan(
-    settings: Settings, *, limit: tuple[str, ...], deadline: int, confirm_destroys: int | None, out: str | None
+    settings: Settings,
+    *,
+    hosts: tuple[str, ...],
+    limit: tuple[str, ...],
+    deadline: int,
+    confirm_destroys: int | None,
+    out: str | None,
 ) -> int:
     """Show what `reconcile` would do now, and why: drift by field and cause. Changes nothing; exit 3 if there is drift.
 
     \b
       vgpumgr plan
-      vgpumgr plan --limit 'kvm0*' -o json
+      vgpumgr plan 'kvm0*' -o json
       vgpumgr plan --out tonight.json
     """
-    options = _options(limit, deadline, confirm_destroys)
+    options = _options(choosing.either(hosts, limit), deadline, confirm_destroys)
     return _run(replace(settings, check=True), options, out=out, kept=None)
 
 
 @click.command()
+@choosing.hosts()
 @_LIMIT
 @_DEADLINE
 @_CONFIRM
@@ -80,6 +82,7 @@ def plan(
 def reconcile(
     settings: Settings,
     *,
+    hosts: tuple[str, ...],
     limit: tuple[str, ...],
     deadline: int,
     confirm_destroys: int | None,
@@ -91,7 +94,8 @@ def reconcile(
 
     \b
       vgpumgr reconcile --check
-      vgpumgr reconcile --limit kvm01,kvm02
+      vgpumgr reconcile kvm01 kvm02
+      vgpumgr reconcile 'gpus:!kvm07'
       vgpumgr reconcile --plan tonight.json
       vgpumgr reconcile --yes --quiet        (nightly; prints nothing when all is as wanted)
       vgpumgr reconcile --restart-window     (which VMs to shut down and start in the next window)
@@ -99,33 +103,34 @@ def reconcile(
     A host that does not answer is skipped entirely and reported (exit 4); the others are reconciled. A VM that runs is never
     touched: what it was given or lost is in its definition, and so in the VM from its next start on.
     """
+    chosen = choosing.either(hosts, limit)
     if restart_window:
         return _restart_window(
-            settings, limit, others={"--confirm-destroys": confirm_destroys, "--out": out, "--plan": plan_file}
+            settings, chosen, others={"--confirm-destroys": confirm_destroys, "--out": out, "--plan": plan_file}
         )
     plan_files.guard_out(settings, out)
     kept = plan_files.read(plan_file)
-    if kept is not None and limit:
-        raise errors.UsageError("--plan and --limit cannot be combined", hint="the plan already names its hosts")
-    return _run(settings, _options(kept.hosts if kept else limit, deadline, confirm_destroys), out=out, kept=kept)
+    if kept is not None and chosen:
+        raise errors.UsageError("--plan and hosts cannot be combined", hint="the plan already names its hosts")
+    return _run(settings, _options(kept.hosts if kept else chosen, deadline, confirm_destroys), out=out, kept=kept)
 
 
-def _restart_window(settings: Settings, limit: tuple[str, ...], *, others: Mapping[str, object]) -> int:
+def _restart_window(settings: Settings, chosen: tuple[str, ...], *, others: Mapping[str, object]) -> int:
     from vgpumgr.cli.commands import restart_window
 
     given = [name for name, value in others.items() if value is not None]
     if given:
         raise errors.UsageError(
             f"--restart-window and {given[0]} cannot be combined",
-            hint="--restart-window only prints; --limit chooses its hosts",
+            hint="--restart-window only prints",
         )
-    return restart_window.show(settings, _names(limit))
+    return restart_window.show(settings, chosen)
 
 
-def _options(limit: tuple[str, ...], deadline: int, confirm_destroys: int | None) -> ReconcileOptions:
+def _options(chosen: tuple[str, ...], deadline: int, confirm_destroys: int | None) -> ReconcileOptions:
     from vgpumgr.controller.reconcile import ReconcileOptions
 
-    return ReconcileOptions(limit=_names(limit), confirm_destroys=confirm_destroys, host_deadline_s=deadline)
+    return ReconcileOptions(limit=chosen, confirm_destroys=confirm_destroys, host_deadline_s=deadline)
 
 
 def _run(settings: Settings, options: ReconcileOptions, *, out: str | None, kept: KeptPlan | None) -> int:
@@ -141,14 +146,6 @@ def _run(settings: Settings, options: ReconcileOptions, *, out: str | None, kept
     _print(settings, result, time.monotonic() - started)
     codes = [error.exit_code for error in result.problems]
     return output.worst_exit([*codes, 3 if settings.check and result.fleet.changed else 0])
-
-
-def _names(limit: tuple[str, ...]) -> tuple[str, ...]:
-    """`kvm01, kvm02` → two names. An empty value is an unset variable in a script, not a request for every host."""
-    found = tuple(name.strip() for text in limit for name in text.split(",") if name.strip())
-    if limit and not found:
-        raise errors.UsageError("--limit names no host", hint="name at least one, or omit --limit for all hosts")
-    return found
 
 
 def _consent(settings: Settings, kept: KeptPlan | None) -> Consent[FleetPlan]:

@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 _COLUMNS = ("vm", "host", "at_next_start")
 
 
-def show(settings: Settings, limit: Sequence[str]) -> int:
-    """Read the hosts of a limit, and print their VMs. Returns the exit code."""
+def show(settings: Settings, hosts: Sequence[str]) -> int:
+    """Read these hosts (all, if none is named), and print their VMs. Returns the exit code."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.controller.reconcile import choose_hosts
     from vgpumgr.documents import restarts as documents
 
     context = build_context(settings)
-    fleet = report.waiting_for_restart(context, [host.name for host in choose_hosts(context.inventory, limit)])
+    fleet = report.waiting_for_restart(context, hosts)
     found = [row for rows in fleet.views for row in rows]
     if found or not settings.for_people:
         document = documents.document(fleet, found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import asking, candidates
+from vgpumgr.cli.params import asking, candidates, choosing
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.text import change_result, output, scheduler_text
 
@@ -28,7 +28,7 @@ def scheduler() -> None:
 
 
 @scheduler.command("show")
-@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@choosing.hosts()
 @common_options
 def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """Policy, time slice and frequency of every GPU, the setting for the next boot, and whether both match the inventory.

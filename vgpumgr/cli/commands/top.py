@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params import choosing
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
@@ -30,7 +30,7 @@ _CSV = (
 
 
 @click.command()
-@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@choosing.hosts()
 @click.option("--every", type=Duration(), default="2s", show_default=True, metavar="TIME", help="Refresh interval.")
 @click.option("--sort", type=click.Choice(list(table.SORTS)), default="sm", show_default=True, help="Sort order.")
 @click.option("--once", is_flag=True, help="Print one reading as a table and exit; the default without a terminal.")

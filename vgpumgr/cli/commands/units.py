@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params import choosing
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output, units_text
 
@@ -17,7 +17,7 @@ _COLUMNS = ("board", "framebuffer", "unit", *units_text.MEASURES, "before", "hos
 
 
 @click.command()
-@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=candidates.hosts)
+@choosing.hosts()
 @click.option(
     "--offline", is_flag=True, help="Only the boards for which the inventory has a unit. No host is contacted."
 )

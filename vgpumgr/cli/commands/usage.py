@@ -115,7 +115,7 @@ def _must_be_known(settings: Settings, store: Samples, vm: str | None, host: str
 
     vms, hosts = store.names()
     try:
-        for declared in environment.load_inventory(settings.inventory).hosts.values():
+        for declared in environment.load_inventory(settings.inventory, settings.group).hosts.values():
             hosts |= {declared.name}
             vms |= set(declared.vms)
     except errors.InventoryError:

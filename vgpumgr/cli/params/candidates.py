@@ -43,6 +43,13 @@ def hosts(context: click.Context) -> Iterable[str]:
     return _inventory(context).hosts
 
 
+@_offering
+def groups(context: click.Context) -> Iterable[str]:
+    """The inventory's groups, also where nothing says yet which of them is ours."""
+    roster = _inventory(context, group="all").roster
+    return sorted(roster.members) if roster else ()
+
+
 def host_list(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """The same for a comma-separated list: completes the part after the last comma."""
     before, comma, begun = incomplete.rpartition(",")
@@ -148,12 +155,19 @@ def _vm(context: click.Context) -> str | None:
     return context.params["vm"] or next(iter(context.args), None)
 
 
-def _inventory(context: click.Context) -> Inventory:
-    """The inventory named by -i on the line, else the one that the command would find. Raises InventoryError."""
+def _inventory(context: click.Context, *, group: str | None = None) -> Inventory:
+    """The inventory named on the line by -i and --group, else the one that the command would find. Raises InventoryError."""
     from vgpumgr.controller import environment
 
-    chosen = None
+    chosen = _option(context, "inventory")
+    named = os.path.expanduser(chosen) if chosen else None  # noqa: PTH111 -- a str is needed, not a Path
+    return environment.load_inventory(named, group or _option(context, "group"))
+
+
+def _option(context: click.Context, name: str) -> str | None:
+    """A common option as given, before or after the command's name."""
     above: click.Context | None = context
-    while above is not None and chosen is None:
-        chosen, above = above.params.get("inventory"), above.parent
-    return environment.load_inventory(os.path.expanduser(chosen) if chosen else None)  # noqa: PTH111 -- a str is needed, not a Path
+    found: str | None = None
+    while above is not None and found is None:
+        found, above = above.params.get(name), above.parent
+    return found

@@ -25,6 +25,12 @@ _OPTIONS = (
         shell_complete=candidates.folders,
         help="The inventory directory (default: $VGPUMGR_INVENTORY, ./inventory, …).",
     ),
+    click.option(
+        "--group",
+        metavar="GROUP",
+        shell_complete=candidates.groups,
+        help="The group of the inventory whose hosts are hypervisors (default: $VGPUMGR_GROUP, vgpumgr_group, hypervisors).",
+    ),
     click.option("-o", "--output", type=click.Choice(FORMATS), help="Output format (default: table)."),
     click.option(
         "-n",

@@ -1,4 +1,4 @@
-"""Locates a VM: on the host that the inventory declares it on, on --on HOST, or by querying every host.
+"""Locates a VM: on the host that the inventory declares it on, else on the hosts of --on, or by querying every host.
 
 A VM that no host has any more can still be named by a host's ledger, so detach also searches the ledgers.
 """
@@ -124,21 +124,14 @@ def candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclarati
     """The hosts that may have the VM. Raises UnknownHost, UsageError if it is declared on another host, InventoryError."""
     declared = context.inventory.host_of_vm(vm)
     if on is not None:
-        host = context.inventory.host(on)
-        if declared is not None and declared.name != host.name:
+        hosts = context.inventory.chosen((on,))
+        if declared is not None and declared not in hosts:
             raise errors.UsageError(
-                f"{vm} is declared on {declared.name} ({declared.vms[names.parse_vm_name(vm)].where}), not on {host.name}",
+                f"{vm} is declared on {declared.name} ({declared.vms[names.parse_vm_name(vm)].where}), not on {on}",
                 hint="omit --on, or change the inventory",
             )
-        return (host,)
-    if declared is not None:
-        return (declared,)
-    hosts = tuple(context.inventory.hosts.values())
-    if not hosts:
-        raise errors.InventoryError(
-            f"the inventory {context.inventory.root} has no hosts", hint="docs/inventory.md has a small example"
-        )
-    return hosts
+        return hosts if declared is None else (declared,)
+    return context.inventory.chosen(()) if declared is None else (declared,)
 
 
 def _read(host: HostDeclaration, session: Session, ahead: Callable[[Session], HostView]) -> Answer:

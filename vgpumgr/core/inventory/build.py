@@ -7,12 +7,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.inventory import asks, connection, gpus, reading, templates
-from vgpumgr.core.inventory.groups import HYPERVISORS, build_tree
+from vgpumgr.core.inventory import asks, connection, gpus, reading, templates, whose
+from vgpumgr.core.inventory.groups import build_tree
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.inventory.model import DEFAULT_POLICY, POLICIES, HostDeclaration, Inventory, Placement
-from vgpumgr.core.inventory.precedence import Precedence, read_variable_files
+from vgpumgr.core.inventory.patterns import Roster
+from vgpumgr.core.inventory.precedence import Precedence, guard_not_empty, read_variable_files
 from vgpumgr.core.inventory.report import Report
+from vgpumgr.core.inventory.whose import PREFIX
 from vgpumgr.errors import InventoryError
 from vgpumgr.names import nearest
 
@@ -20,17 +22,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vgpumgr.core.driver.asking import FgpuUnits
-    from vgpumgr.core.inventory.groups import Host
+    from vgpumgr.core.inventory.groups import Host, Tree
     from vgpumgr.core.inventory.located import Member, SourceFile, Table, Value
-    from vgpumgr.core.inventory.model import GpuDeclaration, VmDeclaration
+    from vgpumgr.core.inventory.model import GpuDeclaration, VmDeclaration, Whose
     from vgpumgr.core.inventory.report import Finding, Problem
+    from vgpumgr.core.inventory.whose import GroupChoice
     from vgpumgr.names import HostName, VmName
 
-PREFIX = "vgpumgr_"
 _COMPARE_AT_MOST = 20
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 EVEN_IF = "vgpumgr_even_if_it_will_not_start"
-VARIABLES = ("vgpumgr_vms", "vgpumgr_gpus", "vgpumgr_policy", "vgpumgr_fgpu_per_gpu", "vgpumgr_site", EVEN_IF)
+VARIABLES = (
+    whose.VARIABLE,
+    "vgpumgr_vms",
+    "vgpumgr_gpus",
+    "vgpumgr_policy",
+    "vgpumgr_fgpu_per_gpu",
+    "vgpumgr_site",
+    EVEN_IF,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,27 +58,37 @@ class Sources:
     findings: tuple[Finding, ...] = ()
 
 
-def build_inventory(sources: Sources, *, home: str, environ: Mapping[str, str]) -> Inventory:
-    """The inventory in these files. Raises InventoryError. `home` replaces ~, `environ` ${NAME} in a known_hosts path."""
+def build_inventory(
+    sources: Sources, *, home: str, environ: Mapping[str, str], group: GroupChoice | None = None
+) -> Inventory:
+    """The inventory in these files. Raises InventoryError, and UnknownName for `group`.
+
+    `home` replaces ~, `environ` ${NAME} in a known_hosts path. `group`: the hypervisors' group, whatever the files say.
+    """
     report = Report()
     report.extend(sources.problems, sources.findings)
     tree = build_tree(sources.files, report)
-    ours = tree.hypervisors()
-    reached = tree.above({group for host in ours.values() for group in host.groups})
-    group_files = read_variable_files(sources.group_vars, reached, report)
-    host_files = read_variable_files(sources.host_vars, ours, report)
+    group_files = read_variable_files(sources.group_vars, report)
+    host_files = read_variable_files(sources.host_vars, report)
+    ours, whose_hosts = whose.decide(tree, group_files, host_files, group, report)
+    guard_not_empty(sources.group_vars, tree.above({group for host in ours.values() for group in host.groups}), report)
+    guard_not_empty(sources.host_vars, ours, report)
     if not sources.problems:  # otherwise the declaration may be in a file that could not be read
         _check_owners("group_vars", "group", group_files, tree.groups, report)
         _check_owners("host_vars", "host", host_files, tree.hosts, report)
         if not ours and not report.problems():
             where = Location(file=sources.files[0].file if sources.files else ".", line=1)
-            report.problem(where, "no host is declared", "for example hypervisors: {hosts: {kvm01: }}")
+            if whose_hosts.group is None or not tree.hosts:
+                report.problem(where, "no host is declared", "for example hypervisors: {hosts: {kvm01: }}")
+            else:
+                text = f"the group {whose_hosts.group}, whose hosts are the hypervisors, has no host"
+                report.problem(where, text, "add them, or name another group")
     precedence = Precedence(tree=tree, group_files=group_files, host_files=host_files, wanted=_wanted)
     declared = _Declared(report=report)
     for name, member in precedence.definitions():
         report.example = functools.partial(_find_example, name, member, ours, precedence)
         declared.read(name, member)
-    _check_read(ours, precedence, report)
+    _check_read(ours, whose_hosts, precedence, report)
     hosts = _build_hosts(ours, precedence, declared, connection.Connections(home=home, environ=environ, report=report))
     asks.check_once({host.name: host.vms for host in hosts.values()}, report)
     problems = report.problems()
@@ -79,7 +99,17 @@ def build_inventory(sources: Sources, *, home: str, environ: Mapping[str, str]) 
             hint="correct the lines above, then `vgpumgr inventory check`",
             details=[str(problem) for problem in problems],
         )
-    return Inventory(root=sources.root, hosts=hosts, findings=report.findings())
+    return Inventory(
+        root=sources.root, hosts=hosts, findings=report.findings(), whose=whose_hosts, roster=_roster(tree)
+    )
+
+
+def _roster(tree: Tree) -> Roster:
+    return Roster(
+        hosts=dict.fromkeys(tree.hosts),
+        members={group.name: group.members for group in tree.groups.values()},
+        children={group.name: group.children for group in tree.groups.values()},
+    )
 
 
 def _find_example(
@@ -118,10 +148,13 @@ def _check_owners(
             report.problem(ours[0].where, f"{folder} has {name!r}, but there is no such {kind}", hint)
 
 
-def _check_read(ours: Mapping[HostName, Host], precedence: Precedence, report: Report) -> None:
-    """Report our variables that reach no hypervisor: they would be lost silently, too."""
+def _check_read(ours: Mapping[HostName, Host], whose_hosts: Whose, precedence: Precedence, report: Report) -> None:
+    """Report our variables that reach no hypervisor: they would be lost silently, too.
+
+    If the command names the group, that is no mistake of the inventory's: it may be one of several.
+    """
     tree = precedence.tree
-    if len(ours) == len(tree.hosts):
+    if len(ours) == len(tree.hosts) or not ours:
         return
     reached = tree.above({group for host in ours.values() for group in host.groups})
     layers: list[tuple[str, Table]] = []
@@ -131,11 +164,16 @@ def _check_read(ours: Mapping[HostName, Host], precedence: Precedence, report: R
     for host in tree.hosts.values():
         if host.name not in ours:
             layers += [(host.name, host.variables), (host.name, precedence.host_files.get(host.name, {}))]
-    for name, layer in layers:
-        lost = next((member for key, member in layer.items() if key.startswith(PREFIX)), None)
-        if lost is not None:
-            hint = f"the group {HYPERVISORS} exists, so only its hosts are read: add {name!r} to it, or remove the variable"
-            report.problem(lost.where, f"{lost.key.text} is set for {name!r}, which is not a hypervisor", hint)
+    firsts = ((name, next((key for key in layer if key.startswith(PREFIX)), None), layer) for name, layer in layers)
+    lost = [(name, layer[key]) for name, key, layer in firsts if key is not None]
+    if whose_hosts.named_by not in {None, whose.VARIABLE}:
+        if lost:
+            names = whose.listed(dict.fromkeys(name for name, _ in lost))
+            report.finding(None, f"{whose_hosts.named_by} {whose_hosts.group} leaves out what is declared for {names}")
+        return
+    for name, member in lost:
+        hint = f"only the hosts of the group {whose_hosts.group} are read: add {name!r} to it, or remove the variable"
+        report.problem(member.where, f"{member.key.text} is set for {name!r}, which is not a hypervisor", hint)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,6 +207,8 @@ class _Declared:
                 self._read_site(key, value)
             case "vgpumgr_even_if_it_will_not_start":
                 self.switches[key] = reading.read_switch(value, name, self.report) or False
+            case whose.VARIABLE:
+                pass  # whose.decide has read it
             case _ if name.startswith(PREFIX):
                 like = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in VARIABLES])
                 hint = f"did you mean {PREFIX + like!r}?" if like else f"valid: {', '.join(VARIABLES)}"

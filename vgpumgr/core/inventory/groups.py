@@ -22,18 +22,23 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName
 
 ALL, UNGROUPED = "all", "ungrouped"
-HYPERVISORS = "hypervisors"  # if this group exists, all other hosts are Ansible's alone: VMs, for example
+HYPERVISORS = "hypervisors"
 _SECTIONS = ("hosts", "children", "vars")
 _EXAMPLE = "{hosts: {kvm01: }}"
 
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """A group while the tree grows. `depth` is the longest path from `all`; a child takes precedence over its parents."""
+    """A group while the tree grows. `depth` is the longest path from `all`; a child takes precedence over its parents.
+
+    `children` and `members`: the groups and hosts that it names itself, in the files' order.
+    """
 
     name: str
     where: Location
     parents: set[str] = field(default_factory=set)
+    children: dict[str, None] = field(default_factory=dict)
+    members: dict[HostName, None] = field(default_factory=dict)
     variables: dict[str, Member] = field(default_factory=dict)
     priority: int = 1
     depth: int = 0
@@ -63,14 +68,6 @@ class Tree:
                     found.add(parent)
                     todo.append(parent)
         return found
-
-    def hypervisors(self) -> dict[HostName, Host]:
-        """The hosts that we manage, by name: those of the group `hypervisors` if it exists, otherwise all."""
-        if HYPERVISORS not in self.groups:
-            return dict(sorted(self.hosts.items()))
-        below = {frozenset(host.groups) for host in self.hosts.values()}
-        ours = {groups for groups in below if HYPERVISORS in self.above(groups)}
-        return {name: host for name, host in sorted(self.hosts.items()) if frozenset(host.groups) in ours}
 
 
 def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:
@@ -126,6 +123,7 @@ def _read_group(member: Member, parent: str | None, tree: Tree, report: Report) 
         for entry in table.values():
             if section == "children":
                 _read_group(entry, name, tree, report)
+                group.children[entry.key.text] = None
             else:
                 _read_hosts(entry, name, tree, report)
 
@@ -159,6 +157,7 @@ def _read_hosts(entry: Member, group: str, tree: Tree, report: Report) -> None:
     if len(tree.hosts) + len(names) > 2 * MAX_NAMES:
         report.problem(entry.where, f"more than {2 * MAX_NAMES} hosts are declared")
         return
+    members = tree.groups[group].members
     for name in names:
         host = tree.hosts.get(name)
         if host is None:
@@ -167,6 +166,7 @@ def _read_hosts(entry: Member, group: str, tree: Tree, report: Report) -> None:
                 number = Value(where=entry.where, data=port, text=str(port))
                 host.variables["ansible_port"] = Member(key=entry.key, value=number)
         host.groups.add(group)
+        members[name] = None
         host.variables.update(variables or {})
 
 
@@ -175,9 +175,15 @@ def _hang(tree: Tree) -> None:
     for group in tree.groups.values():
         if group.name != ALL and not group.parents:
             group.parents.add(ALL)
+            tree.groups[ALL].children[group.name] = None
+    ungrouped = tree.groups[UNGROUPED].members
     for host in tree.hosts.values():
         real = host.groups - {ALL, UNGROUPED}
         host.groups = real or {UNGROUPED}
+        if not real:
+            ungrouped[host.name] = None
+        elif host.name in ungrouped:
+            del ungrouped[host.name]
 
 
 def _measure(tree: Tree, report: Report) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.core.driver import asking
 from vgpumgr.core.driver.asking import Conditions
-from vgpumgr.errors import UnknownHost
+from vgpumgr.core.inventory import patterns
+from vgpumgr.errors import BadName, InventoryError, UnknownHost
 from vgpumgr.names import HostName, nearest
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
     from vgpumgr.core.inventory.located import Location
+    from vgpumgr.core.inventory.patterns import Roster
     from vgpumgr.core.inventory.report import Finding
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.core.model.snapshot import Mode
@@ -113,27 +115,87 @@ class HostDeclaration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """Why the inventory's hosts are ours: those of a `group`, those with `variables` of ours, or `all` that it has.
+
+    `named_by`: what names the group, None if it is called hypervisors. `left_out`: the inventory's other hosts, by name.
+    """
+
+    by: Literal["group", "variables", "all"]
+    group: str | None = None
+    named_by: str | None = None
+    left_out: tuple[HostName, ...] = ()
+
+    def __str__(self) -> str:
+        match self.by:
+            case "group":
+                return f"those of the group {self.group}" + (f" ({self.named_by})" if self.named_by else "")
+            case "variables":
+                return "those with a vgpumgr_ variable of their own or of a group of theirs"
+            case "all":
+                return "all that the inventory has"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """Everything declared. `root` is the folder that it was read from; hosts, VMs and slots are sorted by name."""
+    """Everything declared. `root` is the folder that it was read from; hosts, VMs and slots are sorted by name.
+
+    `roster`: what patterns of hosts are compared with; None: these hosts, and no groups.
+    """
 
     root: str
     hosts: Mapping[HostName, HostDeclaration]
     findings: tuple[Finding, ...]
+    whose: Whose = Whose(by="all")
+    roster: Roster | None = None
 
     def host(self, name: str) -> HostDeclaration:
         """The host of that name. Raises UnknownHost, with the nearest name."""
         found = self.hosts.get(HostName(name))
-        if found is not None:
-            return found
-        like = nearest(name, self.hosts)
+        if found is None:
+            raise self._unknown(name)
+        return found
+
+    def chosen(self, texts: Sequence[str]) -> tuple[HostDeclaration, ...]:
+        """The hosts that patterns mean, as Ansible reads them, in the order of their names; all hosts if there is no text.
+
+        Raises UnknownHost if nothing is called like a pattern, or no host is left, BadName, and InventoryError if there is no host.
+        """
+        if not self.hosts:
+            raise InventoryError(
+                f"the inventory {self.root} has no hosts", hint="docs/inventory.md has a small example"
+            )
+        if not texts:
+            return tuple(self.hosts.values())
+        single = patterns.split(texts)
+        if not single:
+            raise BadName("no host is named", hint="name one, or a pattern; without any argument all hosts are meant")
+        roster = self.roster or patterns.Roster(hosts=self.hosts)
+        found = patterns.select(single, roster)
+        for name in (*found.unmatched, *(each for each in single if HostName(each) in self.whose.left_out)):
+            raise self._unknown(name)
+        ours = tuple(self.hosts[name] for name in sorted(found.hosts) if name in self.hosts)
+        if ours:
+            return ours
+        if not found.hosts:
+            raise UnknownHost(f"{' '.join(texts)!r} leaves no host", hint=patterns.HINT)
         raise UnknownHost(
+            f"{' '.join(texts)!r} means {found.hosts[0]} and others like it, which are no hypervisors",
+            hint=self._ours(),
+        )
+
+    def _unknown(self, name: str) -> UnknownHost:
+        if HostName(name) in self.whose.left_out:
+            return UnknownHost(f"{name} is in the inventory {self.root}, but it is no hypervisor", hint=self._ours())
+        valid = self.hosts if self.roster is None else {*self.hosts, *self.roster.members}
+        like = nearest(name, valid)
+        return UnknownHost(
             f"no host {name!r} in the inventory {self.root}",
             hint=f"did you mean {like!r}?" if like else "`vgpumgr inventory check` reads it",
         )
 
-    def chosen(self, names: Sequence[str]) -> tuple[HostDeclaration, ...]:
-        """The hosts of these names; all hosts if there is no name. Raises UnknownHost."""
-        return tuple(self.host(name) for name in names) or tuple(self.hosts.values())
+    def _ours(self) -> str:
+        return f"the hosts are {self.whose} (`vgpumgr inventory check`)"
 
     def host_of_vm(self, name: str) -> HostDeclaration | None:
         """The host that declares this VM, or None if none does."""

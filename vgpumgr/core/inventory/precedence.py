@@ -23,30 +23,34 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.report import Report
 
 
-def read_variable_files(
-    files: Mapping[str, tuple[SourceFile, ...]], ours: Collection[str], report: Report
-) -> dict[str, dict[str, Member]]:
-    """The variables of every name in host_vars or group_vars; among the files of one folder, the later one wins.
-
-    An empty file is a problem if its name is one of `ours`: a full disk or a broken checkout leaves such files, and the loss
-    of what they declared must not look like a wish to remove it all.
-    """
+def read_variable_files(files: Mapping[str, tuple[SourceFile, ...]], report: Report) -> dict[str, dict[str, Member]]:
+    """The variables of every name in host_vars or group_vars; among the files of one folder, the later one wins."""
     found: dict[str, dict[str, Member]] = {}
     for name, parts in files.items():
         variables = found.setdefault(name, {})
         for part in parts:
-            if part.content is None:  # the reader has reported why
+            if part.content is None or _is_empty(part):  # the reader has reported why, or guard_not_empty does
                 continue
-            if part.content.data is None and part.content.opaque is None:
-                if name in ours:
-                    where = Location(file=part.file, line=1)
-                    report.problem(where, "the file is empty", "write {} to declare nothing, or remove the file")
-            else:
-                table = reading.read_table(
-                    part.content, "a file of variables", report, example="vgpumgr_policy: spread"
-                )
-                variables.update(table or {})
+            table = reading.read_table(part.content, "a file of variables", report, example="vgpumgr_policy: spread")
+            variables.update(table or {})
     return found
+
+
+def guard_not_empty(files: Mapping[str, tuple[SourceFile, ...]], ours: Collection[str], report: Report) -> None:
+    """Report the empty files of names that are `ours`.
+
+    A full disk or a broken checkout leaves such files, and the loss of what they declared must not look like a wish to
+    remove it all.
+    """
+    for name, parts in files.items():
+        for part in parts:
+            if name in ours and _is_empty(part):
+                where = Location(file=part.file, line=1)
+                report.problem(where, "the file is empty", "write {} to declare nothing, or remove the file")
+
+
+def _is_empty(file: SourceFile) -> bool:
+    return file.content is not None and file.content.data is None and file.content.opaque is None
 
 
 @dataclass(slots=True, kw_only=True)

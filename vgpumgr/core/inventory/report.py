@@ -62,7 +62,7 @@ class Report:
         hint = f"for {host.name} that is {literal!r}" if host is not None and literal is not None else kind
         self.problem(where, text, f"write the value itself: {hint}")
 
-    def finding(self, where: Location, text: str) -> None:
+    def finding(self, where: Location | None, text: str) -> None:
         self._findings[Finding(where=where, text=text)] = None
 
     def extend(self, problems: Iterable[Problem], findings: Iterable[Finding]) -> None:

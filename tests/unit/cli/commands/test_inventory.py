@@ -20,7 +20,7 @@ def test_check_counts_what_is_declared(capsys: pytest.CaptureFixture[str]) -> No
     """One line says how much was read and that nothing is wrong; findings come before it with their places."""
     assert run(["inventory", "check", "-i", DESIGN]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines == ["2 hosts, 2 VMs declared; no problems"]
+    assert lines == ["hypervisors: those of the group hypervisors", "2 hosts, 2 VMs declared; no problems"]
     assert run(["inventory", "check", "-i", str(GOOD / "findings" / "inventory")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.endswith(": mode mig is not implemented yet and is not set") for line in lines[:-1])

@@ -61,7 +61,9 @@ def meaning(found: Inventory) -> object:
         if dataclasses.is_dataclass(value):
             fields = (field.name for field in dataclasses.fields(value))
             return {
-                name: strip(getattr(value, name)) for name in fields if name not in {"where", "findings", "vms_from"}
+                name: strip(getattr(value, name))
+                for name in fields
+                if name not in {"where", "findings", "vms_from", "roster"}
             }
         return value
 

@@ -1,0 +1,97 @@
+"""Hosts on a command line: patterns as Ansible writes them, as arguments or by --on; `@FILE` is a list of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpumgr import errors
+from vgpumgr.cli.params import candidates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_MOST = 1 << 20  # characters of a file of patterns
+
+
+def expanded(texts: Sequence[str]) -> tuple[str, ...]:
+    """The texts, with the patterns in FILE in place of `@FILE`. Raises UsageError for a file that has none, or cannot be read."""
+    found: list[str] = []
+    for text in texts:
+        if text.startswith("@") and "," not in text:
+            found += _lines(text[1:])
+        elif "@" in text:
+            from vgpumgr.core.inventory import patterns
+
+            for part in patterns.split([text]):
+                found += _lines(part[1:]) if part.startswith("@") else [part]
+        else:
+            found.append(text)
+    return tuple(found)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with Path(path).expanduser().open(encoding="utf-8") as stream:
+            text = stream.read(_MOST + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        hint = "@FILE is a file with one host or pattern in each line"
+        raise errors.UsageError(f"@{path} cannot be read: {reason}", hint=hint) from error
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines or len(text) > _MOST:
+        what = "is too long" if lines else "names no host"
+        raise errors.UsageError(f"@{path} {what}", hint="an empty list does not mean all hosts")
+    return lines
+
+
+def _read_files(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    return value if context.resilient_parsing else expanded(value)
+
+
+def _read_file(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is None or "@" not in value or context.resilient_parsing:
+        return value
+    from vgpumgr.core.inventory import patterns
+
+    return ",".join(patterns.split(expanded([value])))
+
+
+def hosts(*, required: bool = False, name: str = "hosts") -> Decorator:
+    """The argument of a command that is about hosts."""
+    return click.argument(
+        name,
+        nargs=-1,
+        required=required,
+        metavar="HOST..." if required else "[HOST]...",
+        callback=_read_files,
+        shell_complete=candidates.hosts,
+    )
+
+
+def on(text: str) -> Decorator:
+    """The option of a command whose arguments are VMs."""
+    return click.option("--on", metavar="HOSTS", callback=_read_file, shell_complete=candidates.host_list, help=text)
+
+
+def limit(text: str) -> Decorator:
+    """--limit: the word of ansible-playbook for the hosts of a command that is about hosts."""
+    return click.option(
+        "--limit",
+        multiple=True,
+        metavar="HOSTS",
+        callback=_read_files,
+        shell_complete=candidates.host_list,
+        help=text,
+    )
+
+
+def either(hosts: tuple[str, ...], limit: tuple[str, ...]) -> tuple[str, ...]:
+    """What the arguments say, or --limit. Raises UsageError for both."""
+    if hosts and limit:
+        raise errors.UsageError("--limit and arguments cannot be combined", hint="both name hosts: use one of them")
+    return hosts or limit

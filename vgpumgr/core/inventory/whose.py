@@ -1,0 +1,169 @@
+"""Whose hosts an inventory has: which of them are hypervisors that we manage, and which are Ansible's alone.
+
+The first of these that says anything decides:
+
+1. a group, which the command line names, or `vgpumgr_group` for all hosts, or whose name is `hypervisors`
+2. no group tells one host from another: all are hypervisors
+3. the hosts that have a `vgpumgr_` variable of their own, or of a group of theirs other than `all`
+
+Otherwise it is a problem: to contact every host of an inventory as root, because nobody said which, would be wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.inventory import reading
+from vgpumgr.core.inventory.groups import ALL, HYPERVISORS, UNGROUPED
+from vgpumgr.core.inventory.located import Location
+from vgpumgr.core.inventory.model import Whose
+from vgpumgr.errors import UnknownName
+from vgpumgr.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from vgpumgr.core.inventory.groups import Host, Tree
+    from vgpumgr.core.inventory.located import Member, Table
+    from vgpumgr.core.inventory.report import Report
+    from vgpumgr.names import HostName
+
+PREFIX = "vgpumgr_"
+VARIABLE = "vgpumgr_group"
+_NAMED = 8  # how many names a message has
+_LIKELY = ("kvm", "hyper", "virt", "gpu", "libvirt", "qemu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChoice:
+    """A group named outside the inventory. `by`: --group, or the variable of the environment."""
+
+    name: str
+    by: str
+
+
+def decide(
+    tree: Tree,
+    group_files: Mapping[str, Table],
+    host_files: Mapping[str, Table],
+    choice: GroupChoice | None,
+    report: Report,
+) -> tuple[dict[HostName, Host], Whose]:
+    """Our hosts, sorted by name, and why they are. Reports a problem if nothing says which. Raises UnknownName for `choice`."""
+    declared = _declared(tree, group_files, host_files, report)
+    if choice is not None:
+        _guard_known(choice, tree)
+        return _of_group(tree, choice.name, choice.by)
+    if declared is not None:
+        name, member = declared
+        if name not in tree.groups:
+            like = nearest(name, tree.groups)
+            hint = f"did you mean {like!r}?" if like else f"the groups are {listed(_real(tree))}"
+            report.problem(member.where, f"{VARIABLE} is {name!r}, but there is no such group", hint)
+        return _of_group(tree, name, VARIABLE)
+    if HYPERVISORS in tree.groups:
+        return _of_group(tree, HYPERVISORS, None)
+    kinds = {frozenset(host.groups) for host in tree.hosts.values()}
+    if len(kinds) <= 1:
+        return _result(tree, tree.hosts, Whose(by="all"))
+    marked = {name for name, table in group_files.items() if _is_ours(table)}
+    marked |= {name for name, group in tree.groups.items() if _is_ours(group.variables)}
+    marked_kinds = {kind for kind in kinds if tree.above(kind) & (marked - {ALL})}
+    ours = {
+        name: host
+        for name, host in tree.hosts.items()
+        if frozenset(host.groups) in marked_kinds or _is_ours(host.variables) or _is_ours(host_files.get(name, {}))
+    }
+    if ours:
+        _tell_forgotten(tree, ours, report)
+    else:
+        _refuse(tree, report)
+    return _result(tree, ours, Whose(by="variables"))
+
+
+def _declared(
+    tree: Tree, group_files: Mapping[str, Table], host_files: Mapping[str, Table], report: Report
+) -> tuple[str, Member] | None:
+    """The group that the inventory names, and where. Only for all hosts at once: it cannot be another one for some."""
+    groups = {name: (group.variables, group_files.get(name, {})) for name, group in tree.groups.items()}
+    hosts = ((name, (host.variables, host_files.get(name, {}))) for name, host in tree.hosts.items())
+    found: Member | None = None
+    for name, tables in itertools.chain(groups.items(), hosts):
+        for table in tables:
+            if VARIABLE not in table:
+                continue
+            if name == ALL:
+                found = table[VARIABLE]
+            else:
+                where = table[VARIABLE].where
+                report.problem(where, f"{VARIABLE} is set for {name!r} only", "it belongs in group_vars/all.yml")
+    if found is None:
+        return None
+    said = reading.read_text(found.value, VARIABLE, report, example="kvm")
+    return None if said is None else (said, found)
+
+
+def _guard_known(choice: GroupChoice, tree: Tree) -> None:
+    if choice.name not in tree.groups:
+        like = nearest(choice.name, tree.groups)
+        raise UnknownName(
+            f"{choice.by}: no group {choice.name!r} in the inventory",
+            hint=f"did you mean {like}?" if like else f"the groups are {listed(_real(tree))}",
+        )
+
+
+def _of_group(tree: Tree, name: str, by: str | None) -> tuple[dict[HostName, Host], Whose]:
+    below = {frozenset(host.groups) for host in tree.hosts.values()}
+    kinds = {kind for kind in below if name in tree.above(kind)} if name in tree.groups else set()
+    ours = {host.name: host for host in tree.hosts.values() if frozenset(host.groups) in kinds}
+    return _result(tree, ours, Whose(by="group", group=name, named_by=by))
+
+
+def _result(tree: Tree, ours: Mapping[HostName, Host], whose: Whose) -> tuple[dict[HostName, Host], Whose]:
+    left_out = tuple(sorted(name for name in tree.hosts if name not in ours))
+    return dict(sorted(ours.items())), Whose(by=whose.by, group=whose.group, named_by=whose.named_by, left_out=left_out)
+
+
+def _tell_forgotten(tree: Tree, ours: Mapping[HostName, Host], report: Report) -> None:
+    """A finding for hosts that are left out beside hosts of the same groups: somebody may have forgotten them."""
+    kinds = {frozenset(host.groups): host.name for host in ours.values()}
+    forgotten = [
+        (name, kinds[frozenset(host.groups)])
+        for name, host in tree.hosts.items()
+        if name not in ours and frozenset(host.groups) in kinds
+    ]
+    if forgotten:
+        name, like = forgotten[0]
+        text = (
+            f"{listed([name for name, _ in forgotten])} left out: no {PREFIX} variable, though {like}, "
+            f"which is in the same groups, has one; {VARIABLE} in group_vars/all.yml can name a group"
+        )
+        report.finding(tree.hosts[name].where, text)
+
+
+def _refuse(tree: Tree, report: Report) -> None:
+    groups = _real(tree)
+    likely = next((name for name in groups if any(word in name.lower() for word in _LIKELY)), "GROUP")
+    where = min((host.where for host in tree.hosts.values()), default=Location(file=".", line=1))
+    report.problem(
+        Location(file=where.file, line=1),
+        f"nothing says which of the {len(tree.hosts)} hosts are hypervisors (groups: {listed(groups)})",
+        f"write `{VARIABLE}: {likely}` in group_vars/all.yml, or say --group {likely}, or call their group {HYPERVISORS}",
+    )
+
+
+def _real(tree: Tree) -> list[str]:
+    return sorted(name for name in tree.groups if name not in {ALL, UNGROUPED})
+
+
+def listed(names: Iterable[str]) -> str:
+    """Some names in a line, and how many more there are."""
+    found = list(names)
+    more = len(found) - _NAMED
+    return ", ".join(found[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _is_ours(table: Table) -> bool:
+    return any(name.startswith(PREFIX) for name in table)
