@@ -6,10 +6,10 @@ venv=$1
 
 # python3-venv, python3-dev: for Debian's own Python. The rest: libvirt's client library to build libvirt-python against,
 # what a simulated host is made of (docs/lab.md), qemu-utils, without which libvirt reverts no
-# snapshot, and what makes the disks of host VMs (make test-kernel).
+# snapshot, what makes the disks of host VMs (make test-kernel), and jq for the recipes in docs.
 packages=(
   gcc libc6-dev libvirt-dev pkg-config python3 python3-dev python3-venv
-  e2fsprogs fuse3 iproute2 libvirt-clients libvirt-daemon libvirt-daemon-system mdevctl mmdebstrap openssh-client openssh-server prometheus
+  e2fsprogs fuse3 iproute2 jq libvirt-clients libvirt-daemon libvirt-daemon-system mdevctl mmdebstrap openssh-client openssh-server prometheus
   qemu-system-x86 qemu-utils sudo util-linux
 )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from vgpumgr.controller.usage import UsageReport
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 SCHEMA = "vgpumgr.usage/1"
 
 
-def document(report: UsageReport, store: Path) -> dict[str, object]:
+def document(report: UsageReport, store: Path, vgpus: Iterable[dict[str, object]]) -> dict[str, object]:
+    """`vgpus` are the report's rows, as `vgpu` makes them, in their order."""
     return {
         "schema": SCHEMA,
         "store": str(store),
@@ -24,7 +26,8 @@ def document(report: UsageReport, store: Path) -> dict[str, object]:
         "step_s": report.window.step_s,
         "every_s": report.every_s,
         "findings": common.findings(report.findings),
-        "vgpus": [vgpu(row) for row in report.rows],
+        "vgpus": [*vgpus],
+        "not_judged": None if report.not_judged is None else [_not_judged(row) for row in report.not_judged],
     }
 
 
@@ -46,6 +49,13 @@ def vgpu(row: UsageRow) -> dict[str, object]:
             for name, use in row.engines.items()
         },
         **common.pick(row, *(f"framebuffer_{what}_bytes" for what in ("used", "max", "size", "headroom"))),
+    }
+
+
+def _not_judged(row: UsageRow) -> dict[str, object]:
+    return {
+        **common.pick(row, "vm", "vm_uuid", "slot", "host", "gpu", "state"),
+        "coverage_percent": common.percent(row.coverage),
     }
 
 

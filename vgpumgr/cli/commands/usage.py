@@ -2,86 +2,165 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from vgpumgr import errors, names
-from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params import candidates, sorting
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.params.percents import Percent
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.usage import UsageReport
+    from vgpumgr.core.usage.usage_rows import UsageRow
     from vgpumgr.store.sql.samples import Samples
 
-_CSV = (
-    "vm", "slot", "host", "gpu", "type_name", "state", "entitled_percent", "used_of_share", "coverage_percent", "samples",
-    *(f"{engine}_{what}" for engine in ("sm", "memory", "encoder", "decoder") for what in ("mean", "p50", "p95", "max")),
-    "framebuffer_used_bytes", "framebuffer_max_bytes", "framebuffer_size_bytes", "framebuffer_headroom_bytes", "last_at",
-    "origin", "vm_uuid",
-)  # fmt: skip
+_DAY_S = 86400.0
 
 
 @click.command()
 @click.argument("vm", required=False, metavar="[VM]", shell_complete=candidates.vms)
+@click.option("--since", type=Duration(), metavar="AGE", help="How far back: 7d, 12h, 30m.  [default: 24h]")
 @click.option(
-    "--since", type=Duration(), default="24h", show_default=True, metavar="AGE", help="How far back: 7d, 12h, 30m."
+    "--idle",
+    type=Duration(),
+    metavar="AGE",
+    help="Only vGPUs that did nothing for that time: no engine above --idle-limit in any sample.",
+)
+@click.option(
+    "--idle-limit", type=Percent(), default="1", show_default="1%", metavar="PCT", help="What still counts as nothing."
+)
+@click.option(
+    "--over",
+    type=Percent(most=10_000),
+    metavar="PCT",
+    help="Only vGPUs that used more than so much of their guaranteed share (OF SHARE) or of their framebuffer.",
+)
+@click.option(
+    "--sort",
+    metavar="COLUMN",
+    shell_complete=candidates.usage_columns,
+    help="Sort by a column, the smallest first; -COLUMN: the largest first. Several: -sm,vm. Unknown comes last.",
 )
 @click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Only this host.")
 @common_options
-def usage(settings: Settings, *, vm: str | None, since: float, on: str | None) -> int:
+def usage(
+    settings: Settings,
+    *,
+    vm: str | None,
+    since: float | None,
+    idle: float | None,
+    idle_limit: int,
+    over: int | None,
+    sort: str | None,
+    on: str | None,
+) -> int:
     """What every VM actually used of its GPU, next to its guaranteed share, from the samples that `collect` stored.
 
     \b
-      vgpumgr usage
+      vgpumgr usage --sort -of_share
       vgpumgr usage vm01 --since 7d
-      vgpumgr usage -o json | jq '.vgpus[] | select(.sm.p95 < 10)'
+      vgpumgr usage --idle 7d -o name
+      vgpumgr usage --over 90%
+      vgpumgr usage -o json | jq '.vgpus[] | select(.sm.p95 != null and .sm.p95 < 10) | .vm'
 
     SM, P50, P95 and MAX are percent of the whole GPU over the time that was measured (COVERAGE of the window). OF SHARE is SM
     relative to the share that the vGPU's type or the scheduler guarantees. Times begin at a quarter of an hour. A question
-    mark means that the VM was off the whole time or the driver did not report the value. The command contacts no host and
-    writes nothing.
+    mark means that the VM was off the whole time or the driver did not report the value; a vGPU that was measured for less than
+    95 % of --idle's time is not idle but unknown, and named below. The command contacts no host and writes nothing.
     """
     gc.disable()  # a tenth of the time goes into searching for garbage that does not exist; the process ends soon
+    from vgpumgr.cli.text import usage_text
     from vgpumgr.controller import environment
     from vgpumgr.controller import usage as use_case
-    from vgpumgr.core.usage import histogram
+    from vgpumgr.documents import usage as documents
     from vgpumgr.store import place
     from vgpumgr.store.sql.samples import Samples
 
-    if since > histogram.MAX_DAYS * 86400:
-        raise errors.UsageError(f"--since: at most {histogram.MAX_DAYS}d")
+    keys = [] if sort is None else sorting.read(sort, usage_text.SORT_COLUMNS)
     store = Samples(place.samples_beside(environment.store_path()))
-    report = use_case.report(store, now_s=time.time(), since_s=since, vm=names.as_uuid(vm) or vm, host=on)
-    if (vm is not None or on is not None) and not report.rows:
+    report = use_case.report(
+        store,
+        now_s=time.time(),
+        since_s=_window(since, idle),
+        vm=names.as_uuid(vm) or vm,
+        host=on,
+        only=_only(idle, idle_limit, over),
+    )
+    if (vm is not None or on is not None) and not report.rows and not report.not_judged:
         _must_be_known(settings, store, vm, on)
+    report = replace(report, rows=tuple(_sorted(report.rows, keys)))
     if settings.for_people:
         _print(settings, report, store, of_one=vm is not None)
     else:
-        from vgpumgr.documents import usage as documents
-
-        document = documents.document(report, store.path)
-        rows = [_flat(documents.vgpu(row)) for row in report.rows] if settings.output in ("csv", "name") else []
-        output.print_rows(settings, document, rows, columns=(), wide=_CSV, name="vm")
+        vgpus = [documents.vgpu(row) for row in report.rows]
+        rows = [_flat(vgpu) for vgpu in vgpus] if settings.output in ("csv", "name") else []
+        document = documents.document(report, store.path, vgpus)
+        output.print_rows(settings, document, rows, columns=(), wide=usage_text.CSV, name="vm")
     output.print_findings(settings, report.findings)
     return 0
+
+
+def _window(since: float | None, idle: float | None) -> float:
+    """How far back, in seconds."""
+    from vgpumgr.core.usage import histogram
+
+    if since is not None and idle is not None:
+        raise errors.UsageError("--since cannot be combined with --idle", hint="--idle says how far back by itself")
+    for option, seconds in (("--since", since), ("--idle", idle)):
+        if seconds is not None and seconds > histogram.MAX_DAYS * 86400:
+            raise errors.UsageError(f"{option}: at most {histogram.MAX_DAYS}d")
+    return since or idle or _DAY_S
+
+
+def _only(idle: float | None, idle_limit: int, over: int | None) -> Callable[[UsageRow], bool | None] | None:
+    from vgpumgr.core.usage import selection
+
+    if idle is not None and over is not None:
+        raise errors.UsageError("--idle cannot be combined with --over", hint="give one of them")
+    if idle is not None:
+        return functools.partial(selection.idle, most=idle_limit)
+    return None if over is None else functools.partial(selection.over, percent=over)
+
+
+def _sorted(rows: Sequence[UsageRow], keys: Sequence[tuple[str, bool]]) -> Iterable[UsageRow]:
+    """By the values of csv."""
+    from vgpumgr.core.usage import selection
+    from vgpumgr.documents import usage as documents
+
+    flat = [(row, _flat(documents.vgpu(row))) for row in rows] if keys else []
+    by = [(functools.partial(_cell, name), is_reverse) for name, is_reverse in keys]
+    return [row for row, _ in selection.in_order(flat, by)] if keys else rows
+
+
+def _cell(name: str, row: tuple[UsageRow, dict[str, object]]) -> object:
+    return row[1].get(name)
 
 
 def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: bool) -> None:
     from vgpumgr.cli.text import sparkline, usage_text
 
     if not report.rows:
-        if not report.collected:
+        if report.not_judged is not None and report.collected:
+            output.echo(f"none that is known, {usage_text.span(report)}")
+        elif not report.collected:
             output.echo(
                 f"no samples yet ({store.path}): `vgpumgr collect` takes one, `vgpumgr collect --every 10s` keeps collecting"
             )
         else:
             output.echo(f"no vGPU existed, or was measured, {usage_text.span(report)}")
+        for line in usage_text.not_judged(report):
+            output.progress(settings, line)
         return
     bars = sparkline.bars_of_stdout()
     if of_one and settings.output == "table":
@@ -95,6 +174,8 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
     else:
         shown = [usage_text.cells(row, bars) for row in report.rows]
         output.print_rows(settings, {}, shown, columns=usage_text.COLUMNS, wide=usage_text.WIDE, name="vm")
+    for line in usage_text.not_judged(report):
+        output.progress(settings, line)
     output.progress(settings, usage_text.foot(report))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr.cli.text.sparkline import sparkline
 from vgpumgr.cli.text.words import counted
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.usage_rows import UsageRow
 
 _GIB = 1 << 30
+_SHOWN = 8
 COLUMNS = (
     "vm", "slot", "host", "gpu", "type_name", "entitled", "sm", "p50", "p95", "max", "of_share", "fb_max", "fb_size",
     "headroom", "coverage", "sm_over_time",
@@ -24,6 +25,19 @@ WIDE = (
     *COLUMNS[:-1], "state", "fb_now", "samples", "origin", "memory", "memory_p95", "encoder", "encoder_p95", "decoder",
     "decoder_p95", COLUMNS[-1],
 )  # fmt: skip
+CSV = (
+    "vm", "slot", "host", "gpu", "type_name", "state", "entitled_percent", "used_of_share", "coverage_percent", "samples",
+    *(f"{engine}_{what}" for engine in ENGINES for what in ("mean", "p50", "p95", "max")),
+    "framebuffer_used_bytes", "framebuffer_max_bytes", "framebuffer_size_bytes", "framebuffer_headroom_bytes", "last_at",
+    "origin", "vm_uuid",
+)  # fmt: skip
+SORT_COLUMNS: Final = {name: name for name in CSV} | {
+    "type": "type_name", "entitled": "entitled_percent", "sm": "sm_mean", "p50": "sm_p50", "p95": "sm_p95", "max": "sm_max",
+    "of_share": "used_of_share", "fb_now": "framebuffer_used_bytes", "fb_max": "framebuffer_max_bytes",
+    "fb_size": "framebuffer_size_bytes", "headroom": "framebuffer_headroom_bytes", "coverage": "coverage_percent",
+    "memory": "memory_mean", "encoder": "encoder_mean", "decoder": "decoder_mean",
+}  # fmt: skip
+"""What --sort takes, and the column of csv that it means: the table's heads, too."""
 OF_ONE = ("engine", "mean", "p50", "p95", "max", "over_time")
 
 
@@ -99,6 +113,17 @@ def engines(row: UsageRow, bars: str) -> list[dict[str, object]]:
         }
         for name, use in row.engines.items()
     ]
+
+
+def not_judged(report: UsageReport) -> Iterator[str]:
+    """The rows of which too little is known, in one line."""
+    if report.not_judged:
+        shown = ", ".join(
+            f"{row.vm or row.vm_uuid or '?'} on {row.host} ({_percent(row.coverage * 100)}, {row.state})"
+            for row in report.not_judged[:_SHOWN]
+        )
+        more = f" and {len(report.not_judged) - _SHOWN} more" if len(report.not_judged) > _SHOWN else ""
+        yield f"not known, as too little was measured: {shown}{more}"
 
 
 def foot(report: UsageReport) -> str:

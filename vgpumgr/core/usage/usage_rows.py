@@ -24,13 +24,17 @@ CLOCK_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineUse:
-    """Percent of the whole GPU over the measured time, and the means by cell. None: nothing was measured."""
+    """Percent of the whole GPU over the measured time, and the means by cell. None: nothing was measured.
+
+    `coverage`: the part of the window for which the driver reported this engine, 0 to 1.
+    """
 
     mean: float | None
     p50: int | None
     p95: int | None
     max: int | None
     series: tuple[float | None, ...]
+    coverage: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +171,8 @@ def _engine(index: int, total: Tally, series: Series | None, window: Window) -> 
     engine = total.engines[index]
     p50, p95, highest = histogram.quantiles(engine.histogram, 50, 95, 100)
     means = (None,) * window.cells if series is None else series.means(index, window.cells)
-    return EngineUse(mean=engine.mean, p50=p50, p95=p95, max=highest, series=means)
+    coverage = min(1.0, engine.measured_us / window.length_us)
+    return EngineUse(mean=engine.mean, p50=p50, p95=p95, max=highest, series=means, coverage=coverage)
 
 
 def _state(key: VgpuKey, now: Sequence[VgpuReading] | None, host: LatestHost | None) -> State:

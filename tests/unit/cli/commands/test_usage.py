@@ -159,3 +159,71 @@ def test_without_samples_it_says_how_to_have_some(folder: Path) -> None:
     assert "`vgpumgr collect` takes one" in run(folder).out
     assert json.loads(run(folder, "-o", "json").out)["vgpus"] == []
     assert not (folder / SAMPLES).exists()
+
+
+@pytest.fixture
+def week(folder: Path) -> None:
+    """Two hours of five vGPUs: vm01 busy, vm02 idle, vm03 off all the time, vm04 idle but seen for half of it, vm05 once at 30 %."""
+    now = int(time.time()) * SECOND
+    samples = Samples(folder / SAMPLES)
+    start, half = now - 3 * 3600 * SECOND, now - 3600 * SECOND
+    all_the_time: dict[str | None, Load | None] = {"vm01": load(60), "vm02": load(0), "vm03": None, "vm05": load(1)}
+    samples.add([measured_round(all_the_time, since_us=start, until_us=half)], every_s=10)
+    late: dict[str | None, Load | None] = {**all_the_time, "vm04": load(0)}
+    samples.add([measured_round(late, since_us=half, until_us=now - 10 * SECOND)], every_s=10)
+    samples.add([measured_round({**late, "vm05": load(30)}, since_us=now - 10 * SECOND, until_us=now)], every_s=10)
+
+
+@pytest.mark.usefixtures("week")
+def test_idle_names_what_did_nothing_and_what_is_not_known(folder: Path) -> None:
+    """One busy sample is enough not to be idle; a vGPU that was off, or not measured, is not known to be."""
+    done = run(folder, "--idle", "2h")
+    assert [line.split()[0] for line in done.out.splitlines()] == ["VM", "vm02"]
+    assert "not known, as too little was measured: vm03 on kvm01 (0%, off), vm04 on kvm01 (" in done.err
+    assert run(folder, "--idle", "2h", "--idle-limit", "30%", "-o", "name").out.split() == ["vm02", "vm05"]
+    document = json.loads(run(folder, "--idle", "2h", "-o", "json").out)
+    assert published.problems("usage", document) == []
+    assert [row["vm"] for row in document["vgpus"]] == ["vm02"]
+    assert [(row["vm"], row["state"]) for row in document["not_judged"]] == [("vm03", "off"), ("vm04", "running")]
+    none = run(folder, "vm01", "--idle", "2h")
+    assert none.out.startswith("none that is known, ")
+
+
+@pytest.mark.usefixtures("week")
+def test_over_names_what_uses_more_than_its_share_or_its_framebuffer(folder: Path) -> None:
+    """vm01 used 60 % of a GPU of which it has a quarter; the others used 1 of 12 GiB."""
+    assert run(folder, "--over", "90%", "--since", "2h", "-o", "name").out.split() == ["vm01"]
+    assert run(folder, "--over", "250", "--since", "2h", "-o", "name").out.split() == []
+    assert run(folder, "--over", "5%", "--since", "2h", "-o", "name").out.split() == ["vm01", "vm02", "vm04", "vm05"]
+
+
+@pytest.mark.usefixtures("week")
+@pytest.mark.parametrize(
+    ("columns", "vms"),
+    [
+        ("sm", ["vm02", "vm04", "vm05", "vm01", "vm03"]),
+        ("-sm", ["vm01", "vm05", "vm02", "vm04", "vm03"]),
+        ("-sm,-vm", ["vm01", "vm05", "vm04", "vm02", "vm03"]),
+        ("-sm_mean,VM", ["vm01", "vm05", "vm02", "vm04", "vm03"]),
+        ("-vm", ["vm05", "vm04", "vm03", "vm02", "vm01"]),
+        ("-OF SHARE", ["vm01", "vm05", "vm02", "vm04", "vm03"]),
+    ],
+)
+def test_rows_are_sorted_by_what_the_columns_are_called(folder: Path, columns: str, vms: list[str]) -> None:
+    """As ps does it: a minus puts the largest first. What is unknown is last either way."""
+    assert run(folder, "--sort", columns, "--since", "2h", "-o", "name").out.split() == vms
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--idle", "7d", "--since", "7d"], "--since cannot be combined with --idle"),
+        (["--idle", "7d", "--over", "90"], "--idle cannot be combined with --over"),
+        (["--idle", "900d"], "--idle: at most 400d"),
+        (["--sort", "smm"], "did you mean sm"),
+        (["--over", "x"], "'x' is not a percentage from 0 to 10000"),
+        (["--idle-limit", "101"], "from 0 to 100"),
+    ],
+)
+def test_what_cannot_be_selected_is_refused(folder: Path, words: list[str], says: str) -> None:
+    assert says in run(folder, *words, code=2).err

@@ -1,0 +1,117 @@
+"""Idle and short vGPUs: what was not measured is neither, and sorting puts what is unknown last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpumgr.core.usage import selection
+from vgpumgr.core.usage.tally import ENGINES
+from vgpumgr.core.usage.usage_rows import EngineUse, State, UsageRow
+from vgpumgr.names import HostName, PciAddress
+
+GIB = 1 << 30
+
+
+def row(
+    most: int | None = 0,
+    *,
+    coverage: float = 1.0,
+    state: State = "running",
+    of_share: float | None = None,
+    framebuffer: int | None = None,
+    **engines: EngineUse,
+) -> UsageRow:
+    """A vGPU whose engines had that maximum; `engines`: those that are otherwise."""
+    use = EngineUse(mean=None, p50=None, p95=None, max=most, series=(), coverage=coverage)
+    return UsageRow(
+        vm="vm01",
+        vm_uuid=None,
+        slot="vgpu0",
+        host=HostName("kvm01"),
+        gpu=PciAddress("0000:41:00.0"),
+        type_name="A40-4Q",
+        origin="ours",
+        state=state,
+        entitled=None,
+        used_of_share=of_share,
+        coverage=coverage,
+        samples=1,
+        engines=dict.fromkeys(ENGINES, use) | engines,
+        framebuffer_used_bytes=None,
+        framebuffer_max_bytes=framebuffer,
+        framebuffer_size_bytes=4 * GIB,
+        framebuffer_headroom_bytes=None,
+        last_us=None,
+    )
+
+
+def engine(most: int | None, coverage: float) -> EngineUse:
+    return EngineUse(mean=None, p50=None, p95=None, max=most, series=(), coverage=coverage)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (row(0), True),
+        (row(1), True),
+        (row(2), False),
+        (row(0, state="off"), True),
+        (row(0, state="gone"), False),
+        (row(0, coverage=0.96), True),
+        (row(0, coverage=0.94), None),
+        (row(None, coverage=0.0), None),
+        (row(None, coverage=0.0, state="off"), None),
+        (row(0, encoder=engine(40, 1.0)), False),
+        (row(0, encoder=engine(0, 0.5)), None),
+        (row(0, encoder=engine(40, 0.1)), False),
+    ],
+)
+def test_idle_is_what_was_measured_and_did_nothing_on_any_engine(found: UsageRow, verdict: bool | None) -> None:
+    """One busy sample is enough for a no, however little was measured; a yes needs the whole window."""
+    assert selection.idle(found, most=1) is verdict
+
+
+@pytest.mark.parametrize(
+    ("of_share", "framebuffer", "verdict"),
+    [
+        (0.91, GIB, True),
+        (0.1, int(3.7 * GIB), True),
+        (0.9, GIB, False),
+        (None, GIB, None),
+        (0.1, None, None),
+        (None, 4 * GIB, True),
+        (1.7, None, True),
+    ],
+)
+def test_over_is_by_share_or_by_framebuffer(
+    of_share: float | None, framebuffer: int | None, verdict: bool | None
+) -> None:
+    assert selection.over(row(of_share=of_share, framebuffer=framebuffer), percent=90) is verdict
+
+
+def test_a_vgpu_whose_framebuffer_has_no_known_size_is_not_judged() -> None:
+    assert selection.over(replace(row(of_share=0.1, framebuffer=GIB), framebuffer_size_bytes=None), percent=90) is None
+
+
+CELL = st.none() | st.integers(0, 5) | st.floats(0, 5)
+
+
+@given(st.lists(st.tuples(CELL, st.none() | st.text(max_size=2))), st.booleans(), st.booleans())
+def test_rows_are_sorted_by_each_key_and_unknown_comes_last(
+    rows: list[tuple[float | None, str | None]], first: bool, second: bool
+) -> None:
+    found = selection.in_order(rows, [(lambda one: one[0], first), (lambda one: one[1], second)])
+    assert sorted(map(repr, found)) == sorted(map(repr, rows))
+    numbers = [number for number, _ in found]
+    known = [number for number in numbers if number is not None]
+    assert numbers == [*known, *[None] * (len(numbers) - len(known))]
+    assert known == sorted(known, reverse=first)
+    for value in set(numbers):
+        texts = [text for number, text in found if number == value]
+        words = [text for text in texts if text is not None]
+        assert texts == [*words, *[None] * (len(texts) - len(words))]
+        assert words == sorted(words, reverse=second)

@@ -1,0 +1,61 @@
+"""Which vGPUs did nothing, or are short of something, and in which order they are told. What was not measured decides nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from vgpumgr.core.usage.usage_rows import GONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from vgpumgr.core.usage.usage_rows import UsageRow
+
+ENOUGH: Final = 0.95
+"""The part of the window of which the load must be known before a vGPU counts as idle: a restarted collector leaves a gap."""
+
+Row = TypeVar("Row")
+
+
+def idle(row: UsageRow, *, most: int) -> bool | None:
+    """Whether no sample of any engine in the window was above `most` percent; None: too little of the window was measured.
+
+    A vGPU that is gone is not idle: there is nothing to take back.
+    """
+    engines = row.engines.values()
+    if row.state == GONE or any(use.max is not None and use.max > most for use in engines):
+        return False
+    return True if all(use.coverage >= ENOUGH for use in engines) else None
+
+
+def over(row: UsageRow, *, percent: int) -> bool | None:
+    """Whether SM use exceeds so many percent of the guaranteed share, or framebuffer use of the size; None: neither is known to."""
+    size, used = row.framebuffer_size_bytes, row.framebuffer_max_bytes
+    framebuffer = used / size if used is not None and size else None
+    parts = (row.used_of_share, framebuffer)
+    if any(part is not None and part * 100 > percent for part in parts):
+        return True
+    return None if None in parts else False
+
+
+def judged(
+    rows: Iterable[UsageRow], verdict: Callable[[UsageRow], bool | None]
+) -> tuple[tuple[UsageRow, ...], tuple[UsageRow, ...]]:
+    """Those of which it is true, and those of which it is not known."""
+    found = [(row, verdict(row)) for row in rows]
+    return tuple(row for row, yes in found if yes), tuple(row for row, yes in found if yes is None)
+
+
+def in_order(rows: Sequence[Row], keys: Iterable[tuple[Callable[[Row], object], bool]]) -> list[Row]:
+    """The rows by these keys, the first counts most; with True the largest come first. What is unknown is last either way."""
+    found = list(rows)
+    for key, is_reverse in reversed(tuple(keys)):
+        known = [row for row in found if key(row) is not None]
+        known.sort(key=lambda row: _comparable(key(row)), reverse=is_reverse)
+        found = [*known, *(row for row in found if key(row) is None)]
+    return found
+
+
+def _comparable(value: object) -> tuple[float, str]:
+    """A column has numbers or text."""
+    return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
