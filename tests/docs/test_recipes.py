@@ -15,6 +15,7 @@ from tests.unit.documents import published
 
 ROOT = Path(__file__).resolve().parents[2]
 _RECIPE = re.compile(r"vgpumgr (?P<command>[a-z]+)(?P<options>[^|`\n]*)\| jq (?P<raw>-r )?'(?P<program>[^']+)'")
+_SCHEMA = {"reconcile": "change"}
 RECIPES = sorted(
     {
         (found["command"], found["options"].strip(), found["program"])
@@ -33,7 +34,11 @@ def jq(program: str, document: Any) -> list[Any]:
 
 
 def example(command: str) -> dict[str, Any]:
-    found: dict[str, Any] = deepcopy(published.schemas()[command]["examples"][0])
+    """What the command prints, out of its schema; of a change, that of a fleet."""
+    examples = published.schemas()[_SCHEMA.get(command, command)]["examples"]
+    found: dict[str, Any] = deepcopy(
+        next(one for one in examples if command != "reconcile" or "hosts" in one["result"])
+    )
     return found
 
 
