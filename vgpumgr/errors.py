@@ -220,6 +220,10 @@ class WillNotStart(RefusedPlan):
     """The VM could not start with the vGPU that it would get."""
 
 
+class NotWhileRunning(RefusedPlan):
+    """The running VM cannot be given the vGPU before its next start, or cannot be made to let go of it."""
+
+
 class Unsure(RefusedPlan):
     """The ledger entry is only planned, and the evidence does not show whose the hardware is."""
 

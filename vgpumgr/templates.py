@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.nightly import Schedule
 
 
-def render_hostdev(device: Hostdev) -> str:
-    """The <hostdev> that is passed to libvirt for a vGPU."""
+def render_hostdev(device: Hostdev, *, port: int | None = None) -> str:
+    """The <hostdev> that is passed to libvirt for a vGPU; `port` is the guest's PCI bus where it is to be."""
     match device.source:
         case Mdev(uuid):
-            return _render("hostdev-mdev.xml.j2", device=device, uuid=uuid)
+            return _render("hostdev-mdev.xml.j2", device=device, port=port, uuid=uuid)
         case Vf(pci):
             domain, bus, rest = pci.split(":")
             slot, function = rest.split(".")
-            return _render("hostdev-pci.xml.j2", device=device, domain=domain, bus=bus, slot=slot, function=function)
+            address = {"domain": domain, "bus": bus, "slot": slot, "function": function}
+            return _render("hostdev-pci.xml.j2", device=device, port=port, **address)
 
 
 def render_claims(document: claims.ClaimDocument) -> str:

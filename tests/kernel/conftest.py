@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.kernel import image
+from tests.kernel import guests, image
 from tests.kernel.marks import parameters
 from tests.kernel.release import ALL, DEBIAN13_MODULAR, RELEASES
 from tests.kernel.vm import Vm, booted, serial_log, tail
@@ -59,6 +59,13 @@ def modular_vm(shared_modular_vm: Vm) -> Vm:
     """The host VM with virtqemud, as after its boot."""
     shared_modular_vm.reset()
     return shared_modular_vm
+
+
+@pytest.fixture
+def native(vm: Vm) -> Iterator[str]:
+    """A guest of the host VM that runs, and gives a device back although it has no operating system."""
+    with guests.native(vm) as name:
+        yield name
 
 
 @pytest.fixture

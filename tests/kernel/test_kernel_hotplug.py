@@ -1,12 +1,11 @@
 """What libvirt and VFIO do when an mdev is plugged into and out of a guest that runs, by plain libvirt calls beside vgpumgr.
 
-vgpumgr changes definitions only; these are the facts that a `--live` would have to stand on. All of them hold alike on Debian 12
+These are the facts that `attach --live` and `detach --live` stand on (test_kernel_live.py). All of them hold alike on Debian 12
 (Linux 6.1, libvirt 9.0, QEMU 7.2) and Debian 13 (Linux 6.12, libvirt 11.3, QEMU 10.0).
 """
 
 from __future__ import annotations
 
-import re
 import time
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
@@ -14,11 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.acceptance.command import vgpumgr, vgpus
-from tests.kernel import cases, seen
+from tests.kernel import cases, guests, seen
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator
 
     from tests.kernel.vm import Vm
 
@@ -76,21 +74,6 @@ def test_a_q35_guest_takes_one_mdev_while_it_runs_and_keeps_it_after_an_unplug_t
 
 
 _AT = "<address type='pci' domain='0x0000' bus='{:#04x}' slot='0x00' function='0x0'/>"
-# QEMU asks a guest with ACPI hotplug, q35's default, by ACPI. With PCIe's own it asks by the port's button, and a port whose power
-# no system has turned on needs no answer (pcie_cap_slot_unplug_request_cb, hw/pci/pcie.c).
-_NATIVE = (
-    "<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><qemu:arg value='-global'/>"
-    "<qemu:arg value='ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off'/></qemu:commandline>"
-)
-
-
-def free_ports(document: str) -> list[int]:
-    """The buses of the root ports that no device of a definition is on."""
-    tree = ET.fromstring(document)
-    controllers = tree.iterfind("devices/controller[@model='pcie-root-port']")
-    ports = {int(controller.get("index", "0")) for controller in controllers}
-    taken = {int(address.get("bus", "0"), 0) for address in tree.iterfind("devices/*/address[@type='pci']")}
-    return sorted(ports - taken)
 
 
 def plug_at(vm: Vm, guest: str, uuid: str, where: str, bus: int) -> subprocess.CompletedProcess[str]:
@@ -99,55 +82,27 @@ def plug_at(vm: Vm, guest: str, uuid: str, where: str, bus: int) -> subprocess.C
     return vm.ssh(f"cat >/run/device.xml && virsh attach-device {guest} /run/device.xml --{where}", text=device)
 
 
-def buses(document: str) -> dict[str, int]:
-    """mdev UUID → guest PCI bus."""
-    found = {}
-    for device in ET.fromstring(document).iterfind("devices/hostdev"):
-        source, address = device.find("source/address"), device.find("address")
-        assert source is not None
-        assert address is not None
-        found[source.get("uuid", "")] = int(address.get("bus", "0"), 0)
-    return found
-
-
-def running(vm: Vm, guest: str) -> str:
-    """What libvirt says is in the running guest."""
-    return vm.must("virsh -q dumpxml", guest)
-
-
 def test_one_guest_address_serves_the_running_guest_and_its_definition(vm: Vm) -> None:
     """A root port that is free in both takes the mdev in both. For another device it is refused in both: nobody is moved."""
     for guest in ("vm01", "vm02"):
         vgpumgr(vm, "attach", guest, "--profile", cases.PF.profile)
     first, second = (row["uuid"] for row in vgpus(vm))
     vm.start_guest(_GUEST)
-    (port,) = free_ports(running(vm, _GUEST))
-    assert free_ports(seen.definition(vm, _GUEST)) == [port]
+    (port,) = guests.free_ports(guests.running(vm, _GUEST))
+    assert guests.free_ports(seen.definition(vm, _GUEST)) == [port]
     for where in ("config", "live"):
         assert plug_at(vm, _GUEST, first, where, port).returncode == 0
-    assert buses(running(vm, _GUEST)) == buses(seen.definition(vm, _GUEST)) == {first: port}
+    assert guests.buses(guests.running(vm, _GUEST)) == guests.buses(seen.definition(vm, _GUEST)) == {first: port}
     for where in ("config", "live"):
         assert "Attempted double use of PCI Address" in plug_at(vm, _GUEST, second, where, port).stderr
-    assert buses(running(vm, _GUEST)) == buses(seen.definition(vm, _GUEST)) == {first: port}
-
-
-@pytest.fixture
-def native(vm: Vm) -> Iterator[str]:
-    """A guest that runs, with PCIe's own hotplug."""
-    name = "native"
-    document = re.sub(r"<uuid>.*?</uuid>|<mac .*?/>", "", seen.definition(vm, _GUEST))
-    document = document.replace(f"<name>{_GUEST}<", f"<name>{name}<").replace("</domain>", f"{_NATIVE}</domain>")
-    vm.must("cat >/run/native.xml && virsh -q define /run/native.xml", text=document)
-    vm.start_guest(name)
-    yield name
-    vm.must(f"virsh -q destroy {name}; virsh -q undefine {name}")
+    assert guests.buses(guests.running(vm, _GUEST)) == guests.buses(seen.definition(vm, _GUEST)) == {first: port}
 
 
 def test_a_guest_that_gives_it_back_is_without_it_and_the_vgpu_can_be_freed(vm: Vm, native: str) -> None:
     """The live definition is without it as soon as QEMU has closed it."""
     vgpumgr(vm, "attach", "vm01", "--profile", cases.PF.profile)
     (uuid,) = (row["uuid"] for row in vgpus(vm))
-    (port,) = free_ports(running(vm, native))
+    (port,) = guests.free_ports(guests.running(vm, native))
     assert plug_at(vm, native, uuid, "live", port).returncode == 0
     group = seen.group(vm, uuid)
     assert group in seen.open_vfio(vm, native)
@@ -155,7 +110,7 @@ def test_a_guest_that_gives_it_back_is_without_it_and_the_vgpu_can_be_freed(vm: 
     device = _DEVICE.format(uuid)
     vm.must(f"cat >/run/device.xml && virsh detach-device {native} /run/device.xml --live", text=device)
     until = time.monotonic() + 60
-    while buses(running(vm, native)):
+    while guests.buses(guests.running(vm, native)):
         assert time.monotonic() < until
     assert group not in seen.open_vfio(vm, native)
     vgpumgr(vm, "detach", "vm01", "--yes")

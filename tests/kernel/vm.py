@@ -17,7 +17,7 @@ import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -26,7 +26,7 @@ from tests.lab_fixtures import zygote
 from vgpumgr.lab.machine.sshd import ADDRESS, make_key, reserve_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tests.controllers import Controller
     from tests.kernel.image import Image
@@ -143,9 +143,13 @@ class Vm:
         code = one.wait(timeout)
         return subprocess.CompletedProcess(one.argv, code, one.out, one.err)
 
-    def start(self, *arguments: str, text: str | None = None) -> Controller:
-        """Start `vgpumgr ARGUMENTS` and do not wait for it."""
-        return zygote().start("--timeout", _PATIENCE_S, *arguments, env=self.environment, text=text or "")
+    def start(
+        self, *arguments: str, text: str | None = None, interference: Mapping[str, Any] | None = None
+    ) -> Controller:
+        """Start `vgpumgr ARGUMENTS` and do not wait for it. `interference`: see tests/crash/interference.py."""
+        return zygote().start(
+            "--timeout", _PATIENCE_S, *arguments, env=self.environment, text=text or "", interference=interference
+        )
 
     # its life
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachOptions:
-    """`vm` is a name or UUID; `gpu_id` is the PCI address or UUID of a GPU of the VM's host; `count`: see AttachSlot."""
+    """`vm` is a name or UUID; `gpu_id` is the PCI address or UUID of a GPU of the VM's host; `live` and `count`: see AttachSlot."""
 
     vm: str
     wish: Wish
@@ -40,6 +40,7 @@ class AttachOptions:
     gpu_id: str | None = None
     replace: bool = False
     even_if_it_will_not_start: bool = False
+    live: bool = False
     conditions: Conditions = NO_CONDITIONS
     count: int = 1
 
@@ -51,11 +52,13 @@ class DetachOptions:
     every: bool = False
     on: str | None = None
     keep_snapshots: bool = False
+    live: bool = False
 
 
 def attach(context: Context, options: AttachOptions, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
     """Attach a vGPU that serves the wish to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
-    ahead = _ahead(consent, f"attach {options.vm}", asks=options.replace)
+    asks = options.replace or options.live
+    ahead = _ahead(consent, f"attach {options.vm}", asks=asks)
     found = find_vm(context, options.vm, options.on, opened=_import_engine_meanwhile, ahead=ahead)
     from vgpumgr.core.reconcile import tasks
 
@@ -67,12 +70,13 @@ def attach(context: Context, options: AttachOptions, consent: Consent[Planned[Pl
         gpu_id=options.gpu_id,
         replace=tasks.Replace.ALWAYS if options.replace else tasks.Replace.NEVER,
         even_if_it_will_not_start=options.even_if_it_will_not_start,
+        live=options.live,
         conditions=options.conditions,
         count=options.count,
     )
     with found.session as session:
         try:
-            return _change(found, consent, give, asks=options.replace)
+            return _change(found, consent, give, asks=asks)
         except errors.ProfileNotHere as error:
             if not isinstance(options.wish, profiles.ByProfile):
                 raise
@@ -94,6 +98,7 @@ def detach(context: Context, options: DetachOptions, consent: Consent[Planned[Pl
         slot=options.slot,
         every=options.every,
         keep_snapshots=options.keep_snapshots,
+        live=options.live,
     )
     with found.session:
         return _change(found, consent, take, asks=True)

@@ -48,7 +48,7 @@ class SlotRequest:
     """The requested content of one VM's slot: what a wish asks, or nothing (None). `vm` is a name or UUID; `on`: where to look for it.
 
     `conditions`, `gpu_id`, `replace`, `even_if_it_will_not_start` and `count` apply to a wish, `keep_snapshots` and `every` to
-    freeing, as in tasks.AttachSlot and tasks.DetachSlot; only there `slot` may be None.
+    freeing, `live` to both, as in tasks.AttachSlot and tasks.DetachSlot; only there `slot` may be None.
     """
 
     vm: str
@@ -59,6 +59,7 @@ class SlotRequest:
     gpu_id: str | None = None
     replace: tasks.Replace = tasks.Replace.IF_OTHER
     even_if_it_will_not_start: bool = False
+    live: bool = False
     count: int = 1
     keep_snapshots: bool = False
     every: bool = False
@@ -289,7 +290,12 @@ def _task(request: SlotRequest, found: FoundVm) -> tasks.AttachSlot | tasks.Deta
     vm = names.VmName(found.name)
     if request.wish is None:
         return tasks.DetachSlot(
-            vm=vm, uuid=found.uuid, slot=request.slot, every=request.every, keep_snapshots=request.keep_snapshots
+            vm=vm,
+            uuid=found.uuid,
+            slot=request.slot,
+            every=request.every,
+            keep_snapshots=request.keep_snapshots,
+            live=request.live,
         )
     assert request.slot is not None
     return tasks.AttachSlot(
@@ -301,6 +307,7 @@ def _task(request: SlotRequest, found: FoundVm) -> tasks.AttachSlot | tasks.Deta
         gpu_id=request.gpu_id,
         replace=request.replace,
         even_if_it_will_not_start=request.even_if_it_will_not_start,
+        live=request.live,
         count=request.count,
     )
 

@@ -106,6 +106,8 @@ WRITE_MODPROBE = "write_modprobe"
 SET_METADATA: Final = "set_metadata"
 ATTACH_DEVICE: Final = "attach_device"
 DETACH_DEVICE: Final = "detach_device"
+PLUG_DEVICE: Final = "plug_device"
+UNPLUG_DEVICE: Final = "unplug_device"
 
 
 class Hello(TypedDict):
@@ -644,9 +646,12 @@ class MetadataStep(TypedDict):
 
 
 class DeviceStep(TypedDict):
-    """verbs attach_device, detach_device: a device into the VM's persistent definition, or out of it."""
+    """verbs attach_device, detach_device: a device into the VM's persistent definition, or out of it.
 
-    verb: Literal["attach_device", "detach_device"]
+    verbs plug_device, unplug_device: into the VM while it runs; its guest is asked to let go of it.
+    """
+
+    verb: Literal["attach_device", "detach_device", "plug_device", "unplug_device"]
     vm_uuid: str
     xml: str
 

@@ -5,6 +5,7 @@ execute   one step of a plan                      unlock    some GPUs' facts; th
 domains   libvirt's domains; names, only those    sample    GPU usage by vGPU
 
 set_metadata, attach_device, detach_device          change a VM's definition, under the lock
+plug_device, unplug_device                          change what a VM runs with, under the lock
 installed, install, uninstall                       what `host install` leaves there (docs/logins.md)
 
 The first three and unlock read libvirt's domains at the same time, if they are told which. What turns answers into core's values
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = protocol.PROTOCOL  # the version that this controller speaks
 STEP_DEADLINE_S = 20.0
+PLUG_S = 120.0  # with a virtual function, VFIO first locks all of the guest's memory: seconds for each 100 GiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,7 @@ class Host(abc.ABC):
     def set_metadata(self, vm: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         """Write that element (without prefix and xmlns) into the VM's persistent definition; None removes it.
 
-        As the next two, it raises HypervisorError, or Unreachable(stage=libvirt), which knows whether it may happen.
+        As the next four, it raises HypervisorError, or Unreachable(stage=libvirt), which knows whether it may happen.
         """
         self._define({"verb": protocol.SET_METADATA, "vm_uuid": vm, "xml": xml, "key": key, "uri": uri})
 
@@ -115,6 +117,16 @@ class Host(abc.ABC):
     def detach_device(self, vm: VmUuid, xml: str) -> None:
         """Remove a device from the VM's persistent definition."""
         self._define({"verb": protocol.DETACH_DEVICE, "vm_uuid": vm, "xml": xml})
+
+    def plug_device(self, vm: VmUuid, xml: str) -> None:
+        """Give a device to the VM while it runs. The next start is not affected."""
+        self.program.execute(
+            {"verb": protocol.PLUG_DEVICE, "vm_uuid": vm, "xml": xml}, deadline_s=max(PLUG_S, self._libvirt_s)
+        )
+
+    def unplug_device(self, vm: VmUuid, xml: str) -> None:
+        """Ask the running VM's guest to let go of a device. It may do so later, or never."""
+        self._define({"verb": protocol.UNPLUG_DEVICE, "vm_uuid": vm, "xml": xml})
 
     def unlock(self, gpus: Sequence[str], query: DomainQuery | None = None) -> Observed:
         """Part of the host: these GPUs (UUIDs), and facts that belong to no GPU. Read under the lock, which is then released."""

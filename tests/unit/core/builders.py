@@ -16,8 +16,10 @@ from vgpumgr.core.model.snapshot import (
     MDEV_PF,
     MDEV_VF,
     VENDOR_VFIO,
+    Active,
     FrameworkName,
     Gpu,
+    Handle,
     HostSnapshot,
     Parent,
     Vgpu,
@@ -333,6 +335,8 @@ def with_snapshot(
     *,
     gpus: tuple[Gpu, ...] | None = None,
     ledger: Iterable[LedgerEntry] | None = None,
+    handles: Iterable[Handle] | None = None,
+    active: Iterable[Active] | None = None,
 ) -> HostView:
     facts = view.snapshot
     return replace(
@@ -341,6 +345,8 @@ def with_snapshot(
             facts,
             gpus=facts.gpus if gpus is None else gpus,
             ledger=facts.ledger if ledger is None else tuple(ledger),
+            handles=facts.handles if handles is None else tuple(handles),
+            active=facts.active if active is None else tuple(active),
         ),
     )
 

@@ -50,6 +50,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Attach even if the VM cannot start with it on this host as it is (its libvirt, kernel, IOMMU, VFIO, or the VM's memtune).",
 )
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Give it to a VM that runs now, and not only from its next start on. Asks first; refused where anything is in the way.",
+)
 @plan_files.out_option
 @plan_files.plan_option
 @common_options
@@ -65,6 +70,7 @@ def attach(
     on: str | None,
     gpu_id: str | None,
     even_if_it_will_not_start: bool,
+    live: bool,
     out: str | None,
     plan_file: str | None,
     **asked: str | bool | None,
@@ -80,7 +86,7 @@ def attach(
       vgpumgr attach vm01 vm02 'vm[05:20]' --profile 4Q
       vgpumgr attach -f vms.yml --partial
 
-    A running VM gets it at its next start. Repeating the command changes nothing. Several VMs are all served, or none.
+    A running VM gets it at its next start, or with --live at once. Repeating the command changes nothing. Several VMs are all served, or none.
     """
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
@@ -105,6 +111,7 @@ def attach(
             gpu_id=gpu_id,
             replace=Replace.ALWAYS if replace else Replace.NEVER,
             even_if_it_will_not_start=even_if_it_will_not_start,
+            live=live,
             count=count,
         )
         return many.attach(settings, vms, file, asked, each, partial=partial, out=out, plan_file=plan_file)
@@ -119,15 +126,17 @@ def attach(
         gpu_id=gpu_id,
         replace=replace,
         even_if_it_will_not_start=even_if_it_will_not_start,
+        live=live,
     )
     plan_files.guard_out(settings, out)
-    consent = _consent(settings, "attach --replace" if replace else "attach", plan_file)
+    what = "attach" + (" --replace" if replace else "") + (" --live" if live else "")
+    consent = _consent(settings, what, plan_file)
     started = time.monotonic()
     result = use_case.attach(build_context(settings), options, consent)
     has_more = len(result.rows) > 1
     # What a command with several slots made is all that the VM has, or no one command takes back just that.
     made = sum(part.placed is not None for part in result.planned.plan.parts)
-    undoable = not replace and (count == 1 or made == len(result.rows))
+    undoable = not replace and not live and (count == 1 or made == len(result.rows))
     undo = command(
         "detach",
         result.planned.plan.vm.name,
@@ -149,6 +158,12 @@ def attach(
 @click.option("--all", "every", is_flag=True, help="All of the VM's vGPUs.")
 @choosing.on("Where to look for the VM.")
 @click.option("--keep-snapshots", is_flag=True, help="Detach even if snapshots name the device; they become unusable.")
+@click.option("--live", is_flag=True, help="Take it out of the VM while it runs. Needs --force-live-detach.")
+@click.option(
+    "--force-live-detach",
+    is_flag=True,
+    help="With --live: do it, although a guest that uses its GPU may hang or crash.",
+)
 @plan_files.out_option
 @plan_files.plan_option
 @common_options
@@ -162,6 +177,8 @@ def detach(
     every: bool,
     on: str | None,
     keep_snapshots: bool,
+    live: bool,
+    force_live_detach: bool,
     out: str | None,
     plan_file: str | None,
 ) -> int:
@@ -183,6 +200,7 @@ def detach(
 
     if slot is not None and every:
         raise errors.UsageError("--slot and --all cannot be combined", hint="name one slot, or use --all")
+    _guard_force(live=live, force=force_live_detach)
     vm = several.only_one(vms, file)
     if vm is None:
         from vgpumgr.cli.commands import several as many
@@ -195,6 +213,7 @@ def detach(
             on=on,
             keep_snapshots=keep_snapshots,
             every=every,
+            live=live,
         )
         return many.detach(settings, vms, file, each, partial=partial, out=out, plan_file=plan_file)
     options = use_case.DetachOptions(
@@ -203,12 +222,24 @@ def detach(
         every=every,
         on=on,
         keep_snapshots=keep_snapshots,
+        live=live,
     )
     plan_files.guard_out(settings, out)
-    consent = _consent(settings, "detach", plan_file)
+    consent = _consent(settings, "detach --live" if live else "detach", plan_file)
     started = time.monotonic()
     result = use_case.detach(build_context(settings), options, consent)
     return _print_result(settings, result, started, undo=None, out=out)
+
+
+def _guard_force(*, live: bool, force: bool) -> None:
+    """Raises NotWhileRunning, or UsageError, unless both options of a live detach are given, or neither."""
+    if force and not live:
+        raise errors.UsageError("--force-live-detach is for --live", hint="add --live, or leave both out")
+    if live and not force:
+        raise errors.NotWhileRunning(
+            "detach --live takes a GPU from a guest that may be using it, and needs --force-live-detach; nothing was changed",
+            hint="shut the VM down and detach, which is safe; or add --force-live-detach",
+        )
 
 
 def _consent(settings: Settings, what: str, plan_file: str | None) -> Consent[Planned[Plan]]:

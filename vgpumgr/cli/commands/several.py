@@ -36,7 +36,7 @@ def attach(
     plan_file: str | None,
 ) -> int:
     """Attach what is asked to every VM, or to each slot what the file says. `each`: the other options of every request."""
-    asks = each.replace is Replace.ALWAYS
+    asks = each.replace is Replace.ALWAYS or each.live
     if file is None:
         wish, conditions = wishes.read("attach", asked)
         named = _named(vms, replace(each, wish=wish, conditions=conditions))
@@ -137,7 +137,9 @@ def _findings(result: RequestsResult) -> list[Finding]:
 def _undo(result: RequestsResult, words_again: Sequence[str]) -> str | None:
     """The command that frees just what was made; None if there is none: a VM had something there, or has more."""
     slots = result.slots
-    if any(slot.outcome != Outcome.DONE or slot.request.replace is Replace.ALWAYS for slot in slots):
+    if any(
+        slot.outcome != Outcome.DONE or slot.request.replace is Replace.ALWAYS or slot.request.live for slot in slots
+    ):
         return None
     first = slots[0].request
     more = any(

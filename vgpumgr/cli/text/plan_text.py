@@ -125,11 +125,8 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             return f"+ vGPU     {_where(step.vgpu)}{place_of(step.vgpu)}{_placed(step, plan)}"
         case steps.EnterVgpu():
             return f"= vGPU     {step.vgpu.type_name} {_where(step.vgpu)}      exists; entered into the host's ledger"
-        case steps.AttachHostdev():
-            return f"+ hostdev  {step.device.source.text}, from the next start on"
-        case steps.DetachHostdev():
-            alias = "" if step.device.slot == step.slot else f"      alias {step.device.alias or 'missing'}"
-            return f"- hostdev  {step.device.source.text}{alias}"
+        case steps.AttachHostdev() | steps.DetachHostdev() | steps.PlugHostdev() | steps.UnplugHostdev():
+            return _device_line(step)
         case steps.DestroyVgpu():
             gone = "" if step.expect == steps.PRESENT else "      already gone, only the ledger entry"
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
@@ -137,6 +134,21 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             return f"- claim    {step.before.slot}"
         case steps.EvacuateVgpu() | steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe():
             return None  # plans about a VM do not have these
+
+
+def _device_line(step: steps.AttachHostdev | steps.DetachHostdev | steps.LiveStep) -> str:
+    match step:
+        case steps.AttachHostdev(port=None):
+            return f"+ hostdev  {step.device.source.text}, from the next start on"
+        case steps.AttachHostdev():
+            return f"+ hostdev  {step.device.source.text}, on the guest's PCI bus {step.port:02x}"
+        case steps.PlugHostdev():
+            return f"+ live     {step.device.source.text}, into {step.vm_name} while it runs, on the same bus"
+        case steps.UnplugHostdev():
+            return f"- live     {step.device.source.text}, out of {step.vm_name} while it runs: its guest must let go of it"
+        case steps.DetachHostdev():
+            alias = "" if step.device.slot == step.slot else f"      alias {step.device.alias or 'missing'}"
+            return f"- hostdev  {step.device.source.text}{alias}"
 
 
 def _share(claim: Claim, placed: Placed | None) -> str:
@@ -175,14 +187,10 @@ def _placed(step: steps.CreateVgpu, plan: Plan | AdoptPlan) -> str:
 
 
 def _diff(step: steps.Step) -> Iterator[str]:
-    match step:
-        case steps.AttachHostdev():
-            mark = "+"
-        case steps.DetachHostdev():
-            mark = "-"
-        case _:
-            return
+    if not isinstance(step, steps.AttachHostdev | steps.DetachHostdev):
+        return
     from vgpumgr import templates
 
-    for line in templates.render_hostdev(step.device).splitlines():
+    mark, port = ("+", step.port) if isinstance(step, steps.AttachHostdev) else ("-", None)
+    for line in templates.render_hostdev(step.device, port=port).splitlines():
         yield f"    {mark} {line}"

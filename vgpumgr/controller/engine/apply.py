@@ -50,7 +50,7 @@ def apply(session: Session, plan: AnyPlan) -> None:
             f"interrupted: waiting for {run.under_way}, then undoing; interrupt again to leave it to the next run"
         )
         failed = run.settle()
-        if any(isinstance(step, steps.DestroyVgpu) for step in run.done):
+        if any(steps.is_final(step) for step in run.done):
             also = f"; {failed}" if failed else ""
             session.context.progress(f"interrupted after {verbs(run.done)}{also}: {GOES_ON}")
         else:

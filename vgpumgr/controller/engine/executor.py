@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import templates
+from vgpumgr.controller.engine.unplugging import wait_until_gone
 from vgpumgr.controller.engine.waiting import wait_for_end
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.plan import step as steps
@@ -50,9 +51,14 @@ class Executor:
             case steps.DropClaim():
                 self._write(step.vm, self._document(step.vm).drop(step.before.slot))
             case steps.AttachHostdev():
-                self.session.link.attach_device(step.vm, templates.render_hostdev(step.device))
+                self.session.link.attach_device(step.vm, templates.render_hostdev(step.device, port=step.port))
             case steps.DetachHostdev():
                 self.session.link.detach_device(step.vm, templates.render_hostdev(step.device))
+            case steps.PlugHostdev():
+                self.session.link.plug_device(step.vm, templates.render_hostdev(step.device, port=step.port))
+            case steps.UnplugHostdev():
+                self.session.link.unplug_device(step.vm, templates.render_hostdev(step.device))
+                wait_until_gone(lambda: self._read(step.vm), step, tell=self.tell, stop=self.interrupted)
             case steps.CreateVgpu() | steps.EnterVgpu() | steps.WriteModprobe():
                 self._tell_note(self.session.link.execute(step))
             case steps.DestroyVgpu() | steps.EvacuateVgpu() | steps.SetMode():
@@ -74,11 +80,16 @@ class Executor:
 
     def take_back_hostdev(self, step: steps.AttachHostdev | steps.DetachHostdev) -> None:
         """Undo a step if the VM's definition shows, under the step's own alias, that it was done."""
-        for documents in self.session.link.domains(DomainQuery(only=(step.vm,))).domains:
-            found = domain_xml.read_domain(documents).inactive
-            there = any(one.source == step.device.source and one.alias == step.device.alias for one in found)
+        domain = self._read(step.vm)
+        if domain is not None:
+            there = any(one.source == step.device.source and one.alias == step.device.alias for one in domain.inactive)
             if there == isinstance(step, steps.AttachHostdev):
                 self.execute(steps.inverse(step))
+
+    def _read(self, vm: VmUuid) -> domain_xml.Domain | None:
+        """The VM now; None if the host no longer has it."""
+        found = self.session.link.domains(DomainQuery(only=(vm,))).domains
+        return domain_xml.read_domain(found[0]) if found else None
 
     def _set_scheduler(self, step: steps.SetScheduler) -> None:
         """Remember the scheduler that was read back after setting it: undoing the step needs it."""

@@ -45,7 +45,7 @@ def undo(
         raise errors.PartialApply(
             f"{why} ({under_way} was done, after {verbs(done)})", hint=f"{error.hint}; then {GOES_ON}"
         ) from error
-    if any(isinstance(step, plan_steps.DestroyVgpu) for step in done):
+    if any(plan_steps.is_final(step) for step in done):
         raise errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON) from error
     session.context.progress(f"undoing {len(done)} of {len(steps)} steps on {host} …")
     undone, failed = _take_all_back(executor, done)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vgpumgr import names
 from vgpumgr.core.model import claims as claim_values
 from vgpumgr.core.model.guest import Guest, read_guest
+from vgpumgr.core.model.guest_ports import FreePorts, free_ports, port_of
 from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.errors import BadName
 from vgpumgr.names import MdevUuid, PciAddress, Slot
@@ -29,11 +30,15 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hostdev:
-    """A host device that can be a vGPU: `source` is what its <source> names, an mdev or a PCI function."""
+    """A host device that can be a vGPU: `source` is what its <source> names, an mdev or a PCI function.
+
+    `port` is the guest's PCI bus behind the root port that it is on, if it is on one.
+    """
 
     source: Device
     alias: str | None
     managed: bool
+    port: int | None = field(default=None, compare=False)
 
     @property
     def slot(self) -> Slot | None:
@@ -51,7 +56,8 @@ class Domain:
     """One domain as read. `claims` None: it has none; `problem` and `claim_problem`: why a document, or the claim, is unreadable.
 
     `inactive` is empty for a transient domain; `live` is None for one that is shut off. `other_aliases` are user-defined
-    aliases of devices that are not host devices. `guest` is by the inactive definition; None if there is none.
+    aliases of devices that are not host devices. `guest` is by the inactive definition, and None without one; `live_guest` and
+    `ports` are None for a domain that is shut off, `ports` for a transient one, too.
     """
 
     name: VmName
@@ -67,6 +73,8 @@ class Domain:
     claim_namespace: str = claim_values.NAMESPACE
     other_aliases: frozenset[str] = frozenset()
     guest: Guest | None = None
+    live_guest: Guest | None = None
+    ports: FreePorts | None = None
 
     def claim(self, slot: Slot) -> claim_values.Claim | None:
         return self.claims.claim(slot) if self.claims else None
@@ -108,14 +116,20 @@ def read_domain(documents: DomainDump) -> Domain:
     live: tuple[Hostdev, ...] | None = None
     other_aliases: frozenset[str] = frozenset()
     guest: Guest | None = None
+    live_guest: Guest | None = None
+    ports: FreePorts | None = None
     try:
-        if documents.live_xml is not None:
-            live = read_hostdevs(_parse(documents.live_xml)[0])
+        running = _parse(documents.live_xml)[0] if documents.live_xml is not None else None
+        if running is not None:
+            live = read_hostdevs(running)
+            live_guest = read_guest(running)
         if documents.inactive_xml is not None:
             tree, claim_problem = _parse(documents.inactive_xml)
             inactive = read_hostdevs(tree)
             other_aliases = _other_aliases(tree)
             guest = read_guest(tree)
+            if running is not None:
+                ports = FreePorts(live=free_ports(running), inactive=free_ports(tree))
             try:
                 claim_document = claim_values.read(tree)
             except claim_values.UnreadableClaim as error:
@@ -136,6 +150,8 @@ def read_domain(documents: DomainDump) -> Domain:
         claim_namespace=claim_namespace,
         other_aliases=other_aliases,
         guest=guest,
+        live_guest=live_guest,
+        ports=ports,
     )
 
 
@@ -205,9 +221,9 @@ def read_hostdev(element: ET.Element) -> Hostdev | None:
         match element.get("type"):
             case "mdev":
                 uuid = MdevUuid(names.parse_uuid(address.get("uuid", "")))
-                return Hostdev(source=Mdev(uuid), alias=name, managed=managed)
+                return Hostdev(source=Mdev(uuid), alias=name, managed=managed, port=port_of(element))
             case "pci":
-                return Hostdev(source=Vf(_pci(address)), alias=name, managed=managed)
+                return Hostdev(source=Vf(_pci(address)), alias=name, managed=managed, port=port_of(element))
             case _:
                 return None
     except (BadName, ValueError):

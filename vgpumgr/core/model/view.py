@@ -163,16 +163,19 @@ class Holders:
     listed: bool = False
 
 
-def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: VmUuid | None = None) -> Holders:
+def holders(
+    view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: VmUuid | None = None, unplugs: bool = False
+) -> Holders:
     """Who has a vGPU.
 
     `vgpu` is the hardware, None if it is gone. `letting_go` is the domain whose *inactive* XML is about to lose the device:
-    for that domain only its running state counts.
+    for that domain only its running state counts. `unplugs`: so is its running state, and what it has of it is passing.
     """
+    unplugging = letting_go if unplugs else None
     found: list[str] = []
     for domain in _concerned(view, device):
         runs = _runs_with(domain, device)
-        if runs is not None:
+        if runs is not None and (domain.uuid != unplugging or isinstance(runs, Unread)):
             found.append(runs)
         elif domain.uuid != letting_go and any(item.source == device for item in domain.inactive):
             found.append(f"VM {domain.name} has it in its definition")
@@ -187,20 +190,22 @@ def holders(view: HostView, device: Device, vgpu: Vgpu | None, *, letting_go: Vm
             )
         elif any(item.source == device for item in saved.image or ()):
             found.append(f"VM {view.vm_name(uuid)} has it in its managed-save image")
-    return _with_users(found, view, device, vgpu)
+    return _with_users(found, view, device, vgpu, unplugging)
 
 
 def users(view: HostView, device: Device, vgpu: Vgpu) -> Holders:
     """Who uses a vGPU now. Definitions do not count, because the same device will be re-created."""
     running = [line for domain in _concerned(view, device) if (line := _runs_with(domain, device)) is not None]
-    return _with_users(running, view, device, vgpu)
+    return _with_users(running, view, device, vgpu, None)
 
 
-def _with_users(lasting: list[str], view: HostView, device: Device, vgpu: Vgpu | None) -> Holders:
+def _with_users(
+    lasting: list[str], view: HostView, device: Device, vgpu: Vgpu | None, unplugging: VmUuid | None
+) -> Holders:
     if vgpu is None:
         return Holders(lasting=tuple(lasting))
-    open_now, open_yet = _opened(view, vgpu)
-    running, off = _listed(view, device, vgpu)
+    open_now, open_yet = _opened(view, vgpu, unplugging)
+    running, off = _listed(view, device, vgpu, unplugging)
     if open_now:
         running, off = [*running, *off], []
     return Holders(lasting=(*lasting, *open_now, *running), passing=(*open_yet, *off), listed=bool(off))
@@ -232,8 +237,8 @@ def _runs_with(domain: Domain, device: Device) -> str | None:
     return None
 
 
-def _opened(view: HostView, vgpu: Vgpu) -> tuple[list[str], list[str]]:
-    """The open handles: those of processes that stay, and those of processes that are exiting."""
+def _opened(view: HostView, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list[str], list[str]]:
+    """The open handles: those of processes that stay, and those of processes that are exiting, or about to let go of it."""
     snapshot = view.snapshot
     if snapshot.handles is None:
         return [Unread(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")], []
@@ -246,12 +251,13 @@ def _opened(view: HostView, vgpu: Vgpu) -> tuple[list[str], list[str]]:
         if handle.path in vgpu.vfio:
             who = f"VM {handle.vm_name}" if handle.vm_name else handle.command
             line = f"{who} holds {handle.path} open (pid {handle.pid})"
-            (end if handle.pid in ending else stay).append(line)
+            ends = handle.pid in ending or (unplugging is not None and handle.vm_uuid == unplugging)
+            (end if ends else stay).append(line)
     return stay, end
 
 
-def _listed(view: HostView, device: Device, vgpu: Vgpu) -> tuple[list[str], list[str]]:
-    """NVML's active list: rows of VMs that run (or may run), and rows of VMs that are off."""
+def _listed(view: HostView, device: Device, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list[str], list[str]]:
+    """NVML's active list: rows of VMs that run (or may run), and rows of VMs that are off, or about to let go of it."""
     snapshot = view.snapshot
     gpu = next((item for item in snapshot.gpus if vgpu in item.vgpus), None)
     why_silent = snapshot.why_silent(gpu.pci) if gpu else None
@@ -268,7 +274,8 @@ def _listed(view: HostView, device: Device, vgpu: Vgpu) -> tuple[list[str], list
         else:
             continue
         domain = view.domain(active.vm_uuid) if active.vm_uuid is not None else None
-        (off if domain is not None and not domain.active else running).append(line)
+        ends = domain is not None and (not domain.active or domain.uuid == unplugging)
+        (off if ends else running).append(line)
     return running, off
 
 

@@ -18,6 +18,7 @@ from vgpumgr.core.plan import (
     blocked_write,
     detach,
     ending,
+    live,
     ownership,
     placement,
     preflight,
@@ -48,8 +49,10 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
     """Plan the steps that give the slot its wish. Raises RequestError or RefusedPlan; changes nothing."""
     domain = plans.find_domain(view, request.vm)
     _guard_attach(view, domain)
+    if request.live:
+        live.guard_running(domain)
     target, placed, expect = targets.find_target(view, domain, request)
-    if placed is not None:
+    if placed is not None and not request.live:
         _guard_start(view, domain, request, placed)
     steps = _attach_steps(view, domain, request, target, expect)
     entered, left = detach.entering(view, domain, request.slot, keep=target.generation)
@@ -69,7 +72,7 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
             *_policy_findings(view, request, placed),
             *_silent_findings(view, target, steps),
             *attach_findings(view, domain, request.slot, target),
-            *restart.planned(view, domain, target),
+            *(() if request.live else restart.planned(view, domain, target)),
             *left,
             *_foreign_findings(view, domain),
             *sharing.findings_of(view, domain.uuid),
@@ -233,13 +236,19 @@ def _attach_steps(
         plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device)
         for device in wrong
     ]
+    plugged = live.plug(view, domain, target, wanted) if request.live else None
     if wanted not in domain.inactive:
         _guard_alias(domain, wanted)
         _guard_shared(view, domain, wanted)
-        steps.append(plan_steps.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted))
+        port = live.definition_port(domain, wanted, plugged)
+        steps.append(
+            plan_steps.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted, port=port)
+        )
     elsewhere = current.binding.placement_id != bound.binding.placement_id and not domain.managed_save
     if current.state != claims.BOUND or claims.said_by(current) != claims.said_by(bound) or elsewhere:
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
+    if plugged is not None:  # last: whatever ends the run before it leaves a VM that waits for its next start
+        steps.append(plugged)
     return steps
 
 

@@ -40,9 +40,9 @@ def written_gpu(step: steps.Step) -> GpuUuid | None:
             return step.vgpu.gpu_uuid
         case steps.SetScheduler() | steps.SetMode():
             return step.gpu_uuid
-        case (
-            steps.PutClaim() | steps.DropClaim() | steps.AttachHostdev() | steps.DetachHostdev() | steps.WriteModprobe()
-        ):
+        case steps.PutClaim() | steps.DropClaim() | steps.AttachHostdev() | steps.DetachHostdev():
+            return None
+        case steps.PlugHostdev() | steps.UnplugHostdev() | steps.WriteModprobe():
             return None
 
 

@@ -12,12 +12,12 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import PLANNED, Device, Mdev, VgpuSpec
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import blocked_write, ending, ownership, saved_states, sharing
+from vgpumgr.core.plan import blocked_write, ending, live, ownership, saved_states, sharing
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.core.model.snapshot import HostSnapshot, Vgpu
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class DetachRequest:
     """`by` and `at` go into the leaving claim. `keep_snapshots` frees a device even if snapshots name it.
 
-    `gone` is the last name of a VM that the host no longer has: then only what the ledger names for it is freed.
+    `live`: take it out of a VM that runs with it, too. `gone` is the last name of a VM that the host no longer has: then only what the ledger names for it is freed.
     """
 
     vm: VmUuid
@@ -39,6 +39,7 @@ class DetachRequest:
     by: str
     at: str
     keep_snapshots: bool = False
+    live: bool = False
     gone: VmName | None = None
 
 
@@ -138,13 +139,21 @@ def _free_slot(
     """`before`: the steps that free earlier slots; the devices that they remove count as removed."""
     claim = domain.claim(slot)
     again = tuple(ownership.entry_of(view, step.vgpu) for step in entered)
-    destroy = destroy_steps(view, domain, (*_freed(view, domain, slot), *again))
-    _guard_live(domain, slot)
+    unplugged: list[plan_steps.UnplugHostdev] = []
+    if request.live and not domain.copied:
+        unplugged = [
+            live.unplug(domain, slot, device) for device in domain.live or () if _goes_with(view, domain, slot, device)
+        ]
+    out_live = {step.device.source for step in unplugged}
+    destroy = destroy_steps(view, domain, (*_freed(view, domain, slot), *again), unplugged=out_live)
+    if not unplugged:
+        _guard_live(domain, slot)
     steps: list[plan_steps.Step] = []
     current = claim
     if claim is not None and claim.state != claims.LEAVING and not domain.copied:
         current = replace(claim, state=claims.LEAVING, by=request.by, at=request.at)
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=current, before=claim))
+    steps += unplugged
     out = {step.device for step in before if isinstance(step, plan_steps.DetachHostdev)}
     steps += [
         plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=device)
@@ -199,8 +208,17 @@ def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: Detach
     )
 
 
-def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[LedgerEntry]) -> list[plan_steps.Step]:
-    """Steps that free ledger entries whose hostdev the same plan removes. Raises if something holds one."""
+def destroy_steps(
+    view: HostView,
+    vm: Domain | plans.GoneVm,
+    entries: Sequence[LedgerEntry],
+    *,
+    unplugged: Collection[Device] = (),
+) -> list[plan_steps.Step]:
+    """Steps that free ledger entries whose hostdev the same plan removes. Raises if something holds one.
+
+    `unplugged`: the devices that the plan takes out of the running VM before; what that VM still has of them ends.
+    """
     if entries:
         saved_states.guard_read(view)
     steps: list[plan_steps.Step] = []
@@ -213,7 +231,7 @@ def destroy_steps(view: HostView, vm: Domain | plans.GoneVm, entries: Sequence[L
             or isinstance(entry.vgpu.device, Mdev)
             or view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid) is not None
         ):
-            held = _guard_in_use(view, vm, entry, vgpu)
+            held = _guard_in_use(view, vm, entry, vgpu, unplugged=entry.vgpu.device in unplugged)
         # Otherwise its card is gone, and another card may have the address of its VF by now.
         steps.append(
             plan_steps.DestroyVgpu(
@@ -251,7 +269,9 @@ def guard_boot(view: HostView, entry: LedgerEntry) -> None:
     )
 
 
-def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry, vgpu: Vgpu | None) -> views.Holders:
+def _guard_in_use(
+    view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry, vgpu: Vgpu | None, *, unplugged: bool
+) -> views.Holders:
     if vgpu is not None and vgpu.type_id != entry.vgpu.type_id:
         raise drift(entry.vgpu, vgpu, hint="that vGPU may be somebody else's: free it by hand, then detach again")
     if vgpu is not None and entry.state == PLANNED:
@@ -264,7 +284,7 @@ def _guard_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry,
                 if not isinstance(vm, plans.GoneVm)
                 else f"{_way_out(vm)} first; nothing in use is ever removed",
             )
-    held = views.holders(view, entry.vgpu.device, vgpu, letting_go=vm.uuid)
+    held = views.holders(view, entry.vgpu.device, vgpu, letting_go=vm.uuid, unplugs=unplugged)
     if held.lasting and all(isinstance(line, views.Unread) for line in held.lasting):
         raise errors.InUse(
             f"cannot tell whether {entry.vgpu.type_name} on {entry.vgpu.parent} ({vm.name} slot {entry.vgpu.slot}) is in use",

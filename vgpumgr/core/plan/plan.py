@@ -101,12 +101,12 @@ class Plan(AnyPlan):
 
     @property
     def takes_away(self) -> tuple[plan_steps.Step, ...]:
-        """The steps that remove something, which need confirmation. A device that only changes its alias does not count."""
+        """The steps that need confirmation. A device that only changes its alias does not count."""
         back = [step.device.source for step in self.steps if isinstance(step, plan_steps.AttachHostdev)]
         return tuple(
             step
             for step in self.steps
-            if plan_steps.takes_away(step)
+            if plan_steps.is_grave(step)
             and not (isinstance(step, plan_steps.DetachHostdev) and step.device.source in back)
         )
 

@@ -103,6 +103,22 @@ def _locked_memory(domain: Domain) -> Iterator[Obstacle]:
         )
 
 
+def little_room(domain: Domain) -> Iterator[Obstacle]:
+    """Why a VM that runs should get no vGPU now: what its <memtune> lets it lock is less than libvirt would.
+
+    At a start that is a doubt. A guest that is short of it while it runs loses its GPU, and what it computed on it.
+    """
+    guest = domain.live_guest
+    if guest is None or guest.memory_kib is None or guest.hard_limit_kib is None:
+        return
+    if guest.hard_limit_kib < guest.memory_kib + _GIB_KIB:
+        yield Obstacle(
+            why=f"with its <memtune>: a hard_limit of {guest.hard_limit_kib} KiB is less than its memory and the 1 GiB that "
+            "libvirt leaves for VFIO by itself",
+            fix=_raise_limit(domain, guest.memory_kib),
+        )
+
+
 def doubts(domain: Domain, slot: Slot, type_name: str) -> Iterator[str]:
     """What may keep the VM from starting with a vGPU of that type, or its guest from using it."""
     guest = domain.guest

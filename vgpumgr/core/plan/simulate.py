@@ -51,6 +51,10 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
             return _domain(view, step.vm, lambda domain: _with_hostdev(domain, step))
         case steps.DetachHostdev():
             return _domain(view, step.vm, lambda domain: _without_hostdev(domain, step))
+        case steps.PlugHostdev():
+            return _domain(view, step.vm, lambda domain: _plugged(domain, step))
+        case steps.UnplugHostdev():
+            return _domain(view, step.vm, lambda domain: _unplugged(domain, step))
         case steps.CreateVgpu():
             planned = view.planned | {(step.vgpu.vm, step.vgpu.slot)}
             return replace(view, snapshot=_created(view.snapshot, step), planned=planned)
@@ -93,13 +97,32 @@ def _without_claim(domain: Domain, step: steps.DropClaim) -> Domain:
 def _with_hostdev(domain: Domain, step: steps.AttachHostdev) -> Domain:
     if any(one.source == step.device.source or one.alias == step.device.alias for one in domain.inactive):
         raise ImpossibleStepError(f"{domain.name} has that device or alias")
-    return replace(domain, inactive=(*domain.inactive, step.device))
+    return replace(
+        domain,
+        inactive=(*domain.inactive, replace(step.device, port=step.port)),
+        ports=domain.ports and replace(domain.ports, inactive=domain.ports.inactive - {step.port}),
+    )
 
 
 def _without_hostdev(domain: Domain, step: steps.DetachHostdev) -> Domain:
     if step.device not in domain.inactive:
         raise ImpossibleStepError(f"{domain.name} has no such device")
     return replace(domain, inactive=tuple(device for device in domain.inactive if device != step.device))
+
+
+def _plugged(domain: Domain, step: steps.PlugHostdev) -> Domain:
+    if domain.live is None or domain.ports is None:
+        raise ImpossibleStepError(f"{domain.name} does not run")
+    if any(one.source == step.device.source for one in domain.live) or step.port not in domain.ports.live:
+        raise ImpossibleStepError(f"{domain.name} runs with that device, or with another one at its place")
+    ports = replace(domain.ports, live=domain.ports.live - {step.port})
+    return replace(domain, live=(*domain.live, replace(step.device, port=step.port)), ports=ports)
+
+
+def _unplugged(domain: Domain, step: steps.UnplugHostdev) -> Domain:
+    if domain.live is None or step.device not in domain.live:
+        raise ImpossibleStepError(f"{domain.name} does not run with that device")
+    return replace(domain, live=tuple(device for device in domain.live if device != step.device))
 
 
 def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:

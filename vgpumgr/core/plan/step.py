@@ -4,8 +4,10 @@ put_claim      write the wish and the binding, pending      ← drop_claim (or t
 create_vgpu    ledger planned, hardware, ledger made        ← destroy_vgpu
 enter_vgpu     the ledger names what is there already       (stays: it only says what is true)
 attach_hostdev into the inactive XML                        ← detach_hostdev
+plug_hostdev   into the running VM                          ← unplug_hostdev
 bind_claim     the claim is served                          ← put_claim
 leave_claim    a detach has begun                           ← bind_claim
+unplug_hostdev out of the running VM                        ← plug_hostdev
 detach_hostdev out of the inactive XML                      ← attach_hostdev
 destroy_vgpu   ledger leaving, hardware, entry gone         ← create_vgpu
 drop_claim     the slot is free                             ← put_claim
@@ -118,10 +120,13 @@ class DestroyVgpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachHostdev:
+    """`port`: the guest's PCI bus, where the running VM is to have it, too; None: libvirt chooses an address."""
+
     vm: VmUuid
     vm_name: VmName
     slot: Slot
     device: Hostdev
+    port: int | None = None
 
     verb = "attach_hostdev"
 
@@ -134,6 +139,29 @@ class DetachHostdev:
     device: Hostdev
 
     verb = "detach_hostdev"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Live:
+    """Of a VM while it runs. `port`: the guest's PCI bus where it is to be, or was; None: not on a root port."""
+
+    vm: VmUuid
+    vm_name: VmName
+    slot: Slot
+    device: Hostdev
+    port: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlugHostdev(_Live):
+    verb = "plug_hostdev"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnplugHostdev(_Live):
+    """The guest has to let go of it, and may not."""
+
+    verb = "unplug_hostdev"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +227,10 @@ class WriteModprobe:
 
 VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | EvacuateVgpu
 GpuStep = SetScheduler | SetMode
-HostStep = VgpuStep | GpuStep | WriteModprobe  # the host program's; the others are libvirt's
-Step = HostStep | PutClaim | DropClaim | AttachHostdev | DetachHostdev
+HostStep = VgpuStep | GpuStep | WriteModprobe  # the others are libvirt's
+LiveStep = PlugHostdev | UnplugHostdev
+DefinitionStep = PutClaim | DropClaim | AttachHostdev | DetachHostdev
+Step = HostStep | DefinitionStep | LiveStep
 
 
 def inverse(step: Step) -> Step:
@@ -220,10 +250,8 @@ def inverse(step: Step) -> Step:
             return step
         case DestroyVgpu():
             return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, runs=step.runs)
-        case AttachHostdev():
-            return DetachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
-        case DetachHostdev():
-            return AttachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
+        case AttachHostdev() | DetachHostdev() | PlugHostdev() | UnplugHostdev():
+            return _inverse_of_device(step)
         case EvacuateVgpu():
             return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, again=True, runs=step.runs)
         case SetScheduler():
@@ -233,6 +261,18 @@ def inverse(step: Step) -> Step:
             return replace(step, mode=step.before, before=step.mode, around=(), back=())
         case WriteModprobe():
             return replace(step, text=step.before, before=step.text)
+
+
+def _inverse_of_device(step: AttachHostdev | DetachHostdev | LiveStep) -> Step:
+    match step:
+        case AttachHostdev():
+            return DetachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
+        case DetachHostdev():
+            return AttachHostdev(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device)
+        case PlugHostdev() | UnplugHostdev():
+            pass
+    kind = UnplugHostdev if isinstance(step, PlugHostdev) else PlugHostdev
+    return kind(vm=step.vm, vm_name=step.vm_name, slot=step.slot, device=step.device, port=step.port)
 
 
 def instead(step: Step, nvml_code: int) -> tuple[Step, ...]:
@@ -251,8 +291,8 @@ def instead(step: Step, nvml_code: int) -> tuple[Step, ...]:
 
 
 def vm_of(step: Step) -> VmUuid | None:
-    """The VM whose definition the step writes to, through libvirt; None if it writes to none."""
-    return step.vm if isinstance(step, PutClaim | DropClaim | AttachHostdev | DetachHostdev) else None
+    """The VM that the step changes, through libvirt: its definition, or what it runs with; None if it changes none."""
+    return step.vm if isinstance(step, DefinitionStep | LiveStep) else None
 
 
 def destroys(step: Step) -> bool:
@@ -260,9 +300,14 @@ def destroys(step: Step) -> bool:
     return isinstance(step, DestroyVgpu) and step.expect == PRESENT
 
 
-def takes_away(step: Step) -> bool:
-    """Whether the step removes something that a user may miss: a vGPU, a device in a definition, a claim."""
-    return isinstance(step, DestroyVgpu | DetachHostdev | DropClaim)
+def is_final(step: Step) -> bool:
+    """Whether nothing undoes the step. A guest that got or lost a device may have acted upon it by now."""
+    return isinstance(step, DestroyVgpu | LiveStep)
+
+
+def is_grave(step: Step) -> bool:
+    """Whether a user is asked first: the step removes a vGPU, a device in a definition or a claim, or changes a running VM."""
+    return isinstance(step, DestroyVgpu | DetachHostdev | DropClaim | LiveStep)
 
 
 def record(step: Step) -> dict[str, object]:
@@ -306,6 +351,16 @@ def record(step: Step) -> dict[str, object]:
                 "slot": step.slot,
                 "alias": step.device.alias,
                 "where": ["inactive"],
+                "inverse": undo,
+            }
+        case PlugHostdev() | UnplugHostdev():
+            return {
+                "verb": step.verb,
+                "vm": step.vm_name,
+                "slot": step.slot,
+                "alias": step.device.alias,
+                "port": step.port,
+                "where": ["live"],
                 "inverse": undo,
             }
         case SetScheduler():

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 class AttachRequest:
     """`by`, `at`, `site`, `declared` and `conditions` go into the claim. `gpus` None means any GPU of the host.
 
-    `even_if_it_will_not_start`: attach even if no VM of this host can start with the new vGPU.
+    `even_if_it_will_not_start`: attach even if no VM of this host can start with the new vGPU. `live`: give it to the VM
+    while it runs, too.
     """
 
     vm: VmUuid
@@ -50,6 +51,7 @@ class AttachRequest:
     site: str | None = None
     declared: str | None = None
     even_if_it_will_not_start: bool = False
+    live: bool = False
     conditions: Conditions = NO_CONDITIONS
 
     @property

@@ -71,6 +71,7 @@ def plan_attach_slot(view: HostView, declared: HostDeclaration, task: AttachSlot
         site=declared.site if slot else None,
         declared=declared.vms_from if slot else None,
         even_if_it_will_not_start=task.even_if_it_will_not_start,
+        live=task.live,
         conditions=slot.conditions if slot else task.conditions,
     )
     return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, task, request)))
@@ -101,6 +102,7 @@ def plan_detach_slot(view: HostView, declared: HostDeclaration, task: DetachSlot
         by=author.by,
         at=author.at,
         keep_snapshots=task.keep_snapshots,
+        live=task.live,
         gone=task.vm if domain is None else None,
     )
     plan = detach.plan_detach(view, request)

@@ -150,7 +150,7 @@ class Replace(Enum):
 class AttachSlot(_OfSlot):
     """The user wants a slot to have this. `gpu_id`: a PCI address or GPU UUID of the host, and no other GPU.
 
-    `even_if_it_will_not_start`: see AttachRequest. `count`: so many slots, vgpu0 and on, all or none.
+    `even_if_it_will_not_start` and `live`: see AttachRequest. `count`: so many slots, vgpu0 and on, all or none.
     """
 
     uuid: VmUuid
@@ -158,6 +158,7 @@ class AttachSlot(_OfSlot):
     gpu_id: str | None = None
     replace: Replace = Replace.IF_OTHER
     even_if_it_will_not_start: bool = False
+    live: bool = False
     conditions: Conditions = NO_CONDITIONS
     count: int = 1
 
@@ -177,7 +178,8 @@ class AttachSlot(_OfSlot):
 
     @property
     def why(self) -> str:
-        return f"requested {self.asked}{' --replace' if self.replace is Replace.ALWAYS else ''}"
+        how = f"{' --replace' if self.replace is Replace.ALWAYS else ''}{' --live' if self.live else ''}"
+        return f"requested {self.asked}{how}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +187,7 @@ class DetachSlot:
     """The user wants a slot freed; `slot` None: the only one, or with `every` all of them.
 
     The host may no longer have the VM: then its ledger names it. `keep_snapshots`: free it even if a snapshot names the device.
+    `live`: take it out of the VM while it runs.
     """
 
     vm: VmName
@@ -192,6 +195,7 @@ class DetachSlot:
     slot: Slot | None
     every: bool = False
     keep_snapshots: bool = False
+    live: bool = False
 
     verb = "detach"
 
@@ -201,7 +205,8 @@ class DetachSlot:
 
     @property
     def why(self) -> str:
-        return f"requested detach of {self.slot or ('every slot' if self.every else 'its slot')}"
+        how = " --live --force-live-detach" if self.live else ""
+        return f"requested detach of {self.slot or ('every slot' if self.every else 'its slot')}{how}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

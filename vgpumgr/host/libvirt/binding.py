@@ -18,6 +18,7 @@ LIST_MANAGED_SAVE = 1 << 8
 LIST_HAS_SNAPSHOT = 1 << 12
 XML_INACTIVE = 1 << 1
 METADATA_ELEMENT = 2
+AFFECT_LIVE = 1 << 0
 AFFECT_CONFIG = 1 << 1
 NO_DOMAIN = 42  # VIR_ERR_NO_DOMAIN
 NO_DOMAIN_METADATA = 80  # VIR_ERR_NO_DOMAIN_METADATA
@@ -192,13 +193,13 @@ class Domain:
             AFFECT_CONFIG,
         )
 
-    def attach_device(self, xml: str) -> None:
-        """Add a device to the persistent definition."""
-        self._library.call("virDomainAttachDeviceFlags", self._pointer, xml.encode("utf-8"), AFFECT_CONFIG)
+    def attach_device(self, xml: str, affect: int) -> None:
+        """Add a device to the persistent definition, or to the running domain."""
+        self._library.call("virDomainAttachDeviceFlags", self._pointer, xml.encode("utf-8"), affect)
 
-    def detach_device(self, xml: str) -> None:
-        """Remove a device from the persistent definition."""
-        self._library.call("virDomainDetachDeviceFlags", self._pointer, xml.encode("utf-8"), AFFECT_CONFIG)
+    def detach_device(self, xml: str, affect: int) -> None:
+        """Remove a device from the persistent definition, or ask the running domain's guest for it."""
+        self._library.call("virDomainDetachDeviceFlags", self._pointer, xml.encode("utf-8"), affect)
 
 
 def _text(data: bytes) -> str:

@@ -1,13 +1,24 @@
-"""Changes of a domain's persistent definition, by two of libvirt's calls only: its metadata, and one device in or out.
+"""Changes of a domain, by three of libvirt's calls only: its metadata, and one device in or out.
+
+Each changes either the persistent definition or the running domain.
 
 A document that was dumped is never defined again: that would lose passwords, and what others changed in the meantime.
 """
 
 from typing import Callable, Dict
 
-from ..protocol import ATTACH_DEVICE, DETACH_DEVICE, LIBVIRT_REFUSED, SET_METADATA, DefinitionStep, MetadataStep
+from ..protocol import (
+    ATTACH_DEVICE,
+    DETACH_DEVICE,
+    LIBVIRT_REFUSED,
+    PLUG_DEVICE,
+    SET_METADATA,
+    UNPLUG_DEVICE,
+    DefinitionStep,
+    MetadataStep,
+)
 from ..refusal import Refusal
-from .binding import NO_DOMAIN_METADATA, Connection, Domain, LibvirtError
+from .binding import AFFECT_CONFIG, AFFECT_LIVE, NO_DOMAIN_METADATA, Connection, Domain, LibvirtError
 from .client import Client, Turn, Unavailable
 
 
@@ -41,6 +52,8 @@ def _set_metadata(domain: Domain, step: MetadataStep) -> None:
 
 _CHANGES: "Dict[str, Callable[..., None]]" = {
     SET_METADATA: _set_metadata,
-    ATTACH_DEVICE: lambda domain, step: domain.attach_device(step["xml"]),
-    DETACH_DEVICE: lambda domain, step: domain.detach_device(step["xml"]),
+    ATTACH_DEVICE: lambda domain, step: domain.attach_device(step["xml"], AFFECT_CONFIG),
+    DETACH_DEVICE: lambda domain, step: domain.detach_device(step["xml"], AFFECT_CONFIG),
+    PLUG_DEVICE: lambda domain, step: domain.attach_device(step["xml"], AFFECT_LIVE),
+    UNPLUG_DEVICE: lambda domain, step: domain.detach_device(step["xml"], AFFECT_LIVE),
 }

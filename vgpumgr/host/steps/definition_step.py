@@ -1,9 +1,9 @@
-"""The steps that change a VM's definition, as they come over the wire: checked like the vGPU steps."""
+"""The steps that libvirt carries out, on a VM's definition or on the running VM, as they come over the wire: checked like the vGPU steps."""
 
 from typing import cast
 
 from ..fields import Check, Checks, check_fields, is_text, matches, one_of, or_null
-from ..protocol import ATTACH_DEVICE, DETACH_DEVICE, SET_METADATA, DefinitionStep
+from ..protocol import ATTACH_DEVICE, DETACH_DEVICE, PLUG_DEVICE, SET_METADATA, UNPLUG_DEVICE, DefinitionStep
 from .step import UUID
 
 
@@ -29,14 +29,15 @@ _METADATA: Checks = {
     "uri": (_is_document, "a text"),
 }
 
+_VERBS = (ATTACH_DEVICE, DETACH_DEVICE, PLUG_DEVICE, UNPLUG_DEVICE)
 _DEVICE: Checks = {
-    "verb": (one_of(ATTACH_DEVICE, DETACH_DEVICE), "{} or {}".format(ATTACH_DEVICE, DETACH_DEVICE)),
+    "verb": (one_of(*_VERBS), "one of {}".format(", ".join(_VERBS))),
     "vm_uuid": (_VM, "a VM's uuid in lower case"),
     "xml": (_is_document, _XML),
 }
 
 
 def parse_definition_step(data: object) -> DefinitionStep:
-    """The step; its verb is one for definitions. Raises Refusal(BadRequest) saying which key is wrong."""
+    """The step; its verb is one for libvirt. Raises Refusal(BadRequest) saying which key is wrong."""
     verb = check_fields(data, {"verb": (is_text, "a text")}, "step")["verb"]
     return cast("DefinitionStep", check_fields(data, _METADATA if verb == SET_METADATA else _DEVICE, "step"))

@@ -15,9 +15,11 @@ from ..protocol import (
     DESTROY_VGPU,
     DETACH_DEVICE,
     EVACUATE_VGPU,
+    PLUG_DEVICE,
     SET_METADATA,
     SET_MODE,
     SET_SCHEDULER,
+    UNPLUG_DEVICE,
     WRITE_MODPROBE,
 )
 from .definition_step import parse_definition_step
@@ -63,6 +65,8 @@ class Executor:
             SET_METADATA: self._change_definition,
             ATTACH_DEVICE: self._change_definition,
             DETACH_DEVICE: self._change_definition,
+            PLUG_DEVICE: self._change_definition,
+            UNPLUG_DEVICE: self._change_definition,
         }
 
     def execute(self, data: Any, deadline_s: float) -> Dict[str, Any]:

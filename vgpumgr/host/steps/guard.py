@@ -19,7 +19,7 @@ from ..facts.facts import observe
 from ..facts.qemu import is_of
 from ..facts.vfio import Unreadable, Users, device_paths, is_plugin, look
 from ..files import Root, Unknowns, directory
-from ..protocol import IN_USE, NOT_YET, HandleFact, Step, VgpuFact
+from ..protocol import IN_USE, NOT_YET, ActiveFact, HandleFact, Step, VgpuFact
 from ..refusal import Refusal
 from .reservations import place_of
 
@@ -125,7 +125,7 @@ class RemovalGuard:
             for row in snapshot["active"]
             if row["gpu"] == step["gpu"]
             and (
-                row["vm_uuid"] == step["vm_uuid"]
+                (row["vm_uuid"] == step["vm_uuid"] and not (step["runs"] and _names_one(row)))
                 or (row["uuid"] is not None and row["uuid"] == step["uuid"])
                 or (step["uuid"] is None and row["vf"] == step["parent"])
                 or (row["uuid"] is None and row["vf"] is None and row["vm_uuid"] is None)  # may be any vGPU there
@@ -153,6 +153,11 @@ class RemovalGuard:
         if seen is None or (its is not None and its <= seen):
             return step["vm_name"], its
         return "what may have held it", seen
+
+
+def _names_one(row: ActiveFact) -> bool:
+    """Whether NVML says which vGPU a row is: the VM may run with another one."""
+    return row["uuid"] is not None or row["vf"] is not None
 
 
 def _not_yet(step: Step, lines: Sequence[str]) -> Refusal:

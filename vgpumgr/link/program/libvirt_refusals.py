@@ -32,7 +32,7 @@ _POLKIT = "log in as root, or let polkit allow org.libvirt.unix.manage"
 _HINTS = {
     NO_DOMAIN: "the VM has been undefined or moved in the meantime: run the same command again",
     OPERATION_TIMEOUT: "the VM is busy (migration, save, backup): try again when that has finished",
-    OPERATION_INVALID: "a transient VM has no definition to change: virsh define it first",
+    OPERATION_INVALID: "if the VM is transient, `virsh define` it first; if it was shut down in the meantime, run the same command again",
     AUTH_FAILED: _POLKIT,
     AUTH_UNAVAILABLE: _POLKIT,
     ACCESS_DENIED: "log in as root",

@@ -34,6 +34,8 @@ _CHANGES = {
     protocol.SET_METADATA: "write the claim",
     protocol.ATTACH_DEVICE: "attach the device",
     protocol.DETACH_DEVICE: "detach the device",
+    protocol.PLUG_DEVICE: "give the device to the running VM",
+    protocol.UNPLUG_DEVICE: "take the device from the running VM",
 }
 _UNKNOWN_CODE = 999  # NVML_ERROR_UNKNOWN
 _AGAIN = "run the same command again: it reads the host again and continues from there"

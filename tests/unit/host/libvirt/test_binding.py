@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import libvirt
@@ -56,6 +57,7 @@ def test_the_constants_are_libvirts() -> None:
         "LIST_HAS_SNAPSHOT": libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT,
         "XML_INACTIVE": libvirt.VIR_DOMAIN_XML_INACTIVE,
         "METADATA_ELEMENT": libvirt.VIR_DOMAIN_METADATA_ELEMENT,
+        "AFFECT_LIVE": libvirt.VIR_DOMAIN_AFFECT_LIVE,
         "AFFECT_CONFIG": libvirt.VIR_DOMAIN_AFFECT_CONFIG,
         "NO_DOMAIN": libvirt.VIR_ERR_NO_DOMAIN,
         "NO_DOMAIN_METADATA": libvirt.VIR_ERR_NO_DOMAIN_METADATA,
@@ -121,14 +123,12 @@ def test_what_the_driver_refuses_of_a_device_is_what_it_refuses_the_judge(
 ) -> None:
     vm = judge.lookupByName("vm1")
     one = connection.lookup(vm.UUIDString())
-    for mine, judged in (
-        (one.attach_device, vm.attachDeviceFlags),
-        (one.detach_device, vm.detachDeviceFlags),
-    ):
+    calls = ((one.attach_device, vm.attachDeviceFlags), (one.detach_device, vm.detachDeviceFlags))
+    for (mine, judged), affect in itertools.product(calls, (ours.AFFECT_CONFIG, ours.AFFECT_LIVE)):
         with pytest.raises(ours.LibvirtError) as caught:
-            mine("<hostdev/>")
+            mine("<hostdev/>", affect)
         with pytest.raises(libvirt.libvirtError) as expected:
-            judged("<hostdev/>", libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+            judged("<hostdev/>", affect)
         assert (caught.value.code, caught.value.message) == (
             expected.value.get_error_code(),
             expected.value.get_error_message(),

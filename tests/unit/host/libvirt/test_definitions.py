@@ -22,6 +22,8 @@ VM = "6a1f0000-0000-0000-0000-000000000001"
 ATTACH: DeviceStep = {"verb": "attach_device", "vm_uuid": VM, "xml": "<hostdev/>"}
 DETACH: DeviceStep = {"verb": "detach_device", "vm_uuid": VM, "xml": "<hostdev/>"}
 PUT: MetadataStep = {"verb": "set_metadata", "vm_uuid": VM, "xml": "<claim/>", "key": "v", "uri": "urn:x"}
+PLUG: DeviceStep = {"verb": "plug_device", "vm_uuid": VM, "xml": "<hostdev/>"}
+UNPLUG: DeviceStep = {"verb": "unplug_device", "vm_uuid": VM, "xml": "<hostdev/>"}
 DROP: MetadataStep = {**PUT, "xml": None}
 SLOW_S = 0.05
 
@@ -57,11 +59,11 @@ class Daemon:
     def set_metadata(self, xml: str | None, *, key: str, uri: str) -> None:
         self._do("set_metadata", xml, key, uri)
 
-    def attach_device(self, xml: str) -> None:
-        self._do("attach_device", xml)
+    def attach_device(self, xml: str, affect: int) -> None:
+        self._do("attach_device", xml, affect)
 
-    def detach_device(self, xml: str) -> None:
-        self._do("detach_device", xml)
+    def detach_device(self, xml: str, affect: int) -> None:
+        self._do("detach_device", xml, affect)
 
     def free(self) -> None:
         self.done.append(("free",))
@@ -89,8 +91,10 @@ def refuse(daemon: Daemon, step: DefinitionStep, wait_s: float = 5) -> dict[str,
     [
         (PUT, ("set_metadata", "<claim/>", "v", "urn:x")),
         (DROP, ("set_metadata", None, "v", "urn:x")),
-        (ATTACH, ("attach_device", "<hostdev/>")),
-        (DETACH, ("detach_device", "<hostdev/>")),
+        (ATTACH, ("attach_device", "<hostdev/>", binding.AFFECT_CONFIG)),
+        (DETACH, ("detach_device", "<hostdev/>", binding.AFFECT_CONFIG)),
+        (PLUG, ("attach_device", "<hostdev/>", binding.AFFECT_LIVE)),
+        (UNPLUG, ("detach_device", "<hostdev/>", binding.AFFECT_LIVE)),
     ],
 )
 def test_each_step_is_one_call_for_the_vm_and_the_connection_is_kept(
@@ -147,7 +151,7 @@ def test_a_change_that_hangs_may_be_made_later(daemon: Daemon) -> None:
     assert refuse(daemon, ATTACH, SLOW_S)["begun"] is True
     daemon.goes_on.set()
     wait_for_thread()
-    assert ("attach_device", "<hostdev/>") in daemon.done
+    assert ("attach_device", "<hostdev/>", binding.AFFECT_CONFIG) in daemon.done
 
 
 def wait_for_thread() -> None:

@@ -1,0 +1,51 @@
+"""Waits until a running VM has let go of a device. libvirt only passes the request on: the guest decides, and can be silent."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.plan.step import UnplugHostdev
+
+UNPLUG_S = 30.0  # a guest whose driver is idle takes one or two seconds
+POLL_S = 1.0
+
+
+def wait_until_gone(
+    read: Callable[[], Domain | None],
+    step: UnplugHostdev,
+    *,
+    tell: Callable[[str], None],
+    stop: threading.Event,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Return when the VM's live definition is without the device, or the VM no longer runs. Raises NotWhileRunning.
+
+    The live definition loses it once QEMU has closed it (DEVICE_DELETED; tried on libvirt 9.0 and 11.3).
+    """
+    began, told = clock(), False
+    while not _is_gone(read(), step):
+        waited = clock() - began
+        if waited + POLL_S > UNPLUG_S or stop.is_set():
+            raise errors.NotWhileRunning(
+                f"{step.vm_name} has not let go of {step.device.source.text} after {waited:.0f} s, and still runs with it",
+                details=["its guest was asked, and may still follow: `vgpumgr list` shows what it runs with"],
+                hint=f"the guest's driver has to stop using it first; or shut {step.vm_name} down, then detach",
+            )
+        if not told:
+            tell(f"waiting up to {UNPLUG_S:.0f} s for the guest of {step.vm_name} to let go of {step.device.source.text}")
+            told = True
+        stop.wait(POLL_S)
+
+
+def _is_gone(domain: Domain | None, step: UnplugHostdev) -> bool:
+    if domain is None:
+        return True
+    return domain.problem is None and all(device.source != step.device.source for device in domain.live or ())

@@ -1,0 +1,49 @@
+"""The PCI Express root ports of a VM that a device can be plugged into while it runs.
+
+libvirt gives each a bus of its own: the port that is controller N leads to the guest's bus N, with one slot. A port can be told
+to take none at run time (`<target hotplug='off'/>`; libvirt 6.3, formatdomain, "Controllers").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreePorts:
+    """The guest PCI buses of the free ports, by the live and by the inactive definition of a VM that runs."""
+
+    live: frozenset[int]
+    inactive: frozenset[int]
+
+
+def free_ports(tree: ET.Element) -> frozenset[int]:
+    """The buses behind a definition's root ports on which it has no device."""
+    ports: set[int] = set()
+    for controller in tree.iterfind("devices/controller[@type='pci'][@model='pcie-root-port']"):
+        target = controller.find("target")
+        bus = _number(controller.get("index"))
+        if bus and (target is None or target.get("hotplug") != "off"):
+            ports.add(bus)
+    return frozenset(ports - {_number(each.get("bus")) for each in tree.iterfind("devices/*/address[@type='pci']")})
+
+
+def port_of(device: ET.Element) -> int | None:
+    """The bus of the root port that a device is on; None if it has no guest address, or another one than a root port gives."""
+    address = device.find("address")
+    if address is None or address.get("type") != "pci":
+        return None
+    rest = {_number(address.get(key, "0")) for key in ("domain", "slot", "function")}
+    return (_number(address.get("bus")) or None) if rest == {0} else None
+
+
+def _number(text: str | None) -> int | None:
+    """A number as libvirt writes it: 5 or 0x05. None: there is none, or something else stands there."""
+    try:
+        return int(text or "", 0)
+    except ValueError:
+        return None
