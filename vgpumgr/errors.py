@@ -11,7 +11,7 @@
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
-    │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · WillNotStart · Unsure · TooManyDestroys ·
+    │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · WillNotStart · NotWhileRunning · Unsure · TooManyDestroys ·
     │       PlanOutdated · HeldBack
     ├── HostError(host)                                   4   unreached
     │   ├── Unreachable(stage) · SshConfigRefused · HostKeyRefused · AuthenticationFailed · BecomeFailed · NotStarted · HostDeadline

@@ -137,3 +137,42 @@ def test_what_the_definition_of_a_guest_loses_waits_for_its_restart(vf_lab: Lab)
     assert [(one["does"], one["device"]) for one in waits["slots"]] == [("loses", row["uuid"])]
     vgpumgr(vf_lab, "lab", "stop", vm)
     assert vgpumgr(vf_lab, "reconcile", "--restart-window", "-o", "json").document["vms"] == []
+
+
+def test_a_live_attach_is_shown_and_asked_for_and_what_qemu_refuses_leaves_nothing(running: Lab) -> None:
+    """The lab's kernel has no VFIO, so its QEMU takes no device while it runs: all that was done before is undone."""
+    vm = "vm06"
+    running.must(HOST, f"virsh start {vm}")
+    live = ("attach", vm, "--profile", "4Q", "--live")
+    planned = vgpumgr(running, *live, "--check", code=3)
+    lines = [line.split(maxsplit=2)[:2] for line in planned.out.splitlines() if line.startswith("  ")]
+    assert lines == [["+", "claim"], ["+", "vGPU"], ["+", "hostdev"], ["+", "live"]]
+    assert "pending restart" not in planned.err
+    dumps = f"virsh dumpxml {vm}; virsh dumpxml --inactive {vm}; ls /sys/bus/mdev/devices"
+    before, revisions = running.must(HOST, dumps), running.revisions()
+    asked = vgpumgr(running, *live, code=2)
+    assert "attach --live of vm06 needs confirmation, and stdin is not a terminal" in asked.err
+    assert (running.must(HOST, dumps), running.revisions()) == (before, revisions)
+    refused = vgpumgr(running, *live, "--yes", "-o", "json", code=1).error
+    assert refused["error"] == "HypervisorError"
+    assert refused["message"].startswith(f"{HOST}: give the device to the running VM: ")
+    assert refused["details"] == ["the steps before it are undone"]
+    left = running.must(HOST, dumps).replace("  <metadata/>\n", "")  # libvirt 9.0 keeps the empty element
+    assert left == before
+    assert [one for one in vgpus(running, HOST) if one["vm"] == vm] == []
+
+
+def test_a_live_attach_is_for_a_vm_that_runs(vf_lab: Lab) -> None:
+    before = vf_lab.revisions()
+    said = vgpumgr(vf_lab, "attach", "vm08", "--profile", "4Q", "--live", "--yes", "-o", "json", code=5).error
+    assert (said["error"], said["hint"]) == ("NotWhileRunning", "without --live it gets the vGPU at its next start")
+    assert said["message"] == "vm08 is shut off, and --live is for a VM that runs; nothing was changed"
+    assert vf_lab.revisions() == before
+
+
+def test_a_live_detach_is_refused_before_any_host_is_asked_unless_it_is_forced(vf_lab: Lab) -> None:
+    refused = vgpumgr(vf_lab, "detach", "vm08", "--live", "--yes", "-o", "json", code=5).error
+    assert refused["error"] == "NotWhileRunning"
+    assert "needs --force-live-detach; nothing was changed" in refused["message"]
+    alone = vgpumgr(vf_lab, "detach", "vm08", "--force-live-detach", "--yes", "-o", "json", code=2).error
+    assert alone["error"] == "UsageError"

@@ -144,13 +144,13 @@ class Fleet:
         profile: str,
         *,
         replace: bool = False,
+        live: bool = False,
         check: bool = False,
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
-        options = AttachOptions(
-            vm=vm, wish=ByProfile(profile=parse_profile(profile)), slot=slot, on=host, replace=replace
-        )
+        wish = ByProfile(profile=parse_profile(profile))
+        options = AttachOptions(vm=vm, wish=wish, slot=slot, on=host, replace=replace, live=live)
         return self._run(lambda context, end: attach(context, options, _consent(end, check=check)), trouble, by)
 
     def detach(
@@ -160,11 +160,12 @@ class Fleet:
         slot: Slot | None = None,
         *,
         keep_snapshots: bool = False,
+        live: bool = False,
         check: bool = False,
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
-        options = DetachOptions(vm=vm, slot=slot, every=slot is None, on=host, keep_snapshots=keep_snapshots)
+        options = DetachOptions(vm=vm, slot=slot, every=slot is None, on=host, keep_snapshots=keep_snapshots, live=live)
         return self._run(lambda context, end: detach(context, options, _consent(end, check=check)), trouble, by)
 
     def serve(

@@ -1,19 +1,21 @@
 """libvirt of one host in this process: domains as XML text, changed as libvirt 9.0 changes them (tried on the real one).
 
 What a person does with virsh is here as methods too: start, stop, managed save, snapshot, revert, clone, redefine.
+VMs have some PCI Express root ports; while a VM runs, a device goes into a free one, and out as its guest likes.
 """
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import libvirt
 
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_dumps import DomainDump
 from vgpumgr.core.model.domain_xml import read_hostdev, read_hostdevs
+from vgpumgr.core.model.guest_ports import free_ports, port_of
 from vgpumgr.host import protocol
 from vgpumgr.host.libvirt.binding import LibvirtError
 from vgpumgr.host.libvirt.domains import failed
@@ -41,6 +43,7 @@ class Vm:
     image: str | None = None
     snapshots: list[tuple[str, str]] = field(default_factory=list)
     past: list[str] = field(default_factory=list)  # earlier definitions, as a backup has them; newest last
+    lets_go: bool = True  # whether its guest gives back a device that it is asked for
 
     @property
     def active(self) -> bool:
@@ -74,8 +77,46 @@ class Vm:
         }
 
 
+_PORT = "<controller type='pci' index='{}' model='pcie-root-port'/>"
+_PORTS = "".join(_PORT.format(index) for index in (1, 2))
+
+
+def _put_at_a_port(tree: ET.Element, devices: ET.Element, element: ET.Element) -> None:
+    """At the address that it asks for, at a free port, or at a new one. Raises LibvirtError if another device is there."""
+    free = free_ports(tree)
+    asked = port_of(element)
+    if asked is not None:
+        if asked not in free:
+            raise LibvirtError(libvirt.VIR_ERR_XML_ERROR, "Attempted double use of PCI Address")
+    else:
+        ports = {int(each.get("index", "0")) for each in devices.findall("controller")}
+        bus = min(free, default=max(ports, default=0) + 1)
+        if bus not in ports:
+            devices.append(ET.fromstring(_PORT.format(bus)))
+        ET.SubElement(element, "address", type="pci", domain="0x0000", bus=f"0x{bus:02x}", slot="0x00", function="0x0")
+    devices.append(element)
+
+
 def _fact(dump: DomainDump) -> DomainFact:
     return cast("DomainFact", asdict(dump))
+
+
+class Qemu(Protocol):
+    """What opens and closes the devices of the VMs that run."""
+
+    def take(self, vm: Vm, key: str) -> bool:
+        """The running VM gets the vGPU of that mdev UUID or VF address; False where it is not to be had."""
+
+    def give_back(self, vm: Vm, key: str) -> None: ...
+
+
+class _NoQemu:
+    def take(self, vm: Vm, key: str) -> bool:
+        del vm, key
+        return False
+
+    def give_back(self, vm: Vm, key: str) -> None:
+        del vm, key
 
 
 class Libvirt:
@@ -85,6 +126,7 @@ class Libvirt:
         self.host = HostName(host)
         self.version = version
         self.down = False  # libvirtd was killed, and has not come back
+        self.qemu: Qemu = _NoQemu()
         self.vms: dict[VmUuid, Vm] = {}
 
     # what the host program asks
@@ -150,10 +192,45 @@ class Libvirt:
         if element.get("type") == "mdev":
             element.set("managed", "no")
             element.set("display", "off")
-        bus = 1 + len(devices.findall("hostdev"))
-        ET.SubElement(element, "address", type="pci", domain="0x0000", bus=f"0x{bus:02x}", slot="0x00", function="0x0")
-        devices.append(element)
+        _put_at_a_port(tree, devices, element)
         vm.inactive = ET.tostring(tree, encoding="unicode")
+
+    def plug_device(self, uuid: VmUuid, xml: str) -> None:
+        """Into the running VM: opened first, and then in its live document."""
+        vm = self.find(uuid)
+        if vm.live is None:
+            raise LibvirtError(libvirt.VIR_ERR_OPERATION_INVALID, "domain is not running")
+        tree = ET.fromstring(vm.live)
+        devices = tree.find("devices")
+        assert devices is not None
+        element = ET.fromstring(xml)
+        device = read_hostdev(element)
+        assert device is not None
+        assert device.port is not None, "vgpumgr always says where it is to be"
+        _put_at_a_port(tree, devices, element)
+        if not self.qemu.take(vm, str(device.source)):
+            raise LibvirtError(libvirt.VIR_ERR_INTERNAL_ERROR, "unable to execute QEMU command 'device_add'")
+        vm.live = ET.tostring(tree, encoding="unicode")
+
+    def unplug_device(self, uuid: VmUuid, xml: str) -> None:
+        """Out of the running VM, if its guest lets go of it; nobody says so where it does not."""
+        vm = self.find(uuid)
+        wanted = read_hostdev(ET.fromstring(xml))
+        assert wanted is not None
+        if vm.live is None:
+            raise LibvirtError(libvirt.VIR_ERR_OPERATION_INVALID, "domain is not running")
+        tree = ET.fromstring(vm.live)
+        devices = tree.find("devices")
+        assert devices is not None
+        for element in devices.findall("hostdev"):
+            device = read_hostdev(element)
+            if device is not None and device.source == wanted.source:
+                if vm.lets_go:
+                    devices.remove(element)
+                    self.qemu.give_back(vm, str(device.source))
+                    vm.live = ET.tostring(tree, encoding="unicode")
+                return
+        raise LibvirtError(libvirt.VIR_ERR_DEVICE_MISSING, "device not found in the running domain")
 
     def detach_device(self, uuid: VmUuid, xml: str) -> None:
         """Out of the persistent definition: the first one that names the same device, whatever its alias."""
@@ -178,7 +255,7 @@ class Libvirt:
         tree = ET.fromstring(
             like.inactive
             if like
-            else "<domain type='kvm'><name/><uuid/><devices><disk type='file'/></devices></domain>"
+            else f"<domain type='kvm'><name/><uuid/><devices><disk type='file'/>{_PORTS}</devices></domain>"
         )
         for tag, text in (("name", name), ("uuid", uuid)):
             element = tree.find(tag)
@@ -235,10 +312,14 @@ class _Connection(Service):
         vm = VmUuid(step["vm_uuid"])
         if step["verb"] == protocol.SET_METADATA:
             self._daemon.set_metadata(vm, step["xml"], key=step["key"], uri=step["uri"])
-        elif step["verb"] == protocol.ATTACH_DEVICE:
-            self._daemon.attach_device(vm, step["xml"])
         else:
-            self._daemon.detach_device(vm, step["xml"])
+            changes = {
+                protocol.ATTACH_DEVICE: self._daemon.attach_device,
+                protocol.DETACH_DEVICE: self._daemon.detach_device,
+                protocol.PLUG_DEVICE: self._daemon.plug_device,
+                protocol.UNPLUG_DEVICE: self._daemon.unplug_device,
+            }
+            changes[step["verb"]](vm, step["xml"])
 
     def _guard_up(self, step: DefinitionStep, *, begun: bool) -> None:
         if self._daemon.down:

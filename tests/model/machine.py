@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from tests.model.libvirt_double import Vm
     from vgpumgr.lab.driver.model import Gpu, Vgpu
     from vgpumgr.lab.sysfs.nodes import Node
 
@@ -123,6 +124,7 @@ class Machine:
         self.driver = Driver(spec.host_state(host, boot_id=""))
         self._tree = Tree(self.driver, lambda: "")
         self.libvirt = Libvirt(self.name, version=10_000_000)
+        self.libvirt.qemu = self
         self.broken_promises = []
         self.hung = {}
         self.sick = self.places_refused = False
@@ -355,9 +357,24 @@ class Machine:
         node.touch()
         (folder / "fd" / str(len(list((folder / "fd").iterdir())))).symlink_to(node)
 
-    def release(self, vm_uuid: str) -> None:
-        self.driver.release(vm_uuid)
+    def release(self, vm_uuid: str) -> tuple[str, ...]:
+        """The VM closes all that it has open; the keys."""
         shutil.rmtree(self.root / f"proc/{_pid(vm_uuid)}", ignore_errors=True)
+        return self.driver.release(vm_uuid)
+
+    # what libvirt's QEMU does while a VM runs (libvirt_double.Qemu)
+
+    def take(self, vm: Vm, key: str) -> bool:
+        found = self.driver.find(key)
+        if found is None or found[1].holder_uuid:
+            return False
+        self.hold(key, vm.uuid, vm.name)
+        return True
+
+    def give_back(self, vm: Vm, key: str) -> None:
+        for other in self.release(vm.uuid):
+            if other != key:
+                self.hold(other, vm.uuid, vm.name)
 
 
 class _Writing:

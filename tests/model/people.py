@@ -85,6 +85,12 @@ def _drop_snapshots(fleet: Fleet, host: str, vm: Vm) -> None:
     vm.snapshots = []
 
 
+def _freeze(fleet: Fleet, host: str, vm: Vm) -> None:
+    """Its guest no longer answers when it is asked for a device; or does again."""
+    del fleet, host
+    vm.lets_go = not vm.lets_go
+
+
 PEOPLE: Mapping[str, Callable[[Fleet, str, Vm], None]] = {
     "starts it": _start,
     "stops it": _stop,
@@ -99,4 +105,5 @@ PEOPLE: Mapping[str, Callable[[Fleet, str, Vm], None]] = {
     "reverts it": _revert,
     "restores it from a backup": _restore,
     "deletes its snapshots": _drop_snapshots,
+    "freezes its guest": _freeze,
 }

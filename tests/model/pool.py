@@ -12,7 +12,7 @@ import pytest
 
 from tests import memory
 from tests.model.machine import Machine, writing_in_process
-from vgpumgr.controller.engine import waiting
+from vgpumgr.controller.engine import unplugging, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def waiting_briefly() -> Iterator[None]:
-    """While it lasts, a minute of waiting for a VM's end is an instant: nobody stops a VM while a command of a case waits."""
+    """While it lasts, a minute of waiting for a VM's end or for a guest is an instant: nobody does anything to a VM while a command of a case waits."""
     with pytest.MonkeyPatch.context() as patch:
         for name, seconds in (("ENDING_S", 0.05), ("BUSY_S", 0.05), ("POLL_S", 0.02)):
             patch.setattr(waiting, name, seconds)
+        for name, seconds in (("UNPLUG_S", 0.05), ("POLL_S", 0.02)):
+            patch.setattr(unplugging, name, seconds)
         yield
 
 

@@ -327,6 +327,18 @@ def check_attached(machine: Machine, vm: VmUuid, slot: Slot, profile: str) -> No
     assert why is None, why
 
 
+def check_runs_with(machine: Machine, vm: VmUuid, slot: Slot) -> None:
+    """An attach to a running VM that said done, or unchanged: it runs with what its definition has, at the same address."""
+    domain = truth(machine).domains[vm]
+    (defined,) = [device for device in domain.inactive if device.slot == slot]
+    assert domain.live is not None
+    (runs,) = [device for device in domain.live if device.source == defined.source]
+    assert runs.port == defined.port, (runs, defined)
+    found = machine.driver.find(str(runs.source))
+    assert found is not None
+    assert found[1].holder_uuid == vm
+
+
 def unserved(machine: Machine, now: Truth, vm: VmUuid, slot: Slot, profile: str) -> str | None:
     """Why the slot does not have its vGPU, whole; None where it has."""
     domain = now.domains[vm]

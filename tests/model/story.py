@@ -28,6 +28,7 @@ hosts = st.sampled_from(HOSTS)
 numbers = st.integers(0, MAX_VMS - 1)
 slots = st.sampled_from(SLOTS)
 profiles = st.sampled_from(tuple(TYPES))
+often_not = st.sampled_from((False, False, True))
 
 
 class Story(RuleBasedStateMachine):
@@ -54,12 +55,18 @@ class Story(RuleBasedStateMachine):
 
     # commands
 
-    @rule(host=hosts, number=numbers, slot=slots, profile=profiles, replace=st.booleans(), plot=plots)
-    def attach(self, *, host: str, number: int, slot: Slot, profile: str, replace: bool, plot: Plot | None) -> None:
-        """Without `replace` a slot that is claimed is asked for again as it is: another wish is refused, and no more."""
+    @rule(host=hosts, number=numbers, slot=slots, profile=profiles, replace=st.booleans(), live=often_not, plot=plots)
+    def attach(
+        self, *, host: str, number: int, slot: Slot, profile: str, replace: bool, live: bool, plot: Plot | None
+    ) -> None:
+        """Without `replace` a slot that is claimed is asked for again as it is: another wish is refused, and no more.
+
+        `live`: to a VM that runs, or is started before.
+        """
         vm = self._vm(host, number)
         if vm is None:
             return
+        live = live and (vm.active or self.fleet.start(host, vm))
         claim = promises.truth(self.fleet.machines[host]).domains[vm.uuid].claim(slot)
         declared = self.fleet.declared.get((host, vm.name), {}).get(slot)
         if not replace and declared is not None:
@@ -68,15 +75,21 @@ class Story(RuleBasedStateMachine):
             profile = claim.wish.profile.text
 
         def run(trouble: Trouble | None = None, *, check: bool = False) -> Outcome:
-            return self.fleet.attach(host, vm.name, slot, profile, replace=replace, check=check, trouble=trouble)
+            return self.fleet.attach(
+                host, vm.name, slot, profile, replace=replace, live=live, check=check, trouble=trouble
+            )
 
         outcome = self._command(host, vm, run, plot, can_fail=self._creates_fail(host))
+        if live:
+            event(f"attach --live: {outcome.word}")
         if outcome.word in ("done", "unchanged") and plot is None:
             promises.check_attached(self.fleet.machines[host], vm.uuid, slot, profile)
+            if live:
+                promises.check_runs_with(self.fleet.machines[host], vm.uuid, slot)
 
-    @rule(host=hosts, number=numbers, slot=st.none() | slots, keep=st.booleans(), plot=plots)
-    def detach(self, host: str, number: int, slot: Slot | None, keep: bool, plot: Plot | None) -> None:
-        """Mostly of a VM that has something to lose."""
+    @rule(host=hosts, number=numbers, slot=st.none() | slots, keep=st.booleans(), live=often_not, plot=plots)
+    def detach(self, *, host: str, number: int, slot: Slot | None, keep: bool, live: bool, plot: Plot | None) -> None:
+        """Mostly of a VM that has something to lose. `live`: also from one that runs, if its guest lets go."""
         machine = self.fleet.machines[host]
         having = {entry.vm for entry in promises.truth(machine).entries}
         vms = [vm for vm in self.fleet.vms(host) if vm.uuid in having] or self.fleet.vms(host)
@@ -85,9 +98,12 @@ class Story(RuleBasedStateMachine):
         vm = vms[number % len(vms)]
 
         def run(trouble: Trouble | None = None, *, check: bool = False) -> Outcome:
-            return self.fleet.detach(host, vm.name, slot, keep_snapshots=keep, check=check, trouble=trouble)
+            return self.fleet.detach(host, vm.name, slot, keep_snapshots=keep, live=live, check=check, trouble=trouble)
 
-        outcome = self._command(host, vm, run, plot, keep_snapshots=keep)
+        frozen = live and vm.active and not vm.lets_go
+        outcome = self._command(host, vm, run, plot, keep_snapshots=keep, can_fail=frozen)
+        if live and vm.active:
+            event(f"detach --live: {outcome.word}, {type(outcome.error).__name__}")
         if outcome.word in ("done", "unchanged") and plot is None:
             for each in SLOTS if slot is None else (slot,):
                 promises.check_detached(machine, vm.uuid, each)
