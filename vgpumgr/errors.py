@@ -221,7 +221,7 @@ class WillNotStart(RefusedPlan):
 
 
 class NotWhileRunning(RefusedPlan):
-    """The running VM cannot be given the vGPU before its next start, or cannot be made to let go of it."""
+    """The running VM cannot be given the vGPU before its next start, or its guest does not release it."""
 
 
 class Unsure(RefusedPlan):

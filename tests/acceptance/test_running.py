@@ -139,27 +139,27 @@ def test_what_the_definition_of_a_guest_loses_waits_for_its_restart(vf_lab: Lab)
     assert vgpumgr(vf_lab, "reconcile", "--restart-window", "-o", "json").document["vms"] == []
 
 
-def test_a_live_attach_is_shown_and_asked_for_and_what_qemu_refuses_leaves_nothing(running: Lab) -> None:
+def test_a_live_attach_is_shown_and_asked_for_and_what_qemu_refuses_leaves_nothing(vf_lab: Lab) -> None:
     """The lab's kernel has no VFIO, so its QEMU takes no device while it runs: all that was done before is undone."""
     vm = "vm06"
-    running.must(HOST, f"virsh start {vm}")
+    vf_lab.must(HOST, f"virsh start {vm}")
     live = ("attach", vm, "--profile", "4Q", "--live")
-    planned = vgpumgr(running, *live, "--check", code=3)
+    planned = vgpumgr(vf_lab, *live, "--check", code=3)
     lines = [line.split(maxsplit=2)[:2] for line in planned.out.splitlines() if line.startswith("  ")]
     assert lines == [["+", "claim"], ["+", "vGPU"], ["+", "hostdev"], ["+", "live"]]
     assert "pending restart" not in planned.err
     dumps = f"virsh dumpxml {vm}; virsh dumpxml --inactive {vm}; ls /sys/bus/mdev/devices"
-    before, revisions = running.must(HOST, dumps), running.revisions()
-    asked = vgpumgr(running, *live, code=2)
+    before, revisions = vf_lab.must(HOST, dumps), vf_lab.revisions()
+    asked = vgpumgr(vf_lab, *live, code=2)
     assert "attach --live of vm06 needs confirmation, and stdin is not a terminal" in asked.err
-    assert (running.must(HOST, dumps), running.revisions()) == (before, revisions)
-    refused = vgpumgr(running, *live, "--yes", "-o", "json", code=1).error
+    assert (vf_lab.must(HOST, dumps), vf_lab.revisions()) == (before, revisions)
+    refused = vgpumgr(vf_lab, *live, "--yes", "-o", "json", code=1).error
     assert refused["error"] == "HypervisorError"
     assert refused["message"].startswith(f"{HOST}: give the device to the running VM: ")
     assert refused["details"] == ["the steps before it are undone"]
-    left = running.must(HOST, dumps).replace("  <metadata/>\n", "")  # libvirt 9.0 keeps the empty element
+    left = vf_lab.must(HOST, dumps).replace("  <metadata/>\n", "")  # libvirt 9.0 keeps the empty element
     assert left == before
-    assert [one for one in vgpus(running, HOST) if one["vm"] == vm] == []
+    assert [one for one in vgpus(vf_lab, HOST) if one["vm"] == vm] == []
 
 
 def test_a_live_attach_is_for_a_vm_that_runs(vf_lab: Lab) -> None:

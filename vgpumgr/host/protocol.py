@@ -648,7 +648,7 @@ class MetadataStep(TypedDict):
 class DeviceStep(TypedDict):
     """verbs attach_device, detach_device: a device into the VM's persistent definition, or out of it.
 
-    verbs plug_device, unplug_device: into the VM while it runs; its guest is asked to let go of it.
+    verbs plug_device, unplug_device: into the VM while it runs; its guest is asked to release it.
     """
 
     verb: Literal["attach_device", "detach_device", "plug_device", "unplug_device"]

@@ -125,7 +125,7 @@ class Host(abc.ABC):
         )
 
     def unplug_device(self, vm: VmUuid, xml: str) -> None:
-        """Ask the running VM's guest to let go of a device. It may do so later, or never."""
+        """Ask the running VM's guest to release a device. It may do so later, or never."""
         self._define({"verb": protocol.UNPLUG_DEVICE, "vm_uuid": vm, "xml": xml})
 
     def unlock(self, gpus: Sequence[str], query: DomainQuery | None = None) -> Observed:

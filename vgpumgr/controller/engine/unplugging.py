@@ -1,4 +1,4 @@
-"""Waits until a running VM has let go of a device. libvirt only passes the request on: the guest decides, and can be silent."""
+"""Waits until a running VM has released a device. libvirt only passes the request on: the guest decides, and can be silent."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ def wait_until_gone(
         waited = clock() - began
         if waited + POLL_S > UNPLUG_S or stop.is_set():
             raise errors.NotWhileRunning(
-                f"{step.vm_name} has not let go of {step.device.source.text} after {waited:.0f} s, and still runs with it",
+                f"{step.vm_name} has not released {step.device.source.text} after {waited:.0f} s, and still runs with it",
                 details=["its guest was asked, and may still follow: `vgpumgr list` shows what it runs with"],
                 hint=f"the guest's driver has to stop using it first; or shut {step.vm_name} down, then detach",
             )
         if not told:
-            tell(f"waiting up to {UNPLUG_S:.0f} s for the guest of {step.vm_name} to let go of {step.device.source.text}")
+            tell(
+                f"waiting up to {UNPLUG_S:.0f} s for the guest of {step.vm_name} to release {step.device.source.text}"
+            )
             told = True
         stop.wait(POLL_S)
 

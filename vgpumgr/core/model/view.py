@@ -238,7 +238,7 @@ def _runs_with(domain: Domain, device: Device) -> str | None:
 
 
 def _opened(view: HostView, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list[str], list[str]]:
-    """The open handles: those of processes that stay, and those of processes that are exiting, or about to let go of it."""
+    """The open handles: those of processes that stay, and those of processes that are exiting, or about to release it."""
     snapshot = view.snapshot
     if snapshot.handles is None:
         return [Unread(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")], []
@@ -257,7 +257,7 @@ def _opened(view: HostView, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list
 
 
 def _listed(view: HostView, device: Device, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list[str], list[str]]:
-    """NVML's active list: rows of VMs that run (or may run), and rows of VMs that are off, or about to let go of it."""
+    """NVML's active list: rows of VMs that run (or may run), and rows of VMs that are off, or about to release it."""
     snapshot = view.snapshot
     gpu = next((item for item in snapshot.gpus if vgpu in item.vgpus), None)
     why_silent = snapshot.why_silent(gpu.pci) if gpu else None

@@ -159,7 +159,7 @@ class PlugHostdev(_Live):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnplugHostdev(_Live):
-    """The guest has to let go of it, and may not."""
+    """The guest has to release it, and may not."""
 
     verb = "unplug_hostdev"
 

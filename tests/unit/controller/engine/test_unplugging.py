@@ -43,7 +43,7 @@ def test_it_is_over_as_soon_as_the_vm_no_longer_has_it(gone: Domain | None) -> N
     assert run(lambda _: gone) == ([], 0.0)
     told, ended = run(lambda now: WITH if now < 7 else gone)
     assert ended == 7.0
-    assert told == [f"waiting up to 30 s for the guest of vm01 to let go of mdev {MDEV}"]
+    assert told == [f"waiting up to 30 s for the guest of vm01 to release mdev {MDEV}"]
 
 
 @pytest.mark.parametrize("there", [WITH, replace(WITHOUT, problem="its XML cannot be parsed")])
