@@ -145,7 +145,9 @@ def _device_line(step: steps.AttachHostdev | steps.DetachHostdev | steps.LiveSte
         case steps.PlugHostdev():
             return f"+ live     {step.device.source.text}, into {step.vm_name} while it runs, on the same bus"
         case steps.UnplugHostdev():
-            return f"- live     {step.device.source.text}, out of {step.vm_name} while it runs: its guest must release it"
+            return (
+                f"- live     {step.device.source.text}, out of {step.vm_name} while it runs: its guest must release it"
+            )
         case steps.DetachHostdev():
             alias = "" if step.device.slot == step.slot else f"      alias {step.device.alias or 'missing'}"
             return f"- hostdev  {step.device.source.text}{alias}"

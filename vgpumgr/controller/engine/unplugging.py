@@ -40,9 +40,7 @@ def wait_until_gone(
                 hint=f"the guest's driver has to stop using it first; or shut {step.vm_name} down, then detach",
             )
         if not told:
-            tell(
-                f"waiting up to {UNPLUG_S:.0f} s for the guest of {step.vm_name} to release {step.device.source.text}"
-            )
+            tell(f"waiting up to {UNPLUG_S:.0f} s for the guest of {step.vm_name} to release {step.device.source.text}")
             told = True
         stop.wait(POLL_S)
 
