@@ -1,6 +1,6 @@
-"""Files shipped with the package: templates, the type catalogue, the host program's source. They are read, not interpreted.
+"""Files shipped with the package: templates, documentation, the type catalogue, the host program's source. They are read, not interpreted.
 
-In a wheel the templates are in vgpumgr/_data/templates; in a checkout (editable install) in templates/ next to the package.
+In a wheel templates and documentation are in vgpumgr/_data; in a checkout (editable install) in templates/ and docs/ next to the package.
 """
 
 from __future__ import annotations
@@ -19,11 +19,22 @@ _PACKAGE = Path(__file__).resolve().parent
 
 def template_text(name: str) -> str:
     """The text of templates/NAME. Raises TemplateError if there is none."""
-    for folder in (_PACKAGE / "_data" / "templates", _PACKAGE.parent / "templates"):
+    for folder in _places("templates"):
         file = folder / name
         if file.is_file():
             return file.read_text(encoding="utf-8")
     raise TemplateError(f"no template {name!r} in this installation", hint="install vgpumgr again")
+
+
+def pages() -> dict[str, str]:
+    """The documentation's pages by name, in the order of names: the Markdown of docs/*.md."""
+    found = next((folder for folder in _places("docs") if folder.is_dir()), None)
+    files = sorted(found.glob("*.md")) if found is not None else []
+    return {file.stem: file.read_text(encoding="utf-8") for file in files}
+
+
+def _places(folder: str) -> tuple[Path, Path]:
+    return _PACKAGE / "_data" / folder, _PACKAGE.parent / folder
 
 
 def catalogue_text() -> str:

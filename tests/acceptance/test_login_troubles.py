@@ -317,7 +317,7 @@ def test_people_read_the_fix_last(site: Site) -> None:
     assert lines[0].startswith("error: forced: program: /home/forced/.ssh/authorized_keys:1 ")
     assert lines[1:] == [
         "  it says: Backups only.",
-        "hint: give vgpumgr a key of its own, whose line in that file has no command= but the dispatcher's (docs/logins.md)",
+        "hint: give vgpumgr a key of its own, whose line in that file has no command= but the dispatcher's (`vgpumgr docs logins`)",
     ]
 
 

@@ -50,6 +50,8 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "profiles": (("profiles", HOST, "--fits"), "profiles", 0),
     "profiles --offline": (("profiles", "--offline", "--board", "A40"), "types", 0),
     "units": (("units",), "units", 0),
+    "docs": (("docs",), "docs", 0),
+    "version": (("version",), "version", 0),
     "host install": (("host", "install", HOST), "host", 0),
     "host status": (("host", "status", HOST), "host", 0),
     "host check": (("host", "check", HOST), "host", 0),

@@ -31,6 +31,7 @@ def test_the_wheel_renders_without_the_checkout(wheel: Path, tmp_path: Path) -> 
         "from vgpumgr import resources, templates; from vgpumgr.core.model import domain_xml, vgpu\n"
         "print(resources.__file__)\n"
         "print(templates.render_hostdev(domain_xml.Hostdev(source=vgpu.Vf('0000:41:00.4'), alias='ua-a', managed=False)))\n"
+        "print(resources.pages()['exit-codes'].startswith('# Exit codes'))\n"
         "print(len(resources.catalogue_text()) > 10000, 'vgpumgr_host/program.py' in resources.host_sources())\n"
     )
     done = subprocess.run(
@@ -44,7 +45,7 @@ def test_the_wheel_renders_without_the_checkout(wheel: Path, tmp_path: Path) -> 
     )
     assert done.stdout.startswith(str(tmp_path))
     assert "<address domain='0x0000' bus='0x41' slot='0x00' function='0x4'/>" in done.stdout
-    assert done.stdout.rstrip().endswith("True True")
+    assert done.stdout.rstrip().endswith("True\nTrue True")
 
 
 def test_the_wheel_holds_no_tests_and_no_tools(wheel: Path) -> None:

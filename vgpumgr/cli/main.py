@@ -52,11 +52,13 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "usage": ("commands.usage", "usage", "What every VM used, next to its guaranteed share."),
     },
     "Set-up": {
+        "docs": ("commands.docs", "docs", "Read the documentation in the terminal."),
         "host": ("commands.host", "host", "Logins that can run nothing else: what is installed for them."),
         "inventory": ("commands.inventory", "inventory", "Check the inventory."),
         "completion": ("params.completion", "completion", "Shell completion for bash, zsh or fish."),
         "install": ("commands.nightly", "install", "Install the nightly reconcile or the collector on this machine."),
         "lab": ("commands.lab", "lab", "Simulated hosts: everything real except the GPU."),
+        "version": ("commands.docs", "version", "Versions of the tool, its protocol and Python."),
     },
 }
 
@@ -113,7 +115,7 @@ def _print_versions(ctx: click.Context, parameter: click.Parameter, value: bool)
     cls=_Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit codes: 0 done · 1 failed · 2 usage or unknown name · 3 would change · 4 host not reached · "
-    "5 refused or no capacity · 6 busy. docs/exit-codes.md",
+    "5 refused or no capacity · 6 busy. More: vgpumgr docs exit-codes",
 )
 @click.option(
     "--version",

@@ -29,7 +29,7 @@ def load_vms(path: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]]
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise InventoryError(
             f"{count} in {file}; nothing was changed",
-            hint="correct the lines above; docs/inventory.md has every key of vgpumgr_vms",
+            hint="correct the lines above; `vgpumgr docs inventory` has every key of vgpumgr_vms",
             details=[str(problem) for problem in problems],
         )
     return tuple(vms.values()), report.findings()

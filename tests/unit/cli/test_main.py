@@ -46,7 +46,7 @@ def test_a_full_disk_under_stdout_is_told_in_a_line() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["usage", "--idle"], "no option --idle"),  # and not --quiet
+        (["list", "--idle"], "no option --idle"),  # and not --quiet
         (["attach", "vm01", "--profil", "4Q"], "no option --profil; did you mean --profile?"),
         (["attach", "vm01", "--memory", "4G"], "no option --memory; did you mean --gpu-memory?"),
         (["scheduler", "shwo"], "no command shwo; did you mean show?"),

@@ -35,7 +35,7 @@ _MAX_AGE = click.option(
 @click.group()
 @root_options
 def export() -> None:
-    """Export what `collect` has stored as Prometheus metrics. No host is contacted. docs/metrics.md explains each metric."""
+    """Export what `collect` has stored as Prometheus metrics. No host is contacted. `vgpumgr docs metrics` explains each metric."""
 
 
 @export.command()

@@ -26,7 +26,7 @@ _ANY = choosing.hosts()
 @click.group()
 @root_options
 def host() -> None:
-    """Logins that can run nothing but vgpumgr: what is installed on hosts for them (docs/logins.md)."""
+    """Logins that can run nothing but vgpumgr: what is installed on hosts for them (`vgpumgr docs logins`)."""
 
 
 @host.command("install")

@@ -101,6 +101,14 @@ def profiles(_context: click.Context) -> Iterable[str]:
 
 
 @_offering
+def topics(_context: click.Context) -> Iterable[str]:
+    """The pages of the documentation."""
+    from vgpumgr import resources
+
+    return resources.pages()
+
+
+@_offering
 def boards(_context: click.Context) -> Iterable[str]:
     """The codes of the catalogue's boards."""
     from vgpumgr import resources

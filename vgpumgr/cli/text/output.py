@@ -212,7 +212,7 @@ def print_errors(
 
 
 def style(settings: Settings, text: str, colour: str) -> str:
-    return click.style(text, fg=colour) if _colour(settings) else text
+    return click.style(text, fg=colour) if wants_colour(settings, sys.stderr) else text
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -230,7 +230,8 @@ def width() -> int | None:
         return None
 
 
-def _colour(settings: Settings) -> bool:
+def wants_colour(settings: Settings, stream: TextIO | None) -> bool:
+    """Whether what is written there has colours: as --color says, else on a terminal unless NO_COLOR or TERM=dumb is set."""
     if settings.color != "auto":
         return settings.color == "always"
-    return is_terminal(sys.stderr) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -130,7 +130,7 @@ class Connections:
             self.report.problem(
                 member.where,
                 f"ansible_connection is {kind!r}: a hypervisor is reached by ssh, or is the controller itself (local)",
-                "keep other machines out of the group hypervisors (docs/inventory.md)",
+                "keep other machines out of the group hypervisors (`vgpumgr docs inventory`)",
             )
         if kind not in _LOCAL:
             return False

@@ -163,7 +163,7 @@ class Inventory:
         """
         if not self.hosts:
             raise InventoryError(
-                f"the inventory {self.root} has no hosts", hint="docs/inventory.md has a small example"
+                f"the inventory {self.root} has no hosts", hint="`vgpumgr docs inventory` has a small example"
             )
         if not texts:
             return tuple(self.hosts.values())

@@ -27,7 +27,7 @@ _AMONG_NAMES = frozenset(
     ".?*["
 )  # with one of these, a pattern that matches groups is compared with the hosts' names, too
 _ALL = "all"
-HINT = "docs/choosing.md has every form: kvm01, 'kvm0*', gpus, 'gpus:!kvm07', 'gpus[0:2]', '~kvm(01|02)', @FILE"
+HINT = "`vgpumgr docs choosing` has every form: kvm01, 'kvm0*', gpus, 'gpus:!kvm07', 'gpus[0:2]', '~kvm(01|02)', @FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,9 +76,7 @@ _BY_STATUS: Final = {
     ),
 }
 _ANOTHER: Final = "something else than the host program answers the login"
-_OWN_KEY: Final = (
-    "give vgpumgr a key of its own, whose line in that file has no command= but the dispatcher's (docs/logins.md)"
-)
+_OWN_KEY: Final = "give vgpumgr a key of its own, whose line in that file has no command= but the dispatcher's (`vgpumgr docs logins`)"
 _CAUSES: Final = (
     "a ForceCommand in its sshd_config (as root there: sshd -T -C user={user} | grep -i forcecommand)",
     "the login shell (getent passwd {user}: /bin/false?), or a login script that ends or replaces it (~/.bashrc: exit, exec)",

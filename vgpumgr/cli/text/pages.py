@@ -1,0 +1,32 @@
+"""A page of the documentation on a terminal: its Markdown drawn, and shown by the pager."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+
+import click
+from rich.console import Console
+from rich.markdown import Markdown
+
+_WIDEST = 110
+_NARROWEST = 40
+# As git has it: quit if all fits on the screen, pass colours through, leave the text there.
+_LESS = "FRX"
+
+
+def show(markdown: str, *, colored: bool) -> None:
+    """Draw it as wide as the terminal is, within what is easy to read, and page it."""
+    columns = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    drawn = io.StringIO()
+    console = Console(
+        file=drawn,
+        width=columns,
+        force_terminal=colored,
+        no_color=not colored,
+        color_system="standard" if colored else None,
+    )
+    console.print(Markdown(markdown, hyperlinks=False, code_theme="ansi_dark"))
+    os.environ.setdefault("LESS", _LESS)
+    click.echo_via_pager(drawn.getvalue(), color=colored)

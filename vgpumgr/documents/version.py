@@ -1,0 +1,14 @@
+"""version-1.json: the versions of the tool, of its protocol and of Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA = "vgpumgr.version/1"
+
+
+def document(versions: Mapping[str, str]) -> dict[str, object]:
+    return {"schema": SCHEMA, "versions": dict(versions)}
