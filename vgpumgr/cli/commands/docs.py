@@ -42,7 +42,7 @@ def docs(settings: Settings, *, topic: str | None) -> int:
     elif output.is_terminal(sys.stdout):
         from vgpumgr.cli.text import pages
 
-        pages.show(text, colored=output.wants_colour(settings, sys.stdout))
+        pages.show(text, width=output.width(), colored=output.wants_colour(settings, sys.stdout))
     else:
         output.block(text.rstrip("\n"))
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 
 import click
 from rich.console import Console
@@ -12,13 +11,14 @@ from rich.markdown import Markdown
 
 _WIDEST = 110
 _NARROWEST = 40
+_USUAL = 80
 # As git has it: quit if all fits on the screen, pass colours through, leave the text there.
 _LESS = "FRX"
 
 
-def show(markdown: str, *, colored: bool) -> None:
+def show(markdown: str, *, width: int | None, colored: bool) -> None:
     """Draw it as wide as the terminal is, within what is easy to read, and page it."""
-    columns = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    columns = min(max(width or _USUAL, _NARROWEST), _WIDEST)
     drawn = io.StringIO()
     console = Console(
         file=drawn,
