@@ -101,6 +101,8 @@ TABLE_OF_COMMANDS = {
     "lab fault": case("lab fault kvm02 clear", set()),
     "lab ssh": case("lab ssh kvm02 -- true", set()),
     "lab reboot": case("lab reboot kvm02", set()),
+    "docs": case("docs", TABLE),  # a page on a terminal: rich
+    "version": case("version", TABLE),
     "--version": case("--version", set()),
     "--help": case("--help", set()),
 }
