@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 _COMMAND_S = 120.0
 _FEW = 8
-SMALL = str(Path(__file__).with_name("mdev-vf-small.yml"))  # a spec
+# Specs.
+SMALL = str(Path(__file__).with_name("mdev-vf-small.yml"))
+ONE = str(Path(__file__).with_name("mdev-vf-one.yml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

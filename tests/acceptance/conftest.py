@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab_fixtures import SMALL
+from tests.lab_fixtures import ONE, SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,15 @@ pytest.register_assert_rewrite("tests.acceptance.command", "tests.acceptance.dom
 
 @pytest.fixture(scope="module")
 def vf_lab(lab_factory: LabFactory) -> Iterator[Lab]:
-    """A lab of this module's own, as `mdev-vf` with fewer VFs: kvm01 with two A40, kvm02 with an A100."""
+    """A lab of this module's own with one host: kvm01, with two A40. What a command does takes as long as the host is read."""
+    lab = lab_factory(ONE, shared=False)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture(scope="module")
+def vf_fleet(lab_factory: LabFactory) -> Iterator[Lab]:
+    """A lab of this module's own with two hosts, as `mdev-vf` with fewer VFs: kvm02 has an A100."""
     lab = lab_factory(SMALL, shared=False)
     yield lab
     lab.down()

@@ -136,13 +136,13 @@ def test_every_command_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("name", TABLE_OF_COMMANDS)
-def test_a_command_imports_what_it_uses(name: str, vf_lab: Lab, tmp_path: Path) -> None:
+def test_a_command_imports_what_it_uses(name: str, vf_fleet: Lab, tmp_path: Path) -> None:
     row = TABLE_OF_COMMANDS[name]
     for argv in row.before:
-        done = vf_lab.run(*argv.split())
+        done = vf_fleet.run(*argv.split())
         assert done.returncode == 0, done.stderr
     wanted = {"click", *row.imports, *(more for one in row.imports for more in BROUGHT.get(one, ()))}
-    assert imported(vf_lab, tmp_path, row) == wanted
+    assert imported(vf_fleet, tmp_path, row) == wanted
 
 
 def imported(lab: Lab, folder: Path, row: Case) -> set[str]:

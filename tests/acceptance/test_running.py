@@ -18,6 +18,12 @@ pytestmark = pytest.mark.lab
 HOST, VM = "kvm01", "vm03"
 
 
+@pytest.fixture(scope="module")
+def vf_lab(vf_fleet: Lab) -> Lab:
+    """Two hosts: what waits on one of them is not told of the other."""
+    return vf_fleet
+
+
 @pytest.fixture
 def running(vf_lab: Lab) -> Lab:
     """The lab while the VM runs, without a vGPU."""

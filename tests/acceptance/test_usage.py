@@ -53,12 +53,12 @@ BOUGHT = {"best-effort": 25, "equal-share": 100 / 3, "fixed-share": 25}
 
 
 @pytest.fixture(scope="module")
-def fleet(vf_lab: Lab) -> Lab:
+def fleet(vf_fleet: Lab) -> Lab:
     """vm01 to vm03 share one A40, vm04 has a vGPU there and is off, vm31 has 20 GiB of an A100."""
     for vm in (*GUESTS, "vm04"):
-        vgpumgr(vf_lab, "attach", vm, "--profile", "12Q", "--gpu-id", GPU)
-    vgpumgr(vf_lab, "attach", "vm31", "--profile", "20C")
-    return vf_lab
+        vgpumgr(vf_fleet, "attach", vm, "--profile", "12Q", "--gpu-id", GPU)
+    vgpumgr(vf_fleet, "attach", "vm31", "--profile", "20C")
+    return vf_fleet
 
 
 @pytest.fixture(scope="module", params=SM)

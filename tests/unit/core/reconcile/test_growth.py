@@ -106,7 +106,8 @@ def test_twice_as_many_vms_take_twice_as_much(
     framework: FrameworkName, state: Callable[[FrameworkName, int], tuple[HostView, HostDeclaration]]
 ) -> None:
     counts = []
-    for vms in (FEW, MANY):
+    # A refusal looks for every way out, which takes fifty times what a place takes: half as many of them show the same.
+    for vms in (FEW // 2, MANY // 2) if state is full else (FEW, MANY):
         view, declaration = state(framework, vms)
         made(view, declaration)  # what is remembered from then on (parsed names) counts for neither
         counts.append(operations(partial(made, view, declaration)))
