@@ -11,13 +11,14 @@ ROOT = Path(__file__).parents[2]
 PAGES = {  # each names at least so many
     "DEVELOPING.md": 40,
     "docs/testing.md": 20,
-    "README.md": 60,
+    "README.md": 1,
+    "docs/code.md": 60,
     "tests/cases/sysfs/README.md": 6,
     "tests/cases/stored/README.md": 0,
     "tests/kernel/module/README.md": 2,
     "tests/kernel/virtqemud/README.md": 0,
 }
-# Paths in the package are written from there; the README's map writes the rooms of a package from that package.
+# Paths in the package are written from there; the map in docs/code.md writes the rooms of a package from that package.
 HOMES = (ROOT, ROOT / "vgpumgr", *(path for path in (ROOT / "vgpumgr").iterdir() if path.is_dir()))
 ELSEWHERE = {"nvidia/", "tests/snapshots/vgpu-node.umockdev"}  # a VF's folder in sysfs; a file of another project
 
