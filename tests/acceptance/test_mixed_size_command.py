@@ -82,6 +82,7 @@ def test_idle_vgpus_are_moved_out_and_back_and_one_that_a_vm_has_is_in_the_way(l
         "board": "L40S",
         "mode": "equal-size",
         "declared": None,
+        "declared_where": None,
         "state": "undeclared",
         "vgpus": 2,
     }

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.acceptance import truth
+from tests.acceptance import inventories, truth
 from tests.acceptance.command import vgpumgr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.acceptance.command import Ran
     from tests.lab_fixtures import Lab, LabFactory
@@ -250,6 +251,32 @@ def test_after_a_reboot_the_policy_is_there_and_the_same_command_brings_the_vgpu
     assert {device: after.get(device) for device in before if before[device][0].startswith("0000:41")} == {
         device: place for device, place in before.items() if place[0].startswith("0000:41")
     }
+
+
+def test_a_scheduler_that_is_declared_for_a_board_is_set_on_each_of_its_gpus_but_for_those_with_an_entry(
+    lab: Lab, given: str, tmp_path: Path
+) -> None:
+    """2 ms fixed share on all A40, of two hosts; the L40S and the GPU with a policy of its own stay as they are."""
+    lab.must("kvm02", "rm -f /etc/modprobe.d/*.conf")
+    inventory = inventories.copy(lab, tmp_path)
+    (inventory / "group_vars").mkdir(exist_ok=True)
+    fixed = "vgpumgr_boards: {A40: {scheduler: {policy: fixed-share, time_slice: 2ms}}}\n"
+    (inventory / "group_vars/all.yml").write_text(fixed, encoding="utf-8")
+    own = f'vgpumgr_gpus: {{"{OTHER}": {{scheduler: {{policy: best-effort}}}}}}\n'
+    (inventory / f"host_vars/{given}.yml").write_text(own, encoding="utf-8")
+    vgpumgr(lab, "reconcile", "-i", str(inventory), "--yes")
+    hosts = vgpumgr(lab, "scheduler", "show", "-i", str(inventory), "-o", "json").document["hosts"]
+    shown = {(host["name"], gpu["pci"]): gpu for host in hosts for gpu in host["gpus"]}
+    assert {
+        key: (gpu["policy"], gpu["persistent"]["time_slice_ns"], gpu["declared_where"])
+        for key, gpu in shown.items()
+        if key[0] != "kvm03"
+    } == {
+        (given, GPU): ("fixed-share", 2_000_000, "group_vars/all.yml:1, every A40"),
+        (given, OTHER): ("best-effort", None, f"host_vars/{given}.yml:1"),
+        ("kvm02", GPU): ("fixed-share", 2_000_000, "group_vars/all.yml:1, every A40"),
+    }
+    assert shown["kvm03", GPU]["declared_where"] is None
 
 
 def test_a_host_that_does_not_answer_is_4_and_the_others_are_shown(lab: Lab) -> None:

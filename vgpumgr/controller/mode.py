@@ -9,6 +9,7 @@ from vgpumgr.controller.engine.change import Change, carry_out
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import ModeHost, ModeResult
+from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan.mode import ModePlan
 from vgpumgr.core.reconcile import tasks
@@ -38,7 +39,7 @@ def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
     def read(declaration: HostDeclaration) -> tuple[ModeHost, None]:
         with open_session(context, declaration) as session:
             facts = session.link.observe(wait_s=context.lock_wait_s).snapshot
-        return ModeHost(host=declaration.name, rows=modes.rows(facts, declaration.gpus)), None
+        return ModeHost(host=declaration.name, rows=modes.rows(facts, declaration.of_gpus)), None
 
     return read_fleet(context.inventory.chosen(hosts), read, context.reading)
 
@@ -63,17 +64,18 @@ def set_mode(context: Context, options: ModeOptions, consent: Consent[Planned[Mo
         planned=changed.planned,
         outcome=changed.outcome,
         findings=changed.findings + about_declaration(declaration, gpu, options.mode),
-        row=modes.row_of(changed.view.snapshot, gpu, declaration.gpus),
+        row=modes.row_of(changed.view.snapshot, gpu, declaration.of_gpus),
     )
 
 
 def about_declaration(declaration: HostDeclaration, gpu: Gpu, mode: SizeMode) -> tuple[Finding, ...]:
     """A mode that is not declared does not outlast a boot; one that is declared otherwise does not outlast a reconcile."""
-    declared = modes.declared_for(gpu, declaration.gpus)
+    found = settings.deciding(gpu, declaration.of_gpus, "mode")
+    declared = found.mode if found is not None else None
     if declared == mode:
         return ()
-    if declared is not None:
-        text = f"the inventory declares {declared} for GPU {gpu.pci}, and the next reconcile will restore that"
+    if found is not None:
+        text = f"the inventory declares {declared} for GPU {gpu.pci} ({found.origin}), and the next reconcile will restore that"
     elif mode == "mixed-size":
         text = (
             f"the mode of GPU {gpu.pci} lasts until the host's next boot, and reconcile restores it only for vGPUs that were made "

@@ -9,6 +9,7 @@ from vgpumgr.controller.engine.change import Change, carry_out
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostFacts, SchedulerHost, SchedulerResult
+from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile import tasks
@@ -40,7 +41,7 @@ def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[Schedu
         with open_session(context, declaration) as session:
             facts = session.link.observe(wait_s=context.lock_wait_s).snapshot
         view = HostFacts(snapshot=facts, libvirt_version=None)
-        rows, findings = schedulers.rows(view, declaration.gpus)
+        rows, findings = schedulers.rows(view, declaration.of_gpus)
         return SchedulerHost(host=declaration.name, rows=rows, findings=findings), None
 
     return read_fleet(context.inventory.chosen(hosts), read, context.reading)
@@ -66,17 +67,17 @@ def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[
         planned=changed.planned,
         outcome=changed.outcome,
         findings=changed.findings + _against_declaration(declaration, gpu, options.wish),
-        row=schedulers.row_of(changed.view, gpu, declaration.gpus),
+        row=schedulers.row_of(changed.view, gpu, declaration.of_gpus),
     )
 
 
 def _against_declaration(declaration: HostDeclaration, gpu: Gpu, wish: SchedulerWish) -> tuple[Finding, ...]:
     """A setting made by hand on a GPU whose scheduler is declared does not last."""
-    declared = schedulers.declared_for(gpu, declaration.gpus)
-    if declared is None or declared.wish == wish:
+    found = settings.deciding(gpu, declaration.of_gpus, "scheduler")
+    if found is None or found.scheduler is None or found.scheduler.wish == wish:
         return ()
     text = (
-        f"{declaration.name}: the inventory declares another scheduler for GPU {gpu.pci} ({declared.where}), "
+        f"{declaration.name}: the inventory declares another scheduler for GPU {gpu.pci} ({found.origin}), "
         "and the next reconcile will restore that"
     )
     return (Finding(kind="declared", host=declaration.name, text=text),)

@@ -10,7 +10,14 @@ from vgpumgr.documents import common
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import FgpuUnit
-    from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration, Inventory, SlotDeclaration, VmDeclaration
+    from vgpumgr.core.inventory import (
+        GpuDeclaration,
+        HostDeclaration,
+        Inventory,
+        OfGpus,
+        SlotDeclaration,
+        VmDeclaration,
+    )
 
 SCHEMA = "vgpumgr.inventory/1"
 _WAYS = ("profile", "mig_profile", "gpu_memory_mib", "gpu", "fgpu", "series")
@@ -37,16 +44,20 @@ def _host(host: HostDeclaration) -> dict[str, object]:
         **common.pick(host, "site", "policy", "even_if_it_will_not_start"),
         "fgpu_per_gpu": {board: _unit(unit) for board, unit in host.fgpu_per_gpu.items()},
         "gpus": [_gpu(gpu) for gpu in host.gpus],
+        "boards": [{"board": board.board, **_settings(board), "where": str(board.where)} for board in host.boards],
         "vms": [_vm(vm) for vm in host.vms.values()],
         "where": str(host.where),
     }
 
 
 def _gpu(gpu: GpuDeclaration) -> dict[str, object]:
-    scheduler = gpu.scheduler.wish if gpu.scheduler else None
+    return {"gpu_id": gpu.gpu_id, **_settings(gpu), "exclude_vfs": list(gpu.exclude_vfs), "where": str(gpu.where)}
+
+
+def _settings(declared: OfGpus) -> dict[str, object]:
+    scheduler = declared.scheduler.wish if declared.scheduler else None
     return {
-        "gpu_id": gpu.gpu_id,
-        "mode": common.plain(gpu.mode),
+        "mode": common.plain(declared.mode),
         "scheduler": {
             "policy": common.plain(scheduler.policy),
             "time_slice_ms": scheduler.time_slice_ns // 1_000_000 if scheduler.time_slice_ns else None,
@@ -54,8 +65,6 @@ def _gpu(gpu: GpuDeclaration) -> dict[str, object]:
         }
         if scheduler
         else None,
-        "exclude_vfs": list(gpu.exclude_vfs),
-        "where": str(gpu.where),
     }
 
 

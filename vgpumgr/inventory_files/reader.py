@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import yaml
 
+from vgpumgr import resources
+from vgpumgr.core.driver import catalogue
 from vgpumgr.core.inventory import (
     Finding,
     Inventory,
@@ -53,10 +55,14 @@ def load(path: Path, *, home: Path, environ: Mapping[str, str], group: GroupChoi
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return build_inventory(_read_sources(path), home=str(home), environ=environ, group=group)
+        return build_inventory(_read_sources(path), home=str(home), environ=environ, group=group, boards=_boards)
     finally:
         if collecting:
             gc.enable()
+
+
+def _boards() -> frozenset[str]:
+    return catalogue.parse(resources.catalogue_text()).boards
 
 
 def _read_sources(path: Path) -> Sources:

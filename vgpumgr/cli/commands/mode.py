@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import SizeMode
 
 _COLUMNS = ("host", "pci", "board", "mode", "declared", "vgpus", "state")
-_WIDE = (*_COLUMNS, "uuid")
+_WIDE = (*_COLUMNS, "declared_where", "uuid")
 
 
 @click.group()

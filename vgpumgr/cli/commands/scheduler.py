@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Policy
 
 _COLUMNS = ("host", "gpu", "board", "policy", "slice", "freq", "factor", "persistent", "state")
-_WIDE = (*_COLUMNS, "uuid", "value", "file")
+_WIDE = (*_COLUMNS, "declared", "declared_where", "uuid", "value", "file")
 _POLICIES = ("best-effort", "equal-share", "fixed-share")
 
 

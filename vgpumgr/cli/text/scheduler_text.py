@@ -70,6 +70,8 @@ def cells(row: SchedulerRow) -> dict[str, object]:
         if found is None
         else (scheduler.describe(setting) if setting else found.text),
         "state": row.state if row.state != "undeclared" else "-",
+        "declared": scheduler.describe_wish(row.declared) if row.declared else "-",
+        "declared_where": row.declared_where or "-",
         "uuid": row.uuid,
         "value": found.text if found else "-",
         "file": (found.path if found else None) or "-",

@@ -49,6 +49,11 @@ class Catalogue:
         by_name = {row.name.text: row for row in self.types}
         return by_name | {f"{row.board}-{row.name.short}": row for row in self.types}
 
+    @property
+    def boards(self) -> frozenset[str]:
+        """The codes of all boards."""
+        return frozenset(row.board for row in self.types)
+
     def find(self, type_name: str) -> CatalogueType | None:
         """The type with this name, the last word of the driver's: A40-4Q."""
         return self._by_text.get(type_name)

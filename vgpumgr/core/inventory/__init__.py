@@ -5,9 +5,11 @@ from __future__ import annotations
 from vgpumgr.core.inventory.build import Sources, build_inventory
 from vgpumgr.core.inventory.located import Location, Member, SourceFile, Value
 from vgpumgr.core.inventory.model import (
+    BoardDeclaration,
     GpuDeclaration,
     HostDeclaration,
     Inventory,
+    OfGpus,
     SchedulerDeclaration,
     SlotDeclaration,
     VmDeclaration,
@@ -15,12 +17,14 @@ from vgpumgr.core.inventory.model import (
 from vgpumgr.core.inventory.report import Finding, Problem
 
 __all__ = [
+    "BoardDeclaration",
     "Finding",
     "GpuDeclaration",
     "HostDeclaration",
     "Inventory",
     "Location",
     "Member",
+    "OfGpus",
     "Problem",
     "SchedulerDeclaration",
     "SlotDeclaration",

@@ -19,12 +19,12 @@ from vgpumgr.errors import InventoryError
 from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from vgpumgr.core.driver.asking import FgpuUnits
     from vgpumgr.core.inventory.groups import Host, Tree
     from vgpumgr.core.inventory.located import Member, SourceFile, Table, Value
-    from vgpumgr.core.inventory.model import GpuDeclaration, VmDeclaration, Whose
+    from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, VmDeclaration, Whose
     from vgpumgr.core.inventory.report import Finding, Problem
     from vgpumgr.core.inventory.whose import GroupChoice
     from vgpumgr.names import HostName, VmName
@@ -36,6 +36,7 @@ VARIABLES = (
     whose.VARIABLE,
     "vgpumgr_vms",
     "vgpumgr_gpus",
+    "vgpumgr_boards",
     "vgpumgr_policy",
     "vgpumgr_fgpu_per_gpu",
     "vgpumgr_site",
@@ -59,11 +60,17 @@ class Sources:
 
 
 def build_inventory(
-    sources: Sources, *, home: str, environ: Mapping[str, str], group: GroupChoice | None = None
+    sources: Sources,
+    *,
+    home: str,
+    environ: Mapping[str, str],
+    group: GroupChoice | None = None,
+    boards: Callable[[], Collection[str]] = frozenset,
 ) -> Inventory:
     """The inventory in these files. Raises InventoryError, and UnknownName for `group`.
 
     `home` replaces ~, `environ` ${NAME} in a known_hosts path. `group`: the hypervisors' group, whatever the files say.
+    `boards`: the codes of NVIDIA's boards, called only if the files name some.
     """
     report = Report()
     report.extend(sources.problems, sources.findings)
@@ -84,7 +91,7 @@ def build_inventory(
                 text = f"the group {whose_hosts.group}, whose hosts are the hypervisors, has no host"
                 report.problem(where, text, "add them, or name another group")
     precedence = Precedence(tree=tree, group_files=group_files, host_files=host_files, wanted=_wanted)
-    declared = _Declared(report=report)
+    declared = _Declared(report=report, boards_known=boards)
     for name, member in precedence.definitions():
         report.example = functools.partial(_find_example, name, member, ours, precedence)
         declared.read(name, member)
@@ -182,7 +189,9 @@ class _Declared:
 
     report: Report
     vms: dict[int, Mapping[VmName, VmDeclaration]] = field(default_factory=dict)
+    boards_known: Callable[[], Collection[str]]
     gpus: dict[int, tuple[GpuDeclaration, ...]] = field(default_factory=dict)
+    boards: dict[int, tuple[BoardDeclaration, ...]] = field(default_factory=dict)
     fgpu: dict[int, FgpuUnits] = field(default_factory=dict)
     policies: dict[int, Placement] = field(default_factory=dict)
     sites: dict[int, str] = field(default_factory=dict)
@@ -199,6 +208,8 @@ class _Declared:
                 self.vms[key] = asks.read_vms(value, self.report)
             case "vgpumgr_gpus":
                 self.gpus[key] = gpus.read_gpus(value, self.report)
+            case "vgpumgr_boards":
+                self.boards[key] = gpus.read_boards(value, self.boards_known, self.report)
             case "vgpumgr_fgpu_per_gpu":
                 self.fgpu[key] = gpus.read_fgpu(value, self.report)
             case "vgpumgr_policy":
@@ -265,6 +276,7 @@ def _build_host(
         policy=declared.policies.get(keys.get("vgpumgr_policy", 0), DEFAULT_POLICY),
         fgpu_per_gpu=declared.fgpu.get(keys.get("vgpumgr_fgpu_per_gpu", 0), {}),
         gpus=declared.gpus.get(keys.get("vgpumgr_gpus", 0), ()),
+        boards=declared.boards.get(keys.get("vgpumgr_boards", 0), ()),
         vms=declared.vms.get(keys.get("vgpumgr_vms", 0), {}),
         where=host.where,
         site=declared.sites.get(keys.get("vgpumgr_site", 0)),

@@ -1,4 +1,4 @@
-"""The GPUs of a host: `vgpumgr_gpus` with modes and schedulers, and `vgpumgr_fgpu_per_gpu`."""
+"""The GPUs of a host: `vgpumgr_gpus` and `vgpumgr_boards` with modes and schedulers, and `vgpumgr_fgpu_per_gpu`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from vgpumgr.core.driver.asking import FgpuMemory
 from vgpumgr.core.driver.profiles import parse_memory
 from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.asks import read_gpu
-from vgpumgr.core.inventory.model import MODES, GpuDeclaration, SchedulerDeclaration
+from vgpumgr.core.inventory.model import MODES, BoardDeclaration, GpuDeclaration, SchedulerDeclaration
 from vgpumgr.errors import BadName
-from vgpumgr.names import parse_pci_address
+from vgpumgr.names import nearest, parse_pci_address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from vgpumgr.core.driver.asking import FgpuUnit
-    from vgpumgr.core.inventory.located import Table, Value
+    from vgpumgr.core.inventory.located import Location, Table, Value
     from vgpumgr.core.inventory.report import Report
+    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.names import PciAddress
 
 _EXAMPLE = '{"0000:41:00.0": {mode: equal-size}}'
-_KEYS = ("mode", "scheduler", "exclude_vfs")
+_SETTINGS = ("mode", "scheduler")
+_KEYS = (*_SETTINGS, "exclude_vfs")
 _VF = '"0000:41:00.4"'
 _SCHEDULER_KEYS = ("policy", "time_slice", "frequency", "averaging_factor")
 _SLICE = re.compile(r"([0-9]{1,3}) ?ms")
@@ -40,21 +44,7 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
         if settings is None:
             continue
         reading.check_keys(settings, _KEYS, what, report)
-        mode = (
-            reading.read_choice(settings["mode"].value, f"mode of {what}", MODES, report)
-            if "mode" in settings
-            else None
-        )
-        if mode == "mig":
-            report.finding(settings["mode"].where, f"{what}: mode {mode} is not implemented yet and is not set")
-        shared = settings.get("scheduler")
-        declared = _read_scheduler(shared.value, f"the scheduler of {what}", report) if shared else None
-        if shared and declared and mode == "mixed-size" and declared.wish.policy == scheduler.FIXED_SHARE:
-            report.problem(
-                shared.where,
-                f"{what}: {scheduler.FIXED_SHARE} cannot be combined with mode {mode}",
-                "remove one of them",
-            )
+        mode, declared = _read_settings(settings, what, report)
         left_out = settings.get("exclude_vfs")
         exclude_vfs = _read_vfs(left_out.value, f"exclude_vfs of {what}", report) if left_out else ()
         if gpu is None:
@@ -65,6 +55,55 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
             gpu_id=gpu, mode=mode, scheduler=declared, where=member.where, exclude_vfs=exclude_vfs
         )
     return tuple(found[gpu] for gpu in sorted(found))
+
+
+def read_boards(value: Value, known: Callable[[], Collection[str]], report: Report) -> tuple[BoardDeclaration, ...]:
+    """The declared boards, in order of their names. `known`: the codes of the boards that NVIDIA lists."""
+    table = reading.read_table(value, "vgpumgr_boards", report, example="{A40: {mode: equal-size}}")
+    listed = known() if table else ()
+    found: list[BoardDeclaration] = []
+    for name, member in sorted((table or {}).items()):
+        what = f"board {name}"
+        board = name.removeprefix("NVIDIA ")
+        if _BOARD.fullmatch(board) is None:
+            report.problem(member.where, f"not a board name: {name!r}", "for example A40")
+            continue
+        settings = reading.read_table(member.value, what, report, example="{mode: equal-size}")
+        if settings is None:
+            continue
+        reading.check_keys(settings, _SETTINGS, what, report)
+        mode, declared = _read_settings(settings, what, report)
+        same = next((one for one in found if one.board == board), None)
+        if same is not None:
+            report.problem(member.where, f"{what} is already declared at {same.where}", "keep one of them")
+        _check_known(board, member.where, listed, report)
+        found.append(BoardDeclaration(board=board, mode=mode, scheduler=declared, where=member.where))
+    return tuple(found)
+
+
+def _check_known(board: str, where: Location, known: Collection[str], report: Report) -> None:
+    """A finding only: a board can be newer than the list, or be meant by its full name."""
+    if board in known:
+        return
+    like = nearest(board, known)
+    meant = f"; did you mean {like!r}?" if like else ""
+    report.finding(
+        where,
+        f"NVIDIA's list of vGPU types has no board {board!r}: these settings are for GPUs of exactly that name{meant}",
+    )
+
+
+def _read_settings(settings: Table, what: str, report: Report) -> tuple[Mode | None, SchedulerDeclaration | None]:
+    mode = reading.read_choice(settings["mode"].value, f"mode of {what}", MODES, report) if "mode" in settings else None
+    if mode == "mig":
+        report.finding(settings["mode"].where, f"{what}: mode {mode} is not implemented yet and is not set")
+    shared = settings.get("scheduler")
+    declared = _read_scheduler(shared.value, f"the scheduler of {what}", report) if shared else None
+    if shared and declared and mode == "mixed-size" and declared.wish.policy == scheduler.FIXED_SHARE:
+        report.problem(
+            shared.where, f"{what}: {scheduler.FIXED_SHARE} cannot be combined with mode {mode}", "remove one of them"
+        )
+    return mode, declared
 
 
 def _read_vfs(value: Value, what: str, report: Report) -> tuple[PciAddress, ...]:

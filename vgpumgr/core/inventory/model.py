@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from vgpumgr.core.driver import asking
 from vgpumgr.core.driver.asking import Conditions
@@ -87,6 +87,37 @@ class GpuDeclaration:
     where: Location
     exclude_vfs: tuple[PciAddress, ...] = ()
 
+    @property
+    def name(self) -> str:
+        return self.gpu_id
+
+    @property
+    def origin(self) -> str:
+        """Where it is declared, in words."""
+        return str(self.where)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardDeclaration:
+    """The desired settings of every GPU of a board that has none of its own."""
+
+    board: str
+    mode: Mode | None
+    scheduler: SchedulerDeclaration | None
+    where: Location
+
+    @property
+    def name(self) -> str:
+        return self.board
+
+    @property
+    def origin(self) -> str:
+        """Where it is declared, in words."""
+        return f"{self.where}, every {self.board}"
+
+
+OfGpus: TypeAlias = GpuDeclaration | BoardDeclaration
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDeclaration:
@@ -107,6 +138,12 @@ class HostDeclaration:
     site: str | None = None
     vms_from: str | None = None
     even_if_it_will_not_start: bool = False
+    boards: tuple[BoardDeclaration, ...] = ()
+
+    @property
+    def of_gpus(self) -> tuple[OfGpus, ...]:
+        """What is declared about GPUs, one by one and by board; core/inventory/settings.py says which counts."""
+        return (*self.gpus, *self.boards)
 
     @property
     def excluded_vfs(self) -> frozenset[PciAddress]:

@@ -135,6 +135,12 @@ class Gpu:
         codes = Counter(vgpu_type.board for vgpu_type in (self.types or {}).values() if vgpu_type.board)
         return codes.most_common(1)[0][0] if codes else None
 
+    @property
+    def board_names(self) -> tuple[str, ...]:
+        """What the inventory may call its board: the code, the full name, and that without NVIDIA before it."""
+        name = self.name or ""
+        return tuple(text for text in (self.board, name, name.removeprefix("NVIDIA ")) if text)
+
     def parent_at(self, vf_index: int | None) -> Parent | None:
         """The VF of that index, or the PF for None."""
         return self.functions.of_index(vf_index)

@@ -138,8 +138,7 @@ def board_mib(gpu: Gpu) -> int | None:
 
 def unit_of(gpu: Gpu, units: FgpuUnits) -> FgpuUnit | None:
     """What one fGPU is on a board, declared by its code or by its name; None if the inventory does not say."""
-    names = (gpu.board or "", gpu.name or "", (gpu.name or "").removeprefix("NVIDIA "))
-    return next((units[name] for name in names if name in units), None)
+    return next((units[name] for name in gpu.board_names if name in units), None)
 
 
 def percent(waste: Fraction | float) -> str:

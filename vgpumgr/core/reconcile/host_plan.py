@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors, names
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import SIZE_MODES
 from vgpumgr.core.model.view import Finding
@@ -40,7 +41,7 @@ from vgpumgr.core.report import findings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from vgpumgr.core.inventory import GpuDeclaration, HostDeclaration
+    from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu
@@ -382,8 +383,7 @@ def _plan_gpu_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuS
     request = scheduler_plan.SchedulerRequest(gpu_uuid=gpu_uuid, wish=task.wish, again=task.where is None)
     if task.where is None:
         return PlannedTask(task=task, plan=scheduler_plan.plan_scheduler(view, request))
-    same = [item for item in declared.gpus if item.scheduler is not None and item.gpu_id in (gpu.pci, gpu.uuid)]
-    _guard_once(view, gpu, "scheduler", same)
+    _guard_once(view, gpu, "scheduler", declared)
     plan = scheduler_plan.plan_scheduler(view, request)
     return PlannedTask(task=task, plan=plan, drift=drifts.of_gpu(view, gpu, task.wish) if plan.changed else ())
 
@@ -392,8 +392,7 @@ def _plan_gpu_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) 
     """Set a mode; in a reconcile without re-creating lost vGPUs, as for a scheduler. Raises InventoryError as for that."""
     gpu, gpu_uuid = gpu_choice.find(view.snapshot, task.gpu_id)
     if task.where is not None:
-        same = [item for item in declared.gpus if item.mode is not None and item.gpu_id in (gpu.pci, gpu.uuid)]
-        _guard_once(view, gpu, "mode", same)
+        _guard_once(view, gpu, "mode", declared)
     by_user = task.verb != RECONCILE
     # What needed the mode may have been freed by a task before this one.
     mode = gpu.mode if task.kept and gpu.mode in SIZE_MODES and not mode_plan.has_ended(view, gpu) else task.mode
@@ -402,12 +401,13 @@ def _plan_gpu_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) 
     return PlannedTask(task=task, plan=plan, drift=drifts.of_mode(view, gpu, task.mode) if differs else ())
 
 
-def _guard_once(view: HostView, gpu: Gpu, what: str, same: Sequence[GpuDeclaration]) -> None:
+def _guard_once(view: HostView, gpu: Gpu, setting: settings.Setting, declared: HostDeclaration) -> None:
+    same = settings.all_deciding(gpu, declared.of_gpus, setting)
     if len(same) > 1:
         raise errors.InventoryError(
-            f"the {what} of GPU {gpu.pci} of {view.snapshot.host} is declared {len(same)} times",
-            details=[f"{item.where}: {item.gpu_id}" for item in same],
-            hint="keep one of them; vgpumgr_gpus takes a GPU's PCI address or its UUID",
+            f"the {setting} of GPU {gpu.pci} of {view.snapshot.host} is declared {len(same)} times",
+            details=[f"{item.where}: {item.name}" for item in same],
+            hint="keep one of them; vgpumgr_gpus takes a GPU's PCI address or its UUID, vgpumgr_boards a board's code or its name",
         )
 
 

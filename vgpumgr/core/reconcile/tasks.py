@@ -15,6 +15,7 @@ from vgpumgr import names
 from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.scheduler import describe_wish
+from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import MIXED_SIZE, SIZE_MODES
 from vgpumgr.core.plan import mode as mode_plan
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import SchedulerWish
-    from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
+    from vgpumgr.core.inventory import HostDeclaration, OfGpus, SlotDeclaration
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import SizeMode
@@ -231,23 +232,32 @@ Task: TypeAlias = EnsureSlot | PruneSlot | SetGpuScheduler | SetGpuMode | Attach
 def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
     """All tasks of a host, in order of execution."""
     shares = [
-        SetGpuScheduler(gpu_id=gpu.gpu_id, wish=gpu.scheduler.wish, where=str(gpu.where))
-        for gpu in declared.gpus
-        if gpu.scheduler is not None
+        SetGpuScheduler(gpu_id=gpu_id, wish=found.scheduler.wish, where=found.origin)
+        for gpu_id, found in _declared(view, declared, "scheduler")
+        if found.scheduler is not None
     ]
     modes = [
-        SetGpuMode(gpu_id=gpu.gpu_id, mode=gpu.mode, where=str(gpu.where))
-        for gpu in declared.gpus
-        if gpu.mode in SIZE_MODES
+        SetGpuMode(gpu_id=gpu_id, mode=found.mode, where=found.origin)
+        for gpu_id, found in _declared(view, declared, "mode")
+        if found.mode in SIZE_MODES
     ]
     return (*_prunes(view, declared), *modes, *_kept_modes(view, declared), *shares, *_ensures(view, declared))
+
+
+def _declared(view: HostView, declared: HostDeclaration, setting: settings.Setting) -> Iterator[tuple[str, OfGpus]]:
+    """Each GPU that has one declared, by its own entry or by its board, and the declaration; GPUs of an entry need not be there."""
+    yield from ((gpu.gpu_id, gpu) for gpu in declared.gpus)
+    for gpu in sorted(view.snapshot.gpus, key=lambda item: item.pci):
+        found = settings.of_board(gpu, declared.of_gpus, setting)
+        if found is not None:
+            yield gpu.pci, found
 
 
 def _kept_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMode]:
     """The modes that `mode set` once gave and that a reboot ended; reconcile restores what was, as it does for attach."""
     for gpu in sorted(view.snapshot.gpus, key=lambda item: item.pci):
-        decided = any(item.mode is not None and item.gpu_id in (gpu.pci, gpu.uuid) for item in declared.gpus)
-        if not decided and mode_plan.has_ended(view, gpu):
+        decided = settings.deciding(gpu, declared.of_gpus, "mode")
+        if decided is None and mode_plan.has_ended(view, gpu):
             yield SetGpuMode(gpu_id=gpu.pci, mode=MIXED_SIZE, kept=True)
 
 

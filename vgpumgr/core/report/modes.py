@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from vgpumgr.core.inventory import settings
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vgpumgr.core.inventory import GpuDeclaration
+    from vgpumgr.core.inventory import OfGpus
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Mode
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
@@ -20,7 +22,10 @@ UNDECLARED: Final = "undeclared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeRow:
-    """One GPU. `mode` is None if it is unknown, and so is `state` then. `vgpus`: how many exist there, of anybody."""
+    """One GPU. `mode` is None if it is unknown, and so is `state` then. `vgpus`: how many exist there, of anybody.
+
+    `declared_where`: the place in the inventory, in words.
+    """
 
     host: HostName
     pci: PciAddress
@@ -28,18 +33,20 @@ class ModeRow:
     board: str | None
     mode: Mode | None
     declared: Mode | None
+    declared_where: str | None
     state: State | None
     vgpus: int
 
 
-def rows(facts: HostSnapshot, declared: Sequence[GpuDeclaration] = ()) -> tuple[ModeRow, ...]:
+def rows(facts: HostSnapshot, declared: Sequence[OfGpus] = ()) -> tuple[ModeRow, ...]:
     """Every GPU of a host."""
     return tuple(row_of(facts, gpu, declared) for gpu in facts.gpus)
 
 
-def row_of(facts: HostSnapshot, gpu: Gpu, declared: Sequence[GpuDeclaration] = ()) -> ModeRow:
+def row_of(facts: HostSnapshot, gpu: Gpu, declared: Sequence[OfGpus] = ()) -> ModeRow:
     """One GPU."""
-    wanted = declared_for(gpu, declared)
+    found = settings.deciding(gpu, declared, "mode")
+    wanted = found.mode if found is not None else None
     return ModeRow(
         host=facts.host,
         pci=gpu.pci,
@@ -47,14 +54,10 @@ def row_of(facts: HostSnapshot, gpu: Gpu, declared: Sequence[GpuDeclaration] = (
         board=gpu.board,
         mode=gpu.mode,
         declared=wanted,
+        declared_where=found.origin if found is not None else None,
         state=_state(gpu.mode, wanted),
         vgpus=len(gpu.vgpus),
     )
-
-
-def declared_for(gpu: Gpu, declared: Sequence[GpuDeclaration]) -> Mode | None:
-    """The mode that is declared for a GPU, by its address or its UUID."""
-    return next((one.mode for one in declared if one.mode and one.gpu_id in (gpu.pci, gpu.uuid)), None)
 
 
 def _state(mode: Mode | None, wanted: Mode | None) -> State | None:

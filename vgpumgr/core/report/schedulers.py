@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.core.driver import modprobe, scheduler
+from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import scheduler as scheduler_plan
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerWish, Setting
-    from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
+    from vgpumgr.core.inventory import OfGpus
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.plan.scheduler import Difference, Observed, Persistent
     from vgpumgr.names import GpuUuid, HostName, PciAddress
@@ -31,6 +32,7 @@ class SchedulerRow:
 
     `verified`: the driver reports slice and factor now. `state`: ok, drift, pending_reboot, unverified, undeclared (and
     nothing pending); None if it cannot be determined. `rm_pvmrl`: the persistent value, None if none is set.
+    `declared_where`: the place in the inventory, in words.
     """
 
     host: HostName
@@ -46,6 +48,7 @@ class SchedulerRow:
     persistent: Persistent
     caps: Caps | None
     declared: SchedulerWish | None
+    declared_where: str | None
     state: State | None
     differences: tuple[Difference, ...]
 
@@ -56,14 +59,12 @@ class SchedulerRow:
         return setting if setting is not None and setting.policy == self.policy else None
 
 
-def rows(
-    view: Observed, declared: Sequence[GpuDeclaration] = ()
-) -> tuple[tuple[SchedulerRow, ...], tuple[Finding, ...]]:
+def rows(view: Observed, declared: Sequence[OfGpus] = ()) -> tuple[tuple[SchedulerRow, ...], tuple[Finding, ...]]:
     """Every GPU of a host, with findings: what cannot be read, and what the files set twice."""
     found: list[SchedulerRow] = []
     findings: list[Finding] = []
     for gpu in view.snapshot.gpus:
-        row, problem = _row(view, gpu, declared_for(gpu, declared))
+        row, problem = _row(view, gpu, declared)
         found.append(row)
         texts = list(modprobe.warnings(view.snapshot.modprobe or (), gpu.pci))
         texts += [problem] if problem else []
@@ -71,18 +72,14 @@ def rows(
     return tuple(found), tuple(dict.fromkeys(findings))
 
 
-def row_of(view: Observed, gpu: Gpu, declared: Sequence[GpuDeclaration] = ()) -> SchedulerRow:
+def row_of(view: Observed, gpu: Gpu, declared: Sequence[OfGpus] = ()) -> SchedulerRow:
     """One GPU."""
-    return _row(view, gpu, declared_for(gpu, declared))[0]
+    return _row(view, gpu, declared)[0]
 
 
-def declared_for(gpu: Gpu, declared: Sequence[GpuDeclaration]) -> SchedulerDeclaration | None:
-    """The scheduler that is declared for a GPU, by its address or its UUID."""
-    return next((one.scheduler for one in declared if one.scheduler and one.gpu_id in (gpu.pci, gpu.uuid)), None)
-
-
-def _row(view: Observed, gpu: Gpu, declared: SchedulerDeclaration | None) -> tuple[SchedulerRow, str | None]:
-    wish = declared.wish if declared else None
+def _row(view: Observed, gpu: Gpu, declared: Sequence[OfGpus]) -> tuple[SchedulerRow, str | None]:
+    found = settings.deciding(gpu, declared, "scheduler")
+    wish = found.scheduler.wish if found is not None and found.scheduler is not None else None
     state = gpu.scheduler
     active = state.active if state else None
     time_slice_ns = active.time_slice_ns if active else None
@@ -104,6 +101,7 @@ def _row(view: Observed, gpu: Gpu, declared: SchedulerDeclaration | None) -> tup
         persistent=layer,
         caps=state.caps if state else None,
         declared=wish,
+        declared_where=found.origin if found is not None else None,
         state=None if problem else _word(layer, wish, differences),
         differences=differences,
     )

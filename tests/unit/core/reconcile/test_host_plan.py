@@ -13,16 +13,18 @@ from tests.unit.core.declarations import declares
 from vgpumgr import errors
 from vgpumgr.core.driver.scheduler import SchedulerWish
 from vgpumgr.core.inventory import Location
-from vgpumgr.core.inventory.model import GpuDeclaration
+from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, SchedulerDeclaration
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import SavedStates
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_VF, MIXED_SIZE
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MDEV_VF, MIXED_SIZE
 from vgpumgr.core.plan import mode, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.names import VmName, VmUuid
 
 if TYPE_CHECKING:
+    from vgpumgr.core.driver.scheduler import Policy
+    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
 
@@ -372,6 +374,56 @@ def test_the_job_of_a_gpu_that_is_declared_by_its_uuid_names_its_address() -> No
     (gpu,) = view.snapshot.gpus
     made = host_plan.plan_host(view, declares({str(gpu.uuid): SchedulerWish(policy="fixed-share")}), RUN)
     assert [(item.gpu, item.plan is None) for item in made.tasks] == [(gpu.pci, False)]
+
+
+def of_board(name: str = "A40", policy: Policy = "fixed-share", mode: Mode | None = None) -> BoardDeclaration:
+    where = Location(file="group_vars/all.yml", line=2)
+    scheduler = SchedulerDeclaration(wish=SchedulerWish(policy=policy), where=where)
+    return BoardDeclaration(board=name, mode=mode, scheduler=scheduler, where=where)
+
+
+def of_gpus(view: HostView, *boards: BoardDeclaration) -> list[tuple[str | None, str]]:
+    """What is to be done on the GPUs of a host, and why."""
+    made = host_plan.plan_host(view, replace(declares(), boards=boards), RUN)
+    return [(item.gpu, item.task.why) for item in made.tasks if item.steps]
+
+
+def test_a_boards_scheduler_is_set_on_every_gpu_of_it_and_says_where_it_is_declared() -> None:
+    """Not on the T4, and a board that the host does not have is nothing."""
+    cards = [builders.gpu(), builders.gpu(pci="0000:81:00.0"), builders.gpu(MDEV_PF, "T4", "0000:c1:00.0")]
+    why = "declared fixed-share (group_vars/all.yml:2, every A40)"
+    assert of_gpus(builders.host(*cards), of_board(), of_board("L40S")) == [
+        ("0000:41:00.0", why),
+        ("0000:81:00.0", why),
+    ]
+
+
+def test_a_gpus_own_scheduler_is_set_in_place_of_its_boards() -> None:
+    view = builders.host(builders.gpu(), builders.gpu(pci="0000:81:00.0"))
+    own = replace(declares({"0000:81:00.0": SchedulerWish(policy="best-effort")}), boards=(of_board(),))
+    made = host_plan.plan_host(view, own, RUN)
+    assert [(item.gpu, bool(item.steps)) for item in made.tasks] == [("0000:81:00.0", False), ("0000:41:00.0", True)]
+
+
+def test_a_boards_mode_is_kept_and_counts_as_declared() -> None:
+    """With mode equal-size, what `mode set` once gave is not restored after a boot."""
+    view = builders.rebooted(mixed(vm01="24Q"))
+    kept = host_plan.plan_host(view, declares(), RUN)
+    assert "its vGPUs were made in mixed-size mode" in [item.task.why for item in kept.tasks]
+    board = replace(of_board(mode=EQUAL_SIZE), scheduler=None)
+    made = host_plan.plan_host(view, replace(declares(), boards=(board,)), RUN)
+    assert [item.task.why for item in made.tasks if item.task.vm is None] == [
+        "declared equal-size (group_vars/all.yml:2, every A40)"
+    ]
+
+
+def test_a_gpu_of_two_declared_boards_is_left_alone_and_both_lines_are_named() -> None:
+    """Its code and its full name."""
+    view = builders.host(replace(builders.gpu(), name="NVIDIA A40 Mark 2"))
+    both = replace(declares(), boards=(of_board(), of_board("A40 Mark 2", "equal-share")))
+    (item,) = host_plan.plan_host(view, both, RUN).tasks
+    assert isinstance(item.refused, errors.InventoryError)
+    assert [line.rpartition(": ")[2] for line in item.refused.details] == ["A40", "A40 Mark 2"]
 
 
 def test_a_declared_vm_that_the_host_does_not_have_is_refused_with_what_to_do() -> None:

@@ -1,0 +1,40 @@
+"""Which declaration decides about a GPU: its own, of `vgpumgr_gpus`, or else its board's, of `vgpumgr_boards`; mode and scheduler each for itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from vgpumgr.core.inventory.model import BoardDeclaration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.inventory.model import GpuDeclaration, OfGpus
+    from vgpumgr.core.model.snapshot import Gpu
+
+Setting = Literal["mode", "scheduler"]
+
+
+def deciding(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> OfGpus | None:
+    """The declaration of a GPU's mode or scheduler; None if there is none."""
+    return next(iter(all_deciding(gpu, declared, setting)), None)
+
+
+def all_deciding(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> tuple[OfGpus, ...]:
+    """The same with whatever else has equal weight: more than one means that the inventory contradicts itself."""
+    found = [one for one in declared if getattr(one, setting) is not None and _is_about(one, gpu)]
+    own = tuple(one for one in found if not isinstance(one, BoardDeclaration))
+    return own or tuple(found)
+
+
+def of_board(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> BoardDeclaration | None:
+    """The board's declaration, if it decides."""
+    found = deciding(gpu, declared, setting)
+    return found if isinstance(found, BoardDeclaration) else None
+
+
+def _is_about(declared: GpuDeclaration | BoardDeclaration, gpu: Gpu) -> bool:
+    """A board's settings are for GPUs that offer vGPUs: a card that is passed through whole has neither."""
+    if isinstance(declared, BoardDeclaration):
+        return gpu.framework is not None and declared.board in gpu.board_names
+    return declared.gpu_id in (gpu.pci, gpu.uuid)
