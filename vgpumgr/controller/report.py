@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import Fleet, View
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.inventory.choice import Choice, Shown
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import Slot
 
@@ -30,10 +31,10 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView
 
 
 def list_fleet(
-    context: Context, hosts: Sequence[str] = (), came: Callable[[HostVgpus], None] = lambda _: None
+    context: Context, choice: Choice, came: Callable[[HostVgpus], None] = lambda _: None
 ) -> Fleet[HostVgpus]:
-    """The vGPUs of hosts; `came` is given each host as soon as it is read."""
-    return look_over(context, hosts, _vgpus, came)
+    """The vGPUs that are chosen; `came` is given each host as soon as it is read."""
+    return look_over(context, [host.name for host in choice.hosts], lambda view: _vgpus(view, choice.shown), came)
 
 
 def look_over(
@@ -59,8 +60,21 @@ def look_over(
     return read_fleet(declarations, observe, context.reading, came)
 
 
-def _vgpus(view: HostView) -> HostVgpus:
-    return HostVgpus(host=view.snapshot.host, rows=listing.rows(view), findings=findings.of_host(view))
+def _vgpus(view: HostView, shown: Shown) -> HostVgpus:
+    host = view.snapshot.host
+    found = listing.rows(view)
+    told = findings.of_host(view)
+    if not shown.vms:
+        return HostVgpus(host=host, rows=found, findings=told)
+    return HostVgpus(
+        host=host,
+        rows=tuple(row for row in found if shown.shows(host, row.vm, row.vm_uuid)),
+        findings=tuple(one for one in told if shown.shows(host, one.vm)),
+        vms=(
+            *((one.name, one.uuid) for one in view.domains),
+            *((row.vm, row.vm_uuid) for row in found if row.vm and row.vm_uuid),
+        ),
+    )
 
 
 def waiting_for_restart(context: Context, hosts: Sequence[str]) -> Fleet[tuple[restart.Waiting, ...]]:

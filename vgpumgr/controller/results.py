@@ -133,11 +133,12 @@ class Fleet(Generic[View]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostVgpus:
-    """What `list` keeps of a host."""
+    """What `list` keeps of a host. `vms`: names and UUIDs of its VMs, where some were asked for."""
 
     host: HostName
     rows: tuple[VgpuRow, ...]
     findings: tuple[Finding, ...]
+    vms: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("host", shell_complete=candidates.hosts)
+@click.argument("host", shell_complete=candidates.host)
 @click.argument("vgpus", nargs=-1, metavar="[UUID|VF]...")
 @common_options
 def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:

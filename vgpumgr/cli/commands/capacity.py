@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates, wishes
+from vgpumgr.cli.params import candidates, choosing, wishes
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
 
@@ -24,13 +24,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("profiles", nargs=-1, metavar="[PROFILE]...", shell_complete=candidates.profiles)
 @wishes.options
-@click.option(
-    "--on", "hosts", metavar="HOST", multiple=True, shell_complete=candidates.hosts, help="Only this host; repeatable."
-)
+@choosing.on("Only these hosts.")
 @common_options
-def capacity(
-    settings: Settings, *, profiles: tuple[str, ...], hosts: tuple[str, ...], **asked: str | bool | None
-) -> int:
+def capacity(settings: Settings, *, profiles: tuple[str, ...], on: str | None, **asked: str | bool | None) -> int:
     """What still fits: every profile by board, or for a profile or wish each GPU with how many more, and if none, why.
 
     \b
@@ -44,6 +40,7 @@ def capacity(
     from vgpumgr.cli.wiring import build_context
 
     context = build_context(settings)
+    hosts = () if on is None else (on,)
     if profiles or any(asked[way] is not None for way in _ways()):
         return _answer(settings, context, hosts, _questions(context, profiles, asked))
     if any(value not in (None, False) for value in asked.values()):

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import datetime
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from vgpumgr import errors, names
-from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params import choosing
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.store.journal_entry import JournalEntry
+    from vgpumgr.core.inventory.patterns import Roster
+    from vgpumgr.store.journal import Journal
+    from vgpumgr.store.journal_entry import JournalEntry, Question
 
 _COLUMNS = ("when", "by", "did", "vm", "host", "outcome", "why")
 _WIDE = (
     "id", "at", "by", "verb", "vm", "vm_uuid", "slot", "host", "gpu", "steps", "ended_at", "outcome", "error",
     "message", "why",
 )  # fmt: skip
+_ALL = 1_000_000  # runs; the journal keeps fewer
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -47,7 +51,7 @@ class _Since(click.ParamType[datetime.datetime]):
 
 
 @click.command()
-@click.argument("name", required=False, metavar="[VM|HOST]", shell_complete=candidates.vms_and_hosts)
+@choosing.vms_or_hosts()
 @click.option(
     "--limit",
     type=click.IntRange(1, 1_000_000),
@@ -63,13 +67,13 @@ class _Since(click.ParamType[datetime.datetime]):
     help="Show runs no older than this (7d, 12h, 30m), or since a date (2026-11-21).",
 )
 @common_options
-def history(settings: Settings, *, name: str | None, limit: int, since: datetime.datetime | None) -> int:
+def history(settings: Settings, *, chosen: tuple[str, ...], limit: int, since: datetime.datetime | None) -> int:
     """Who changed what, when and why, and the outcome; newest first.
 
     \b
       vgpumgr history
       vgpumgr history vm01 --since 7d
-      vgpumgr history kvm02 -o json
+      vgpumgr history kvm02 'web*' -o json
 
     A VM is found by its name or UUID, and also by earlier names. A run that is "not ended" was killed or is still going.
     The journal is history only: deleting it does not change the desired state.
@@ -79,20 +83,11 @@ def history(settings: Settings, *, name: str | None, limit: int, since: datetime
     from vgpumgr.store.journal_entry import Question
 
     journal = environment.open_journal(lambda text: output.print_warning(settings, text))
-    uuid = names.as_uuid(name)
+    question = Question(limit=limit, since=since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else None)
     # Newest first: in a pager or with head, the top is what the reader sees.
-    runs = journal.runs(
-        Question(
-            limit=limit,
-            since=since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else None,
-            name=None if uuid else name,
-            vm_uuid=uuid,
-        )
-    )
-    if name is not None and not runs:
-        _must_be_known(settings, name, uuid)
+    runs = _chosen(settings, journal, chosen, question) if chosen else journal.runs(question)
     if not runs and settings.for_people:
-        about = f" about {name}" if name else ""
+        about = f" about {' '.join(chosen)}" if chosen else ""
         later = " since then" if since else ""
         output.echo(
             f"no run{about}{later} in {journal.path}" if journal.path.exists() else f"no journal yet ({journal.path})"
@@ -127,22 +122,54 @@ def _table_rows(runs: Iterable[JournalEntry]) -> list[dict[str, object]]:
     return rows
 
 
-def _must_be_known(settings: Settings, name: str, uuid: str | None) -> None:
-    """Refuse a name that nothing knows. A VM or host of the inventory that was never changed is fine."""
+def _chosen(settings: Settings, journal: Journal, chosen: Sequence[str], question: Question) -> Sequence[JournalEntry]:
+    """The runs of these VMs and hosts. Raises UnknownName for a text that nothing is called by."""
+    from vgpumgr.core.inventory import choice
+
+    found: dict[int, JournalEntry] = {}
+    for text in chosen:
+        uuid = names.as_uuid(text)
+        runs = journal.runs(replace(question, name=None if uuid else text, vm_uuid=uuid))
+        if not runs and not _is_known(settings, uuid or text):
+            break
+        found.update((run.id, run) for run in runs)
+    else:
+        return sorted(found.values(), key=lambda run: -run.id)[: question.limit]
+    vms, roster = _known(settings)
+    shown = choice.choose_stored(chosen, roster)
+    for missed in shown.unmatched((name, None) for name in vms):
+        near = names.nearest(missed.text, {*vms, *roster.hosts})
+        raise errors.UnknownName(
+            f"neither the journal nor the inventory knows a VM or host {missed.text!r}",
+            hint=f"did you mean {near}?" if near else "`vgpumgr history` lists all names",
+        )
+    every = journal.runs(replace(question, limit=_ALL))
+    return [run for run in every if shown.shows(run.intent.host, run.intent.vm, run.intent.vm_uuid)][: question.limit]
+
+
+def _is_known(settings: Settings, name: str) -> bool:
+    """Whether it is a VM or host of the journal or the inventory, even if nothing was done to it."""
+    vms, roster = _known(settings)
+    return name in vms or name in roster.hosts
+
+
+def _known(settings: Settings) -> tuple[set[str], Roster]:
+    """The VMs, by name and UUID, and the hosts that the journal or the inventory knows."""
     from vgpumgr.controller import environment
+    from vgpumgr.core.inventory.patterns import Roster
     from vgpumgr.store.sql.names import known
 
-    journal = known(environment.store_path())
-    valid = {*journal.vms, *journal.hosts, *journal.uuids}
+    stored = known(environment.store_path())
+    vms = {*stored.vms, *stored.uuids}
+    hosts = [names.HostName(name) for name in stored.hosts]
     try:
-        for host in environment.load_inventory(settings.inventory, settings.group).hosts.values():
-            valid |= {host.name, *host.vms}
-    except errors.InventoryError:
-        pass  # history can be read without any inventory
-    if (uuid or name) in valid:
-        return
-    near = names.nearest(name, valid)
-    raise errors.UnknownName(
-        f"neither the journal nor the inventory knows a VM or host {name!r}",
-        hint=f"did you mean {near}?" if near else "`vgpumgr history` lists all names",
+        inventory = environment.load_inventory(settings.inventory, settings.group)
+    except errors.InventoryError:  # history can be read without any inventory
+        return vms, Roster(hosts=dict.fromkeys(hosts))
+    vms.update(vm for host in inventory.hosts.values() for vm in host.vms)
+    groups = inventory.roster
+    return vms, Roster(
+        hosts=dict.fromkeys([*inventory.hosts, *hosts]),
+        members=groups.members if groups else {},
+        children=groups.children if groups else {},
     )

@@ -97,7 +97,7 @@ def check_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
 
 @host.command("sudoers")
-@click.argument("name", metavar="HOST", shell_complete=candidates.hosts)
+@click.argument("name", metavar="HOST", shell_complete=candidates.host)
 @click.option("--user", metavar="NAME", help="The login's user (default: the one that the inventory has for the host).")
 @click.option(
     "--key", metavar="FILE", type=click.Path(), help="The login's public key, for its line in authorized_keys."

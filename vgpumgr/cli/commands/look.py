@@ -37,30 +37,47 @@ _GPU_WIDE = (*_GPU, "uuid", "pci_id", "driver", "libvirt")
 
 
 @click.command("list")
-@choosing.hosts()
+@choosing.vms_or_hosts()
 @common_options
-def list_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
-    """Every vGPU on the hosts (the whole inventory, or those named): ours, and foreign ones, which are never changed.
+def list_command(settings: Settings, *, chosen: tuple[str, ...]) -> int:
+    """Every vGPU on the hosts, or of the VMs and hosts that are named: ours, and foreign ones, which are never changed.
+
+    \b
+      vgpumgr list
+      vgpumgr list vm01 'web*'
+      vgpumgr list 'rack1:!kvm07'
 
     Owner and state need libvirt; `discover` shows a host's GPUs without it. On a terminal, the rows of several hosts come as the
     hosts answer; everywhere else they are sorted.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
+    from vgpumgr.core.inventory import choice
     from vgpumgr.documents import list as documents
 
     context = build_context(settings)
-    table = _growing(settings, context.inventory.chosen(hosts))
+    meant = choice.choose(context.inventory, chosen)
+    table = _growing(settings, meant.hosts)
     came = table and (lambda host: table.add(_shown(settings, host.rows)))
-    fleet = report.list_fleet(context, hosts, came or (lambda _: None))
+    fleet = report.list_fleet(context, meant, came or (lambda _: None))
     rows = [row for host in fleet.views for row in host.rows]
     findings = [finding for host in fleet.views for finding in host.findings]
+    vms = [vm for host in fleet.views for vm in host.vms]
+    unread = [error for _, error in fleet.errors]
+    seen = {name for name, _ in vms}
+    unknown = [
+        choice.unknown_vm(one, context.inventory, seen, unread=len(unread)) for one in meant.shown.unmatched(vms)
+    ]
     if not rows and settings.for_people:
-        _say_none([host.host for host in fleet.views], "no vGPUs on")
+        if not meant.shown.adds:
+            _say_none([host.host for host in fleet.views], "no vGPUs on")
+        elif not unknown:
+            output.echo(f"no vGPUs of {' '.join(one.text for one in meant.shown.adds)}")
     elif table is None:
         document = documents.document(fleet, rows, findings)
         output.print_rows(settings, document, _shown(settings, rows), columns=_VGPU, wide=_VGPU_WIDE, name="vm")
-    return _finish(settings, fleet, findings)
+    output.print_findings(settings, findings)
+    return output.print_errors(settings, [*unknown, *unread])
 
 
 def _growing(settings: Settings, hosts: Sequence[HostDeclaration]) -> GrowingTable | None:

@@ -46,7 +46,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
 @mode.command("set")
 @click.argument("wanted", metavar="equal-size|mixed-size", type=click.Choice(("equal-size", "mixed-size")))
-@click.option("--on", required=True, metavar="HOST", shell_complete=candidates.hosts, help="The GPU's host.")
+@click.option("--on", required=True, metavar="HOST", shell_complete=candidates.host, help="The GPU's host.")
 @click.option("--gpu-id", required=True, metavar="PCI|UUID", shell_complete=candidates.gpus, help="The GPU.")
 @common_options
 def set_command(settings: Settings, *, wanted: SizeMode, on: str, gpu_id: str) -> int:

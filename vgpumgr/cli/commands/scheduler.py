@@ -53,7 +53,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
 
 @scheduler.command("set")
-@click.option("--on", required=True, metavar="HOST", shell_complete=candidates.hosts, help="The GPU's host.")
+@click.option("--on", required=True, metavar="HOST", shell_complete=candidates.host, help="The GPU's host.")
 @click.option("--gpu-id", required=True, metavar="PCI|UUID", shell_complete=candidates.gpus, help="The GPU.")
 @click.option("--policy", required=True, type=click.Choice(_POLICIES), help="The scheduling policy.")
 @click.option(

@@ -19,6 +19,9 @@ from vgpumgr.cli.top import frames, table
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.sampling import Sampler
+    from vgpumgr.core.inventory import Inventory
+    from vgpumgr.core.inventory.choice import Choice
+    from vgpumgr.errors import VgpumgrError
 
 _COLUMNS = tuple(name.lower().replace(" ", "_") for name in frames.COLUMNS)
 _WIDE = (*_COLUMNS, "origin", "vf", "uuid", "vm_uuid")
@@ -30,13 +33,17 @@ _CSV = (
 
 
 @click.command()
-@choosing.hosts()
+@choosing.vms_or_hosts()
 @click.option("--every", type=Duration(), default="2s", show_default=True, metavar="TIME", help="Refresh interval.")
 @click.option("--sort", type=click.Choice(list(table.SORTS)), default="sm", show_default=True, help="Sort order.")
 @click.option("--once", is_flag=True, help="Print one reading as a table and exit; the default without a terminal.")
 @common_options
-def top(settings: Settings, *, hosts: tuple[str, ...], every: float, sort: str, once: bool) -> int:
+def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str, once: bool) -> int:
     """Live GPU usage by VM, in percent of the whole GPU, as measured by the driver since the previous reading.
+
+    \b
+      vgpumgr top
+      vgpumgr top 'web*' vm01
 
     Keys: q quits, s changes the order, / filters, o hides VMs that are off, arrows and PgUp PgDn scroll, h lists all keys.
     A question mark means that the VM is off or the driver does not report the value. Nothing is stored; `usage` shows what
@@ -44,31 +51,40 @@ def top(settings: Settings, *, hosts: tuple[str, ...], every: float, sort: str, 
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller.sampling import Sampler
+    from vgpumgr.core.inventory.choice import choose
+    from vgpumgr.core.usage.live import only as of_vms
 
     live = (
         not once and settings.output == "table" and output.is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
     )
     # Nothing but frames may be printed on the alternate screen.
     context = build_context(replace(settings, quiet=True) if live else settings)
-    chosen = context.inventory.chosen(hosts)
-    with Sampler(context, chosen) as sampler:
+    meant = choose(context.inventory, chosen)
+    with Sampler(context, meant.hosts) as sampler:
         if not live:
-            return _print(settings, sampler, len(chosen), sort)
+            return _print(settings, context.inventory, sampler, meant, sort)
         from vgpumgr.cli.top import display
         from vgpumgr.cli.top.view_state import View
 
         colour = settings.color == "always" or (settings.color == "auto" and not os.environ.get("NO_COLOR"))
-        display.run(sampler.round, every_s=every, view=View(sort=sort), hosts=len(chosen), colour=colour)
+        rounds = (lambda: of_vms(sampler.round(), meant.shown.shows)) if meant.shown.vms else sampler.round
+        display.run(rounds, every_s=every, view=View(sort=sort), hosts=len(meant.hosts), colour=colour)
     return 0
 
 
-def _print(settings: Settings, sampler: Sampler, hosts: int, sort: str) -> int:
+def _print(settings: Settings, inventory: Inventory, sampler: Sampler, meant: Choice, sort: str) -> int:
+    from vgpumgr.core.inventory import choice
     from vgpumgr.core.usage import live
     from vgpumgr.documents import top as documents
 
-    output.progress(settings, f"reading {counted(hosts, 'host')} …")
+    output.progress(settings, f"reading {counted(len(meant.hosts), 'host')} …")
     rounds = sampler.round()
-    errors = [one.failure for one in rounds if one.failure is not None]
+    errors: list[VgpumgrError] = [one.failure for one in rounds if one.failure is not None]
+    if meant.shown.vms:
+        vms = [(row.vm, row.vgpu.vm_uuid) for row in live.rows(rounds)]
+        seen = {name for name, _ in vms}
+        errors[:0] = [choice.unknown_vm(one, inventory, seen, unread=len(errors)) for one in meant.shown.unmatched(vms)]
+        rounds = live.only(rounds, meant.shown.shows)
     found = table.arranged(live.rows(rounds), sort)
     document = documents.document(rounds, found)
     if settings.for_people:

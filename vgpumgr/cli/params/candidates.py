@@ -1,4 +1,4 @@
-"""The names that TAB offers, read from the inventory's files, the journal and the catalogue, never from a host.
+"""The names that TAB offers, from the inventory's files, the journal, the samples and the catalogue, never from a host.
 
 Each function has the signature of click's shell_complete. A source that cannot be read offers nothing: an error must not
 appear in the middle of the line that is being typed.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     import click
     from click.shell_completion import CompletionItem
 
+    from vgpumgr.core.driver.catalogue import CatalogueType
     from vgpumgr.core.inventory import HostDeclaration, Inventory
+    from vgpumgr.core.usage.readings import LatestHost
 
     Source = Callable[[click.Context], Iterable[str]]
     Completer = Callable[[click.Context, click.Parameter, str], Any]
@@ -37,9 +40,19 @@ def _offering(source: Source) -> Completer:
     return complete
 
 
+def hosts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The inventory's hosts and its groups; within a pattern, what can stand after the last comma, colon, `!` or `&`."""
+    return _in_pattern(_hosts_and_groups, context, parameter, incomplete)
+
+
+def vms_and_hosts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The VMs, the hosts and the groups, likewise."""
+    return _in_pattern(_everything, context, parameter, incomplete)
+
+
 @_offering
-def hosts(context: click.Context) -> Iterable[str]:
-    """The inventory's hosts."""
+def host(context: click.Context) -> Iterable[str]:
+    """The inventory's hosts, where it can only be one."""
     return _inventory(context).hosts
 
 
@@ -50,23 +63,10 @@ def groups(context: click.Context) -> Iterable[str]:
     return sorted(roster.members) if roster else ()
 
 
-def host_list(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The same for a comma-separated list: completes the part after the last comma."""
-    before, comma, begun = incomplete.rpartition(",")
-    found: list[str] = hosts(context, parameter, begun)
-    return [f"{before}{comma}{name}" for name in found if name not in before.split(",")]
-
-
 @_offering
 def vms(context: click.Context) -> Iterable[str]:
-    """The declared VMs (of --on's host if the line already has it), and those in the journal."""
+    """The declared VMs (of --on's hosts if the line already has it), those in the journal, and those that were sampled."""
     return _vm_names(context)
-
-
-@_offering
-def vms_and_hosts(context: click.Context) -> Iterable[str]:
-    """The names that `history` accepts."""
-    return *_vm_names(context), *_inventory(context).hosts
 
 
 @_offering
@@ -83,19 +83,28 @@ def slots(context: click.Context) -> Iterable[str]:
 
 @_offering
 def gpus(context: click.Context) -> Iterable[str]:
-    """The GPUs that the inventory names, only those of the VM's host if that is known."""
+    """The GPUs that the inventory names or `collect` has seen, only those of the VM's host if that is known."""
+    sampled = {one.last.host: one for one in _sampled()}
     for host in _hosts_asked(context):
         yield from (gpu.gpu_id for gpu in host.gpus)
         yield from (slot.gpu_id for vm in host.vms.values() for slot in vm.slots.values() if slot.gpu_id is not None)
+        if host.name in sampled:
+            reading = sampled[host.name].last.reading
+            yield from (gpu.pci for gpu in reading.gpus) if reading is not None else ()
 
 
 @_offering
-def profiles(_context: click.Context) -> Iterable[str]:
-    """The catalogue's profiles, smallest first: the short names, then those with their board."""
+def profiles(context: click.Context) -> Iterable[str]:
+    """The profiles of the site's boards, as far as they are known, smallest first: short names, then those with their board.
+
+    Not those of GPU instances, which no GPU here can have yet.
+    """
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue
 
-    names = [row.name for row in catalogue.parse(resources.catalogue_text()).types]
+    rows = [row for row in catalogue.parse(resources.catalogue_text()).types if row.name.slices is None]
+    owned = _boards(context, rows)
+    names = [row.name for row in rows if not owned or row.board in owned]
     names.sort(key=lambda name: (name.nominal_mib, name.series, name.suffix, name.board))
     return *(name.short for name in names), *(name.text for name in names)
 
@@ -147,19 +156,94 @@ def folders(_context: click.Context, _parameter: click.Parameter, incomplete: st
     return [CompletionItem(incomplete, type="dir")]
 
 
+_PREFIX = re.compile(r"(?:.*[,:])?[!&]?")
+
+
+def _in_pattern(offer: Completer, context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    found: list[str] = offer(context, parameter, incomplete)  # a name may hold a colon itself
+    prefix = _PREFIX.match(incomplete)
+    if found or prefix is None or not prefix[0]:
+        return found
+    before, begun = prefix[0], incomplete[prefix.end() :]
+    return [before + name for name in offer(context, parameter, begun) if name not in re.split(r"[,:!&]", before)]
+
+
+@_offering
+def _hosts_and_groups(context: click.Context) -> Iterable[str]:
+    return *_inventory(context).hosts, *_groups(context)
+
+
+@_offering
+def _everything(context: click.Context) -> Iterable[str]:
+    return *_vm_names(context), *_inventory(context).hosts, *_groups(context)
+
+
+def _groups(context: click.Context) -> Iterator[str]:
+    """The groups that have hosts of ours, and not all of them: those tell one host from another."""
+    inventory = _inventory(context)
+    roster = inventory.roster
+    for name in sorted(roster.members) if roster else ():
+        ours = {host for host in roster.of_group(name) if host in inventory.hosts} if roster else set()
+        if ours and len(ours) < len(inventory.hosts):
+            yield name
+
+
 def _vm_names(context: click.Context) -> list[str]:
     from vgpumgr.controller import environment
     from vgpumgr.store.sql.names import known
 
-    return sorted({*(vm for host in _hosts_asked(context) for vm in host.vms), *known(environment.store_path()).vms})
+    asked = [*_hosts_asked(context)]
+    found = {*(vm for host in asked for vm in host.vms), *known(environment.store_path()).vms}
+    hosts = {host.name for host in asked}
+    for one in _sampled():
+        if one.last.host in hosts and one.last.reading is not None:
+            found.update(vgpu.vm for gpu in one.last.reading.gpus for vgpu in gpu.vgpus if vgpu.vm)
+    return sorted(found)
+
+
+def _sampled() -> tuple[LatestHost, ...]:
+    """What `collect` saw last of each host; nothing if it never ran, or its file cannot be read."""
+    from vgpumgr.controller import environment
+    from vgpumgr.store import place
+
+    try:
+        path = place.samples_beside(environment.store_path())
+        if not path.exists():
+            return ()
+        from vgpumgr.store.sql.samples import Samples
+
+        return Samples(path).latest()
+    except Exception:  # noqa: BLE001 -- the inventory's own names are still worth offering
+        return ()
+
+
+def _boards(context: click.Context, rows: Iterable[CatalogueType]) -> set[str]:
+    """The codes of the boards that the inventory declares something of, or that `collect` has seen; empty if none is known."""
+    from vgpumgr.core.driver.known_types import board_name
+    from vgpumgr.core.driver.profiles import ByProfile
+
+    codes = {board_name(row).lower(): row.board for row in rows}
+    found: set[str] = set()
+    for host in _inventory(context).hosts.values():
+        found.update(host.fgpu_per_gpu)
+        for slot in (slot for vm in host.vms.values() for slot in vm.slots.values()):
+            if isinstance(slot.wish, ByProfile) and slot.wish.profile.board is not None:
+                found.add(slot.wish.profile.board)
+    for one in _sampled():
+        for gpu in one.last.reading.gpus if one.last.reading is not None else ():
+            found.add(codes.get((gpu.name or "").removeprefix("NVIDIA ").lower(), ""))
+    return found & {*codes.values()}
 
 
 def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
-    """The host that --on names or that declares the VM; every host if the line has neither."""
+    """The hosts that --on means, or the one that declares the VM; every host if the line has neither."""
     inventory = _inventory(context)
     on, vm = context.params.get("on"), _vm(context)
-    found = inventory.hosts.get(on) if on else inventory.host_of_vm(vm) if vm else None
-    yield from inventory.hosts.values() if found is None else (found,)
+    if on:
+        yield from inventory.chosen((on,))
+        return
+    home = inventory.host_of_vm(vm) if vm else None
+    yield from inventory.hosts.values() if home is None else (home,)
 
 
 def _vm(context: click.Context) -> str | None:

@@ -1,4 +1,4 @@
-"""Hosts on a command line: patterns as Ansible writes them, as arguments or by --on; `@FILE` is a list of them."""
+"""Hosts and VMs on a command line: patterns as Ansible writes them, as arguments or by --on; `@FILE` is a list of them."""
 
 from __future__ import annotations
 
@@ -53,12 +53,13 @@ def _read_files(context: click.Context, _parameter: click.Parameter, value: tupl
     return value if context.resilient_parsing else expanded(value)
 
 
-def _read_file(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    if value is None or "@" not in value or context.resilient_parsing:
-        return value
+def _joined(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> str | None:
+    """One text that means what all of them mean; None if there is none."""
+    if not value or context.resilient_parsing or (len(value) == 1 and "@" not in value[0]):
+        return value[0] if value else None
     from vgpumgr.core.inventory import patterns
 
-    return ",".join(patterns.split(expanded([value])))
+    return ",".join(patterns.split(expanded(value)))
 
 
 def hosts(*, required: bool = False, name: str = "hosts") -> Decorator:
@@ -73,9 +74,22 @@ def hosts(*, required: bool = False, name: str = "hosts") -> Decorator:
     )
 
 
+def vms_or_hosts() -> Decorator:
+    """The argument of a command that shows vGPUs: those of VMs, of hosts, or of both."""
+    return click.argument(
+        "chosen",
+        nargs=-1,
+        metavar="[VM|HOST]...",
+        callback=_read_files,
+        shell_complete=candidates.vms_and_hosts,
+    )
+
+
 def on(text: str) -> Decorator:
-    """The option of a command whose arguments are VMs."""
-    return click.option("--on", metavar="HOSTS", callback=_read_file, shell_complete=candidates.host_list, help=text)
+    """The option of a command whose arguments are VMs, or none."""
+    return click.option(
+        "--on", multiple=True, metavar="HOSTS", callback=_joined, shell_complete=candidates.hosts, help=text
+    )
 
 
 def limit(text: str) -> Decorator:
@@ -85,7 +99,7 @@ def limit(text: str) -> Decorator:
         multiple=True,
         metavar="HOSTS",
         callback=_read_files,
-        shell_complete=candidates.host_list,
+        shell_complete=candidates.hosts,
         help=text,
     )
 

@@ -35,9 +35,13 @@ class KnownType:
 
 def known_types(catalogue: Catalogue, board: str | None) -> tuple[KnownType, ...]:
     """The types of a board (its code or its name in the list), or of all boards. Raises UnknownProfile for a board not listed."""
-    rows = [row for row in catalogue.types if board is None or board.lower() in (row.board.lower(), _name(row).lower())]
+    rows = [
+        row for row in catalogue.types if board is None or board.lower() in (row.board.lower(), board_name(row).lower())
+    ]
     if not rows:
-        like = nearest(board or "", {word for row in catalogue.types for word in (row.board, _name(row))}, typos=False)
+        like = nearest(
+            board or "", {word for row in catalogue.types for word in (row.board, board_name(row))}, typos=False
+        )
         raise UnknownProfile(
             f"no board {board!r} in NVIDIA's list of vGPU types",
             hint=(f"did you mean {like}? " if like else "") + "`vgpumgr profiles --offline -o csv` has every board",
@@ -52,7 +56,7 @@ def known_types(catalogue: Catalogue, board: str | None) -> tuple[KnownType, ...
     )
 
 
-def _name(row: CatalogueType) -> str:
+def board_name(row: CatalogueType) -> str:
     """The board's name without what the list says of it in brackets."""
     return row.board_name.partition(" (")[0]
 

@@ -9,7 +9,7 @@ from vgpumgr.core.driver import asking
 from vgpumgr.core.driver.asking import Conditions
 from vgpumgr.core.inventory import patterns
 from vgpumgr.errors import BadName, InventoryError, UnknownHost
-from vgpumgr.names import HostName, nearest
+from vgpumgr.names import HostName, VmName, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.report import Finding
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.core.model.snapshot import Mode
-    from vgpumgr.names import GpuUuid, PciAddress, Slot, VmName
+    from vgpumgr.names import GpuUuid, PciAddress, Slot
 
 Placement = Literal["spread", "pack", "least-fragmentation", "numa"]
 DEFAULT_POLICY: Final = "spread"
@@ -209,7 +209,8 @@ class Inventory:
             raise BadName("no host is named", hint="name one, or a pattern; without any argument all hosts are meant")
         roster = self.roster or patterns.Roster(hosts=self.hosts)
         found = patterns.select(single, roster)
-        for name in (*found.unmatched, *(each for each in single if HostName(each) in self.whose.left_out)):
+        left_out = set(self.whose.left_out).intersection(single)
+        for name in (*found.unmatched, *sorted(left_out)):
             raise self._unknown(name)
         ours = tuple(self.hosts[name] for name in sorted(found.hosts) if name in self.hosts)
         if ours:
@@ -224,6 +225,12 @@ class Inventory:
     def _unknown(self, name: str) -> UnknownHost:
         if HostName(name) in self.whose.left_out:
             return UnknownHost(f"{name} is in the inventory {self.root}, but it is no hypervisor", hint=self._ours())
+        home = self.host_of_vm(name)
+        if home is not None:
+            return UnknownHost(
+                f"{name} is a VM ({home.vms[VmName(name)].where}), and no host",
+                hint=f"name its host, {home.name}; `vgpumgr list {name}` shows its vGPUs",
+            )
         valid = self.hosts if self.roster is None else {*self.hosts, *self.roster.members}
         like = nearest(name, valid)
         return UnknownHost(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr.core.inventory import ranges
 from vgpumgr.errors import BadName
@@ -21,12 +21,14 @@ from vgpumgr.names import HostName
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+Name = TypeVar("Name", bound=str)
 _SUBSCRIPT = re.compile(r"(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]", re.ASCII)
 _PARTS = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
 _AMONG_NAMES = frozenset(
     ".?*["
 )  # with one of these, a pattern that matches groups is compared with the hosts' names, too
 _ALL = "all"
+_BUILT_IN = frozenset({_ALL, "ungrouped"})  # wildcards do not mean them: so Ansible's documentation, against its code
 HINT = "`vgpumgr docs choosing` has every form: kvm01, 'kvm0*', gpus, 'gpus:!kvm07', 'gpus[0:2]', '~kvm(01|02)', @FILE"
 
 
@@ -42,7 +44,7 @@ class Roster:
     children: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def of_group(self, name: str) -> tuple[HostName, ...]:
-        """The hosts of a group and of all groups below it, level by level."""
+        """The hosts of a group and of all groups below it, level by level. `all` has every host, also without groups."""
         found: dict[HostName, None] = {}
         level, seen = [name], {name}
         while level:
@@ -50,6 +52,8 @@ class Roster:
             below = dict.fromkeys(child for group in level for child in self.children.get(group, ()))
             level = [child for child in below if child not in seen]
             seen.update(level)
+        if name == _ALL:
+            found.update(dict.fromkeys(self.hosts))
         return tuple(found)
 
 
@@ -135,20 +139,24 @@ def _subscripted(found: tuple[HostName, ...], cut: re.Match[str]) -> tuple[HostN
 
 
 def _enumerate(expression: str, roster: Roster) -> tuple[HostName, ...] | None:
-    groups = _matching([_ALL, *(group for group in roster.members if group != _ALL)], expression)
+    groups = (
+        [expression]
+        if expression in _BUILT_IN
+        else _matching((group for group in roster.members if group not in _BUILT_IN), expression)
+    )
     found = dict.fromkeys(host for group in groups for host in roster.of_group(group))
     if not groups or expression.startswith("~") or not _AMONG_NAMES.isdisjoint(expression):
         found.update(dict.fromkeys(_matching(roster.hosts, expression)))
     return tuple(found) if found or groups else None
 
 
-def _matching(names: Iterable[str], expression: str) -> list[HostName]:
+def _matching(names: Iterable[Name], expression: str) -> list[Name]:
     """The names that shell wildcards match, or, after ~, a regular expression from the name's begin."""
     try:
         pattern = re.compile(expression[1:] if expression.startswith("~") else fnmatch.translate(expression))
     except (re.error, OverflowError, RecursionError) as error:
         raise BadName(f"not a regular expression: {expression!r}: {error}", hint=HINT) from error
-    return [HostName(name) for name in names if pattern.match(name)]
+    return [name for name in names if pattern.match(name)]
 
 
 def _named_range(pattern: str, roster: Roster) -> tuple[HostName, ...] | None:

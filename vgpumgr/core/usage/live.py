@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.usage.readings import OFF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from vgpumgr.core.usage.readings import GpuReading, Load, Round, VgpuReading
+    from vgpumgr.core.usage.readings import GpuReading, HostReading, Load, Round, VgpuReading
     from vgpumgr.names import HostName
 
 
@@ -45,3 +45,20 @@ def rows(rounds: Iterable[Round]) -> list[Row]:
                 load = loads.get((gpu.pci, vgpu.instances)) if vgpu.instances else None
                 found.append(Row(host=one.host, gpu=gpu, vgpu=vgpu, load=load))
     return found
+
+
+def only(rounds: Iterable[Round], shows: Callable[[str, str | None, str | None], bool]) -> tuple[Round, ...]:
+    """The rounds with only those vGPUs: `shows` is given host, name and UUID of each one's VM. The GPUs' sums stay."""
+    return tuple(
+        one if one.reading is None else replace(one, reading=_only(one.host, one.reading, shows)) for one in rounds
+    )
+
+
+def _only(host: str, reading: HostReading, shows: Callable[[str, str | None, str | None], bool]) -> HostReading:
+    return replace(
+        reading,
+        gpus=tuple(
+            replace(gpu, vgpus=tuple(vgpu for vgpu in gpu.vgpus if shows(host, vgpu.vm, vgpu.vm_uuid)))
+            for gpu in reading.gpus
+        ),
+    )

@@ -26,6 +26,7 @@ _PROGRAM = "import sys; from vgpumgr.cli.main import main; main()"
 HOSTS = """\
 hypervisors:
   hosts: {kvm01: , kvm02: }
+rack1: {hosts: {kvm01: }}
 """
 KVM01 = """\
 vgpumgr_gpus:
@@ -114,14 +115,20 @@ def offered(site: Path, line: str, **more: str) -> list[str]:
         ("vgpumgr attach vm02 vm", ["vm03"]),
         ("vgpumgr attach vm02 web01 --slot ", ["vgpu0", "big"]),
         ("vgpumgr attach --par", ["--partial"]),
-        ("vgpumgr list ", ["kvm01", "kvm02"]),
-        ("vgpumgr list kvm01 ", ["kvm02"]),
-        ("vgpumgr units ", ["kvm01", "kvm02"]),
+        ("vgpumgr list ", ["vm02", "vm03", "web01", "kvm01", "kvm02", "rack1"]),
+        ("vgpumgr list kvm01 k", ["kvm02"]),
+        ("vgpumgr units ", ["kvm01", "kvm02", "rack1"]),
+        ("vgpumgr discover rack1,k", ["rack1,kvm01", "rack1,kvm02"]),
+        ("vgpumgr plan '!r", []),  # a word that must be quoted is not completed
+        ("vgpumgr plan rack1:kvm0", ["rack1:kvm01", "rack1:kvm02"]),
+        ("vgpumgr --group ", ["all", "hypervisors", "rack1", "ungrouped"]),
+        ("vgpumgr top r", ["rack1"]),
+        ("vgpumgr adopt ", ["kvm01", "kvm02"]),
         ("vgpumgr explain --comp", ["--compute", "--compare"]),
-        ("vgpumgr plan --limit ", ["kvm01", "kvm02"]),
-        ("vgpumgr reconcile --limit kvm01,", ["kvm01,kvm02"]),
+        ("vgpumgr plan --limit ", ["kvm01", "kvm02", "rack1"]),
+        ("vgpumgr reconcile --limit kvm01,", ["kvm01,kvm02", "kvm01,rack1"]),
         ("vgpumgr scheduler set --on kvm02 --gpu-id ", ["0000:c1:00.0"]),
-        ("vgpumgr scheduler show kvm01 ", ["kvm02"]),
+        ("vgpumgr scheduler show kvm01 ", ["kvm02", "rack1"]),
         ("vgpumgr show vm02 --on kvm0", ["kvm01", "kvm02"]),
         ("vgpumgr attach vm02 --slot ", ["vgpu0", "big"]),
         ("vgpumgr attach vm03 --slot ", ["vgpu0"]),
@@ -181,6 +188,7 @@ def test_a_vm_that_the_journal_has_seen_is_offered_too(site: Path, tmp_path: Pat
         "web01",
         "kvm01",
         "kvm02",
+        "rack1",
     ]
     assert offered(site, "vgpumgr show ", VGPUMGR_STORE=torn) == ["vm02", "vm03", "web01"]
 
@@ -223,8 +231,9 @@ def test_a_broken_inventory_offers_nothing_and_says_nothing(site: Path, folder: 
 def test_the_lines_own_inventory_counts(site: Path) -> None:
     """-i before or after the command, as the command itself would take it."""
     good, path = str(site / "broken"), site / "inventory"
-    assert offered(site, f"vgpumgr -i {path} list ", VGPUMGR_INVENTORY=good) == ["kvm01", "kvm02"]
-    assert offered(site, "vgpumgr list -i ~/inventory ", VGPUMGR_INVENTORY=good) == ["kvm01", "kvm02"]
+    assert offered(site, f"vgpumgr -i {path} discover k", VGPUMGR_INVENTORY=good) == ["kvm01", "kvm02"]
+    assert offered(site, "vgpumgr discover -i ~/inventory k", VGPUMGR_INVENTORY=good) == ["kvm01", "kvm02"]
+    assert offered(site, "vgpumgr --group rack1 discover k") == ["kvm01"]
 
 
 @pytest.mark.parametrize(
@@ -350,7 +359,7 @@ def bash(site: Path) -> Iterator[Bash]:
         ("vgpumgr attach vm02 --gpu-id=0000:8\x07", "vgpumgr attach vm02 --gpu-id=0000:81:00.0 "),
         ("vgpumgr list --output=js\x07", "vgpumgr list --output=json "),
         ("vgpumgr plan --limit kvm01,k\x07", "vgpumgr plan --limit kvm01,kvm02 "),
-        ("vgpumgr list \x14", "vgpumgr list kvm01 kvm02 "),
+        ("vgpumgr units \x14", "vgpumgr units kvm01 kvm02 rack1 "),
         ("cd .; LANG=C vgpumgr show vm\x14", "cd .; LANG=C vgpumgr show vm02 vm03 "),
         ("vgpumgr lab up --dir inventory/host_v\x07", "vgpumgr lab up --dir inventory/host_vars/"),
         ("vgpumgr -i nosuch show \x07", "vgpumgr -i nosuch show "),
