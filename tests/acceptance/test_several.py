@@ -131,3 +131,20 @@ def test_with_room_for_twelve_none_is_made_and_with_partial_twelve_are(clean: La
     assert some.out.endswith(" s: 12 done, 8 no capacity.\n")
     assert all(f"for {vm}\n" in some.err for vm in TWENTY[PER_GPU:])
     assert [row["vm"] for row in vgpus(clean, "kvm01") if row["vm"] != "big"] == TWENTY[:PER_GPU]
+
+
+def test_patterns_choose_vms_that_are_there(clean: Lab) -> None:
+    """list and top show what they match, detach frees it; attach serves only VMs that are named."""
+    vgpumgr(clean, "attach", "vm01,vm02", "vm[04:05]", "vm31", "--profile", "8C", "--yes")
+    assert [row["vm"] for row in vgpus(clean, "vm0*", "!vm02", "vm31")] == ["vm01", "vm04", "vm05", "vm31"]
+    ran = vgpumgr(clean, "list", "vm31", "vm13", "vm99", "-o", "name", code=2)
+    assert (ran.out, ran.err.splitlines()[-2:]) == (
+        "vm31\n",
+        ["error: no host and no VM 'vm99'", "hint: `virsh list --all` on a host shows its VMs"],
+    )
+    assert vgpumgr(clean, "top", "--once", "vm04", "-o", "name").out == "vm04\n"
+    guessed = vgpumgr(clean, "attach", "vm1*", "--profile", "8C", code=2)
+    assert "'vm1*' does not name VMs" in guessed.err
+    vgpumgr(clean, "detach", "vm0*", "!vm02", "--yes")
+    assert [row["vm"] for row in vgpus(clean)] == ["vm02", "vm31"]
+    assert "is called 'vm0[13]*'" in vgpumgr(clean, "detach", "vm0*", "vm0[13]*", "--yes", code=2).err

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr import errors, templates
+from vgpumgr import errors, names, templates
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.locate import find_vm
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostFacts, HostVgpus, VmReport
 from vgpumgr.core.model import domain_xml
+from vgpumgr.core.model.vgpu import OURS
 from vgpumgr.core.plan import detach, plan, restart
 from vgpumgr.core.report import findings, listing
 from vgpumgr.link.domain_query import NO_DOMAINS
+from vgpumgr.names import VmName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.inventory.choice import Choice, Shown
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import Slot
+    from vgpumgr.names import Slot, VmUuid
 
 
 def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView]:
@@ -74,6 +76,36 @@ def _vgpus(view: HostView, shown: Shown) -> HostVgpus:
             *((one.name, one.uuid) for one in view.domains),
             *((row.vm, row.vm_uuid) for row in found if row.vm and row.vm_uuid),
         ),
+    )
+
+
+def owners(context: Context, shown: Shown, on: str | None) -> tuple[VmName, ...]:
+    """The VMs with a vGPU of ours that are meant, by name. Reads the hosts of `on`, or all.
+
+    Raises UnknownVm if a pattern matches none of them, and the error of a host that could not be read: it may have more.
+    """
+
+    def keep(view: HostView) -> tuple[tuple[VmName, VmUuid | None], ...]:
+        rows = (row for row in listing.rows(view) if row.vm is not None and row.origin == OURS)
+        return tuple((VmName(row.vm or ""), row.vm_uuid) for row in rows)
+
+    fleet = look_over(context, () if on is None else (on,), keep)
+    for host, _ in fleet.errors:
+        raise errors.VmNotSeen(
+            f"{host} could not be read, so it is unknown which VMs are meant",
+            details=[str(one) for _, one in fleet.errors],
+            hint="make it reachable, name the VMs, or name the hosts to look on: --on",
+        )
+    found = [vm for one in fleet.views for vm in one]
+    for missed in shown.unmatched(found):
+        raise errors.UnknownVm(
+            f"no VM that has a vGPU of ours is called {missed.text!r}", hint="`vgpumgr list` shows which have one"
+        )
+    return tuple(
+        sorted(
+            {name for name, uuid in found if shown.adds_vm(name, uuid) and shown.keeps_vm(name, uuid)},
+            key=names.slot_order,
+        )
     )
 
 

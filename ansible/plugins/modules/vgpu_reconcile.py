@@ -26,7 +26,7 @@ attributes:
     support: full
 options:
   limit:
-    description: Only these hypervisors, by inventory names or shell patterns of them. All if it is empty.
+    description: Only these hypervisors, by names, groups or patterns as in ansible-playbook --limit. All if it is empty.
     type: list
     elements: str
     default: []

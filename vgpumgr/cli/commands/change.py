@@ -190,6 +190,7 @@ def detach(
       vgpumgr detach vm01
       vgpumgr detach vm01 --slot vgpu1 --yes
       vgpumgr detach 'vm[01:20]' --all
+      vgpumgr detach 'web*' '!web03'
       vgpumgr detach -f vms.yml
 
     Of several VMs all are freed, or none.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.context import Context
     from vgpumgr.controller.requests import RequestsResult, SlotRequest
     from vgpumgr.controller.results import FleetPlan
     from vgpumgr.core.model.view import Finding
@@ -65,14 +66,22 @@ def detach(
     plan_file: str | None,
 ) -> int:
     """Free what `each` says of every VM, or the slots that the file names."""
+    context: Context | None = None
     if file is None:
-        options = together.TogetherOptions(requests=_named(vms, each), partial=partial, asks=True)
+        named: list[SlotRequest] = []
+        if several.are_wild(vms):
+            from vgpumgr.controller import report
+            from vgpumgr.core.inventory.choice import choose_vms
+
+            context = build_context(settings)
+            named = [replace(each, vm=name) for name in report.owners(context, choose_vms(vms), each.on)]
+        options = together.TogetherOptions(requests=named or _named(vms, each), partial=partial, asks=True)
     else:
         several.guard_alone({"slot": each.slot, "every": each.every})
         declared, findings = several.read_file(file)
         requests = [replace(each, vm=vm.name, slot=slot) for vm in declared for slot in vm.slots]
         options = together.TogetherOptions(requests=requests, partial=partial, asks=True, findings=findings)
-    return _run(settings, "detach", options, None, out=out, plan_file=plan_file)
+    return _run(settings, "detach", options, None, out=out, plan_file=plan_file, context=context)
 
 
 def _named(vms: Sequence[str], each: SlotRequest) -> list[SlotRequest]:
@@ -87,12 +96,13 @@ def _run(
     *,
     out: str | None,
     plan_file: str | None,
+    context: Context | None = None,
 ) -> int:
     """`words_again`: how a command names the same VMs again; None: it cannot."""
     plan_files.guard_out(settings, out)
     consent = _consent(settings, verb, plan_file)
     started = time.monotonic()
-    result = together.serve_together(build_context(settings), options, consent)
+    result = together.serve_together(context or build_context(settings), options, consent)
     document = _document(settings, result) if out is not None or not settings.for_people else {}
     if out is not None:
         plan_files.write(out, document)

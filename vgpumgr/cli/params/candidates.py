@@ -231,7 +231,7 @@ def _boards(context: click.Context, rows: Iterable[CatalogueType]) -> set[str]:
                 found.add(slot.wish.profile.board)
     for one in _sampled():
         for gpu in one.last.reading.gpus if one.last.reading is not None else ():
-            found.add(codes.get((gpu.name or "").removeprefix("NVIDIA ").lower(), ""))
+            found.add(codes.get((gpu.name or "").lower(), ""))
     return found & {*codes.values()}
 
 

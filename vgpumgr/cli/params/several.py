@@ -1,4 +1,4 @@
-"""Several VMs on one command line: names, ranges such as vm[01:20], or a file of VMs."""
+"""Several VMs on one command line: names, ranges such as vm[01:20], patterns such as web*, or a file of VMs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def options(command: Command) -> Command:
 
 
 def only_one(vms: Sequence[str], file: str | None) -> str | None:
-    """The VM, if one is named, and not by a range or a file: then what the command prints is about one VM.
+    """The VM, if one is named, and not by a range, a pattern or a file: then what the command prints is about one VM.
 
     Raises UsageError if no VM is named at all, or a file as well.
     """
@@ -55,7 +55,7 @@ def only_one(vms: Sequence[str], file: str | None) -> str | None:
         raise errors.UsageError(
             "no VM is named", hint="name one, several, a range such as 'vm[01:20]', or a file with -f"
         )
-    return vms[0] if len(vms) == 1 and not _may_have_range(vms[0]) else None
+    return vms[0] if len(vms) == 1 and not _may_be_several(vms[0]) else None
 
 
 def names_of(vms: Sequence[str]) -> tuple[str, ...]:
@@ -63,13 +63,27 @@ def names_of(vms: Sequence[str]) -> tuple[str, ...]:
     from collections import Counter
 
     from vgpumgr import names
-    from vgpumgr.core.inventory import ranges
+    from vgpumgr.core.inventory import choice, ranges
 
-    found = [name for text in vms for name in (ranges.names(text) if ranges.has_range(text) else (text,))]
+    words = choice.vm_words(vms)
+    for word in words:
+        if choice.is_wild(word):
+            raise errors.UsageError(
+                f"{word!r} does not name VMs: a vGPU is attached only to those that are named",
+                hint="name them, by a range such as 'vm[01:20]', or in a file with -f",
+            )
+    found = [name for text in words for name in (ranges.names(text) if ranges.has_range(text) else (text,))]
     twice = [name for name, times in Counter(found).items() if times > 1]
     if twice:
         raise errors.UsageError(f"named twice: {', '.join(twice[:20])}", hint="name each VM once")
     return tuple(sorted(map(names.parse_vm_name, found), key=names.slot_order))
+
+
+def are_wild(vms: Sequence[str]) -> bool:
+    """Whether one of the arguments means VMs that are there already, as opposed to names and ranges."""
+    from vgpumgr.core.inventory import choice
+
+    return any(map(choice.is_wild, choice.vm_words(vms)))
 
 
 def read_file(file: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]]:
@@ -88,5 +102,5 @@ def guard_alone(others: Mapping[str, object]) -> None:
             raise errors.UsageError(f"{option} and -f cannot be combined", hint="the file says that for each slot")
 
 
-def _may_have_range(text: str) -> bool:
-    return "[" in text and ":" in text
+def _may_be_several(text: str) -> bool:
+    return ("[" in text and ":" in text) or "," in text or "*" in text or "?" in text or text[:1] in {"~", "!", "&"}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.patterns import Roster
     from vgpumgr.names import HostName
 
-_SPLITS = frozenset(",*?[!&~")
+_SPLITS = frozenset(",*?!&~")
 _WILD = frozenset("*?")
 
 
@@ -63,8 +63,14 @@ class Shown:
         name = names.HostName(host)
         if self.within is not None and name not in self.within:
             return False
-        if name not in self.whole and not any(one.matches(vm, uuid) for one in self.adds):
-            return False
+        return (name in self.whole or self.adds_vm(vm, uuid)) and self.keeps_vm(vm, uuid)
+
+    def adds_vm(self, vm: str | None, uuid: str | None = None) -> bool:
+        """Whether a VM is named, wherever it is."""
+        return any(one.matches(vm, uuid) for one in self.adds)
+
+    def keeps_vm(self, vm: str | None, uuid: str | None = None) -> bool:
+        """Whether `&` and `!` leave the VM among those that are meant."""
         return all(one.matches(vm, uuid) for one in self.keeps) and not any(one.matches(vm, uuid) for one in self.takes)
 
     def unmatched(self, vms: Iterable[tuple[str, str | None]]) -> tuple[VmPattern, ...]:
@@ -121,6 +127,19 @@ def choose_stored(texts: Sequence[str], roster: Roster) -> Shown:
     if not whole and not adds:
         raise UnknownHost(f"{' '.join(texts)!r} leaves no host", hint=patterns.HINT)
     return Shown(whole=whole, adds=adds, keeps=keeps, takes=takes, within=within)
+
+
+def choose_vms(texts: Sequence[str]) -> Shown:
+    """The VMs that are meant where an argument can only be one. Raises BadName if none is added, only taken away."""
+    adds, keeps, takes = (tuple(map(vm_pattern, part)) for part in patterns.in_order(vm_words(texts)))
+    if not adds:
+        raise BadName("no VM is named, only some that are not meant", hint="say which are: 'web*' '!web03'")
+    return Shown(whole=frozenset(), adds=adds, keeps=keeps, takes=takes)
+
+
+def vm_words(texts: Sequence[str]) -> tuple[str, ...]:
+    """The single patterns of texts that can only mean VMs."""
+    return tuple(_words(texts, patterns.Roster(hosts=())))
 
 
 def _divided(texts: Sequence[str], roster: Roster, ours: Collection[HostName]) -> tuple[list[str], list[str]]:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.unit.store.samples_of import SECOND, T0, load, measured_round
 from vgpumgr.core.driver import profiles
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent
+from vgpumgr.store.place import SAMPLES
+from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,6 +194,23 @@ def test_a_vm_that_the_journal_has_seen_is_offered_too(site: Path, tmp_path: Pat
         "rack1",
     ]
     assert offered(site, "vgpumgr show ", VGPUMGR_STORE=torn) == ["vm02", "vm03", "web01"]
+
+
+def test_what_collect_has_seen_is_offered_and_only_the_profiles_of_those_boards(site: Path, tmp_path: Path) -> None:
+    """Nothing is known of the boards before: then all profiles are offered, but for those of GPU instances."""
+    none = str(tmp_path / "none.sqlite")
+    before = offered(site, "vgpumgr attach vm02 --profile 4", VGPUMGR_STORE=none)
+    assert {"4C", "4Q", "48Q"} <= {*before}
+    assert not any("-" in name for name in before)
+    store = tmp_path / "store.sqlite"
+    Samples(tmp_path / SAMPLES).add(
+        [measured_round({"vm41": load(10)}, since_us=T0, until_us=T0 + SECOND)], every_s=None
+    )
+    assert offered(site, "vgpumgr show vm4", VGPUMGR_STORE=str(store)) == ["vm41"]
+    known = offered(site, "vgpumgr attach vm02 --profile 4", VGPUMGR_STORE=str(store))
+    assert set(known) == {"4A", "4C", "4Q", "48A", "48C", "48Q"}
+    gpus = offered(site, "vgpumgr attach vm41 --on kvm01 --gpu-id ", VGPUMGR_STORE=str(store))
+    assert gpus == ["0000:41:00.0", "0000:81:00.0"]
 
 
 EVIL = ("web$(touch PWNED)", "web`id`", "web;id", "web 2", "web'", "web\nplain,web9", "web2")

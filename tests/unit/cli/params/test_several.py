@@ -32,6 +32,18 @@ def test_names_and_ranges_come_in_the_order_of_names(arguments: tuple[str, ...],
     assert several.names_of(arguments[::-1]) == names
 
 
+def test_commas_divide_and_a_name_that_looks_like_no_pattern_is_one() -> None:
+    assert several.names_of(("vm01,vm03", "win 10", "a:b", "R&D")) == ("R&D", "a:b", "vm01", "vm03", "win 10")
+
+
+@pytest.mark.parametrize("text", ["web*", "vm0?", "~web", "!vm01", "vm01,&web"])
+def test_attach_guesses_no_vm(text: str) -> None:
+    with pytest.raises(UsageError, match="does not name VMs"):
+        several.names_of(("vm09", text))
+    assert several.are_wild((text,))
+    assert several.only_one((text,), None) is None
+
+
 @pytest.mark.parametrize("arguments", [("vm01", "vm01"), ("vm[01:03]", "vm02"), ("vm[1:2]", "vm[2:3]")])
 def test_a_vm_named_twice_is_refused(arguments: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="named twice: vm"):
