@@ -46,8 +46,8 @@ def test_without_a_terminal_it_is_one_table_and_ends(mdev_vf_lab: Lab) -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_an_unknown_host_is_told_before_the_screen_is_taken(mdev_vf_lab: Lab) -> None:
+def test_an_unknown_name_is_told_and_the_screen_is_given_back(mdev_vf_lab: Lab) -> None:
     with Terminal([*TOP, "kvm09"], mdev_vf_lab.env) as terminal:
         assert terminal.wait() == 2
-        assert "no host 'kvm09' in the inventory" in terminal.display.text
+        assert "no host and no VM 'kvm09'" in terminal.display.text
         assert terminal.restored

@@ -17,10 +17,13 @@ from vgpumgr.cli.text.words import counted
 from vgpumgr.cli.top import frames, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.sampling import Sampler
     from vgpumgr.core.inventory import Inventory
     from vgpumgr.core.inventory.choice import Choice
+    from vgpumgr.core.usage.readings import Round
     from vgpumgr.errors import VgpumgrError
 
 _COLUMNS = tuple(name.lower().replace(" ", "_") for name in frames.COLUMNS)
@@ -52,7 +55,6 @@ def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str,
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller.sampling import Sampler
     from vgpumgr.core.inventory.choice import choose
-    from vgpumgr.core.usage.live import only as of_vms
 
     live = (
         not once and settings.output == "table" and output.is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
@@ -67,24 +69,42 @@ def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str,
         from vgpumgr.cli.top.view_state import View
 
         colour = settings.color == "always" or (settings.color == "auto" and not os.environ.get("NO_COLOR"))
-        rounds = (lambda: of_vms(sampler.round(), meant.shown.shows)) if meant.shown.vms else sampler.round
+
+        def rounds() -> Sequence[Round]:
+            found, unknown = _of_choice(context.inventory, sampler.round(), meant)
+            if unknown and all(one.failure is None for one in found):
+                raise unknown[0]  # the display ends, and it is printed below
+            return found
+
         display.run(rounds, every_s=every, view=View(sort=sort), hosts=len(meant.hosts), colour=colour)
     return 0
 
 
-def _print(settings: Settings, inventory: Inventory, sampler: Sampler, meant: Choice, sort: str) -> int:
+def _of_choice(
+    inventory: Inventory, rounds: Sequence[Round], meant: Choice
+) -> tuple[Sequence[Round], list[VgpumgrError]]:
+    """The rounds with only what is meant, and an error for each argument that nothing is called by."""
     from vgpumgr.core.inventory import choice
+    from vgpumgr.core.usage import live
+
+    if not meant.shown.vms:
+        return rounds, []
+    vms = [(row.vm, row.vgpu.vm_uuid) for row in live.rows(rounds)]
+    seen = {name for name, _ in vms}
+    unread = sum(one.failure is not None for one in rounds)
+    unknown: list[VgpumgrError] = [
+        choice.unknown_vm(one, inventory, seen, unread=unread) for one in meant.shown.unmatched(vms)
+    ]
+    return live.only(rounds, meant.shown.shows), unknown
+
+
+def _print(settings: Settings, inventory: Inventory, sampler: Sampler, meant: Choice, sort: str) -> int:
     from vgpumgr.core.usage import live
     from vgpumgr.documents import top as documents
 
     output.progress(settings, f"reading {counted(len(meant.hosts), 'host')} …")
-    rounds = sampler.round()
-    errors: list[VgpumgrError] = [one.failure for one in rounds if one.failure is not None]
-    if meant.shown.vms:
-        vms = [(row.vm, row.vgpu.vm_uuid) for row in live.rows(rounds)]
-        seen = {name for name, _ in vms}
-        errors[:0] = [choice.unknown_vm(one, inventory, seen, unread=len(errors)) for one in meant.shown.unmatched(vms)]
-        rounds = live.only(rounds, meant.shown.shows)
+    rounds, unknown = _of_choice(inventory, sampler.round(), meant)
+    errors = [*unknown, *(one.failure for one in rounds if one.failure is not None)]
     found = table.arranged(live.rows(rounds), sort)
     document = documents.document(rounds, found)
     if settings.for_people:
