@@ -36,7 +36,8 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     from vgpumgr.documents import mode as documents
 
     fleet = use_case.show_modes(build_context(settings), hosts)
-    rows = [common.plain(row) for host in fleet.views for row in host.rows]
+    found = [row for host in fleet.views for row in host.rows]
+    rows = [mode_text.cells(row) if settings.for_people else common.plain(row) for row in found]
     if not rows and settings.for_people:
         output.echo("no NVIDIA GPU found")
     else:
