@@ -99,9 +99,11 @@ def _none(refusal: Refusal) -> int | None:
 
 
 def _shut_to_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> HowMany | None:
-    """What attach refuses whatever the VM: a host without its ledger, a VM that could not start."""
+    """What attach refuses whatever the VM: a host without its ledger or its machine-id, a VM that could not start."""
     if view.snapshot.ledger is None:
         return HowMany(count=None, why=f"the ledger cannot be read: {views.why_unknown(view.snapshot, 'ledger')}")
+    if view.snapshot.machine is None:
+        return HowMany(count=0, why="the host has no machine-id, by which a claim names its host")
     obstacle = None if view.even_if_it_will_not_start else next(preflight.of_every_vm(view, gpu, parent), None)
     return None if obstacle is None else HowMany(count=0, why=f"no VM would start {obstacle.why}")
 

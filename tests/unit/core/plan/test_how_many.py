@@ -111,6 +111,15 @@ def test_a_host_on_which_no_vm_would_start_takes_none_unless_it_may() -> None:
     assert count(replace(view, even_if_it_will_not_start=True), gpu, profile="4Q").count == 12
 
 
+def test_a_host_without_a_machine_id_takes_none() -> None:
+    view = builders.host_of(MDEV_PF, gpus=1)
+    nameless = replace(view, snapshot=replace(view.snapshot, machine=None))
+    with pytest.raises(errors.Unsure, match="has no machine-id"):
+        builders.plan_attach(nameless, "vm01", "4Q")
+    found = count(nameless, view.snapshot.gpus[0], profile="4Q")
+    assert (found.count, found.why) == (0, "the host has no machine-id, by which a claim names its host")
+
+
 def test_what_could_not_be_read_is_unknown_and_not_0() -> None:
     view = builders.host_of(MDEV_PF, gpus=1)
     (gpu,) = view.snapshot.gpus
