@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.report.capacity import Answer, BoardRow, ClosedGpu, GpuRow, Left, Overview
 
-FOOT: Final = (
-    "each profile for itself: how many more fit now (on an empty GPU of the board); -: the board has no such profile"
-)
+FOOT: Final = "in brackets: on an empty GPU; each profile is counted for itself"
 _GAP: Final = 2
 _NARROWEST: Final = 16
 

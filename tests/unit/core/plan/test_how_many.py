@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.how_many import HowMany
 
+BY_PROFILE = st.builds(lambda profile: {"profile": profile}, PROFILE)
 ASKED = st.one_of(
-    st.builds(lambda profile: {"profile": profile}, PROFILE),
+    BY_PROFILE,
+    BY_PROFILE,
     st.builds(
         lambda size, series, waste: {"gpu_memory": size, "series": series, "max_waste": waste},
         st.sampled_from(["1G", "3G", "5G", "9G"]),

@@ -13,7 +13,7 @@ from tests.unit.core import builders
 from tests.unit.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core.model import snapshot
-from vgpumgr.core.plan import attach, fits, mode, placement, room, simulate
+from vgpumgr.core.plan import fits, mode, placement, room, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import listing
 from vgpumgr.link.values import snapshot_facts
@@ -327,23 +327,6 @@ def test_a_place_that_is_said_to_fit_takes_the_type(view: HostView, profile: str
         verdict = placement.place(view.snapshot, builders.asking(profile), among=[gpu])
         if isinstance(verdict, placement.NoPlace):
             assert profile not in {fit.type.short for fit in fits.fits(view.snapshot, gpu)}
-
-
-@LAW
-@given(story(), PROFILE)
-def test_so_many_fit_as_are_counted(view: HostView, profile: str) -> None:
-    """What core/plan/fits.py counts, in both modes: so many slots can have that type on that GPU, and not one more."""
-    for gpu in view.snapshot.gpus:
-        left = {fit.type.short: fit.left for fit in fits.fits(view.snapshot, gpu)}.get(profile, 0)
-        now, made = view, 0
-        for number in range(33):  # a GPU takes no more
-            wanted = builders.ask("vm01", profile, slot=f"more{number}", gpus=(gpu.uuid or "",))
-            try:
-                now = simulate.apply(now, attach.plan_attach(now, wanted).steps)
-            except (errors.NoCapacity, errors.UsageError):
-                break
-            made += 1
-        assert made == left
 
 
 def test_the_laws_meet_vms_of_their_names() -> None:
