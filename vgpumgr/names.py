@@ -133,7 +133,8 @@ def _slips(words: list[str], numbers: list[int], others: list[str], other_number
     total = 0
     for one, other in zip(words, others, strict=True):
         if one != other:
-            allowed = 0 if max(len(one), len(other)) < 3 else 1 if min(len(one), len(other)) < 6 else 2
+            short, long = sorted((len(one), len(other)))
+            allowed = 0 if long < 3 or (short < 3 and numbers) else 1 if short < 6 else 2
             if abs(len(one) - len(other)) > allowed:
                 return None
             total += _distance(one, other)

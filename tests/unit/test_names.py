@@ -147,6 +147,8 @@ def test_slots_are_ordered_by_their_number() -> None:
         ("profil", ["gpu", "profile"], "profile"),
         ("slice", ["time_slice", "policy"], "time_slice"),
         ("--memory", ["--gpu-memory", "--gpu"], "--gpu-memory"),
+        ("vgpumgr_vm", ["vgpumgr_vms"], "vgpumgr_vms"),
+        ("vm01", ["kvm01"], None),  # a VM is no host
         ("vm1", ["vm31"], None),  # another number is another VM
         ("vm10", ["vm01"], None),
         ("kvm9", ["kvm02"], None),

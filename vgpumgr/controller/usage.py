@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class UsageReport:
     """`every_s`: the last collector's interval; None: it read once. `collected`: whether the store has anything.
 
-    `not_judged`: the rows of which it is not known whether they are among those asked for; None: all were.
+    `not_judged`: the rows of which it is not known whether they are among those asked for; None: all were. `is_of_host`: the
+    one name that was asked for is a host's.
     """
 
     window: Window
@@ -29,6 +30,7 @@ class UsageReport:
     every_s: float | None
     collected: bool
     not_judged: tuple[UsageRow, ...] | None = None
+    is_of_host: bool = False
 
 
 def report(
@@ -36,20 +38,24 @@ def report(
     *,
     now_s: float,
     since_s: float,
-    vm: str | None = None,
-    host: str | None = None,
+    named: str | None = None,
+    shows: Callable[[str, str | None, str | None], bool] = lambda _host, _vm, _uuid: True,
     only: Callable[[UsageRow], bool | None] | None = None,
 ) -> UsageReport:
-    """Usage over the last `since_s` seconds, back to the start of a quarter of an hour; of a VM (name or UUID), a host, or all.
+    """Usage over the last `since_s` seconds, back to the start of a quarter of an hour; of a host or VM, or all.
 
+    `named`: one host, else one VM, by name or UUID. `shows`: whether those of a host, and of a VM's name and UUID, are meant;
     `only`: those of which it is true (core/usage/selection.py). Raises StoreError.
     """
     until_us = int(now_s * 1e6)
     window = usage_window.window(until_us - int(since_s * 1e6), until_us)
-    latest = [one for one in samples.latest() if host in (None, one.last.host)]
+    latest = samples.latest()
+    host = named if any(one.last.host == named for one in latest) else None
+    vm = named if host is None else None
+    latest = tuple(one for one in latest if host in (None, one.last.host))
     every_s = samples.every_s()
     found = usage_rows.rows(samples.usage(window, vm=vm, host=host), latest, window)
-    rows = tuple(row for row in found if vm is None or vm in (row.vm, row.vm_uuid))
+    rows = tuple(row for row in found if vm in {None, row.vm, row.vm_uuid} and shows(row.host, row.vm, row.vm_uuid))
     not_judged = None
     if only is not None:
         rows, not_judged = selection.judged(rows, only)
@@ -60,4 +66,5 @@ def report(
         findings=tuple(usage_rows.findings(latest, now_s=now_s, every_s=every_s)),
         every_s=every_s,
         collected=bool(latest),
+        is_of_host=host is not None,
     )

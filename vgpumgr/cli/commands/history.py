@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr import errors, names
-from vgpumgr.cli.params import choosing
+from vgpumgr import names
+from vgpumgr.cli.params import choosing, stored
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.inventory.patterns import Roster
     from vgpumgr.store.journal import Journal
     from vgpumgr.store.journal_entry import JournalEntry, Question
 
@@ -122,54 +121,22 @@ def _table_rows(runs: Iterable[JournalEntry]) -> list[dict[str, object]]:
     return rows
 
 
-def _chosen(settings: Settings, journal: Journal, chosen: Sequence[str], question: Question) -> Sequence[JournalEntry]:
+def _chosen(settings: Settings, journal: Journal, texts: Sequence[str], question: Question) -> Sequence[JournalEntry]:
     """The runs of these VMs and hosts. Raises UnknownName for a text that nothing is called by."""
-    from vgpumgr.core.inventory import choice
-
-    found: dict[int, JournalEntry] = {}
-    for text in chosen:
-        uuid = names.as_uuid(text)
-        runs = journal.runs(replace(question, name=None if uuid else text, vm_uuid=uuid))
-        if not runs and not _is_known(settings, uuid or text):
-            break
-        found.update((run.id, run) for run in runs)
-    else:
-        return sorted(found.values(), key=lambda run: -run.id)[: question.limit]
-    vms, roster = _known(settings)
-    shown = choice.choose_stored(chosen, roster)
-    for missed in shown.unmatched((name, None) for name in vms):
-        near = names.nearest(missed.text, {*vms, *roster.hosts})
-        raise errors.UnknownName(
-            f"neither the journal nor the inventory knows a VM or host {missed.text!r}",
-            hint=f"did you mean {near}?" if near else "`vgpumgr history` lists all names",
-        )
-    every = journal.runs(replace(question, limit=_ALL))
-    return [run for run in every if shown.shows(run.intent.host, run.intent.vm, run.intent.vm_uuid)][: question.limit]
-
-
-def _is_known(settings: Settings, name: str) -> bool:
-    """Whether it is a VM or host of the journal or the inventory, even if nothing was done to it."""
-    vms, roster = _known(settings)
-    return name in vms or name in roster.hosts
-
-
-def _known(settings: Settings) -> tuple[set[str], Roster]:
-    """The VMs, by name and UUID, and the hosts that the journal or the inventory knows."""
     from vgpumgr.controller import environment
-    from vgpumgr.core.inventory.patterns import Roster
     from vgpumgr.store.sql.names import known
 
-    stored = known(environment.store_path())
-    vms = {*stored.vms, *stored.uuids}
-    hosts = [names.HostName(name) for name in stored.hosts]
-    try:
-        inventory = environment.load_inventory(settings.inventory, settings.group)
-    except errors.InventoryError:  # history can be read without any inventory
-        return vms, Roster(hosts=dict.fromkeys(hosts))
-    vms.update(vm for host in inventory.hosts.values() for vm in host.vms)
-    groups = inventory.roster
-    return vms, Roster(
-        hosts=dict.fromkeys([*inventory.hosts, *hosts]),
-        members=groups.members if groups else {},
-        children=groups.children if groups else {},
-    )
+    found: dict[int, JournalEntry] = {}
+    missing = False
+    for text in texts:
+        uuid = names.as_uuid(text)
+        runs = journal.runs(replace(question, name=None if uuid else text, vm_uuid=uuid))
+        missing |= not runs
+        found.update((run.id, run) for run in runs)
+    if missing or not all(map(stored.is_plain, texts)):
+        has = known(environment.store_path())
+        vms, roster = stored.known(settings, [*has.vms, *has.uuids], has.hosts)
+        shown = stored.chosen(texts, vms, roster, "journal")
+        every = journal.runs(replace(question, limit=_ALL))
+        found |= {run.id: run for run in every if shown.shows(run.intent.host, run.intent.vm, run.intent.vm_uuid)}
+    return sorted(found.values(), key=lambda run: -run.id)[: question.limit]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors, names
-from vgpumgr.cli.params import candidates, sorting
+from vgpumgr.cli.params import candidates, choosing, sorting, stored
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.params.percents import Percent
@@ -29,7 +29,7 @@ _DAY_S = 86400.0
 
 
 @click.command()
-@click.argument("vm", required=False, metavar="[VM]", shell_complete=candidates.vms)
+@choosing.vms_or_hosts()
 @click.option("--since", type=Duration(), metavar="AGE", help="How far back: 7d, 12h, 30m.  [default: 24h]")
 @click.option(
     "--idle",
@@ -52,12 +52,12 @@ _DAY_S = 86400.0
     shell_complete=candidates.usage_columns,
     help="Sort by a column, the smallest first; -COLUMN: the largest first. Several: -sm,vm. Unknown comes last.",
 )
-@click.option("--on", metavar="HOST", shell_complete=candidates.hosts, help="Only this host.")
+@choosing.on("Only what was on these hosts.")
 @common_options
 def usage(
     settings: Settings,
     *,
-    vm: str | None,
+    chosen: tuple[str, ...],
     since: float | None,
     idle: float | None,
     idle_limit: int,
@@ -70,6 +70,7 @@ def usage(
     \b
       vgpumgr usage --sort -of_share
       vgpumgr usage vm01 --since 7d
+      vgpumgr usage 'web*' '!web03'
       vgpumgr usage --idle 7d -o name
       vgpumgr usage --over 90%
       vgpumgr usage -o json | jq '.vgpus[] | select(.sm.p95 != null and .sm.p95 < 10) | .vm'
@@ -89,19 +90,28 @@ def usage(
 
     keys = [] if sort is None else sorting.read(sort, usage_text.SORT_COLUMNS)
     store = Samples(place.samples_beside(environment.store_path()))
-    report = use_case.report(
+    ask = functools.partial(
+        use_case.report,
         store,
         now_s=time.time(),
         since_s=_window(since, idle),
-        vm=names.as_uuid(vm) or vm,
-        host=on,
         only=_only(idle, idle_limit, over),
     )
-    if (vm is not None or on is not None) and not report.rows and not report.not_judged:
-        _must_be_known(settings, store, vm, on)
+    one = _one(chosen, on)
+    report = None if one is None and (chosen or on is not None) else ask(named=one)
+    if (
+        report is not None
+        and one is not None
+        and (not (report.rows or report.not_judged) or (on and not report.is_of_host))
+    ):
+        report = None  # nothing is called so, or it is a group
+    if report is None:
+        vms, hosts = store.names()
+        vms, roster = stored.known(settings, vms, hosts)
+        report = ask(shows=stored.chosen(chosen, vms, roster, "samples", on=on).shows)
     report = replace(report, rows=tuple(_sorted(report.rows, keys)))
     if settings.for_people:
-        _print(settings, report, store, of_one=vm is not None)
+        _print(settings, report, store, of_one=one is not None and not report.is_of_host)
     else:
         vgpus = [documents.vgpu(row) for row in report.rows]
         rows = [_flat(vgpu) for vgpu in vgpus] if settings.output in ("csv", "name") else []
@@ -109,6 +119,14 @@ def usage(
         output.print_rows(settings, document, rows, columns=(), wide=usage_text.CSV, name="vm")
     output.print_findings(settings, report.findings)
     return 0
+
+
+def _one(chosen: Sequence[str], on: str | None) -> str | None:
+    """The one name that is asked for, if it is one and no pattern; a UUID in its canonical form."""
+    asked = (*chosen, *(() if on is None else (on,)))
+    if len(asked) != 1 or not stored.is_plain(asked[0]):
+        return None
+    return names.as_uuid(asked[0]) or asked[0]
 
 
 def _window(since: float | None, idle: float | None) -> float:
@@ -188,28 +206,3 @@ def _flat(row: dict[str, object]) -> dict[str, object]:
         else:
             flat[name] = value
     return flat
-
-
-def _must_be_known(settings: Settings, store: Samples, vm: str | None, host: str | None) -> None:
-    """Refuse names that nothing knows. A VM or host of the inventory that was not sampled yet is fine."""
-    from vgpumgr.controller import environment
-
-    vms, hosts = store.names()
-    try:
-        for declared in environment.load_inventory(settings.inventory, settings.group).hosts.values():
-            hosts |= {declared.name}
-            vms |= set(declared.vms)
-    except errors.InventoryError:
-        pass  # samples can be read without any inventory
-    if host is not None and host not in hosts:
-        near = names.nearest(host, hosts)
-        raise errors.UnknownHost(
-            f"neither the samples nor the inventory knows a host {host!r}",
-            hint=f"did you mean {near}?" if near else "`vgpumgr usage` lists all of them",
-        )
-    if vm is not None and (names.as_uuid(vm) or vm) not in vms:
-        near = names.nearest(vm, vms)
-        raise errors.UnknownName(
-            f"neither the samples nor the inventory knows a VM {vm!r}",
-            hint=f"did you mean {near}?" if near else "`vgpumgr usage` lists all of them",
-        )

@@ -112,20 +112,25 @@ def choose(inventory: Inventory, texts: Sequence[str]) -> Choice:
     )
 
 
-def choose_stored(texts: Sequence[str], roster: Roster) -> Shown:
-    """What the arguments mean of what was stored; the roster has the hosts that are known, of the store and the inventory.
+def choose_stored(texts: Sequence[str], roster: Roster, on: str | None = None) -> Shown:
+    """What the arguments mean of what was stored, and of that what was on the hosts of `on`.
 
-    Raises BadName, and UnknownHost if no host is left.
+    The roster has the hosts that are known, of the store and the inventory. Raises BadName, and UnknownHost if no host is left,
+    or nothing is called like a pattern of `on`.
     """
     of_hosts, of_vms = _divided(texts, roster, roster.hosts)
     host_adds, marked = _marked(of_hosts)
     adds, keeps, takes = (tuple(map(vm_pattern, part)) for part in patterns.in_order(of_vms))
-    within = frozenset(patterns.select(marked, roster).hosts) if marked else None
-    everywhere = frozenset(roster.hosts) if within is None else within
-    chosen = frozenset(patterns.select([*host_adds, *marked], roster).hosts) if host_adds else frozenset()
-    whole = chosen if host_adds or adds else everywhere
-    if not whole and not adds:
-        raise UnknownHost(f"{' '.join(texts)!r} leaves no host", hint=patterns.HINT)
+    within = frozenset(patterns.select(marked, roster).hosts)
+    if on is not None:
+        there = patterns.select(patterns.split([on]), roster)
+        for missed in there.unmatched:
+            raise UnknownHost(f"no host {missed!r} is known", hint=_near(missed, roster.hosts, patterns.HINT))
+        within &= frozenset(there.hosts)
+    if not within:
+        raise UnknownHost(f"{' '.join([*texts, *([on] if on else [])])!r} leaves no host", hint=patterns.HINT)
+    named = frozenset(patterns.select(host_adds, roster).hosts) if host_adds else frozenset()
+    whole = within & named if host_adds or adds else within
     return Shown(whole=whole, adds=adds, keeps=keeps, takes=takes, within=within)
 
 
@@ -188,12 +193,13 @@ def unknown_vm(pattern: VmPattern, inventory: Inventory, seen: Collection[str], 
         return VmNotSeen(
             f"{said} on the hosts that answered", hint="make the others reachable, or leave them out: '!HOST'"
         )
-    return UnknownVm(said, hint=_near(pattern.text, [*inventory.hosts, *seen]))
+    known = [*inventory.hosts, *seen]
+    return UnknownVm(said, hint=_near(pattern.text, known, "`virsh list --all` on a host shows its VMs"))
 
 
-def _near(text: str, known: Collection[str]) -> str:
+def _near(text: str, known: Iterable[str], otherwise: str) -> str:
     near = names.nearest(text, known)
-    return f"did you mean {near}?" if near else "`virsh list --all` on a host shows its VMs"
+    return f"did you mean {near}?" if near else otherwise
 
 
 def _everything(hosts: tuple[HostDeclaration, ...]) -> Choice:

@@ -108,6 +108,25 @@ def test_as_json_every_key_is_there_and_unknown_is_null(capsys: pytest.CaptureFi
 
 
 @pytest.mark.usefixtures("three")
+@pytest.mark.parametrize(
+    ("arguments", "verbs"),
+    [
+        (("kvm01",), ["detach", "attach"]),
+        (("kvm0*",), ["reconcile", "detach", "attach"]),
+        (("kvm0*", "!kvm01"), ["reconcile"]),
+        (("web01", "kvm02"), ["reconcile", "detach", "attach"]),  # a VM also by its earlier names
+        (("w*",), ["detach"]),
+        (("w*", "kvm02"), ["reconcile", "detach"]),
+        (("kvm0*", "--limit", "1"), ["reconcile"]),
+    ],
+)
+def test_patterns_choose_vms_and_hosts(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], verbs: list[str]
+) -> None:
+    assert [line.split()[3] for line in lines(capsys, *arguments)[1:]] == verbs
+
+
+@pytest.mark.usefixtures("three")
 def test_a_name_that_nothing_knows_is_a_mistake_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["history", "wbe01"]) == 2
     assert capsys.readouterr().err.splitlines() == [

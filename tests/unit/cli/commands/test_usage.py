@@ -136,7 +136,10 @@ def test_bars_stand_on_one_scale_and_a_gap_is_blank() -> None:
     [
         (("vm1",), "UnknownName", "did you mean vm01?"),
         (("no-such",), "UnknownName", "`vgpumgr usage` lists all of them"),
-        (("--on", "kvm0"), "UnknownHost", "`vgpumgr usage` lists all of them"),
+        (("--on", "kvm0"), "UnknownHost", "`vgpumgr docs choosing` has every form"),
+        (("--on", "vm01"), "UnknownHost", "`vgpumgr docs choosing` has every form"),
+        (("vm*", "!vm1"), "UnknownName", "did you mean vm01?"),
+        (("vm01", "!kvm0*"), "UnknownHost", None),
         (("--since", "500d"), "UsageError", None),
         (("--since", "soon"), "UsageError", "vgpumgr --help"),
     ],
@@ -187,6 +190,23 @@ def test_idle_names_what_did_nothing_and_what_is_not_known(folder: Path) -> None
     assert [(row["vm"], row["state"]) for row in document["not_judged"]] == [("vm03", "off"), ("vm04", "running")]
     none = run(folder, "vm01", "--idle", "2h")
     assert none.out.startswith("none that is known, ")
+
+
+@pytest.mark.usefixtures("week")
+@pytest.mark.parametrize(
+    ("arguments", "vms"),
+    [
+        (("vm02",), "vm02"),
+        (("vm0*", "!vm03"), "vm01 vm02 vm04 vm05"),
+        (("vm[01:02]", "vm05"), "vm01 vm02 vm05"),
+        (("kvm01",), "vm01 vm02 vm03 vm04 vm05"),
+        (("hypervisors",), "vm01 vm02 vm03 vm04 vm05"),  # a group of the inventory
+        (("--on", "kvm0*", "vm01"), "vm01"),
+        (("--on", "kvm01"), "vm01 vm02 vm03 vm04 vm05"),
+    ],
+)
+def test_patterns_choose_what_was_measured(folder: Path, arguments: tuple[str, ...], vms: str) -> None:
+    assert run(folder, *arguments, "-o", "name").out.split() == vms.split()
 
 
 @pytest.mark.usefixtures("week")

@@ -1,0 +1,60 @@
+"""VMs and hosts of what was stored: the arguments of `history` and `usage`, compared with the store's and the inventory's names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors, names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.core.inventory.choice import Shown
+    from vgpumgr.core.inventory.patterns import Roster
+
+
+def is_plain(text: str) -> bool:
+    """Whether it can only be one name: the store is asked for it directly, and the inventory is not read."""
+    return set(text).isdisjoint(",:*?[!&~ ")
+
+
+def known(settings: Settings, vms: Iterable[str], hosts: Iterable[str]) -> tuple[set[str], Roster]:
+    """Those VMs and hosts, and the inventory's, if there is one: a store can be read without it."""
+    from vgpumgr.controller import environment
+    from vgpumgr.core.inventory.patterns import Roster
+
+    stored = [names.HostName(name) for name in hosts]
+    try:
+        inventory = environment.load_inventory(settings.inventory, settings.group)
+    except errors.InventoryError:
+        return set(vms), Roster(hosts=dict.fromkeys(stored))
+    groups = inventory.roster
+    return {*vms, *(vm for host in inventory.hosts.values() for vm in host.vms)}, Roster(
+        hosts=dict.fromkeys([*inventory.hosts, *stored]),
+        members=groups.members if groups else {},
+        children=groups.children if groups else {},
+    )
+
+
+def chosen(texts: Sequence[str], vms: Collection[str], roster: Roster, what: str, *, on: str | None = None) -> Shown:
+    """What the arguments mean. `what`: the store, and the command that lists all of it.
+
+    Raises UnknownName and UnknownHost for what nothing is called by, and BadName.
+    """
+    from vgpumgr.core.inventory import choice
+
+    shown = choice.choose_stored(texts, roster, on)
+    for missed in shown.unmatched((name, None) for name in vms):
+        raise unknown(missed.text, {*vms, *roster.hosts}, what)
+    return shown
+
+
+def unknown(text: str, valid: Iterable[str], what: str) -> errors.UnknownName:
+    """The error for a name that nothing has."""
+    near = names.nearest(text, valid)
+    command = "history" if what == "journal" else "usage"
+    return errors.UnknownName(
+        f"neither the {what} nor the inventory knows a VM or host {text!r}",
+        hint=f"did you mean {near}?" if near else f"`vgpumgr {command}` lists all of them",
+    )
