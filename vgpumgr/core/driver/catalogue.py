@@ -77,6 +77,12 @@ class Catalogue:
         }
         return alike.pop() if len(alike) == 1 else None
 
+    def names_type(self, profile: Profile) -> bool:
+        """Whether a profile, however it is written, is of a type that NVIDIA lists for any board."""
+        if profile.board is not None:
+            return self.names_board_type(profile)
+        return any(row.name.short == profile.short for row in self.types)
+
     def names_board_type(self, profile: Profile) -> bool:
         """Whether a profile written with its board is a type that NVIDIA lists."""
         return profile.board is not None and f"{profile.board}-{profile.short}" in self._by_text

@@ -190,9 +190,9 @@ def answers(
 
 
 def unknown_profile(answer: Answer, hosts: Sequence[HostAnswers], catalogue: Catalogue) -> UnknownProfile | None:
-    """The error for a profile that no host has: every host was read, and NVIDIA lists none of that name with its board."""
+    """The error for a profile that there is not: every host was read and has none of that name, and NVIDIA lists none."""
     wish = answer.question.wish
-    if answer.rows or not isinstance(wish, profiles.ByProfile) or catalogue.names_board_type(wish.profile):
+    if answer.rows or not isinstance(wish, profiles.ByProfile) or catalogue.names_type(wish.profile):
         return None
     known = {name for host in hosts for name in host.profiles}
     near = nearest(wish.profile.text, known)
