@@ -38,6 +38,7 @@ per candidate or problem. A library's exception is translated in the only module
 from __future__ import annotations
 
 import errno
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -297,10 +298,25 @@ class SshConfigRefused(Unreachable):
     may_happen = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyScan:
+    """How the key of a host that is not in a known_hosts file is added to `file`. `through`: the ssh command before it, or nothing.
+
+    `key_file` is where the host itself has that key.
+    """
+
+    address: str
+    port: int
+    file: str
+    through: str
+    key_file: str
+
+
 class HostKeyRefused(Unreachable):
-    """The host's key is unknown or not the one in known_hosts."""
+    """The host's key is unknown or not the one in known_hosts. `scan`: it is in none of the files."""
 
     transient = False
+    scan: KeyScan | None = None
 
 
 class AuthenticationFailed(Unreachable):

@@ -183,11 +183,7 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, st
     if settings.log_format == "json":
         _tell(settings, "error", "", message, host=host, more={**documents.document(error), "message": message})
         return
-    _print(f"{style(settings, 'error:', 'red')} {folded(message)}", error=True)
-    for line in error.details:
-        _print(f"  {folded(line)}", error=True)
-    if error.hint:
-        _print(f"{style(settings, 'hint:', 'cyan')} {folded(error.hint)}", error=True)
+    _print_lines(settings, message, error.details, error.hint)
 
 
 _UNREAD = "hosts could not be read"
@@ -202,13 +198,31 @@ def print_errors(
     `what` and `hint` are for that object: `what` follows the number of errors. Returns the exit code.
     """
     if len(errors) < 2 or settings.output not in ("json", "yaml"):
-        for error in errors:
-            print_error(settings, error)
+        _print_grouped(settings, errors)
     else:
         from vgpumgr.documents import error as documents
 
         _print(json.dumps(documents.joined(errors, what=what, hint=hint)), error=True)
     return worst_exit(error.exit_code for error in errors)
+
+
+def _print_grouped(settings: Settings, errors: Sequence[VgpumgrError]) -> None:
+    """What many hosts have alike is told once; a log has one line for each all the same."""
+    from vgpumgr.cli.text import alike
+
+    for one in alike.grouped(errors) if settings.log_format != "json" else errors:
+        if isinstance(one, alike.Alike):
+            _print_lines(settings, one.message, one.lines, one.hint)
+        else:
+            print_error(settings, one)
+
+
+def _print_lines(settings: Settings, message: str, details: Iterable[str], hint: str | None) -> None:
+    _print(f"{style(settings, 'error:', 'red')} {folded(message)}", error=True)
+    for line in details:
+        _print(f"  {folded(line)}", error=True)
+    if hint:
+        _print(f"{style(settings, 'hint:', 'cyan')} {folded(hint)}", error=True)
 
 
 def style(settings: Settings, text: str, colour: str) -> str:

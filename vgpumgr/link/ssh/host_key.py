@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from vgpumgr.errors import HostKeyRefused, SshConfigRefused
+from vgpumgr.errors import HostKeyRefused, KeyScan, SshConfigRefused
 from vgpumgr.link.ssh.known_hosts import KnownHosts, compute_fingerprint, render_name
 
 if TYPE_CHECKING:
@@ -96,12 +96,20 @@ def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, shown: str)
             details=known_lines(known.authorities),
         )
     if not known.keys:
-        raise refused(
+        error = refused(
             endpoint,
             f"{file} has no key of {name}{nor(endpoint, 'has')}; the host offers {shown}",
             hint=f"compare the fingerprint on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
             details=known.remarks,
         )
+        error.scan = KeyScan(
+            address=endpoint.address,
+            port=endpoint.port,
+            file=file,
+            through=_through(endpoint),
+            key_file=_key_file(key_type),
+        )
+        raise error
     raise refused(
         endpoint,
         f"the host's key has CHANGED: it offers {shown}",
@@ -169,12 +177,16 @@ def _files(keys: tuple[KnownKey, ...]) -> str:
 
 
 def _scan(endpoint: Endpoint) -> str:
-    scan = f"ssh-keyscan -p {endpoint.port} {shlex.quote(endpoint.address)}"
+    return f"{_through(endpoint)}ssh-keyscan -p {endpoint.port} {shlex.quote(endpoint.address)}"
+
+
+def _through(endpoint: Endpoint) -> str:
+    """The ssh command that runs the rest of the line on the last jump host; empty if there is none."""
     if not endpoint.jumps:
-        return scan
+        return ""
     *before, last = endpoint.jumps
     way = f"-J {shlex.quote(','.join(map(str, before)))} " if before else ""
-    return f"ssh {way}-p {last.port} {shlex.quote(f'{last.user}@{last.address}')} {scan}"
+    return f"ssh {way}-p {last.port} {shlex.quote(f'{last.user}@{last.address}')} "
 
 
 def _forget(endpoint: Endpoint, keys: tuple[KnownKey, ...]) -> str:

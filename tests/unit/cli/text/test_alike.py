@@ -1,0 +1,93 @@
+"""What many hosts have alike is told once: all names, what they have in common, and one way out."""
+
+from __future__ import annotations
+
+from vgpumgr.cli.text.alike import FEWEST, Alike, grouped
+from vgpumgr.errors import Busy, HostKeyRefused, KeyScan, LedgerBroken, UnknownHost, Unreachable
+
+FILE = "/root/.ssh/known_hosts"
+
+
+def unknown_key(number: int, *, port: int = 22, through: str = "") -> HostKeyRefused:
+    address = f"10.0.0.{number}"
+    name = address if port == 22 else f"[{address}]:{port}"
+    error = HostKeyRefused(
+        f"kvm{number:02}",
+        "kex",
+        f"{FILE} has no key of {name}; the host offers ssh-ed25519 SHA256:{'abc+/='[: number % 6 + 1]}{number}",
+        hint=f"compare the fingerprint on the host's console (…), then: {through}ssh-keyscan -p {port} {address} >> {FILE}",
+    )
+    error.scan = KeyScan(
+        address=address, port=port, file=FILE, through=through, key_file="/etc/ssh/ssh_host_ed25519_key.pub"
+    )
+    return error
+
+
+def one(errors: list[HostKeyRefused] | list[Unreachable]) -> Alike:
+    (found,) = grouped(errors)
+    assert isinstance(found, Alike)
+    return found
+
+
+def test_forty_unknown_host_keys_are_one_line_and_one_command() -> None:
+    found = one([unknown_key(number) for number in range(1, 41)])
+    assert found.message == f"40 hosts: kex: {FILE} has no key of …; the host offers ssh-ed25519 …"
+    assert " ".join(found.lines).split() == [f"kvm{number:02}" for number in range(1, 41)]
+    assert max(map(len, found.lines)) <= 100
+    addresses = " ".join(f"10.0.0.{number}" for number in range(1, 41))
+    assert found.hint == (
+        f"ssh-keyscan -p 22 {addresses} > new_keys; compare the fingerprints that `ssh-keygen -lf new_keys` shows on the hosts' "
+        f"consoles (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then: cat new_keys >> {FILE}"
+    )
+
+
+def test_other_ports_and_jump_hosts_are_scanned_on_their_way() -> None:
+    through = "ssh -p 22 ops@bastion "
+    errors = [unknown_key(1, port=2222), unknown_key(2, port=2222), unknown_key(3, port=2222, through=through)]
+    assert (one(errors).hint or "").startswith(
+        "{ ssh-keyscan -p 2222 10.0.0.1 10.0.0.2; ssh -p 22 ops@bastion ssh-keyscan -p 2222 10.0.0.3; } > new_keys; "
+    )
+
+
+def test_a_jump_host_that_is_down_is_told_once_for_all_behind_it() -> None:
+    errors = [
+        Unreachable(
+            f"kvm{number:02}", "tcp", "connection refused after 0.1 s", via="bastion", hint="is its sshd running?"
+        )
+        for number in range(20)
+    ]
+    found = one(errors)
+    assert found.message == "20 hosts: via bastion: tcp: connection refused after …"
+    assert found.hint == "is its sshd running?"
+
+
+def test_hints_that_differ_are_shown_by_one_of_them() -> None:
+    errors = [
+        Unreachable(f"kvm{number}", "auth", f"no key is accepted by kvm{number}", hint=f"ssh-copy-id root@kvm{number}")
+        for number in range(3)
+    ]
+    found = one(errors)
+    assert found.message == "3 hosts: auth: no key is accepted by …"
+    assert found.hint == "kvm0: ssh-copy-id root@kvm0; the others likewise"
+
+
+def test_details_are_told_if_they_are_the_same() -> None:
+    alike = [Unreachable(f"kvm{number}", "auth", "refused", details=["a key was offered"]) for number in range(3)]
+    assert list(one(alike).lines) == ["kvm0 kvm1 kvm2", "a key was offered"]
+    alike[1].details = ("another key was offered",)
+    assert list(one(alike).lines) == ["kvm0 kvm1 kvm2"]
+
+
+def test_few_errors_and_others_stay_as_they_are_in_their_order() -> None:
+    first, last = UnknownHost("no host 'kvm99'"), LedgerBroken("kvm07", "the ledger cannot be read: …")
+    refused = [Unreachable(f"kvm{number}", "tcp", "refused") for number in range(FEWEST)]
+    busy = [Busy(f"kvm{number}", "locked by anna") for number in range(FEWEST - 1)]
+    found = grouped([first, refused[0], *busy, *refused[1:], last])
+    assert found[0] is first
+    assert isinstance(found[1], Alike)
+    assert found[2:] == [*busy, last]
+
+
+def test_the_same_host_told_often_is_no_group() -> None:
+    errors = [Unreachable("kvm01", "tcp", "refused") for _ in range(5)]
+    assert grouped(errors) == errors
