@@ -76,7 +76,10 @@ def test_a_second_run_finds_all_that_it_can_read_as_wanted_and_says_the_same_of_
     ran = vgpumgr(many, "reconcile", code=4)
     assert "15 hosts" in ran.out
     assert "15 unchanged; 5 hosts not read" in ran.out
-    assert all(f"error: {host}: " in ran.err for host in BAD)
+    assert all(f"error: {host}: " in ran.err for host in BAD - {*DEAD})
+    told = ran.err.splitlines()
+    together = next(at for at, line in enumerate(told) if line.startswith(f"error: {len(DEAD)} hosts: tcp: "))
+    assert told[together + 1].split() == list(DEAD)
     quiet = vgpumgr(many, "reconcile", "--yes", "--quiet", "--limit", "kvm0[1-2],kvm20")
     assert (quiet.out, quiet.err) == ("", "")
 

@@ -53,7 +53,17 @@ def via(lab: Lab) -> str:
 
 
 def failures(done: subprocess.CompletedProcess[str]) -> list[str]:
-    return sorted(line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: kvm"))
+    """`HOST: why` of each host, also where many hosts are told together."""
+    found: list[str] = []
+    together = ""
+    for line in done.stderr.splitlines():
+        if line.startswith("error: "):
+            head, _, message = line.removeprefix("error: ").partition(": ")
+            together = message if head.endswith(" hosts") else ""
+            found += [] if together else [f"{head}: {message}"]
+        elif together and line.startswith("  kvm"):
+            found += [f"{name}: {together}" for name in line.split()]
+    return sorted(found)
 
 
 def test_all_hosts_are_read_by_one_connection_to_the_jump_host(lab: Lab) -> None:
