@@ -117,7 +117,7 @@ def test_on_a_terminal_rows_come_as_hosts_answer_and_the_rest_at_the_end(many: L
         [line.split(":")[:2] for line in printed if line.startswith("error: ")]
         for printed in (lines[len(rows) + 2 :], plain.err.splitlines())
     ]
-    assert errors[0] == errors[1] == [["error", f" {host}"] for host in sorted(BAD)]
+    assert errors[0] == errors[1] == [["error", f" {name}"] for name in (f"{len(DEAD)} hosts", HANGING, NONSENSE)]
 
 
 def test_one_host_or_no_terminal_shows_no_progress(many: Lab) -> None:

@@ -191,8 +191,7 @@ def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: fl
     for host, task_result in result.failed:
         assert task_result.error is not None
         output.print_error(settings, task_result.error, about=(host, task_result.planned.task.subject))
-    for _, error in result.errors:
-        output.print_error(settings, error)
+    output.print_errors(settings, [error for _, error in result.errors])
     if result.guard is not None:
         output.print_error(settings, result.guard)
     if not quiet:

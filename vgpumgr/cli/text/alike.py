@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 FEWEST = 3  # two errors are read as quickly as their summary
 _COLUMNS = 100
 _ELSE = "…"
-# A fingerprint, a host's name in a known_hosts file, an address, a duration, a process.
-_OWN = re.compile(
-    r"SHA256:[\w+/=]+|\[[^\]\s]+\]:\d+|\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){3,}\b|\b\d+(?:\.\d+)? s\b|\bpid \d+"
-)
+# A fingerprint, a host's name in a known_hosts file, an address or port, a duration, a process.
+_OWN = r"SHA256:[\w+/=]+|\[[^\]\s]+\]:\d+|\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){3,}\b|\b\d+(?:\.\d+)? s\b|\b(?:pid|port) \d+"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +47,7 @@ def grouped(errors: Iterable[VgpumgrError]) -> list[VgpumgrError | Alike]:
     """In the order of the first of each kind. What is said of fewer hosts than FEWEST stays as it is."""
     kinds: dict[object, list[VgpumgrError]] = {}
     for error in errors:
-        key = (type(error), _common(error)) if isinstance(error, HostError) else id(error)
+        key = (type(error), *_pieces(error)[::2]) if isinstance(error, HostError) else id(error)
         kinds.setdefault(key, []).append(error)
     found: list[VgpumgrError | Alike] = []
     for alike in kinds.values():
@@ -58,24 +56,24 @@ def grouped(errors: Iterable[VgpumgrError]) -> list[VgpumgrError | Alike]:
     return found
 
 
-def _common(error: HostError) -> str:
-    """What an error says, without what is the host's own."""
-    text = error.what
-    for own in _own_words(error):
-        text = re.sub(rf"(?<![\w.-]){re.escape(own)}(?![\w-])", _ELSE, text)
-    return _OWN.sub(_ELSE, text)
-
-
-def _own_words(error: HostError) -> tuple[str, ...]:
+def _pieces(error: HostError) -> list[str]:
+    """What an error says, cut so that every second piece may be the host's own."""
     scan = error.scan if isinstance(error, HostKeyRefused) else None
-    return (error.host,) if scan is None else (error.host, scan.address)
+    own = (error.host,) if scan is None else (error.host, scan.address)
+    names = "|".join(rf"(?<![\w.-]){re.escape(one)}(?![\w-])" for one in own)
+    return re.split(f"({_OWN}|{names})", error.what)
+
+
+def _common(errors: Sequence[HostError]) -> str:
+    """What errors say, with … where they differ."""
+    return "".join(found[0] if len(set(found)) == 1 else _ELSE for found in zip(*map(_pieces, errors), strict=True))
 
 
 def _told_once(errors: Sequence[HostError]) -> Alike:
     hosts = tuple(dict.fromkeys(error.host for error in errors))
     (details, *others) = [error.details for error in errors]
     return Alike(
-        message=f"{len(hosts)} hosts: {_common(errors[0])}",
+        message=f"{len(hosts)} hosts: {_common(errors)}",
         hosts=hosts,
         details=details if all(one == details for one in others) else (),
         hint=_hint(errors),

@@ -50,15 +50,14 @@ def test_other_ports_and_jump_hosts_are_scanned_on_their_way() -> None:
 
 
 def test_a_jump_host_that_is_down_is_told_once_for_all_behind_it() -> None:
+    """What is the same for all of them stays, and only what differs is left out."""
+    hint, refused = "is its sshd running?", "10.0.0.1 port 22: connection refused after {} s"
     errors = [
-        Unreachable(
-            f"kvm{number:02}", "tcp", "connection refused after 0.1 s", via="bastion", hint="is its sshd running?"
-        )
-        for number in range(20)
+        Unreachable(f"kvm{number:02}", "tcp", refused.format(number), via="bastion", hint=hint) for number in range(20)
     ]
     found = one(errors)
-    assert found.message == "20 hosts: via bastion: tcp: connection refused after …"
-    assert found.hint == "is its sshd running?"
+    assert found.message == "20 hosts: via bastion: tcp: 10.0.0.1 port 22: connection refused after …"
+    assert found.hint == hint
 
 
 def test_hints_that_differ_are_shown_by_one_of_them() -> None:
