@@ -30,7 +30,7 @@ _UNLUCKY = """
 # In the host program: libvirt has attached the device, and nobody hears of it before the connection is lost.
 WITHOUT_ANSWER = b'''
 def _attach_without_answer(domain, step):
-    domain.attach_device(step["xml"])
+    domain.attach_device(step["xml"], AFFECT_CONFIG)
     while True:
         domain.xml()
 _CHANGES[ATTACH_DEVICE] = _attach_without_answer

@@ -23,7 +23,7 @@ class Declares:
 
     def __init__(self, wanted: Mode | None) -> None:
         where = Location(file="host_vars/kvm01.yml", line=3)
-        self.gpus = (GpuDeclaration(gpu_id=builders.gpu().pci, mode=wanted, scheduler=None, where=where),)
+        self.of_gpus = (GpuDeclaration(gpu_id=builders.gpu().pci, mode=wanted, scheduler=None, where=where),)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.link.conftest import Sshd, make_key
+from tests.unit.link.conftest import Sshd, make_key, wait_for
 from tests.unit.link.ssh.test_certificates import sign
 from vgpumgr import errors
 from vgpumgr.link.deadlines import Deadlines
@@ -40,13 +40,18 @@ def _no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
 
 
+def _answers(path: Path) -> bool:
+    """Whether an agent listens there: its socket is there a moment before it listens."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Add]:
     """A real agent; adds a key, whose passphrase is `secret` if it has one."""
     path = tmp_path / "agent"
     process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
-    while not path.exists():
-        assert process.poll() is None
+    wait_for(lambda: _answers(path), 10, lambda: f"ssh-agent ended with {process.poll()}")
     monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
     ask = tmp_path / "ask"
     ask.write_text("#!/bin/sh\necho secret\n")
