@@ -40,10 +40,10 @@ def places(lab: Lab, host: str) -> dict[str, Any]:
     """By type: the placement id that `list` tells, and the host's ledger and the VMs' claims too."""
     rows = vgpumgr(lab, "list", host, "-o", "json").document["vgpus"]
     assert {row["origin"] for row in rows} <= {"ours"}
-    ledger = json.loads(vgpumgr(lab, "lab", "ssh", host, "--", "cat", "/var/lib/vgpumgr/ledger.json").out)
+    ledger = json.loads(lab.must(host, "cat", "/var/lib/vgpumgr/ledger.json"))
     entered = {entry["vm_name"]: entry["placement_id"] for entry in ledger["entries"]}
     for row in rows:
-        xml = vgpumgr(lab, "lab", "ssh", host, "--", "virsh", "dumpxml", "--inactive", row["vm"]).out
+        xml = lab.must(host, "virsh", "dumpxml", "--inactive", row["vm"])
         (binding,) = ET.fromstring(xml).iter("{urn:vgpumgr:domain:2}binding")
         assert row["placement_id"] == entered[row["vm"]] == int(binding.attrib["placement_id"])
     return {row["type_name"].partition("-")[2]: row["placement_id"] for row in rows}
