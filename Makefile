@@ -65,9 +65,9 @@ test-collection: install
 	$(VENV)/bin/pytest tests/collection/test_collection.py -m collection --durations=5 $(PYTEST_ARGS)
 
 # The product against real kernels: host VMs of Debian 12 and 13 under QEMU, with software emulation only. Their images are made
-# of Debian packages and kept in .cache/kernel; needs root. Each release's tests run in a process of their own, beside each other.
+# of Debian packages and kept in .cache/kernel; needs root. Two host VMs run beside each other (tests/kernel/conftest.py shares out).
 test-kernel: install kernel-images
-	$(VENV)/bin/pytest tests/kernel -m kernel -n 2 --dist loadscope -o timeout=900 --durations=10 $(PYTEST_ARGS)
+	$(VENV)/bin/pytest tests/kernel -m kernel -n 2 --dist loadscope --no-loadscope-reorder -o timeout=900 --durations=10 $(PYTEST_ARGS)
 
 kernel-images: install
 	$(PY) -m tests.kernel.image
