@@ -267,5 +267,9 @@ def _is_vgpu(text: str) -> bool:
 def _suggestion(vm: str, known: Collection[str]) -> str:
     if _is_vgpu(vm):
         return f"to take over a foreign vGPU, adopt it first: `{command('adopt', 'HOST', options=(vm,))}`"
+    from vgpumgr.core.inventory import choice
+
+    if choice.is_wild(vm):
+        return f"here a VM is meant by its name alone; `{command('list', vm)}` shows several"
     near = names.nearest(vm, known)
     return f"did you mean {near}?" if near else "`virsh list --all` on the host shows what it has"

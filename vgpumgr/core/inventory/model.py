@@ -189,9 +189,11 @@ class Inventory:
     def host(self, name: str) -> HostDeclaration:
         """The host of that name. Raises UnknownHost, with the nearest name."""
         found = self.hosts.get(HostName(name))
-        if found is None:
-            raise self._unknown(name)
-        return found
+        if found is not None:
+            return found
+        if (self.roster is not None and name in self.roster.members) or not set(name).isdisjoint("*?[,:~!&"):
+            raise UnknownHost(f"{name!r} is not one host", hint="only one can be meant here: name it")
+        raise self._unknown(name)
 
     def chosen(self, texts: Sequence[str]) -> tuple[HostDeclaration, ...]:
         """The hosts that patterns mean, as Ansible reads them, in the order of their names; all hosts if there is no text.

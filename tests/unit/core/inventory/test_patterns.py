@@ -219,3 +219,9 @@ def test_what_means_no_host_is_an_error(site: Inventory, texts: list[str], told:
 def test_what_is_no_pattern_is_refused(site: Inventory, texts: list[str]) -> None:
     with pytest.raises(BadName):
         site.chosen(texts)
+
+
+@pytest.mark.parametrize("text", ["rack1", "kvm0*", "kvm01,kvm02", "!kvm01"])
+def test_where_only_one_host_can_be_meant_a_pattern_is_told_so(site: Inventory, text: str) -> None:
+    with pytest.raises(UnknownHost, match="is not one host"):
+        site.host(text)
