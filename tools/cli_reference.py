@@ -65,7 +65,7 @@ def _command(command: click.Command, path: Sequence[str], common: Sequence[click
     name = " ".join(path)
     yield f"{'#' * (1 + len(path))} {name}\n"
     own = _own(command, common)
-    yield f"```\n{_usage(command, name, own)}\n```\n"
+    yield f"```text\n{_usage(command, name, own)}\n```\n"
     yield from _paragraphs(command.help or "")
     yield from _options(own, heading="Options")
     if not isinstance(command, click.Group) and {one.name for one in common} - {one.name for one in command.params}:
@@ -155,7 +155,7 @@ def _paragraphs(text: str) -> Iterator[str]:
     """A docstring's paragraphs; one that click is told to leave as it is (backspace) becomes a block."""
     for paragraph in inspect.cleandoc(text.partition("\f")[0]).split("\n\n"):
         if paragraph.startswith("\b\n"):
-            yield f"```\n{textwrap.dedent(paragraph[2:]).rstrip()}\n```\n"
+            yield f"```text\n{textwrap.dedent(paragraph[2:]).rstrip()}\n```\n"
         elif paragraph.strip():
             yield f"{paragraph.strip()}\n"
 

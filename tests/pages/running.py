@@ -1,0 +1,150 @@
+"""Runs a page's commands in their order, in one shell, as a reader would: in a directory of its own, beside a lab.
+
+The shell has a mount namespace of its own, in which what is written to /etc, /var, /opt and /root is seen by nobody else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.pages.reading import Block, Command
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+LABS = Path(__file__).parent / "labs"
+LONGEST_S = 300
+_MARK = "--- command {} ---"
+_ENDED = re.compile(r"^--- ended (\d+) ---$", re.MULTILINE)
+_SEEN_BY_NOBODY = ("/etc", "/var", "/opt", "/root")
+# Commands that run until they are ended: they are, once they have run for so many seconds.
+_SERVICES = re.compile(r"vgpumgr (collect .*--every|export prometheus)")
+_SERVES_S = 2
+# Commands that ask on a terminal; in a list of commands the answer is yes.
+_ASKS = re.compile(r"^vgpumgr (?!.*(--yes|--check|-y ))(detach|reconcile|scheduler set|mode set|attach .*--replace|adopt)\b")
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+_PROGRESS = ("reading ", "looking for ", "waiting for ")  # on a terminal it is wiped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A command that was run: what it printed, and its exit code."""
+
+    block: Block
+    command: Command
+    printed: tuple[str, ...]
+    code: int
+
+
+def run(page: Sequence[Block], folder: Path) -> list[Ran]:
+    """Run every command of a page's blocks. `folder`: an empty directory for it and its labs."""
+    ran: list[Ran] = []
+    parts: list[list[Block]] = [[]]
+    for block in page:
+        if block.lab:
+            parts.append([])
+        parts[-1].append(block)
+    for number, part in enumerate(parts):
+        if any(block.commands or block.before for block in part):
+            ran += _run_part(part, folder / str(number))
+    return ran
+
+
+def _run_part(part: Sequence[Block], folder: Path) -> list[Ran]:
+    """Blocks of one lab, or of none where the page starts its own."""
+    here, lab = folder / "here", folder / "lab"
+    here.mkdir(parents=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("VGPUMGR_", "ANSIBLE_"))}
+    environment |= {"PATH": f"{BIN}:{environment['PATH']}", "COLUMNS": "160", "TZ": "UTC", "VGPUMGR_LAB": str(lab)}
+    environment |= {"CHECKOUT": str(CHECKOUT)}
+    own_lab = any("lab up" in command.text for block in part for command in block.commands)
+    try:
+        if spec := part[0].lab:
+            environment |= _lab_up(spec, lab, environment)
+            (here / "inventory").symlink_to(lab / "inventory")
+        script = folder / "page.sh"
+        script.write_text("\n".join(_script(part, folder, private=not own_lab)), encoding="utf-8")
+        shell = ["bash", str(script)] if own_lab else ["unshare", "--mount", "bash", str(script)]
+        done = subprocess.run(
+            shell,
+            cwd=here,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LONGEST_S,
+            check=False,
+        )
+    finally:
+        for one in (lab, here / ".lab"):
+            subprocess.run([BIN / "vgpumgr", "lab", "down", "--dir", one], env=environment, check=False, timeout=60)
+    return _read(part, done.stdout.decode("utf-8", "replace"), folder)
+
+
+def _lab_up(spec: str, lab: Path, environment: dict[str, str]) -> dict[str, str]:
+    """Start it; returns what it says that the shell is to export."""
+    file = LABS / f"{spec}.yml"
+    command = [BIN / "vgpumgr", "lab", "up", "--quiet", "--dir", lab, "--spec", file if file.exists() else spec]
+    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=120).stdout
+    lines = (shlex.split(line)[1] for line in said.splitlines() if line.startswith("export "))
+    return dict(line.partition("=")[::2] for line in lines)
+
+
+def _script(part: Sequence[Block], folder: Path, *, private: bool) -> list[str]:
+    lines = ["exec 2>&1"]
+    if private:
+        lines.append(f"mkdir {folder}/own && mount -t tmpfs own {folder}/own || exit 1")
+        for path in _SEEN_BY_NOBODY:
+            upper, work = f"{folder}/own{path}", f"{folder}/own/.work{path}"
+            options = f"lowerdir={path},upperdir={upper},workdir={work}"
+            lines.append(f"mkdir -p {upper} {work} && mount -t overlay own -o {options} {path} || exit 1")
+    lines.append("export HOME=/root")
+    number = 0
+    for block in part:
+        lines += [f"{{ {command}\n}} >>{folder}/before.log || echo '--- before failed ---'" for command in block.before]
+        if block.file:
+            lines += [f"mkdir -p $(dirname {block.file}); cat >{block.file} <<'END OF FILE'", block.text + "END OF FILE"]
+        for command in block.commands:
+            lines += [f"echo '{_MARK.format(number)}'", _line(command, folder), 'echo; echo "--- ended $? ---"']
+            number += 1
+    return [line.replace('echo; echo "--- ended $? ---"', 'ended=$?; echo; echo "--- ended $ended ---"') for line in lines]
+
+
+def _line(command: Command, folder: Path) -> str:
+    text = command.text.replace("/tmp/lab", f"{folder}/lab").replace("$PWD/.venv/bin", str(BIN)).replace(".venv/bin", str(BIN))
+    if _SERVICES.search(text.split("#")[0]):
+        plain = text.split("  #")[0]
+        return f"timeout --preserve-status -s TERM {_SERVES_S} {plain}; [ $? = 143 ]"
+    answer = command.answer if command.shown is not None else "y" if _ASKS.search(text) else None
+    if answer is not None:
+        return f"script -qec {shlex.quote(text)} /dev/null <<<{answer or 'n'}"
+    return text
+
+
+def _read(part: Sequence[Block], text: str, folder: Path) -> list[Ran]:
+    found = []
+    commands = [(block, command) for block in part for command in block.commands]
+    assert "--- before failed ---" not in text, text
+    pieces = re.split(r"^--- command \d+ ---\n", text, flags=re.MULTILINE)[1:]
+    assert len(pieces) == len(commands), text[-2000:]
+    for (block, command), piece in zip(commands, pieces, strict=True):
+        ended = _ENDED.search(piece)
+        assert ended is not None, piece
+        text = _ANSI.sub("", piece[: ended.start()]).replace(str(folder / "lab"), "/tmp/lab")
+        if command.answer is not None:  # the terminal shows what is typed before it is asked for
+            text = text.removeprefix(f"{command.answer}\n").replace("[y/N]: ", f"[y/N]: {command.answer}\n", 1)
+        lines = text.split("\n")
+        told = [line.rstrip() for line in lines if not line.startswith(_PROGRESS)]
+        while told and not told[-1]:
+            told.pop()
+        found.append(Ran(block=block, command=command, printed=tuple(told), code=int(ended[1])))
+    return found
