@@ -7,7 +7,7 @@ SHELL := /bin/bash
 # Some containers forbid compiled files. Without them each worker compiles all tests, and each process of a test all of vgpumgr.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-core test-rest test-lab test-crash test-collection test-kernel kernel-images test-kills test-gpu soak lint docs bench lock clean
+.PHONY: install demo test test-core test-rest test-lab test-docs sessions test-crash test-collection test-kernel kernel-images test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -44,11 +44,19 @@ CRASH_ALONE := $(filter-out tests/crash/test_controller.py,$(wildcard tests/cras
 RUN := $(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-rest: install
-	$(RUN) tests $(addprefix --ignore=,tests/unit/core $(SIMULATOR) $(CRASH_ALONE)) --durations=20 $(PYTEST_ARGS)
+	$(RUN) tests $(addprefix --ignore=,tests/unit/core tests/pages $(SIMULATOR) $(CRASH_ALONE)) --durations=20 $(PYTEST_ARGS)
 
 # The simulator's own tests: that its driver, its NVML and its hosts are as those that they stand for.
 test-lab: install
 	$(RUN) $(SIMULATOR) --durations=5 $(PYTEST_ARGS)
+
+# What README.md and docs/ tell a reader to type: run in labs, and compared with what they show (tests/pages). `make sessions` writes
+# what is printed into the pages.
+test-docs: install
+	$(VENV)/bin/pytest -n 4 tests/pages --durations=5 $(PYTEST_ARGS)
+
+sessions: install
+	PYTHONPATH=. $(PY) -m tests.pages.rewrite README.md docs/*.md
 
 # Real processes killed, hosts and connections broken (tests/crash); the kills and cases of which `make test` does some, more of them.
 test-crash: install

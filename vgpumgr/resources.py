@@ -27,10 +27,14 @@ def template_text(name: str) -> str:
 
 
 def pages() -> dict[str, str]:
-    """The documentation's pages by name, in the order of names: the Markdown of docs/*.md."""
+    """The documentation's pages by name, in the order of names: the Markdown of docs/*.md without its comments, which tests read."""
     found = next((folder for folder in _places("docs") if folder.is_dir()), None)
     files = sorted(found.glob("*.md")) if found is not None else []
-    return {file.stem: file.read_text(encoding="utf-8") for file in files}
+    return {file.stem: _without_comments(file.read_text(encoding="utf-8")) for file in files}
+
+
+def _without_comments(markdown: str) -> str:
+    return "".join(line for line in markdown.splitlines(keepends=True) if not line.startswith("<!-- "))
 
 
 def _places(folder: str) -> tuple[Path, Path]:

@@ -87,7 +87,7 @@ def test_common_options_stand_where_the_page_says(monkeypatch: pytest.MonkeyPatc
     sections = re.split(r"^#{2,3} (?=[a-z ]+$)", cli_reference.page(), flags=re.MULTILINE)[1:]
     assert len(sections) > 20
     for section in sections:
-        name, block = section.partition("\n")[0], section.split("```")[1]
+        name, block = section.partition("\n")[0], section.split("```")[1].removeprefix("text")
         if "COMMAND …" in block or name == "lab ssh":  # a group, and the one whose options are another program's
             continue
         values = [

@@ -18,7 +18,8 @@ def rewrite(page: Path) -> bool:
     for one in reversed(ran):
         command = one.command
         if not command.may_end(one.code):
-            print(f"{page}:{command.first}: {command.text}: exit {one.code}", *one.printed, sep="\n  ", file=sys.stderr)
+            said = "\n  ".join((f"{page}:{command.first}: {command.text}: exit {one.code}", *one.printed))
+            sys.stderr.write(f"{said}\n")
         if command.shown is not None and not likeness.alike(command.shown, one.printed):
             blank = [""] if command.shown and not command.shown[-1] else []
             lines[command.first : command.last] = [*one.printed, *blank]
@@ -28,4 +29,4 @@ def rewrite(page: Path) -> bool:
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        print(name, "rewritten" if rewrite(Path(name)) else "is as it was")
+        sys.stdout.write(f"{name} {'rewritten' if rewrite(Path(name)) else 'is as it was'}\n")

@@ -1,6 +1,6 @@
 """Runs a page's commands in their order, in one shell, as a reader would: in a directory of its own, beside a lab.
 
-The shell has a mount namespace of its own, in which what is written to /etc, /var, /opt and /root is seen by nobody else.
+The shell has a mount namespace of its own, in which what is written to /etc, /var and /opt is seen by nobody else; HOME is a directory of its own, too.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ LABS = Path(__file__).parent / "labs"
 LONGEST_S = 300
 _MARK = "--- command {} ---"
 _ENDED = re.compile(r"^--- ended (\d+) ---$", re.MULTILINE)
-_SEEN_BY_NOBODY = ("/etc", "/var", "/opt", "/root")
+_SEEN_BY_NOBODY = ("/etc", "/var", "/opt")
+# What somebody may have on the machine already.
+_OURS = ("/etc/vgpumgr", "/etc/cron.d/vgpumgr", "/var/lib/vgpumgr")
 # Commands that run until they are ended: they are, once they have run for so many seconds.
 _SERVICES = re.compile(r"vgpumgr (collect .*--every|export prometheus)")
 _SERVES_S = 2
 # Commands that ask on a terminal; in a list of commands the answer is yes.
-_ASKS = re.compile(r"^vgpumgr (?!.*(--yes|--check|-y ))(detach|reconcile|scheduler set|mode set|attach .*--replace|adopt)\b")
+_ASKS = re.compile(
+    r"^vgpumgr (?!.*(--yes|--check|-y ))(detach|reconcile|scheduler set|mode set|attach .*--replace|adopt)\b"
+)
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 _PROGRESS = ("reading ", "looking for ", "waiting for ")  # on a terminal it is wiped
 
@@ -93,7 +97,8 @@ def _run_part(part: Sequence[Block], folder: Path) -> list[Ran]:
 def _lab_up(spec: str, lab: Path, environment: dict[str, str]) -> dict[str, str]:
     """Start it; returns what it says that the shell is to export."""
     file = LABS / f"{spec}.yml"
-    command = [BIN / "vgpumgr", "lab", "up", "--quiet", "--dir", lab, "--spec", file if file.exists() else spec]
+    wanted = str(file) if file.exists() else spec
+    command = [str(BIN / "vgpumgr"), "lab", "up", "--quiet", "--dir", str(lab), "--spec", wanted]
     said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=120).stdout
     lines = (shlex.split(line)[1] for line in said.splitlines() if line.startswith("export "))
     return dict(line.partition("=")[::2] for line in lines)
@@ -107,20 +112,30 @@ def _script(part: Sequence[Block], folder: Path, *, private: bool) -> list[str]:
             upper, work = f"{folder}/own{path}", f"{folder}/own/.work{path}"
             options = f"lowerdir={path},upperdir={upper},workdir={work}"
             lines.append(f"mkdir -p {upper} {work} && mount -t overlay own -o {options} {path} || exit 1")
-    lines.append("export HOME=/root")
+        lines.append(f"rm -rf {' '.join(_OURS)}")
+    lines += [f"mkdir {folder}/home", f"export HOME={folder}/home"]
     number = 0
     for block in part:
         lines += [f"{{ {command}\n}} >>{folder}/before.log || echo '--- before failed ---'" for command in block.before]
         if block.file:
-            lines += [f"mkdir -p $(dirname {block.file}); cat >{block.file} <<'END OF FILE'", block.text + "END OF FILE"]
+            lines += [
+                f"mkdir -p $(dirname {block.file}); cat >{block.file} <<'END OF FILE'",
+                block.text + "END OF FILE",
+            ]
         for command in block.commands:
             lines += [f"echo '{_MARK.format(number)}'", _line(command, folder), 'echo; echo "--- ended $? ---"']
             number += 1
-    return [line.replace('echo; echo "--- ended $? ---"', 'ended=$?; echo; echo "--- ended $ended ---"') for line in lines]
+    return [
+        line.replace('echo; echo "--- ended $? ---"', 'ended=$?; echo; echo "--- ended $ended ---"') for line in lines
+    ]
 
 
 def _line(command: Command, folder: Path) -> str:
-    text = command.text.replace("/tmp/lab", f"{folder}/lab").replace("$PWD/.venv/bin", str(BIN)).replace(".venv/bin", str(BIN))
+    text = (
+        command.text.replace("/tmp/lab", f"{folder}/lab")
+        .replace("$PWD/.venv/bin", str(BIN))
+        .replace(".venv/bin", str(BIN))
+    )
     if _SERVICES.search(text.split("#")[0]):
         plain = text.split("  #")[0]
         return f"timeout --preserve-status -s TERM {_SERVES_S} {plain}; [ $? = 143 ]"
